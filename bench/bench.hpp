@@ -1,4 +1,5 @@
-// What a benchmark of one problem is made of. Layer: tools, over the public API.
+// The parts of a benchmark: settings, the problem (subject), and the ways to solve it (variants).
+// Layer: tools, over the public API.
 #pragma once
 
 #include <functional>
@@ -12,13 +13,13 @@ namespace ballast::bench {
 
 struct settings {
   ballast::backend backend = ballast::backend::automatic;
-  int threads = 0;      // of both sides; never 0 once main has resolved it
-  bool peers = false;   // run the rivals, too
-  std::string python;   // interpreter for the rivals that live in Python
-  std::string scripts;  // where bench/peers/*.py lie
+  int threads = 0;      // threads of Ballast and of the rivals; main replaces 0 by the number of cores
+  bool peers = false;   // true: run the rivals, too
+  std::string python;   // the interpreter for rivals in Python
+  std::string scripts;  // the folder bench/peers
 };
 
-// One way to solve the problem. run() solves it once and returns the seconds of the part that is compared.
+// One way to solve the problem. run() solves it once, and returns the seconds of the compared part.
 struct variant {
   std::string name;  // "off" and "correct" are Ballast without and with protection; others are rivals
   std::function<double()> run;
@@ -27,12 +28,12 @@ struct variant {
 // A problem with its data; the variants of one problem share the data.
 struct subject {
   std::string token;
-  double flops = 0;  // nominal flops of one run, by the field's convention; 0 if there is none
-  std::string unit;  // what one run is: "transform", "Lloyd iteration", "factorization"
+  double flops = 0;  // nominal flops of one run, by the convention of the field; 0 without a convention
+  std::string unit;  // the unit of one run: "batch", "Lloyd iteration", "factorization"
   std::vector<variant> variants;
 };
 
-// Throw ballast::invalid_argument_error if the token is not theirs.
+// Throw ballast::invalid_argument_error if the token belongs to another algorithm.
 subject make_fft(const std::string& token, const settings& how);
 subject make_kmeans(const std::string& token, const settings& how);
 subject make_qr(const std::string& token, const settings& how);

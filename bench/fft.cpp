@@ -1,5 +1,5 @@
-// FFT against FFTW (planned with MEASURE), out of place, the same data, the same number of threads; on a GPU against cuFFT (planned as it
-// is by default and with PATIENT_JIT), data in device memory, times by events.
+// Compares the FFT with FFTW (planned with MEASURE): out of place, the same data, the same number of threads. On a GPU it compares with
+// cuFFT (planned by default and with PATIENT_JIT), with data in device memory and times from events.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -21,7 +21,7 @@
 namespace ballast::bench {
 namespace {
 
-// FFTW's two precisions behind one name.
+// One interface for both precisions of FFTW.
 template <class T>
 struct fftw;
 
@@ -74,7 +74,7 @@ void fill(std::vector<std::complex<T>>& x) {
   for (auto& each : x) each = {normal(random), normal(random)};
 }
 
-// Sizes of one signal, and a subject without variants.
+// The sizes of one signal, and a subject without variants.
 struct frame {
   std::int64_t in_size = 0, out_size = 0;  // elements of one signal
   subject made;
@@ -95,7 +95,7 @@ frame make_frame(const fft::token& wanted) {
   return all;
 }
 
-// On the first GPU, out of place: data in device memory, every variant on one stream, times by events.
+// Benchmarks on the first GPU, out of place: data in device memory, all variants on one stream, times from events.
 template <class In, class Out>
 subject make_on_gpu(const fft::token& wanted, const settings& how) {
   const fft::problem& problem = wanted.problem;
@@ -103,7 +103,7 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
   struct buffers {
     gpu::buffer in, out;
   };
-  // Plans first: where there is no GPU, they say why.
+  // Constructs the plans first: without a GPU, their error message gives the reason.
   std::vector<std::pair<protection, std::shared_ptr<fft::plan>>> plans;
   for (const auto level : {protection::off, protection::correct}) {
     execution with{.backend = backend::cuda, .protection = level, .wait_for_kernels = true};
@@ -146,7 +146,7 @@ subject make(const fft::token& wanted, const settings& how) {
   held->in.resize(static_cast<std::size_t>(in_size * problem.batch));
   held->out.resize(static_cast<std::size_t>(out_size * problem.batch));
 
-  if (how.peers) {  // planned first: FFTW's MEASURE overwrites the arrays
+  if (how.peers) {  // planned before the data are filled in, because FFTW's MEASURE overwrites the arrays
     std::vector<int> n(problem.shape.begin(), problem.shape.end());
     const int rank = static_cast<int>(n.size());
     const int batch = static_cast<int>(problem.batch);

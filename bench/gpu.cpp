@@ -1,4 +1,4 @@
-// Binding of the few functions of libcuda.so.1 that are needed, and what is made of them.
+// Binds the few functions of libcuda.so.1 that it needs, and implements gpu.hpp with them.
 #include "gpu.hpp"
 
 #include <cstdlib>

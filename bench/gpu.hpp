@@ -1,5 +1,5 @@
-// A GPU as a user's program sees it, through the CUDA driver found at run time: memory, one stream, times by events, graphs. What tests and
-// benchmarks of the CUDA backends hold their data in and measure with.
+// A GPU as a user's program sees it, over the CUDA driver, which is loaded at run time: memory, one stream, times from events, graphs.
+// Tests and benchmarks of the CUDA backends use it for their data and measurements.
 // Layer: tools; not part of the library.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace ballast::bench::gpu {
 
-// Why there is no GPU to use, in one sentence; empty if there is one. The other functions need one. They throw ballast::error with the
-// driver's words, and std::bad_alloc where memory is not there.
+// Returns the reason why no GPU can be used, in one sentence; empty if one can. The other functions need a GPU. They throw ballast::error
+// with the driver's message, and std::bad_alloc if memory is exhausted.
 std::string why_none();
 
 struct description {
@@ -27,7 +27,8 @@ struct description {
 // Makes the first device's primary context current, as any CUDA program does at its start.
 description open();
 
-// From now on everything here is done by the host, with its memory and clock: to try a program of tests without a GPU. Not to be timed by.
+// After this call the host performs all functions of this header, with its memory and clock. For trying test programs without a GPU, not
+// for timings.
 void pretend();
 
 class buffer {
@@ -52,14 +53,14 @@ class buffer {
   std::int64_t bytes_ = 0;
 };
 
-// The stream that everything here is ordered on; not the default stream, which cannot be captured.
+// Returns the stream on which everything here is ordered. It is not the default stream, which cannot be captured.
 void* stream();
 
 void copy(void* to, const void* from, std::int64_t bytes);  // any direction
 void fill(void* memory, unsigned char value, std::int64_t bytes);
 void synchronize();
 
-// These values on the device; no memory for none.
+// Copies the values to the device. Allocates nothing if there are none.
 template <class T>
 buffer buffer_of(const std::vector<T>& values) {
   if (values.empty()) return {};
@@ -69,10 +70,10 @@ buffer buffer_of(const std::vector<T>& values) {
   return made;
 }
 
-// Device time of what `work` puts on the stream.
+// Returns the device time of the work that `work` enqueues on the stream.
 double seconds_of(const std::function<void()>& work);
 
-// What `work` put on the stream, to be run again without the host.
+// A graph of the work that `work` enqueues on the stream; launch() runs it again.
 class graph {
  public:
   graph() = default;

@@ -1,5 +1,5 @@
-// K-Means, per Lloyd iteration, against scikit-learn: its own Lloyd step, called from a Python process that answers over a pipe, and
-// without the set-up, while Ballast's time is a whole fit (with set-up and final labels) divided by its iterations.
+// Compares K-Means, per Lloyd iteration, with scikit-learn. A Python process calls scikit-learn's own Lloyd step, without the set-up of a
+// fit, and returns the times over a pipe. Ballast's time is a whole fit (with set-up and final labels) divided by its iterations.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int k_iterations = 20;
 
-// A child process that is asked for one measurement a line.
+// A child process that answers each line of input with one measurement.
 class child {
  public:
   explicit child(const std::vector<std::string>& command) {
@@ -76,7 +76,7 @@ void write_raw(const std::filesystem::path& file, const matrix<T>& values) {
   if (!out) throw error(fmt::format("{}: cannot be written", file.string()));
 }
 
-// Removes the folder at the end.
+// A temporary folder; the destructor removes it.
 struct scratch_folder {
   std::filesystem::path path;
   scratch_folder() {
@@ -95,7 +95,7 @@ subject make(const kmeans::problem& wanted, const settings& how) {
   const std::int64_t fits = std::max<std::int64_t>(wanted.batch, 1);
   auto points = std::make_shared<matrix<T>>(fits * wanted.m, wanted.n);
   auto centroids = std::make_shared<matrix<T>>(fits * wanted.k, wanted.n);
-  // k overlapping normal clouds: hard enough that Lloyd does not end within the measured iterations.
+  // k overlapping normal clusters, so that Lloyd does not converge within the measured iterations.
   std::mt19937 random(1);
   std::normal_distribution<T> normal;
   matrix<T> centres(wanted.k, wanted.n);
@@ -141,7 +141,7 @@ subject make(const kmeans::problem& wanted, const settings& how) {
     auto rival = std::make_shared<child>(std::vector<std::string>{how.python, how.scripts + "/scikit_learn.py", folder->path.string(), type,
                                                                   std::to_string(wanted.m), std::to_string(wanted.n),
                                                                   std::to_string(wanted.k), std::to_string(how.threads)});
-    rival->ask();  // reads the files, and warms up
+    rival->ask();  // makes the child read the files and warm up
     made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
   }
   return made;

@@ -1,6 +1,6 @@
-// ballast-bench: times problems, with and without protection and against their rivals, in one process.
-// Google Benchmark interleaves the repetitions of all variants of a problem at random, so that a slow moment of the machine hits all alike;
-// what is printed are medians, and ratios of medians of the same run.
+// ballast-bench: times problems with and without protection, and their rivals, in one process.
+// Google Benchmark interleaves the repetitions of all variants of a problem in random order, so that a slow period of the machine affects
+// all of them equally. The program prints medians, and ratios of medians of the same run.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -21,7 +21,7 @@
 namespace ballast::bench {
 namespace {
 
-// Keeps every repetition's time.
+// Collects the time of every repetition.
 class collector : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -72,7 +72,7 @@ nlohmann::ordered_json measure(const subject& what, int repeat, double least_sec
     out["variants"][each.name] = std::move(row);
   }
   out["protection_overhead"] = medians.at("correct") / medians.at("off") - 1;
-  // Of several rivals (cuFFT planned in two ways) the fastest counts.
+  // With several rivals (cuFFT has two plans) compare with the fastest.
   double best = 0;
   for (const variant& each : what.variants) {
     if (each.name == "off" || each.name == "correct" || (best > 0 && medians.at(each.name) >= best)) continue;
@@ -192,7 +192,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   ballast::run::restart_with_better_blas_kernels(argv);
-  // Google Benchmark reads its own settings from arguments; these make it interleave and stay silent about them.
+  // Google Benchmark reads its settings from arguments: this one enables random interleaving.
   std::string name = "ballast-bench", interleave = "--benchmark_enable_random_interleaving=true";
   char* fixed[] = {name.data(), interleave.data(), nullptr};
   int count = 2;

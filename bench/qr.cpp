@@ -1,4 +1,4 @@
-// QR against LAPACK's xGEQRF in OpenBLAS: the same library that Ballast takes its BLAS from, with its own threads.
+// Compares QR with LAPACK's xGEQRF in OpenBLAS: the library that also provides Ballast's BLAS, here with its own threads.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -31,7 +31,7 @@ struct data {
 template <class T>
 subject make(const qr::problem& wanted, const settings& how) {
   auto held = std::make_shared<data<T>>();
-  // A batch as one matrix whose columns are those of all, one behind the other.
+  // The matrices of a batch are stored contiguously, as the columns of one matrix.
   const std::int64_t count = std::max<std::int64_t>(wanted.batch, 1), rank = std::min(wanted.m, wanted.n);
   held->original = matrix<T>(wanted.m, wanted.n * count, order::column_major);
   held->work = held->original;

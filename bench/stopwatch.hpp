@@ -1,11 +1,11 @@
-// Wall-clock time: for the benchmarks and for gpu-check.
+// Measures wall-clock time, for the benchmarks and for gpu-check.
 #pragma once
 
 #include <chrono>
 
 namespace ballast::bench {
 
-// Runs from its construction.
+// Starts at its construction.
 class stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -14,7 +14,7 @@ class stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Seconds that a callable takes.
+// Returns the seconds that a callable takes.
 template <class Callable>
 double seconds_of(Callable&& work) {
   const stopwatch time;

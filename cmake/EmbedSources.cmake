@@ -1,11 +1,12 @@
-# Writes a C++ file that holds the given headers, and all headers of the project that they include, as the sources of run-time compilation.
+# Generates a C++ file with the text of the given headers, and of all headers of the project that they include, for run-time compilation.
 # cmake -DROOT=src -DHEADERS="a.cuh|b.cuh" -DSHIMS=folder -DOUTPUT=file.cpp -P EmbedSources.cmake
-# Beside it: file.cpp.d, the dependencies in make's format. A header is embedded under its path relative to ROOT, a file of SHIMS under its
-# own name. Each .cuh has the list of what it includes, itself and by other headers, and a hash of all that: the key of its kernels. The
-# files of SHIMS belong to every list. Written only if the content changes, so that nothing is compiled again for nothing.
+# It also writes file.cpp.d, the dependencies in make's format. The name of an embedded header is its path relative to ROOT; the name of a
+# file of SHIMS is its file name. Each .cuh gets the list of the headers that it includes, directly and indirectly, and a hash of their
+# texts, which is the key of its kernels. The files of SHIMS are in every list. OUTPUT is only written if its content changes, so that it
+# is not compiled again without need.
 cmake_minimum_required(VERSION 3.25)
 
-# What `name` includes of ROOT, in `included_<name>`. Others are for other compilers than NVRTC.
+# Sets `included_<name>` to the headers in ROOT that `name` includes. NVRTC does not need its other headers.
 function(read_includes name)
   file(STRINGS "${ROOT}/${name}" lines REGEX "^[ \t]*#[ \t]*include[ \t]*\"")
   set(list "")

@@ -1,4 +1,4 @@
-// Reading and writing of .npy and .csv.
+// Reads and writes .npy and .csv files.
 #include "array.hpp"
 
 #include <algorithm>
@@ -35,14 +35,14 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 // ---- .npy -----------------------------------------------------------------------------------------------------------------------------
 
-// What the header's Python dictionary says. The format allows only these three keys.
+// The content of the header's Python dictionary. The format allows only these three keys.
 struct npy_header {
   std::string descr;
   bool fortran = false;
   std::vector<std::int64_t> shape;
 };
 
-// A reader of the one dictionary that the format allows: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+// Parses the only dictionary that the format allows: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 class header_parser {
  public:
   header_parser(const std::filesystem::path& file, std::string_view text) : file_(file), text_(text) {}
@@ -114,7 +114,7 @@ class header_parser {
       const auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
       if (status != std::errc{} || value < 0) fail("a length ≥ 0 that fits into 64 bits");
       at_ = static_cast<std::size_t>(end - text_.data());
-      accept('L');  // Python 2 wrote long integers so
+      accept('L');  // the suffix of long integers in Python 2
       made.push_back(value);
       if (!accept(',') && peek() != ')') fail("',' or ')'");
     }
@@ -182,7 +182,7 @@ array read_npy(const std::filesystem::path& file, std::ifstream& in, std::uint64
 
 // ---- .csv -----------------------------------------------------------------------------------------------------------------------------
 
-// Reads the number at the start of `text` and removes it; from_chars takes no leading plus.
+// Reads the number at the start of `text` and removes it. It accepts a leading plus, which from_chars does not.
 std::errc take_number(std::string_view& text, double& value) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -190,7 +190,8 @@ std::errc take_number(std::string_view& text, double& value) {
   return status;
 }
 
-// 1.5, 2j, 1.5-2j. Returns result_out_of_range for what is too large or too small for a double, invalid_argument for what is no number.
+// Parses 1.5, 2j or 1.5-2j. Returns result_out_of_range if a number is too large or too small for a double, and invalid_argument if the
+// text is not a number.
 std::errc parse_value(std::string_view text, std::complex<double>& value, bool& is_complex) {
   double first = 0, second = 0;
   if (const auto status = take_number(text, first); status != std::errc{}) return status;
@@ -213,8 +214,8 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// What reads a file of separated values line by line. A file has one separator; a field may be in double quotes, which a separator inside
-// does not end (RFC 4180).
+// Reads a file of separated values line by line. A file has one separator. A field may be in double quotes, and may then contain separators
+// (RFC 4180).
 class csv_reader {
  public:
   explicit csv_reader(const std::filesystem::path& file) : file_(file) {}
@@ -247,14 +248,14 @@ class csv_reader {
     bad(file_, fmt::format("line {}, column {}: {}", number_, column + 1, what));
   }
 
-  // The fields of a line without quotes and spaces around them.
+  // Splits a line into fields_, without the quotes and spaces around them.
   void split(std::string_view line) {
     fields_.clear();
     for (bool more = true; more;) {
       while (!line.empty() && is_space(line.front())) line.remove_prefix(1);
       std::string_view field;
       if (line.starts_with('"')) {
-        // Two quotes in a quoted field stand for one; no number has one, so such a field is only looked for its end.
+        // Two quotes in a quoted field mean one quote. A number contains none, so only the end of the field is searched.
         std::size_t end = line.find('"', 1);
         while (end != std::string_view::npos && line.substr(end).starts_with("\"\"")) end = line.find('"', end + 2);
         if (end == std::string_view::npos) refuse(fields_.size(), "expected a closing quote, got none on this line");
@@ -297,7 +298,8 @@ class csv_reader {
     ++rows_;
   }
 
-  // What begins like a number is no name: a first line of damaged numbers is not to be skipped as a header.
+  // Returns whether the field is a name. A field that begins like a number is not: a first line of damaged numbers must not be skipped as a
+  // header.
   static bool is_name(std::string_view field) {
     std::complex<double> value;
     bool is_complex = false;
@@ -305,7 +307,7 @@ class csv_reader {
            parse_value(field, value, is_complex) != std::errc{};
   }
 
-  // Whether the first line has names; some may be empty.
+  // Returns whether the first line is a header of names, some of which may be empty.
   bool is_header() {
     if (std::ranges::none_of(fields_, is_name)) return false;
     for (std::size_t column = 0; column < fields_.size(); ++column) {
@@ -319,8 +321,8 @@ class csv_reader {
   static constexpr std::string_view k_separators = ",;\t";
 
   const std::filesystem::path& file_;
-  std::int64_t number_ = 0;  // of the line
-  char separator_ = '\0';    // none was seen yet
+  std::int64_t number_ = 0;  // the number of the line
+  char separator_ = '\0';    // '\0' until the first separator
   std::vector<std::string_view> fields_;
   std::int64_t rows_ = 0, columns_ = 0;
   std::vector<std::complex<double>> values_;

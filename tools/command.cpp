@@ -49,7 +49,7 @@ struct invocation::faults {};
 
 namespace {
 
-// Progress on a terminal: what is done, how fast, and how long it may still take.
+// Shows the progress on a terminal: completed work, speed, and estimated remaining time.
 class progress_line {
  public:
   void operator()(const progress& now) {

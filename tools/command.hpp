@@ -1,4 +1,4 @@
-// What the subcommands share: common options, running with faults and progress, and the printed result.
+// The code that the subcommands share: common options, running with faults and progress, and printing the result.
 // Layer: tools, over the public API.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace ballast::tools {
 
 // The options that every operation takes.
 struct common_options {
-  std::string precision;  // empty: that of the input file
+  std::string precision;  // empty: the precision of the input file
   std::string backend = "auto";
   std::string protect = "correct";
   std::string scheme;
@@ -34,7 +34,7 @@ struct common_options {
   bool no_tf32x3 = false;  // qr::options::tf32x3; of the commands that have it
 
   void add_to(command_line& command);
-  // Precision of the computation: the option's, or f64 if `file_is_double`.
+  // Returns the precision of the computation: that of the option, or else f64 if `file_is_double`.
   ballast::precision precision_for(bool file_is_double) const;
 };
 
@@ -50,16 +50,16 @@ class invocation {
   const execution& where() const { return where_; }
   const call& now() const { return now_; }
 
-  // outputs::reserve and write for an array; `axes`: of the array, of which .csv can hold 2. Throws what they throw, and
-  // invalid_argument_error for a name that ends in neither .npy nor .csv.
+  // Call outputs::reserve and write for an array. `axes`: the number of axes of the array; .csv can hold at most 2. They throw the same
+  // exceptions, and invalid_argument_error for a name that ends in neither .npy nor .csv.
   void reserve(const std::string& file, std::size_t axes);
   void write(const std::string& file, array value);
 
   // Adds the report of a call of this run. Returns false if it was uncorrectable: its results must not be used.
   bool add(const report& seen);
 
-  // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, writes
-  // the event log in any case, and returns the exit status.
+  // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, always
+  // writes the event log, and returns the exit status.
   int finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines);
 
  private:
@@ -73,7 +73,7 @@ class invocation {
   std::unique_ptr<faults> faults_;
 };
 
-// Each adds its subcommand to the program's command line.
+// Each function adds its subcommand to the program's command line.
 void add_fft(command_line& program);
 void add_kmeans(command_line& program);
 void add_qr(command_line& program);
@@ -82,10 +82,10 @@ void add_bench(command_line& program);
 void add_tune(command_line& program);
 void add_info(command_line& program);
 
-// Replaces this process by the program `name` beside this one, or in ../libexec/ballast. Returns only by throwing unsupported_error.
+// Replaces this process by the program `name` in the same folder, or in ../libexec/ballast. Throws unsupported_error if that fails.
 [[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments);
 
-// NaN and Inf as JSON strings, which JSON has no numbers for.
+// Converts a number for JSON. NaN and Inf become strings, because JSON has no such numbers.
 nlohmann::ordered_json json_number(double value);
 
 }  // namespace ballast::tools

@@ -19,7 +19,7 @@
 namespace ballast::tools {
 namespace {
 
-// An integer in decimal digits. CLI11's own conversion takes 072 for 58 and, for unsigned types, -1 for the largest value.
+// Parses an integer in decimal digits. CLI11's own conversion reads 072 as 58 and, for unsigned types, -1 as the largest value.
 template <class T>
 CLI::Validator integer_from(T low) {
   const std::string range = low != std::numeric_limits<T>::min() || low == 0 ? fmt::format("at least {}", low) : "";
@@ -60,7 +60,7 @@ int refuse(const std::string& program, const std::string& why) {
 }  // namespace
 
 struct command_line::parser {
-  std::unique_ptr<CLI::App> own;  // the program's; a subcommand's belongs to that
+  std::unique_ptr<CLI::App> own;  // set for the program only, which owns the parsers of its subcommands
   CLI::App* app = nullptr;
   std::vector<std::unique_ptr<command_line>> subcommands;
   std::function<int()> action;
@@ -169,7 +169,7 @@ std::optional<int> command_line::parse(int argc, char** argv) {
   }
 }
 
-// require_subcommand(1): parse() succeeded with one.
+// Returns the subcommand of the command line. There is one, because parse() succeeded with require_subcommand(1).
 const command_line& command_line::named() const {
   return **std::ranges::find_if(parser_->subcommands, [](const auto& each) { return each->parser_->app->parsed(); });
 }

@@ -1,5 +1,5 @@
-// Command lines: options whose values are checked as text, subcommands, --help, and messages for what does not parse.
-// Layer: tools. Only command_line.cpp includes the parser, CLI11: a source that does takes some seconds longer to compile.
+// Command lines: options whose values are checked as text, subcommands, --help, and error messages.
+// Layer: tools. Only command_line.cpp includes the parser, CLI11, because it adds some seconds to the compilation of a source.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace ballast::tools {
 
 enum class presence { optional, required };
 
-// The command line of a program, or of one of its subcommands. Options are named like "-o,--output". parse() writes their values through
-// the references, which must be valid then. What a value is before that is its default: --help shows it if it is not empty and is allowed.
+// The command line of a program, or of one of its subcommands. Options have names like "-o,--output". parse() writes their values through
+// the references, which must still be valid. The value before parse() is the default: --help shows it if it is allowed and not empty.
 class command_line {
  public:
   command_line(const std::string& program, const std::string& description);
@@ -21,41 +21,41 @@ class command_line {
   command_line(const command_line&) = delete;
   command_line& operator=(const command_line&) = delete;
 
-  // A subcommand of this program; a command line has to name one. It lives as long as the program's command line.
+  // Adds a subcommand to this program; every command line must name one. Valid as long as the program's command line.
   command_line& subcommand(const std::string& name, const std::string& description);
 
-  // An argument without a name, which has to be there; any number of them, or none.
+  // Add a required argument without a name; add any number of arguments, or none.
   void operand(const std::string& name, std::string& value, const std::string& description);
   void operands(const std::string& name, std::vector<std::string>& values, const std::string& description);
 
   void flag(const std::string& names, bool& value, const std::string& description);
   void text(const std::string& names, std::string& value, const std::string& description, presence needed = presence::optional);
   void choice(const std::string& names, std::string& value, const std::string& description, const std::vector<std::string>& allowed);
-  // A number in decimal or scientific notation.
+  // Adds an option for a number in decimal or scientific notation.
   void number(const std::string& names, double& value, const std::string& description);
-  // An integer in decimal digits, at least `low`. For int, std::int64_t and std::uint64_t.
+  // Adds an option for an integer in decimal digits, at least `low`. T: int, std::int64_t or std::uint64_t.
   template <class T>
   void integer(const std::string& names, T& value, const std::string& description, T low, presence needed = presence::optional);
-  // Values separated by commas.
+  // Adds an option for values separated by commas.
   void list(const std::string& names, std::vector<std::string>& values, const std::string& description);
   void list(const std::string& names, std::vector<int>& values, const std::string& description);
-  // An option that can be given several times, each time with one value.
+  // Adds an option that can be repeated, with one value each time.
   void repeated(const std::string& names, std::vector<std::string>& values, const std::string& description);
-  // Everything that follows, --help as well, is for another program.
+  // Stores all following arguments, including --help, for another program.
   void rest(std::vector<std::string>& arguments);
 
-  // --version prints what `text` returns.
+  // Makes --version print the result of `text`.
   void version(std::function<std::string()> text);
-  // Below the options of --help.
+  // Adds text below the options in --help.
   void footer(const std::string& text);
-  // What run() does.
+  // Sets the function that run() calls.
   void action(std::function<int()> body);
 
-  // Parses the program's command line. Returns the exit status if the program is to end now: help or the version was asked for and printed,
-  // or the command line has no meaning and standard error says why (2).
+  // Parses the program's command line. Returns the exit status if the program must end now: 0 after printing the requested help or version,
+  // 2 after printing the reason of an invalid command line to standard error.
   std::optional<int> parse(int argc, char** argv);
 
-  // After parse(): whether the option was given to the subcommand that was named; does what that subcommand is for.
+  // Call after parse(). given() returns whether the option was given to the named subcommand; run() runs that subcommand.
   bool given(const std::string& name) const;
   int run() const;
 

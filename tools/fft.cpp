@@ -1,4 +1,4 @@
-// ballast fft
+// The subcommand `ballast fft`.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +16,7 @@ struct fft_options : common_options {
   std::int64_t length = 0;
 };
 
-// The transform of some axes of an array, as a batched problem and the offsets at which it is executed.
+// The transform of some axes of an array, as a batched problem and the offsets at which the problem is executed.
 struct axes_problem {
   fft::problem problem;
   std::vector<std::int64_t> in_offsets = {0}, out_offsets = {0};
@@ -31,8 +31,8 @@ axes_problem make_problem(fft::problem problem, const std::vector<std::int64_t>&
     made.problem.input.strides.push_back(in_strides[axis]);
     made.problem.output.strides.push_back(out_strides[axis]);
   }
-  // The other axes are the batch. Neighbours that continue each other on both sides become one; the longest is the plan's batch, the rest
-  // are offsets.
+  // The other axes are the batch. Adjacent axes whose strides continue each other in input and output are merged. The longest axis becomes
+  // the plan's batch, and the others become offsets.
   struct extent {
     std::int64_t count, in, out;
   };
@@ -52,7 +52,7 @@ axes_problem make_problem(fft::problem problem, const std::vector<std::int64_t>&
     made.problem.output.distance = longest->out;
     others.erase(longest);
   } else {
-    made.problem.input.distance = made.problem.output.distance = 1;  // one signal: any distance
+    made.problem.input.distance = made.problem.output.distance = 1;  // one signal: the distance is not used
   }
   for (const extent& each : others) {
     const auto extend = [&](std::vector<std::int64_t>& offsets, std::int64_t stride) {
@@ -150,7 +150,7 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
     results = {{"shape", out_shape}};
     lines.push_back(fmt::format("output shape {}", to_string(out_shape)));
     if (rank == 1 && !wanted.inverse && real_shape[0] > 2) {
-      // The strongest component other than the mean: what one asks a spectrum for first.
+      // Finds the strongest component other than the mean.
       const std::int64_t half = real_shape[0] / 2;
       std::int64_t peak = 1;
       for (std::int64_t f = 2; f <= half; ++f) {

@@ -1,4 +1,4 @@
-// ballast info, ballast bench and ballast tune
+// The subcommands `ballast info`, `ballast bench` and `ballast tune`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 int run_info(bool json) {
   const library_information info = information();
-  // What the environment and the file system have named goes to a terminal and into JSON.
+  // Names from the environment and the file system are printed to a terminal and into JSON, so control characters are escaped.
   const auto text = [](const std::string& value) { return printable(value); };
   std::vector<std::string_view> backends;
   for (const backend each : info.backends) backends.push_back(to_string(each));
@@ -71,7 +71,7 @@ void add_info(command_line& program) {
 
 namespace {
 
-// A subcommand that another program does.
+// Adds a subcommand that runs another program.
 void add_program(command_line& program, const char* name, const char* description, const char* other,
                  const std::vector<std::string>& first) {
   command_line& command = program.subcommand(name, description);

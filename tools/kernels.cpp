@@ -1,9 +1,9 @@
 // ballast-kernels: compiles the kernels of the common problems without a GPU, and tunes them on one.
-//   bundle  writes them into one file, which the library finds beside itself, so that first calls need no compiler
-//   check   prints what each takes of the machine and fails if one spills or is over its budget
-//   ptx     prints a hash of the PTX of each, without names and unused constants: a change that only moves code changes none
-//   tune    `ballast tune` (tune.cpp)
-// Layer: tools, over the library's inside.
+//   bundle  writes them into one file, which the library finds in its installation, so that first calls need no compiler
+//   check   prints the resources of each kernel, and fails if one has register spills or exceeds its budget
+//   ptx     prints a hash of each kernel's PTX, without names and unused constants: a change that only moves code changes no hash
+//   tune    implements `ballast tune` (tune.cpp)
+// Layer: tools, over the internals of the library.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -44,7 +44,7 @@ struct job {
 
 using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabilities&);
 
-// The catalogue: what `check` and `ptx` compile. The algorithms' kernels, and the one that calls all of src/abft.
+// Returns the catalogue, which `check` and `ptx` compile: the algorithms' kernels, and the one that calls the functions of src/abft.
 std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
   for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
@@ -54,7 +54,7 @@ std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   return list;
 }
 
-// What the bundle holds.
+// Returns the kernels of the bundle.
 std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::common_kernels(on);
   for (cuda::kernel_request& each : kmeans::cuda::common_kernels(on)) list.push_back(std::move(each));
@@ -62,15 +62,15 @@ std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   return list;
 }
 
-// Which kernels of the catalogue: those whose expression contains `filter`, and of these every so many, beginning with another one for each
+// Selects kernels of the catalogue: those whose expression contains `filter`, and of these every `every`-th one. The first one differs by
 // architecture.
 struct selection {
   std::string filter;
   int every = 1;
 };
 
-// Compiles the selected requests for all architectures on every core; failures are kept with the job. With `ptx`, to PTX instead of machine
-// code.
+// Compiles the selected requests for all architectures, on all cores. Each job stores its failure. With `ptx` it compiles to PTX instead of
+// machine code.
 std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list, const selection& chosen = {},
                              bool ptx = false) {
   std::vector<job> jobs;
@@ -98,7 +98,7 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
     std::vector<std::jthread> threads;
     try {
       for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
-    } catch (const std::system_error&) {  // the process may have no more threads: these will do
+    } catch (const std::system_error&) {  // the process cannot start more threads: use those that it has
     }
     work();
   }
@@ -115,7 +115,7 @@ int run_bundle(const std::vector<std::string>& architectures, const std::filesys
       tools::write_text(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;
     }
-    // Problems share kernels: each once.
+    // Several problems may need the same kernel: store it once.
     const auto same = [&](const cuda::image& other) { return other.text == each.made->text; };
     if (std::ranges::none_of(images, same)) images.push_back(*each.made);
   }
@@ -127,8 +127,8 @@ int run_bundle(const std::vector<std::string>& architectures, const std::filesys
   return 0;
 }
 
-// PTX without what moving code changes: comments and file names go; so do the constants of headers that the kernel does not use, which the
-// compiler lists nevertheless; mangled symbols become numbers in the order of their appearance.
+// Returns PTX without the parts that change if code only moves: it removes comments, file names, and constants of headers that the kernel
+// does not use but the compiler lists. Mangled symbols become numbers, in the order of their first use.
 std::string without_names(const std::string& ptx) {
   static const std::regex noise("//[^\n]*|_Z[A-Za-z0-9_$]+");
   static const std::regex symbol("_Z[A-Za-z0-9_$]+");

@@ -1,4 +1,4 @@
-// ballast kmeans
+// The subcommand `ballast kmeans`.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ struct kmeans_options : common_options {
   bool verbose = false;
 };
 
-// A two-dimensional view of what was read; one axis means one feature.
+// Returns a two-dimensional view of the array; with one axis there is one feature.
 template <class T>
 matrix_view<const T> points_of(const array& read, const std::vector<T>& values, const std::string& file) {
   if (read.shape.empty() || read.shape.size() > 2)
@@ -43,7 +43,7 @@ std::string_view how_it_ended(kmeans::ending value) {
   return "?";
 }
 
-// The library's options, and the files that they show.
+// The options of the library, and the content of the files that they refer to.
 template <class T>
 struct fit_options {
   kmeans::options<T> options;
@@ -71,7 +71,7 @@ fit_options<T> options_of(const kmeans_options& wanted) {
     array start = read_array(wanted.init);
     options.init = kmeans::init::given;
     given = real_values<T>(start, wanted.init);
-    options.centroids = points_of(start, given, wanted.init);  // of a batch one behind the other
+    options.centroids = points_of(start, given, wanted.init);  // for a batch: contiguous
   }
   if (!wanted.weights.empty()) {
     array read_weights = read_array(wanted.weights);
@@ -102,7 +102,7 @@ int run(const kmeans_options& wanted, array read) {
   if (work.add(model.report)) {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(wanted.clusters));
     for (const auto label : model.labels) {
-      // With protection off a struck label can be anything.
+      // With protection off, a fault can give a label any value.
       if (label >= 0 && label < wanted.clusters) ++sizes[static_cast<std::size_t>(label)];
     }
     results = {{"inertia", json_number(model.inertia)},
@@ -121,7 +121,7 @@ int run(const kmeans_options& wanted, array read) {
   return work.finish(results, lines);
 }
 
-// A batch of data sets, batch × points × features: a fit of each.
+// Fits each data set of a batch, batch × points × features.
 template <class T>
 int run_batch(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");

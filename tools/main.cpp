@@ -1,6 +1,6 @@
 // The `ballast` command.
-// Built twice: `ballast` over the production library, and `ballast-instrumented` over the one that can inject faults. The former hands a
-// command line with --inject to the latter, so that what users run and time contains no injector.
+// Built twice: `ballast` with the production library, and `ballast-instrumented` with the library that can inject faults. `ballast` passes
+// a command line with --inject to `ballast-instrumented`, so that the program that users run and time contains no injector.
 #include <optional>
 
 #include <ballast/ballast.hpp>
@@ -27,7 +27,7 @@ int run(int argc, char** argv) {
   tools::add_info(program);
   if (const std::optional<int> ended = program.parse(argc, argv)) return *ended;
 #if !defined(BALLAST_INSTRUMENTED)
-  // Only what was parsed tells an option from an operand or from an argument of another program.
+  // Only the parser can distinguish the option from an operand or from an argument of another program.
   if (program.given("--inject")) tools::run_sibling("ballast-instrumented", {argv + 1, argv + argc});
 #endif
   return program.run();

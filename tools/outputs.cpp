@@ -1,5 +1,5 @@
-// See outputs.hpp. A temporary file is used by its descriptor only, and names are looked up in folders that were opened once: what others
-// do with names meanwhile is not followed.
+// See outputs.hpp. Temporary files are accessed by descriptors only, and names are looked up in folders that were opened once. So changes
+// of paths by other processes have no effect.
 #include "outputs.hpp"
 
 #include <array>
@@ -32,7 +32,7 @@ namespace {
 
 [[noreturn]] void fail(const fs::path& file, int reason) { throw error(fmt::format("{}: {}", printable(file), std::strerror(reason))); }
 
-// A descriptor that is closed at the end.
+// Owns a file descriptor.
 class descriptor {
  public:
   explicit descriptor(int number = -1) : number_(number) {}
@@ -46,7 +46,7 @@ class descriptor {
   }
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
-  // Closes it now: some filesystems report only here that data were lost. Returns 0 or errno.
+  // Closes it now, because some file systems report lost data only at close. Returns 0 or errno.
   int close() {
     const int number = std::exchange(number_, -1);
     return number >= 0 && ::close(number) != 0 ? errno : 0;
@@ -58,9 +58,9 @@ class descriptor {
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-// --- what a signal removes -------------------------------------------------------------------------------------------------------------
+// --- removal of temporary files by a signal --------------------------------------------------------------------------------------------
 
-// The temporary files that exist. A place is claimed, then filled; only what is filled is removed.
+// The existing temporary files. An entry is first claimed, then filled; the signal handler removes the files of filled entries only.
 struct temporary_file {
   std::atomic<bool> claimed{false}, filled{false};
   int folder = -1;
@@ -93,7 +93,7 @@ void watch_signals() {
     for (const int number :
          {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE, SIGXCPU, SIGXFSZ, SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
       struct sigaction now {};
-      if (sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;  // nohup: an ignored signal stays ignored
+      if (sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;  // an ignored signal stays ignored (nohup)
       struct sigaction wanted {};
       wanted.sa_handler = on_signal;
       wanted.sa_flags = SA_RESTART;
@@ -144,7 +144,8 @@ class outputs::entry {
     if (const int reason = stream_.close(); reason != 0) fail(file_, reason);
   }
 
-  // Gives the temporary file its name, and the name of the temporary file to what was there, if anything was.
+  // Renames the temporary file to its final name. An existing file of that name gets the temporary name, if the file system can exchange
+  // names.
   void place() {
     struct stat now {};
     const bool there = fstatat(folder_.get(), name_.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
@@ -169,7 +170,7 @@ class outputs::entry {
   }
 
  private:
-  // Finds out what lies at `file_` and where its folder is. Links are followed here, once, by the kernel with its protections.
+  // Examines `file_` and opens its folder. Symbolic links are followed only here, by the kernel with its protections.
   void look() {
     fs::path real = file_;
     const descriptor at(open(file_.c_str(), O_PATH | O_CLOEXEC));
@@ -178,7 +179,7 @@ class outputs::entry {
       if (fstat(at.get(), &about_) != 0) refuse(file_, std::strerror(errno));
       if (S_ISDIR(about_.st_mode)) refuse(file_, "expected a file to write, got a folder");
       through_ = !S_ISREG(about_.st_mode);
-      // The file that a standard stream goes to is written through that stream, behind what it holds.
+      // If standard output or error goes to this file, the output is written to that stream, after its existing content.
       for (const int number : {1, 2}) {
         struct stat about {};
         if (stream_ || fstat(number, &about) != 0 || !same_file(about, about_)) continue;
@@ -213,7 +214,7 @@ class outputs::entry {
                                        random(), random(), random(), random());
     *made.out = '\0';
     temporary_->folder = folder_.get();
-    temporary_->filled = true;  // before it exists: nobody else has a file of this name
+    temporary_->filled = true;  // set before the file exists; the random name belongs to no other file
     stream_ = descriptor(
         openat(folder_.get(), temporary_->name.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, exists_ ? 0600 : 0666));
     if (!stream_) {
@@ -269,16 +270,16 @@ class outputs::entry {
 
   fs::path file_;
   bool exists_ = false, through_ = false;
-  struct stat about_ {};  // of the file, if it exists
+  struct stat about_ {};  // status of the file, if it exists
   struct stat about_folder_ {};
   descriptor folder_, stream_;
-  std::string name_;     // in the folder
-  std::string waiting_;  // to be written
+  std::string name_;     // the file name in the folder
+  std::string waiting_;  // buffered bytes
   temporary_file* temporary_ = nullptr;
   bool placed_ = false, exchanged_ = false, created_ = false;
 };
 
-// --- all of them -----------------------------------------------------------------------------------------------------------------------
+// --- all outputs -----------------------------------------------------------------------------------------------------------------------
 
 outputs::outputs() = default;
 outputs::~outputs() = default;
@@ -321,7 +322,7 @@ void outputs::commit() {
     failure = std::current_exception();
     for (entry* const each : regular) each->take_back();
   }
-  entries_.clear();  // with the temporary files, or what was replaced
+  entries_.clear();  // removes the temporary files: unfinished outputs, or the replaced files
   names_are_given = false;
   if (const int number = waiting_signal.exchange(0); number != 0) end_by(number);
   if (failure != nullptr) std::rethrow_exception(failure);

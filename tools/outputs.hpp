@@ -1,5 +1,5 @@
-// Output files that appear whole and together, or not at all: each is written under a temporary name in its folder and then renamed, when
-// all of them are complete. Devices, FIFOs and the file that standard output or error goes to are written through.
+// Writes the output files of a program atomically: each under a temporary name in its folder; when all are complete, all are renamed.
+// Devices, FIFOs and the file of standard output or error are written directly.
 // Layer: tools.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace ballast::tools {
 
 class outputs {
  public:
-  // Hands the bytes of a file to `put`, piece by piece.
+  // A function that passes the bytes of a file to `put`, in pieces.
   using content = std::function<void(const std::function<void(std::string_view)>& put)>;
 
   outputs();
@@ -22,19 +22,19 @@ class outputs {
   outputs(const outputs&) = delete;
   outputs& operator=(const outputs&) = delete;
 
-  // Announces an output before the computation. Whether it can be written is tried at once, by a temporary file that is removed again:
-  // until commit() there is nothing on disk that a signal could leave behind. A file that is replaced keeps its mode, owner and group.
-  // Throws invalid_argument_error if the place cannot be written, is a folder, belongs to somebody whose the result could not be, or was
+  // Announces an output before the computation. It tests at once whether the file can be written, by a temporary file that it removes
+  // again: so before commit() there is no file on disk that a signal could leave there. A replaced file keeps its mode, owner and group.
+  // Throws invalid_argument_error if the path cannot be written, is a folder, has an owner or group that the result could not get, or was
   // announced before.
   void reserve(const std::filesystem::path& file);
 
-  // What a reserved output will hold.
+  // Set the content of a reserved output.
   void write(const std::filesystem::path& file, content filled);
   void write(const std::filesystem::path& file, std::string text);
 
-  // Writes all temporary files, then what is written through, then gives all files their names; if one cannot have it, those before get
-  // their former content back (where the filesystem can exchange two names, see renameat2). Throws error. Signals that end the process
-  // remove the temporary files, and wait while names are given.
+  // Writes all temporary files, then the outputs that are written directly, and then renames all files. If a rename fails, the files before
+  // it get their former content back (if the file system can exchange two names, see renameat2). Throws error. Signals that end the process
+  // remove the temporary files; they are delayed during the renames.
   void commit();
 
  private:

@@ -1,4 +1,4 @@
-// ballast qr and ballast lstsq
+// The subcommands `ballast qr` and `ballast lstsq`.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -18,7 +18,7 @@ struct lstsq_options : common_options {
   std::string a, b, x;
 };
 
-// What was read as a matrix, column-major; one axis is one column.
+// Returns the array as a column-major matrix; with one axis there is one column.
 template <class T>
 matrix<T> matrix_of(array read, const std::string& file) {
   if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", printable(file)));
@@ -41,7 +41,7 @@ array array_of(const matrix<T>& value) {
   return {{value.rows(), value.columns()}, value.order() == order::column_major, std::vector<T>(value.data(), value.data() + value.size())};
 }
 
-// y = A x in long double. For Aᵀ x: A.transposed().
+// Computes y = A x in long double. For Aᵀ x pass A.transposed().
 template <class T>
 std::vector<long double> times(matrix_view<const T> A, const std::vector<long double>& x) {
   std::vector<long double> y(static_cast<std::size_t>(A.rows));
@@ -77,7 +77,8 @@ std::vector<long double> random_vector(std::mt19937_64& random, std::int64_t siz
 struct errors {
   long double residual = 0, orthogonality = 0;
 
-  // Estimates by random vectors w: ‖A w − Q (R w)‖ / (‖A‖_F ‖w‖) and ‖Qᵀ(Q z) − z‖ / ‖z‖, the largest of a few.
+  // Estimates the errors with random vectors w and z: the maxima, over `probes` vectors, of ‖A w − Q (R w)‖ / (‖A‖_F ‖w‖) and
+  // ‖Qᵀ(Q z) − z‖ / ‖z‖.
   template <class T>
   void add(const matrix_view<const T>& a, const matrix_view<const T>& q, const matrix_view<const T>& r, std::mt19937_64& random,
            int probes) {
@@ -92,7 +93,7 @@ struct errors {
       auto back = times(q.transposed(), times(q, z));
       for (std::size_t i = 0; i < back.size(); ++i) back[i] -= z[i];
       const long double off = norm(back) / norm(z);
-      if (!(own <= residual)) residual = own;  // so that NaN stays
+      if (!(own <= residual)) residual = own;  // keeps a NaN
       if (!(off <= orthogonality)) orthogonality = off;
     }
   }
@@ -114,7 +115,7 @@ int run_qr(const qr_options& wanted, array read) {
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(factors.report)) {
-    // Q is formed by the protected orgqr on the factors' first min(m, n) columns.
+    // The protected orgqr forms Q from the factors' first min(m, n) columns.
     const std::int64_t rank = std::min(A.rows(), A.columns());
     matrix<T> Q(A.rows(), rank, order::column_major);
     std::copy_n(factors.storage.data(), Q.size(), Q.data());
@@ -132,7 +133,7 @@ int run_qr(const qr_options& wanted, array read) {
   return work.finish(results, lines);
 }
 
-// Batches: what was read as `count` matrices, batch × m × n; each is column-major here, one behind the other.
+// A batch: the array as `count` matrices, batch × m × n. They are stored contiguously, each in column-major order.
 template <class T>
 struct matrices {
   std::int64_t count = 0, rows = 0, columns = 0;
@@ -244,7 +245,7 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
       values.push_back(std::move(column));
     }
     results = {{"residual", norms}};
-    if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger ones go to -o
+    if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger results need -o
     if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
   }
   return work.finish(results, lines);
@@ -282,7 +283,7 @@ int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
       norms.push_back(std::move(own));
     }
     lines.push_back(fmt::format("‖A x − b‖ ≤ {:.10g} for each of {} matrices", static_cast<double>(most), A.count));
-    if (A.count * p <= 10000) results = {{"residual", norms}};  // for each matrix a list for each right-hand side
+    if (A.count * p <= 10000) results = {{"residual", norms}};  // for each matrix, a list over the right-hand sides
     if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
   }
   return work.finish(results, lines);

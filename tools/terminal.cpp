@@ -23,7 +23,7 @@ struct decoded {
   std::size_t bytes = 0;  // 0: not UTF-8
 };
 
-// The first character of `text` by the table of well-formed sequences in the Unicode Standard, section 3.9.
+// Decodes the first character of `text`, by the table of well-formed sequences in the Unicode Standard, section 3.9.
 decoded first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned lead = byte(0);
@@ -40,7 +40,7 @@ decoded first_character(std::string_view text) {
   return {character, bytes};
 }
 
-// Characters that end a line or turn the direction of what follows.
+// Returns whether the character ends a line or changes the direction of the following text.
 bool deceives(std::uint32_t c) {
   return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
@@ -75,7 +75,7 @@ namespace {
 
 void open_standard_streams() {
   for (int stream = 0; stream < 3; ++stream) {
-    // The other direction than the stream's, so that its use is an error.
+    // Opened in the wrong direction, so that using the stream is an error.
     if (fcntl(stream, F_GETFD) == -1 && errno == EBADF && open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY) != stream) return;
   }
 }
@@ -89,7 +89,7 @@ int checked_output(const char* program, int status) {
   return status == k_done ? k_failure : status;
 }
 
-// Messages may have several lines (a compiler's), but nothing else that a terminal obeys.
+// Prints a message. It may have several lines (a compiler's log); all other control characters are escaped.
 int report(const char* program, int status, std::string_view what) {
   std::string text;
   for (bool more = true; more;) {

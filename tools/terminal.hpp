@@ -1,4 +1,4 @@
-// What a program owes its standard streams and whoever reads them: text without control characters, and a failure if output was lost.
+// Safe use of the standard streams: prints text without control characters, and reports an error if output was lost.
 // Layer: tools.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace ballast::tools {
 
-// Text from outside (names of files, their content, arguments) for messages and JSON: valid UTF-8 without control characters. Bytes that
-// are no UTF-8 become \xNN, control characters \n, \t or \xNN, and those that change the direction of text \u{NNNN}.
+// Converts external text (file names, file contents, arguments) for messages and JSON to valid UTF-8 without control characters. Bytes that
+// are not UTF-8 become \xNN, control characters become \n, \t or \xNN, and characters that change the direction of text become \u{NNNN}.
 std::string printable(std::string_view text);
 inline std::string printable(const std::string& text) { return printable(std::string_view(text)); }
 std::string printable(const std::filesystem::path& file);

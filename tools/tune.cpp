@@ -1,5 +1,5 @@
-// ballast tune: measures which policies are fastest on this machine and keeps the winners, each with its gain, in a table that plans read.
-// Layer: tools, over the library's inside; a subcommand of ballast-kernels, which `ballast tune` runs.
+// ballast tune: measures the policies on this machine, and writes the fastest, each with its gain, into a table that plans read.
+// Layer: tools, over the internals of the library; a subcommand of ballast-kernels, which `ballast tune` runs.
 #include "tune.hpp"
 
 #include <cstdio>
@@ -41,7 +41,7 @@ std::string read_whole(const fs::path& file) {
 
 int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (tokens.empty()) tokens = fft::cuda::tuned_problems();
-  // Each algorithm's problems.
+  // The problems of each algorithm.
   std::vector<std::string> transforms, clusterings;
   for (const std::string& token : tokens) {
     if (token.starts_with("kmeans_")) {
@@ -57,7 +57,7 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (output.empty()) output = cuda::user_tuning_file().string();
   if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
   const fs::path file = output;
-  if (file.has_parent_path()) (void)cuda::private_folder(file.parent_path()).make();  // the cache's, perhaps; reserve() says what is wrong
+  if (file.has_parent_path()) (void)cuda::private_folder(file.parent_path()).make();  // perhaps the cache folder; reserve() reports errors
   outputs files;
   files.reserve(file);
   const std::string before = fs::is_regular_file(file) ? read_whole(file) : "";

@@ -27,7 +27,7 @@ takes_norms = "x_squared_norms" in (lloyd_iter_chunked_dense.__doc__ or "") or "
 norms = (row_norms(points, squared=True),) if takes_norms else ()
 
 for _ in sys.stdin:
-    # As KMeans does: BLAS on one thread, the chunks on all.
+    # The same settings as in KMeans: BLAS on one thread, the chunks on all.
     with threadpool_limits(limits=1, user_api="blas"):
         start = time.perf_counter()
         lloyd_iter_chunked_dense(points, weights, *norms, old, new, weight_in_clusters, labels, shift, threads)

@@ -1,4 +1,4 @@
-// Where a plan runs, and what one call brings.
+// Execution: the place and protection of a plan. Call: the stream, memory and callbacks of one call.
 // Layer: interface.
 #pragma once
 
@@ -32,7 +32,7 @@ struct execution {
 struct progress {
   std::int64_t done = 0;
   std::int64_t total = 0;                                   // 0 if unknown
-  const char* unit = "";                                    // of both: "iteration", "block column"
+  const char* unit = "";                                    // the unit of both: "iteration", "block column"
   std::int64_t run = 0;                                     // the number of the current run (K-Means: of n_init)
   double value = std::numeric_limits<double>::quiet_NaN();  // the objective so far (K-Means: inertia); NaN if there is none
 };

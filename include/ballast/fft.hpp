@@ -40,6 +40,7 @@ struct layout {
   std::int64_t distance = 0;
 };
 
+// A transform over all axes of `shape`, for `batch` signals.
 struct problem {
   fft::kind kind = fft::kind::c2c;
   ballast::precision precision = ballast::precision::f32;
@@ -54,6 +55,7 @@ struct problem {
 // Norm (default backward) and layouts are not part of it.
 BALLAST_API std::string to_token(const problem& value, direction way);
 
+// A parsed token.
 struct token {
   fft::problem problem;
   fft::direction direction = fft::direction::forward;
@@ -68,6 +70,7 @@ BALLAST_API token parse_token(std::string_view text);
 // report::fallback_kernels says when.
 enum class kernels : std::uint8_t { own, fallback_at_first };
 
+// Options of a plan.
 struct options {
   fft::kernels kernels = fft::kernels::own;
 };

@@ -1,4 +1,4 @@
-// What this build is and what it can do on this machine.
+// Description of this build and of its abilities on this machine.
 // Layer: interface.
 #pragma once
 
@@ -27,7 +27,7 @@ struct device_information {
   std::int64_t memory = 0;  // bytes
 };
 
-// What the cuda backend finds here. Texts for the reader.
+// The findings of the cuda backend on this machine, as texts for a reader.
 struct cuda_information {
   std::string unavailable;          // why it cannot run here, in one sentence; empty if it can
   std::string driver;               // newest CUDA version that the driver runs, "13.0"; empty without a driver
@@ -40,25 +40,27 @@ struct cuda_information {
   std::string cache_state;          // "writable", or why nothing can be kept there
 };
 
+// The library, this build and this machine.
 struct library_information {
   std::string version;
   std::vector<backend> backends;  // those that can run here
   std::vector<device_information> devices;
   cuda_information cuda;
   std::string simd;           // the instruction set that the cpu backend uses here
-  std::string blas;           // the BLAS behind QR, in its own words
+  std::string blas;           // the BLAS that QR uses, in its own words
   int threads = 0;            // the number of threads that execution::threads = 0 uses here
   bool instrumented = false;  // true in the library that can inject faults
   std::vector<site_information> sites;
   std::vector<std::string> models;  // fault models
 };
 
+// Looks at the machine: the first call starts the CUDA driver if there is one.
 BALLAST_API library_information information();
 
-// OpenBLAS, the BLAS behind QR, picks its kernels for the processor when it is loaded. A version that is older than the processor picks
-// those of SSE, a fraction as fast. What the environment variable OPENBLAS_CORETYPE must say at the program's start for better ones:
-// "SkylakeX" for AVX-512, "Haswell" for AVX2. Empty where there are none, where the variable is set, which is a choice, and with another
-// BLAS.
+// The value of the environment variable OPENBLAS_CORETYPE that gives better BLAS kernels on this processor: "SkylakeX" for AVX-512,
+// "Haswell" for AVX2. OpenBLAS chooses its kernels when it is loaded; a version that is older than the processor chooses those of SSE, a
+// fraction as fast. Empty if OpenBLAS has no better ones, if the variable is set, or if another BLAS is linked. The variable must be set
+// before the program starts.
 BALLAST_API std::string better_blas_kernels();
 
 }  // namespace abi_1

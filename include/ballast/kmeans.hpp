@@ -78,6 +78,7 @@ struct fit_results {
   stop_reason* stopped = nullptr;       // host: likewise
 };
 
+// The caller's memory for the results of predict.
 struct prediction_results {
   std::span<std::int32_t> labels = {};  // m, host or device
   double* inertia = nullptr;            // host
@@ -92,6 +93,7 @@ struct batch_data {
   matrix_view<const T> centroids = {};     // count · k × n
 };
 
+// The caller's memory for the results of a batch.
 template <class T>
 struct batch_results {
   matrix_view<T> centroids = {};        // count · k × n
@@ -121,7 +123,7 @@ struct batch_results {
 template <class T>
 class plan {
  public:
-  // `size.precision` is T's whatever it says. Throws invalid_argument_error, unsupported_error (backend, scheme).
+  // `size.precision` is ignored: the precision is T's. Throws invalid_argument_error, unsupported_error (backend, scheme).
   BALLAST_API explicit plan(const kmeans::problem& size, const options& wanted = {}, const execution& where = {});
   BALLAST_API ~plan();
   BALLAST_API plan(const plan&);
@@ -130,8 +132,8 @@ class plan {
   BALLAST_API plan& operator=(plan&&) noexcept;
 
   BALLAST_API report fit(const data<T>& from, const fit_results<T>& to, const call& now = {}) const;
-  // Of problem::batch data sets. Fit b is that of data set b with the seed `seed` + b. event::index is the fit where a check has no row of
-  // points. call::on_progress is not called. The message of an error names the fit.
+  // Fits problem::batch data sets. Fit b is that of data set b with the seed `seed` + b. event::index is the fit where a check has no row
+  // of points. call::on_progress is not called. The message of an error names the fit.
   BALLAST_API report fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
   // The nearest of data::centroids for each point. Weights count in the inertia only.
   BALLAST_API report predict(const data<T>& from, const prediction_results& to, const call& now = {}) const;
@@ -160,6 +162,7 @@ extern template class plan<double>;
 
 // ---- One call: results that Ballast allocates in host memory. Each makes a plan and runs it once.
 
+// The results of a fit.
 template <class T>
 struct model {
   matrix<T> centroids;  // k × n, row-major
@@ -171,6 +174,7 @@ struct model {
   bool converged() const { return stopped != stop_reason::max_iter; }
 };
 
+// The results of a batch of fits.
 template <class T>
 struct batch_model {
   std::int64_t count = 0;
@@ -179,15 +183,17 @@ struct batch_model {
   std::vector<double> inertia;       // count, as the two below
   std::vector<int> iterations;
   std::vector<stop_reason> stopped;
-  ballast::report report;  // of all fits
+  ballast::report report;  // the report of all fits
 };
 
+// The results of predict.
 struct prediction {
   std::vector<std::int32_t> labels;
   double inertia = 0;
   ballast::report report;
 };
 
+// The results of transform.
 template <class T>
 struct distances {
   matrix<T> values;  // m × k, row-major

@@ -36,6 +36,7 @@ struct problem {
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
 
+// Options of a plan.
 struct options {
   // Floats on cuda, compute capability 9.0: multiply large matrices on tensor cores as three products of TF32 (3xTF32), as accurate as
   // FP32, with other rounding. False: in FP32.
@@ -63,7 +64,7 @@ struct options {
 template <class T>
 class plan {
  public:
-  // `size.precision` is T's whatever it says. Throws invalid_argument_error, unsupported_error (backend, scheme).
+  // `size.precision` is ignored: the precision is T's. Throws invalid_argument_error, unsupported_error (backend, scheme).
   BALLAST_API explicit plan(const qr::problem& size, const execution& where = {}, const options& wanted = {});
   BALLAST_API ~plan();
   BALLAST_API plan(const plan&);

@@ -1,4 +1,4 @@
-// What a protected call saw: verdict, counts and events. The return value of every operation.
+// The findings of a protected call: verdict, counts and events. The return value of every operation.
 // Layer: interface.
 #pragma once
 
@@ -15,23 +15,23 @@ inline namespace abi_1 {
 // computing its tile again. uncorrectable: at least one fault was detected and not repaired; the result is not to be used.
 enum class verdict : std::uint8_t { clean, corrected, recomputed, uncorrectable };
 
-BALLAST_API std::string_view to_string(verdict value) noexcept;
+BALLAST_API std::string_view to_string(verdict value) noexcept;  // the enumerator's name
 
-// What was done about one detected fault.
+// The treatment of one detected fault.
 enum class action : std::uint8_t { corrected, recomputed, uncorrectable };
 
-BALLAST_API std::string_view to_string(action value) noexcept;
+BALLAST_API std::string_view to_string(action value) noexcept;  // the enumerator's name
 
 // One detected fault.
 struct event {
   std::string site;         // which check fired, for instance "fft.signal" or "qr.panel_entry"
-  std::int64_t index = -1;  // what it was located to: signal, row of points, column, …; -1 if the check cannot place it
+  std::int64_t index = -1;  // its location: signal, row of points, column, …; -1 if the check cannot place it
   double residual = 0;      // encoded minus recomputed checksum, absolute value; NaN or Inf if the data held one
   double threshold = 0;     // the bound it exceeded
   ballast::action action = ballast::action::uncorrectable;
   std::string device;       // "cpu", or the name of the CUDA device
   int thread = 0;           // slot of the worker thread in this call, 0 … threads − 1; 0 on a CUDA device
-  int multiprocessor = -1;  // of the CUDA device, which ran the check that fired; −1 on a CPU
+  int multiprocessor = -1;  // the one that ran the check that fired; −1 on a CPU
   double time = 0;          // seconds since the Unix epoch
   bool damaged = false;     // true if the event itself was hit while it waited in the log: believe only its existence
 };
@@ -39,6 +39,7 @@ struct event {
 // One line of JSON, without a newline: the format of the event log.
 BALLAST_API std::string to_json(const event& value);
 
+// The findings of one call. It cannot be dropped.
 struct [[nodiscard]] report {
   ballast::verdict verdict = ballast::verdict::clean;
   std::uint64_t checks = 0;         // comparisons of a residual with its threshold
@@ -49,7 +50,7 @@ struct [[nodiscard]] report {
   std::uint64_t false_alarms = 0;   // among `recomputed`: the second result was bitwise the first (the check was hit, not the data)
   std::vector<event> events;        // at most k_max_events; the counts above are complete
   shared_text problem;              // the problem token
-  ballast::backend backend = ballast::backend::automatic;  // what really ran
+  ballast::backend backend = ballast::backend::automatic;  // the one that computed
   ballast::protection protection = ballast::protection::correct;
   shared_text scheme;  // how the algorithm encoded and repaired
   // FFT on cuda with fft::kernels::fallback_at_first: the reason why fallback kernels computed this call. Empty if the problem's own

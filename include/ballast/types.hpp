@@ -17,7 +17,7 @@ inline namespace abi_1 {
 // IEEE 754 binary32 and binary64: the type of the data and of the arithmetic on it.
 enum class precision : std::uint8_t { f32, f64 };
 
-// What runs the computation. `automatic` takes the fastest backend that this machine can run.
+// The code that computes. `automatic` takes the fastest backend that this machine can run.
 enum class backend : std::uint8_t { automatic, reference, cpu, cuda };
 
 // off: compute only. detect: verify; a tile that fails is reported as uncorrectable and not repaired.

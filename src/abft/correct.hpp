@@ -1,4 +1,4 @@
-// Repair in place.
+// Repair in place: computes a faulty element from its checksum and the other elements.
 // Layer: foundation. Host/device-neutral.
 #pragma once
 
@@ -8,8 +8,9 @@
 
 namespace ballast::abft {
 
-// The value of element `j` of x(0) … x(count − 1) when their sum must be `checksum`: checksum minus the sum of the others, in double.
-// Never "corrupted value plus residual": a value that was hit may be so large that its residual has lost every digit of the truth.
+// Returns element `j` of x(0) … x(count − 1), whose sum must be `checksum`: checksum minus the sum of the others, in double.
+// It never computes "corrupted value plus residual": the corrupted value may be so large that the residual has lost all digits of the
+// correct value.
 template <class Element>
 BALLAST_HD double rebuild(double checksum, std::int64_t j, std::int64_t count, Element&& x) {
   double rest = checksum;

@@ -1,7 +1,7 @@
-// Where a fault is, from two residuals with different weights.
+// Locates a fault from two residuals with different weights.
 // Layer: foundation. Host/device-neutral.
-// Source: J. Jou, J. Abraham, Fault-tolerant matrix arithmetic, 1986 (ratio of weighted residuals); docs/protection.md for the
-// least-squares form and why it places what ratios of single rows do not.
+// Source: J. Jou, J. Abraham, Fault-tolerant matrix arithmetic, 1986 (ratio of weighted residuals). docs/protection.md derives the
+// least-squares form, and shows why it locates faults that the ratios of single rows do not.
 #pragma once
 
 #include <cmath>
@@ -12,14 +12,16 @@
 
 namespace ballast::abft {
 
-// The outcome of locate: which of the weights fits, and how well. index −1: none does, so the premise "one place" does not hold.
+// The result of locate_column: the index of the weight that fits, and the ratio of the residuals. index −1: no weight fits, so the
+// assumption of one faulty column does not hold.
 struct location {
   std::int64_t index = -1;
   double ratio = std::numeric_limits<double>::quiet_NaN();
 };
 
-// One fault e in column j makes residual vectors r = e (weights 1) and s = w_j e. Least squares over all rows: w_j ≈ rᵀs / rᵀr, which
-// averages the rounding of single rows away. `rr` = rᵀr, `rs` = rᵀs, `ss` = sᵀs. Accepts the nearest weight w(0) … w(count − 1) if
+// Locates a fault in one column. A fault e in column j gives the residual vectors r = e (weights 1) and s = w_j e. Least squares over all
+// rows gives w_j ≈ rᵀs / rᵀr, which averages out the rounding of single rows. `rr` = rᵀr, `rs` = rᵀs, `ss` = sᵀs. The nearest weight of
+// w(0) … w(count − 1) is accepted if
 //   · r and s are collinear: rs² ≥ (1 − collinearity) · rr · ss, and
 //   · the ratio is nearer to that weight than `tolerance` of the gap to its neighbours.
 template <class Weight>

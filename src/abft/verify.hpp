@@ -1,4 +1,4 @@
-// The comparison of a residual with its threshold, hardened: the comparison is itself arithmetic that can be struck.
+// Compares a residual with its threshold. The comparison is hardened, because a fault can strike it, too.
 // Layer: foundation. Host/device-neutral.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ballast::abft {
 
-// A threshold kept twice: a flip in one copy must not switch the check off. Thresholds are computed in double also for FP32 data.
+// A threshold stored twice: a bit flip in one copy must not disable the check. Thresholds are computed in double, also for FP32 data.
 struct guarded_threshold {
   double value = 0;
   double twin = 0;
@@ -17,20 +17,20 @@ struct guarded_threshold {
   BALLAST_HD constexpr explicit guarded_threshold(double tau) : value(tau), twin(tau) {}
 };
 
-// The outcome of a comparison. Only k_pass passes: any other word, whatever made it, counts as a failure and leads to repair.
+// The outcome of a comparison. Only k_pass passes: any other word counts as a failure and leads to repair.
 inline constexpr std::uint32_t k_pass = 0x5aa5c33c;
 inline constexpr std::uint32_t k_fail = 0xa55a3cc3;
 
-// Whether both copies agree on a number. An infinite threshold would pass everything.
+// Returns whether both copies agree on a finite number. An infinite threshold would pass everything.
 BALLAST_HD inline bool is_sound(const guarded_threshold& tau) { return tau.value == tau.twin && tau.value <= 0x1.fffffffffffffp1023; }
 
-// k_pass if |residual| ≤ threshold and both copies of the threshold agree. Written so that NaN and Inf fail, on either side.
+// Returns k_pass if |residual| ≤ threshold and both copies of the threshold agree. NaN and Inf fail, on either side.
 BALLAST_HD inline std::uint32_t verify(double residual, const guarded_threshold& tau) {
   const double size = residual < 0 ? -residual : residual;
   return size <= tau.value && size <= tau.twin && is_sound(tau) ? k_pass : k_fail;
 }
 
-// The same for a complex residual: |ρ|² against τ², whose squares must not overflow.
+// The same for a complex residual: compares |ρ|² with τ². The squares must not overflow.
 BALLAST_HD inline std::uint32_t verify(double residual_re, double residual_im, const guarded_threshold& tau) {
   const double size = residual_re * residual_re + residual_im * residual_im;
   guarded_threshold squared;

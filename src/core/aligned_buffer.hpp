@@ -1,4 +1,4 @@
-// Uninitialised scratch memory, aligned for SIMD and cache lines, with sizes checked for overflow.
+// Uninitialised scratch memory, aligned for SIMD and cache lines. The size is checked for overflow.
 // Layer: foundation.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ballast::core {
 
-// a · b, or std::bad_array_new_length if that does not fit into 63 bits.
+// Returns a · b. Throws std::bad_array_new_length if a factor is negative or the product does not fit into 63 bits.
 inline std::int64_t checked_product(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) throw std::bad_array_new_length();

@@ -1,4 +1,4 @@
-// A signed index as std::vector and std::span take it.
+// Converts a signed index to the type that std::vector and std::span expect.
 // Layer: foundation.
 #pragma once
 

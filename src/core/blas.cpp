@@ -1,4 +1,4 @@
-// Declares the Fortran symbols itself, so that any BLAS that has them will do.
+// Calls the BLAS by its Fortran symbols, which this file declares itself: any BLAS that has them can be linked.
 #include "core/blas.hpp"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::string blas_name() {
   return "BLAS";
 }
 
-// Source: the names in OpenBLAS's driver/others/dynamic.c. One that was built for a single processor does not listen to the variable.
+// Source: the names in OpenBLAS's driver/others/dynamic.c. An OpenBLAS that was built for a single processor ignores OPENBLAS_CORETYPE.
 std::string better_blas_kernels() {
 #if defined(__x86_64__)
   static constexpr std::array<std::string_view, 18> k_sse = {"Unknown", "Katmai",       "Coppermine",    "Northwood",  "Prescott", "Banias",

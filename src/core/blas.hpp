@@ -1,5 +1,5 @@
-// The BLAS and LAPACK routines that Ballast calls, by precision; and control of the BLAS's own threads.
-// Layer: foundation. Column-major, as Fortran. `int` dimensions: callers keep each call below 2³¹ elements a side.
+// The BLAS routines that Ballast calls, overloaded by precision, and control of the BLAS's own threads.
+// Layer: foundation. Column-major, as in Fortran. Dimensions are passed as `int`: callers keep every dimension below 2³¹.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace ballast::core {
 
-// "OpenBLAS 0.3.21 …" or "BLAS" for one that does not tell.
+// Returns "OpenBLAS 0.3.21 …", or "BLAS" for a library that does not report its name.
 std::string blas_name();
 
-// As ballast::better_blas_kernels().
+// See ballast::better_blas_kernels().
 std::string better_blas_kernels();
 
-// While one of these lives, the BLAS runs on the calling thread only: Ballast's own threads call it on blocks. Process-wide and
-// counted; does nothing for a BLAS without such a control.
+// While an object of this class exists, the BLAS runs on the calling thread only, because Ballast's own threads call it on blocks. The
+// setting is process-wide and reference-counted. It has no effect on a BLAS without such a control.
 class single_threaded_blas {
  public:
   single_threaded_blas();

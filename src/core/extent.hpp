@@ -1,4 +1,4 @@
-// Where an operand with strides lies in memory.
+// The memory range of an operand with strides.
 // Layer: foundation.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ballast::core {
 
-// The first element of a batch in memory, and how many elements it spans from there. Strides may be negative.
+// Returns the lowest address of a batch, and the number of elements that it spans from there. Strides may be negative.
 template <class T>
 std::pair<T*, std::int64_t> extent_of(const matrix_batch_view<T>& v) {
   std::int64_t low = 0, high = 0;

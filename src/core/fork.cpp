@@ -1,4 +1,4 @@
-// Counters that the child's handler of fork looks at.
+// Counts the calls under way. The child's pthread_atfork handler reads the counters.
 #include "core/fork.hpp"
 
 #include <atomic>
@@ -15,7 +15,7 @@ std::atomic<int> all_calls{0};
 thread_local int calls_of_this_thread = 0;
 std::atomic<bool> workers{false}, workers_are_lost{false}, locks_are_lost{false};
 
-// In the child, on the thread that forked, which is the only one left.
+// Runs in the child, on its only thread: the copy of the one that called fork.
 void in_child() {
   if (all_calls != calls_of_this_thread) locks_are_lost = true;
   all_calls = calls_of_this_thread;
@@ -26,7 +26,7 @@ void in_child() {
 
 active_call::active_call() {
   static const bool watched = pthread_atfork(nullptr, nullptr, in_child) == 0;
-  (void)watched;  // without memory for a handler a fork goes unnoticed
+  (void)watched;  // false: no memory for the handler; then a fork is not detected
   if (locks_are_lost)
     throw unsupported_error(
         "this process was forked while another thread was inside Ballast, and cannot use it: fork while no call is running, or exec");

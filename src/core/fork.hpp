@@ -1,11 +1,12 @@
-// Calls of the library that are under way, so that a process which is forked meanwhile knows.
-// Layer: foundation. docs/design/threads.md says what a forked process can do.
+// Tracks the library calls under way, so that a process that is forked meanwhile can detect it.
+// Layer: foundation. docs/design/threads.md lists the calls that a forked process can make.
 #pragma once
 
 namespace ballast::core {
 
-// One call of the library on the thread that makes it, for as long as it lasts. Throws unsupported_error in a process that was forked while
-// another thread was in a call: that thread is not there any more, and the locks that it held are never released.
+// Marks one library call on the calling thread, from construction to destruction. The constructor throws unsupported_error in a process
+// that was forked while another thread was in a call: that thread does not exist in the child, and the locks that it held are never
+// released.
 class active_call {
  public:
   active_call();
@@ -14,10 +15,10 @@ class active_call {
   active_call& operator=(const active_call&) = delete;
 };
 
-// Says that worker threads exist: processes that are forked from now on have none and cannot get any.
+// Records that worker threads exist: processes forked from now on have none and cannot start any.
 void workers_exist() noexcept;
 
-// Whether this process was forked from one with workers: everything runs on the calling thread.
+// Returns whether this process was forked from one with workers. Then everything runs on the calling thread.
 bool without_workers() noexcept;
 
 }  // namespace ballast::core

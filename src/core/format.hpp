@@ -1,7 +1,7 @@
-// Text of messages: ballast::fmt is the compiled {fmt} library, whose header costs a source 0.2 s. BALLAST_STD_FORMAT, the build of
-// scripts/gpu-check, takes <format> instead: it needs no package, and costs 3 s.
-// Layer: foundation. Include it in sources only, not in headers. Use only what is in both and in fmt/core.h: format() of numbers, strings
-// and characters; no join, print or named arguments.
+// Formats messages. ballast::fmt is the compiled {fmt} library, whose header adds 0.2 s to the compilation of a source. With
+// BALLAST_STD_FORMAT (the build of scripts/gpu-check) it is <format> instead, which needs no package and adds 3 s.
+// Layer: foundation. Include this header in sources only, not in headers. Use only the functions that both have and fmt/core.h declares:
+// format() of numbers, strings and characters; no join, print or named arguments.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ namespace fmt = ::fmt;
 
 namespace ballast::core {
 
-// The elements of `range`, formatted by "{}", with `separator` between them.
+// Returns the elements of `range`, formatted by "{}", with `separator` between them.
 template <class Range>
 std::string join(const Range& range, const char* separator) {
   std::string made;

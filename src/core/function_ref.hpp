@@ -1,4 +1,4 @@
-// A non-owning reference to a callable: what a loop body is passed as, without allocation.
+// A non-owning reference to a callable. Loop bodies are passed as one, without allocation.
 // Layer: foundation.
 #pragma once
 

@@ -1,7 +1,7 @@
-// The few macros of the foundation.
+// The macros of the foundation.
 #pragma once
 
-// On functions that both host compilers and CUDA compile.
+// Marks functions that both host compilers and CUDA compile.
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define BALLAST_HD __host__ __device__
 #else

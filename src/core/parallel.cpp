@@ -1,4 +1,4 @@
-// parallel_for over oneTBB task arenas.
+// Implements parallel_for with oneTBB task arenas.
 #include "core/parallel.hpp"
 
 #include <algorithm>
@@ -31,10 +31,10 @@ namespace ballast::core {
 
 namespace {
 
-// What oneTBB has workers for on any machine; more than cores gain nothing.
+// oneTBB provides this many workers on any machine. More threads than cores gain nothing.
 constexpr int k_most_threads = 256;
 
-// Where threads wait until all that can be made have been.
+// Threads wait here until as many threads as possible have been created.
 struct gate {
   std::mutex mutex;
   std::condition_variable came, opened;
@@ -44,7 +44,7 @@ struct gate {
 
 void* wait_at(void* at) {
   auto& here = *static_cast<gate*>(at);
-  // The allocator maps memory of its own for a thread, and keeps it. Volatile, or the compiler leaves both calls out.
+  // The allocator maps an arena for each thread that allocates, and keeps it. Volatile, or the compiler removes both calls.
   void* volatile some = std::malloc(1024);
   std::free(some);
   std::unique_lock lock(here.mutex);
@@ -54,14 +54,15 @@ void* wait_at(void* at) {
   return nullptr;
 }
 
-// Of this process; 0 where the system does not tell.
+// Returns the number of threads of this process; 0 if the system does not report it.
 std::int64_t living_threads() {
   struct stat about {};
   return stat("/proc/self/task", &about) == 0 ? static_cast<std::int64_t>(about.st_nlink) - 2 : 0;
 }
 
-// How many threads, of `wanted` with the calling one, this process can have. oneTBB ends the process when it cannot make a worker, so as
-// many are made here first, all at the same time. If there are not so many, half of them are left to the data and to others.
+// Returns the number of threads that this process can have, at most `wanted`, with the calling one. oneTBB ends the process if it cannot
+// create a worker. So this function first creates as many threads, all at the same time. If fewer are possible, it returns only half of
+// them: their memory stays free for the data and for others.
 int possible_threads(int wanted) {
   gate here;
   std::vector<pthread_t> made;
@@ -69,7 +70,7 @@ int possible_threads(int wanted) {
   const std::int64_t before = living_threads();
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return 1;
-  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);  // twice what oneTBB's workers have: room for what they allocate
+  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);  // twice the stack of oneTBB's workers: a margin for their allocations
   pthread_t one{};
   while (static_cast<int>(made.size()) < wanted - 1 && pthread_create(&one, &attributes, wait_at, &here) == 0) {
     made.push_back(one);
@@ -83,17 +84,18 @@ int possible_threads(int wanted) {
   }
   here.opened.notify_all();
   for (const pthread_t each : made) pthread_join(each, nullptr);
-  // A joined thread counts against the limits until the kernel has put it away.
+  // A joined thread counts against the limits until the kernel has released it.
   for (int tries = 0; living_threads() > before && tries < 100; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const int count = static_cast<int>(made.size());
   return count == wanted - 1 ? wanted : 1 + count / 2;
 }
 
-// Has oneTBB make its workers now, while there is room for them, instead of when data fill it: each task waits for the others.
+// Makes oneTBB start its workers now, while memory for their stacks is available, instead of later, when data may fill it. Each task waits
+// for the others, so that each runs on a worker of its own.
 void start_workers(oneapi::tbb::task_arena& arena, int threads) {
   using control = oneapi::tbb::global_control;
   const int there_can_be = std::min(threads, static_cast<int>(control::active_value(control::max_allowed_parallelism)));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);  // workers may be busy for others
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);  // other arenas may keep the workers busy
   std::atomic<int> there{0};
   arena.execute([&] {
     oneapi::tbb::parallel_for(
@@ -107,7 +109,8 @@ void start_workers(oneapi::tbb::task_arena& arena, int threads) {
   workers_exist();
 }
 
-// Arenas are costly to make and cheap to keep: one for each number of threads that was ever asked for. Null: the calling thread alone.
+// Returns the arena for this number of threads; null: use the calling thread only. Arenas are slow to create and cheap to keep, so one is
+// kept for each number of threads that was ever requested.
 oneapi::tbb::task_arena* task_arena_of(int threads) {
   static std::mutex mutex;
   static auto& arenas =
@@ -121,7 +124,7 @@ oneapi::tbb::task_arena* task_arena_of(int threads) {
     threads = std::min(threads, possible);
   }
   if (threads <= 1) return nullptr;
-  // A caller may ask for more threads than there are cores; oneTBB would run fewer, with a warning on stderr.
+  // A caller may request more threads than there are cores. Without this control oneTBB would run fewer, with a warning on stderr.
   static int allowed = oneapi::tbb::info::default_concurrency();
   static std::unique_ptr<oneapi::tbb::global_control> more;
   if (threads > allowed) {
@@ -160,7 +163,7 @@ void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_
         [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {
           const arena_scope here(memory);
           const int slot = oneapi::tbb::this_task_arena::current_thread_index();
-          // isolate: a body that runs an inner loop must not start another outer task on the same slot while it waits.
+          // isolate: a body that waits for an inner loop must not start another outer task on the same slot meanwhile.
           for (std::int64_t task = range.begin(); task < range.end(); ++task)
             oneapi::tbb::this_task_arena::isolate([&] { body(task, slot); });
         },

@@ -1,4 +1,5 @@
-// parallel_for on the calling thread, for builds without oneTBB (BALLAST_GPU_CHECK): they run the reference backend and kernels.
+// Implements parallel_for on the calling thread, for builds without oneTBB (BALLAST_GPU_CHECK), which run the reference backend and
+// kernels.
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"

@@ -1,4 +1,4 @@
-// Names and merging of reports; the errors' constructors.
+// Names of verdicts and actions, the merging of reports, and the constructor of uncorrectable_error.
 #include <ballast/report.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Reports and events as JSON. Apart from report.cpp so that a build without a JSON library has everything else.
+// Writes reports and events as JSON. Separate from report.cpp, so that a build without a JSON library has everything else.
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ inline namespace abi_1 {
 
 namespace {
 
-// JSON has no NaN or Inf: they are written as strings.
+// Converts a number. JSON has no NaN or Inf: they become strings.
 nlohmann::ordered_json number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";

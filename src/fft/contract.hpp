@@ -1,4 +1,4 @@
-// What a backend of the FFT implements, and the resolved problem that it gets.
+// The interface that a backend of the FFT implements, and the resolved problem that it receives.
 // Layer: algorithm, backend-free. reference/ and cpu/ each define make_transform.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace ballast::fft {
 
 // One side of a problem with every default filled in. Strides are in elements of that side.
 struct side {
-  std::array<std::int64_t, 3> length{};  // of each axis, as this side stores it: n/2 + 1 on the last axis of a half spectrum
+  std::array<std::int64_t, 3> length{};  // length of each axis as this side stores it: n/2 + 1 on the last axis of a half spectrum
   std::array<std::int64_t, 3> stride{};
   std::int64_t distance = 0;
   bool real = false;
@@ -37,14 +37,14 @@ struct geometry {
   side input;
   side output;
 
-  std::int64_t points() const { return n[0] * n[1] * n[2]; }  // of one signal
+  std::int64_t points() const { return n[0] * n[1] * n[2]; }  // points of one signal
 };
 
-// Everything about one execution but the data.
+// The arguments of one execution except the data.
 struct transform_args {
   fft::direction direction = fft::direction::forward;
   double scale = 1;        // the factor of the norm
-  double check_scale = 1;  // the same, computed apart, for checks: what the data were multiplied with does not vouch for itself
+  double check_scale = 1;  // the same, computed separately for the checks: the factor of the data does not verify itself
   bool in_place = false;
   ballast::protection protection = ballast::protection::correct;
   int threads = 1;
@@ -65,7 +65,8 @@ class transform {
   virtual ~transform() = default;
   virtual void run(const void* in, void* out, const transform_args& how) const = 0;
 
-  // The same without waiting, for operands on the device; null if the backend has no such thing. What the checks saw is collected later.
+  // The same without waiting, for operands on the device; null if the backend has no such thing. The findings of the checks are collected
+  // later.
   virtual std::unique_ptr<run::pending> enqueue(const void* in, void* out, const transform_args& how) const {
     static_cast<void>(in), static_cast<void>(out), static_cast<void>(how);
     return nullptr;
@@ -78,7 +79,7 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
 }
 namespace cuda {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme);
-// What `scheme` can be, the default first.
+// The names that `scheme` can have, the default first.
 const std::vector<std::string_view>& schemes();
 }  // namespace cuda
 namespace cpu {

@@ -1,8 +1,8 @@
-// Problems and their tokens. A token is read strictly: what to_token does not write is an error.
+// Problems and their tokens. The parser is strict: it rejects any text that to_token would not write.
 #include "fft/problem.hpp"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,6 +11,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "core/token.hpp"
 
 namespace ballast::fft {
 inline namespace abi_1 {
@@ -42,7 +43,7 @@ std::string to_token(const problem& value, direction way) {
 
 namespace {
 
-// Bytes of all signals, real or complex, whichever is more; nothing if that does not fit into 63 bits.
+// Returns the bytes of all signals, real or complex, whichever is larger. Returns nullopt if they do not fit into 63 bits.
 std::optional<std::int64_t> total_bytes(const problem& value) {
   std::int64_t total = value.precision == precision::f32 ? 8 : 16;
   for (const std::int64_t n : value.shape) {
@@ -68,51 +69,27 @@ void check_sizes(const problem& value, std::string_view token) {
 }  // namespace
 
 token parse_token(std::string_view text) {
-  const auto wrong = [&](std::string_view what, std::string_view got) {
-    return invalid_argument_error(
-        fmt::format("\"{}\": expected a token like fft_c2c_f32_n1024_b16384_fwd with {}, got \"{}\"", text, what, got));
-  };
-  std::vector<std::string_view> parts;
-  for (std::string_view rest = text;;) {
-    const auto end = rest.find('_');
-    parts.push_back(rest.substr(0, end));
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
-  if (parts.size() != 6) throw wrong("6 parts between underscores", text);
-  const auto number = [&](std::string_view digits, std::string_view what) {
-    std::int64_t value = 0;
-    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (status == std::errc::result_out_of_range) throw wrong(fmt::format("{} below 2^63", what), digits);
-    if (status != std::errc{} || end != digits.data() + digits.size() || value < 1 || digits.front() == '0')
-      throw wrong(fmt::format("{} an integer of at least 1", what), digits);
-    return value;
-  };
-
+  core::token_reader reader(text, "fft_c2c_f32_n1024_b16384_fwd");
   token made;
-  if (parts[0] != "fft") throw wrong("the operation fft", parts[0]);
-  const auto all_kinds = {kind::c2c, kind::r2c, kind::c2r};
-  const auto* const found = std::ranges::find(all_kinds, parts[1], [](kind each) { return to_string(each); });
-  if (found == all_kinds.end()) throw wrong("the kind c2c, r2c or c2r", parts[1]);
+  reader.skip("fft_");
+  const auto named = [&](auto name) { return reader.at(name); };
+  constexpr std::array kinds = {kind::c2c, kind::r2c, kind::c2r};
+  const auto* const found = std::ranges::find_if(kinds, [&](kind each) { return named(to_string(each)); });
+  if (found == kinds.end()) throw reader.refusal("the kind c2c, r2c or c2r");
   made.problem.kind = *found;
-  const auto type = parse_precision(parts[2]);
-  if (!type) throw wrong("the precision f32 or f64", parts[2]);
-  made.problem.precision = *type;
-  if (!parts[3].starts_with('n')) throw wrong("n and the lengths", parts[3]);
-  for (std::string_view rest = parts[3].substr(1);;) {
-    const auto end = rest.find('x');
-    made.problem.shape.push_back(number(rest.substr(0, end), "each length"));
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
-  if (made.problem.shape.size() > 3) throw wrong("1 to 3 lengths", parts[3]);
-  if (!parts[4].starts_with('b')) throw wrong("b and the batch", parts[4]);
-  made.problem.batch = number(parts[4].substr(1), "the batch");
-  if (parts[5] != "fwd" && parts[5] != "inv") throw wrong("the direction fwd or inv", parts[5]);
-  made.direction = parts[5] == "fwd" ? direction::forward : direction::inverse;
+  reader.skip(to_string(*found));
+  reader.skip("_");
+  made.problem.precision = reader.precision();
+  made.problem.shape.push_back(reader.number("_n"));
+  while (reader.at("x")) made.problem.shape.push_back(reader.number("x"));
+  if (made.problem.shape.size() > 3) throw reader.refusal("1 to 3 lengths");
+  made.problem.batch = reader.number("_b");
+  made.direction = reader.at("_inv") ? direction::inverse : direction::forward;
+  reader.skip(made.direction == direction::inverse ? "_inv" : "_fwd");
+  reader.end();
   if (made.problem.kind != kind::c2c && made.direction != natural_direction(made.problem.kind))
-    throw wrong(made.problem.kind == kind::r2c ? "the direction fwd for r2c" : "the direction inv for c2r", parts[5]);
-  if (!total_bytes(made.problem)) throw wrong("less than 2^63 bytes in all", text);
+    throw reader.refusal(made.problem.kind == kind::r2c ? "the direction fwd for r2c" : "the direction inv for c2r");
+  if (!total_bytes(made.problem)) throw reader.refusal("less than 2^63 bytes in all");
   return made;
 }
 
@@ -147,7 +124,7 @@ side resolve_side(const problem& value, const layout& given, bool is_input, std:
   made.distance = given.distance;
   if (given.distance == 0 && given.strides.empty()) made.distance = made.length[0] * made.length[1] * made.length[2];
 
-  // Dimensions with more than one element, the batch among them, from the smallest stride to the largest.
+  // The dimensions with more than one element (the batch included), sorted from the smallest stride to the largest.
   struct dimension {
     std::int64_t count, stride;
   };

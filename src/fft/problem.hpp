@@ -9,10 +9,10 @@ namespace ballast::fft {
 // Fills in every default and checks the rest. Throws invalid_argument_error with the token.
 geometry resolve(const problem& value);
 
-// What the elements of the result are multiplied with.
+// Returns the factor of the norm that multiplies every element of the result.
 double norm_factor(const geometry& shape, norm wanted, direction way);
 
-// The direction that a problem has when its kind leaves no choice; forward for c2c.
+// Returns the direction that the kind implies: forward for c2c, where the caller chooses.
 direction natural_direction(kind value);
 
 }  // namespace ballast::fft

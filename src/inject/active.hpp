@@ -1,5 +1,5 @@
-// The injector of a call, for what only hands it on: contracts, the recorder, the host code of kernels on a device. These are compiled once
-// for both libraries. What strikes includes inject/injector.hpp.
+// The injector of a call as an opaque type, for code that only passes it on: contracts, the recorder, the host code of device kernels. Such
+// code is compiled once for both libraries. Code that strikes includes inject/injector.hpp.
 // Layer: foundation.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace ballast::inject {
 
-// Where in the computation a strike happens. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
+// The place of a strike in the computation. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
 // (stage, pass, column) out of `steps`; both are drawn from its seed. Every (interval, step) must be visited exactly once in one round
-// (transform, Lloyd iteration, factorization), whatever the number of threads.
+// (transform, Lloyd iteration, factorization), for any number of threads.
 struct place {
   std::int64_t interval = 0;
   std::int64_t intervals = 1;
@@ -23,7 +23,8 @@ struct place {
 
 class plan;
 
-// Gives the calls that this thread begins inside it the faults of `faults`, which must outlive them. For tests and the instrumented command.
+// Gives the calls that this thread begins inside it the faults of `faults`, which must outlive them. For tests and the instrumented
+// command.
 class scope {
  public:
   explicit scope(const plan* faults) noexcept;

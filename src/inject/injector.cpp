@@ -1,4 +1,4 @@
-// Choice of place, element and bits, all from (seed, fault number); and the fault models on bit patterns.
+// Chooses place, element and bits, all from (seed, fault number), and applies the fault models to bit patterns.
 #include "inject/injector.hpp"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ namespace {
 // Independent draws for one fault.
 enum draw : std::uint64_t { k_draw_interval, k_draw_step, k_draw_element, k_draw_bit, k_draw_bits, k_draw_value };
 
-// The bit to strike: the requested one (a 64-bit position on a 32-bit word means the same distance from the top), or a drawn one.
+// Returns the bit to strike: the requested or a drawn one. A 64-bit position in a 32-bit word means the same distance from the top.
 int bit_of(const request& what, std::uint64_t drawn, int width) {
   if (what.bit < 0) return static_cast<int>(drawn % static_cast<unsigned>(width));
   return what.bit < width ? what.bit : what.bit - (64 - width);
@@ -65,7 +65,7 @@ std::uint64_t special_pattern(model which, int width) {
   return std::bit_cast<std::uint64_t>(value);
 }
 
-// 3 to 8 different bits of a word.
+// Returns a mask of 3 to 8 different bits of a word.
 std::uint64_t several_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t drawn, int width) {
   std::uint64_t mask = 0;
   const int wanted = 3 + static_cast<int>(drawn % 6);

@@ -1,7 +1,7 @@
-// The hook that kernels carry. In the production library it is an empty type whose calls vanish; in the instrumented library it
-// strikes the data that a kernel shows it.
-// Layer: foundation. Kernels are templates over the injector type and are instantiated with `active_injector`. Code that only hands it on
-// includes inject/active.hpp.
+// The hook through which kernels are struck. In the production library it is an empty type whose calls compile to nothing. In the
+// instrumented library it strikes the data that a kernel passes to it.
+// Layer: foundation. Kernels are templates over the injector type and are instantiated with `active_injector`. Code that only passes the
+// injector on includes inject/active.hpp.
 #pragma once
 
 #if defined(BALLAST_COMPILED_ONCE)
@@ -25,7 +25,7 @@ namespace ballast::inject {
 class no_injector {
  public:
   static constexpr bool enabled = false;
-  no_injector(const plan* faults, std::string_view operation);  // throws unsupported_error unless faults is null
+  no_injector(const plan* faults, std::string_view operation);  // throws unsupported_error unless `faults` is null
 
   static constexpr bool armed(site) noexcept { return false; }
   static constexpr std::uint64_t armed_sites() noexcept { return 0; }
@@ -41,15 +41,15 @@ class no_injector {
 class fault_injector {
  public:
   static constexpr bool enabled = true;
-  // Takes the requests whose site belongs to `operation` (or to every operation); others are an invalid_argument_error.
-  // For a site of role repair it adds a carrier fault.
+  // Takes the requests of `faults`. Their sites must belong to `operation` or to every operation; otherwise it throws
+  // invalid_argument_error. For a site of role repair it adds a carrier fault.
   fault_injector(const plan* faults, std::string_view operation);
 
-  // Whether any fault waits at `where`: lets a kernel skip what it does only to show its registers to the injector.
+  // Returns whether any fault waits at `where`. If none does, a kernel skips the work that only exposes its registers to the injector.
   bool armed(site where) const noexcept { return (armed_ >> static_cast<unsigned>(where) & 1) != 0; }
 
-  // Strikes those of data[0 … count) that a fault of the plan selects. T: float, double, or an integer of 32 or 64 bits. Thread-safe.
-  // Returns true if anything was struck.
+  // Strikes the elements of data[0 … count) that a fault of the plan selects, and returns true if there were any. T: float, double, or an
+  // integer of 32 or 64 bits. Thread-safe.
   template <class T>
   bool strike(site where, const place& here, T* data, std::int64_t count) noexcept {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -57,10 +57,10 @@ class fault_injector {
     return strike_words(where, here, data, count, sizeof(T), std::is_floating_point_v<T>);
   }
 
-  // How many faults have struck so far.
+  // Returns the number of faults that have struck so far.
   std::int64_t fired() const noexcept;
 
-  // The same faults for kernels on a device (cuda/block/injector.cuh), with everything drawn, and the sites that they arm.
+  // Return the same faults for kernels on a device (cuda/block/injector.cuh), with everything drawn, and the sites that they arm.
   std::vector<device_fault> for_device() const;
   std::uint64_t armed_sites() const noexcept { return armed_; }
 
@@ -74,7 +74,7 @@ class fault_injector {
   };
   bool strike_words(site where, const place& here, void* data, std::int64_t count, int bytes, bool floating) noexcept;
 
-  std::uint64_t armed_ = 0;  // bit i: some fault waits at site i
+  std::uint64_t armed_ = 0;  // bit i: a fault waits at site i
   std::vector<std::unique_ptr<fault>> faults_;
 };
 

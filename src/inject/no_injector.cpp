@@ -1,4 +1,4 @@
-// The injector of the production library: it only refuses.
+// The injector of the production library: its constructor refuses faults.
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"

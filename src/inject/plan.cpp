@@ -1,4 +1,4 @@
-// Reading of --inject.
+// Parses the argument of --inject.
 #include "inject/plan.hpp"
 
 #include "inject/active.hpp"

@@ -1,4 +1,4 @@
-// The places where faults can be injected, by name only: what host and device code share of the catalogue in sites.hpp.
+// The names of the places where faults can be injected. Host and device code share this part of the catalogue in sites.hpp.
 // Layer: foundation.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The catalogue of places where faults can be injected: one row a place, in the order in which a computation passes them.
-// Layer: foundation. `ballast info` prints it, and the tests walk it. A kernel strikes its sites through inject/injector.hpp.
+// The catalogue of places where faults can be injected: one row for each place, in the order in which a computation reaches them.
+// Layer: foundation. `ballast info` prints it, and the tests iterate over it. A kernel strikes its sites through inject/injector.hpp.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace ballast::inject {
 
-// data: a fault here reaches the output when protection is off. checker: it strikes the protection itself.
-// repair: as checker, but the struck code only runs once a fault was detected, so the injector adds one at `carrier`.
+// data: a fault here reaches the output if protection is off. checker: it strikes the protection itself.
+// repair: as checker, but the struck code runs only after a fault was detected, so the injector adds a fault at carrier_of(operation).
 enum class site_role : std::uint8_t { data, checker, repair };
 
 struct site_row {
@@ -90,7 +90,7 @@ static_assert(
     }(),
     "k_sites must stand in the order of the enumeration");
 
-// Where the injector puts the fault that makes a site of role repair run at all.
+// Returns the site of the added fault that makes the code of a site of role repair run.
 constexpr site carrier_of(std::string_view operation) {
   return operation == "fft" ? site::fft_output : operation == "kmeans" ? site::kmeans_product : site::qr_trailing;
 }

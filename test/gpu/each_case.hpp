@@ -1,4 +1,4 @@
-// What the stages of K-Means and QR share: one case after the other until the time is over, their data, and faults at every site.
+// The common part of the stages of K-Means and QR: one case after the other until the time is over, their data, and faults at every site.
 // Layer: gpu-check.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace ballast::gpu_check {
 
-// Element i of a stream of random numbers with mean 0 and variance 1, nearly normal: the sum of four uniform ones of 16 bits.
+// Returns element i of a stream of random numbers with mean 0 and variance 1, nearly normal: the sum of four uniform numbers of 16 bits.
 inline double nearly_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
   const std::uint64_t bits = core::random_bits(seed, stream, i);
   double sum = 0;
@@ -26,7 +26,8 @@ inline double nearly_normal(std::uint64_t seed, std::uint64_t stream, std::uint6
   return (sum - 2) * 1.7320508;
 }
 
-// Calls body(zero, token) for each problem, zero of its precision; counts the problems for which no time is left. `Parse` reads a token.
+// Calls body(zero, token) for each problem, with a zero of its precision. Counts the problems that no time is left for. `Parse` reads a
+// token.
 template <class Parse, class Body>
 void each_problem(const std::vector<std::string>& tokens, Parse&& parse, const time_limit& limit, tally& seen, const Body& body) {
   for (const std::string& token : tokens) {
@@ -40,13 +41,14 @@ void each_problem(const std::vector<std::string>& tokens, Parse&& parse, const t
   }
 }
 
-// What a stage returns: how many checks failed. Says how many cases had no time.
+// Returns the number of failed checks, the result of a stage. Prints the number of cases that had no time.
 inline int ended(const tally& seen, std::string_view stage) {
   if (seen.skipped > 0) row("skipped").add("stage", stage).add("cases", seen.skipped).print();
   return seen.failed;
 }
 
-// A stage that times: body(zero, token) returns how many checks failed. A problem that throws is a row of type `type` that says why.
+// Runs a stage that measures times: body(zero, token) returns the number of failed checks. A problem that throws gets a row of type `type`
+// with the reason.
 template <class Parse, class Body>
 int time_each(const std::vector<std::string>& tokens, Parse&& parse, const time_limit& limit, std::string_view type, const Body& body) {
   tally seen;
@@ -61,7 +63,7 @@ int time_each(const std::vector<std::string>& tokens, Parse&& parse, const time_
   return ended(seen, "bench");
 }
 
-// The failed check of a timed call that found a fault in clean data.
+// Prints the failed check of a timed call that reported a fault in clean data.
 inline void print_false_alarm(const std::string& token, const std::string& what) {
   row("check")
       .add("group", "bench")
@@ -72,14 +74,14 @@ inline void print_false_alarm(const std::string& token, const std::string& what)
       .print();
 }
 
-// What came of one call that was struck.
+// The result of one call with an injected fault.
 struct outcome {
   report seen;
   bool wrong;  // the result differs by more than rounding
 };
 
-// A case for each site of the operation: run(plan) for every model, with the highest bit of the exponent but one or two (`bit`) where a
-// model has a bit. `visits`: the seed also says which visit of the site is struck.
+// Runs one case for each site of the operation: run(plan) for every model. Models with a bit strike `bit`, the second or third highest bit
+// of the exponent. `visits`: the seed also selects the visit of the site that is struck.
 template <class Run>
 void strike_every_site(tally& seen, std::string_view operation, const std::string& token, int bit, bool visits, const settings& wanted,
                        const time_limit& limit, const Run& run) {
@@ -122,7 +124,7 @@ void strike_every_site(tally& seen, std::string_view operation, const std::strin
   }
 }
 
-// A row of type "problem" for each token, which is read, so that a wrong one is an error.
+// Prints a row of type "problem" for each token. Parses each token, so that a wrong one is an error.
 template <class Parse>
 void print_problems(const char* stage, const std::vector<std::string>& tokens, Parse&& parse) {
   for (const std::string& token : tokens) {
@@ -131,7 +133,7 @@ void print_problems(const char* stage, const std::vector<std::string>& tokens, P
   }
 }
 
-// What a report says, in a few words; where there are no packages nothing writes JSON.
+// Returns a report in a few words. Without packages there is no library to write JSON.
 inline std::string describe(const report& seen) {
   std::string text(to_string(seen.verdict));
   for (std::size_t i = 0; i < seen.events.size() && i < 3; ++i) {

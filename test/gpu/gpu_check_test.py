@@ -238,7 +238,7 @@ class GpuCheck(unittest.TestCase):
                      "| 8192, f64 | 50 | 10 | 5.00 |", "| 2. source 2 | 2 | 2 |", "| 3. source 3 | 3 (+0.5) | 3 (+0.5) |",
                      "- ormqr `qr_f64_m8192_n8192`: 1.14× NVIDIA's", "- curve `qr_f64_m8192_n8192`, repair in Q: failed.", "- stage paper: failed; "):
             self.assertIn(line + "\n", text)
-        # Of a run of several algorithms the page is that of the one that is named.
+        # If a run has several algorithms, the page shows the named one.
         result = self.result()
         result["stages"].append(dict(result["stages"][0], algorithm="fft", rows=[]))
         (self.out / "both.json").write_text(json.dumps(result))
@@ -254,7 +254,7 @@ class GpuCheck(unittest.TestCase):
         status, out, _ = check(*arguments, PYTHONPATH=str(modules))
         self.assertEqual(status, 0, out)
         self.assertRegex(out, r"rivals +passed .*PyTorch: not on this machine")
-        # A python3 that has both; batches have no rival.
+        # A python3 that has both rivals; batches have no rival.
         python = self.out / "python3"
         python.write_text(f"""#!/bin/sh
 case "$1" in *kmeans_rivals.py) ;; *) exec {sys.executable} "$@";; esac

@@ -1,4 +1,4 @@
-// Which kernels do the other stages need, do they compile, and does each keep to its budget? Needs no GPU.
+// Lists the kernels of the other stages, compiles them, and checks each against its resource budget. Needs no GPU.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -28,7 +28,7 @@ const char* origin_name(cuda::kernel_cache::origin from) {
 }  // namespace
 
 int kernels(const algorithm& of, const settings& wanted, const time_limit& limit) {
-  // The device here, or with an architecture named by --arch, or else of an H200.
+  // The local device, or the architecture named by --arch, or otherwise an H200.
   cuda::capabilities about;
   std::string architecture = wanted.architecture;
   const bool here = architecture.empty() && cuda::why_unavailable().empty();
@@ -100,7 +100,7 @@ int kernels(const algorithm& of, const settings& wanted, const time_limit& limit
     line.print();
   }
   if (!wanted.bundle.empty()) {
-    std::map<std::string, cuda::image> images;  // problems share kernels: each once
+    std::map<std::string, cuda::image> images;  // problems share kernels; each is stored once
     for (const outcome& one : outcomes) {
       if (one.made) images.try_emplace(one.made->text, *one.made);
     }

@@ -1,6 +1,6 @@
-// ballast-gpu-check: tests and times the CUDA backends on a GPU, against more precision and against rivals. scripts/gpu-check builds
-// and runs it and makes a table of what it prints, one JSON object a line. Exit status: 0 all is right, 1 a check failed, 2 bad
-// usage, 4 no GPU to run on.
+// ballast-gpu-check: tests and times the CUDA backends on a GPU, against higher precision and against rivals. scripts/gpu-check builds and
+// runs it and formats its output, one JSON object per line, as a table. Exit status: 0 all checks pass, 1 a check failed, 2 bad usage, 4 no
+// GPU to run on.
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -15,8 +15,8 @@
 #include "cuda/device/cufft.hpp"
 #include "cuda/device/device.hpp"
 #include "output.hpp"
-#include "stages.hpp"
 #include "run/restart.hpp"
+#include "stages.hpp"
 
 namespace ballast::gpu_check {
 namespace {

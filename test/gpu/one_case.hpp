@@ -16,7 +16,7 @@ struct tally {
   int skipped = 0;
 };
 
-// A failure says what was wrong.
+// A failure states what was wrong.
 class one_case {
  public:
   one_case(tally& seen, std::string_view group, std::string_view token, std::string_view manner) : seen_(seen), line_("check") {
@@ -37,7 +37,7 @@ class one_case {
   void expect(bool holds, const std::string& what) {
     if (!holds) fail(what);
   }
-  // An exception fails the case.
+  // Runs a body; an exception fails the case.
   template <class Body>
   void guarded(const Body& body) {
     try {

@@ -1,4 +1,4 @@
-// What ballast-gpu-check prints: one JSON object a line, written by hand since the machine it runs on has no library for it.
+// The output of ballast-gpu-check: one JSON object per line. Written by hand, since the test machine may lack a JSON library.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ class row {
     return raw(key, text);
   }
 
-  // At once: what was printed before a time limit struck is not lost.
+  // Flushes, so that the rows before a time limit are not lost.
   void print() const {
     std::printf("{%s}\n", text_.c_str());
     std::fflush(stdout);

@@ -1,4 +1,4 @@
-// What is measured several times: quantiles, how a row says them, and variants that take turns in one run.
+// Repeated measurements: quantiles, their output in a row, and variants that alternate in one run.
 // Layer: gpu-check, for all algorithms.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ballast::gpu_check {
 
-// Between neighbours where none is there. values: not empty.
+// Interpolates between neighbours. values: not empty.
 inline double quantile(std::vector<double> values, double q) {
   std::ranges::sort(values);
   const double at = q * static_cast<double>(values.size() - 1);
@@ -23,14 +23,14 @@ inline double quantile(std::vector<double> values, double q) {
 
 inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
-// "milliseconds", the median, "low" and "high".
+// Adds "milliseconds" (the median), "low" and "high".
 inline row& add_milliseconds(row& line, const std::vector<double>& milliseconds) {
   return line.add("milliseconds", median(milliseconds)).add("low", quantile(milliseconds, 0)).add("high", quantile(milliseconds, 1));
 }
 
-// The milliseconds of each of `variants`, which take turns: `rounds` of each, behind one that is not counted if `warm_up`. Ends with the
-// first round behind the time limit. prepare(v), which is not timed, returns false for a variant that has no turn; run(v) returns when its
-// work is done; behind(v) is not timed.
+// Measures the milliseconds of each of `variants`, which alternate: `rounds` rounds of each, after one uncounted round if `warm_up`. Stops
+// at the first round after the time limit. prepare(v), which is not timed, returns false for a variant that is skipped; run(v) returns when
+// its work is done; the last function runs after it and is not timed.
 template <class Prepare, class Run, class Behind>
 std::vector<std::vector<double>> in_turn(std::size_t variants, int rounds, const time_limit& limit, const Prepare& prepare, const Run& run,
                                          const Behind& behind, bool warm_up = true) {

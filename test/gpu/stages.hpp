@@ -1,4 +1,4 @@
-// What every stage of ballast-gpu-check is given: its settings and its time.
+// The inputs of every stage of ballast-gpu-check: its settings and its time.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ class time_limit {
   double seconds_;
 };
 
-// What the stages run: the CUDA backend, or another one to try the stages themselves.
+// The backend that the stages run: CUDA, or another one to test the stages themselves.
 inline backend tested = backend::cuda;
 
 struct settings {
   bool quick = false;
   bool compare_pairs = false;
-  std::vector<std::string> tokens = {};   // instead of the stage's own list
-  std::vector<std::string> schemes = {};  // instead of all
-  std::string architecture = {};          // of kernels, without a GPU: "sm_90a"
-  std::string table = {};                 // the file that tune writes
-  std::string bundle = {};                // the file that kernels writes; empty: none
-  std::int64_t strikes = 20'000;          // of strike, for each problem with protection
-  std::string groups = {};                // of verify, separated by commas; empty: all
+  std::vector<std::string> tokens = {};   // replaces the stage's own list
+  std::vector<std::string> schemes = {};  // replaces the list of all schemes
+  std::string architecture = {};          // architecture of the kernels, without a GPU: "sm_90a"
+  std::string table = {};                 // output file of tune
+  std::string bundle = {};                // output file of kernels; empty: none
+  std::int64_t strikes = 20'000;          // number of strikes of strike, for each problem with protection
+  std::string groups = {};                // groups of verify, separated by commas; empty: all
 
   bool includes(std::string_view group) const {
     std::string list(1, ','), one(1, ',');

@@ -1,4 +1,4 @@
-// The stage `tune` of an algorithm: one problem after the other, rows of type "tuned", and the table so far behind each.
+// The stage `tune` of an algorithm: one problem after the other, with rows of type "tuned", and the current table after each.
 // Layer: gpu-check, for all algorithms.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace ballast::gpu_check {
 
-// tune(token, progress) returns its results, table() the text of what was found so far. Returns how many problems were refused.
+// tune(token, progress) returns its results, table() the text of the current table. Returns the number of refused problems.
 template <class Tune, class Table>
 int tune_each(const settings& wanted, const std::vector<std::string>& tokens, const time_limit& limit, const Tune& tune,
               const Table& table) {
@@ -40,7 +40,7 @@ int tune_each(const settings& wanted, const std::vector<std::string>& tokens, co
       ++failed;
       row("tuned").add("token", token).add("refused", e.what()).print();
     }
-    // After every problem: what a time limit interrupts is not lost.
+    // Write the table after every problem, so that a time limit does not lose results.
     if (wanted.table.empty()) continue;
     std::FILE* const file = std::fopen(wanted.table.c_str(), "w");
     const std::string text = table();

@@ -1,4 +1,4 @@
-// See arch_checks.hpp. Numbers are small integers wherever they are added or multiplied, so that results are exact.
+// See arch_checks.hpp. All numbers that are added or multiplied are small integers, so that results are exact.
 // Layer: test.
 #include "simt/arch_checks.hpp"
 
@@ -20,7 +20,7 @@ using arch::checks::copy_argument;
 using arch::checks::product_argument;
 using arch::checks::thread_argument;
 
-// Memory of the device with a host's values.
+// Device memory that is filled with values of the host.
 template <class T>
 class values {
  public:
@@ -45,7 +45,7 @@ class values {
   void* memory_;
 };
 
-// The first difference.
+// Describes the first difference; empty if there is none.
 template <class T>
 std::string compare(const std::vector<T>& got, const std::vector<T>& expected) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -66,7 +66,7 @@ cuda::kernel_request request(const std::string& kernel, int threads, std::int64_
   return wanted;
 }
 
-// A number of `words` 32-bit words is an element; word w of element i counts on from words · i.
+// Returns elements of `words` 32-bit words each. All words are different: word w of element i is word number words · i + w.
 std::vector<std::uint32_t> words(int elements, int words) {
   std::vector<std::uint32_t> content;
   for (int i = 0; i < elements * words; ++i) content.push_back(0x3f800000u + static_cast<std::uint32_t>(i));
@@ -78,7 +78,7 @@ struct type {
   int words;
 };
 
-// out = in with the elements moved as `source` says: the element that comes to place i, or −1 for zero.
+// Checks that out[i] = in[source(i)], or 0 if source(i) is −1.
 check copies(cuda::kernel_request wanted, type of, int blocks, copy_argument how, std::function<int(int)> source) {
   return {wanted, [=](cuda::device& on, const cuda::kernel& kernel) {
             const int count = blocks * wanted.threads * (wanted.expression.find("hinted") != std::string::npos ? 4 : 1);
@@ -154,7 +154,7 @@ check chain() {
           }};
 }
 
-// D = A·B + `first`, with B given by columns or by rows.
+// Checks D = A·B + `first`, with B stored by columns or by rows.
 template <class T>
 check product(cuda::kernel_request wanted, int m, int n, int k, bool by_columns, T first) {
   return {std::move(wanted), [=](cuda::device& on, const cuda::kernel& kernel) {

@@ -1,5 +1,5 @@
-// The functions of cuda/arch: their scalar twins do what they say, the emulator sees where they are misused, and NVRTC takes them for every
-// architecture.
+// Tests the functions of cuda/arch: their scalar twins give the right results, the emulator detects misuse, and NVRTC compiles them for
+// every architecture.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -53,7 +53,7 @@ TEST(arch, a_missing_cluster_barrier_shows) {
   }
 }
 
-// For how many seeds the kernel gives what is expected, and no error.
+// Returns the number of seeds for which the kernel gives the expected result and no error.
 int right_seeds(unsigned threads, std::int64_t shared, std::vector<float>& out, const std::vector<float>& expected,
                 const std::function<void()>& kernel) {
   int right = 0;
@@ -89,7 +89,7 @@ TEST(arch, a_missing_wait_for_a_product_shows) {
   const product_argument of{a.data(), b.data(), d.data()};
   constexpr auto k_swizzle = arch::swizzle::bytes_128;
   EXPECT_EQ(right_seeds(128, 8 * 128, d, expected, [&] { wgmma_product_kernel<8, 64, k_swizzle, 0>(of); }), k_every);
-  // The first product of a group is sometimes done at once, the others wait.
+  // The emulator sometimes performs the first product of a group at once; the others wait.
   EXPECT_EQ(right_seeds(128, 8 * 128, d, expected, [&] { wgmma_product_kernel<8, 64, k_swizzle, 1>(of); }), 0);
   EXPECT_LT(right_seeds(128, 8 * 128, d, expected, [&] { wgmma_product_kernel<8, 64, k_swizzle, 2>(of); }), k_every / 4);
 }
@@ -141,12 +141,12 @@ TEST(arch, halves_are_rounded_to_nearest_even) {
   EXPECT_TRUE(std::isnan(rounded(-NAN)));
 }
 
-// With a toolkit at hand: every function is PTX that the assembler takes, and none needs memory of its own.
+// If NVRTC is installed: the assembler accepts the PTX of every function, and none has register spills or a stack.
 TEST(arch, compiles_by_nvrtc) {
   const cuda::nvrtc::compiler* compiler = cuda::nvrtc::find(1000);
   if (compiler == nullptr) GTEST_SKIP() << cuda::nvrtc::why_not_found(1000);
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    // What sm_80 cannot run must compile all the same: it traps.
+    // Kernels that sm_80 cannot run must still compile for it: they trap.
     for (const auto& check : arch_checks::all(9)) {
       const auto made = compiler->compile(check.request.header, check.request.expression, architecture, cuda::embedded_sources());
       EXPECT_FALSE(made.image.empty()) << check.request.expression;

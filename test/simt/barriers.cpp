@@ -1,4 +1,4 @@
-// Barriers of a block, of some of its warps and of a cluster; and the shared memory of other blocks of a cluster.
+// Barriers of a block, of some of its warps and of a cluster; access to the shared memory of other blocks of a cluster.
 // Layer: test emulator.
 #include "simt/scheduler.hpp"
 
@@ -116,7 +116,7 @@ void* cluster_map(const void* own, unsigned rank, place where) {
     fail(where, fmt::format("maps shared memory of block {} of its cluster, which has not started: no cluster barrier before", rank));
   if (peer.live == 0) fail(where, fmt::format("maps shared memory of block {} of its cluster, which has ended", rank));
   const auto* byte = static_cast<const unsigned char*>(own);
-  // A pointer to one past the end of the dynamic memory may be formed, so it may be mapped.
+  // C++ allows a pointer one past the end of the dynamic memory, so it may be mapped.
   if (block.dynamic.holds(own) || byte == block.dynamic.data() + block.dynamic.bytes())
     return peer.dynamic.data() + (byte - block.dynamic.data());
   for (const auto& object : block.statics) {

@@ -28,7 +28,7 @@ std::unordered_map<std::string, registered_kernel>& registry() {
 
 constexpr std::align_val_t k_alignment{256};
 
-// Streams are numbers from here on: an address that a caller cannot have.
+// The streams of this device are numbers from here on, which cannot be addresses of a caller's streams.
 constexpr std::uintptr_t k_first_stream = 0xba11a57000000000;
 
 bool part_of_word(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -167,7 +167,7 @@ void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t bl
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     how.seed = seed_ + static_cast<std::uint64_t>(launches_++);
-    // Some launches with blocks that interleave; most without, which is faster.
+    // In some launches blocks interleave; in most they do not, which is faster.
     const std::int64_t clusters = together_ > 0       ? (together_ + kernel.request.cluster - 1) / kernel.request.cluster
                                   : how.seed % 4 == 0 ? 3
                                                       : 1;
@@ -179,14 +179,14 @@ void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t bl
 
 std::int64_t emulated_device::resident_blocks(const ballast::cuda::kernel& which) {
   const auto& kernel = dynamic_cast<const loaded&>(which).request;
-  constexpr std::int64_t k_reserved = 1024;  // bytes of shared memory that a block takes beside its own
+  constexpr std::int64_t k_reserved = 1024;  // bytes of shared memory that the device reserves for each block
   const std::int64_t by_threads = about_.threads_per_multiprocessor / ((kernel.threads + 31) / 32 * 32);
   const std::int64_t by_shared = about_.shared_per_multiprocessor / (kernel.shared + k_reserved);
   const std::int64_t each = std::min<std::int64_t>({by_threads, by_shared, 32});
   return each * about_.multiprocessors / kernel.cluster * kernel.cluster;
 }
 
-// Streams that the test has not made here are those of a caller, and fine.
+// Throws if `on` is a released stream of this device. Other numbers are streams of the caller and are accepted.
 void emulated_device::check_stream(ballast::cuda::stream on) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto number = reinterpret_cast<std::uintptr_t>(on);
@@ -243,7 +243,7 @@ void emulated_device::record(ballast::cuda::stream_event& event, ballast::cuda::
   dynamic_cast<moment&>(event).recorded = std::chrono::steady_clock::now();
 }
 
-// CUDA lets work wait for an event that was never recorded: it does not wait at all, which nobody wants.
+// Refuses an event that was never recorded. CUDA accepts it and does not wait at all, which is always a mistake of the caller.
 void emulated_device::wait(const ballast::cuda::stream_event& event, ballast::cuda::stream on) {
   check_stream(on);
   if (!dynamic_cast<const moment&>(event).recorded) throw error("wait: expected an event that was recorded");
@@ -287,7 +287,7 @@ class host_blas final : public ballast::cuda::blas {
 #undef BALLAST_EMULATED_BLAS
 
  private:
-  // The whole product, of which the triangle is taken.
+  // Computes the whole product, and stores its triangle.
   template <class T>
   static void symmetric(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C,
                         std::int64_t ldc) {

@@ -1,5 +1,5 @@
-// A CUDA device that is the emulator: so all host code of a CUDA backend runs, with its kernels, where there is no GPU.
-// Layer: test emulator. Kernels are those that the program registers (simt_kernels in CMake); memory is the host's.
+// A CUDA device that the emulator implements, so that all host code of a CUDA backend runs, with its kernels, without a GPU.
+// Layer: test emulator. The program registers the kernels (simt_kernels in CMake); device memory is host memory.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,17 @@
 
 namespace simt {
 
-// Calls the kernel behind `erased` with copies of its arguments, in the running emulated thread.
+// A kernel. call(erased, arguments) calls it with copies of its arguments, in the running emulated thread. `erased`: the kernel's address.
 struct registered_kernel {
   void (*erased)() = nullptr;
   void (*call)(void (*erased)(), const ballast::cuda::kernel_argument* arguments) = nullptr;
   std::vector<std::size_t> argument_bytes = {};
 };
 
-// Adds a kernel under its expression; what stands under this expression already is replaced. Returns true. Not thread-safe: generated code
-// calls it before main.
+// Registers a kernel under its expression, replacing an earlier one. Returns true. Not thread-safe: generated code calls it before main.
 bool register_kernel(std::string_view expression, const registered_kernel& kernel);
 
-// Whether a kernel is registered under this expression.
+// Returns whether a kernel is registered under this expression.
 bool is_registered(std::string_view expression);
 
 template <class... Arguments>
@@ -45,19 +44,19 @@ bool register_kernel(std::string_view expression, void (*kernel)(Arguments...)) 
   return register_kernel(expression, {reinterpret_cast<void (*)()>(kernel), call, {sizeof(Arguments)...}});
 }
 
-// Without the white space that has no meaning, so that expressions compare equal however they are written.
+// Removes insignificant white space, so that expressions with different spacing compare equal.
 std::string normalized(std::string_view expression);
 
-// What an H200 can do, with as many multiprocessors as a test wants; `major` 8: an A100 without clusters.
+// Returns the capabilities of an H200 with this number of multiprocessors; with `major` 8 those of an A100, which has no clusters.
 ballast::cuda::capabilities emulated_capabilities(int multiprocessors = 4, int major = 9);
 
-// Calls are done when they return, so streams order nothing and an event has passed when it is recorded; its time is the processor's.
-// Streams, events and pinned memory are counted, and using one that was released, or an event that was never recorded, is an error. BLAS is
-// that of the processor, whatever the math. Allocated memory holds the pattern of launch.hpp until it is written, is exactly as large as
-// asked for (AddressSanitizer sees accesses outside), and runs out at capabilities::memory.
+// The device executes all work before a call returns. So streams order nothing, and an event has passed when it is recorded; its time is
+// that of the CPU's clock. The device counts streams, events and pinned memory. Using a released one, or an event that was never recorded,
+// is an error. BLAS is the CPU's BLAS, for every blas_math. Allocated memory contains the pattern of launch.hpp until it is written, has
+// exactly the requested size (so that AddressSanitizer detects accesses outside), and is limited to capabilities::memory.
 class emulated_device final : public ballast::cuda::device {
  public:
-  // The n-th launch has the seed `seed` + n.
+  // Launch n uses the seed `seed` + n.
   explicit emulated_device(ballast::cuda::capabilities about = emulated_capabilities(), std::uint64_t seed = 1);
   ~emulated_device() override;
 
@@ -68,9 +67,9 @@ class emulated_device final : public ballast::cuda::device {
   bool accessible(const void* memory) const noexcept override;
   void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override;
   void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override;
-  // Throws unsupported_error for an expression that is not registered, or a request that the capabilities do not allow.
+  // Throws unsupported_error if the expression is not registered, or if the request exceeds the capabilities.
   const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override;
-  // Throws simt::error for what the kernel does wrong.
+  // Throws simt::error for mistakes of the kernel.
   using device::launch;
   void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
               ballast::cuda::stream on) override;
@@ -87,13 +86,13 @@ class emulated_device final : public ballast::cuda::device {
   double milliseconds(const ballast::cuda::stream_event& first, const ballast::cuda::stream_event& last) override;
   std::unique_ptr<ballast::cuda::blas> make_blas(ballast::cuda::blas_math math, ballast::cuda::stream on) override;
 
-  // So many blocks of each launch (rounded up to a cluster, and as many as are resident at most) run side by side from its start. Without
-  // it one cluster does, and three in every fourth launch.
+  // Makes so many blocks of each launch interleave from its start (rounded up to whole clusters, and limited to the resident ones). By
+  // default one cluster starts, and in every fourth launch three.
   void run_together(std::int64_t blocks) { together_ = blocks; }
 
-  std::int64_t allocated() const;  // bytes on the device
-  std::int64_t pinned() const;     // bytes on the host
-  std::int64_t streams() const;    // that were made and not released
+  std::int64_t allocated() const;  // bytes of device memory
+  std::int64_t pinned() const;     // bytes of pinned host memory
+  std::int64_t streams() const;    // number of streams that are not released
   std::int64_t launches() const;
 
  private:
@@ -103,9 +102,9 @@ class emulated_device final : public ballast::cuda::device {
   ballast::cuda::capabilities about_;
   std::uint64_t seed_;
   mutable std::mutex mutex_;
-  std::map<const unsigned char*, std::int64_t> memory_;  // start, bytes
+  std::map<const unsigned char*, std::int64_t> memory_;  // start → bytes
   std::int64_t allocated_ = 0;
-  std::map<void*, std::int64_t> pinned_;  // start, bytes
+  std::map<void*, std::int64_t> pinned_;  // start → bytes
   std::set<ballast::cuda::stream> streams_;
   std::uintptr_t next_stream_ = 0;
   std::int64_t launches_ = 0;

@@ -1,4 +1,4 @@
-// The emulated device: from a request to results, as the host code of a backend uses it.
+// Tests the emulated device as the host code of a backend uses it, from a request to results.
 #include <cstring>
 #include <memory>
 #include <new>
@@ -21,7 +21,7 @@ TEST(emulated_device, runs_registered_kernels) {
   for (const bool wide : {false, true}) {
     cuda::kernel_request request;
     request.header = "simt/scale.cuh";
-    // Spaces as nobody writes them: they do not count.
+    // Unusual spaces, which must not matter.
     request.expression = wide ? "simt_test::scale_kernel< simt_test::scale_policy{ .threads=128,.per_thread=4 } >"
                               : "simt_test::scale_kernel<simt_test::scale_policy{.threads = 64}>";
     request.threads = wide ? 128 : 64;

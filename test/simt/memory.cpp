@@ -1,5 +1,5 @@
-// Shared memory, alignment, asynchronous copies, mbarriers. A copy moves its bytes at once, at a later switch, or when it is waited for, as
-// the seed says.
+// Shared memory, alignment, asynchronous copies, mbarriers. The seed determines whether a copy moves its bytes at once, at a later switch,
+// or when a thread waits for it.
 // Layer: test emulator.
 #include "simt/scheduler.hpp"
 
@@ -114,7 +114,7 @@ void store_async(void* remote, const void* value, int bytes, std::uint64_t* remo
 
 namespace {
 
-// In the 64 bits of an mbarrier: transaction bytes still due (signed), arrivals per phase, arrivals still due, phase, and a mark.
+// The 64 bits of an mbarrier contain: pending transaction bytes (signed), arrivals per phase, pending arrivals, phase, and a mark.
 struct mbarrier {
   std::int64_t bytes;
   unsigned count;

@@ -1,4 +1,4 @@
-// A kernel to test the way from a request to a launch with: multiplies numbers, and counts the blocks that did.
+// A kernel for testing the steps from a request to a launch: multiplies numbers by a factor, and counts the finished blocks.
 // Layer: test emulator.
 #pragma once
 
@@ -16,12 +16,12 @@ struct scale_policy {
 struct scale_argument {
   const float* in;
   float* out;
-  std::uint32_t* blocks;  // how many have finished
+  std::uint32_t* blocks;  // the number of finished blocks
   std::int64_t count;
   float factor;
 };
 
-// Block b takes Policy.threads · Policy.per_thread neighbours, each thread every Policy.threads-th of them.
+// Block b processes Policy.threads · Policy.per_thread contiguous numbers; each thread takes every Policy.threads-th of them.
 template <scale_policy Policy>
 __global__ void __launch_bounds__(Policy.threads) scale_kernel(const __grid_constant__ scale_argument of) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * Policy.threads * Policy.per_thread + threadIdx.x;

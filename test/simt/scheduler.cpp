@@ -1,8 +1,8 @@
-// The emulator's scheduler. Every emulated thread is a fiber; a switch goes straight from the thread that waits to the next that can run.
+// The emulator's scheduler. Every emulated thread is a fiber. A switch goes directly from the waiting thread to the next ready thread.
 // Layer: test emulator.
 //
-// A thread runs until it waits: at a barrier, in a warp operation, or because it gives way. The seed decides who is next: mostly another
-// lane of the same warp, so that a warp operation costs one short switch per lane; else a lane of any warp.
+// A thread runs until it waits: at a barrier, in a warp operation, or because it yields. The seed selects the next thread: in most cases
+// another lane of the same warp, so that a warp operation costs one short switch per lane; otherwise a lane of any warp.
 #include "simt/scheduler.hpp"
 
 #include <sys/mman.h>
@@ -32,12 +32,12 @@ std::mutex one_launch;
 // --- stacks ---
 
 #if defined(SIMT_ADDRESS_SANITIZER)
-constexpr std::size_t k_stack = 256 << 10;  // frames with red zones are several times larger
+constexpr std::size_t k_stack = 256 << 10;  // red zones make frames several times larger
 #else
 constexpr std::size_t k_stack = 64 << 10;
 #endif
 
-// Stacks are mapped many at a time and kept for ever. Below each is a page that faults.
+// Returns a new stack. Stacks are mapped in groups and never unmapped. Below each is a guard page.
 stack_range new_stack() {
   static constexpr std::size_t k_stacks_per_mapping = 64;
   static char* next = nullptr;
@@ -55,13 +55,14 @@ stack_range new_stack() {
   char* base = next;
   next += stride;
   --left;
-  // A guard page costs two of the process's mappings, of which Linux allows 65530: only the first 8192 stacks have one.
+  // A guard page needs two mappings, and Linux allows 65530 per process. So only the first 8192 stacks have one.
   static int unguarded_after = 8192;
   if (unguarded_after > 0) {
     --unguarded_after;
     if (mprotect(base, page, PROT_NONE) != 0) throw std::bad_alloc();
   }
-  // Stack tops differ within a page. Otherwise the frames of all threads would compete for the same few sets of the first-level cache.
+  // The stacks start at different offsets within a page. Otherwise the frames of all threads would compete for the same few sets of the L1
+  // cache.
   colour = (colour + 1) % 32;
   return {base + page, k_stack - colour * 128};
 }
@@ -77,7 +78,7 @@ struct fixed_stack {
   void deallocate(context::stack_context&) const noexcept {}
 };
 
-// Threads that no launch uses. Never freed, since a suspended fiber ends only by running.
+// Returns the threads that no launch uses. They are never freed, because a suspended fiber can only end by running.
 std::vector<lane_state*>& idle_lanes() {
   static auto* lanes = new std::vector<lane_state*>;
   return *lanes;
@@ -102,7 +103,7 @@ bool same(const place& a, const place& b) { return a.line == b.line && (a.file =
 namespace {
 
 #if defined(SIMT_ADDRESS_SANITIZER)
-// Tells AddressSanitizer which stack runs; returns what it believed.
+// Tells AddressSanitizer the current stack; returns the stack that it assumed before.
 stack_range tell_stack(stack_range stack) {
   void* fake = nullptr;
   const void* bottom = nullptr;
@@ -113,9 +114,9 @@ stack_range tell_stack(stack_range stack) {
 }
 #endif
 
-// AddressSanitizer needs to know the stack of the running thread only when an exception unwinds it: then it clears the marks of what it
-// finds there. Telling it at every switch would be an eighth of what a test takes. (Its option detect_stack_use_after_return is off: it
-// would need every switch.)
+// Call it before throwing an exception. AddressSanitizer needs the stack of the running thread only when an exception unwinds it: then it
+// clears its marks there. Telling it at every switch would take an eighth of the time of a test. (Its option detect_stack_use_after_return
+// is off, because it would need every switch.)
 void begin_throw() {
 #if defined(SIMT_ADDRESS_SANITIZER)
   const stack_range before = tell_stack(now.current->stack);
@@ -123,11 +124,11 @@ void begin_throw() {
 #endif
 }
 
-// An exception has left the kernel in the running thread.
+// Call it after an exception has left the kernel in the running thread.
 void end_throw([[maybe_unused]] const lane_state& self) {
 #if defined(SIMT_ADDRESS_SANITIZER)
   if (now.main.stack.size != 0) tell_stack(std::exchange(now.main.stack, {}));
-  __asan_unpoison_memory_region(self.stack.bottom, self.stack.size);  // what a kernel has thrown itself is not announced
+  __asan_unpoison_memory_region(self.stack.bottom, self.stack.size);  // also for exceptions of the kernel itself, without begin_throw
 #endif
 }
 
@@ -165,7 +166,7 @@ namespace {
         if (!lane->running || told == 4) continue;
         const warp_state& warp = *lane->warp;
         const bool meets = (warp.waiting >> lane->lane & 1) != 0;
-        // Of the lanes of a warp that wait at one place, the first is named.
+        // Names only the first of consecutive lanes of a warp that wait in the same way.
         const bool told_before = lane->lane > 0 && warp.lanes[lane->lane - 1]->running &&
                                  warp.lanes[lane->lane - 1]->at_barrier == lane->at_barrier &&
                                  (warp.waiting >> (lane->lane - 1) & 1) == (meets ? 1u : 0u);
@@ -184,7 +185,7 @@ namespace {
   throw error(fmt::format("deadlock: none of {} threads can go on{}", now.live, waits));
 }
 
-// Suspends `from`, which is running, and resumes `to`.
+// Suspends `from`, the running thread, and resumes `to`.
 void switch_to(lane_state& from, lane_state& to) {
   now.previous = &from;
   now.current = &to;
@@ -208,7 +209,7 @@ warp_state* any_ready_warp() {
   return nullptr;
 }
 
-// Takes the next thread to run from the ready ones; with `anywhere`, without preferring the same warp.
+// Selects the next thread from the ready ones; with `anywhere`, without preferring the same warp.
 lane_state* pick(bool anywhere) {
   const std::uint64_t drawn = now.random();
   ++now.ticks;
@@ -246,7 +247,7 @@ void wait(bool anywhere) {
 
 namespace {
 
-// Threads that poll in vain this often make another cluster start.
+// After this many polls without progress another cluster starts.
 constexpr std::int64_t k_spins_before_another = 64;
 
 context::fiber lane_loop(lane_state& self, context::fiber&& from);
@@ -267,7 +268,7 @@ lane_state* new_lane() {
   return lane;
 }
 
-// The cluster is in the list before its threads are made: if memory runs out, clear() finds them.
+// Creates a cluster. It is added to the list before its threads are created, so that clear() finds them if memory runs out.
 cluster_state& new_cluster(std::int64_t shared_bytes) {
   now.clusters.push_back(std::make_unique<cluster_state>());
   cluster_state* const cluster = now.clusters.back().get();
@@ -297,7 +298,7 @@ cluster_state& new_cluster(std::int64_t shared_bytes) {
   return *cluster;
 }
 
-// Puts the next cluster of the grid into this slot.
+// Starts the next cluster of the grid in this slot.
 void start_next(cluster_state& cluster) {
   const auto across = static_cast<std::int64_t>(now.grid.x / static_cast<unsigned>(now.cluster));
   const std::int64_t index = now.order[now.next++];
@@ -332,7 +333,7 @@ bool more_may_start() { return now.next < now.order.size() && static_cast<std::i
 
 void start_another(std::int64_t shared_bytes) { start_next(new_cluster(shared_bytes)); }
 
-// The kernel has returned in the running thread. Returns who runs next.
+// Ends the running thread, whose kernel has returned. Returns the next thread to run.
 lane_state* retire(lane_state& self) {
   block_state& block = *self.block;
   if (block.arrived > 0) {
@@ -386,7 +387,7 @@ context::fiber lane_loop(lane_state& self, context::fiber&& from) {
     try {
       self.running = true;
       self.block->started = true;
-      blockIdx = self.block->index;  // a thread that goes on with the next block was not switched to
+      blockIdx = self.block->index;  // needed if the thread continues with the next block without a switch
       (*now.kernel)();
       next = retire(self);
     } catch (const cancelled&) {
@@ -403,7 +404,7 @@ context::fiber lane_loop(lane_state& self, context::fiber&& from) {
 
 }  // namespace
 
-// --- what kernels ask about themselves, and how they let others run ---
+// --- queries of kernels about themselves, and yielding ---
 
 unsigned live_lanes() { return now.current->warp->live; }
 int lane() { return now.current->lane; }
@@ -444,7 +445,7 @@ void check_shape(dim3 grid, dim3 block, int cluster, std::int64_t shared_bytes) 
     throw error(fmt::format("launch: expected 0 to 232448 bytes of shared memory, got {}", shared_bytes));
 }
 
-// Takes the launch's threads back, unwinding those that are inside the kernel.
+// Returns the threads of the launch to the idle list, and unwinds those that are inside the kernel.
 void clear() {
   now.cancelling = true;
   for (auto& cluster : now.clusters) {

@@ -1,5 +1,5 @@
-// The state of the launch that runs, and what the emulator's sources share: scheduler.cpp switches between threads; warps.cpp, barriers.cpp
-// and memory.cpp are what kernels call.
+// The state of the running launch, and declarations that the emulator's sources share: scheduler.cpp switches between threads; warps.cpp,
+// barriers.cpp and memory.cpp implement the functions that kernels call.
 // Layer: test emulator; private to these sources.
 #pragma once
 
@@ -26,7 +26,7 @@ struct stack_range {
   std::size_t size = 0;
 };
 
-struct cancelled {};  // thrown in the threads that wait when a launch fails
+struct cancelled {};  // thrown in the waiting threads after a launch has failed
 
 struct pending_copy {
   void* to = nullptr;
@@ -38,8 +38,8 @@ struct pending_copy {
 
 // Copies of one thread that complete in groups: cp.async, or bulk stores.
 struct copy_groups {
-  std::vector<pending_copy> waiting;  // groups ascend
-  std::int64_t open = 0;              // the group that the next commit closes
+  std::vector<pending_copy> waiting;  // in ascending order of groups
+  std::int64_t open = 0;              // the number of the group that the next commit closes
 
   static void perform(const pending_copy& copy) {
     std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.valid_bytes));
@@ -76,16 +76,16 @@ struct lane_state {
   warp_state* warp = nullptr;
   int lane = 0;
   uint3 index{};
-  bool running = false;             // inside the kernel
-  bool at_barrier = false;          // of the block, or of a group
-  int group = -1;                   // whose barrier it waits at
-  bool at_cluster_barrier = false;  // between arrive and wait
-  std::uint64_t cluster_phase = 0;  // when it arrived
-  place where;                      // of the barrier
+  bool running = false;             // true inside the kernel
+  bool at_barrier = false;          // true at the barrier of the block or of a group
+  int group = -1;                   // the number of the group barrier at which it waits; −1: none
+  bool at_cluster_barrier = false;  // true between arrive and wait
+  std::uint64_t cluster_phase = 0;  // the phase of the cluster barrier at its arrival
+  place where;                      // the place of the barrier
   copy_groups copies;
   copy_groups stores;
-  std::int64_t products = 0;  // groups of products that it has committed
-  bool at_product = false;    // waits for the others of its warpgroup
+  std::int64_t products = 0;  // number of committed groups of products
+  bool at_product = false;    // true while it waits for the other threads of its warpgroup
 };
 
 enum class meeting { exchange, ballot, collective };
@@ -93,11 +93,11 @@ enum class meeting { exchange, ballot, collective };
 struct warp_state {
   block_state* block = nullptr;
   int number = 0;
-  unsigned present = 0;  // lanes that the block has in this warp
-  unsigned live = 0;     // lanes that have not returned
-  unsigned ready = 0;    // lanes that can run
-  unsigned waiting = 0;  // lanes in a warp operation
-  bool queued = false;   // in scheduler::ready
+  unsigned present = 0;  // the lanes that exist in this warp
+  unsigned live = 0;     // the lanes that have not returned
+  unsigned ready = 0;    // the lanes that can run
+  unsigned waiting = 0;  // the lanes that wait in a warp operation
+  bool queued = false;   // true if the warp is in scheduler::ready
   lane_state* lanes[32] = {};
   unsigned mask[32] = {};
   meeting kind[32] = {};
@@ -108,7 +108,7 @@ struct warp_state {
   void* operand[32] = {};
 };
 
-// Exactly as large as asked for, so that AddressSanitizer sees the first byte past the end.
+// Shared memory of exactly the requested size, so that AddressSanitizer detects an access to the first byte past the end.
 class shared_memory {
  public:
   shared_memory(std::size_t bytes, std::size_t alignment)
@@ -149,7 +149,7 @@ struct group_state {
   place where;
 };
 
-// A product of a warpgroup that has begun.
+// A product of a warpgroup that has been started but not performed.
 struct pending_product {
   void (*perform)(const unsigned char* operands, int size) = nullptr;
   int size = 0;
@@ -175,15 +175,15 @@ struct cluster_state;
 
 struct block_state {
   cluster_state* cluster = nullptr;
-  int rank = 0;  // in the cluster
+  int rank = 0;  // the rank in the cluster
   uint3 index{};
   std::vector<lane_state*> lanes;
   std::vector<warp_state> warps;
-  bool started = false;  // some thread has run
-  int live = 0;
-  int arrived = 0;  // at the block barrier
-  int votes = 0;    // of those that arrived, with a true predicate
-  int outcome = 0;  // votes at the last barrier
+  bool started = false;  // true after a thread has run
+  int live = 0;          // the number of threads that have not returned
+  int arrived = 0;       // the number of threads at the block barrier
+  int votes = 0;         // the number of these with a true predicate
+  int outcome = 0;       // `votes` at the last barrier
   vote kind = vote::none;
   place where;
   group_state groups[16];
@@ -197,13 +197,13 @@ struct block_state {
 struct cluster_state {
   std::vector<std::unique_ptr<block_state>> blocks;
   int slot = 0;
-  int live = 0;     // threads
-  int arrived = 0;  // at the cluster barrier
+  int live = 0;     // the number of threads that have not returned
+  int arrived = 0;  // the number of threads at the cluster barrier
   std::uint64_t phase = 0;
   std::vector<lane_state*> waiting;
 };
 
-// The launch that runs: there is one at a time.
+// The running launch. There is only one at a time.
 struct scheduler {
   const options* how = nullptr;
   ballast::core::function_ref<void()>* kernel = nullptr;
@@ -212,17 +212,17 @@ struct scheduler {
   int cluster = 1;
 
   std::uint64_t random_state = 0;
-  std::vector<std::int64_t> order;  // of clusters
-  std::size_t next = 0;             // into order
-  std::int64_t slots = 1;           // clusters that may be alive
+  std::vector<std::int64_t> order;  // the order of the clusters
+  std::size_t next = 0;             // the index in `order` of the next cluster
+  std::int64_t slots = 1;           // the number of clusters that may be alive
   std::vector<std::unique_ptr<cluster_state>> clusters;
-  std::int64_t live = 0;           // threads
-  std::vector<warp_state*> ready;  // warps with a ready lane, and some that have none any more
-  warp_state* warp = nullptr;      // the one that runs
+  std::int64_t live = 0;           // the number of threads that have not returned
+  std::vector<warp_state*> ready;  // the warps with a ready lane, and some that no longer have one
+  warp_state* warp = nullptr;      // the running warp
   lane_state* current = nullptr;
-  lane_state* previous = nullptr;  // who switched to `current`
-  lane_state main;                 // who called launch
-  std::int64_t idle_spins = 0;     // since anything else happened
+  lane_state* previous = nullptr;  // the thread that switched to `current`
+  lane_state main;                 // the host thread that called launch
+  std::int64_t idle_spins = 0;     // the number of polls since the last progress of any thread
   std::vector<flying_copy> flying;
   std::uint64_t ticks = 0;
   bool cancelling = false;
@@ -239,23 +239,23 @@ struct scheduler {
 
 extern scheduler now;
 
-// Throw error; the message names the running thread, and the place where it is.
+// Throw error. The message names the running thread and its place.
 [[noreturn]] void fail(const std::string& what);
 [[noreturn]] void fail(const place& where, const std::string& what);
 std::string name_of(const place& where);
 bool same(const place& a, const place& b);
 
-// These lanes can run.
+// Marks these lanes as ready to run.
 void set_ready(warp_state& warp, unsigned lanes);
-// The running thread waits; returns when it is picked again. It may be ready itself. `anywhere`: the next thread is taken from all
-// warps, without preferring the same one.
+// Suspends the running thread; returns when it is selected again. It may itself be ready. `anywhere`: select the next thread from all
+// warps, without preferring the same warp.
 void wait(bool anywhere = false);
 
-// Lets those go on that wait at the cluster barrier, if all threads have arrived.
+// Releases the threads that wait at the cluster barrier, if all threads have arrived.
 void release_cluster_barrier(cluster_state& cluster);
-// An mbarrier expects so many bytes more; less than 0: they have arrived.
+// Adds to the pending bytes of an mbarrier; negative: the bytes have arrived.
 void count_bytes(std::uint64_t* barrier, std::int64_t bytes, place where);
-// The asynchronous copy now.flying[which] arrives.
+// Performs the asynchronous copy now.flying[which].
 void land(std::size_t which);
 // Throws error unless `pointer` is in the shared memory of the running block.
 void require_shared(const void* pointer, const char* what, place where);

@@ -1,8 +1,8 @@
-// CUDA's language for g++: what a .cuh source uses beyond C++, so that it compiles unchanged and runs on fibers (scheduler.cpp).
-// Layer: test emulator. Included by cuda/arch/target.cuh where no CUDA compiler compiles; launch.hpp runs kernels.
+// CUDA's language extensions for g++, so that a .cuh source compiles unchanged and runs on fibers (scheduler.cpp).
+// Layer: test emulator. cuda/arch/target.cuh includes it if the compiler is not a CUDA compiler; launch.hpp runs kernels.
 //
-// One host thread runs all emulated threads, one at a time, each until it waits. So plain memory is sequentially consistent here; what the
-// emulator finds is wrong order, not weak memory.
+// One host thread runs all emulated threads, one at a time, each until it waits. So plain memory is sequentially consistent: the emulator
+// detects wrong ordering of threads, but not errors that only a weak memory model shows.
 #pragma once
 
 #include <math.h>
@@ -19,12 +19,12 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __noinline__  // empty, since the standard headers have it inside __attribute__
+#define __noinline__  // empty, because the standard headers use it inside __attribute__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
 
-// The variables of the running thread; set at every switch.
+// The variables of the running thread, which every switch sets.
 inline uint3 threadIdx;
 inline uint3 blockIdx;
 inline dim3 blockDim;
@@ -33,26 +33,27 @@ inline constexpr int warpSize = 32;
 
 namespace simt {
 
-// Where a kernel waits; kept for messages, and to tell one barrier from another.
+// A source location at which a kernel waits, for messages and to distinguish barriers.
 struct place {
   const char* file = "";
   unsigned line = 0;
 };
 
-// --- what kernels call, through the CUDA names below and through src/cuda/arch -------------------------------------------------------
+// --- functions that kernels call, by the CUDA names below and through src/cuda/arch --------------------------------------------------
 
 enum class vote { none, any, all, count };
 
 int block_barrier(vote kind, int predicate, place where);
-// Of `threads` threads, whole warps; `number` 1 to 15.
+// A barrier of `threads` threads, in whole warps. `number`: 1 to 15.
 void group_barrier(int number, int threads, place where);
 
-// All lanes of `mask` that the block has meet. Exchange: the value that lane `source` brought; ballot: the lanes whose predicate holds.
+// All existing lanes of `mask` meet. warp_exchange returns the value of lane `source`; warp_ballot the lanes with a true predicate.
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where);
 unsigned warp_ballot(unsigned mask, bool predicate, place where);
-// `combine` runs once, when all lanes are there: operands[lane] is what that lane brought, for the lanes of the mask.
+// `combine` is called once, after all lanes of the mask have arrived: operands[lane] is the operand of that lane.
 void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where);
-// All 128 threads of a warpgroup meet. `perform` gets their operands, `size` bytes each, at once or when the first of them waits for it.
+// All 128 threads of a warpgroup meet. `perform` gets their operands, `size` bytes each; it is called at once, or when the first thread
+// waits for the product.
 void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), place where);
 void product_commit();
 void product_wait(int groups_left);
@@ -62,16 +63,17 @@ int warp();
 int multiprocessor();
 std::uint64_t ticks();
 
-// Lets others run; what a thread that polls memory calls, else it polls forever. `spins` counts towards the deadlock check.
+// Lets other threads run. A thread that polls memory must call it, or it would poll forever. `spins`: count the call for the deadlock
+// check.
 void give_way(bool spins);
-// Now and then lets others run: before an atomic operation, so that the order among threads varies.
+// Sometimes lets other threads run. Called before an atomic operation, so that the order of threads varies.
 void maybe_give_way();
 
 unsigned char* dynamic_shared();
-// The running block's object with this key.
+// Returns the object of the running block with this key.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
 
-// D ← D + A B with one rounding for each term, k ascending: A m × k, B k × n, D m × n, all row by row.
+// Computes D ← D + A B with one rounding for each term, in ascending order of k. A is m × k, B is k × n, D is m × n, all row-major.
 void multiply_add(int m, int n, int k, const double* a, const double* b, double* d);
 
 // Throws error.
@@ -83,8 +85,8 @@ inline void require_aligned(const void* pointer, std::size_t alignment) {
     require_aligned_slow(pointer, alignment);
 }
 
-// Loads of data from global memory (arch/memory.cuh): how many there were, and the one that brings a wrong number, with bit 4 of one of its
-// bytes changed, since a test wants it.
+// Loads of data from global memory (arch/memory.cuh): `seen` counts them. A test can make load number `at` return a wrong value: bit 4 of
+// its byte number `byte` is flipped.
 struct load_strike {
   std::int64_t seen = 0;
   std::int64_t at = -1;
@@ -103,7 +105,7 @@ T loaded(T value) {
   return value;
 }
 
-// Asynchronous copies. The bytes move at once, at some later switch, or when they are waited for, as the seed says.
+// Asynchronous copies. The seed determines whether the bytes move at once, at a later switch, or when a thread waits for them.
 void async_copy(void* shared, const void* global, int bytes, int valid_bytes, place where);
 void async_commit();
 void async_wait(int groups_left);
@@ -121,7 +123,7 @@ unsigned cluster_rank();
 unsigned cluster_size();
 void cluster_arrive(place where);
 void cluster_wait(place where);
-// The address in block `rank` of the cluster of what `own` points at in the running block's shared memory.
+// Returns the address, in block `rank` of the cluster, of the object that `own` points to in the running block's shared memory.
 void* cluster_map(const void* own, unsigned rank, place where);
 
 template <class T>
@@ -357,7 +359,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 }
 // NOLINTEND(bugprone-reserved-identifier)
 
-// The C library got some of these names in version 2.41 and 2.42.
+// The C library has some of these functions since versions 2.41 and 2.42.
 #if !defined(__GLIBC_PREREQ) || !__GLIBC_PREREQ(2, 42)
 inline float rsqrtf(float a) { return 1.0f / sqrtf(a); }
 inline double rsqrt(double a) { return 1.0 / ::sqrt(a); }

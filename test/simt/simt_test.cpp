@@ -1,4 +1,4 @@
-// The emulator: right kernels give right results for every seed, wrong ones are caught.
+// Tests the emulator: correct kernels give correct results for every seed, and wrong ones are detected.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ using namespace ballast;
 constexpr std::uint64_t k_seeds = 40;
 constexpr unsigned k_all = 0xffffffffu;
 
-// What the launch reports; empty if nothing.
+// Launches the kernel; returns the error message, or empty without an error.
 std::string failure_of(unsigned blocks, unsigned threads, const std::function<void()>& kernel, const simt::options& how = {},
                        int cluster = 1, std::int64_t shared = 0) {
   try {
@@ -31,7 +31,7 @@ std::string failure_of(unsigned blocks, unsigned threads, const std::function<vo
   return "";
 }
 
-// Whether `text` has all parts.
+// Checks that `text` contains all parts.
 testing::AssertionResult has(const std::string& text, const std::vector<std::string>& parts) {
   for (const auto& part : parts) {
     if (text.find(part) == std::string::npos) return testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
@@ -39,14 +39,14 @@ testing::AssertionResult has(const std::string& text, const std::vector<std::str
   return testing::AssertionSuccess();
 }
 
-// How many seeds give right results.
+// Returns the number of seeds that give correct results.
 int right_seeds(const std::function<bool(std::uint64_t seed)>& run) {
   int right = 0;
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) right += run(seed) ? 1 : 0;
   return right;
 }
 
-// --- right kernels ---------------------------------------------------------------------------------------------------------------------
+// --- correct kernels -------------------------------------------------------------------------------------------------------------------
 
 struct sum_arguments {
   const float* in;
@@ -54,7 +54,7 @@ struct sum_arguments {
   int per_block;
 };
 
-// A block sums per_block numbers: shuffles in each warp, then the warps' sums through shared memory.
+// Each block sums per_block numbers: by shuffles in each warp, then over the warps in shared memory.
 __global__ void sum_kernel(sum_arguments of) {
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < of.per_block; i += static_cast<int>(blockDim.x)) {
@@ -81,13 +81,13 @@ TEST(simt, sums) {
       const sum_arguments of{in.data(), out.data(), 3000};
       simt::launch(k_blocks, threads, 1, 0, {.seed = seed, .alive_from_start = static_cast<std::int64_t>(seed % 4)},
                    [&] { sum_kernel(of); });
-      // Sums of 3000 numbers below 15000 round by at most a few units of 4.
+      // The rounding error of sums of 3000 numbers below 15000 is at most a few multiples of 4.
       for (int b = 0; b < k_blocks; ++b) EXPECT_NEAR(out[static_cast<std::size_t>(b)], 3000.0 * (3000.0 * b + 1499.5), 40.0);
     }
   }
 }
 
-// Blocks that draw tickets until there are none: one after the other the first takes all of them, side by side they share them.
+// Blocks draw tickets until none are left. If they run one after the other, the first block draws all; if they interleave, they share them.
 TEST(simt, blocks_side_by_side_share_tickets) {
   constexpr unsigned k_tickets = 40;
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
@@ -112,7 +112,7 @@ TEST(simt, blocks_side_by_side_share_tickets) {
   }
 }
 
-// A 32 × 32 tile per block of 32 × 8 threads; the grid covers the matrix.
+// Each block of 32 × 8 threads processes a 32 × 32 tile; the grid covers the matrix.
 __global__ void transpose_kernel(const double* in, double* out, int n) {
   auto* tile = reinterpret_cast<double*>(arch::shared_memory());
   const int row = static_cast<int>(blockIdx.y) * 32;
@@ -137,7 +137,7 @@ TEST(simt, transposes) {
   }
 }
 
-// Inclusive prefix sums over a block; the last warp is not full.
+// Computes inclusive prefix sums over a block whose last warp is not full.
 __global__ void scan_kernel(const int* in, int* out) {
   auto& warps = arch::shared_object<int[32], struct warp_sums>();
   const int lane = arch::lane();
@@ -200,7 +200,7 @@ TEST(simt, shuffles_votes_and_reductions) {
       EXPECT_EQ(__reduce_max_sync(k_all, 5 - lane), 5);
       EXPECT_EQ(__reduce_min_sync(k_all, 5 - lane), -26);
       EXPECT_EQ(__reduce_or_sync(k_all, 1u << lane), k_all);
-      // Halves of a warp on their own, with different numbers of operations.
+      // The two halves of a warp act independently, with different numbers of operations.
       if (lane < 16) {
         EXPECT_EQ(__shfl_xor_sync(0x0000ffffu, lane, 15), 15 - lane);
         EXPECT_EQ(__reduce_add_sync(0x0000ffffu, 1u), 16u);
@@ -216,7 +216,7 @@ TEST(simt, shuffles_votes_and_reductions) {
   }
 }
 
-// A mask may name lanes that the block does not have.
+// A mask may contain lanes that the block does not have.
 TEST(simt, blocks_of_less_than_a_warp) {
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
     simt::launch(1, 40, 1, 0, {.seed = seed}, [] {
@@ -266,7 +266,7 @@ TEST(simt, atomics) {
 }
 
 TEST(simt, groups_of_warps_have_their_own_barriers) {
-  // Group g does g + 1 rotations of its 64 numbers.
+  // Group g performs g + 1 rotations of its 64 numbers.
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
     std::vector<int> out(192, -1);
     simt::launch(1, 192, 1, 192 * sizeof(int), {.seed = seed}, [&] {
@@ -293,9 +293,9 @@ TEST(simt, groups_of_warps_have_their_own_barriers) {
                   {"barrier"}));
 }
 
-// --- order -----------------------------------------------------------------------------------------------------------------------------
+// --- ordering --------------------------------------------------------------------------------------------------------------------------
 
-// The next thread's number, through shared memory; without one of its barriers if `broken` is 1 or 2.
+// Each thread reads the number of the next thread through shared memory. Without one of the barriers if `broken` is 1 or 2.
 __global__ void rotate_kernel(int* out, int rounds, int broken) {
   auto* memory = reinterpret_cast<int*>(arch::shared_memory());
   int value = static_cast<int>(threadIdx.x);
@@ -352,7 +352,7 @@ TEST(simt, the_same_seed_gives_the_same_order) {
   EXPECT_NE(order(5), order(6));
 }
 
-// --- what is not allowed ---------------------------------------------------------------------------------------------------------------
+// --- operations that are not allowed ---------------------------------------------------------------------------------------------------
 
 TEST(simt, a_thread_that_returns_while_others_wait_is_an_error) {
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
@@ -534,7 +534,7 @@ TEST(simt, a_grid_barrier_needs_all_blocks_alive) {
   }
 }
 
-// More threads than the system lets have guarded stacks.
+// Has more threads than guard pages are possible.
 TEST(simt, a_grid_barrier_of_a_whole_device) {
   std::uint32_t arrived = 0;
   simt::launch(132, 256, 1, 0, {.resident_blocks = 132}, [&] {
@@ -548,7 +548,7 @@ TEST(simt, a_grid_barrier_of_a_whole_device) {
   EXPECT_EQ(arrived, 132u);
 }
 
-// The last block to finish sums what all left; `ordered`: it looks only after its own is counted.
+// The last block to finish sums the parts of all blocks. `ordered`: each block stores its part before it counts itself as finished.
 TEST(simt, the_last_block_sees_what_all_wrote) {
   for (const bool ordered : {true, false}) {
     const int right = right_seeds([&](std::uint64_t seed) {
@@ -575,8 +575,8 @@ TEST(simt, the_last_block_sees_what_all_wrote) {
 
 // --- asynchronous copies -----------------------------------------------------------------------------------------------------------------
 
-// Three tiles through two buffers: the next is on its way while one is summed. `broken`: 1 waits for one group too few; 2 lacks the barrier
-// before a buffer is filled again.
+// Sums tiles through two buffers: the next tile is loaded while the current one is summed. `broken`: 1 waits for one group too few; 2 lacks
+// the barrier before a buffer is filled again.
 __global__ void pipeline_kernel(const float* in, float* out, int tiles, int broken) {
   auto* buffers = reinterpret_cast<float*>(arch::shared_memory());
   const auto fetch = [&](int tile) {
@@ -647,8 +647,7 @@ TEST(simt, an_mbarrier_must_be_initialised) {
   EXPECT_TRUE(has(failure_of(1, 1, too_many, {}, 1, 8), {"deadlock"}));
 }
 
-// --- clusters
-// ------------------------------------------------------------------------------------------------------------------------------
+// --- clusters --------------------------------------------------------------------------------------------------------------------------
 
 TEST(simt, cluster_barriers_come_in_pairs) {
   EXPECT_TRUE(has(failure_of(

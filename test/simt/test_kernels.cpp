@@ -1,4 +1,4 @@
-// Prints the kernels of the emulator's own tests, as simt_kernels wants them.
+// Prints the kernels of the emulator's own tests, in the format of simt_kernels.
 #include <cstdio>
 
 #include "simt/arch_checks.hpp"

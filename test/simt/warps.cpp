@@ -1,4 +1,4 @@
-// Operations of a warp, whose lanes meet in them, and products of a warpgroup.
+// Operations in which the lanes of a warp meet, and matrix products of a warpgroup.
 // Layer: test emulator.
 #include "simt/scheduler.hpp"
 
@@ -14,7 +14,8 @@ void check_mask(const warp_state& warp, int lane, unsigned mask, place where) {
   if ((mask & ~warp.live) != 0) fail(where, fmt::format("mask {:#010x} has lanes that have returned: {:#010x}", mask, mask & ~warp.live));
 }
 
-// True if the running lane is the last of its mask; the others then wait in `kind` at the same place.
+// Returns true if the running lane is the last of its mask to arrive. Then it checks that the others wait in the same operation at the same
+// place.
 bool last_to_meet(warp_state& warp, int lane, unsigned mask, meeting kind, place where) {
   mask &= warp.present;
   check_mask(warp, lane, mask, where);
@@ -73,7 +74,7 @@ unsigned warp_ballot(unsigned mask, bool predicate, place where) {
   return static_cast<unsigned>(warp.result[lane]);
 }
 
-// Multiply-adds of the processor, where it has them: those of the C library are calls.
+// Uses the FMA instructions of the processor, if it has them, because the fma of the C library is a function call.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("fma", "default")))
 #endif

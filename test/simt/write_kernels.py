@@ -1,7 +1,7 @@
-# Turns a list of kernel requests into C++ files that instantiate each kernel and register it with the emulator.
+# Converts a list of kernel requests into C++ files that instantiate each kernel and register it with the emulator.
 # Usage: write_kernels.py GENERATOR CHECKED FILE…    GENERATOR prints one request per line: header TAB expression [TAB anything].
-# The first CHECKED files get one kernel in four, and one at least of each template; those without a policy are all templates of their own.
-# A file that would not change is not written, so that only what changed is compiled again.
+# The first CHECKED files get one kernel in four, and at least one of each template. A kernel without a policy counts as a template of its
+# own. Unchanged files are not written, so that only changed ones are compiled again.
 import subprocess
 import sys
 import zlib
@@ -18,11 +18,11 @@ def main(generator, checked, files):
     if not requests:
         sys.exit(f"{generator}: expected kernel requests, got none")
 
-    # By hash, so that a new request changes one file or two.
+    # The hash assigns kernels to files, so that a new request changes only one or two files.
     def hash_of(expression):
         return zlib.crc32(expression.encode())
 
-    first = {}  # template: its request with the least hash
+    first = {}  # template: its request with the smallest hash
     for expression in sorted(requests, key=hash_of):
         first.setdefault(expression.split("{")[0], expression)
     shares = [[] for _ in files]

@@ -1,5 +1,6 @@
-// The striker and the struck process, a fork of it. They share the book of the campaign: the struck process draws strikes, makes them and
-// judges what became of them; the striker starts it again where a strike has ended it, or where it must not be used any more.
+// Runs a campaign with two processes: the striker, and the struck process, which is forked from it. They share the book of the campaign.
+// The struck process draws strikes, performs them and classifies the outcomes. The striker starts it again if a strike has ended it, or if
+// it must not be used any more.
 #include "campaign.hpp"
 
 #include <fcntl.h>
@@ -31,33 +32,33 @@ namespace ballast::strike {
 namespace {
 
 constexpr int k_clean_calls = 3;
-constexpr std::int64_t k_most_missed = 10'000;  // in a row: then something else is wrong than a busy machine
-constexpr int k_steps = 31;                     // of a moment by time
+constexpr std::int64_t k_most_missed = 10'000;  // consecutive misses; more than a busy machine explains
+constexpr int k_steps = 31;                     // the largest number of single steps after the timer
 
-// A strike as the book has it.
+// The entry of a strike in the book.
 struct entry {
   target what = target::numbers;
   register_bit where;
   moment when;
   std::uint64_t address = 0, caller = 0;
-  outcome result = outcome::crashed;  // until it is known
+  outcome result = outcome::crashed;  // the default until the outcome is known
   effect change;
   std::uint64_t detected = 0;
   int signal = 0;
 };
 static_assert(std::is_trivially_copyable_v<entry>);
 
-// What both processes know. `count` entries lie behind it, and one more while a call is struck.
+// The data that both processes share. `count` entries follow it in memory, and one more during a struck call.
 struct book {
   std::atomic<std::int64_t> count{0};
   std::atomic<bool> calling{false};
-  std::atomic<double> began{0};  // of the call
-  std::int64_t last = -1;        // what this process was struck by before, and survived
-  std::int64_t attempts = 0;     // with those that missed
+  std::atomic<double> began{0};  // the start time of the call
+  std::int64_t last = -1;        // the last strike that this process survived; −1: none
+  std::int64_t attempts = 0;     // the number of strikes including misses
   std::int64_t missed = 0, useless = 0;
   hit under_way;
-  double seconds = 0;  // of a clean call, the least
-  double usual = 0;    // of the calls of late: what half of them exceed
+  double seconds = 0;  // the shortest time of a clean call
+  double usual = 0;    // a running estimate of the median time of the last calls
   double clean_error = 0;
   char scheme[64] = {};
   char message[512] = {};
@@ -72,7 +73,7 @@ void put(char (&to)[N], std::string_view text) {
   to[length] = '\0';
 }
 
-// What a call was.
+// The result of a call.
 struct seen_call {
   bool threw = false;
   report said;
@@ -88,7 +89,8 @@ outcome classify(const seen_call& seen) {
   return !right ? outcome::material : seen.change.roundings <= 1 ? outcome::rounding : outcome::below_floor;
 }
 
-// Whether the process may be struck again: what a wrong address has written elsewhere must not be counted twice.
+// Returns whether the process may be struck again. If a wrong address has caused a write elsewhere, it may not: that must not be counted
+// twice.
 bool stays_fresh(const entry& one) {
   return (one.result == outcome::masked || one.result == outcome::repaired || one.result == outcome::rounding) &&
          !(one.what == target::general && one.result != outcome::masked);
@@ -100,7 +102,7 @@ class struck {
   struck(subject& problem, book& shared, std::span<entry> entries, const execution& how, const plan& wanted, bool small)
       : problem_(problem), book_(shared), entries_(entries), how_(how), wanted_(wanted), small_(small), clock_(shared.under_way) {}
 
-  // Until all strikes are made, or one of them makes this process useless.
+  // Performs strikes until all are done, or until this process must not be used any more.
   void serve() {
     problem_.prepare(how_);
     (void)call();
@@ -147,7 +149,7 @@ class struck {
     _exit(1);
   }
 
-  // False: this process is of no use any more.
+  // Performs one strike. Returns false if this process must not be used any more.
   bool strike_once() {
     entry& one = entries_[static_cast<std::size_t>(book_.count)];
     one = drawn(static_cast<std::uint64_t>(book_.attempts++));
@@ -158,10 +160,10 @@ class struck {
     if (!landed_) {
       ++book_.missed;
       ++book_.useless;
-      book_.usual *= seconds_ > book_.usual ? 1.05 : 1 / 1.05;  // the median, whatever a busy machine does
+      book_.usual *= seconds_ > book_.usual ? 1.05 : 1 / 1.05;  // tends to the median, also on a busy machine
       if (result == outcome::masked) return true;
       if (book_.last < 0) broken(seen);
-      // What the last strike left behind shows in a later call: that was its outcome.
+      // The previous strike has damaged this later call: that is its outcome.
       entry& before = entries_[static_cast<std::size_t>(book_.last)];
       before.result = result;
       before.change = seen.change;
@@ -218,7 +220,7 @@ class struck {
   std::span<entry> entries_;
   const execution& how_;
   const plan& wanted_;
-  const bool small_;  // numbers of 32 bits
+  const bool small_;  // true: numbers have 32 bits
   interrupter clock_;
   bool kept_ = false, landed_ = false;
   double seconds_ = 0;
@@ -240,7 +242,7 @@ class campaign {
     auto* const first = reinterpret_cast<entry*>(static_cast<char*>(memory) + sizeof(book));
     entries_ = {first, static_cast<std::size_t>(wanted.strikes)};
     std::uninitialized_default_construct(entries_.begin(), entries_.end());
-    // Ends of processes arrive as SIGCHLD, which sigtimedwait takes.
+    // The end of a child process sends SIGCHLD, which sigtimedwait receives.
     sigemptyset(&children_);
     sigaddset(&children_, SIGCHLD);
     sigprocmask(SIG_BLOCK, &children_, nullptr);
@@ -295,7 +297,7 @@ class campaign {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     const rlimit none{0, 0};  // thousands of crashes are expected
     (void)setrlimit(RLIMIT_CORE, &none);
-    // What the C library says of damaged memory, and the BLAS of wrong arguments, thousands of times.
+    // Discards messages: the C library reports damaged memory, and the BLAS wrong arguments, thousands of times.
     const int nowhere = open("/dev/null", O_WRONLY);
     for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
       if (nowhere >= 0) dup2(nowhere, stream);
@@ -317,7 +319,7 @@ class campaign {
     process_ = 0;
   }
 
-  // A process that did not end by itself was ended by the strike under way, or by what the one before left behind.
+  // Handles the end of the process. If it did not end normally, either the current strike ended it, or damage from the previous strike.
   void ended(int status, bool hung) {
     if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

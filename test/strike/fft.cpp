@@ -1,4 +1,4 @@
-// FFT under strikes: every signal of a batch of random data is one part of the result.
+// The FFT as a subject of strikes: every signal of a batch of random data is one part of the result.
 #include <complex>
 #include <numbers>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace ballast::strike {
 namespace {
 
-// The transform of n complex numbers `stride` apart, by the recursion of Cooley and Tukey on the smallest factor; roots[j] =
+// Transforms n complex numbers at a distance of `stride`, by the recursion of Cooley and Tukey on the smallest factor. roots[j] =
 // w^(j·root_step) of the whole length.
 template <class W>
 void transform(const std::complex<W>* x, std::int64_t stride, std::complex<W>* y, std::int64_t n,

@@ -1,4 +1,4 @@
-// Timers, the two handlers and what they share.
+// Timers, the two signal handlers, and the state that they share.
 #include "interrupt.hpp"
 
 #include <link.h>
@@ -15,9 +15,9 @@
 namespace ballast::strike {
 namespace {
 
-constexpr int k_refresh = 64;                // calls after which the threads are counted again
-constexpr greg_t k_trap_flag = 0x100;        // single instructions
-constexpr std::uint64_t k_stack_words = 64;  // that are searched for a caller
+constexpr int k_refresh = 64;                // the number of calls after which the threads are counted again
+constexpr greg_t k_trap_flag = 0x100;        // single stepping
+constexpr std::uint64_t k_stack_words = 64;  // the number of stack words that are searched for a caller
 
 struct range {
   std::uint64_t first = 0, last = 0;
@@ -26,7 +26,7 @@ struct range {
 
 enum class phase : int { idle, armed, stepping, landed };
 
-// Of the strike that is under way.
+// The state of the current strike.
 struct {
   std::atomic<phase> now{phase::idle};
   std::atomic<int> steps{0};
@@ -34,7 +34,7 @@ struct {
   bool changes = false;
   register_bit where;
   hit* shared = nullptr;
-  range own[8], scheduler[8];  // code of this program, and of oneTBB
+  range own[8], scheduler[8];  // the code of this program, and of oneTBB
 } g;
 
 bool within(const range (&all)[8], std::uint64_t address) {
@@ -68,7 +68,7 @@ greg_t& general(void* context, int which) { return static_cast<ucontext_t*>(cont
 
 std::uint64_t address_of(void* context) { return static_cast<std::uint64_t>(general(context, REG_RIP)); }
 
-// Interrupted where data may be: not at the end of a system call, and not in the scheduler.
+// Returns whether the interrupted thread may hold data in registers: not directly after a system call, and not in oneTBB's scheduler.
 bool at_work(void* context) {
   const std::uint64_t address = address_of(context);
   if (!g.inside || within(g.scheduler, address)) return false;
@@ -77,7 +77,7 @@ bool at_work(void* context) {
   return !(before[0] == 0x0f && before[1] == 0x05);
 }
 
-// The nearest word on the stack that is the address behind a call in this program.
+// Returns the nearest word on the stack that is the address after a call instruction in this program; 0: none.
 std::uint64_t caller_of(void* context) {
   if (within(g.own, address_of(context))) return 0;
   const auto* stack = reinterpret_cast<const std::uint64_t*>(general(context, REG_RSP));
@@ -89,8 +89,8 @@ std::uint64_t caller_of(void* context) {
   return 0;
 }
 
-// Whether code near `address` moves the vector register to a general one: VMOVQ, in the encodings of VEX and EVEX. An integer 0, as the
-// distance between two arrays may be, looks like a vector of zeros.
+// Returns whether code near `address` moves the vector register to a general register: VMOVQ, in its VEX and EVEX encodings. This is needed
+// because an integer 0, for example the distance between two arrays, looks like a vector of zeros.
 bool moved_to_general(std::uint64_t address, int index) {
   constexpr std::uint64_t near = 4096;
   if (!within(g.own, address - near) || !within(g.own, address + near)) return false;
@@ -138,7 +138,7 @@ void on_time(int, siginfo_t*, void* context) {
 void on_step(int, siginfo_t*, void* context) {
   const int before = errno;
   if (g.now != phase::stepping) {
-    general(context, REG_EFL) &= ~k_trap_flag;  // of a call that is over
+    general(context, REG_EFL) &= ~k_trap_flag;  // a step of a call that has ended
   } else if (--g.steps == 0) {
     land(context);
   }
@@ -157,7 +157,7 @@ void handle(int signal, void (*handler)(int, siginfo_t*, void*)) {
 
 interrupter::interrupter(hit& shared) {
   g.shared = &shared;
-  (void)registers();  // not for the first time in a handler
+  (void)registers();  // initialises it, so that a handler does not have to
   find_code();
   handle(SIGRTMIN, on_time);
   handle(SIGTRAP, on_step);
@@ -202,7 +202,7 @@ void interrupter::arm(const std::optional<register_bit>& where, const moment& wh
   }
   ++threads_[chosen_].chosen;
   const itimerspec alarm{{0, 0}, {when.nanoseconds / 1'000'000'000, when.nanoseconds % 1'000'000'000 + 1}};
-  (void)timer_settime(timers_.at(threads_[chosen_].id), 0, &alarm, nullptr);  // of a thread that has ended: the strike misses
+  (void)timer_settime(timers_.at(threads_[chosen_].id), 0, &alarm, nullptr);  // if the thread has ended, the strike misses
 }
 
 void interrupter::enter() { g.inside = true; }

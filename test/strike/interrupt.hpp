@@ -1,5 +1,6 @@
-// A strike within the struck process: a timer interrupts one of its threads by a signal, a few single instructions pass, and the handler
-// changes a bit of the registers that the kernel has saved for the thread. Layer: test program. x86-64 under Linux.
+// Performs a strike in the struck process: a timer interrupts one of its threads by a signal, the thread is single-stepped for a few
+// instructions, and the handler flips a bit of the registers that the kernel has saved for the thread.
+// Layer: test program. x86-64 under Linux.
 #pragma once
 
 #include <atomic>
@@ -14,35 +15,35 @@
 
 namespace ballast::strike {
 
-// When in a call. First a time from its beginning, then single instructions of the interrupted thread: an interrupt alone prefers what
-// follows slow instructions.
+// The moment of a strike in a call: first a time from its beginning, then a number of single steps of the interrupted thread. Without the
+// steps, strikes would occur more often after slow instructions.
 struct moment {
   std::int64_t nanoseconds = 0;
   int instructions = 0;
-  double thread = 0;  // in [0, 1): of those that this process has; those that were found at work more often are chosen more often
+  double thread = 0;  // in [0, 1): selects a thread; threads that were at work more often are selected more often
 };
 
-// What the handler says of a strike. Lies in memory that the striker shares, so that it survives the struck process.
+// The handler's record of a strike. It is in memory that the striker shares, so that it survives the struck process.
 struct hit {
   std::atomic<bool> landed{false};
-  bool integer = false;       // flip() says so
-  std::uint64_t address = 0;  // of the next instruction
-  std::uint64_t caller = 0;   // where it is in a library of the system: the nearest return address to this program; 0: none
+  bool integer = false;       // true: the bit belonged to an integer or address; see flip()
+  std::uint64_t address = 0;  // the address of the next instruction
+  std::uint64_t caller = 0;   // if the instruction is in a system library: the nearest return address into this program; 0: none
 };
 
-// One for each process: handlers have no other way to find it.
+// Interrupts threads. Only one per process, because signal handlers find it through global state.
 class interrupter {
  public:
   explicit interrupter(hit& shared);
   interrupter(const interrupter&) = delete;
   interrupter& operator=(const interrupter&) = delete;
 
-  // Starts the clock of one strike. `where` empty: the thread is interrupted, and nothing changed.
+  // Starts the timer of one strike. `where` empty: the thread is interrupted, and nothing is changed.
   void arm(const std::optional<register_bit>& where, const moment& when);
-  // From here on to leave(), threads may be struck, but not inside of the kernel, nor in oneTBB's code, which is its scheduler: workers
-  // that look for work. It holds no data.
+  // Allows strikes until leave(). Threads are not struck inside of the operating system's kernel, nor in oneTBB's code: that is its
+  // scheduler, in which workers look for work, and holds no data.
   void enter();
-  // The call is over, and nothing is struck any more. Whether something was, or would have been.
+  // Ends the time in which strikes are allowed. Returns whether the strike happened, or would have happened if `where` was empty.
   bool leave();
 
  private:

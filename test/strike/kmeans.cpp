@@ -1,5 +1,5 @@
-// K-Means under strikes: three iterations of Lloyd's algorithm from given centroids on random data without clusters, which has points near
-// every border. Labels are judged by themselves (is there a nearer centroid?), centroids and inertia against the clean call.
+// K-Means as a subject of strikes: three iterations of Lloyd's algorithm from given centroids, on random data without clusters, with points
+// near every boundary. Labels are judged by themselves (is there a nearer centroid?), centroids and inertia against the clean call.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,9 +12,9 @@ namespace ballast::strike {
 namespace {
 
 constexpr int k_iterations = 3;
-// docs/protection.md: a label whose squared distance is too large by at most so many u·(‖x‖ + ‖c‖)² can pass.
+// docs/protection.md: a label passes if its squared distance is too large by at most this many u·(‖x‖ + ‖c‖)².
 constexpr double k_label_floor = 100;
-// Sums are in double and verified: what is left is the rounding of a centroid, u·‖c‖, or of the inertia's terms, times some room.
+// Sums are in double and verified. The remaining error is the rounding of a centroid, u·‖c‖, or of the inertia's terms, with a margin.
 constexpr double k_sum_floor = 16;
 
 template <class T>
@@ -40,7 +40,7 @@ class kmeans_subject final : public subject {
     kept_ = got_;
     effect own;
     judge_labels(own);
-    // The rounding of a distance is what clean labels show of it; at least one unit.
+    // The rounding of a distance is measured on the clean labels; at least one unit.
     label_rounding_ = std::max(own.roundings, 1.0);
     error_ = own.roundings * k_unit_roundoff<T>;
   }
@@ -84,8 +84,8 @@ class kmeans_subject final : public subject {
     return std::sqrt(sum);
   }
 
-  // The excess of each labelled distance over the least one, both to the centroids that the same call returned. Labels that the clean call
-  // has as well, to the same centroids, need no look.
+  // Judges each label by the excess of its distance over the smallest distance, both to the centroids of the same call. Labels that equal
+  // those of the clean call, with the same centroids, are skipped.
   void judge_labels(effect& seen) const {
     const bool centroids_same =
         kept_.centroids.size() != 0 && std::memcmp(got_.centroids.data(), kept_.centroids.data(), kept_.centroids.size() * sizeof(T)) == 0;

@@ -1,6 +1,6 @@
-// ballast-strike: strikes registers of the running library from outside, and counts what becomes of it. `make strike` runs it;
-// docs/design/strike.md says what it counts. Exit status: 0 no strike at data was silent above the floor outside of the
-// declared windows and none was repaired wrongly, 3 some were, 1 the program failed, 2 bad usage.
+// ballast-strike: flips bits of registers while the library runs, and counts the outcomes. `make strike` runs it; docs/design/strike.md
+// defines the counts. Exit status: 0 if no strike at data was silent above the floor outside of the declared windows and none was repaired
+// wrongly, 3 if some were, 1 if the program failed, 2 for bad usage.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,8 +25,8 @@ using json = nlohmann::ordered_json;
 
 constexpr int k_holes = 3;
 
-// What docs/protection.md declares as not covered by any check: strikes in these functions, or in what is inlined in them, at operations
-// whose names begin so.
+// A window: code that no check covers, as docs/protection.md declares. It contains strikes in this function, or in functions that are
+// inlined in it, during operations whose names begin with `operation`.
 struct window {
   std::string_view operation, function, what;
 };
@@ -53,7 +53,7 @@ json counts(const tally& of, std::int64_t declared) {
   return made;
 }
 
-// Where a strike was: in a library of the system, by whom it was called, too.
+// Returns the place of a strike. If it is in a system library, the caller is appended.
 std::string place_of(const strike& one, const std::map<code_address, std::string>& places) {
   return places.at(one.instruction) + (one.caller.module.empty() ? "" : " < " + places.at(one.caller));
 }
@@ -77,7 +77,7 @@ json details(const std::string& problem, const strike& one, const std::map<code_
 // The columns of the table.
 constexpr const char* k_heading = "{:<28} {:<8} {:<8} {:>6} {:>7} {:>8} {:>6} {:>7} {:>7} {:>5} {:>8} {:>7} {:>6} {:>8} {:>9}\n";
 
-// `declared`: of the material ones, those in declared windows.
+// Prints a line of the table. `declared`: the number of material strikes in declared windows.
 void print_line(const record& of, target which, std::int64_t declared, bool first) {
   const tally& seen = of.of(which);
   if (seen.strikes == 0) return;
@@ -89,7 +89,7 @@ void print_line(const record& of, target which, std::int64_t declared, bool firs
              material, fmt::format("{:.2g}", test::bound_99(material, seen.strikes)));
 }
 
-// The functions of a place without its lines.
+// Returns the functions of a place, without line numbers.
 std::string functions_of(const std::string& place) {
   std::string made;
   for (std::size_t i = 0; i < place.size(); ++i) {
@@ -101,7 +101,7 @@ std::string functions_of(const std::string& place) {
   return made;
 }
 
-// Where material strikes at vector and mask registers fell, most frequent first.
+// Prints the places of material strikes at vector and mask registers, most frequent first.
 void print_places(const record& seen, const std::map<code_address, std::string>& places) {
   struct group {
     std::int64_t count = 0;
@@ -157,7 +157,7 @@ int run(int argc, char** argv) {
               {"results", json::array()}};
   fmt::print(fmt::runtime(k_heading), "problem", "protect", "target", "n", "masked", "repaired", "wrong", "uncorr.", "crashed", "hung",
              "rounding", "<=floor", "window", "material", "99% bound");
-  // Over all problems with protection, strikes at data: what the summary says.
+  // The summary: strikes at data over all problems, with protection.
   std::int64_t data = 0, windows = 0, holes = 0, wrong = 0;
   for (const std::string& name : names) {
     for (const protection how : {protection::correct, protection::off}) {
@@ -206,7 +206,7 @@ int run(int argc, char** argv) {
       all["results"].push_back(std::move(entry));
       if (how != protection::off) print_places(seen, places);
       std::fflush(stdout);
-      if (!output.empty()) {  // after each: what was counted is not lost
+      if (!output.empty()) {  // after each problem, so that an interrupted run loses no counts
         std::ofstream to(output, std::ios::trunc);
         to << all.dump(1) << '\n';
         if (!to.flush()) throw std::runtime_error("cannot write " + output);

@@ -1,4 +1,4 @@
-// Modules by dl_iterate_phdr, lines by addr2line: one call for each module.
+// Finds modules with dl_iterate_phdr, and source lines with addr2line, which is called once for each module.
 #include "place.hpp"
 
 #include <link.h>
@@ -21,12 +21,12 @@ std::string quoted(const std::string& text) {
   return made + "'";
 }
 
-// Arguments of functions and templates say nothing of the place; nor do the namespaces that all share.
+// Shortens a function name: removes the arguments of functions and templates, and the namespaces that all functions share.
 std::string shortened(std::string name) {
   for (const std::string_view part : {"(anonymous namespace)::", "ballast::"}) {
     for (auto at = name.find(part); at != std::string::npos; at = name.find(part)) name.erase(at, part.size());
   }
-  if (const auto at = name.find("N_"); at != std::string::npos) {  // the SIMD library's namespace of an instruction set
+  if (const auto at = name.find("N_"); at != std::string::npos) {  // the SIMD library's namespace for an instruction set
     if (const auto end = name.find("::", at); end != std::string::npos) name.erase(at, end + 2 - at);
   }
   std::string made;
@@ -37,7 +37,7 @@ std::string shortened(std::string name) {
     if ((c == '>' || c == ')') && depth > 0) --depth;
   }
   if (const auto space = made.rfind(' '); space != std::string::npos && made.find("operator") == std::string::npos)
-    made.erase(0, space + 1);  // the type of a result
+    made.erase(0, space + 1);  // removes the return type
   return made.empty() ? name : made;
 }
 
@@ -83,11 +83,11 @@ std::map<code_address, std::string> source_places(const std::vector<code_address
     FILE* pipe = popen(command.c_str(), "r");
     if (pipe == nullptr) continue;
     std::array<char, 65536> line{};
-    std::vector<std::string> frames;  // of one address: function, file:line, function of the caller, …
+    std::vector<std::string> frames;  // the frames of one address: function, file:line, function of the caller, …
     std::uint64_t offset = 0;
     const auto finish = [&] {
       if (frames.size() < 2 || frames[0] == "??") return;
-      // Frames of the system's headers (intrinsics, the SIMD library, the standard library) are what the library's own lines became.
+      // Skips frames of system headers (intrinsics, the SIMD library, the standard library): the library's own lines called them.
       std::string text;
       int shown = 0;
       for (std::size_t i = 0; i + 1 < frames.size() && shown < 4; i += 2) {

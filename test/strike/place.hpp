@@ -1,5 +1,5 @@
-// Where in the source an instruction of this program or of a library is.
-// Layer: test program. By addr2line of binutils.
+// Finds the source location of an instruction of this program or of a library.
+// Layer: test program. Uses addr2line of binutils.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace ballast::strike {
 
-// An instruction, independent of where its module was loaded.
+// The address of an instruction, independent of the load address of its module.
 struct code_address {
-  std::string module;  // the file; empty: none that is known
+  std::string module;  // the file; empty: unknown
   std::uint64_t offset = 0;
   auto operator<=>(const code_address&) const = default;
 };
 
-// `address` in this process, or in a fork of it: the modules lie at the same places.
+// Converts an address in this process, or in a fork of it, which has its modules at the same addresses.
 code_address code_at(std::uint64_t address);
 
-// "function (file:line) < the function that it is inlined in (file:line)", at most four of them, without those of system headers; without
-// debug information the function only, and else module and offset.
+// Returns texts like "function (file:line) < the function that it is inlined in (file:line)", with at most four functions, without those of
+// system headers. Without debug information the text is the function only, or module and offset.
 std::map<code_address, std::string> source_places(const std::vector<code_address>& addresses);
 
 }  // namespace ballast::strike

@@ -1,5 +1,5 @@
-// QR under strikes: geqrf, ormqr (Qᵀ C) and gels on random matrices, column by column against plain Householder reflections in more
-// precision.
+// QR as a subject of strikes: geqrf, ormqr (Qᵀ C) and gels on random matrices. Each column is compared with plain Householder reflections
+// in higher precision.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -12,8 +12,9 @@
 namespace ballast::strike {
 namespace {
 
-// Floors of docs/protection.md, times u and the norm of a column. A change of a column in a block while it is factored; what becomes of it
-// in R, V and tau is up to the condition of the matrix times as much, which for a random one is about (√m + √n)/(√m − √n).
+// Returns the floor of docs/protection.md, as a factor of u and the norm of a column, for a change of a column in a block during its
+// factorization. In R, V and tau the change grows by at most the condition number of the matrix, which for a random one is about (√m +
+// √n)/(√m − √n).
 double floor_of_factors(std::int64_t m, std::int64_t n) {
   const double block = n >= 2048 ? 128 : n >= 192 ? 64 : 32;
   const double rows = std::sqrt(static_cast<double>(m)), columns = std::sqrt(static_cast<double>(n));
@@ -21,12 +22,12 @@ double floor_of_factors(std::int64_t m, std::int64_t n) {
   return (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(std::min(m, n))) / 8) * 2 * std::sqrt(block) *
          condition;
 }
-// A change of a column to which k reflectors are applied.
+// Returns the floor for a change of a column to which k reflectors are applied.
 double floor_of_product(std::int64_t m, std::int64_t k) {
   return 48 + 8 * std::sqrt(static_cast<double>(k)) + 4 * std::log2(static_cast<double>(m));
 }
 
-// x[r] for r ≥ j minus tau times its projection on the reflector j of `factors` (LAPACK's storage, m rows).
+// Applies reflector j of `factors` (LAPACK's storage, m rows) to x: subtracts tau times the projection from x[r], r ≥ j.
 template <class W>
 void reflect(const std::vector<W>& factors, std::int64_t m, std::int64_t j, W tau, W* x) {
   const W* v = factors.data() + j * m;
@@ -37,7 +38,7 @@ void reflect(const std::vector<W>& factors, std::int64_t m, std::int64_t j, W ta
   for (std::int64_t r = j + 1; r < m; ++r) x[r] -= sum * v[r];
 }
 
-// Householder's reflections one by one, signs as LAPACK has them.
+// Factors a matrix by Householder reflections, one at a time, with LAPACK's signs.
 template <class W>
 void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau) {
   tau.assign(static_cast<std::size_t>(n), 0);
@@ -80,7 +81,7 @@ class qr_subject final : public subject {
     }
     if (operation_ != "geqrf") {
       std::vector<W> b(right_.begin(), right_.end());
-      // A solution has what both parts let pass.
+      // The floor of a solution is the sum of the floors of both steps.
       std::vector<double> floors =
           floors_of(right_, columns_, floor_of_product(m_, n_) + (operation_ == "gels" ? floor_of_factors(m_, n_) : 0));
       for (std::int64_t c = 0; c < columns_; ++c) {

@@ -1,4 +1,4 @@
-// Registers in the frame of a signal.
+// Accesses the registers in a signal frame.
 #include "registers.hpp"
 
 #include <cpuid.h>
@@ -12,11 +12,11 @@
 namespace ballast::strike {
 namespace {
 
-// State components of XSAVE: their numbers in XCR0, and where CPUID says that each lies.
+// The numbers of XSAVE's state components in XCR0. CPUID reports the offset of each.
 constexpr int k_sse = 1, k_upper_ymm = 2, k_masks = 5, k_upper_zmm = 6, k_high_zmm = 7;
 constexpr std::size_t k_xmm_offset = 160;      // in the legacy area
 constexpr std::size_t k_present_offset = 512;  // XSTATE_BV
-// What the kernel writes into bytes of the legacy area that are left to software: FP_XSTATE_MAGIC1, and where the size of all is.
+// The kernel writes FP_XSTATE_MAGIC1 and the total size into the bytes of the legacy area that are reserved for software.
 constexpr std::size_t k_software_offset = 464;
 constexpr std::uint32_t k_extended = 0x46505853;
 
@@ -49,7 +49,7 @@ constexpr const char* k_general_names[] = {"rax", "rbx", "rcx", "rdx", "rsi", "r
 constexpr int k_general_places[] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
                                     REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
-// The component that holds a bit of a vector or mask register, and the bit's place in its area.
+// The component that holds a bit of a vector or mask register, and the position of the bit in its area.
 struct stored {
   int component = 0;
   std::size_t bit = 0;
@@ -63,7 +63,7 @@ stored stored_at(const register_bit& place) {
   return {k_upper_zmm, index * 256 + bit - 256};
 }
 
-// The state of a thread as a handler finds it.
+// The saved state of a thread, as a signal handler finds it.
 class saved_state {
  public:
   explicit saved_state(void* context) : state_(reinterpret_cast<unsigned char*>(static_cast<ucontext_t*>(context)->uc_mcontext.fpregs)) {
@@ -76,7 +76,7 @@ class saved_state {
   unsigned char* byte_of(const stored& place) { return state_ + begin(place.component) + place.bit / 8; }
   bool has(const stored& place) const { return begin(place.component) + place.bit / 8 < size_; }
 
-  // A component in its initial state is all zero, whatever its area holds.
+  // Returns whether the component is not in its initial state. In its initial state it is zero, regardless of the content of its area.
   bool present(int component) const {
     return component == k_sse || size_ == k_present_offset || ((word_at(k_present_offset) >> static_cast<unsigned>(component)) & 1U) != 0;
   }
@@ -100,8 +100,8 @@ class saved_state {
   std::size_t size_ = 0;
 };
 
-// Whether the vector register holds an integer or an address: 64 bits and zeros above, as a move from a general register leaves them, that
-// are, read as a number, subnormal or, as negative integers, NaN.
+// Returns whether the vector register holds an integer or an address. After a move from a general register all bits above the lowest 64 are
+// zero; and the lowest 64, as a floating-point number, are subnormal or, for negative integers, NaN.
 bool holds_integer(const saved_state& state, int index) {
   for (int bit = 64; bit < registers().vector_bits; bit += 64) {
     if (state.word(stored_at({register_kind::vector, index, bit})) != 0) return false;
@@ -153,7 +153,7 @@ bool flip(void* context, const register_bit& place) {
   }
   saved_state all(context);
   const stored at = stored_at(place);
-  if (!all.has(at)) std::abort();  // registers() has said that it is there
+  if (!all.has(at)) std::abort();  // registers() has reported that it exists
   const bool whole = place.kind == register_kind::vector && place.bit < 64 && holds_integer(all, place.index);
   all.make_present(at.component);
   *all.byte_of(at) ^= static_cast<unsigned char>(1U << (at.bit % 8));

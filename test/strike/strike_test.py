@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = ""
-# With two threads; calls of about a millisecond.
+# Problems for two threads, with calls of about a millisecond.
 PROBLEMS = ["fft_c2c_f32_n1000_b256_fwd", "kmeans_f64_m10000_n16_k16", "geqrf_f32_m384_n256"]
 OUTCOMES = ["masked", "repaired", "wrongly repaired", "uncorrectable", "failed", "crashed", "hung", "rounding", "below floor", "material"]
 STRIKES = 80
@@ -32,7 +32,7 @@ class StrikeTest(unittest.TestCase):
         return sum(each["targets"][target][name] for each in self.results if each["protection"] == protection for target in targets)
 
     def test_runs(self):
-        # 3: strikes found what no check covers. That is for `make strike` to say.
+        # 3: there were strikes that no check covers. `make strike` judges those, not this test.
         self.assertIn(self.done.returncode, (0, 3), self.done.stderr)
         self.assertEqual(len(self.results), 2 * len(PROBLEMS))
 

@@ -1,4 +1,4 @@
-// Names of subjects, their random data and the comparison of results.
+// The names of subjects, their random data, and the comparison of results.
 #include "subject.hpp"
 
 #include <cstring>
@@ -9,8 +9,8 @@
 namespace ballast::strike {
 
 std::span<const std::string_view> default_subjects() {
-  // FFT in one pass (lengths 4096 and 1000), in two, of reals; K-Means; the three operations of QR. Sizes: calls of about a millisecond, so
-  // that many can be made.
+  // FFT in one pass (lengths 4096 and 1000), in two passes, and of reals; K-Means; the three operations of QR. The sizes give calls of
+  // about a millisecond, so that many calls are possible.
   static constexpr std::string_view all[] = {"fft_c2c_f32_n4096_b64_fwd",  "fft_c2c_f64_n4096_b32_fwd",  "fft_c2c_f32_n1000_b256_fwd",
                                              "fft_c2c_f64_n1000_b128_fwd", "fft_c2c_f32_n131072_b2_fwd", "fft_c2c_f64_n131072_b1_fwd",
                                              "fft_r2c_f32_n4096_b128_fwd", "fft_r2c_f64_n4096_b64_fwd",  "fft_r2c_f32_n1000_b512_fwd",

@@ -1,5 +1,5 @@
-// What is struck: a problem with its data, the call of the public interface, and the judgement of what it returned.
-// Layer: test program, over include/ballast only: it knows nothing of how the library computes or where it can inject.
+// The subject of strikes: a problem with its data, the call of the public interface, and the judgement of its result.
+// Layer: test program, over include/ballast only: it does not depend on the library's algorithms or injection sites.
 #pragma once
 
 #include <cmath>
@@ -17,11 +17,11 @@
 
 namespace ballast::strike {
 
-// How far a result is from that of the same call without a strike. Inf where it holds a NaN.
+// The distance of a result from the result of the same call without a strike. Inf if it contains a NaN.
 struct effect {
-  bool same = true;      // bit by bit
-  double roundings = 0;  // in units of the clean rounding error, the largest of all parts of the result
-  double floors = 0;     // in units of the change that docs/protection.md says is never missed: above 1 is material
+  bool same = true;      // true if all bits are equal
+  double roundings = 0;  // in units of the clean rounding error; the maximum over all parts of the result
+  double floors = 0;     // in units of the change that, by docs/protection.md, is never missed; above 1 it is material
 
   void add(double change, double rounding, double floor) {
     const auto worse = [&](double& most, double unit) {
@@ -33,19 +33,19 @@ struct effect {
   }
 };
 
-// The result of one operation: made in the striker (data and the reference in more precision), used in the struck process.
+// One operation with its data. The striker constructs it (data, and the reference in higher precision); the struck process uses it.
 class subject {
  public:
   virtual ~subject() = default;
-  virtual void prepare(const execution& how) = 0;  // plans; not struck
-  virtual void reset() = 0;                        // restores what a call overwrites; not struck
+  virtual void prepare(const execution& how) = 0;  // constructs plans; not struck
+  virtual void reset() = 0;                        // restores the data that a call overwrites; not struck
   virtual report call(const execution& how) = 0;   // struck
-  virtual void keep() = 0;                         // the result of the last call is the clean one: measures its rounding error
-  virtual effect judge() = 0;                      // the result of the last call against the kept one
-  virtual double clean_error() const = 0;          // relative, of the kept result
+  virtual void keep() = 0;                         // keeps the result of the last call as the clean one, and measures its rounding error
+  virtual effect judge() = 0;                      // compares the result of the last call with the kept one
+  virtual double clean_error() const = 0;          // returns the relative error of the kept result
 };
 
-// Of the names that `default_subjects` has, with any sizes. Throws invalid_argument_error.
+// Constructs a subject. `name`: like those of `default_subjects`, with any sizes. Throws invalid_argument_error.
 std::unique_ptr<subject> make_subject(std::string_view name);
 std::span<const std::string_view> default_subjects();
 
@@ -53,7 +53,7 @@ std::unique_ptr<subject> make_fft(std::string_view token);
 std::unique_ptr<subject> make_kmeans(std::string_view token);
 std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token);
 
-// The type of references.
+// The type of references: the next higher precision.
 template <class T>
 struct wider {
   using type = double;
@@ -68,16 +68,16 @@ using wide = typename wider<T>::type;
 template <class T>
 inline constexpr double k_unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 
-// Normally distributed numbers, the same for the same seed.
+// Returns normally distributed numbers, the same for the same seed.
 template <class T>
 std::vector<T> normal(std::int64_t count, std::uint64_t seed);
 
-// Parts of a result (signals, columns, rows) with their reference. A part's change is the 2-norm of its difference; its rounding is the
-// root mean square of the clean differences of all parts from the reference.
+// The parts of a result (signals, columns, rows) with their reference. The change of a part is the 2-norm of its difference. The rounding
+// is the root mean square, over all parts, of the clean differences from the reference.
 template <class T>
 class judged_parts {
  public:
-  // `reference` has parts × length numbers; floors: one for each part, in absolute size.
+  // `reference` has parts × length numbers; `floors` has one absolute value for each part.
   judged_parts(std::vector<wide<T>> reference, std::int64_t length, std::vector<double> floors)
       : reference_(std::move(reference)), length_(length), floors_(std::move(floors)) {}
 

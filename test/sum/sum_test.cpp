@@ -1,4 +1,4 @@
-// The host side of the protected sum and its test on the emulated device: operands in host and device memory, a tuning line, a fault.
+// The host side of the protected sum, and its tests on the emulated device: operands in host and device memory, a tuning line, a fault.
 #include <gtest/gtest.h>
 
 #include "cuda/call/device_call.hpp"
@@ -13,7 +13,7 @@
 
 namespace ballast::sum {
 namespace {
-// "sum sm_90 4096 128 1.07": rows of 4096 numbers take 128 threads, with that gain over the rule.
+// "sum sm_90 4096 128 1.07": use 128 threads for rows of 4096 numbers; the gain over the rule is 1.07.
 struct tuned {
   using key = std::pair<int, std::int64_t>;
   using value = std::pair<int, double>;
@@ -50,7 +50,7 @@ report sums(const double* x, double* y, std::int64_t m, std::int64_t n, const ex
   return seen.finish();
 }
 
-// What the run-time compiler does on a GPU.
+// Registers the kernels with the emulator; on a GPU the run-time compiler generates them.
 template <policy P, class Injector = inject::no_device_injector>
 const bool k_compiled = simt::register_kernel(expression(P, Injector::enabled), sum_kernel<P, Injector>);
 
@@ -63,7 +63,7 @@ class sum : public testing::Test {
 };
 
 TEST_F(sum, of_integers_is_exact_wherever_they_lie) {
-  for (const std::int64_t n : {1, 1000, 4096}) {  // 4096: by the tuned policy
+  for (const std::int64_t n : {1, 1000, 4096}) {  // 4096: the tuned policy
     const std::vector<double> x(static_cast<std::size_t>(5 * n), 3.0), right(5, 3.0 * static_cast<double>(n));
     std::vector<double> y(5);
     EXPECT_EQ(sums(x.data(), y.data(), 5, n, {}).verdict, verdict::clean);

@@ -1,4 +1,4 @@
-// Rounding of the butterflies that kernels of the FFT are made of, on the host.
+// Rounding of the butterflies in kernels of the FFT, measured on the host.
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// The root of the mean of (‖y − ŷ‖₂/‖y‖₂)² over evenly distributed numbers, in units of u·√log₂R.
+// Returns the root of the mean of (‖y − ŷ‖₂/‖y‖₂)² over evenly distributed numbers, in units of u·√log₂R.
 template <int R, class T>
 double rounding() {
   double error = 0, size = 0;
@@ -40,7 +40,7 @@ double rounding() {
   return std::sqrt(error / size / std::log2(R)) / abft::unit_roundoff<T>;
 }
 
-// Measured: 0.64 for 9 = 3·3, at most 0.57 for others. Sums of 8 to 15 terms one by one had 0.58 to 0.64.
+// Measured: 0.64 for 9 = 3·3, at most 0.57 for the others. Running sums of 8 to 15 terms had 0.58 to 0.64.
 template <int... Radix>
 void expect_small_rounding(std::integer_sequence<int, Radix...>) {
   const auto expect = [](int radix, double seen) { EXPECT_LE(seen, radix == 9 ? 0.66 : 0.575) << radix; };

@@ -1,4 +1,4 @@
-// The lists of common problems and kernels: what the bundle, the build-time check and the tuner start from.
+// The lists of common problems and kernels, from which the bundle, the build-time check and the tuner start.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// The two devices that the host side of the cuda backend's FFT is tested for: an A100 and an H200.
+// The two devices in the tests of the host side of the cuda backend's FFT: an A100 and an H200.
 // Layer: unit tests.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Kernels of the production library carry no trace of fault injection: their code is that of sources without the hooks.
+// Kernels of the production library contain no trace of fault injection: their code equals that of sources without the hooks.
 #include <cctype>
 #include <limits>
 #include <map>
@@ -20,7 +20,7 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// The sources without the calls of strike(index<…>{}, …); `removed` counts the calls.
+// Returns the sources without the calls of strike(index<…>{}, …); `removed` counts the calls.
 std::vector<std::string> without_strikes(std::span<const ballast::cuda::nvrtc::source> sources, int& removed) {
   std::vector<std::string> made;
   for (const auto& each : sources) {
@@ -50,7 +50,7 @@ std::vector<std::string> without_strikes(std::span<const ballast::cuda::nvrtc::s
   return made;
 }
 
-// The first test of the program (see CMakeLists.txt): NVRTC 13.0 has been seen to crash inside itself after many allocations.
+// This is the first test of the program (see CMakeLists.txt): NVRTC 13.0 has crashed internally after many allocations.
 TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
   const auto* const compiler = ballast::cuda::nvrtc::find(std::numeric_limits<int>::max());
   if (compiler == nullptr) GTEST_SKIP() << ballast::cuda::nvrtc::why_not_found(std::numeric_limits<int>::max());
@@ -67,14 +67,14 @@ TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
   wanted.tuned = &rules;
   const schedule made = make_schedule(wanted, ampere());
   ASSERT_EQ(made.passes.size(), 2u);
-  // The first pass has stages, twiddle factors behind them and every check.
+  // The first pass has stages, twiddle factors after them and every check.
   const line_policy& policy = made.passes.front().policy;
   ASSERT_EQ(policy.store_factor, factor_form::separated);
   const auto compiled = [&](bool instrumented, const char* architecture, std::span<const ballast::cuda::nvrtc::source> from) {
     const auto request = kernel_for(policy, instrumented);
     return compiler->compile(request.header, request.expression, architecture, from);
   };
-  // Operations without their types: the compiler may write x > y as !(x ≤ y).
+  // Count operations without their types: the compiler may write x > y as !(x ≤ y).
   const auto operations = [](const std::string& ptx) {
     std::map<std::string, int> count;
     std::istringstream lines(ptx);

@@ -1,5 +1,4 @@
-// Policies of kernels: how lines are exchanged through shared memory and which bank conflicts that has, what fits into a block, and the
-// tuner's candidates.
+// Policies of kernels: the exchanges through shared memory and their bank conflicts, the limits of a block, and the tuner's candidates.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -34,7 +33,7 @@ int word_of(const line_policy& p, int s, int i, int line) {
   return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]);
 }
 
-// Cycles of every access of every warp in exchange s over the fewest there can be, by counting what lies in each bank.
+// Returns the cycles of all accesses of all warps in exchange s divided by the minimum, by counting the words in each bank.
 double counted_cost(const line_policy& p, int s) {
   const int width = p.scalar_bytes() * (p.split ? 1 : 2);
   const int together = 128 / width;  // lanes that one cycle can serve
@@ -69,8 +68,8 @@ double counted_cost(const line_policy& p, int s) {
     if (k == r) return -2;
     if (j >= p.share() / r) return -1;
     if (p.cluster == 1 || s != p.cluster_after) return (j - j % before) * r + j % before + k * before;
-    // Each result goes to the block that has its residue of outputs. Stores to different blocks share no banks; they are counted as if they
-    // did, which can only give more.
+    // Each result goes to the block that has its residue of outputs. Stores to different blocks share no banks; counting them as if they
+    // did can only raise the count.
     const int residue = j % before + k * before;
     return p.rank_of_residue(residue) * p.share() + j / before * p.target_run() + p.place_of_residue(residue);
   });
@@ -107,7 +106,7 @@ void for_every_request(int length, const Body& body) {
   }
 }
 
-// Lengths of one pass: every radix, two and more of them, powers and mixed ones.
+// Lengths of one pass: every radix, products of two and more of them, powers and mixed lengths.
 const std::vector<int>& some_lengths() {
   static const std::vector<int> lengths = [] {
     std::vector<int> made = {60, 64, 91, 100, 128, 143, 169, 256, 360, 512, 1000, 1024, 1331, 2048, 4096, 6000, 8192, 16384};
@@ -119,7 +118,7 @@ const std::vector<int>& some_lengths() {
 
 int exchanges_of(const line_policy& p) { return p.exchanges() ? std::max(1, p.stages - 1) : 0; }
 
-// For policies that the rules choose. One of the tuning table may have conflicts and be faster all the same.
+// For policies chosen by rule. A policy of the tuning table may have conflicts and still be faster.
 TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
   int seen = 0;
   for (int length = 2; length <= 16384; length *= 2) {
@@ -140,8 +139,8 @@ TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
   EXPECT_GT(seen, 200);
 }
 
-// Clusters, with policies that the rules choose: no exchange has conflicts, those into other blocks included, and every element has one
-// block and one place.
+// Clusters, with policies chosen by rule: no exchange has conflicts, including those into other blocks, and every element has one block and
+// one place.
 TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
   for (const bool wide : {false, true}) {
     for (const check_form check : {check_form::none, check_form::verify_before_store}) {
@@ -169,7 +168,7 @@ TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
             loaded[from] = stored[to] = true;
           }
         }
-        // The same with mirror images in one block.
+        // The same if each mirror image must be in the same block.
         p.store = store_form::spectrum;
         stored.assign(stored.size(), false);
         for (int rank = 0; rank < p.cluster; ++rank) {
@@ -213,7 +212,7 @@ TEST(cuda_fft_exchange, every_layout_is_a_bijection) {
   }
 }
 
-// ---- What fits into a block ----
+// ---- Limits of a block ----
 
 TEST(cuda_fft_policy, keeps_within_a_block) {
   for (const int prime : {37, 74, 67, 4099, 31 * 257}) EXPECT_FALSE(fits_one_pass(prime, false, hopper()));

@@ -1,4 +1,4 @@
-// Plans of the same problem share what they need on a device: the second one loads, allocates and copies nothing.
+// Plans of the same problem share their device state: the second one loads, allocates and copies nothing.
 #include <atomic>
 #include <chrono>
 #include <complex>
@@ -22,7 +22,7 @@
 namespace ballast::fft {
 namespace {
 
-// Counts what it is asked for. Computes nothing.
+// Counts requests. Computes nothing.
 class counting_device final : public test::forwarding_device {
  public:
   explicit counting_device(std::int64_t memory = std::int64_t{1} << 37)
@@ -74,7 +74,7 @@ class cuda_fft_program : public testing::Test {
     how.scheme = scheme;
     return how;
   }
-  // What making a plan and executing it once asks of the device.
+  // Returns the requests of constructing a plan and executing it once.
   counting_device::counts asked_by(const fft::problem& problem, const execution& how) const {
     const counting_device::counts before = device_->seen;
     {
@@ -91,7 +91,7 @@ class cuda_fft_program : public testing::Test {
   mutable std::vector<std::complex<float>> data_ = std::vector<std::complex<float>>(1 << 17);
 };
 
-// The one allocation of an execution is its workspace; the one copy, of a checked one, reads the counters of the event ring.
+// The only allocation of an execution is its workspace. The only copy, in a checked execution, reads the counters of the event ring.
 TEST_F(cuda_fft_program, a_second_plan_of_the_same_problem_finds_everything_there) {
   for (const std::int64_t n : {60, 1024, 4099, 1 << 17}) {
     SCOPED_TRACE(n);
@@ -147,16 +147,16 @@ TEST_F(cuda_fft_program, tables_that_are_large_for_the_device_do_not_stay) {
   EXPECT_EQ(little->alive, 0) << "more than a 512th of its memory";
 }
 
-// A device whose compiler the test is.
+// A device whose compiler is simulated by the test.
 class compiling_device final : public test::forwarding_device {
  public:
   explicit compiling_device(std::shared_ptr<ballast::cuda::device> inner) : forwarding_device(std::move(inner)) {}
-  std::string why_not = "they are being compiled";  // of all kernels but the general ones
-  bool general = true;                              // whether those are in the bundle
+  std::string why_not = "they are being compiled";  // answer for all kernels except the general ones
+  bool general = true;                              // true if the general kernels are in the bundle
   bool capturing = false;
-  std::function<void()> before_load = [] {};  // of one that is not general
-  int asked = 0;                              // to compile
-  int loaded = 0;                             // that are not general
+  std::function<void()> before_load = [] {};  // called before a kernel that is not general is loaded
+  int asked = 0;                              // number of requests to compile
+  int loaded = 0;                             // number of loaded kernels that are not general
   int loaded_general = 0;
 
   std::string why_not_ready(std::span<const ballast::cuda::kernel_request> wanted, bool compile) override {
@@ -286,7 +286,7 @@ TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_is_loaded) {
   EXPECT_TRUE(run(made).general_kernels.empty());
 }
 
-// The general kernels stay as long as one direction has computed with them and not with its own.
+// The general kernels stay loaded while one direction has computed with them but not with its own.
 TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_its_direction_has_run_on) {
   const plan made(of(1000), on_cuda());
   compiler_->why_not.clear();
@@ -313,7 +313,7 @@ TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_its_direction_has_run_on)
   EXPECT_LT(device_->alive, alive) << "nobody needs them any more";
 }
 
-// The device that they need much memory of has little.
+// The device has little memory, and the general kernels need much.
 TEST_F(cuda_fft_first_call, general_kernels_take_no_large_part_of_the_memory) {
   const auto little = std::make_shared<compiling_device>(std::make_shared<counting_device>(std::int64_t{1} << 21));
   const test::current_device_guard current(little);

@@ -1,4 +1,4 @@
-// Schedules: lengths become passes that fit the device, passes touch every element once, two passes in one launch depend on nothing else.
+// Schedules: lengths become passes that fit the device, passes access every element once, and fused passes have no other dependencies.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -52,7 +52,7 @@ TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
         if (convolves) {
           EXPECT_GE(whole, 2 * n - 1);
           EXPECT_LT(whole, 4 * n);
-          // Factors of 7 round more than what they save is worth.
+          // The additional rounding of a factor of 7 is not worth its savings here.
           EXPECT_TRUE(whole > 1024 || whole % 7 != 0);
           EXPECT_GT(prime_factors(n).back(), 13);
         }
@@ -75,7 +75,7 @@ TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
   }
 }
 
-// A pass that reads the input reads each element once, a pass that writes the output writes each element once, and every line knows its
+// A pass that reads the input reads each element once, a pass that writes the output writes each element once, and every line maps to its
 // signal.
 TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
   capabilities little = hopper();
@@ -130,10 +130,10 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
                                              {each.middles, each.source.middle, each.target.middle, each.signals[1]},
                                              {each.batches, each.source.batch, each.target.batch, each.signals[2]}};
           loops.insert(loops.end(), each.repeats.begin(), each.repeats.end());
-          // Positions say which elements padding and truncation leave out.
+          // Positions tell which elements padding and truncation leave out.
           const std::int64_t in_step[3] = {each.source.position_column, each.source.position_middle, 0};
           const std::int64_t out_step[3] = {each.target.position_column, each.target.position_middle, 0};
-          // With reals in pairs an element is two reals. A spectrum has one element more.
+          // If reals are processed in pairs, an element is two reals. A spectrum has one element more.
           const std::int64_t reals_read = each.from == place::input && g.input.real && each.policy.load == load_form::complex ? 2 : 1;
           const std::int64_t reals_written = each.to == place::output && g.output.real && each.policy.store == store_form::complex ? 2 : 1;
           const std::int64_t loaded = each.policy.length + (each.policy.load == load_form::spectrum ? 1 : 0);
@@ -181,8 +181,8 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
   }
 }
 
-// Thousands of random problems of every kind, precision, number of axes, layout and direction are passes of general kernels, all of which
-// are in the bundle, and each pass has only forms that these kernels read from their argument.
+// Thousands of random problems of every kind, precision, number of axes, layout and direction become passes of general kernels. All these
+// kernels are in the bundle, and each pass uses only forms that they read from their argument.
 TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
   std::set<std::string> served, bundled;
   for (const ballast::cuda::kernel_request& each : general_kernels()) bundled.insert(each.expression);
@@ -230,7 +230,7 @@ TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
       const std::string expression = kernel_for(made, at, false).expression;
       ASSERT_TRUE(bundled.contains(expression)) << expression;
       served.insert(expression);
-      // The kernel's own policy and the forms in its argument are the policy again.
+      // The kernel's own policy combined with the forms in its argument gives the policy again.
       line_policy again = kernel_policy(own);
       ASSERT_EQ(kernel_expression(again, false), expression);
       const unsigned forms = forms_of(own);
@@ -257,7 +257,7 @@ TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
   EXPECT_GT(std::min({split, padded, strided}), 500);
 }
 
-// A transform of reals of even length runs as a complex line of half the length, where alignment and check allow it and one pass suffices.
+// A transform of reals of even length runs as a complex line of half the length, if alignment and check allow it and one pass suffices.
 TEST(cuda_fft_schedule, reals_go_in_pairs) {
   const auto paired = [](problem p, alignment aligned = {}, check_form check = check_form::verify_before_store) {
     schedule_request wanted;
@@ -282,7 +282,7 @@ TEST(cuda_fft_schedule, reals_go_in_pairs) {
     EXPECT_EQ(paired({.kind = what, .shape = {400}, .batch = 3}, {}, check_form::composite), 0);
     EXPECT_EQ(paired({.kind = what, .shape = {400}, .batch = 3}, {}, check_form::thread), 0);
   }
-  // A cluster that the tuning table has for a length that is no power of two is not used for reals in pairs.
+  // The tuning table has a cluster for a length that is no power of two; it is not used for reals in pairs.
   schedule_request wanted;
   wanted.shape = resolve({.kind = kind::r2c, .shape = {18432}, .batch = 1000});
   const schedule made = make_schedule(wanted, hopper());
@@ -295,7 +295,7 @@ TEST(cuda_fft_schedule, reals_go_in_pairs) {
   EXPECT_EQ(paired({.kind = kind::r2c, .shape = {8}, .batch = 2, .input = {{2}, 20}, .output = {{1}, 5}}), 0) << "not side by side";
 }
 
-// The places of the elements of a tile's lines on the side that two passes share, computed as the kernel does.
+// Returns the places of the elements of a tile's lines on the side that two passes share, computed as in the kernel.
 std::set<std::int64_t> places_of(const pass& p, const line_side& s, std::int64_t tile, std::int64_t elements) {
   std::set<std::int64_t> made;
   const std::int64_t column_tiles = (p.columns + p.policy.lines - 1) / p.policy.lines;
@@ -309,8 +309,8 @@ std::set<std::int64_t> places_of(const pass& p, const line_side& s, std::int64_t
   return made;
 }
 
-// In a pair of passes, what a tile of the second pass reads is written by tiles of the first pass of the same unit, and what a unit writes
-// stays within its slot of the ring.
+// In fused passes, a tile of the second pass reads only data written by tiles of the first pass of the same unit, and a unit writes only
+// within its slot of the ring.
 TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
   capabilities little = hopper();
   little.shared_per_block = 8192 + 4 * 64;
@@ -351,7 +351,7 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
         try {
           made = make_schedule(wanted, *device);
         } catch (const std::logic_error&) {
-          continue;  // a tile that does not fit into so little shared memory
+          continue;  // a tile does not fit into so little shared memory
         }
         for (std::size_t i = 0; i + 1 < made.passes.size(); ++i) {
           const pass& first = made.passes[i];
@@ -399,7 +399,7 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
   EXPECT_GE(tails, 1);
 }
 
-// Pairs are made only where a measurement showed a gain.
+// Passes are fused only if a measurement showed a gain.
 TEST(cuda_fft_schedule, pairs_are_made_where_they_pay) {
   const auto paired = [](const problem& p, const capabilities& device, check_form check = check_form::none) {
     const schedule made = scheduled(p, direction::forward, device, check);
@@ -416,7 +416,7 @@ TEST(cuda_fft_schedule, pairs_are_made_where_they_pay) {
   EXPECT_FALSE(paired({.kind = kind::r2c, .shape = {1 << 18}, .batch = 1024}, hopper()));
   EXPECT_FALSE(paired({.shape = {1 << 18}, .batch = 1024, .input = {{1024}, 1}, .output = {{1024}, 1}}, hopper()));
   EXPECT_FALSE(paired({.shape = {320, 320}, .batch = 256}, hopper()));
-  // The workspace of a pair is smaller than a chunk of signals.
+  // The workspace of fused passes is smaller than a chunk of signals.
   const schedule made = scheduled(long_lines, direction::forward, hopper(), check_form::none);
   EXPECT_LE(made.work_elements() * 8, hopper().l2_cache);
 }

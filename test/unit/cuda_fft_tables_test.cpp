@@ -1,5 +1,5 @@
-// Tables that kernels read, against long double: roots of unity, twiddle factors, chirps and filters, weights of the checksums; and which
-// single wrong numbers those weights see.
+// The tables that kernels read, against long double: roots of unity, twiddle factors, chirps and filters, weights of the checksums; and the
+// single wrong numbers that those weights detect.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -128,7 +128,7 @@ TYPED_TEST(cuda_fft_tables, separated_twiddles_multiply_to_every_power) {
   }
 }
 
-// Bluestein's algorithm with the tables, everything else in long double, is the transform.
+// Bluestein's algorithm with the tables, and everything else in long double, gives the transform.
 TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
   using T = TypeParam;
   for (const std::int64_t n : {17, 67, 101, 499}) {
@@ -149,8 +149,8 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
       for (std::size_t i = x.size(); i < a.size(); ++i)
         EXPECT_EQ(number_at(chirp, i), std::complex<long double>(1)) << "ones beyond the line, which have inverses";
       a = dft(std::move(a));
-      // The inverse transform as a forward one with real and imaginary parts exchanged, as in the second pass. Its chirp is the conjugate;
-      // `filter` holds the factor 1/m.
+      // Compute the inverse transform as a forward one with real and imaginary parts exchanged, like the second pass. Its chirp is the
+      // conjugate; `filter` contains the factor 1/m.
       for (std::size_t i = 0; i < a.size(); ++i) {
         a[i] *= number_at(filter, i);
         a[i] = {a[i].imag(), a[i].real()};
@@ -175,7 +175,7 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
   }
 }
 
-// The check of a product with a table divides by it: every element has an inverse.
+// The check of a product with a table divides by its elements, so every element must have an inverse.
 TYPED_TEST(cuda_fft_tables, factors_and_their_inverses_multiply_to_1) {
   using T = TypeParam;
   // The transform of a chirp of 64 points, periodic with 128, is 0 at every other place.
@@ -201,7 +201,7 @@ TYPED_TEST(cuda_fft_tables, factors_and_their_inverses_multiply_to_1) {
   }
 }
 
-// Weight a of output o in both vectors, computed as the kernel does: from the phases of o's butterfly and the place of o in it.
+// Returns weight a of output o in both vectors, computed as in the kernel: from the phases of o's butterfly and the place of o in it.
 template <class T>
 std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const std::vector<T>& phases, int o) {
   const int last = p.radix[p.stages - 1];
@@ -217,7 +217,7 @@ std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const 
   return a;
 }
 
-// The constants of a first butterfly, for a radix known at run time.
+// Returns the constants of a first butterfly, for a radix known at run time.
 template <int Radix = k_weight_patterns>
 std::vector<std::array<std::complex<long double>, 3>> inputs_of(int radix, bool mirrored) {
   if constexpr (Radix == 0) {
@@ -236,8 +236,8 @@ std::complex<long double> turned(std::complex<long double> z, int quarters) {
   return z;
 }
 
-// What a kernel encodes of x. With one stage: the weighted inputs. With several: a series over the results of the first butterflies, plus
-// the difference between their weighted results and their weighted inputs.
+// Returns the encoded sums of x, computed as in the kernel. With one stage: the weighted inputs. With several stages: a series over the
+// results of the first butterflies, plus the difference between their weighted results and their weighted inputs.
 template <class T>
 std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typename table_source<T>::weights& weights,
                                                  const std::vector<std::complex<long double>>& x) {
@@ -270,7 +270,7 @@ std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typ
   return made;
 }
 
-// aᵀ(Wx) equals what is encoded of x, for both vectors.
+// aᵀ(Wx) equals the encoded sums of x, for both vectors.
 TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
   using T = TypeParam;
   const auto check = [&](int length, bool mirrored) {
@@ -295,7 +295,7 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
       }
     }
     for (const int v : {0, 1}) {
-      // Beyond a, only A and the step of the series are rounded. |A(j)| is about √(N/r); the errors of N terms add up like noise.
+      // Besides a, only A and the step of the series are rounded. |A(j)| is about √(N/r); the errors of N terms add up like noise.
       const long double allowed = 6 * this->u * std::sqrt(static_cast<long double>(length) * norm);
       EXPECT_LE(std::abs(out[v] - in[v]), allowed) << "vector " << v;
       EXPECT_GT(std::abs(out[v]), 100 * allowed) << "or this would prove nothing";
@@ -308,8 +308,8 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
   for (const int length : {2, 4, 5, 12, 60, 64, 200, 1000, 1024}) check(length, true);
 }
 
-// How much a change of one number before a stage changes the checksums, divided by the root of the number of outputs that it reaches: aᵀ is
-// taken backwards through the stages. With independent random phases the mean square is 1, and the least of many values is near 0. The
+// The change of the checksums when one number before a stage changes, divided by the root of the number of outputs that it reaches: aᵀ is
+// followed backwards through the stages. With independent random phases the mean square is 1, and the least of many values is near 0. The
 // outputs that the last stage reaches belong to one butterfly, whose phases are not random: there the larger of the two must be well above
 // 0.
 TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weights) {
@@ -356,7 +356,7 @@ TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weigh
         EXPECT_GE(least, 0.05) << "stage " << s;
         least_of_all = std::min(least_of_all, least);
       }
-      // Inputs and results of the first of several stages have weights of their own, times A of their butterfly.
+      // Inputs and results of the first of several stages have their own weights, times A of their butterfly.
       if (p.stages > 1) {
         const int r = p.radix[0];
         const auto constants = inputs_of(r, false);
@@ -378,8 +378,8 @@ TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weigh
   this->RecordProperty("least_response", std::to_string(least_of_all));
 }
 
-// An element of the spectrum of reals is seen by two weights, of its output and of the mirror image's (sum_spectrum in line_sums.cuh). A
-// change of one phase may cancel in one vector; not in both.
+// Two weights see an element of the spectrum of reals: that of its output and that of the mirror image (sum_spectrum in line_sums.cuh). A
+// change of one phase may cancel in one vector, but not in both.
 TYPED_TEST(cuda_fft_tables, every_element_of_the_spectrum_of_reals_is_seen_by_the_weights) {
   using T = TypeParam;
   using number = std::complex<double>;
@@ -408,13 +408,13 @@ TYPED_TEST(cuda_fft_tables, every_element_of_the_spectrum_of_reals_is_seen_by_th
 
 // ---- Weights within a butterfly ----
 
-// The exponents in weights.hpp have the properties that it claims.
+// The exponents in policy/weights.hpp have the properties stated there.
 TEST(cuda_fft_weights, one_butterfly_has_no_blind_spot) {
   for (int count = 2; count <= k_weight_patterns; ++count) {
     SCOPED_TRACE(count);
     double least = 10;
     double least_mirrored = 10;
-    double least_first = 10;  // of the constant weights of first butterflies; divided by √size their mean square is 1
+    double least_first = 10;  // least response to the constant weights of first butterflies; divided by √size their mean square is 1
     double size = 0;
     for (int k = 0; k < count; ++k) size += butterfly_weight_size(count, k) * butterfly_weight_size(count, k) / count;
     for (int apart = 1; apart < count; ++apart) {
@@ -441,13 +441,13 @@ TEST(cuda_fft_weights, one_butterfly_has_no_blind_spot) {
     }
     EXPECT_GE(least, count <= 16 ? 0.66 : 0.35);
     EXPECT_GE(least_mirrored, count <= 16 ? 0.66 : count == 20 || count == 28 ? 0.29 : 0.35) << "no line has radix 20 or 28";
-    // 12 and 15 give up some of this in favour of the numbers within a butterfly (next test).
+    // Radices 12 and 15 trade part of this for the numbers within a butterfly (next test).
     const bool used = count <= 16 || count == 17 || count == 19 || count == 23 || count == 29 || count == 31;
     EXPECT_GE(least_first, count == 12 || count == 15 ? 0.48 : used ? 0.53 : 0.39);
   }
 }
 
-// For each number that butterfly.cuh computes within a butterfly of `count`: how the results change if that number is wrong by 1.
+// For each number that butterfly.cuh computes within a butterfly of `count`: the change of the results if that number is wrong by 1.
 std::vector<std::vector<std::complex<double>>> faults_within(int count) {
   using results = std::vector<std::complex<double>>;
   const auto root = [](int k, int n) { return std::polar(1.0, -2 * std::numbers::pi * k / n); };
@@ -496,7 +496,7 @@ std::vector<std::vector<std::complex<double>>> faults_within(int count) {
   return made;
 }
 
-// The weights of last butterflies see each of them, and so do those of first butterflies.
+// The weights of last butterflies detect each of these faults, and so do those of first butterflies.
 TEST(cuda_fft_weights, no_number_within_a_butterfly_is_a_blind_spot) {
   for (const int count : {3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 23, 29, 31, 32}) {
     SCOPED_TRACE(count);
@@ -527,8 +527,7 @@ TEST(cuda_fft_weights, no_number_within_a_butterfly_is_a_blind_spot) {
   }
 }
 
-// Both vectors see a first butterfly through the same weights. Two results that change together, alike but for powers of i, must not
-// cancel.
+// Both vectors see a first butterfly through the same weights. Changes of two results that are equal up to a power of i must not cancel.
 TEST(cuda_fft_weights, no_pair_of_results_of_a_first_butterfly_is_invisible) {
   for (const int count : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 23, 29, 31, 32}) {
     SCOPED_TRACE(count);
@@ -538,7 +537,7 @@ TEST(cuda_fft_weights, no_pair_of_results_of_a_first_butterfly_is_invisible) {
       size += butterfly_weight_size(count, k) * butterfly_weight_size(count, k) / count;
       weights.push_back(std::polar(butterfly_weight_size(count, k), std::numbers::pi / 2 * butterfly_weight_quarters(count, k)));
     }
-    double least[2] = {10, 10};  // of equal or opposite changes, and of those a quarter turn apart
+    double least[2] = {10, 10};  // least response to equal or opposite changes, and to those a quarter turn apart
     for (std::size_t k = 0; k < weights.size(); ++k) {
       for (std::size_t l = 0; l < k; ++l) {
         for (int turn = 0; turn < 4; ++turn) {

@@ -1,4 +1,4 @@
-// The tuning table: its text, the errors in it, and which policy a line of it gives.
+// The tuning table: its text, the errors in it, and the policy that a line of it gives.
 #include <string>
 #include <utility>
 
@@ -43,7 +43,7 @@ TEST(cuda_fft_tuning, comes_back_as_it_was_written) {
   EXPECT_THAT(tuning_table::parse(line_form::built_in).warnings(), IsEmpty());
 }
 
-// Before lines named their algorithm they were the FFT's.
+// Before lines named their algorithm, all lines belonged to the FFT.
 TEST(cuda_fft_tuning, reads_lines_without_an_algorithm) {
   const std::string line = "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08\n";
   EXPECT_EQ(tuning_table::parse(line).to_text(), "fft " + line);
@@ -59,7 +59,7 @@ TEST(cuda_fft_tuning, lines_of_other_algorithms_are_not_its_own) {
   EXPECT_THAT(ballast::cuda::tuning_warnings("# all of them\n" + others + line, {"fft", "kmeans"}), ElementsAre(HasSubstr("line 3")));
 }
 
-// Another version wrote it. The warning names the line and what is wrong with it; writing the table keeps it.
+// Another version wrote the line. The warning names the line and the error in it; writing the table keeps the line.
 TEST(cuda_fft_tuning, skips_a_line_that_it_does_not_know_and_warns) {
   const std::pair<const char*, const char*> wrong[] = {
       {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3", "12 fields"},

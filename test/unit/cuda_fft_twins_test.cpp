@@ -1,5 +1,6 @@
-// Factors and what the checks take in their place: a fault while one of them is computed must not be in both. The roots of unity, chirps
-// and filters of fft/tables/extended_precision_dft.hpp are meddled with: the linker puts the functions below in their place (--wrap).
+// Factors and their second copies for the checks: a fault during the computation of one must not be in both. The linker replaces the roots
+// of unity, chirps and filters of fft/tables/extended_precision_dft.hpp by the functions below (--wrap), which compute wrong numbers on
+// demand.
 #include <atomic>
 #include <complex>
 #include <cstdint>
@@ -23,13 +24,13 @@ namespace ballast::fft {
 
 namespace {
 
-// Which number is computed wrong. An order or length of 0: none.
+// Selects the number that is computed wrong. An order or length of 0: none.
 struct meddling {
   enum class at : std::uint8_t { root, chirp, filter };
   at where = at::root;
   std::int64_t n = 0;  // order of the root, length of the chirp
-  int call = 1;        // the first of those that go wrong
-  int count = 1;       // how many do
+  int call = 1;        // the first call that goes wrong
+  int count = 1;       // number of calls that go wrong
 };
 meddling wanted;
 std::atomic<int> calls{0}, struck{0};
@@ -44,7 +45,7 @@ bool goes_wrong(meddling::at where, std::int64_t n) {
 
 using number = std::complex<double>;
 
-// Each time by another amount.
+// Returns a number with another error each time.
 number wrong(const number& right) { return right * (1 + 0.01 * struck); }
 
 }  // namespace
@@ -75,7 +76,7 @@ std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse, int 
 
 namespace {
 
-// Keeps what is copied to it. Computes nothing.
+// Records the data that are copied to it. Computes nothing.
 class uploading_device final : public test::forwarding_device {
  public:
   explicit uploading_device(std::shared_ptr<test::recording_device> inner) : forwarding_device(std::move(inner)) {}
@@ -87,7 +88,7 @@ class uploading_device final : public test::forwarding_device {
   }
 };
 
-// A problem of so many signals is computed by general kernels.
+// General kernels compute a problem with this many signals.
 constexpr std::int64_t k_general = 3;
 
 class cuda_fft_twins : public testing::Test {
@@ -97,7 +98,7 @@ class cuda_fft_twins : public testing::Test {
     ballast::cuda::forget_idle_states();
   }
 
-  // The tables of a plan that is made anew while `by` is at work.
+  // Returns the tables of a plan that is constructed anew while `by` is active.
   std::vector<std::size_t> tables(const fft::problem& problem, const meddling& by, protection guard = protection::correct) {
     ballast::cuda::forget_idle_states();
     there_->only_general = problem.batch == k_general;
@@ -157,7 +158,7 @@ TEST_F(cuda_fft_twins, a_machine_that_never_agrees_with_itself_makes_no_plan) {
   }
 }
 
-// Without checks nothing would look at a twin.
+// Without checks no twin is ever read.
 TEST_F(cuda_fft_twins, what_is_not_checked_is_computed_once) {
   (void)tables({.shape = {4099}}, {meddling::at::filter, 4099, 100}, protection::off);
   EXPECT_EQ(calls, 1);

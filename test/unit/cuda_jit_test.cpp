@@ -332,31 +332,19 @@ TEST(cuda_nvrtc, refusal_carries_the_compilers_log) {
 
 // --- who can write the cache -----------------------------------------------------------------------------------------------------------
 
-TEST(digest, is_sha_256) {
-  ASSERT_EQ(why_no_sha256(), "");
-  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(sha256(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+TEST(digest, is_xxh3_of_128_bits) {
+  EXPECT_EQ(digest(""), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(digest("abc"), "06b05ab6733a618578af5f94892f3950");
 }
 
 TEST_F(cuda_jit, an_entry_carries_the_digest_of_its_body) {
   const std::string entry = pack(sample("a"));
-  EXPECT_EQ(entry.substr(20, 64), sha256(std::string_view(entry).substr(84)));
-  // The checksum of earlier versions could be kept by whoever changed the code; entries of other forms are not read.
-  EXPECT_FALSE(unpack(entry, [](std::string_view) { return std::string(64, '0'); }));
-  const digest_function none = [](std::string_view) { return std::string(); };
-  EXPECT_FALSE(unpack(entry, none));
-  EXPECT_THROW((void)pack(sample("a"), none), unsupported_error);
-}
-
-TEST_F(cuda_jit, without_a_digest_nothing_is_kept_and_nothing_read) {
-  write_bundle(folder / "kernels.bundle", std::vector{sample(request_text(k_probe, "sm_80"))});
-  const kernel_cache cache({.folder = folder / "cache",
-                            .bundle = folder / "kernels.bundle",
-                            .compiler = [](int) -> const nvrtc::compiler* { return nullptr; },
-                            .digest = [](std::string_view) { return std::string(); }});
-  EXPECT_THAT(cache.folder_state(), testing::StartsWith("off: "));
-  EXPECT_NE(cache.why_not(8, 0, 13), "");
-  EXPECT_FALSE(fs::exists(folder / "cache"));
+  EXPECT_EQ(entry.substr(20, k_digest_digits), digest(std::string_view(entry).substr(20 + k_digest_digits)));
+  for (const std::size_t at : {std::size_t{20}, 20 + k_digest_digits, entry.size() - 1}) {
+    std::string damaged = entry;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_FALSE(unpack(damaged)) << at;
+  }
 }
 
 TEST_F(cuda_jit, a_folder_or_entry_that_others_can_write_is_not_read) {

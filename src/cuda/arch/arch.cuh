@@ -1,6 +1,6 @@
-// The instructions of the GPU that CUDA C++ has no words for: typed, each with a scalar twin for the test emulator. The only PTX of the
-// project. What it offers is in the headers below.
-// Layer: foundation, device. Compiles by nvcc, NVRTC and, against test/simt, by g++.
+// Typed wrappers of GPU instructions that CUDA C++ does not have, each with a scalar twin for the test emulator. The project has no other
+// PTX. This header includes all of them.
+// Layer: foundation, device. Compiles with nvcc, NVRTC and, against test/simt, with g++.
 #pragma once
 
 #include "cuda/arch/async.cuh"

@@ -1,4 +1,4 @@
-// Asynchronous copies between global and shared memory, and the mbarriers that some complete on.
+// Asynchronous copies between global and shared memory, and the mbarriers on which bulk copies complete.
 // Layer: foundation, device. copy_async: sm_80 and later; the rest: sm_90 and later.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace ballast::arch {
 
 // --- cp.async: each thread copies 4, 8 or 16 bytes and waits for its own groups ---------------------------------------------------------
 
-// Global to shared memory, both aligned to Bytes. If not `valid`, writes zeros and reads nothing.
+// Copies Bytes from global to shared memory, both aligned to Bytes. If not `valid`, writes zeros and reads nothing.
 template <int Bytes>
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid = true, place where = place::here()) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
@@ -28,7 +28,7 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
 #endif
 }
 
-// Closes the group of the thread's copies since the last commit.
+// Commits the thread's copies since the last commit as one group.
 __device__ __forceinline__ void commit_async() {
 #if BALLAST_DEVICE_CODE
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -37,7 +37,7 @@ __device__ __forceinline__ void commit_async() {
 #endif
 }
 
-// Until at most GroupsLeft of the thread's groups are under way. Other threads see the data after a barrier.
+// Waits until at most GroupsLeft of the thread's groups are pending. Other threads see the data after a barrier.
 template <int GroupsLeft>
 __device__ __forceinline__ void wait_async() {
 #if BALLAST_DEVICE_CODE
@@ -48,11 +48,11 @@ __device__ __forceinline__ void wait_async() {
 }
 
 // --- mbarriers: 8 bytes in shared memory ------------------------------------------------------------------------------------------------
-// A phase ends when `count` arrivals and all expected bytes have come; phases have parity 0, 1, 0, …
+// A phase ends after `count` arrivals and all expected bytes. Phases have parity 0, 1, 0, …
 
 using mbarrier = std::uint64_t;
 
-// By one thread; then fence_mbarrier_init, then a barrier, before anyone uses it.
+// Initialises the mbarrier; called by one thread. Before the first use follow fence_mbarrier_init and a barrier.
 __device__ __forceinline__ void init_mbarrier(mbarrier* barrier, unsigned count, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -69,7 +69,7 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 #endif
 }
 
-// Between ordinary accesses to shared memory and bulk copies of it, on the side of the ordinary ones.
+// Orders ordinary accesses to shared memory before later bulk copies of it. The threads with the ordinary accesses call it.
 __device__ __forceinline__ void fence_async_shared() {
 #if BALLAST_DEVICE_CODE
   BALLAST_ASM_SM90("fence.proxy.async.shared::cta;" ::: "memory");
@@ -85,7 +85,7 @@ __device__ __forceinline__ void arrive(mbarrier* barrier, place where = place::h
 #endif
 }
 
-// Arrives and makes the current phase wait for `bytes` more.
+// Arrives, and makes the current phase also wait for `bytes` more bytes.
 __device__ __forceinline__ void arrive_expect(mbarrier* barrier, std::uint32_t bytes, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -96,8 +96,8 @@ __device__ __forceinline__ void arrive_expect(mbarrier* barrier, std::uint32_t b
 #endif
 }
 
-// Whether the phase of this parity has ended; may wait for a while. What threads of this block did before they arrived, and what bulk
-// copies brought, is then visible.
+// Returns whether the phase of this parity has ended; may suspend the thread for a limited time. If it has ended, the writes of this
+// block's threads before their arrival and the data of the bulk copies are visible.
 __device__ __forceinline__ bool try_wait(mbarrier* barrier, unsigned parity, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -122,7 +122,7 @@ __device__ __forceinline__ void wait(mbarrier* barrier, unsigned parity, place w
   }
 }
 
-// The same where other blocks of the cluster arrive or store.
+// The same for an mbarrier on which other blocks of the cluster arrive, or to which their stores complete.
 __device__ __forceinline__ bool try_wait_cluster(mbarrier* barrier, unsigned parity, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -149,7 +149,7 @@ __device__ __forceinline__ void wait_cluster(mbarrier* barrier, unsigned parity,
 
 // --- bulk copies: one thread copies many bytes; addresses and size are multiples of 16 ---------------------------------------------------
 
-// Global to shared memory of this block; completes `bytes` on the mbarrier.
+// Copies from global memory to the shared memory of this block, and completes `bytes` on the mbarrier.
 __device__ __forceinline__ void load_bulk(void* shared, const void* global, std::uint32_t bytes, mbarrier* barrier,
                                           place where = place::here()) {
 #if BALLAST_DEVICE_CODE
@@ -162,7 +162,8 @@ __device__ __forceinline__ void load_bulk(void* shared, const void* global, std:
 #endif
 }
 
-// Shared to global memory, in the thread's open bulk group. fence_async_shared and a barrier go before, where others wrote the source.
+// Copies from shared to global memory, in the thread's open bulk group. If other threads wrote the source, call fence_async_shared and a
+// barrier first.
 __device__ __forceinline__ void store_bulk(void* global, const void* shared, std::uint32_t bytes, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -181,8 +182,8 @@ __device__ __forceinline__ void commit_bulk() {
 #endif
 }
 
-// Until the sources of all but the last GroupsLeft bulk groups of the thread have been read: they may be overwritten. Every thread that
-// issued bulk stores waits before it returns.
+// Waits until the sources of all but the last GroupsLeft bulk groups of the thread have been read and may be overwritten. Every thread that
+// issued bulk stores must wait before it returns.
 template <int GroupsLeft>
 __device__ __forceinline__ void wait_bulk_read() {
 #if BALLAST_DEVICE_CODE
@@ -192,7 +193,7 @@ __device__ __forceinline__ void wait_bulk_read() {
 #endif
 }
 
-// Until all but the last GroupsLeft bulk groups of the thread are in global memory.
+// Waits until all but the last GroupsLeft bulk groups of the thread are in global memory.
 template <int GroupsLeft>
 __device__ __forceinline__ void wait_bulk() {
 #if BALLAST_DEVICE_CODE

@@ -1,12 +1,12 @@
-// Order among blocks: counters and flags that one block publishes and another reads. Scope: the whole GPU.
-// Layer: foundation, device. What a block wrote before a release is seen by whoever acquires the value.
+// Ordering among thread blocks: counters and flags that one block publishes and another reads. Scope: the whole GPU.
+// Layer: foundation, device. A thread that acquires a value sees all that the releasing thread wrote before the release.
 #pragma once
 
 #include "cuda/arch/target.cuh"
 
 namespace ballast::arch {
 
-// Returns the value before.
+// Returns the old value.
 __device__ __forceinline__ std::uint32_t atomic_add_release(std::uint32_t* at, std::uint32_t value) {
 #if BALLAST_DEVICE_CODE
   std::uint32_t old;
@@ -27,8 +27,8 @@ __device__ __forceinline__ std::uint32_t atomic_add_acq_rel(std::uint32_t* at, s
 #endif
 }
 
-// Adds to a number in global memory; no order with other accesses. Where the compiler cannot see that an address is global, atomicAdd has
-// code for shared memory, too.
+// Adds to a number in global memory, without ordering of other accesses. If the compiler does not know that an address is global, atomicAdd
+// gets code for shared memory, too; this function does not.
 __device__ __forceinline__ void add_global(unsigned long long* at, unsigned long long value) {
 #if BALLAST_DEVICE_CODE
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
@@ -37,9 +37,10 @@ __device__ __forceinline__ void add_global(unsigned long long* at, unsigned long
 #endif
 }
 
-// Counts up a number in global memory, where `does` is true, and returns what it was; no order with other accesses. By one lane of a warp,
-// the first one. The number is waited for where it is used: not behind a branch around this; and the assembler cannot tell that a lane adds
-// 1, else it would add up what the lanes of a warp do, and wait for that.
+// Increments a number in global memory if `does` is true, and returns its old value, without ordering of other accesses. Called by lane 0
+// of a warp only. The instruction is predicated instead of branched around, so that the thread waits for the number at its first use and
+// not after a branch. The increment is computed as laneid + 1, so that the assembler does not know that it is 1: otherwise it would first
+// add up the increments of the warp's lanes, and wait for that sum.
 __device__ __forceinline__ std::uint32_t draw_global(std::uint32_t* at, bool does) {
 #if BALLAST_DEVICE_CODE
   std::uint32_t old;
@@ -55,7 +56,7 @@ __device__ __forceinline__ std::uint32_t draw_global(std::uint32_t* at, bool doe
 #endif
 }
 
-// Lets other threads of the emulator run first: it is what loops poll.
+// Loads with acquire order. In the emulator other threads run first, because loops poll with this function.
 __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* from) {
 #if BALLAST_DEVICE_CODE
   std::uint32_t value;

@@ -1,5 +1,5 @@
-// Small kernels that use every function of cuda/arch; test/simt/arch_checks.cpp knows what they should give. Those with a parameter Broken
-// have a fault if it is not 0, for the tests of the emulator.
+// Small kernels that use every function of cuda/arch; test/simt/arch_checks.cpp has the expected results. Kernels with a parameter Broken
+// contain a defect if it is not 0, for the tests of the emulator.
 // Layer: foundation, device.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace ballast::arch::checks {
 
-// out[i] = in[i] by each of the ways, one quarter of the block's elements each, the last one by two; 4 · blockDim.x elements a block.
+// out[i] = in[i], by each kind of load and store: one quarter of the block's elements each, and the last quarter by two kinds. A block
+// copies 4 · blockDim.x elements.
 template <class T>
 __global__ void hinted_copy_kernel(const copy_argument of) {
   const T* in = static_cast<const T*>(of.in) + 4 * blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,7 +24,8 @@ __global__ void hinted_copy_kernel(const copy_argument of) {
   arch::store_keep(out + 3 * blockDim.x, threadIdx.x % 2 == 0 ? arch::load_table(last) : arch::load_table_late(last));
 }
 
-// Through shared memory by cp.async, each thread the elements of its neighbour; the last `missing` threads' are zeros.
+// Copies through shared memory by cp.async: each thread stores the element of its neighbour. The elements of the last `missing` threads are
+// zeros.
 template <class T>
 __global__ void async_copy_kernel(const copy_argument of) {
   T* shared = reinterpret_cast<T*>(arch::shared_memory());
@@ -35,7 +37,8 @@ __global__ void async_copy_kernel(const copy_argument of) {
   static_cast<T*>(of.out)[threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
 }
 
-// Σ over warps of their numbers, in static shared memory, by groups of two warps with their own barriers; and where and when it was.
+// Sums the numbers of the warps in static shared memory, by groups of two warps with barriers of their own. Also stores cycles, time and
+// multiprocessor.
 template <int Threads>
 __global__ void thread_kernel(const thread_argument of) {
   const std::uint64_t start = arch::clock();
@@ -54,7 +57,8 @@ __global__ void thread_kernel(const thread_argument of) {
   }
 }
 
-// Block b adds its number to 3 times what block b − 1 left. Blocks take their number when they start, so that those before have started.
+// Block b computes 3 times the result of block b − 1, plus b. Blocks draw their number when they start, so that all blocks with smaller
+// numbers have already started.
 template <class Number>
 __global__ void chain_kernel(const chain_argument of) {
   auto& number = arch::shared_object<std::uint32_t, struct chain_ticket>();
@@ -72,8 +76,8 @@ __global__ void chain_kernel(const chain_argument of) {
   }
 }
 
-// out = 2 · in: `tiles` tiles of 256 numbers, by bulk copies both ways. Broken: 1 does not wait for the load, 2 not for the
-// store. Shared memory: 1024 bytes of tile, the mbarrier at 1024.
+// out = 2 · in for `tiles` tiles of 256 numbers, with bulk loads and stores. Broken: 1 does not wait for the load, 2 does not wait for the
+// store. Shared memory: the tile at 0 (1024 bytes), the mbarrier at 1024.
 template <int Broken>
 __global__ void bulk_kernel(const copy_argument of) {
   auto* tile = reinterpret_cast<float*>(arch::shared_memory());
@@ -104,7 +108,7 @@ __global__ void bulk_kernel(const copy_argument of) {
   if constexpr (Broken != 2) arch::wait_bulk<0>();
 }
 
-// Each block gets what its right neighbour in the cluster left. Broken: 1 lacks the barrier before, 2 the one after.
+// Each block copies the numbers of its right neighbour in the cluster. Broken: 1 lacks the barrier before the reads, 2 the one after them.
 template <class T, int Broken>
 __global__ void ring_kernel(const copy_argument of) {
   T* memory = reinterpret_cast<T*>(arch::shared_memory());
@@ -120,8 +124,8 @@ __global__ void ring_kernel(const copy_argument of) {
   static_cast<T*>(of.out)[at] = got;
 }
 
-// The same, but each block brings its numbers to its left neighbour: half by asynchronous stores that an mbarrier counts, half by plain
-// ones, after which one thread arrives there.
+// The same result, but each block stores its numbers to its left neighbour: one half by asynchronous stores that an mbarrier counts, the
+// other by plain stores, after each of which the thread arrives on that mbarrier.
 template <class T>
 __global__ void push_kernel(const copy_argument of) {
   T* inbox = reinterpret_cast<T*>(arch::shared_memory());
@@ -147,7 +151,7 @@ __global__ void push_kernel(const copy_argument of) {
   arch::cluster_sync();
 }
 
-// One warp: D += A·B, row-major; A of M × K, B of K × 8, with K = M / 2. float: M = 16; double: 8 or 16.
+// One warp computes D += A·B, row-major: A is M × K, B is K × 8, K = M / 2. float: M = 16; double: M = 8 or 16.
 template <class T, int M>
 __global__ void warp_product_kernel(const product_argument of) {
   constexpr int k_depth = M / 2;
@@ -174,7 +178,7 @@ __global__ void warp_product_kernel(const product_argument of) {
   for (int i = 0; i < k_results; ++i) to[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
-// One warp: D += A·B in halves, row-major; A of 16 × K, B of K × 8.
+// One warp computes D += A·B in halves, row-major: A is 16 × K, B is K × 8.
 template <int K>
 __global__ void half_product_kernel(const product_argument of) {
   const auto* from_a = static_cast<const float*>(of.a);
@@ -193,7 +197,7 @@ __global__ void half_product_kernel(const product_argument of) {
   for (int i = 0; i < 4; ++i) to[(g + i / 2 * 8) * 8 + k + i % 2] = d[i];
 }
 
-// One warpgroup: D = A·Bᵀ in TF32, row-major; A of 64 × 32, B of N × 32, in shared memory swizzled by 128 bytes.
+// One warpgroup computes D = A·Bᵀ in TF32, row-major: A is 64 × 32, B is N × 32. B lies in shared memory with the 128-byte swizzle.
 template <int N>
 __global__ void wgmma_tf32_product_kernel(const product_argument of) {
   constexpr int k_deep = 32;
@@ -221,8 +225,8 @@ __global__ void wgmma_tf32_product_kernel(const product_argument of) {
   for (int i = 0; i < N / 2; ++i) to[(row + i / 2 % 2 * 8) * N + i / 4 * 8 + 2 * t + i % 2] = d[i];
 }
 
-// One warpgroup: D = A·Bᵀ, row-major; A of 64 × K, B of N × K. Shared memory: B as halves in 8-row groups; without swizzle 16 bytes of a
-// row at a time. Broken: 1 reads D without a wait, 2 overwrites B without one.
+// One warpgroup computes D = A·Bᵀ, row-major: A is 64 × K, B is N × K. Shared memory: B as halves in 8-row groups; without swizzle, in
+// blocks of 8 rows × 16 bytes. Broken: 1 reads D without a wait, 2 overwrites B without a wait.
 template <int N, int K, arch::swizzle Swizzle, int Broken>
 __global__ void wgmma_product_kernel(const product_argument of) {
   const auto* from_a = static_cast<const float*>(of.a);
@@ -255,7 +259,7 @@ __global__ void wgmma_product_kernel(const product_argument of) {
   }
   float d[N / 2];
   for (int i = 0; i < N / 2; ++i) d[i] = 0;
-  // 16 numbers of k lie 32 bytes on in a swizzled row, two 16-byte blocks on without.
+  // The next 16 values of k start 32 bytes later in a swizzled row, and two 8-row blocks (256 bytes) later without swizzle.
   constexpr int k_step = Swizzle == arch::swizzle::none ? 256 : 32;
   const arch::matrix_descriptor first_b = arch::describe(b, k_stride, Swizzle, 128);
   arch::fence_wgmma(d);

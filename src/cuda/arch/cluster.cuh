@@ -1,6 +1,6 @@
-// Thread-block clusters: ranks, the barrier of all threads of a cluster, and the shared memory of its other blocks.
-// Layer: foundation, device. sm_90 and later; a launch without clusters is a cluster of one block.
-// A cluster barrier goes before the first access to a peer's memory (the peer may not have started) and after the last (it may end).
+// Thread block clusters: ranks, the barrier of all threads of a cluster, and access to the shared memory of its other blocks.
+// Layer: foundation, device. sm_90 and later. In a launch without clusters each block is a cluster of one.
+// A cluster barrier is needed before the first access to a peer's memory (the peer may not have started) and after the last (it may end).
 #pragma once
 
 #include "cuda/arch/async.cuh"
@@ -30,7 +30,8 @@ __device__ __forceinline__ unsigned cluster_size() {
 #endif
 }
 
-// Every thread arrives, then waits; between the two it may do what needs no order. Whole warps together.
+// The two halves of a cluster barrier. Every thread arrives, then waits; between the two it may do work that needs no ordering. All lanes
+// of a warp call them together.
 __device__ __forceinline__ void cluster_arrive(place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -54,7 +55,7 @@ __device__ __forceinline__ void cluster_sync(place where = place::here()) {
   cluster_wait(where);
 }
 
-// The generic address, in block `rank` of the cluster, of what `own` points at in this block's shared memory.
+// Returns the generic address, in block `rank` of the cluster, of the object that `own` points to in this block's shared memory.
 template <class T>
 __device__ __forceinline__ T* map_shared(T* own, unsigned rank, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
@@ -76,7 +77,7 @@ __device__ __forceinline__ std::uint32_t map_shared_address(const void* own, uns
 }
 #endif
 
-// *own as it is in block `rank`. T: 4, 8 or 16 bytes, aligned to its size.
+// Returns the value that *own has in block `rank`. T: 4, 8 or 16 bytes, aligned to its size.
 template <class T>
 __device__ __forceinline__ T load_remote(const T* own, unsigned rank, place where = place::here()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
@@ -122,7 +123,7 @@ __device__ __forceinline__ void store_remote(T* own, unsigned rank, const T& val
 #endif
 }
 
-// store_remote that returns at once and completes sizeof(T) bytes on the mbarrier that `barrier` names in block `rank`.
+// The asynchronous form of store_remote: returns at once, and completes sizeof(T) bytes on the mbarrier at `barrier` in block `rank`.
 template <class T>
 __device__ __forceinline__ void store_async(T* own, unsigned rank, const T& value, mbarrier* barrier, place where = place::here()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
@@ -149,7 +150,7 @@ __device__ __forceinline__ void store_async(T* own, unsigned rank, const T& valu
 #endif
 }
 
-// Arrives on the mbarrier that `barrier` names in block `rank`.
+// Arrives on the mbarrier at `barrier` in block `rank`.
 __device__ __forceinline__ void arrive_remote(mbarrier* barrier, unsigned rank, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);

@@ -1,14 +1,14 @@
 // Loads and stores of global memory with cache hints. T: any trivially copyable type of 4, 8 or 16 bytes, aligned to its size.
 // Layer: foundation, device.
-//   streaming  touched once: does not stay in L1, first to leave L2
-//   keep       written here and read soon by others, also in the same launch: coherent (not through L1), last to leave L2
+//   streaming  for data that is used once: not cached in L1, evicted from L2 first
+//   keep       for data that other threads read soon, also in the same launch: coherent (not through L1), evicted from L2 last
 #pragma once
 
 #include "cuda/arch/target.cuh"
 
 namespace ballast::arch {
 
-// The type of the registers that hold a T: that of its numbers, so that no move stands beside a load or store.
+// The type of the registers that hold a T: the type of its numbers, so that a load or store needs no register moves.
 template <class T>
 struct register_of {
   using type = std::uint32_t;
@@ -22,7 +22,7 @@ struct register_of<double> {
   using type = double;
 };
 
-// A T in integer registers, whatever it consists of.
+// A T that is loaded and stored through integer registers, regardless of its members.
 template <class T>
 struct untyped {
   T value;
@@ -31,7 +31,7 @@ struct untyped {
 #if BALLAST_DEVICE_CODE
 namespace detail {
 
-// A value as words, whatever its type.
+// A value of any type as 32-bit words.
 template <int Words>
 struct words {
   std::uint32_t at[Words];
@@ -65,7 +65,8 @@ __device__ __forceinline__ std::uint64_t evict_last() {
   return policy;
 }
 
-// NAME(r, address): one instruction between memory and the registers r. TYPE, LETTER: what PTX and asm call registers of type REGISTER.
+// NAME(r, address): one instruction that moves data between memory and the registers r. TYPE, LETTER: the names of type REGISTER in PTX and
+// in an asm statement.
 #define BALLAST_LOAD(NAME, OPERATION, POLICY, REGISTER, TYPE, LETTER, ...)                                              \
   template <int Count>                                                                                                  \
   __device__ __forceinline__ void NAME(REGISTER(&r)[Count], const void* address) {                                      \
@@ -112,7 +113,7 @@ BALLAST_EACH_TYPE(BALLAST_STORE, store_keep, "st.global.cg.L2::cache_hint", evic
 }  // namespace detail
 #endif
 
-// Of memory that nobody writes during the launch.
+// Loads through the non-coherent path: no thread may write this memory during the launch.
 template <class T>
 __device__ __forceinline__ T load_streaming(const T* from) {
 #if BALLAST_DEVICE_CODE
@@ -157,7 +158,7 @@ __device__ __forceinline__ void store_keep(T* to, const T& value) {
 #endif
 }
 
-// Through L1 where the hardware wants, for data that is read again (twiddle tables). Nobody writes it during the launch.
+// Loads through the read-only cache, for data that is read again (twiddle tables). No thread may write it during the launch.
 template <class T>
 __device__ __forceinline__ T load_table(const T* from) {
 #if BALLAST_DEVICE_CODE
@@ -171,7 +172,7 @@ __device__ __forceinline__ T load_table(const T* from) {
 #if BALLAST_DEVICE_CODE
 namespace detail {
 
-// Through all caches, and where it stands in the code.
+// Loads through all caches. The compiler does not move or merge the load.
 template <class T>
 __device__ __forceinline__ T load_here(const T* from) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
@@ -192,7 +193,8 @@ __device__ __forceinline__ T load_here(const T* from) {
 }  // namespace detail
 #endif
 
-// The same, but not before the barrier in front of it: what is read early waits in registers.
+// As load_table, but the compiler does not move the load before a preceding barrier: a value that is loaded early occupies registers until
+// its use.
 template <class T>
 __device__ __forceinline__ T load_table_late(const T* from) {
 #if BALLAST_DEVICE_CODE
@@ -203,8 +205,7 @@ __device__ __forceinline__ T load_table_late(const T* from) {
 #endif
 }
 
-// An element that is loaded more than once, each time by an instruction of its own: from the caches, and not from the registers that have
-// it already.
+// Loads an element again by an instruction of its own, from the caches, instead of reusing the register that already holds it.
 template <class T>
 __device__ __forceinline__ T load_itself(const T* from) {
 #if BALLAST_DEVICE_CODE
@@ -215,7 +216,7 @@ __device__ __forceinline__ T load_itself(const T* from) {
 #endif
 }
 
-// Asks for the line of L2 that holds `at`. In the emulator the address is read, so that a wrong one shows.
+// Prefetches the cache line at `at` into L2. The emulator reads the address, so that a wrong one is detected.
 __device__ __forceinline__ void prefetch_l2(const void* at) {
 #if BALLAST_DEVICE_CODE
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at));

@@ -1,17 +1,17 @@
-// Matrix products of one warp on tensor cores: D = A·B + D, with each matrix spread over the lanes.
+// Matrix products of one warp on tensor cores: D = A·B + D, with each matrix distributed over the lanes.
 // Layer: foundation, device. sm_80 and later. Source: the fragment layouts of the PTX ISA.
 // With g = lane / 4 and t = lane % 4, a lane holds
 //   m16n8k8   A: (g, t) (g+8, t) (g, t+4) (g+8, t+4)    B: (t, g) (t+4, g)    D: (g, 2t) (g, 2t+1) (g+8, 2t) (g+8, 2t+1)
 //   m8n8k4    A: (g, t)                                 B: (t, g)             D: (g, 2t) (g, 2t+1)
-// as (row, column), in this order. m16n8k16 is m16n8k8 with two halves in place of each float: (…, 2t) and (…, 2t+1) for t, with 8 more
-// for t+4. FP64 on sm_90: m8n8k4 has half the rate of m16n8k8 (32.8 and 65.5 TFLOP/s measured on an H100).
+// as (row, column), in this order. m16n8k16 is m16n8k8 with two halves instead of each float: (…, 2t) and (…, 2t+1) instead of t, and 8
+// more instead of t+4. FP64 on sm_90: m8n8k4 has half the rate of m16n8k8 (32.8 and 65.5 TFLOP/s measured on an H100).
 #pragma once
 
 #include "cuda/arch/target.cuh"
 
 namespace ballast::arch {
 
-// Rounded to TF32 (10 bits after the point; halfway cases away from zero), in a float's bits.
+// Rounds to TF32 (10 mantissa bits; ties away from zero), and returns the bits as those of a float.
 __device__ __forceinline__ std::uint32_t to_tf32(float value) {
 #if BALLAST_DEVICE_CODE
   std::uint32_t rounded;
@@ -24,7 +24,8 @@ __device__ __forceinline__ std::uint32_t to_tf32(float value) {
 #endif
 }
 
-// The bits of two halves: `first` in the lower 16. To nearest, even ones at ties; below 2⁻¹⁴ to multiples of 2⁻²⁴, from 65520 on infinite.
+// Returns the bits of two halves, `first` in the lower 16. Rounds to nearest, ties to even; magnitudes below 2⁻¹⁴ to multiples of 2⁻²⁴;
+// from 65520 on the result is infinite.
 __device__ __forceinline__ std::uint32_t to_halves(float first, float second) {
 #if BALLAST_DEVICE_CODE
   std::uint32_t made;
@@ -42,7 +43,7 @@ __device__ __forceinline__ std::uint32_t to_halves(float first, float second) {
 #endif
 }
 
-// The number whose bits are the lower 16.
+// Converts the half in the lower 16 bits to a float.
 __device__ __forceinline__ float from_half(std::uint32_t half) {
 #if BALLAST_DEVICE_CODE
   float made;
@@ -60,8 +61,8 @@ __device__ __forceinline__ float from_half(std::uint32_t half) {
 #if !BALLAST_DEVICE_CODE
 namespace detail {
 
-// What a lane brings to a product of M × N × K. The twin multiplies exactly and adds in double, K ascending, rounding once at the end for
-// float: hardware adds in another order with at least float's bits.
+// The operands of one lane in a product of M × N × K. The twin multiplies exactly and adds in double, in ascending order of k, and rounds
+// once at the end for float. Hardware adds in another order, with at least the precision of float.
 template <class T>
 struct mma_operand {
   T* d;
@@ -69,8 +70,8 @@ struct mma_operand {
   T b[4];
 };
 
-// Pair: neighbours in k that a lane holds. Sums are in double, in the order of k. What it reads and writes are the lanes' own registers, so
-// the sanitizers need not look. They would look into a lambda.
+// The scalar twin of the products. Pair: the number of consecutive k that a lane holds in one register. It only reads and writes the lanes'
+// own registers, so it is excluded from the sanitizers. It has no lambda, because the attribute does not cover the body of a lambda.
 template <class T, int M, int N, int K, int Pair = 1>
 __attribute__((no_sanitize("address", "undefined"))) void mma_twin(void* const* operands, unsigned lanes) {
   if (lanes != 0xffffffffu) simt::refuse("a matrix product needs a whole warp");
@@ -97,7 +98,7 @@ __attribute__((no_sanitize("address", "undefined"))) void mma_twin(void* const* 
 }  // namespace detail
 #endif
 
-// TF32 operands from to_tf32; other low bits are cut off.
+// The operands are TF32 numbers from to_tf32. The lower 13 bits of others are ignored.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                                  place where = place::here()) {
 #if BALLAST_DEVICE_CODE
@@ -112,7 +113,7 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint3
 #endif
 }
 
-// Operands from to_halves; sums in f32.
+// The operands are pairs of halves from to_halves; the sums are in f32.
 __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                                  place where = place::here()) {
 #if BALLAST_DEVICE_CODE
@@ -138,7 +139,7 @@ __device__ __forceinline__ void mma_m8n8k4_f64(double (&d)[2], double a, double 
 #endif
 }
 
-// Before sm_90 four m8n8k4.
+// One instruction on sm_90 and later; four m8n8k4 before.
 __device__ __forceinline__ void mma_m16n8k8_f64(double (&d)[4], const double (&a)[4], const double (&b)[2], place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);

@@ -1,4 +1,4 @@
-// A block's shared memory, and its address for instructions.
+// The shared memory of a thread block, and its address for instructions.
 // Layer: foundation, device.
 #pragma once
 
@@ -10,7 +10,7 @@ extern __shared__ __align__(1024) unsigned char ballast_dynamic_shared[];
 
 namespace ballast::arch {
 
-// The dynamic shared memory of the block, aligned to 1024 bytes.
+// Returns the dynamic shared memory of the block, aligned to 1024 bytes.
 __device__ __forceinline__ unsigned char* shared_memory() {
 #if BALLAST_DEVICE_CODE
   return ballast_dynamic_shared;
@@ -19,10 +19,10 @@ __device__ __forceinline__ unsigned char* shared_memory() {
 #endif
 }
 
-// A static __shared__ object of the block, one for each pair of types; Tag tells objects of the same T apart. T has no constructor.
-// All of them together take a multiple of 1024 bytes of what the block may have (the dynamic memory comes after them, aligned): a kernel
-// that needs the last kilobyte takes a part of its dynamic memory instead.
-// Use this instead of __shared__, which g++ could not tell from a variable of the thread:
+// Returns a static __shared__ object of the block, one for each pair of types; Tag distinguishes objects of the same T. T must have no
+// constructor. The static objects of a kernel together take a multiple of 1024 bytes of the block's shared memory, because the aligned
+// dynamic memory follows them. A kernel that needs the last kilobyte uses a part of its dynamic memory instead.
+// Use this function instead of __shared__, which g++ would treat as a variable of the thread:
 //   auto& partial = arch::shared_object<float[32], struct partial_sums>();
 template <class T, class Tag>
 __device__ __forceinline__ T& shared_object() {

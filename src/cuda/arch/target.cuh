@@ -1,5 +1,5 @@
-// What compiles this: a CUDA compiler (nvcc, NVRTC) or g++ against the test emulator; and for the former, for which architecture.
-// Layer: foundation, device. Every function of cuda/arch is PTX in the one case and a scalar twin in the other.
+// Selects the code for the compiler: a CUDA compiler (nvcc, NVRTC) and its target architecture, or g++ against the test emulator.
+// Layer: foundation, device. Every function of cuda/arch is PTX for a CUDA compiler and a scalar twin for g++.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 #include BALLAST_EMULATOR  // a header of the test emulator, named by the build
 #endif
 
-// Where in the source the caller stands, for the emulator's messages: a last parameter with a default, empty in device code.
+// The source location of the caller, for the emulator's messages. Functions take it as a last parameter with a default. Empty in device
+// code.
 namespace ballast::arch {
 
 #if BALLAST_DEVICE_CODE
@@ -25,20 +26,20 @@ struct place : simt::place {
 #endif
 
 #if BALLAST_DEVICE_CODE
-// PTX that the target lacks must not reach the assembler, so calls for less than sm_90 end here.
+// PTX that the target does not support must not reach the assembler. This replaces it below sm_90.
 __device__ __forceinline__ void trap() { asm volatile("trap;"); }
 #endif
 
 }  // namespace ballast::arch
 
-// The asm statement where the target is sm_90 or later, a trap elsewhere.
+// Expands to the asm statement if the target is sm_90 or later, otherwise to a trap.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define BALLAST_ASM_SM90(...) asm volatile(__VA_ARGS__)
 #else
 #define BALLAST_ASM_SM90(...) ::ballast::arch::trap()
 #endif
 
-// The same for sm_90a alone.
+// The same for sm_90a only.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define BALLAST_ASM_SM90A(...) asm volatile(__VA_ARGS__)
 #else

@@ -1,4 +1,4 @@
-// Where a thread is, what time it is, and how it waits for others beside __syncthreads.
+// Position and clocks of a thread, barriers and waits other than __syncthreads, and values that the compiler cannot analyse.
 // Layer: foundation, device.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace ballast::arch {
 
-// Lane in the warp, warp in the block (threads in row-major order).
+// Return the lane in the warp, and the warp in the block (thread x varies fastest).
 __device__ __forceinline__ int lane() {
 #if BALLAST_DEVICE_CODE
   unsigned id;
@@ -21,7 +21,7 @@ __device__ __forceinline__ int warp() {
   return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32);
 }
 
-// The same value; but a compiler cannot see that it is, so what depends on it is not computed ahead of time.
+// Returns the same value. The compiler cannot see that it is the same, so it does not precompute expressions that depend on it.
 __device__ __forceinline__ unsigned opaque(unsigned value) {
 #if BALLAST_DEVICE_CODE
   asm volatile("" : "+r"(value));
@@ -48,8 +48,8 @@ __device__ __forceinline__ double opaque(double value) {
   return value;
 }
 
-// A copy in registers of its own. The compiler cannot tell that it is one, so it keeps both. Only for launches of one dimension: blockIdx.y
-// is 0.
+// Returns a copy in registers of its own. The compiler cannot see that it is a copy, so it keeps both. Only for one-dimensional launches:
+// it uses that blockIdx.y is 0.
 __device__ __forceinline__ double apart(double value) {
 #if BALLAST_DEVICE_CODE
   unsigned zero;
@@ -60,7 +60,7 @@ __device__ __forceinline__ double apart(double value) {
 #endif
 }
 
-// min(1, max(0, a · b + c)), rounded once; 0 if that is not a number.
+// Returns min(1, max(0, a · b + c)), rounded once; 0 if that is NaN.
 __device__ __forceinline__ float multiply_add_saturated(float a, float b, float c) {
 #if BALLAST_DEVICE_CODE
   float made;
@@ -72,8 +72,9 @@ __device__ __forceinline__ float multiply_add_saturated(float a, float b, float 
 #endif
 }
 
-// For a condition that never holds, but no compiler can know it: a branch, so that what it depends on is computed before anything behind it
-// is begun. Assemblers interleave what is independent, also where there are no registers for both.
+// Computes everything that `never` depends on before any code that follows starts. `never` is a condition that is always false, which the
+// compiler cannot know, and this is a branch on it. Without it assemblers interleave independent computations, even if the registers do not
+// suffice for both.
 __device__ __forceinline__ void finish_first(bool never) {
 #if BALLAST_DEVICE_CODE
   if (never) __nanosleep(0);
@@ -92,7 +93,7 @@ __device__ __forceinline__ int multiprocessor_id() {
 #endif
 }
 
-// Cycles of this multiprocessor; in the emulator, switches.
+// Returns the cycle counter of this multiprocessor; in the emulator, the number of fiber switches.
 __device__ __forceinline__ std::uint64_t clock() {
 #if BALLAST_DEVICE_CODE
   std::uint64_t cycles;
@@ -103,7 +104,7 @@ __device__ __forceinline__ std::uint64_t clock() {
 #endif
 }
 
-// Nanoseconds since some moment, the same on all multiprocessors; in the emulator, switches.
+// Returns the nanoseconds since a fixed moment, which is the same for all multiprocessors; in the emulator, the number of fiber switches.
 __device__ __forceinline__ std::uint64_t global_timer() {
 #if BALLAST_DEVICE_CODE
   std::uint64_t nanoseconds;
@@ -114,7 +115,7 @@ __device__ __forceinline__ std::uint64_t global_timer() {
 #endif
 }
 
-// A barrier of `threads` threads of the block, in whole warps that all arrive; `number` 1 to 15 tells concurrent ones apart.
+// Waits at a barrier for `threads` threads of the block, in whole warps that all arrive. `number`, 1 to 15, identifies concurrent barriers.
 __device__ __forceinline__ void group_barrier(int number, int threads, place where = place::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -124,8 +125,8 @@ __device__ __forceinline__ void group_barrier(int number, int threads, place whe
 #endif
 }
 
-// Registers for each thread of a warpgroup from here on: those that one of a block gives away, others may take. All of its warps call it.
-// A multiple of 8, 24 to 240. The kernel has bounds for its launch.
+// Reduces the registers of each thread of a warpgroup to this number, and gives the rest to the other warpgroups of the block. All warps of
+// the warpgroup call it. Registers: a multiple of 8, 24 to 240. The kernel must have launch bounds.
 template <int Registers>
 __device__ __forceinline__ void give_registers() {
   static_assert(Registers % 8 == 0 && Registers >= 24 && Registers <= 240);
@@ -133,7 +134,7 @@ __device__ __forceinline__ void give_registers() {
   BALLAST_ASM_SM90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 #endif
 }
-// Waits until there are as many.
+// Raises the registers of each thread of a warpgroup to this number; waits until as many are free.
 template <int Registers>
 __device__ __forceinline__ void take_registers() {
   static_assert(Registers % 8 == 0 && Registers >= 24 && Registers <= 240);
@@ -142,7 +143,7 @@ __device__ __forceinline__ void take_registers() {
 #endif
 }
 
-// In a loop that polls memory.
+// Pauses the thread in a loop that polls memory.
 __device__ __forceinline__ void spin_wait() {
 #if BALLAST_DEVICE_CODE
   __nanosleep(20);
@@ -151,15 +152,15 @@ __device__ __forceinline__ void spin_wait() {
 #endif
 }
 
-// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime/runtime.cpp) may start while the one before
-// it in its stream still runs; what that has written is there only after the wait.
+// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime/runtime.cpp) may start while the previous
+// grid of its stream still runs. This waits until that grid has ended and its writes are visible.
 __device__ __forceinline__ void wait_for_previous_grid() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// The next grid may start when every block has said so or has ended.
+// Allows the next grid to start: it may start when every block has called this or has ended.
 __device__ __forceinline__ void let_next_grid_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

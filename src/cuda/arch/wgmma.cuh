@@ -1,8 +1,10 @@
-// Matrix products of a warpgroup (four warps, 128 threads): D of 64 × N += A of 64 × K · B of K × N, K = 16 halves or 8 numbers of TF32,
-// with sums in f32. A lies in registers, B in shared memory, where k is fastest: a column of B is a row of 16, 32, 64 or 128 bytes in a
-// group of eight. Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA. Order:
-// fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten, be it in registers.
-// Products on the same d follow each other without a wait.
+// Matrix products of a warpgroup (four warps, 128 threads): D += A·B. D is 64 × N, A is 64 × K, B is K × N, K = 16 halves or 8 TF32
+// numbers, with sums in f32. A is in registers. B is in shared memory with k fastest: a column of B is a row of 16, 32, 64 or 128 bytes in
+// a group of eight rows.
+// Order of calls: fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d). Only then may d be read or written, or an operand be
+// overwritten, including operands in registers. Products on the same d may follow each other without a wait.
+// Layer: foundation, device. sm_90a only.
+// Source: the matrix descriptors and fragment layouts of the PTX ISA.
 #pragma once
 
 #include "cuda/arch/mma.cuh"
@@ -11,16 +13,16 @@
 
 namespace ballast::arch {
 
-// How 16-byte units are permuted among the rows of a group, against bank conflicts; the value is the field of the descriptor.
-// none: an 8 × 16-byte block of a group is contiguous, and the two blocks of a product lie `leading` bytes apart.
+// The permutation of 16-byte units within the rows of a group, which avoids bank conflicts. The value is the field of the descriptor.
+// none: an 8 × 16-byte block of a group is contiguous, and the two blocks of a product are `leading` bytes apart.
 enum class swizzle : std::uint32_t { none = 0, bytes_128 = 1, bytes_64 = 2, bytes_32 = 3 };
 
-// Bytes of a row of a swizzled group.
+// Returns the bytes of a row of a swizzled group.
 __device__ __forceinline__ constexpr int row_bytes(swizzle mode) {
   return mode == swizzle::bytes_128 ? 128 : mode == swizzle::bytes_64 ? 64 : mode == swizzle::bytes_32 ? 32 : 16;
 }
 
-// Where the byte with this offset goes, if the operand starts at a multiple of 1024 bytes.
+// Returns the offset at which the byte with this logical offset is stored. The operand starts at a multiple of 1024 bytes.
 __device__ __forceinline__ std::uint32_t swizzled(swizzle mode, std::uint32_t offset) {
   return offset ^ ((offset >> 7 & static_cast<std::uint32_t>(row_bytes(mode) / 16 - 1)) << 4);
 }
@@ -37,8 +39,9 @@ struct matrix_descriptor {
 #endif
 };
 
-// `tile`: 16-byte aligned; 1024-byte aligned where swizzled, but for `advanced` below. `stride`: bytes from one 8-row group to the next.
-// `leading`: see swizzle::none; else not used. Both: multiples of 16, below 2^18.
+// Returns the descriptor of the operand at `tile`, which is aligned to 16 bytes, or to 1024 bytes if swizzled (`advanced` below moves the
+// start). `stride`: bytes from one 8-row group to the next. `leading`: see swizzle::none; not used otherwise. Both: multiples of 16, below
+// 2^18.
 __device__ __forceinline__ matrix_descriptor describe(const void* tile, int stride, swizzle mode, int leading = 16) {
 #if BALLAST_DEVICE_CODE
   return {static_cast<std::uint64_t>((shared_address(tile) & 0x3ffffu) >> 4) | static_cast<std::uint64_t>(leading >> 4) << 16 |
@@ -50,10 +53,11 @@ __device__ __forceinline__ matrix_descriptor describe(const void* tile, int stri
 #endif
 }
 
-// The operand that starts `bytes` later, a multiple of 16: the next K numbers of k lie 32 bytes on within a swizzled row.
+// Returns the operand that starts `bytes` later, a multiple of 16. The next K values of k start 32 bytes later in a swizzled row.
 __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand, int bytes) {
 #if BALLAST_DEVICE_CODE
-  // The address is in the lower word: no carry. By words, as the compiler else adds numbers of 64 bits.
+  // The address is in the lower word, without a carry. The addition is written with words, because the compiler would otherwise add 64-bit
+  // numbers.
   const auto low = static_cast<std::uint32_t>(operand.bits) + static_cast<std::uint32_t>(bytes >> 4);
   asm("mov.b64 %0, {%1, %2};" : "=l"(operand.bits) : "r"(low), "r"(static_cast<std::uint32_t>(operand.bits >> 32)));
 #else
@@ -64,7 +68,7 @@ __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand,
 
 #if BALLAST_DEVICE_CODE
 namespace detail {
-// The compiler may not move what it does with d across this.
+// Keeps the compiler from moving accesses to d across this point.
 template <int Size>
 __device__ __forceinline__ void pin(float (&d)[Size]) {
 #pragma unroll
@@ -73,7 +77,7 @@ __device__ __forceinline__ void pin(float (&d)[Size]) {
 }  // namespace detail
 #endif
 
-// Before the first product, and after ordinary code has touched its d. D: float[N / 2], one for each product that follows.
+// Call it before the first product, and again after ordinary code has accessed d. D: float[N / 2], one for each product that follows.
 template <class... D>
 __device__ __forceinline__ void fence_wgmma([[maybe_unused]] D&... d) {
 #if BALLAST_DEVICE_CODE
@@ -90,7 +94,7 @@ __device__ __forceinline__ void commit_wgmma() {
 #endif
 }
 
-// Until at most GroupsLeft committed groups of products are under way. D: those that are then done.
+// Waits until at most GroupsLeft committed groups of products are pending. D: the results that are complete then.
 template <int GroupsLeft, class... D>
 __device__ __forceinline__ void wait_wgmma([[maybe_unused]] D&... d) {
 #if BALLAST_DEVICE_CODE
@@ -104,7 +108,7 @@ __device__ __forceinline__ void wait_wgmma([[maybe_unused]] D&... d) {
 #if !BALLAST_DEVICE_CODE
 namespace detail {
 
-// What a thread brings. The twin adds in double, k ascending, and rounds once: products of two numbers are exact.
+// The operands of one thread. The twin adds in double, in ascending order of k, and rounds once; products of two numbers are exact.
 struct wgmma_operand {
   float* d;
   std::uint32_t a[4];
@@ -112,7 +116,7 @@ struct wgmma_operand {
   bool accumulate;
 };
 
-// Types of operands by their K. `Pair`: neighbours in k that a register of A holds.
+// Types of operands. k_deep: K of one product; k_pair: the number of consecutive k in one register of A.
 struct wgmma_halves {
   static constexpr int k_deep = 16, k_pair = 2;
   using stored = std::uint16_t;
@@ -124,7 +128,7 @@ struct wgmma_tf32 {
   static double value(std::uint32_t bits) { return __uint_as_float(bits & ~0x1fffu); }  // TF32 has the upper bits only
 };
 
-// Element k of column r.
+// Returns element k of column r.
 template <class Type>
 double wgmma_element(const matrix_descriptor& of, int r, int k) {
   using stored = typename Type::stored;
@@ -138,12 +142,13 @@ double wgmma_element(const matrix_descriptor& of, int r, int k) {
   return Type::value(bits);
 }
 
-// The threads' registers need no look of the sanitizers, who would look into a lambda; shared memory, in wgmma_element, has it.
+// The scalar twin of the products. It accesses the threads' registers, so it is excluded from the sanitizers (and has no lambda, which the
+// attribute would not cover). wgmma_element, which reads shared memory, is checked by them.
 template <class Type, int N>
 __attribute__((no_sanitize("address", "undefined"))) void wgmma_twin(const unsigned char* operands, int size) {
   constexpr int deep = Type::k_deep, pair = Type::k_pair;
   const matrix_descriptor& of_all = reinterpret_cast<const wgmma_operand*>(operands)->b;
-  double b[deep * N], a[2 * deep], d[2 * N];  // two rows of D at a time: the stacks of threads are short
+  double b[deep * N], a[2 * deep], d[2 * N];  // two rows of D at a time, because the stacks of emulated threads are small
   for (int column = 0; column < N; ++column) {
     for (int k = 0; k < deep; ++k) b[k * N + column] = wgmma_element<Type>(of_all, column, k);
   }
@@ -169,7 +174,7 @@ __attribute__((no_sanitize("address", "undefined"))) void wgmma_twin(const unsig
 
 #if BALLAST_DEVICE_CODE
 // clang-format off
-// The products of all widths. TEXTi, LISTi: the first 4 i elements of d, as the instruction names them and as operands.
+// The products of all widths. TEXTi, LISTi: the first 4 i elements of d, as text of the instruction and as operands of the asm statement.
 #define BALLAST_QUAD(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define BALLAST_TEXT1 "%0, %1, %2, %3"
 #define BALLAST_LIST1 BALLAST_QUAD(0)
@@ -237,8 +242,9 @@ __attribute__((no_sanitize("address", "undefined"))) void wgmma_twin(const unsig
 //   d[4j + 1]  D at (16w + g, 8j + 2t + 1)
 //   d[4j + 2]  D at (16w + g + 8, 8j + 2t)
 //   d[4j + 3]  D at (16w + g + 8, 8j + 2t + 1)
-// d = A·B, + d if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup, with the same B. A, pairs from to_halves:
-// at (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8), each with the number behind it.
+// Computes d = A·B, or d += A·B if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup call it with the same B.
+// a[0 … 3] are pairs from to_halves: the elements of A at (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8),
+// each with its right neighbour.
 template <int N>
 __device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
                                                  bool accumulate = true, place where = place::here()) {
@@ -253,8 +259,8 @@ __device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::u
 #endif
 }
 
-// The same for TF32. A, numbers whose lower 13 bits do not count: at (16w + g, t), (16w + g + 8, t), (16w + g, t + 4) and (16w + g + 8, t +
-// 4).
+// The same for TF32. a[0 … 3] are the elements of A at (16w + g, t), (16w + g + 8, t), (16w + g, t + 4) and (16w + g + 8, t + 4). Their
+// lower 13 bits are ignored.
 template <int N>
 __device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
                                                  bool accumulate = true, place where = place::here()) {

@@ -6,11 +6,11 @@
 
 namespace ballast::cuda {
 
-// x y + z with one rounding.
+// Returns x y + z with one rounding.
 __device__ __forceinline__ float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
 __device__ __forceinline__ double multiply_add(double x, double y, double z) { return fma(x, y, z); }
 
-// Aligned to its size, so that one instruction loads or stores it.
+// A complex number, aligned to its size, so that one instruction loads or stores it.
 template <class T>
 struct alignas(2 * sizeof(T)) complex {
   T re;
@@ -42,13 +42,13 @@ template <class T>
 __device__ __forceinline__ complex<T> conjugate(const complex<T>& z) {
   return {z.re, -z.im};
 }
-// x y + z with two roundings in each part.
+// Returns x y + z with two roundings in each part.
 template <class T>
 __device__ __forceinline__ complex<T> multiply_add(const complex<T>& x, const complex<T>& y, const complex<T>& z) {
   return {multiply_add(x.re, y.re, multiply_add(-x.im, y.im, z.re)), multiply_add(x.re, y.im, multiply_add(x.im, y.re, z.im))};
 }
 
-// z · i^Quarters, 0 ≤ Quarters < 4: no arithmetic.
+// Returns z · i^Quarters, 0 ≤ Quarters < 4, without arithmetic.
 template <int Quarters, class T>
 __device__ __forceinline__ complex<T> quarter_turns(const complex<T>& z) {
   static_assert(Quarters >= 0 && Quarters < 4);

@@ -1,4 +1,4 @@
-// Writing what a check found to the event ring: the device side of event_ring.hpp.
+// Writes detected faults to the event ring: the device side of event_ring.hpp.
 // Layer: foundation, device code.
 #pragma once
 
@@ -11,8 +11,8 @@ namespace ballast::cuda {
 
 __device__ __forceinline__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
 
-// Counts a detected fault by what was done about it, and writes its event if the ring has room. fill(e) sets index, residual, threshold,
-// what and chunk; the rest is set here. Called by one thread for each fault.
+// Counts a detected fault by its action, and writes its event if the ring has room. fill(e) sets index, residual, threshold, what and
+// chunk; this function sets the rest. One thread calls it for each fault.
 template <class Launch, class Fill>
 __device__ __forceinline__ void write_event(const Launch& given, event_ring& ring, event_action action, Fill&& fill) {
   count(action == event_action::uncorrectable ? ring.uncorrectable : action == event_action::recomputed ? ring.recomputed : ring.corrected);
@@ -23,12 +23,13 @@ __device__ __forceinline__ void write_event(const Launch& given, event_ring& rin
   e.time = arch::global_timer();
   e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
   e.seal = event_seal(e);
-  // The log is memory, too: what is struck here no longer fits the seal.
+  // A strike here makes the event differ from its seal.
   given.strike(index<1>{}, inject::site::event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);
   ring.events[at] = e;
 }
 
-// The same for a tile whose attempts have ended: nothing if that is clean. `index`: of device_event; `part` and `check`: of event_word.
+// The same for a tile whose attempts have ended with this outcome; writes nothing if it is clean. `index`: device_event::index; `part` and
+// `check`: see event_word.
 template <class Launch>
 __device__ __forceinline__ void write_outcome(const Launch& given, event_ring& ring, abft::outcome how, const abft::finding& first,
                                               std::int64_t index, std::uint32_t part = 0, std::uint32_t check = 0) {

@@ -1,5 +1,5 @@
-// The hook that kernels carry on a device: the counterpart of inject/injector.hpp.
-// Layer: foundation. A kernel is a template over one of the two; what no_device_injector is asked to do vanishes.
+// The hook through which kernels on a device are struck: the counterpart of inject/injector.hpp.
+// Layer: foundation. A kernel is a template over one of the two injectors; calls of no_device_injector compile to nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct no_device_injector {
   static constexpr bool enabled = false;
 };
 
-// Where in the computation a strike happens; see inject::place. `thread` of `threads` holds every threads-th word of the interval.
+// The place of a strike in the computation; see inject::place. `thread` of `threads` holds every threads-th word of the interval.
 struct device_place {
   std::int64_t interval;
   std::int64_t intervals;
@@ -30,9 +30,9 @@ struct device_injector {
 
   __device__ bool armed(site where) const { return (faults.armed >> static_cast<unsigned>(where) & 1) != 0; }
 
-  // Strikes those of this thread's words that a fault selects: word w of the interval is data[w / threads] of thread w % threads.
-  // Not inlined: the registers of a struck kernel lie in memory then, which only costs time, and there is less for the compiler to unroll
-  // (NVRTC 13.0 has been seen to crash on kernels that had it inlined at every site).
+  // Strikes the words of this thread that a fault selects: word w of the interval is data[w / threads] of thread w % threads.
+  // Not inlined, so that the compiler has less to unroll (NVRTC 13.0 crashed on kernels with an inlined copy at every site). The price is
+  // only time: the struck registers of an instrumented kernel are in memory.
   template <int Count, class T>
   __device__ __noinline__ void strike(site where, const device_place& here, T* data) const {
     if (!armed(where)) return;

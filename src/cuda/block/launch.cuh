@@ -1,6 +1,7 @@
-// What a kernel takes: its arguments and, if it is instrumented, the faults.
+// The parameter of a kernel: its arguments and, if it is instrumented, the faults.
 // Layer: foundation, device code. The kernel is `template <…, class Injector> __global__ void k(const __grid_constant__
-// kernel_launch<arguments, Injector> given)`; the host passes the bytes of the arguments, followed by those of the faults if there are any.
+// kernel_launch<arguments, Injector> given)`. The host passes the bytes of the arguments, followed by the bytes of the faults if there are
+// any.
 #pragma once
 
 #include "cuda/block/injector.cuh"
@@ -13,7 +14,7 @@ struct kernel_launch {
   Arguments arguments;
   Injector injector;
 
-  // Strikes `Count` words of this thread at `data`; see inject::device_injector. Production kernels have no code for it.
+  // Strikes `Count` words of this thread at `data`; see inject::device_injector. It adds no code to production kernels.
   template <int Count, class T>
   __device__ __forceinline__ void strike(index<Count>, inject::site where, const inject::device_place& here, T* data) const {
     injector.template strike<Count>(where, here, data);

@@ -10,7 +10,7 @@
 
 namespace ballast::cuda {
 
-// The lanes that this thread's warp has, in a block of `Threads`: its last warp may have fewer than 32.
+// Returns the mask of the lanes of this thread's warp, in a block of `Threads` threads: the last warp may have fewer than 32 lanes.
 template <int Threads>
 __device__ __forceinline__ unsigned warp_mask() {
   if constexpr (Threads % 32 == 0) return 0xffffffffu;
@@ -18,7 +18,7 @@ __device__ __forceinline__ unsigned warp_mask() {
   return rest >= 32 ? 0xffffffffu : (1u << rest) - 1;
 }
 
-// The value of the lane whose number differs by the bits of `distance`; 0 if the block has no such lane.
+// Returns the value of lane (own lane XOR distance); 0 if the block has no such lane.
 template <int Threads, class T>
 __device__ __forceinline__ T from_partner(T value, int distance) {
   if constexpr (Threads % 32 == 0) return __shfl_xor_sync(0xffffffffu, value, distance);
@@ -29,7 +29,7 @@ __device__ __forceinline__ T from_partner(T value, int distance) {
   return there ? other : T(0);
 }
 
-// Adds up each value, and each of `more`, over `Lanes` lanes that are `Near` apart, both powers of two: all of these lanes get the sums.
+// Sums each value, and each of `more`, over `Lanes` lanes at a distance of `Near`, both powers of two. All of these lanes get the sums.
 template <int Threads, int Lanes, int Near, int Count, class T, class... More>
 __device__ __forceinline__ void add_lanes(T (&value)[Count], More&... more) {
   unrolled<5>([&](auto level) {
@@ -41,8 +41,8 @@ __device__ __forceinline__ void add_lanes(T (&value)[Count], More&... more) {
   });
 }
 
-// Adds up each value over the first `lanes` lanes of a warp, a power of two: all of these get the sums. In a loop, for code that is
-// executed once: its instructions have to be fetched for that.
+// Sums each value over the first `lanes` lanes of a warp, a power of two. All of these lanes get the sums. The loop is not unrolled: it is
+// for code that runs once, where fetching the instructions of an unrolled loop costs more.
 template <int Count, class T>
 __device__ __forceinline__ void add_lanes_in_loop(T (&value)[Count], int lanes = 32) {
 #pragma unroll 1
@@ -52,8 +52,8 @@ __device__ __forceinline__ void add_lanes_in_loop(T (&value)[Count], int lanes =
   }
 }
 
-// Sums over a block of whole warps: value v is added up over all threads, and thread v returns that sum, for v < Count. What other threads
-// return is undefined. `partial`: shared memory for Count numbers of each warp; it may be used again after another barrier of the block.
+// Sums value v over all threads of a block of whole warps; thread v returns that sum, for v < Count. The return value of other threads is
+// undefined. `partial`: shared memory for Count numbers of each warp; it may be used again after another barrier of the block.
 template <int Threads, int Count, class T>
 __device__ __forceinline__ T add_block(T (&value)[Count], T* partial) {
   static_assert(Threads % 32 == 0 && Count <= Threads);
@@ -70,9 +70,9 @@ __device__ __forceinline__ T add_block(T (&value)[Count], T* partial) {
   return sum;
 }
 
-// The sum of `value`, which thread 0 of each block of the cluster has, over its blocks: thread 0 of block 0 gets it in return; what other
-// threads get is undefined. `gathered`: shared memory for one number of each block. Called by all threads; two barriers of the cluster,
-// behind which the memory may be used again.
+// Sums the `value` of thread 0 of each block over the blocks of the cluster; thread 0 of block 0 calls use(sum). `gathered`: shared memory
+// for one number of each block. All threads call it. It contains two barriers of the cluster; after the second the memory may be used
+// again.
 template <int Blocks, class T, class Use>
 __device__ __forceinline__ void add_cluster(int rank, T* gathered, const T& value, Use&& use) {
   if (threadIdx.x == 0) arch::store_remote(gathered + rank, 0, value);

@@ -1,4 +1,4 @@
-// Loops that are unrolled, with an index that is a constant in the body, so that it may choose registers and template arguments.
+// Unrolled loops whose index is a compile-time constant, so that the body can use it for register arrays and template arguments.
 // Layer: foundation, device code.
 #pragma once
 
@@ -19,7 +19,7 @@ struct type_of {
   using type = T;
 };
 
-// body(index<0>{}), …, body(index<Count − 1>{}).
+// Calls body(index<0>{}), …, body(index<Count − 1>{}).
 template <int Count, int First = 0, class Body>
 __device__ __forceinline__ void unrolled(Body&& body) {
   if constexpr (First < Count) {

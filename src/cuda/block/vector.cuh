@@ -1,4 +1,4 @@
-// Several numbers in one load or store.
+// Loads and stores of several numbers by one instruction.
 // Layer: foundation, device code, over cuda/arch/memory.cuh.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ballast::cuda {
 
-// Four numbers that lie together in shared memory.
+// Four contiguous numbers in shared memory.
 template <class T>
 struct alignas(16) four {
   T at[4];
@@ -19,7 +19,7 @@ struct complex_pair {
   complex<T> second;
 };
 
-// An element of a table that every block reads and nobody writes during the launch: through the read-only cache.
+// Loads an element of a table through the read-only cache. Every block reads the table; no thread may write it during the launch.
 __device__ __forceinline__ complex<float> cached(const complex<float>* at) {
   const float2 z = arch::load_table(reinterpret_cast<const float2*>(at));
   return {z.x, z.y};
@@ -29,7 +29,8 @@ __device__ __forceinline__ complex<double> cached(const complex<double>* at) {
   return {z.x, z.y};
 }
 
-// The same, but not before the barrier in front of it: a value that is read early occupies registers until it is used.
+// The same, but the compiler does not move the load before a preceding barrier: a value that is loaded early occupies registers until its
+// use.
 __device__ __forceinline__ complex<float> cached_late(const complex<float>* at) {
   const float2 z = arch::load_table_late(reinterpret_cast<const float2*>(at));
   return {z.x, z.y};
@@ -39,7 +40,7 @@ __device__ __forceinline__ complex<double> cached_late(const complex<double>* at
   return {z.x, z.y};
 }
 
-// Four reals of a table as two complex numbers. `at` is aligned to 16 bytes.
+// Loads four reals of a table as two complex numbers. `at` is aligned to 16 bytes.
 __device__ __forceinline__ complex_pair<float> cached_pair(const float* at) {
   const float4 z = arch::load_table(reinterpret_cast<const float4*>(at));
   return {{z.x, z.y}, {z.z, z.w}};
@@ -50,9 +51,9 @@ __device__ __forceinline__ complex_pair<double> cached_pair(const double* at) {
   return {{z.x, z.y}, {w.x, w.y}};
 }
 
-// An element of the data. Shared: other blocks write or read it during the same launch. Summed: a check sums it; then it is loaded into,
-// and stored from, the registers that are summed, without a move. Other values leave their registers to the compiler: with typed ones lines
-// of 1024 doubles spilled.
+// Loads or stores an element of the data. Shared: other blocks write or read it during the same launch. Summed: a check sums it; then it is
+// loaded into and stored from the typed registers of the sum, without moves. For other values the compiler chooses the registers: with
+// typed ones, signals of 1024 doubles caused register spills.
 template <bool Shared, bool Summed, class T>
 __device__ __forceinline__ T load_data(const T* from) {
   if constexpr (!Summed) {

@@ -1,4 +1,4 @@
-// Reads counters first, and events only where there are any: most calls have none.
+// Reads the event ring: the counters first, and the events only if there are any, because most calls have none.
 #include "cuda/call/event_log.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One array of plain structs, which kernels also write: how often each fault was visited.
+// Uploads the faults as one array of plain structs. Kernels also write to it: they count the visits of each fault.
 #include "cuda/call/faults.hpp"
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Faults of a call on the device, and launches of kernels with and without them.
-// Layer: foundation. cuda/block/injector.cuh is what an instrumented kernel does with them.
+// The faults of a call on the device, and launches of kernels with and without them.
+// Layer: foundation. cuda/block/injector.cuh is the device side.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 
 namespace ballast::cuda {
 
-// A device's copy of the faults that a call is to be struck by.
+// The device's copy of the faults of one call.
 class fault_list {
  public:
   fault_list() = default;
 
-  // Uploads the faults of `injector` in the order of the stream. Nothing if it arms no site: the production library's never does.
+  // Uploads the faults of `injector`, ordered on the stream. Does nothing if it arms no site; the injector of the production library never
+  // arms one.
   fault_list(const std::shared_ptr<device>& on, const inject::active_injector& injector, stream order);
 
-  // Whether there are any: the kernels of the call must then be instrumented ones.
+  // Returns whether there are faults. Then the kernels of the call must be instrumented ones.
   bool armed() const noexcept { return faults_.list != nullptr; }
   const inject::device_faults& faults() const noexcept { return faults_; }
 
@@ -28,14 +29,14 @@ class fault_list {
   inject::device_faults faults_;
 };
 
-// The argument of an instrumented kernel: the faults stand behind what the kernel takes otherwise.
+// The argument of an instrumented kernel: the arguments of the production kernel, followed by the faults.
 template <class Arguments>
 struct with_faults {
   Arguments arguments;
   inject::device_faults faults;
 };
 
-// Launches a kernel whose one argument is `given`: with the faults behind it if there are any.
+// Launches a kernel whose only argument is `given`, followed by the faults if there are any.
 template <class Arguments>
 void launch(device& on, const kernel& which, std::int64_t blocks, const Arguments& given, const fault_list& faults, stream order) {
   static_assert(offsetof(with_faults<Arguments>, faults) == sizeof(Arguments), "as kernels lay it out");

@@ -12,20 +12,21 @@
 
 namespace ballast::cuda {
 
-// The words that the lanes of one warp touch in one access. Negative: the lane touches none.
+// The words that the lanes of one warp access by one instruction. Negative: the lane accesses none.
 using warp_access = std::vector<int>;
 
-// Of words of `width` bytes, a power of two, how many a cycle serves: 128 bytes. Word w is in bank w modulo this; lanes that touch the same
-// word share it.
+// Returns the number of words of `width` bytes, a power of two, that shared memory serves in one cycle: 128 bytes. Word w is in bank w
+// modulo this number; lanes that access the same word share it.
 constexpr int banks_of_words(int width) { return 128 / width; }
 
-// Cycles that one access takes. place(w): where word w lies.
+// Returns the cycles of one access. place(w): the position of word w in shared memory.
 template <class Place>
 int bank_cycles(const warp_access& words, int width, Place&& place) {
   const auto lanes = static_cast<std::size_t>(banks_of_words(width));
   int total = 0;
   for (std::size_t first = 0; first < words.size(); first += lanes) {
-    // The different words of each bank are a list: `last` is its end, `before` the one that came before; from 1, and 0 is none.
+    // The distinct words of each bank form a linked list: `last` is its last word, `before` the previous one. Numbers start at 1; 0 is
+    // none.
     std::array<unsigned char, 32> load{}, last{};
     std::array<unsigned char, 33> before;
     std::array<int, 33> seen;
@@ -48,8 +49,8 @@ int bank_cycles(const warp_access& words, int width, Place&& place) {
   return total;
 }
 
-// Mean cycles of an access over the fewest that there can be. 1: no conflicts. What is over `most` is not counted to its end: the result
-// then is some number over `most`.
+// Returns the mean cycles of an access, relative to the minimum. 1: no conflicts. Counting ends early once the result exceeds `most`: then
+// it is some number above `most`.
 template <class Place>
 double bank_cost(std::span<const warp_access> all, int width, Place&& place, double most = std::numeric_limits<double>::infinity()) {
   double least = 0;
@@ -66,13 +67,13 @@ double bank_cost(std::span<const warp_access> all, int width, Place&& place, dou
   return spent / least;
 }
 
-// Whether no access takes longer than it must. Sooner done than bank_cost where one does.
+// Returns whether no access has a bank conflict. Faster than bank_cost if one has.
 template <class Place>
 bool conflict_free(std::span<const warp_access> all, int width, Place&& place) {
   const auto lanes = static_cast<std::size_t>(banks_of_words(width));
   for (const warp_access& words : all) {
     for (std::size_t first = 0; first < words.size(); first += lanes) {
-      std::array<int, 32> held;  // the word that a bank is busy with
+      std::array<int, 32> held;  // the word that each bank serves
       held.fill(-1);
       for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
         if (words[i] < 0) continue;

@@ -1,4 +1,4 @@
-// Binding of cuBLAS.
+// Loads cuBLAS, and implements cuda::blas with it.
 #include "cuda/device/blas.hpp"
 
 #include <new>

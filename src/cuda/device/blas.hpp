@@ -1,5 +1,5 @@
-// Level-3 BLAS on a device, and its implementation by NVIDIA's cuBLAS: loaded at run time, never linked.
-// Layer: cuda. device::make_blas makes one; the emulator of the tests makes one over the processor's BLAS.
+// Level-3 BLAS on a device, and its implementation with NVIDIA's cuBLAS, which is loaded at run time and never linked.
+// Layer: cuda. device::make_blas constructs one; the test emulator constructs one over the CPU's BLAS.
 // Source: cuBLAS API reference, CUDA 12 and 13; test/unit/cuda_blas_test.cpp compares the declarations with the toolkit's.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace ballast::cuda {
 
-// As core/blas.hpp for operands in device memory: column-major, characters as in Fortran, α and β on the host. Work is ordered on the
-// stream that the object was made for; the host does not wait. Not thread-safe: one thread at a time calls it. The same call gives the same
+// The routines of core/blas.hpp for operands in device memory: column-major, characters as in Fortran, α and β on the host. Work is ordered
+// on the stream of the object; the host does not wait. Not thread-safe: only one thread at a time may call it. The same call gives the same
 // bits each time on one device.
 class blas {
  public:
@@ -47,10 +47,11 @@ class blas {
                     double* C, std::int64_t ldc) = 0;
 };
 
-// Why cuBLAS cannot be used, in one sentence; empty if it can be. Opens it, which takes a fair part of a second. library.hpp says where.
+// Returns the reason why cuBLAS cannot be used, in one sentence; empty if it can. Loads the library, which is slow: call it only if cuBLAS
+// is needed. system/library.hpp lists the places where it is searched.
 std::string why_no_cublas();
 
-// --- the binding, apart so that tests can put a library of their own below it ----------------------------------------------------------
+// --- the binding, separate so that tests can bind a library of their own ---------------------------------------------------------------
 
 namespace cublas {
 
@@ -64,7 +65,7 @@ enum side : int { k_left = 0, k_right = 1 };
 enum math_mode : int { k_default_math = 0, k_tf32_math = 3 };
 inline constexpr status k_allocation_failed = 3;
 
-// The functions for one precision, those with 64-bit sizes.
+// The functions for one precision, with 64-bit sizes.
 template <class T>
 struct routines {
   status (*gemm)(handle, operation, operation, std::int64_t m, std::int64_t n, std::int64_t k, const T* alpha, const T* A, std::int64_t lda,
@@ -87,13 +88,14 @@ struct api {
   routines<double> f64;
 };
 
-// Fills `functions` from a library that dlopen gave. Returns the name of the first function that it lacks, or "".
+// Fills `functions` from a library handle of dlopen. Returns the name of the first missing function, or "".
 std::string bind(void* library, api& functions);
 
-// `functions`, `below` and `context` outlive what is made. Every call leaves the calling thread's current context as it found it.
+// Constructs a blas over `functions`. `functions`, `below` and `context` must outlive it. Every call restores the calling thread's current
+// context.
 std::unique_ptr<blas> make(const api& functions, const driver::api& below, driver::context context, blas_math math, stream on);
 
-// The library that was found. Throws unsupported_error.
+// Returns the functions of the loaded library. Throws unsupported_error if there is none.
 const api& found();
 
 }  // namespace cublas

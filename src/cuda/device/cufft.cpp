@@ -1,4 +1,4 @@
-// Loading of cuFFT and its plans.
+// Loads cuFFT, and creates and executes its plans.
 #include "cuda/device/cufft.hpp"
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace ballast::cuda {
 namespace {
 
-// cuFFT's own numbers.
+// The values of cuFFT's enumerations.
 enum transform : int { k_r2c = 0x2a, k_c2r = 0x2c, k_c2c = 0x29, k_d2z = 0x6a, k_z2d = 0x6c, k_z2z = 0x69 };
 constexpr int k_forward = -1, k_inverse = 1;
 constexpr int k_property_patient_jit = 1;
@@ -103,7 +103,7 @@ cufft_plan::cufft_plan(const fft::problem& problem, fft::direction way, bool pat
     throw unsupported_error(token + ": cuFFT: " + what + ": " + words(status) + " (" + std::to_string(status) + ")");
   };
   check(library.create(&handle_), "cufftCreate");
-  // Properties belong between creation and planning.
+  // A property must be set after cufftCreate and before cufftMakePlanMany64.
   if (patient) check(library.set_property(handle_, k_property_patient_jit, 1), "PATIENT_JIT");
 
   const bool single = type_ == precision::f32;

@@ -1,5 +1,5 @@
-// NVIDIA's cuFFT: loaded at run time, never linked; its own declarations of the few functions that are needed.
-// Layer: cuda. For the FFT's scheme `offline`; benchmarks and tests have it as the rival, and compile it beside library.cpp.
+// NVIDIA's cuFFT, which is loaded at run time and never linked. cufft.cpp declares the few functions that it needs.
+// Layer: cuda. The FFT's scheme `offline` uses it. Benchmarks and tests compare with it, and compile it together with system/library.cpp.
 // Source: cuFFT API reference, CUDA 13.0 (values of the enumerations, order of the calls).
 #pragma once
 
@@ -11,24 +11,24 @@
 
 namespace ballast::cuda {
 
-// Why cuFFT cannot be used, in one sentence; empty if it can be. library.hpp says where it is looked for.
+// Returns the reason why cuFFT cannot be used, in one sentence; empty if it can. system/library.hpp lists the places where it is searched.
 std::string why_no_cufft();
 
-// For example "12.0.0"; empty without cuFFT.
+// Returns the version, for example "12.0.0"; empty without cuFFT.
 std::string cufft_version();
 
-// One transform of contiguous data, as cuFFT plans it. Unnormalised in both directions.
+// A cuFFT plan for one transform of contiguous data. Unnormalised in both directions.
 class cufft_plan {
  public:
-  // `patient`: with the plan property PATIENT_JIT, for which cuFFT compiles more kernels while it plans. `in_place`: for execution with
+  // `patient`: set the plan property PATIENT_JIT, with which cuFFT compiles more kernels during planning. `in_place`: for execution with
   // in == out; real rows are then padded to n/2 + 1 complex elements.
-  // Throws unsupported_error (no cuFFT, a property that this version does not know, a problem it refuses).
+  // Throws unsupported_error if cuFFT is missing, does not know the property, or refuses the problem.
   cufft_plan(const fft::problem& problem, fft::direction way, bool patient, bool in_place = false);
   ~cufft_plan();
   cufft_plan(const cufft_plan&) = delete;
   cufft_plan& operator=(const cufft_plan&) = delete;
 
-  // Device pointers. Asynchronous. Multi-dimensional c2r destroys its input.
+  // Enqueues the transform. `in`, `out`: device pointers. Asynchronous. Multi-dimensional c2r destroys its input.
   void execute(const void* in, void* out, void* stream) const;
 
   std::size_t workspace_bytes() const noexcept { return workspace_; }

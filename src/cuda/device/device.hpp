@@ -1,5 +1,6 @@
-// What kernels run on: memory, streams, events, generated kernels, BLAS. One implementation is the CUDA driver (runtime.cpp); the tests
-// have another, the emulator in test/simt, so that all host code of a CUDA backend runs where there is no GPU. Layer: foundation.
+// The interface of a device: memory, streams, events, generated kernels, BLAS. runtime/runtime.cpp implements it with the CUDA driver, and
+// test/simt with the emulator, so that tests run all host code of a CUDA backend without a GPU.
+// Layer: foundation.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace ballast::cuda {
 
-// What a policy may depend on. Sizes in bytes.
+// The properties of a device that a policy may depend on. Sizes in bytes.
 struct capabilities {
   std::string name = {};
   int major = 0;  // compute capability
@@ -20,32 +21,32 @@ struct capabilities {
   int threads_per_multiprocessor = 0;
   std::int64_t registers_per_multiprocessor = 0;
   std::int64_t shared_per_multiprocessor = 0;
-  std::int64_t shared_per_block = 0;  // with the opt-in for dynamic shared memory
+  std::int64_t shared_per_block = 0;  // the maximum with the opt-in for dynamic shared memory
   std::int64_t l2_cache = 0;
   std::int64_t memory = 0;
 
   bool operator==(const capabilities&) const = default;
 };
 
-// A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes plain structs by value, most often
-// one.
+// A kernel to generate: one instantiation of a template in a header of the embedded sources. Its parameters are plain structs by value, in
+// most cases one.
 struct kernel_request {
-  std::string header = {};      // as kernels include it: "fft/cuda/kernel/line.cuh"
-  std::string expression = {};  // fully qualified: "ballast::fft::cuda::line_kernel<…>"
-  int threads = 0;              // of a block; the launch bound
-  std::int64_t shared = 0;      // dynamic shared memory of a block
-  int cluster = 1;              // blocks of a cluster; 1: none
-  bool overlaps = false;  // begins with arch::wait_for_previous_grid, so that it may be started before the work in front of it has ended
-  int blocks = 0;         // that are meant to run side by side on a multiprocessor: the rest of its shared memory becomes cache. 0: any
-  int registers = 0;      // budget of a thread; more fails the build-time check. 0: what the launch bound leaves
-  int spills = 0;         // and the bytes that a thread may store and load because it has too few
+  std::string header = {};      // the path in an #include: "fft/cuda/kernel/line.cuh"
+  std::string expression = {};  // the fully qualified name: "ballast::fft::cuda::line_kernel<…>"
+  int threads = 0;              // threads per block: the launch bound
+  std::int64_t shared = 0;      // bytes of dynamic shared memory per block
+  int cluster = 1;              // blocks per cluster; 1: no clusters
+  bool overlaps = false;  // true if it begins with arch::wait_for_previous_grid: it may start before the previous work of its stream ends
+  int blocks = 0;         // intended resident blocks per multiprocessor; the rest of its shared memory becomes L1 cache. 0: any number
+  int registers = 0;      // register budget of a thread; the build-time check fails above it. 0: the limit from the launch bound
+  int spills = 0;         // bytes of register spills (stores and loads) that a thread may have
   int stack = 0;          // bytes of stack for calls of functions that are not inlined
-  int arguments = 1;      // that the kernel takes; each launch must give as many
+  int arguments = 1;      // the number of kernel parameters; each launch must pass as many
 
   bool operator==(const kernel_request&) const = default;
 };
 
-// A kernel that is loaded. Owned by its device, alive as long as that.
+// A loaded kernel. Its device owns it and keeps it until the device ends.
 class kernel {
  public:
   kernel() = default;
@@ -57,7 +58,7 @@ class kernel {
 // A cudaStream_t or CUstream; null is the default stream. Asynchronous calls take it last.
 using stream = void*;
 
-// A point in the work of a stream. Owned by the caller; not to outlive its device.
+// A point in the work of a stream. Owned by the caller; must not outlive its device.
 class stream_event {
  public:
   stream_event() = default;
@@ -75,7 +76,7 @@ struct kernel_argument {
 class blas;                                          // blas.hpp
 enum class blas_math : std::uint8_t { full, tf32 };  // tf32: products of f32 may be rounded to 11 bits first, on tensor cores
 
-// Thread-safe. Failures of the driver are ballast::error with the driver's words.
+// One device. Thread-safe. Failures of the driver throw ballast::error with the driver's message.
 class device {
  public:
   device() = default;
@@ -85,20 +86,20 @@ class device {
 
   virtual const capabilities& about() const noexcept = 0;
 
-  // Stream-ordered; throws std::bad_alloc if the memory is not there. Alignment: at least 256 bytes.
+  // Allocate and release device memory, ordered on the stream. Throws std::bad_alloc if memory is exhausted. Alignment: at least 256 bytes.
   virtual void* allocate(std::int64_t bytes, stream on) = 0;
   virtual void release(void* memory, stream on) noexcept = 0;
 
-  // Bytes that allocate() can be expected to give now.
+  // Returns the bytes that allocate() can probably provide now.
   virtual std::int64_t available_memory() { return about().memory; }
 
-  // Whether kernels can read `memory` as it is: allocated on this device (or managed), by whomever.
+  // Returns whether kernels can read `memory` directly: allocated on this device or managed, by Ballast or by the application.
   virtual bool accessible(const void* memory) const noexcept = 0;
 
-  // In any direction between host and device. From or to pageable host memory it returns when the host side is free again; from or to
-  // pinned memory it is asynchronous, and runs beside kernels of other streams.
+  // Copies in any direction between host and device. With pageable host memory it returns when the host memory may be reused. With pinned
+  // memory it is asynchronous and overlaps with kernels of other streams.
   virtual void copy(void* to, const void* from, std::int64_t bytes, stream on) = 0;
-  // The same for `columns` pieces of `bytes` bytes whose starts are `to_pitch` and `from_pitch` bytes apart.
+  // The same for `columns` columns of `bytes` bytes, with pitches of `to_pitch` and `from_pitch` bytes.
   virtual void copy_columns(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t bytes,
                             std::int64_t columns, stream on) {
     for (std::int64_t j = 0; j < columns; ++j)
@@ -106,31 +107,33 @@ class device {
   }
   virtual void zero(void* memory, std::int64_t bytes, stream on) = 0;
 
-  // Generates, or finds in the caches; the first call for a request may take as long as a compiler.
-  // Throws unsupported_error if it can neither be generated nor found, with the reason.
+  // Returns the kernel: from the caches, or else compiled, so that the first call for a request may take as long as a compilation.
+  // Throws unsupported_error, with the reason, if the kernel is in no cache and cannot be compiled.
   virtual const kernel& load(const kernel_request& wanted) = 0;
-  // All of them, in this order; what must be compiled is compiled side by side.
+  // Loads all of them, and returns them in this order. Missing kernels are compiled in parallel.
   virtual std::vector<const kernel*> load_all(std::span<const kernel_request> wanted) {
     std::vector<const kernel*> made;
     for (const kernel_request& each : wanted) made.push_back(&load(each));
     return made;
   }
 
-  // Why kernels are not there without a compiler, or do not fit this device; empty if all of them are. With `compile`, what is missing is
-  // compiled behind the caller, who may ask again. Empty, too, if that is not possible or has failed but for the compiler's refusal: then
-  // there is nothing better than load_all, which waits. Waits for no compiler. Throws std::bad_alloc.
+  // Returns the reason why load_all would have to compile, or why a kernel does not fit this device; empty if all kernels are ready. With
+  // `compile`, missing kernels are compiled in the background, and the caller may ask again. Also returns empty if background compilation
+  // is not possible, or has failed for a reason other than a compiler error: then call load_all, which waits. Never waits for a compiler.
+  // Throws std::bad_alloc.
   virtual std::string why_not_ready(std::span<const kernel_request> wanted, bool compile) {
     static_cast<void>(wanted), static_cast<void>(compile);
     return {};
   }
 
-  // Whether what is enqueued on `on` goes into a graph: nothing may be loaded, allocated outside the stream or copied now.
+  // Returns whether `on` is being captured into a graph. During capture no kernel may be loaded, no memory be allocated outside of the
+  // stream, and nothing be copied.
   virtual bool captured(stream on) {
     static_cast<void>(on);
     return false;
   }
 
-  // The arguments are copied before the call returns.
+  // Enqueues a launch. The arguments are copied before the call returns.
   virtual void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> arguments, stream on) = 0;
   // The same for a kernel of one argument.
   void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) {
@@ -138,35 +141,37 @@ class device {
     launch(which, blocks, std::span(&only, 1), on);
   }
 
-  // Blocks of this kernel that run at the same time on the whole device.
+  // Returns the number of blocks of this kernel that can run at the same time on the whole device.
   virtual std::int64_t resident_blocks(const kernel& which) = 0;
 
   virtual void synchronize(stream on) = 0;
 
-  // Host memory that the device copies without the help of the processor. Throws std::bad_alloc. Alignment: at least 256 bytes.
+  // Allocates page-locked host memory, which the device copies by DMA. Throws std::bad_alloc. Alignment: at least 256 bytes.
   virtual void* allocate_pinned(std::int64_t bytes) = 0;
   virtual void release_pinned(void* memory) noexcept = 0;
 
-  // A stream that does not wait for the default stream, nor that for it. `urgent`: its blocks start before those of other streams.
+  // Creates a stream without implicit synchronisation with the default stream. `urgent`: its blocks start before those of other streams.
   virtual stream make_stream(bool urgent) = 0;
-  virtual void release_stream(stream made) noexcept = 0;  // what is enqueued still runs
+  virtual void release_stream(stream made) noexcept = 0;  // work that is already enqueued still runs
 
-  // An event can be recorded again; what waits for it waits for what was recorded last before the call. Not `timed`: cheaper, and
-  // milliseconds() refuses it.
+  // Creates an event. It can be recorded several times; wait() refers to the last recording before the call. An event that is not `timed`
+  // is cheaper, and milliseconds() refuses it.
   virtual std::unique_ptr<stream_event> make_event(bool timed) = 0;
   virtual void record(stream_event& event, stream on) = 0;
-  // What is enqueued on `on` from now on starts when the stream of `event` has passed it. The host does not wait. May be captured.
+  // Work that is enqueued on `on` after this call starts after the stream of `event` has passed it. The host does not wait. May be
+  // captured.
   virtual void wait(const stream_event& event, stream on) = 0;
   virtual bool passed(const stream_event& event) = 0;  // does not wait
-  // Waits for `last`. Time on the device between two timed events, to about half a microsecond.
+  // Waits for `last`, and returns the time on the device between two timed events, to about half a microsecond.
   virtual double milliseconds(const stream_event& first, const stream_event& last) = 0;
 
-  // cuBLAS, its work ordered on one stream. Throws unsupported_error with why_no_cublas(). Takes milliseconds: make it once for a stream.
+  // Creates a cuBLAS handle with its work ordered on one stream. Throws unsupported_error with why_no_cublas(). Takes milliseconds: create
+  // one for each stream and reuse it.
   virtual std::unique_ptr<blas> make_blas(blas_math math, stream on) = 0;
 };
 
-// Why no CUDA device can be used here, in one sentence; empty if one can: no driver, no device, a driver that is too old, or neither NVRTC
-// nor a bundle of kernels for this architecture.
+// Returns the reason why no CUDA device can be used here, in one sentence; empty if one can. Reasons: no driver, no device, a driver that
+// is too old, or neither NVRTC nor a bundle of kernels for this architecture.
 std::string why_unavailable();
 
 // Makes current_device() of this thread the device with this number until the scope ends; -1 changes nothing.
@@ -185,9 +190,9 @@ class device_scope {
 // first. Throws unsupported_error.
 std::shared_ptr<device> current_device();
 
-// Replaces what current_device returns and makes why_unavailable empty, until it is called with null. For tests.
+// Makes current_device return `emulated` and why_unavailable return empty, until it is called with null. For tests.
 void override_device(std::shared_ptr<device> emulated);
-// What override_device has set; null: nothing.
+// Returns the device that override_device has set, or null.
 std::shared_ptr<device> overriding_device();
 
 // Owns device memory. The release is ordered on the stream of the allocation.
@@ -221,7 +226,7 @@ class device_buffer {
   std::int64_t bytes_ = 0;
 };
 
-// Owns pinned host memory. What copies it asynchronously must be done before it ends.
+// Owns pinned host memory. Asynchronous copies of it must be complete before it is destroyed.
 class pinned_buffer {
  public:
   pinned_buffer() = default;

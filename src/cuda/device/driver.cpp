@@ -1,4 +1,4 @@
-// Finds the CUDA driver and binds its functions.
+// Loads the CUDA driver and binds its functions.
 #include "cuda/device/driver.hpp"
 
 #include <new>

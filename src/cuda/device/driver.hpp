@@ -1,5 +1,5 @@
-// The part of the CUDA driver's interface that Ballast uses, declared here and bound at run time: the library needs no toolkit to be built,
-// and the same binary runs where there is no driver.
+// The part of the CUDA driver's interface that Ballast uses, declared here and bound at run time. So the library builds without a toolkit,
+// and the same binary runs on machines without a driver.
 // Layer: foundation.
 // Source: the binary interface of libcuda.so.1 since driver 12.0; test/unit/cuda_driver_test.cpp compares it with the toolkit's cuda.h.
 #pragma once
@@ -42,7 +42,7 @@ enum device_attribute : int {
   k_has_clusters = 120,
 };
 
-// CUfunction_attribute. Sizes in bytes; "local" is what spills and indexed arrays take of memory, per thread.
+// CUfunction_attribute. Sizes in bytes; "local" is the memory of a thread for register spills and dynamically indexed arrays.
 enum function_attribute : int {
   k_static_shared = 1,
   k_local = 3,
@@ -56,14 +56,14 @@ enum function_attribute : int {
 enum pointer_attribute : int { k_memory_type = 2, k_is_managed = 8, k_device_ordinal = 9 };
 inline constexpr unsigned k_memory_on_device = 2;
 
-// CUmemPool_attribute: bytes (std::uint64_t) that a pool keeps instead of giving them back at a synchronisation.
+// CUmemPool_attribute: bytes (std::uint64_t) that a pool keeps instead of releasing them at a synchronisation.
 inline constexpr int k_release_threshold = 4;
-// Bytes that it has of the device, and those of them that somebody uses.
+// Bytes that the pool has reserved on the device, and bytes of these that are in use.
 inline constexpr int k_reserved_now = 5;
 inline constexpr int k_used_now = 7;
 
 // CUstream_flags, CUevent_flags
-inline constexpr unsigned k_non_blocking = 1;  // a stream that does not wait for the default one
+inline constexpr unsigned k_non_blocking = 1;  // a stream without implicit synchronisation with the default stream
 inline constexpr unsigned k_untimed = 2;
 
 // CUjit_option
@@ -92,8 +92,8 @@ struct launch_config {
   unsigned attribute_count;
 };
 
-// CUDA_MEMCPY2D: `height` pieces of `width` bytes, their starts `pitch` bytes apart. Either side is an address that says itself where it
-// is.
+// CUDA_MEMCPY2D: copies `height` rows of `width` bytes, whose starts are `pitch` bytes apart. Both sides are unified addresses: the driver
+// finds out whether they are on host or device.
 inline constexpr int k_any_memory = 4;  // CU_MEMORYTYPE_UNIFIED
 struct copied_side {
   std::size_t x = 0, y = 0;
@@ -108,17 +108,17 @@ struct copied_rectangle {
   std::size_t width, height;
 };
 
-// The functions, by their names in the library without "cu"; `_v2` is part of what the library exports.
+// The functions of the driver. bind() in driver.cpp has the names that the library exports.
 struct api {
   result (*init)(unsigned flags);
-  result (*driver_version)(int* version);  // 1000 · major + 10 · minor of the newest toolkit that it supports
+  result (*driver_version)(int* version);  // 1000 · major + 10 · minor of the newest toolkit that the driver supports
   result (*error_name)(result, const char** text);
   result (*error_string)(result, const char** text);
   result (*device_count)(int* count);
   result (*device_get)(device_id*, int ordinal);
   result (*device_name)(char* text, int bytes, device_id);
   result (*device_memory)(std::size_t* bytes, device_id);
-  result (*memory_info)(std::size_t* free, std::size_t* total);  // of the current context
+  result (*memory_info)(std::size_t* free, std::size_t* total);  // for the current context
   result (*device_attribute)(int* value, driver::device_attribute, device_id);
   result (*default_pool)(memory_pool*, device_id);
   result (*pool_get)(memory_pool, int attribute, void* value);
@@ -128,7 +128,7 @@ struct api {
   result (*context_push)(context);
   result (*context_pop)(context*);
   result (*context_device)(device_id*);
-  result (*context_id)(context, unsigned long long* id);  // never the same for two contexts of a process
+  result (*context_id)(context, unsigned long long* id);  // unique among all contexts of a process
   result (*context_priorities)(int* least, int* greatest);
   result (*module_load)(module_handle*, const void* image, unsigned options, const int* keys, void** values);
   result (*module_unload)(module_handle);
@@ -154,40 +154,40 @@ struct api {
   result (*event_create)(event_handle*, unsigned flags);
   result (*event_destroy)(event_handle);
   result (*event_record)(event_handle, stream_handle);
-  result (*event_query)(event_handle);  // k_not_ready if its stream has not passed it
+  result (*event_query)(event_handle);  // k_not_ready until its stream has passed it
   result (*event_synchronize)(event_handle);
   result (*event_elapsed)(float* milliseconds, event_handle first, event_handle last);
   // Since 12.4; null before.
   result (*parameter)(function, std::size_t index, std::size_t* offset, std::size_t* bytes);
 };
 
-// Fills `functions` from a library that dlopen gave. Returns the name of the first function that it lacks, or "".
+// Fills `functions` from a library handle of dlopen. Returns the name of the first missing function, or "".
 std::string bind(void* library, api& functions);
 
-// What is there: bound and initialised once, at the first call.
+// The state of the driver, which is loaded, bound and initialised once, at the first call of available().
 struct availability {
   api functions{};
-  int version = 0;  // of the driver; 0: none
+  int version = 0;  // version of the driver; 0: no driver
   int devices = 0;
-  std::string why;  // why there is nothing to use, in one sentence; empty if there is
+  std::string why;  // the reason why no device can be used, in one sentence; empty if one can
 };
 const availability& available();
 
 inline constexpr int k_oldest_version = 12000;
 
-// Throws what a failed call means: std::bad_alloc if memory ran out, else ballast::error with the driver's words.
+// Throws if the call failed: std::bad_alloc if memory is exhausted, otherwise ballast::error with the driver's message.
 void check(const api& functions, result got, const char* call);
 
-// "CUDA_ERROR_INVALID_VALUE (invalid argument)"
+// Returns name and message of a result: "CUDA_ERROR_INVALID_VALUE (invalid argument)".
 std::string describe(const api& functions, result got);
 
-// Makes a context current, and at its end what was current before.
+// Makes a context current; the destructor restores the previous one.
 class in_context {
  public:
   in_context(const api& functions, context wanted) : in_context(functions, wanted, std::nothrow) {
     check(functions, status_, "cuCtxPushCurrent");
   }
-  // Where nothing may be thrown: status() says whether it worked.
+  // For code that must not throw: status() returns the result.
   in_context(const api& functions, context wanted, std::nothrow_t) noexcept : functions_(functions) {
     context current = nullptr;
     status_ = functions_.context_current(&current);

@@ -1,7 +1,8 @@
-// The smallest real kernels, for tests. probe_kernel copies a buffer and sums it: compiling, loading, launching and copying work.
-// abft_kernel calls all of src/abft: its headers compile for devices and give what they give on the host. Layer: foundation. probe_kernel:
-// one thread takes elements of a grid-wide stride; a block adds up what its threads summed, in static shared memory. abft_kernel: thread i
-// computes case i.
+// Minimal kernels for tests. probe_kernel copies a buffer and sums it, which shows that compiling, loading, launching and copying work.
+// abft_kernel calls the functions of src/abft, which shows that the headers compile for devices and give the same results as on the host.
+// Layer: foundation.
+// probe_kernel: each thread takes elements with a grid-wide stride; each block reduces the sums of its threads in static shared memory.
+// abft_kernel: thread i computes case i.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,14 @@
 namespace ballast::cuda {
 
 struct probe_policy {
-  int threads = 256;     // of a block, a power of two
-  bool doubled = false;  // copies twice each element
+  int threads = 256;     // threads per block, a power of two
+  bool doubled = false;  // true: out = 2 · in
 };
 
 struct probe_argument {
   const float* in;
   float* out;         // `count` elements
-  double* block_sum;  // one for each block: Σ of what it copied
+  double* block_sum;  // one for each block: the sum of the elements of `out` that it wrote
   std::int64_t count;
 };
 
@@ -41,14 +42,14 @@ __global__ void __launch_bounds__(Policy.threads) probe_kernel(const probe_argum
   }
   partial[threadIdx.x] = sum;
   for (unsigned half = Policy.threads / 2; half > 0; half /= 2) {
-    __syncthreads();  // the upper half is written before it is read
+    __syncthreads();  // the upper half must be written before it is read
     if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
   }
   if (threadIdx.x == 0) arg.block_sum[blockIdx.x] = partial[0];
 }
 
-// What each function of src/abft gives for case i. random_phase is left out: sine and cosine of any angle take a stack on the device, and
-// phases are made on the host.
+// The results of the functions of src/abft for case i. random_phase is omitted: sine and cosine of arbitrary angles need a stack on the
+// device, and the host computes all phases.
 struct abft_case {
   double values[19];
 };
@@ -58,10 +59,10 @@ BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
   const double points = 16 * static_cast<double>(i + 1);
   const abft::row_limits row = abft::kmeans_row_limits(0x1p-24, i + 3, size, 2 * size, 3 * size, 4 * size, 5 * size);
   const auto weight = [](std::int64_t j) { return abft::equispaced_weight(j, 8); };
-  // A fault of `size` in column i % 8, seen by both residuals.
+  // A fault of `size` in column i % 8, in both residuals.
   const double seen = size * weight(i % 8);
   const abft::location place = abft::locate_column(size * size, size * seen, seen * seen, 8, weight);
-  // A tile that fails, and passes when it is computed again.
+  // A tile that fails at first, and passes when it is computed again.
   abft::attempts tile(abft::k_repeats);
   const abft::guarded_threshold tau(size);
   const abft::outcome first = tile.judge({.word = abft::verify(2 * size, tau), .residual = 2 * size});
@@ -77,7 +78,7 @@ BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
 }
 
 struct abft_argument {
-  abft_case* out;  // `count`
+  abft_case* out;  // `count` cases
   std::int64_t count;
 };
 

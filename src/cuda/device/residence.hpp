@@ -1,4 +1,4 @@
-// Where memory lies, asked without starting the CUDA driver.
+// Finds out whether memory is on the host or on a device, without starting the CUDA driver.
 // Layer: foundation.
 #pragma once
 
@@ -6,12 +6,13 @@
 
 namespace ballast::cuda {
 
-// host: the host reads it, and so may know of no GPU. managed: host and devices read it, once the stream that writes it has been waited
-// for. device: only devices read it.
+// host: ordinary host memory, also in processes without a GPU. managed: host and devices can read it; the host must first wait for the
+// stream that writes it. device: only devices can read it.
 enum class residence : std::uint8_t { host, managed, device };
 
-// A process that has device memory has loaded and started the driver: where it has not, the answer is host, at the price of one look at the
-// list of loaded libraries. Under override_device, memory that the overriding device calls accessible is its own.
+// Returns the residence of `memory`. A process with device memory has loaded and started the driver. If it has not, the result is host, at
+// the cost of one search of the loaded libraries. Under override_device, memory that is accessible to the overriding device is device
+// memory.
 residence residence_of(const void* memory) noexcept;
 
 }  // namespace ballast::cuda

@@ -1,6 +1,7 @@
 // ballast-compile FOLDER NVRTC ARCHITECTURE HEADER EXPRESSION [HEADER EXPRESSION]…: compiles kernels into the cache FOLDER, on all cores,
-// with the library in the file NVRTC, and goes on as a process of its own meanwhile. Prints the compiler's words if it refuses one, and
-// nothing else to standard output. The library runs it behind its callers (jit.hpp); users have no need for it. Layer: foundation.
+// with the library in the file NVRTC. It first detaches from the process that started it. To standard output it prints only the compiler's
+// log, if a kernel does not compile. The library runs it in the background (jit.hpp); users do not need it.
+// Layer: foundation.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -16,8 +17,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s FOLDER NVRTC ARCHITECTURE HEADER EXPRESSION [HEADER EXPRESSION]...\n", argv[0]);
     return 2;
   }
-  if (fork() > 0) _exit(0);  // the application's wait() is not for what follows
-  // What the caller has open is not to stay open as long as this takes.
+  if (fork() > 0) _exit(0);  // the child is no child of the application, whose wait() must not see it
+  // Closes the files that it inherited from the caller, so that they do not stay open during the compilation.
   for (int file = 3; file < std::clamp<long>(sysconf(_SC_OPEN_MAX), 256, 65536); ++file) close(file);
   try {
     using namespace ballast::cuda;

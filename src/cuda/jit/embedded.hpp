@@ -1,5 +1,5 @@
-// The sources of all kernels, inside the library: every .cuh under src/, the headers that they include, and the few standard headers that
-// NVRTC lacks (nvrtc_std/). Lists are defined by a file that cmake/EmbedSources.cmake writes.
+// The sources of all kernels, embedded in the library: every .cuh under src/, the headers that they include, and the few standard headers
+// that NVRTC lacks (nvrtc_std/). The file that cmake/EmbedSources.cmake generates defines the lists.
 // Layer: cuda.
 #pragma once
 
@@ -11,22 +11,22 @@
 
 namespace ballast::cuda {
 
-// All of them, sorted by name within src/ and within nvrtc_std/.
+// Returns all sources: those of src/, sorted by name, and those of nvrtc_std/, sorted by name.
 std::span<const nvrtc::source> embedded_sources();
 
-// A .cuh with all that it includes, itself and by other headers, and all of nvrtc_std/.
+// A .cuh with all headers that it includes, directly and indirectly, and all of nvrtc_std/.
 struct embedded_closure {
   std::string_view header;
   std::string_view hash;   // SHA-256 over names and texts
-  std::string_view names;  // sorted, each with a space behind it
+  std::string_view names;  // sorted, each followed by a space
 };
 std::span<const embedded_closure> embedded_closures();
 
-// Of the closure of `header`; "" for one that is not embedded.
+// Returns the hash of the closure of `header`; "" if the header is not embedded.
 std::string_view embedded_hash(std::string_view header);
 
-// What kernels in `header` are compiled from: exactly what the hash covers, so that no dependency can be forgotten. Empty for one that is
-// not embedded.
+// Returns the sources from which kernels in `header` are compiled: exactly those that the hash covers, so that it cannot miss a dependency.
+// Empty if the header is not embedded.
 std::vector<nvrtc::source> embedded_sources(std::string_view header);
 
 }  // namespace ballast::cuda

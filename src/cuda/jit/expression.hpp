@@ -1,4 +1,4 @@
-// Kernels as C++ text: the policy as a struct with designated initialisers, the template instantiation that a request names.
+// Writes kernels as C++ text: a policy as a struct with designated initialisers, and the template instantiation that a request names.
 // Layer: foundation.
 #pragma once
 
@@ -23,23 +23,23 @@ std::string literal(const Value (&values)[Count]) {
 }  // namespace detail
 
 // Writes a policy as an expression that every C++20 compiler reads, in the host's process and in the kernel's:
-// "ns::policy{.wide=true,.length=64}". Members that have their default value are left out, so that the text is short and stays the same
-// when a policy gets a new member. A policy is an aggregate of bool, int, enumerations, nested policies, and arrays of these.
+// "ns::policy{.wide=true,.length=64}". Members with their default value are omitted, so that the text is short and does not change when a
+// policy gets a new member. A policy is an aggregate of bool, int, enumerations, nested policies, and arrays of these.
 //
 //   policy_text(value, "ballast::kmeans::cuda::tile_policy").add("wide", &tile_policy::wide).add("points", &tile_policy::points).text()
 template <class Policy>
 class policy_text {
  public:
-  // `type`: the name of Policy from the global namespace; "" within an initialiser that names it already.
+  // `type`: the fully qualified name of Policy; "" inside an initialiser that already names it.
   policy_text(const Policy& value, std::string_view type) : value_(value), text_(type) { text_ += '{'; }
 
-  // The members in the order of their declaration.
+  // Adds a member. Members must be added in the order of their declaration.
   template <class Member>
   policy_text& add(std::string_view name, Member Policy::*member) {
     if (same(value_.*member, usual_.*member)) return *this;
     return append(name, detail::literal(value_.*member));
   }
-  // An enumeration: with the name of its type.
+  // Adds an enumeration, with the name of its type.
   template <class Member>
   requires std::is_enum_v<Member> policy_text& add(std::string_view name, Member Policy::*member, std::string_view type) {
     if (value_.*member == usual_.*member) return *this;
@@ -47,7 +47,7 @@ class policy_text {
     made.append(1, '(').append(std::to_string(static_cast<int>(value_.*member))).append(1, ')');
     return append(name, made);
   }
-  // An array of nested policies: write(element) is the text of one.
+  // Adds an array of nested policies; write(element) returns the text of one element.
   template <class Element, std::size_t Count, class Write>
   policy_text& add(std::string_view name, Element (Policy::*member)[Count], Write&& write) {
     if (same(value_.*member, usual_.*member)) return *this;
@@ -81,8 +81,8 @@ class policy_text {
   std::string text_;
 };
 
-// "ballast::kmeans::cuda::assign_kernel<policy,injector>": the instantiation of a template over some policies and the injector.
-// `instrumented`: the one that can be injected into.
+// Returns the instantiation of a template over policies and the injector, for example
+// "ballast::kmeans::cuda::assign_kernel<policy,injector>". `instrumented`: the instantiation into which faults can be injected.
 inline std::string kernel_expression(std::string_view kernel, std::initializer_list<std::string> policies, bool instrumented) {
   std::string text(kernel);
   text += '<';

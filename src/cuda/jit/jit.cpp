@@ -1,4 +1,4 @@
-// The way of a kernel from its name to its machine code, and the formats of bundle and cache.
+// Finds or compiles the machine code of a kernel, and reads and writes the formats of bundle and cache.
 #include "cuda/jit/jit.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Null for a header that is not embedded.
+// Returns the closure of a header; null if it is not embedded.
 const embedded_closure* closure_of(std::string_view header) {
   const auto all = embedded_closures();
   const auto at = std::ranges::find(all, header, &embedded_closure::header);
@@ -55,10 +55,10 @@ std::string request_text(const kernel_request& wanted, std::string_view architec
 
 namespace {
 
-// Instructions of one architecture alone ("a") are worth having where the kernels use them: Hopper's and data-centre Blackwell's.
+// Returns whether to compile with architecture-specific instructions ("a"), because kernels use them: Hopper and data-centre Blackwell.
 bool has_own_instructions(int major) { return major == 9 || major == 10; }
 
-// The number in "sm_90a" or "compute_90"; 0 if there is none.
+// Returns the number in "sm_90a" or "compute_90"; 0 if there is none.
 int number_of(std::string_view architecture) {
   int number = 0;
   const auto digits = std::min(architecture.find('_'), architecture.size() - 1) + 1;
@@ -101,7 +101,7 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
   std::vector<std::string> reasons;
   if (uses.registers > budget) reasons.push_back(fmt::format("{} registers of {}", uses.registers, budget));
   if (uses.spills > wanted.spills) reasons.push_back(fmt::format("{} bytes of spills", uses.spills));
-  // More than is spilled: of arrays that are not in registers.
+  // Stack beyond the spills and the allowed calls holds arrays that are not in registers.
   if (uses.stack > std::min(uses.spills, wanted.spills) + wanted.stack) reasons.push_back(fmt::format("{} bytes of stack", uses.stack));
   if (const std::int64_t shared = uses.static_shared + wanted.shared; shared > on.shared_per_block)
     reasons.push_back(fmt::format("{} bytes of shared memory of {}", shared, on.shared_per_block));
@@ -109,20 +109,20 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
 }
 
 std::int64_t register_budget(const kernel_request& wanted, const capabilities& on) {
-  constexpr std::int64_t most = 255;  // of a thread
+  constexpr std::int64_t most = 255;  // registers per thread
   if (wanted.registers > 0) return wanted.registers;
   return wanted.threads > 0 ? std::min(most, on.registers_per_multiprocessor / wanted.threads) : most;
 }
 
 // --- entries ---------------------------------------------------------------------------------------------------------------------------
 //
-// magic (8 bytes), version (u32), bytes of the body (u64), SHA-256 of the body (64 hexadecimal digits), body. Numbers are little-endian.
+// magic (8 bytes), version (u32), bytes of the body (u64), XXH3-128 of the body (32 hexadecimal digits), body. Numbers are little-endian.
 // Body: text, toolkit, name, registers, spills, stack, static shared, code; strings with their length (u64) in front, numbers as i32.
 
 namespace {
 
 constexpr std::string_view k_magic("BALLASTK");
-constexpr std::uint32_t k_version = 2;
+constexpr std::uint32_t k_version = 3;
 constexpr std::size_t k_head = 8 + 4 + 8 + k_digest_digits;
 constexpr std::uint64_t k_longest_text = 1 << 20;
 
@@ -136,7 +136,7 @@ void put(std::string& to, const std::string& text) {
   to += text;
 }
 
-// Takes from the front of `from`; false if it is too short.
+// Removes a number from the front of `from`; returns false if `from` is too short.
 template <class Number>
 bool take(std::string_view& from, Number& value) {
   if (from.size() < sizeof(Number)) return false;
@@ -155,7 +155,7 @@ bool take(std::string_view& from, std::string& text) {
   return true;
 }
 
-// The bytes of the body, if `head` begins an entry.
+// Returns the size of the body in bytes, if `head` is the start of an entry.
 std::optional<std::uint64_t> body_bytes(std::string_view head) {
   std::uint32_t version = 0;
   std::uint64_t bytes = 0;
@@ -167,7 +167,7 @@ std::optional<std::uint64_t> body_bytes(std::string_view head) {
 
 }  // namespace
 
-std::string pack(const image& value, digest_function digest) {
+std::string pack(const image& value) {
   std::string body;
   put(body, value.text);
   put(body, std::int32_t{value.toolkit});
@@ -179,11 +179,10 @@ std::string pack(const image& value, digest_function digest) {
   put(entry, k_version);
   put(entry, static_cast<std::uint64_t>(body.size()));
   const std::string sum = digest(body);
-  if (sum.size() != k_digest_digits) throw unsupported_error(why_no_sha256());
   return entry + sum + body;
 }
 
-std::optional<image> unpack(std::string_view bytes, digest_function digest) {
+std::optional<image> unpack(std::string_view bytes) {
   const auto length = body_bytes(bytes);
   if (!length || bytes.size() < k_head || bytes.size() - k_head != *length) return std::nullopt;
   std::string_view body = bytes.substr(k_head);
@@ -208,7 +207,7 @@ bundle::bundle(fs::path file) : file_(std::move(file)) {
   std::ifstream in(file_, std::ios::binary | std::ios::ate);
   if (!in) return;
   const std::int64_t total = in.tellg();
-  std::string head(k_head + 8, '\0');  // of the entry, and the length of its text
+  std::string head(k_head + 8, '\0');  // the head of the entry, and the length of its text
   for (std::int64_t offset = 0; offset + static_cast<std::int64_t>(head.size()) <= total;) {
     if (!in.seekg(offset) || !in.read(head.data(), static_cast<std::streamsize>(head.size()))) break;
     const auto length = body_bytes(head);
@@ -229,7 +228,7 @@ bool bundle::has_any_for(std::string_view architecture) const {
   const std::string line = fmt::format("\narchitecture {}\n", architecture);
   return std::ranges::any_of(embedded_closures(), [&](const embedded_closure& ours) {
     const std::string start = fmt::format("sources {}\n", ours.hash);
-    // Keys are sorted, and each begins with the hash of its sources.
+    // The keys are sorted, and each begins with the hash of its sources.
     for (auto each = index_.lower_bound(start); each != index_.end() && each->first.starts_with(start); ++each) {
       if (each->first.find(line) != std::string::npos) return true;
     }
@@ -237,13 +236,13 @@ bool bundle::has_any_for(std::string_view architecture) const {
   });
 }
 
-std::optional<image> bundle::find(const std::string& text, digest_function digest) const {
+std::optional<image> bundle::find(const std::string& text) const {
   const auto at = index_.find(text);
   if (at == index_.end()) return std::nullopt;
   std::ifstream in(file_, std::ios::binary);
   std::string entry(static_cast<std::size_t>(at->second.bytes), '\0');
   if (!in.seekg(at->second.offset) || !in.read(entry.data(), at->second.bytes)) return std::nullopt;
-  auto value = unpack(entry, digest);
+  auto value = unpack(entry);
   if (!value || value->text != text) return std::nullopt;
   return value;
 }
@@ -259,18 +258,18 @@ void write_bundle(const fs::path& file, std::span<const image> images) {
 
 kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), folder_(settings_.folder), bundle_(settings_.bundle) {}
 
-// One image, while it is made and afterwards. Who makes it holds the mutex.
+// One image, during its compilation and afterwards. The thread that compiles it holds the mutex.
 struct kernel_cache::pending {
   std::mutex mutex;
   std::shared_ptr<const image> made;
 
-  // What helpers have done about it. Under behind_.
+  // The state of the background compilation. Protected by kernel_cache::behind_.
   enum class stage : std::uint8_t { untouched, running, ended, refused, failed };
   stage behind = stage::untouched;
-  std::string refusal;  // the helper's; of the compiler
+  std::string refusal;  // the compiler's log, as the helper printed it
 };
 
-// One process for the missing kernels of a plan.
+// One process that compiles the missing kernels of a plan.
 struct kernel_cache::helper {
   std::unique_ptr<helper_process> process;
   std::vector<std::shared_ptr<pending>> makes;
@@ -299,7 +298,7 @@ std::shared_ptr<kernel_cache::pending> kernel_cache::slot_of(const std::string& 
 
 std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, const std::function<found()>& make, origin& from) {
   const std::shared_ptr<pending> slot = slot_of(text);
-  const std::scoped_lock lock(slot->mutex);  // others that want this image wait here
+  const std::scoped_lock lock(slot->mutex);  // other threads that need this image wait here
   from = origin::memory;
   if (slot->made == nullptr) {
     const found got = make();
@@ -311,11 +310,8 @@ std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, c
 
 kernel_cache::target kernel_cache::target_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
   const auto refuse = [&](const std::string& reason) {
-    throw unsupported_error(
-        fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
-                    bundle_.size() == 0 ? "there is none"
-                                        : bundle_.file().string() + (can_check() ? "" : ", which cannot be checked: " + why_no_sha256()),
-                    reason));
+    throw unsupported_error(fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
+                                        bundle_.size() == 0 ? "there is none" : bundle_.file().string(), reason));
   };
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
   if (with == nullptr) refuse(nvrtc::why_not_found(newest_toolkit));
@@ -327,7 +323,7 @@ kernel_cache::target kernel_cache::target_for(const kernel_request& wanted, int 
 
 std::optional<kernel_cache::found> kernel_cache::read_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
   for (const std::string& each : runnable_architectures(major, minor)) {
-    auto ready = bundle_.find(request_text(wanted, each), settings_.digest);
+    auto ready = bundle_.find(request_text(wanted, each));
     if (ready && ready->toolkit / 1000 <= newest_toolkit) return found{std::make_shared<const image>(std::move(*ready)), origin::bundle};
   }
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
@@ -437,7 +433,7 @@ void kernel_cache::for_each(std::span<const kernel_request> wanted, const std::f
     const std::size_t threads = std::min<std::size_t>(wanted.size(), std::max(1u, std::thread::hardware_concurrency()));
     try {
       for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    } catch (const std::system_error&) {  // the process may have no more threads: these will do
+    } catch (const std::system_error&) {  // the process cannot start more threads: use those that it has
     }
     work();
   }
@@ -468,34 +464,32 @@ kernel_cache::found kernel_cache::compile(const kernel_request& wanted, const ta
   return {std::move(made), origin::compiler};
 }
 
-bool kernel_cache::can_check() const { return !settings_.digest("").empty(); }
-
 std::string kernel_cache::name_of(const std::string& text, int toolkit) const {
-  return settings_.digest(fmt::format("toolkit {}\n{}", toolkit, text)) + ".kernel";
+  return digest(fmt::format("toolkit {}\n{}", toolkit, text)) + ".kernel";
 }
 
-// Null for anything but the whole entry that was asked for: a damaged one, and one that others could have written, is compiled again and
-// replaced.
+// Returns null unless the file is exactly the requested entry. A damaged entry, or one that other users could have written, is compiled
+// again and replaced.
 std::shared_ptr<const image> kernel_cache::read(const std::string& text, int toolkit) const {
-  if (folder_.path().empty() || !can_check()) return nullptr;
+  if (folder_.path().empty()) return nullptr;
   const auto content = folder_.read(name_of(text, toolkit));
   if (!content) return nullptr;
-  auto value = unpack(*content, settings_.digest);
+  auto value = unpack(*content);
   if (!value || value->text != text || value->toolkit != toolkit) return nullptr;
   return std::make_shared<const image>(std::move(*value));
 }
 
-// A cache that cannot be written makes calls slower, not wrong: `ballast info` says so, the call goes on.
+// A failure to write the cache only makes calls slower: the call continues, and `ballast info` shows the reason.
 void kernel_cache::write(const image& made) {
-  if (folder_.path().empty() || !can_check()) return;
-  const std::string why = folder_.write(name_of(made.text, made.toolkit), pack(made, settings_.digest));
+  if (folder_.path().empty()) return;
+  const std::string why = folder_.write(name_of(made.text, made.toolkit), pack(made));
   const std::scoped_lock lock(mutex_);
   write_failure_ = why;
 }
 
 std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) const {
   const auto architectures = runnable_architectures(major, minor);
-  if (can_check() && std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
+  if (std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
   if (with == nullptr)
     return fmt::format("no kernels for compute capability {}.{}: {}, and {}", major, minor,
@@ -509,7 +503,6 @@ std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) cons
 
 std::string kernel_cache::folder_state() const {
   if (folder_.path().empty()) return "off: none of BALLAST_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
-  if (!can_check()) return "off: " + why_no_sha256();
   if (const std::string why = folder_.refusal(); !why.empty()) return "not writable: " + why;
   const std::scoped_lock lock(mutex_);
   return write_failure_.empty() ? "writable" : "not writable: " + write_failure_;

@@ -1,4 +1,4 @@
-// Finds NVRTC and runs it.
+// Loads NVRTC and compiles kernels with it.
 #include "cuda/jit/nvrtc.hpp"
 
 #include <algorithm>
@@ -50,9 +50,10 @@ compiler::compiler(void* library, std::string path) : path_(std::move(path)) {
 
 namespace {
 
-// Compilers recurse over what they compile: unrolled templates need more than the 8 MiB, or far less, that a caller's thread may have.
+// Runs `body` on a thread with a large stack. Compilers are recursive: unrolled templates need more stack than a caller's thread has (8 MiB
+// or far less).
 void on_large_stack(core::function_ref<void()> body) {
-  constexpr std::size_t k_bytes = std::size_t{256} << 20;  // of address space
+  constexpr std::size_t k_bytes = std::size_t{256} << 20;  // address space only
   pthread_attr_t attributes;
   pthread_t thread;
   const auto run = [](void* given) -> void* {
@@ -69,7 +70,7 @@ void on_large_stack(core::function_ref<void()> body) {
 
 }  // namespace
 
-// C++20 for class-type template arguments; the assembler's report for resources. No -I: every header is embedded.
+// C++20 for template arguments of class type; -v for the assembler's report of resources. No -I, because every header is embedded.
 std::span<const char* const> options() {
   static constexpr const char* list[] = {"--std=c++20", "-default-device", "--ptxas-options=-v"};
   return list;
@@ -113,7 +114,7 @@ result compiler::compile(std::string_view header, const std::string& expression,
   status compiled = 0;
   on_large_stack([&] { compiled = functions_.compile(made, static_cast<int>(list.size()), list.data()); });
 
-  // Sizes count the terminating zero of texts.
+  // The sizes of texts include the terminating zero.
   const auto fetch = [&](status (*size_of)(program, std::size_t*), status (*get)(program, char*), const char* call) {
     std::size_t bytes = 0;
     std::string content;
@@ -136,8 +137,8 @@ result compiler::compile(std::string_view header, const std::string& expression,
 }
 
 resources parse_resources(std::string_view log) {
-  // The number in front of `unit`, at the first place where `unit` has one; `otherwise` if none has. The assembler's remarks speak of
-  // registers, too.
+  // Returns the number before `unit`, at the first occurrence of `unit` that follows a number; `otherwise` if there is none. The
+  // assembler's remarks contain the word registers without a number, too.
   const auto before = [&](std::string_view unit, int otherwise) {
     for (auto at = log.find(unit); at != std::string_view::npos; at = log.find(unit, at + 1)) {
       auto first = at;
@@ -151,12 +152,12 @@ resources parse_resources(std::string_view log) {
   };
   resources found;
   found.registers = before(" registers", -1);
-  if (found.registers < 0) return found;  // no report at all: PTX, or an NVRTC that drops the assembler's words
+  if (found.registers < 0) return found;  // no report: PTX, or an NVRTC that does not return the assembler's output
   const int stores = before(" bytes spill stores", -1);
   const int loads = before(" bytes spill loads", -1);
   found.spills = stores < 0 || loads < 0 ? -1 : stores + loads;
   found.stack = before(" bytes stack frame", -1);
-  found.static_shared = before(" bytes smem", 0);  // not mentioned: none
+  found.static_shared = before(" bytes smem", 0);  // not mentioned if the kernel has none
   return found;
 }
 
@@ -165,10 +166,10 @@ namespace {
 struct attempt {
   std::string path;
   std::unique_ptr<const compiler> opened;
-  std::string why;  // not
+  std::string why;  // the reason if it could not be opened
 };
 
-// Opens candidates one after the other until one serves; what was opened stays open.
+// The candidates that have been tried so far. find() opens them in order until one is suitable; opened libraries stay open.
 std::mutex opening;
 std::vector<attempt>& attempts() {
   static std::vector<attempt> list;

@@ -1,4 +1,4 @@
-// The CUDA run-time compiler, found and bound at run time: from a kernel's name to machine code, without a GPU.
+// The CUDA run-time compiler, loaded and bound at run time: compiles a named kernel to machine code, without a GPU.
 // Layer: foundation.
 // Source: the interface of libnvrtc 12 and 13.
 #pragma once
@@ -13,30 +13,30 @@
 
 namespace ballast::cuda::nvrtc {
 
-// A file that #include "name" (or <name>) finds.
+// A source that #include "name" (or <name>) finds.
 struct source {
   std::string_view name;
   const char* text;
 };
 
-// What a kernel takes of the machine, from the assembler's report; −1 where the compiler did not say.
+// The resources of a kernel, from the assembler's report; −1: not reported.
 struct resources {
-  int registers = -1;      // of a thread
-  int spills = -1;         // bytes of spill stores and loads of a thread
-  int stack = -1;          // bytes of local memory of a thread, spills included
-  int static_shared = -1;  // bytes of a block
+  int registers = -1;      // per thread
+  int spills = -1;         // bytes of spill stores and loads per thread
+  int stack = -1;          // bytes of local memory per thread, including spills
+  int static_shared = -1;  // bytes per block
 
   bool operator==(const resources&) const = default;
 };
 
 struct result {
-  std::string name;   // of the kernel in the image
+  std::string name;   // the name of the kernel in the image
   std::string image;  // cubin, or PTX if the architecture is "compute_…"
   resources uses;
   std::string log;
 };
 
-// The program does not compile: its author, not the machine, must change something. Carries the compiler's log.
+// Thrown if a kernel does not compile: the source is wrong, not the machine. Contains the compiler's log.
 class refusal : public error {
  public:
   using error::error;
@@ -44,18 +44,19 @@ class refusal : public error {
 
 class compiler {
  public:
-  // Binds the functions of a library that dlopen gave. Throws unsupported_error if it is not NVRTC, or one without machine code.
+  // Binds the functions of a library handle of dlopen. Throws unsupported_error if it is not NVRTC, or an NVRTC that cannot generate
+  // machine code.
   compiler(void* library, std::string path);
   compiler(const compiler&) = delete;
   compiler& operator=(const compiler&) = delete;
 
   int major() const { return major_; }
   int minor() const { return minor_; }
-  const std::string& path() const { return path_; }                         // of the file
+  const std::string& path() const { return path_; }                         // the file of the library
   const std::vector<int>& architectures() const { return architectures_; }  // 10 · major + minor, ascending
 
-  // Instantiates `expression`, whose template is in `header`. `architecture`: "sm_90a", or "compute_90" for PTX. Thread-safe.
-  // `more`: options beside those of options(). Throws refusal, and ballast::error for everything else.
+  // Instantiates `expression`, whose template is in `header`, and compiles it. `architecture`: "sm_90a", or "compute_90" for PTX. `more`:
+  // options in addition to options(). Throws refusal if it does not compile, and ballast::error for other failures. Thread-safe.
   result compile(std::string_view header, const std::string& expression, std::string_view architecture, std::span<const source> sources,
                  std::span<const char* const> more = {}) const;
 
@@ -87,17 +88,17 @@ class compiler {
   std::vector<int> architectures_;
 };
 
-// The options of every compilation, but for the architecture.
+// Returns the options of every compilation, except the architecture.
 std::span<const char* const> options();
 
-// The newest NVRTC with at most this major version: a driver runs no code of a toolkit with a later one. Null if there is none.
-// Looked for as library.hpp says, each path once.
+// Returns the newest NVRTC with at most this major version, because a driver does not run code of a toolkit with a later major version.
+// Null if there is none. Searches the places of system/library.hpp, and opens each path once.
 const compiler* find(int newest_major);
 
-// Why find() is null: what was tried.
+// Returns the reason why find() returns null: the paths that were tried.
 std::string why_not_found(int newest_major);
 
-// What the assembler wrote about its (only) kernel.
+// Parses the assembler's report of its only kernel.
 resources parse_resources(std::string_view log);
 
 }  // namespace ballast::cuda::nvrtc

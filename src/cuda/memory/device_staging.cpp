@@ -1,4 +1,4 @@
-// Whole copies: a strided operand travels with what lies between its elements.
+// Copies whole operands: a strided operand is copied with the gaps between its elements.
 #include "cuda/memory/device_staging.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Operands in host memory for kernels: copied to the device before the work, results copied back after it.
+// Copies operands in host memory to the device before the work, and the results back after it.
 // Layer: foundation. The counterpart of run::host_staging, for drivers whose problem runs on a CUDA backend.
 #pragma once
 
@@ -10,22 +10,23 @@
 
 namespace ballast::cuda {
 
-// One object for one call. Operands that the device can access are passed through. Copies are ordered on the stream; sizes are in bytes,
-// from the first to the last element. All throw std::bad_alloc.
+// Stages the operands of one call. Operands that the device can access are used directly. Copies are ordered on the stream; sizes are in
+// bytes, from the first to the last element. All functions throw std::bad_alloc.
 class device_staging {
  public:
   device_staging(std::shared_ptr<device> on, stream order) : device_(std::move(on)), stream_(order) {}
 
-  // An operand that the call reads.
+  // Stages an operand that the call reads.
   const void* read(const void* operand, std::int64_t bytes);
 
-  // An operand that the call writes. `partly`: some bytes stay as they are (between strided elements, say), so the copy starts with them.
+  // Stages an operand that the call writes. `partly`: the call leaves some bytes unchanged, for example between strided elements, so the
+  // operand is also copied to the device first.
   void* write(void* operand, std::int64_t bytes, bool partly = false);
 
-  // An operand that the call reads and writes: `read` bytes are there before, `written` after.
+  // Stages an operand that the call reads and writes: `read` bytes of input, `written` bytes of output.
   void* update(void* operand, std::int64_t read, std::int64_t written);
 
-  // Copies back what was written and waits for it. Not called for a result that is not to be committed.
+  // Copies the written operands back and waits for the copies. Do not call it for a result that must not be committed.
   void commit();
 
  private:

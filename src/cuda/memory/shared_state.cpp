@@ -1,4 +1,4 @@
-// Weak references to all states, and strong ones to those that were used last.
+// Holds weak references to all states, and strong references to the most recently used ones.
 #include "cuda/memory/shared_state.hpp"
 
 #include <list>
@@ -19,18 +19,18 @@ struct kept_state {
 
 struct known_states {
   std::mutex mutex;
-  // A state owns its device, so while it lives no other device has that address.
+  // A state owns its device, so no other device has that address during its lifetime.
   std::map<std::pair<const device*, std::string>, std::weak_ptr<shared_state>> all;
-  std::list<kept_state> kept;  // used last first
+  std::list<kept_state> kept;  // the most recently used first
 };
 
-// Never destroyed: at exit the driver may have shut down, and with it what the states would give back.
+// Never destroyed: at exit the driver may have shut down already, and the states could not release their memory.
 known_states& states() {
   static auto* const made = new known_states;
   return *made;
 }
 
-// Takes out of `kept` what is too much. The result is to be destroyed without the lock.
+// Removes the states beyond the limits from `kept`. Destroy the result without holding the lock.
 std::list<kept_state> excess(known_states& all) {
   std::list<kept_state> dropped;
   std::map<const device*, std::int64_t> bytes;
@@ -62,7 +62,7 @@ std::shared_ptr<shared_state> find_or_make(const std::shared_ptr<device>& on, co
       if (std::shared_ptr<shared_state> state = found->second.lock()) return state;
     }
   }
-  // Without the lock: it may take long, and ask for other states.
+  // Without the lock, because it may take long and request other states.
   std::shared_ptr<shared_state> made = make();
   std::shared_ptr<shared_state> other;
   const std::lock_guard lock(known.mutex);
@@ -82,7 +82,7 @@ std::shared_ptr<shared_state> find_or_make_kept(const std::shared_ptr<device>& o
     known.kept.push_front({on, state});
   }
   keep_within_bounds();
-  // What a state holds grows while it is used, so the bounds are looked at again when its user goes.
+  // The memory of a state grows during its use, so the limits are checked again when its user releases it.
   shared_state* const raw = state.get();
   return {raw, [owned = std::move(state)](shared_state*) mutable {
             owned.reset();

@@ -1,4 +1,4 @@
-// A list of idle memory under a lock; executions that overlap in time get memory of their own.
+// Manages a locked list of idle memory. Executions that overlap in time get separate memory.
 #include "cuda/memory/workspace.hpp"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Device memory of executions: the caller's, or a plan's own, which is kept for the next execution.
+// Device memory of executions: the caller's, or the plan's, which is kept for the next execution.
 // Layer: foundation.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace ballast::cuda {
 
 class workspace_pool;
 
-// What a caller's memory must begin at a multiple of; CUDA's own allocations do.
+// The required alignment of a caller's memory. CUDA's allocations have it.
 inline constexpr std::uintptr_t k_workspace_alignment = 256;
 
-// The memory of one execution. A pool's own memory goes back to it.
+// The memory of one execution. The destructor returns a pool's memory to the pool.
 class workspace {
  public:
   workspace() = default;
@@ -32,7 +32,8 @@ class workspace {
   ~workspace();
 
   unsigned char* data() const noexcept { return memory_; }
-  // Whether it holds anything whatever. If not, it holds what the execution before it left there: counters that are 0 again, say.
+  // Returns true if the content is undefined. If false, the memory holds the data of the previous execution, for example counters that it
+  // has reset to 0.
   bool fresh() const noexcept { return fresh_; }
 
  private:
@@ -50,9 +51,9 @@ class workspace_pool {
   workspace_pool(std::shared_ptr<device> on, std::int64_t bytes);
   std::int64_t bytes() const noexcept { return bytes_; }
 
-  // `given` (execution::workspace) unless that is empty; else memory that is idle, else new memory. The execution before it that had the
-  // same memory must be ordered in front of this one. Throws invalid_argument_error if `given` is too small or not on the device,
-  // std::bad_alloc.
+  // Returns `given` (execution::workspace) unless it is empty, or else idle memory, or else new memory. The previous execution with the
+  // same memory must be ordered before this one. Throws invalid_argument_error if `given` is too small, misaligned or not on the device,
+  // and std::bad_alloc.
   workspace take(std::span<std::byte> given, stream order) const;
 
  private:

@@ -1,6 +1,6 @@
-// The device over the CUDA driver, and which device a call gets.
-// Launches, copies, fills, stream-ordered allocations and waits for events neither synchronise nor touch anything but their stream: they
-// can be captured into a CUDA graph.
+// Implements device with the CUDA driver, and selects the device of a call.
+// Launches, copies, fills, stream-ordered allocations and waits for events do not synchronise and only use their stream, so they can be
+// captured into a CUDA graph.
 #include "cuda/runtime/runtime.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class driver_kernel final : public kernel {
   unsigned cluster = 1;
   bool overlaps = false;
   std::size_t arguments = 1;
-  std::vector<std::size_t> argument_bytes;  // of each, as the compiler laid it out; empty where the driver does not tell
+  std::vector<std::size_t> argument_bytes;  // the size of each argument in the compiled code; empty if the driver does not report it
 };
 
 class driver_event final : public stream_event {
@@ -55,7 +55,7 @@ class driver_event final : public stream_event {
 
 const driver_event& ours(const stream_event& event) { return static_cast<const driver_event&>(event); }
 
-// What a launch hands to the driver. `attributes` is storage that the configuration may point to.
+// Returns the launch configuration for the driver, which may point to the storage `attributes`.
 using launch_attributes = std::array<driver::launch_attribute, 3>;
 driver::launch_config configure(const driver_kernel& which, std::int64_t blocks, stream on, launch_attributes& attributes) {
   driver::launch_config config{};
@@ -71,7 +71,7 @@ driver::launch_config configure(const driver_kernel& which, std::int64_t blocks,
     cluster.id = driver::k_cluster_dimension;
     cluster.value.cluster[0] = which.cluster;
     cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
-    // Spread, the default, leaves multiprocessors of a group idle whose number the cluster does not divide.
+    // With the default policy, spread, some multiprocessors of a GPC stay idle if the cluster size does not divide their number.
     driver::launch_attribute& policy = attributes[config.attribute_count++];
     policy.id = driver::k_cluster_policy;
     policy.value.flag = driver::k_cluster_balances;
@@ -97,8 +97,8 @@ class driver_device final : public device {
         kernels_(kernels),
         about_(read_capabilities(functions, id)) {
     check(functions_.default_pool(&pool_, id_), "cuDeviceGetDefaultMemPool");
-    // Without a threshold every synchronisation gives the pool's memory back and the next call pays for it again. One that the
-    // application has set is left alone.
+    // Without a release threshold every synchronisation returns the pool's memory to the system, and the next call must allocate it again.
+    // A threshold that the application has set is not changed.
     std::uint64_t kept = 0;
     check(functions_.pool_get(pool_, driver::k_release_threshold, &kept), "cuMemPoolGetAttribute");
     if (kept == 0) {
@@ -119,11 +119,11 @@ class driver_device final : public device {
 
   void release(void* memory, stream on) noexcept override {
     const in_context scope(functions_, context_, std::nothrow);
-    // Fails only when the driver is shut down or the context is lost, and then the memory is gone, too.
+    // Fails only if the driver has shut down or the context is lost; then the memory is already released.
     if (scope.status() == driver::k_success) functions_.release(as_address(memory), on);
   }
 
-  // What is free, and what the pool keeps and nobody uses.
+  // Returns the free memory of the device plus the unused memory of the pool.
   std::int64_t available_memory() override {
     const in_context scope(functions_, context_);
     std::size_t free = 0, total = 0;
@@ -138,7 +138,7 @@ class driver_device final : public device {
     const in_context scope(functions_, context_, std::nothrow);
     if (scope.status() != driver::k_success) return false;
     constexpr std::array attributes{driver::k_memory_type, driver::k_is_managed, driver::k_device_ordinal};
-    std::uint64_t type = 0, managed = 0, ordinal = 0;  // wide enough for whatever width the driver writes
+    std::uint64_t type = 0, managed = 0, ordinal = 0;  // wide enough for any width that the driver writes
     std::array<void*, attributes.size()> values{&type, &managed, &ordinal};
     if (functions_.pointer_get(attributes.size(), attributes.data(), values.data(), as_address(memory)) != driver::k_success) return false;
     if (static_cast<std::uint8_t>(managed) != 0) return true;
@@ -172,7 +172,7 @@ class driver_device final : public device {
   const kernel& load(const kernel_request& wanted) override {
     if (const kernel* const known = loaded(wanted); known != nullptr) return *known;
     check_fits(wanted);
-    // Without the lock: several threads may compile several kernels.
+    // Without the lock, so that threads can compile different kernels at the same time.
     const auto made = kernels_.get(wanted, about_.major, about_.minor, driver_version_ / 1000).made;
     const std::scoped_lock lock(mutex_);
     auto at = loaded_.find(wanted);
@@ -196,7 +196,7 @@ class driver_device final : public device {
   bool captured(stream on) override {
     const in_context scope(functions_, context_);
     int status = 0;
-    // The default stream, by either name, is never captured, and asking about it while another one is captured is an error.
+    // The default stream, by either handle, is never captured, and a query about it during the capture of another stream is an error.
     const auto legacy = reinterpret_cast<stream>(std::uintptr_t{1});  // NOLINT(performance-no-int-to-ptr): CU_STREAM_LEGACY
     if (on != nullptr && on != legacy) check(functions_.stream_capturing(on, &status), "cuStreamIsCapturing");
     return status != 0;
@@ -212,7 +212,7 @@ class driver_device final : public device {
     const in_context scope(functions_, context_);
     launch_attributes attributes{};
     const driver::launch_config config = configure(ours, blocks, on, attributes);
-    std::array<void*, k_most_arguments> arguments{};  // the driver reads what they point at before the call returns
+    std::array<void*, k_most_arguments> arguments{};  // the driver copies the arguments before the call returns
     for (std::size_t i = 0; i < given.size(); ++i) arguments[i] = const_cast<void*>(given[i].data);
     check(functions_.launch(&config, ours.function, arguments.data(), nullptr), ours.expression.c_str());
   }
@@ -299,10 +299,10 @@ class driver_device final : public device {
  private:
   static constexpr std::size_t k_most_arguments = 16;
   static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
-  static constexpr int k_portable_cluster = 8;             // blocks; a larger one must be allowed for each kernel
-  static constexpr std::int64_t k_reserved_shared = 1024;  // that a multiprocessor keeps of each block
+  static constexpr int k_portable_cluster = 8;             // blocks; larger clusters must be allowed for each kernel
+  static constexpr std::int64_t k_reserved_shared = 1024;  // bytes that a multiprocessor reserves for each block
 
-  // What makes two kernels of a device: code, and how it is launched. Budgets do not.
+  // Orders loaded kernels by code and launch parameters. Requests that differ only in their budgets share a kernel.
   struct by_what_is_loaded {
     bool operator()(const kernel_request& a, const kernel_request& b) const {
       const auto parts = [](const kernel_request& r) {
@@ -312,14 +312,15 @@ class driver_device final : public device {
     }
   };
 
-  // Null if it is not loaded. All that a plan that is made again asks of this device: no text is written, no file is read.
+  // Returns the kernel; null if it is not loaded. A plan that is constructed again needs only this call, which formats no text and reads no
+  // file.
   const kernel* loaded(const kernel_request& wanted) {
     const std::scoped_lock lock(mutex_);
     const auto at = loaded_.find(wanted);
     return at == loaded_.end() ? nullptr : at->second.get();
   }
 
-  // Throws unsupported_error if one does not fit this device.
+  // Returns the kernels that are not loaded. Throws unsupported_error if one does not fit this device.
   std::vector<kernel_request> not_loaded(std::span<const kernel_request> wanted) {
     std::vector<kernel_request> missing;
     for (const kernel_request& each : wanted) {
@@ -374,11 +375,12 @@ class driver_device final : public device {
                                           log.data()));
     try {
       check(functions_.module_function(&made->function, module, code.name.c_str()), "cuModuleGetFunction");
-      if (made->shared > 0)  // beyond 48 KiB only by this permission
+      if (made->shared > 0)  // required for more than 48 KiB
         check(functions_.function_set(made->function, driver::k_max_dynamic_shared, static_cast<int>(made->shared)), "cuFuncSetAttribute");
-      // What the blocks that are to run side by side do not need of the memory that both are made of is cache for their tables.
+      // Shared memory and L1 cache use the same memory. Reserve as much shared memory as the intended resident blocks need, and leave the
+      // rest as cache for their tables.
       if (wanted.blocks > 0 && about_.shared_per_multiprocessor > 0) {
-        int of_code = 0;  // what the kernel declares itself
+        int of_code = 0;  // bytes of static shared memory of the kernel
         check(functions_.function_get(&of_code, driver::k_static_shared, made->function), "cuFuncGetAttribute");
         const std::int64_t needed = 100 * wanted.blocks * (wanted.shared + of_code + k_reserved_shared);
         const std::int64_t percent = (needed + about_.shared_per_multiprocessor - 1) / about_.shared_per_multiprocessor;
@@ -387,7 +389,7 @@ class driver_device final : public device {
       }
       if (wanted.cluster > k_portable_cluster)
         check(functions_.function_set(made->function, driver::k_nonportable_cluster, 1), "cuFuncSetAttribute");
-      // Asking for one that the kernel does not have would be an error of the driver's, which compute-sanitizer reports.
+      // Queries only existing parameters: for others the driver returns an error, which compute-sanitizer reports.
       for (std::size_t i = 0; functions_.parameter != nullptr && i < static_cast<std::size_t>(wanted.arguments); ++i) {
         std::size_t offset = 0, bytes = 0;
         check(functions_.parameter(made->function, i, &offset, &bytes), "cuFuncGetParamInfo");
@@ -412,7 +414,7 @@ class driver_device final : public device {
   std::map<kernel_request, std::unique_ptr<driver_kernel>, by_what_is_loaded> loaded_;
 };
 
-// Why this device cannot be used; empty if it can.
+// Returns the reason why this device cannot be used; empty if it can.
 std::string why_unusable(const driver::api& functions, int driver_version, driver::device_id id) {
   int pools = 0;
   if (functions.device_attribute(&pools, driver::k_has_memory_pools, id) != driver::k_success || pools == 0)
@@ -428,8 +430,8 @@ driver::device_id device_at(const driver::api& functions, int ordinal) {
 }
 
 struct usable_device {
-  driver::device_id id = -1;  // the first one that can be used
-  std::string why;            // why none can, else empty
+  driver::device_id id = -1;  // the first usable device
+  std::string why;            // the reason if no device can be used; otherwise empty
 };
 
 const usable_device& first_usable() {
@@ -454,7 +456,7 @@ const usable_device& first_usable() {
   return found;
 }
 
-// All devices of the process. A context is known by its identity, which no later context shares.
+// All devices of the process, by the identity of their context, which no later context shares.
 struct known_devices {
   std::mutex mutex;
   std::shared_ptr<device> instead;

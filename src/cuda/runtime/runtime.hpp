@@ -1,4 +1,4 @@
-// The device over the driver, its parts apart so that tests can put a driver of their own below it.
+// The device that runs on the CUDA driver. Its parts are separate functions, so that tests can use a driver of their own.
 // Layer: foundation.
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace ballast::cuda {
 
-// Runs on `context`, which must stay valid; every call leaves the calling thread's current context as it found it. `functions` and
-// `kernels` outlive the device. Modules are loaded until the process ends: when static objects are destroyed, the driver may be gone
-// already.
+// Returns a device that runs on `context`, which must stay valid. Every call restores the calling thread's current context. `functions` and
+// `kernels` must outlive the device. Modules stay loaded until the process ends, because the driver may already have shut down when static
+// objects are destroyed.
 std::shared_ptr<device> open_device(const driver::api& functions, int driver_version, driver::context context, driver::device_id id,
                                     kernel_cache& kernels);
 
 capabilities read_capabilities(const driver::api& functions, driver::device_id id);
 
-// What the driver shows, usable or not. Makes no context.
+// Returns all devices that the driver reports, usable or not. Creates no context.
 std::vector<capabilities> visible_devices();
 
 }  // namespace ballast::cuda

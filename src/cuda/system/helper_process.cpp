@@ -1,4 +1,4 @@
-// posix_spawn and a pipe that is read without waiting.
+// Starts the process with posix_spawn, and reads its output from a non-blocking pipe.
 #include "cuda/system/helper_process.hpp"
 
 #include <array>
@@ -38,7 +38,7 @@ std::unique_ptr<helper_process> helper_process::start(const std::filesystem::pat
       if (failed == 0) failed = posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
       if (failed == 0) failed = posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
       if (failed == 0) failed = posix_spawnattr_setsigmask(&attributes, &none);
-      // What the application's terminal sends to its processes is not for this one.
+      // A session of its own: signals from the application's terminal do not reach it.
       if (failed == 0) failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
       if (failed == 0) failed = posix_spawn(&process, program.c_str(), &files, &attributes, words.data(), environ);
       posix_spawnattr_destroy(&attributes);
@@ -60,19 +60,19 @@ helper_process::~helper_process() {
   if (output_ >= 0) close(output_);
 }
 
-// Nobody asks for its status. The application may have done so already.
+// Reaps the first process. Its exit status is not used; the application may have reaped it already.
 bool helper_process::reap() {
   if (process_ != 0 && waitpid(process_, nullptr, WNOHANG) != 0) process_ = 0;
   return process_ == 0;
 }
 
 const std::optional<std::string>& helper_process::ended() {
-  (void)reap();  // on a busy machine start() may not have seen the first process end
+  (void)reap();  // on a busy machine the first process may have ended only after start() returned
   std::array<char, 4096> part{};
   while (!ended_) {
     const ssize_t got = read(output_, part.data(), part.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) break;  // it has written nothing more yet
+    if (got < 0) break;  // no further output yet
     if (got > 0) {
       written_.append(part.data(), static_cast<std::size_t>(got));
       continue;

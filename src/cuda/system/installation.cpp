@@ -50,7 +50,7 @@ installed_file find_own(std::initializer_list<const char*> places) {
     return {{}, "the library does not know where it lies"};
   std::error_code failure;
   fs::path self = fs::canonical(here.dli_fname, failure);
-  // A program that was started through PATH is known by its bare name.
+  // dladdr reports only the bare name of a program that was started through PATH.
   if (failure) self = fs::canonical("/proc/self/exe", failure);
   if (failure) return {{}, fmt::format("{}: {}", here.dli_fname, failure.message())};
   return find_installed(self, places);

@@ -1,4 +1,4 @@
-// Where libraries are looked for. See library.hpp.
+// Searches for shared libraries and opens them. See library.hpp.
 #include "cuda/system/library.hpp"
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ std::vector<std::string> files_of(const library_name& wanted) {
   return files;
 }
 
-// Part of the toolkit, and so in its folders.
+// Returns whether the library is a part of the toolkit, and is therefore in its folders.
 bool of_toolkit(const library_name& wanted) { return *wanted.package != '\0'; }
 
 }  // namespace
@@ -48,7 +48,7 @@ std::vector<std::string> library_paths(const library_name& wanted) {
     } else {
       paths.push_back(given);
     }
-    return paths;  // who names one wants that one
+    return paths;  // a path that the user has set is the only one
   }
   paths = files;
   if (!of_toolkit(wanted)) return paths;
@@ -101,7 +101,7 @@ std::string loaded_file(void* library) {
 }
 
 opened_library open_library(const library_name& wanted) {
-  std::string broken;  // a file that is there and does not open: its reason is worth more than "not found"
+  std::string broken;  // the reason why an existing file does not open; it tells more than "not found"
   for (const std::string& path : library_paths(wanted)) {
     opened_library made = open_library(path);
     if (made.handle != nullptr) return made;

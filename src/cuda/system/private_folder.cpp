@@ -36,7 +36,8 @@ class descriptor {
   int number_;
 };
 
-// Whether only this user and root can write it. Where there is an access control list, the bits of the group are the most that it allows.
+// Returns whether only this user and root can write the file. With an access control list, the group bits are the mask: the most that any
+// entry allows.
 bool is_private(const struct stat& about) {
   return (about.st_uid == ::geteuid() || about.st_uid == 0) && (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
@@ -59,7 +60,7 @@ descriptor open_folder(const fs::path& path, std::string& why) {
   return folder;
 }
 
-// Writes under a name that nobody knows, by a descriptor, and renames. Returns why not, or "".
+// Writes the file under an unpredictable temporary name, by a descriptor, and renames it. Returns the reason of a failure, or "".
 std::string write_in(const descriptor& folder, const fs::path& file, std::string_view content, mode_t mode) {
   static std::atomic<unsigned> count{0};
   std::random_device random;
@@ -149,7 +150,7 @@ std::string private_folder::write(const std::string& name, std::string_view cont
 }
 
 std::string private_folder::refusal() const {
-  // What exists of the path must be a folder to write in; the rest would be made.
+  // The existing part of the path must be a writable folder; make() would create the rest.
   for (fs::path existing = path_;; existing = existing.parent_path()) {
     struct stat about {};
     if (::stat(existing.c_str(), &about) != 0) {

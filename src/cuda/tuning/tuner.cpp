@@ -1,4 +1,4 @@
-// Compiles on all cores, then times one candidate after the other.
+// Compiles the candidates on all cores, then times them one at a time.
 #include "cuda/tuning/tuner.hpp"
 
 #include <algorithm>
@@ -56,8 +56,7 @@ std::optional<tuning_choice> fastest(device& on, std::span<const tuning_candidat
   std::optional<tuning_choice> best;
   for (std::size_t i = 0; i < tried.size(); ++i) {
     try {
-      // Registers in memory are not what a table should ask for, however fast one of them may be on this device: but for what the kernel
-      // is allowed anyway.
+      // A table must not request a kernel with more register spills than it is allowed, even if that is the fastest on this device.
       if (cuda::kernels().get(tried[i].tuned, architecture).made->uses.spills > tried[i].tuned.spills) continue;
     } catch (const error&) {
       continue;

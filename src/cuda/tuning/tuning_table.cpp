@@ -1,4 +1,4 @@
-// Lines of the tuning file.
+// Parses the lines of the tuning file.
 #include "cuda/tuning/tuning_table.hpp"
 
 #include <algorithm>

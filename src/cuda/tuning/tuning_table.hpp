@@ -1,6 +1,6 @@
-// Tuning tables: which choice an algorithm's kernels get on an architecture, where measuring found a better one than the algorithm's rules.
-// One file holds the entries of all algorithms, one a line, the algorithm's name first: "fft sm_90 f32 1024 … 1.08".
-// Layer: foundation. `ballast tune` writes the file; each algorithm says what its lines mean.
+// Tuning tables: measured choices for an algorithm's kernels on an architecture, where they are faster than the algorithm's rules.
+// One file holds the entries of all algorithms, one per line, with the algorithm's name first: "fft sm_90 f32 1024 … 1.08".
+// Layer: foundation. `ballast tune` writes the file; each algorithm defines the meaning of its lines.
 #pragma once
 
 #include <filesystem>
@@ -16,40 +16,41 @@ namespace ballast::cuda {
 
 // A line of the file without its algorithm.
 struct tuning_line {
-  int number;  // from 1
+  int number;  // counted from 1
   std::string algorithm;
   std::string text;
 };
 
-// All lines but empty ones and comments, which begin with #. Lines that begin with an architecture are from before lines named their
-// algorithm: they are the FFT's.
+// Returns all lines except empty ones and comments, which begin with #. Lines that begin with an architecture have the older format without
+// algorithm: they belong to the FFT.
 std::vector<tuning_line> tuning_lines(std::string_view text);
 
-// The lines of `text` that are not of this algorithm, as they stand there: what a tuner of this algorithm keeps when it writes the file.
+// Returns the lines of `text` that belong to other algorithms, unchanged: the tuner of this algorithm keeps them when it writes the file.
 std::string tuning_lines_of_others(std::string_view text, std::string_view algorithm);
 
-// A warning for each line of an algorithm that is not among `known`: this version skips it.
+// Returns a warning for each line of an algorithm that is not in `known`: this version skips it.
 std::vector<std::string> tuning_warnings(std::string_view text, const std::vector<std::string_view>& known);
 
-// tuning.txt in the cache folder, which plans read; empty if there is no cache folder. And what it holds, "" if it is not there.
+// Return the path of tuning.txt in the cache folder, which plans read (empty without a cache folder), and its content ("" if there is no
+// file).
 std::filesystem::path user_tuning_file();
 std::string user_tuning();
 
-// What a line should have had in a place, thrown by an algorithm's reader.
+// Thrown by an algorithm's reader; the message is the expected word or value.
 class unknown_tuning : public std::runtime_error {
  public:
   explicit unknown_tuning(const std::string& expected) : std::runtime_error(expected) {}
 };
 
-// "sm_90" as 90; throws unknown_tuning for what is no architecture.
+// Returns 90 for "sm_90"; throws unknown_tuning if the word is not an architecture.
 int read_architecture(const std::string& word);
 
-// The entries of one algorithm. Form says what its lines mean:
+// The entries of one algorithm. Form defines its lines:
 //   struct form {
-//     struct key { … };    // what an entry is found by, ordered: the major compute capability, precision, sizes, …
-//     struct value { … };  // what is tuned, and its measured gain
+//     struct key { … };    // the ordered key of an entry: the major compute capability, precision, sizes, …
+//     struct value { … };  // the tuned parameters, and their measured gain
 //     static constexpr std::string_view algorithm = "kmeans", built_in = "kmeans sm_90 …\n…";
-//     static void read(std::istream& words, key&, value&);  // throws unknown_tuning for what it does not know
+//     static void read(std::istream& words, key&, value&);  // throws unknown_tuning for unknown words
 //     static void write(std::ostream&, const key&, const value&);
 //   };
 template <class Form>
@@ -58,20 +59,21 @@ class tuning_entries {
   using key = typename Form::key;
   using value = typename Form::value;
 
-  // The lines of this algorithm in `text`. A line that this version does not know is skipped with a warning: another version wrote it.
+  // Parses the lines of this algorithm in `text`. A line that this version does not know, because another version wrote it, is skipped with
+  // a warning.
   static tuning_entries parse(std::string_view text) {
     tuning_entries made;
     made.read(text);
     return made;
   }
-  // The built-in entries, and over them those of the user's file.
+  // Returns the built-in entries, overridden by those of the user's file.
   static tuning_entries installed() {
     tuning_entries made = parse(Form::built_in);
     made.read(user_tuning());
     return made;
   }
 
-  // Every entry as a line; behind them the lines that were skipped, so that writing the file loses nothing.
+  // Returns every entry as a line, followed by the skipped lines, so that writing the file loses nothing.
   std::string to_text() const {
     std::ostringstream text;
     for (const auto& [k, v] : entries_) {
@@ -90,7 +92,7 @@ class tuning_entries {
   }
   const std::map<key, value>& entries() const noexcept { return entries_; }
 
-  // What was skipped: "tuning table, line 3: expected …, got "…"; skipped".
+  // Returns one warning for each skipped line: "tuning table, line 3: expected …, got "…"; skipped".
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
  private:

@@ -54,8 +54,8 @@ double flops_of(const geometry& g) {
   return flops * static_cast<double>(g.points()) * static_cast<double>(g.batch);
 }
 
-// Whether calls with operands on the host are for the cpu backend though the plan is for a device: nobody has named a backend, a scheme
-// that only cuda has, or faults, and copying takes longer.
+// Returns true if calls with operands on the host run on the cpu backend although the plan is for a device: cuda was chosen automatically,
+// no scheme or fault asks for it, and copying takes longer than computing.
 bool stays_here(const plan::implementation& made, const fft::problem& problem, const run::settings& how) {
 #if defined(BALLAST_HAS_CPU)
   if (how.backend != backend::automatic || made.backend != backend::cuda || !how.scheme.empty() || how.faults != nullptr) return false;
@@ -115,10 +115,10 @@ namespace {
 struct bytes {
   const void* data;
   std::size_t count;  // elements
-  std::size_t width;  // of one element
+  std::size_t width;  // bytes of one element
 };
 
-// Whether a tile that was read from `in` may be stored over the same signals: each signal then occupies the same bytes on both sides.
+// Returns true if each signal occupies the same bytes on both sides, so that a tile may be stored over the signals that it was read from.
 bool layouts_agree(const geometry& g) {
   if (g.kind == kind::c2c) return g.input == g.output;
   const side& real = g.input.real ? g.input : g.output;
@@ -129,7 +129,7 @@ bool layouts_agree(const geometry& g) {
          agree(g.batch, real.distance, complex.distance);
 }
 
-// Checks where the operands lie, for problems of any kind. Whether the transform is in place.
+// Checks the operands' memory, for problems of any kind. Returns true if the transform is in place.
 bool check_call(const plan::implementation& plan, std::string_view token, const bytes& in, const bytes& out) {
   const geometry& g = plan.shape;
   const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {

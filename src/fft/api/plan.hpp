@@ -1,4 +1,4 @@
-// What a plan holds.
+// The contents of a plan.
 // Layer: algorithm, backend-free.
 #pragma once
 
@@ -15,7 +15,7 @@ struct plan::implementation {
   fft::problem problem;
   execution where;
   options wanted;
-  shared_text token[2];  // of the forward and the inverse direction
+  shared_text token[2];  // forward, inverse
   geometry shape;
   ballast::backend backend = ballast::backend::cpu;
   shared_text scheme;
@@ -23,7 +23,7 @@ struct plan::implementation {
   // The cpu backend's, for operands on the host that would be copied for longer than it computes. Set only if cuda was chosen
   // automatically.
   std::unique_ptr<const transform> work_here;
-  mutable core::arena memory;  // of its calls
+  mutable core::arena memory;  // the memory of its calls
 };
 
 }  // namespace ballast::fft

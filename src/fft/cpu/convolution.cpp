@@ -1,4 +1,4 @@
-// The steps of a convolution of one signal: gather, encode, convolve, verify, scatter.
+// The steps of the convolution of one signal: gather, encode, convolve, verify, scatter.
 #include "fft/cpu/convolution.hpp"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ using core::at;
 
 namespace {
 
-// The smallest 2^k or 3·2^k that holds a convolution of n points.
+// Returns the smallest 2^k or 3·2^k that holds a convolution of n points.
 std::int64_t length_of(std::int64_t n) {
-  // Tables of longer ones take many minutes and more than 20 GB: n above 2^27.
+  // Longer convolutions, of n above 2^27, would need tables of more than 20 GB that take many minutes to compute.
   constexpr std::int64_t k_longest = std::int64_t{1} << 28;
   if (2 * n - 1 > k_longest)
     throw unsupported_error(
@@ -57,7 +57,7 @@ std::complex<W> weighted_sum(const std::vector<std::complex<T>>& z, const std::v
   return total;
 }
 
-// Whether x_j w_j · factor is what lies in made.
+// Returns whether `made` holds x_j w_j · factor for all j.
 template <class T>
 bool repeats(const std::vector<std::complex<T>>& x, const std::vector<std::complex<T>>& w, std::int64_t count, T factor,
              const std::vector<std::complex<T>>& made) {
@@ -132,7 +132,7 @@ void convolution<T>::run_signal(const item& one, T* out, workspace& mine) const 
   scatter(mine.y, one.number, how.direction, out);
 }
 
-// The inverse transform is the conjugate of the transform of the conjugate.
+// Loads a signal. An inverse transform is the conjugate of the transform of the conjugate, so it loads conjugates.
 template <class T>
 void convolution<T>::gather(const item& one, signal& x) const {
   const side& from = shape_.input;
@@ -161,7 +161,7 @@ void convolution<T>::scatter(const signal& y, std::int64_t number, direction way
   }
 }
 
-// x is scratch: compute() reads the signal again, so that what it works on does not vouch for itself.
+// Uses x as scratch: compute() reads the signal again, so that the check does not depend on the copy that compute() works on.
 template <class T>
 typename convolution<T>::encoded convolution<T>::encode(const item& one, signal& x) const {
   gather(one, x);
@@ -175,7 +175,7 @@ typename convolution<T>::encoded convolution<T>::encode(const item& one, signal&
   return made;
 }
 
-// y = scale · DFT(x).
+// Computes y = scale · DFT(x).
 template <class T>
 typename convolution<T>::computed convolution<T>::compute(const item& one, workspace& mine) const {
   const transform_args& how = one.how;
@@ -211,7 +211,7 @@ typename convolution<T>::computed convolution<T>::compute(const item& one, works
   return !done ? computed::failed : same ? computed::done : computed::differs;
 }
 
-// `which`: the first or the second long transform of the signal.
+// `which`: 0 for the first, 1 for the second long transform of the signal.
 template <class T>
 bool convolution<T>::transform_long(const item& one, direction way, const signal& from, signal& to, int which) const {
   const transform_args& how = one.how;

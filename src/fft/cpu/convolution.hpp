@@ -1,9 +1,9 @@
-// A long line of a length that no tile holds and that has no split into lines that do: Bluestein's convolution of the whole line.
+// A long line that no tile holds and that cannot be split into two lines that tiles hold: Bluestein's convolution of the whole line.
 // Layer: backend "cpu".
-// Source: L. Bluestein, 1970; the formula is in fft/wide.hpp.
+// Source: L. Bluestein, 1970; the formula is in fft/tables/extended_precision_dft.hpp.
 //
-// The two long transforms are volumes with their own protection; the products around them are covered by a check of each signal from its
-// input to its output ("fft.end_to_end"), and are made twice, the second time with other tables: the bits must agree.
+// The two long transforms are volumes with their own protection. The products before, between and after them are covered twice: a check of
+// each signal from its input to its output ("fft.end_to_end"), and a second computation from other tables, which must give the same bits.
 #pragma once
 
 #include <complex>
@@ -16,7 +16,7 @@
 
 namespace ballast::fft::cpu {
 
-// Transforms of one axis, n[2].
+// Transforms along one axis, n[2].
 template <class T>
 class convolution final : public transform {
  public:
@@ -38,7 +38,7 @@ class convolution final : public transform {
     places all;
     inject::place here;
   };
-  // What is known of a signal before it is transformed.
+  // Properties of a signal, collected before it is transformed.
   struct encoded {
     checksum sums;
     double norm = 0;
@@ -48,23 +48,23 @@ class convolution final : public transform {
   void run_signal(const item& one, T* out, workspace& mine) const;
   void gather(const item& one, signal& x) const;
   encoded encode(const item& one, signal& x) const;
-  // What became of a computation. failed: one of the long transforms could not be repaired. differs: a product came out differently the
-  // second time.
+  // The result of a computation. failed: one of the long transforms could not be repaired. differs: the second computation of a product
+  // gave other bits.
   enum class computed : std::uint8_t { done, failed, differs };
   computed compute(const item& one, workspace& mine) const;
   bool transform_long(const item& one, direction way, const signal& from, signal& to, int which) const;
   abft::finding verify(const item& one, const encoded& input, const signal& y) const;
   void scatter(const signal& y, std::int64_t number, direction way, T* out) const;
 
-  // Of one signal: the tiles of the two long transforms, and the signal itself as one more.
+  // Counts of one signal: the tiles of the two long transforms, plus the signal itself as one more.
   std::int64_t tiles_of_signal() const { return 2 * inner_->tiles_of_signal() + 1; }
   std::int64_t waiting_of_signal() const { return 2 * inner_->waiting_of_signal() + 1; }
 
   geometry shape_;
   std::int64_t n_;
-  std::int64_t length_;  // of the convolution
+  std::int64_t length_;  // points of the convolution
   std::unique_ptr<volume<T>> inner_;
-  // The second set is the check's.
+  // The second set belongs to the check.
   struct factor_tables {
     signal chirp, filter;
   };

@@ -1,11 +1,11 @@
 // The table of kernels.hpp for the scalar type BALLAST_FFT_SCALAR and the instruction set that Highway compiles for.
-// Layer: backend "cpu". Thread-to-data: none here; a tile belongs to one thread.
+// Layer: backend "cpu". Thread-to-data mapping: a tile belongs to one thread.
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/memory-inl.hpp"
 #include "fft/cpu/stages-inl.hpp"
 #include "fft/cpu/sums-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_KERNELS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef BALLAST_FFT_KERNELS_INL

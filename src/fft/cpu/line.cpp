@@ -1,4 +1,4 @@
-// Tables of a line, in more precision than the data before they are rounded once; and the order of its steps.
+// Builds the tables of a line in more precision than the data and rounds them once; and runs its steps in order.
 #include "fft/cpu/line.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ void append(std::vector<T>& to, const std::complex<W>& z) {
   to.push_back(static_cast<T>(z.imag()));
 }
 
-// Radices of n in the order of the stages: powers of two by 8, and 4 or 2 · … for what is left, then odd primes.
+// Returns the radices of n in the order of the stages: powers of two by 8, then 4s or a 2 for the rest, then odd primes.
 std::vector<int> radices(std::int64_t n) {
   std::vector<int> found;
   int twos = 0;
@@ -61,8 +61,8 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   if (protect) make_weights(n, stream);
 }
 
-// The stages of a transform over coprime factors of rows/s in turn, but for what of them is a convolution. s is the product of the radices
-// done.
+// Appends the stages of a transform over each coprime factor of rows/s in turn, without the part that is a convolution. s is the product of
+// the completed radices.
 template <class T>
 void line<T>::make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to) {
   std::int64_t others = rows / s;
@@ -90,7 +90,7 @@ void line<T>::make_stages(const std::vector<std::int64_t>& coprime, std::int64_t
   }
 }
 
-// Of the last factor of the line.
+// Builds the tables of Bluestein's convolution for the last factor of the line.
 template <class T>
 void line<T>::make_convolution(std::int64_t p) {
   together_ = length_ / p;
@@ -118,7 +118,7 @@ void line<T>::make_convolution_of_prime(std::int64_t p) {
 template <class T>
 void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
   const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
-  // The kept half of a spectrum stands for the whole: its norm is up to √2 larger than what is summed.
+  // The stored half of a spectrum stands for the whole: the norm of the whole is up to √2 times the norm of the half.
   const bool half = form_ == form::real_inverse || half_spectrum_;
   sensitivity_ = (half ? std::sqrt(2.0) : 1) * (padded_ > 0 ? k_convolution_sensitivity : 1);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
@@ -133,7 +133,7 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
           append(in, b[at(2 * j)]);
           append(in, b[at(2 * j + 1)]);
         } else if (half) {
-          // z_j stands for itself and for its mirror image conj(z_j); the weights of an inverse transform are b backwards.
+          // z_j stands for itself and for its mirror image conj(z_j); the weights of an inverse transform are b in reverse order.
           const auto mirror = b[at((n - j) % n)];
           const auto own = form_ == form::complex ? turned(b[at(j)]) : mirror;
           const auto other = form_ == form::complex ? turned(mirror) : b[at(j)];
@@ -182,7 +182,7 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
       const std::int64_t scalars = now.rows * 2 * kernel.lanes;
       if (at.stage == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
       std::vector<T> struck(twiddles, twiddles + now.count);
-      // Without twiddle factors, an odd butterfly's own factors are struck.
+      // If there are no twiddle factors, the factors of an odd butterfly are struck instead.
       const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
       std::vector<T> roots(roots_.begin() + now.roots, roots_.begin() + now.roots + 2 * half * half);
       if (now.count > 0)
@@ -219,7 +219,7 @@ T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead&
   const std::int64_t row = 2 * kernel.lanes, first = together_ * row;
   const auto points = static_cast<std::int64_t>(order_in_.size());
   kernel.permute_rows(x, y, points, together_, order_in_.data());
-  T* const alone = y + padded_ * row;  // x_0, then y_0: behind the rows of the transforms
+  T* const alone = y + padded_ * row;  // x_0, then y_0: after the rows of the transforms
   T* done = run_stages(inner_[0], y, x, swapped, at, ahead, strike);
   kernel.mix_rows(done, alone, together_, filter_[0]);
   kernel.multiply_rows(done + first, done + first, padded_ - together_, padded_ - together_, filter_.data() + 2, together_, swapped);

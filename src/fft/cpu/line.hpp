@@ -1,5 +1,5 @@
-// The transform of one line: its stages and tables, and its run on a tile, W lines side by side. What large prime factors leave after the
-// stages of the others is a convolution, of all s transforms of p points at once: element j of transform q is in row q + s·j.
+// The transform of one line: its stages and tables, and its run on a tile, W lines side by side. Large prime factors come after the stages
+// of the other factors, as a convolution of all s transforms of p points at once: element j of transform q is in row q + s·j.
 // Layer: backend "cpu".
 // Source: T. Stockham, 1966; L. Bluestein, 1970; C. Rader, 1968; J. Cooley, P. Lewis, P. Welch, 1970 (real data by half-length complex
 // transforms).
@@ -15,30 +15,30 @@
 
 namespace ballast::fft::cpu {
 
-// The longest lines that a tile holds; those with a large prime factor, which are convolutions, need more than twice the rows.
+// Limits on the lines that a tile holds. Lines with a large prime factor are convolutions, which need more than twice the rows.
 inline constexpr std::int64_t k_longest_line = 32768;
 inline constexpr std::int64_t k_longest_convolved_line = 8192;
-// Each of the two that make a line of up to 2^40 points; those above k_longest_line leave the second-level cache.
+// Limit on each of the two factors of a line of up to 2^40 points. Those above k_longest_line do not fit into the second-level cache.
 inline constexpr std::int64_t k_longest_split_line = std::int64_t{1} << 20;
 
-// Whether a line of n points is transformed by its own stages, without a convolution.
+// Returns whether a line of n points is transformed by stages alone, without a convolution.
 bool is_direct(std::int64_t n);
 
-// Places inside `run` where faults can strike: (site, step, data). Called only in the instrumented library.
+// Callback at the points inside `run` where faults can strike: (site, step, data). Called only in the instrumented library.
 template <class T>
 using striker = core::function_ref<void(inject::site where, std::int64_t step, T* data, std::int64_t scalars)>;
 
 template <class T>
 class line {
  public:
-  // Rows of a tile are what fft/tables/weights.hpp says of `what`. `stream` makes the weights of the lines of one problem independent.
-  // Without `protect` there are no weights. half_spectrum: of a complex line of odd length, the input is n/2 + 1 rows, of which the tile
-  // makes the others (expand_spectrum); they are encoded before that.
+  // fft/tables/weights.hpp defines the rows of a tile for each `what`. `stream` makes the weights of the lines of one problem independent.
+  // Without `protect` there are no weights. half_spectrum: the input is the n/2 + 1 rows of a complex line of odd length n; expand_spectrum
+  // computes the other rows in the tile, after the n/2 + 1 rows were encoded.
   line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false);
 
-  // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns where the result (rows_out rows) is.
-  // `ahead` is fetched meanwhile. With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their
-  // direction and ignore it.
+  // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns the one that holds the result (rows_out
+  // rows). Prefetches `ahead` meanwhile. `swapped` exchanges the roles of the halves of the rows: the inverse transform. Real forms have a
+  // fixed direction and ignore it.
   T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const;
 
   std::int64_t rows_in() const { return rows_in_; }
@@ -49,23 +49,23 @@ class line {
   std::int64_t twiddle_steps() const { return twiddled_; }  // steps of inject::site::fft_twiddle
   bool is_real_inverse() const { return form_ == form::real_inverse; }
   double points() const { return points_; }
-  double sensitivity() const { return sensitivity_; }  // what κ is multiplied with for this kind of line
+  double sensitivity() const { return sensitivity_; }  // factor of κ for this kind of line
 
-  // Sums of a tile before and after the transform into `sums`.
+  // Return the weights for the sums of a tile before and after the transform; the sums go to `sums`.
   encoder<T> input_weights(bool swapped, lane_sums* sums) const;
   output_sum<T> output_weights(bool swapped, lane_sums* sums) const;
 
  private:
   struct stage {
     int radix;
-    std::int64_t rows;  // of all transforms
+    std::int64_t rows;  // rows of all transforms
     std::int64_t s;
     std::int64_t twiddles;  // offset into twiddles_, −1 for none
     std::int64_t roots;     // offset into roots_
-    std::int64_t count;     // scalars of twiddles, and
-    std::int64_t trivial;   // how many of the first are those of factors 1
+    std::int64_t count;     // scalars of the twiddle factors
+    std::int64_t trivial;   // number of leading scalars that belong to factors of 1
   };
-  // The counters of the sites while a line runs.
+  // Counters of the injection sites while a line runs.
   struct steps {
     std::int64_t stage = 0, twiddle = 0;
   };
@@ -78,14 +78,14 @@ class line {
   T* convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
 
   form form_;
-  std::int64_t length_ = 1;      // of the complex transform
-  std::int64_t together_ = 1;    // convolutions at once, and
-  std::int64_t padded_ = 0;      // the rows of the transforms within all of them; 0 without
-  std::vector<stage> plan_;      // of the stages before them, and
-  std::vector<stage> inner_[2];  // of the transforms within them, there and back
+  std::int64_t length_ = 1;      // points of the complex transform
+  std::int64_t together_ = 1;    // number of simultaneous convolutions
+  std::int64_t padded_ = 0;      // rows of all their inner transforms; 0 without convolutions
+  std::vector<stage> plan_;      // the stages before the convolutions
+  std::vector<stage> inner_[2];  // the stages of the transforms within them, forward and back
   std::vector<T> twiddles_, roots_;
-  std::vector<T> chirp_, filter_;                        // of the convolution: fft/tables/extended_precision_dft.hpp
-  std::vector<std::int64_t> order_in_, order_out_;       // of a cyclic one, which has no chirp: fft/tables/cyclic.hpp
+  std::vector<T> chirp_, filter_;                        // tables of the convolution: fft/tables/extended_precision_dft.hpp
+  std::vector<std::int64_t> order_in_, order_out_;       // row orders of a cyclic convolution, which has no chirp: fft/tables/cyclic.hpp
   std::vector<T> split_;                                 // e^{−2πi k/n} of the real forms
   std::vector<T> input_weights_[2], output_weights_[2];  // [swapped]
   bool half_spectrum_ = false;

@@ -1,12 +1,12 @@
-// Loads and stores of tiles. Loads encode the rows that they have just read, and seal those that waited in the workspace. What is read from
-// the caller's memory has a parity that is made at once, and what is stored there one of what the registers hold when they are stored.
+// Loads and stores of tiles. A load encodes the rows that it has just read, and computes seals of rows that come from the workspace. A read
+// from the caller's memory computes the parity immediately; a store to the caller's memory computes it from the registers after the store.
 // Layer: backend "cpu".
 #include <atomic>
 #include <cstring>
 
 #include "fft/cpu/sums-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_MEMORY_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef BALLAST_FFT_MEMORY_INL
@@ -19,7 +19,7 @@ namespace ballast::fft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Nothing is known of x and y from here on: what was done with them stays before it, loads and stores among it.
+// Compiler barrier that also makes x and y opaque: earlier operations on them, loads and stores included, stay before this point.
 HWY_INLINE void in_order(V& x, V& y) {
 #if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
   __asm__ volatile("" : "+v"(x.raw), "+v"(y.raw) : : "memory");
@@ -30,12 +30,12 @@ HWY_INLINE void in_order(V& x, V& y) {
 #endif
 }
 
-// What is read again is not what the compiler has in registers.
+// Forces later reads to load from memory instead of using values that the compiler holds in registers.
 HWY_INLINE void read_again() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 // ---- Loads ----
 
-// Unless `parity` is null, a register joins it as soon as it is loaded: until then nothing protects it.
+// Unless `parity` is null, adds each register to the parity immediately after its load, as nothing protects it until then.
 HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, T* HWY_RESTRICT to, std::int64_t to_stride,
                              word_vector* parity = nullptr) {
   const D d;
@@ -134,7 +134,7 @@ std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std
       transpose_in(from + W, k_row, used, turned + W, k_row);
       std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
     }
-    // Seals and sums are made of what lies in the tile, not of what was read from the workspace.
+    // Seals and sums are computed from the numbers in the tile, not from those read from the workspace.
     const std::int64_t ready = j + count;
     if (ready % k_block != 0 && ready != rows) continue;
     const std::int64_t first = (ready - 1) / k_block * k_block;
@@ -150,8 +150,8 @@ std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std
 
 // ---- Stores ----
 
-// Stores v[0] … v[used − 1], `stride` apart. Then all W join the parity, in this order: a register that is changed before its store shows
-// in the parity, too.
+// Stores v[0] … v[used − 1], `stride` apart. Adds all W registers to the parity after the store: if a register changed before its store,
+// the parity shows it.
 template <bool Stream>
 HWY_INLINE void store_lanes(V* HWY_RESTRICT v, int used, T* base, std::int64_t stride, word_vector& parity) {
   const D d;

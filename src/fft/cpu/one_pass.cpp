@@ -1,4 +1,4 @@
-// The jobs of a transform in one pass: which access each side has, and what the next tile will read.
+// The jobs of a transform in one pass: the access of each side, and the prefetch of the next tile.
 #include "fft/cpu/one_pass.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Real data of even length are complex lines of half of it.
+// Real data of even length n are transformed as complex lines of length n/2.
 form form_of(const geometry& shape) {
   if (shape.kind == kind::c2c || shape.n[2] % 2 == 1) return form::complex;
   return shape.kind == kind::r2c ? form::real_forward : form::real_inverse;
@@ -49,7 +49,7 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   });
 }
 
-// What all tiles share.
+// Returns the part of a job that all tiles share.
 template <class T>
 tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) const {
   const side& from = shape_.input;
@@ -82,7 +82,7 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
   return job;
 }
 
-// `job` begins with signal `first`.
+// Returns the prefetch for the tile after `job`, which begins with signal `first`.
 template <class T>
 read_ahead one_pass<T>::next_tile(const tile_job<T>& job, std::int64_t first) const {
   const std::int64_t after = std::min<std::int64_t>(lanes_, shape_.batch - first - lanes_);

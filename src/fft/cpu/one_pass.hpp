@@ -1,4 +1,4 @@
-// Lines that a tile holds: W signals (lanes) with all their elements go from memory through one tile and back.
+// Lines that fit into a tile: W whole signals (one per lane) go from memory through one tile and back.
 // Layer: backend "cpu".
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace ballast::fft::cpu {
 
-// Transforms of one axis, n[2].
+// Transforms along one axis, n[2].
 template <class T>
 class one_pass final : public transform {
  public:

@@ -1,11 +1,11 @@
-// Seals of what waits in the workspace: words that change with every bit of it.
+// Seals of data that wait in the workspace: checksum words that change with every bit of these data.
 // Layer: backend "cpu".
 #include <cstring>
 
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/vectors-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_SEALS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef BALLAST_FFT_SEALS_INL
@@ -36,7 +36,7 @@ HWY_INLINE void add_parity(word_vector parity, lane_sums& sums) {
   hn::StoreU(hn::Xor(hn::LoadU(d, to), parity), d, to);
 }
 
-// All lanes of a parity in one word.
+// Returns the exclusive or of all lanes of a parity.
 HWY_INLINE std::uint64_t joined(word_vector parity) {
   lane_sums sums;
   std::memset(sums.parity, 0, sizeof sums.parity);
@@ -46,9 +46,9 @@ HWY_INLINE std::uint64_t joined(word_vector parity) {
 
 // ---- Blocks ----
 
-// The seal of a block of `rows` ≤ W rows: all its words joined by exclusive or, those in row r and lane l turned by (rows − 1 − r) +
-// (2W − rows − l) bits, imaginary parts by half a word more. Rows and lanes count alike, so the transposed block has the same seal. One
-// changed word always shows, and so do equal flips in all words of a register, which meet different bits.
+// The seal of a block of `rows` ≤ W rows: the exclusive or of all its words, where the word in row r and lane l is rotated by (rows − 1 −
+// r) + (2W − rows − l) bits, and imaginary parts by half a word more. Rows and lanes contribute alike, so the transposed block has the same
+// seal. One changed word always shows. Equal flips in all words of a register show too, as they hit different bits.
 HWY_INLINE word_vector seal_next(word_vector seal, const complex_vector& row) {
   const words d;
   return hn::Xor3(hn::RotateRight<k_bits - 1>(seal), hn::BitCast(d, row.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, row.im)));
@@ -61,7 +61,7 @@ HWY_INLINE void store_seal(word_vector seal, std::int64_t rows, int used, T* to)
   const auto turned = hn::Or(hn::Shl(seal, left), hn::Shr(seal, right));
   HWY_ALIGN word lanes[W];
   hn::Store(hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(used)), turned), d, lanes);
-  // Two words of f32 at a time.
+  // Joins two words of f32 at a time.
   constexpr int k_pairs = W * static_cast<int>(sizeof(T)) / 8;
   std::uint64_t joined = 0;
   if constexpr (k_pairs == 0) std::memcpy(&joined, lanes, sizeof(T));
@@ -75,7 +75,7 @@ HWY_INLINE void store_seal(word_vector seal, std::int64_t rows, int used, T* to)
   std::memcpy(to, &made, sizeof made);
 }
 
-// The seals of all W of `rows` rows, the last ones of fewer; of the first `used` lanes.
+// Seals every W rows (fewer in the last block); only the first `used` lanes count.
 void seal_blocks(const T* HWY_RESTRICT tile, std::int64_t rows, int used, T* HWY_RESTRICT seals) {
   for (std::int64_t j = 0; j < rows; j += W) {
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
@@ -87,8 +87,8 @@ void seal_blocks(const T* HWY_RESTRICT tile, std::int64_t rows, int used, T* HWY
 
 // ---- Rows ----
 
-// One step of the seal of rows: a bijection of the seal and of each word, so a single changed word always shows. The rotation keeps flips
-// of one bit in several words from cancelling.
+// One step of the seal of rows. It is a bijection of the seal and of each word, so a single changed word always shows. The rotation
+// prevents flips of one bit position in several words from cancelling.
 template <class VU>
 HWY_INLINE VU extend(VU seal, VU re, VU im) {
   return hn::Xor(hn::RotateRight<5>(hn::Add(seal, re)), im);

@@ -5,7 +5,7 @@
 #include "fft/cpu/seals-inl.hpp"
 #include "fft/cpu/vectors-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_STAGES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef BALLAST_FFT_STAGES_INL
@@ -41,7 +41,7 @@ HWY_INLINE void butterfly(complex_vector* x) {
     const D d;
     butterfly_4(x[0], x[2], x[4], x[6]);
     butterfly_4(x[1], x[3], x[5], x[7]);
-    // Odd half times e^{−2πi k/8}: k = 1: (1 − i)/√2, 2: −i, 3: −(1 + i)/√2.
+    // The odd half times e^{−2πi k/8}: k = 1: (1 − i)/√2, 2: −i, 3: −(1 + i)/√2.
     const V h = hn::Set(d, static_cast<T>(0.70710678118654752440L));
     const complex_vector o1 = {hn::Mul(h, hn::Add(x[3].re, x[3].im)), hn::Mul(h, hn::Sub(x[3].im, x[3].re))};
     const complex_vector o3 = {hn::Mul(h, hn::Sub(x[7].im, x[7].re)), hn::Mul(h, hn::Add(x[7].re, x[7].im))};  // negated imaginary part
@@ -86,10 +86,11 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
   }
 }
 
-// Sums of h terms are made of partial sums of so many: terms that are added one by one round as √(h/2), so as √(k_part/2 + h/(2 k_part)).
+// Number of terms in a partial sum. Adding h terms one by one has a rounding error of √(h/2); with partial sums it is
+// √(k_part/2 + h/(2 k_part)).
 constexpr int k_part = 8;
 
-// A = x_0 + Σ_j cos_j sum_j and B = Σ_j sin_j difference_j, `roots` being pairs (cos_j, sin_j).
+// Computes A = x_0 + Σ_j cos_j sum_j and B = Σ_j sin_j difference_j. `roots` holds pairs (cos_j, sin_j).
 HWY_INLINE void pair_sums(const complex_vector& x0, const complex_vector* HWY_RESTRICT sum, const complex_vector* HWY_RESTRICT difference,
                           int half, const T* HWY_RESTRICT roots, complex_vector& A, complex_vector& B) {
   const D d;
@@ -102,7 +103,7 @@ HWY_INLINE void pair_sums(const complex_vector& x0, const complex_vector* HWY_RE
     a = {hn::MulAdd(c, sum[j].re, a.re), hn::MulAdd(c, sum[j].im, a.im)};
     b = {hn::MulAdd(sine, difference[j].re, b.re), hn::MulAdd(sine, difference[j].im, b.im)};
   };
-  // The terms of a part that begins at `first`.
+  // Adds the terms of the part that begins at `first`.
   const auto add_part = [&](int first, complex_vector& a, complex_vector& b) HWY_ATTR {
     if (first + k_part <= half) {
 #pragma GCC unroll 8
@@ -121,8 +122,8 @@ HWY_INLINE void pair_sums(const complex_vector& x0, const complex_vector* HWY_RE
   }
 }
 
-// Odd radix P (0: `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k, A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}), B_k = Σ_j sin(2πjk/p) (x_j −
-// x_{p−j}).
+// Odd radix P (P = 0: radix `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k with A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}),
+// B_k = Σ_j sin(2πjk/p) (x_j − x_{p−j}).
 template <int P>
 HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
                           const T* HWY_RESTRICT roots, std::int64_t re, std::int64_t im, read_ahead& ahead) {

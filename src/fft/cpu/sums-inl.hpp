@@ -1,12 +1,13 @@
 // Weighted sums of the lanes of a tile, and their comparison with the thresholds.
-// Layer: backend "cpu". Sums run in working precision over k_block rows, then in double (double data: in double with the lost part kept).
+// Layer: backend "cpu". Sums run in working precision over k_block rows, then in double. Double data also keep the rounding error of the
+// sum.
 #include <cstring>
 
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/seals-inl.hpp"
 #include "fft/tables/checks.hpp"
 
-// Included once for each target: no ordinary guard.
+// Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_SUMS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef BALLAST_FFT_SUMS_INL
@@ -21,7 +22,7 @@ namespace {
 
 // ---- Sums ----
 
-// s = x + y exactly split: adds y to (high, low). For double data only.
+// Adds y to (high, low) without error: s = x + y, and e is the rounding error of s. For double data only.
 template <class DD, class VV>
 HWY_INLINE void add_exactly(DD dd, double* HWY_RESTRICT high, double* HWY_RESTRICT low, VV y) {
   const auto x = hn::LoadU(dd, high);
@@ -47,8 +48,8 @@ HWY_INLINE void promote_into(double* HWY_RESTRICT high, double* HWY_RESTRICT low
 #endif
 }
 
-// Adds `rows` ≤ k_block rows to the sums. `y` is the accumulator of what the imaginary parts give: shorter dependency chains. With Seal,
-// the seals of all W rows go to `seals`.
+// Adds `rows` ≤ k_block rows to the sums. `y` accumulates the contributions of the imaginary parts separately, for shorter dependency
+// chains. With Seal, stores the seal of every W rows to `seals`.
 template <bool General, bool Seal>
 HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T* HWY_RESTRICT w, lane_sums& sums, T* HWY_RESTRICT seals) {
   const D d;
@@ -112,7 +113,7 @@ HWY_INLINE void begin(const encoder<T>& encode) {
   if (encode.weights != nullptr) clear(*encode.sums);
 }
 
-// Encodes rows first … first + rows − 1 of a tile. Unless `seals` is null, their seals go there.
+// Encodes rows first … first + rows − 1 of a tile. Unless `seals` is null, stores their seals there.
 HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t rows, const encoder<T>& encode, T* seals = nullptr) {
   const bool together = seals != nullptr && encode.weights != nullptr && !encode.general;
   if (seals != nullptr && !together) seal_blocks(tile + first * k_row, rows, W, seals);
@@ -138,12 +139,12 @@ HWY_INLINE complex_vector row_of(const T* HWY_RESTRICT tile, std::int64_t j, con
   if constexpr (Untwiddle) {
     const complex_vector near = {hn::Load(d, of.fine + j * k_row), hn::Load(d, of.fine + j * k_row + W)};
     const complex_vector w = times(near, hn::Set(d, of.coarse[2 * j]), hn::Set(d, of.coarse[2 * j + 1]));
-    v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were turned the other way
+    v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were multiplied by the conjugate factors
   }
   return v;
 }
 
-// What the real and the imaginary parts of rows give to re and im of their sum.
+// Contributions of the real and imaginary parts of rows to re and im of their sum.
 struct row_sums {
   V re_re, re_im, im_re, im_im;
 
@@ -158,7 +159,7 @@ struct row_sums {
   }
 };
 
-// Adds rows `first` … `last` − 1 to the sums of their half. Odd and even rows apart: shorter chains.
+// Adds rows `first` … `last` − 1 to the sums of their half. Odd and even rows have separate accumulators, for shorter dependency chains.
 template <bool General, bool Untwiddle>
 HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::int64_t last, const output_sum<T>& of, int half) {
   constexpr int k_row_weights = General ? 4 : 2;
@@ -192,7 +193,7 @@ HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const 
   const std::int64_t middle = (rows + 1) / 2;
   sum_half<General, Untwiddle>(tile, 0, middle, of, 0);
   sum_half<General, Untwiddle>(tile, middle, rows, of, 1);
-  // From the sums of the halves to their sum and difference, in place.
+  // Replaces the sums of the halves by their sum and difference, in place.
   lane_sums& sums = *of.sums;
   for (int part = 0; part < 2; ++part) {
     for (int l = 0; l < W; ++l) {

@@ -1,4 +1,4 @@
-// Attempts at a tile, its verification, and the judgement of lanes with numbers near overflow, Inf or NaN.
+// The attempts at a tile, its verification, and the judgement of lanes with numbers near overflow, Inf or NaN.
 #include "fft/cpu/tile.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Strikes the used lanes of `rows` rows that are `stride` apart; with halves = 1 only the real parts.
+// Strikes the used lanes of `rows` rows that are `stride` apart; halves = 1 strikes the real parts only.
 template <class T>
 void strike_rows(inject::active_injector& injector, inject::site where, const inject::place& here, T* base, std::int64_t stride,
                  std::int64_t rows, int used, int halves = 2) {
@@ -40,13 +40,13 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
   }
 }
 
-// The factor of the norm as the data type has it, from the twin of the one that the data are multiplied with.
+// Returns the factor of the norm rounded to the data type, from the copy that is not applied to the data.
 template <class T>
 double rounded_scale(const tile_job<T>& job) {
   return static_cast<double>(static_cast<T>(job.check_scale));
 }
 
-// Lanes of a smaller norm cannot overflow.
+// Returns the norm below which a lane cannot overflow.
 template <class T>
 double room(const tile_job<T>& job) {
   return abft::overflow_norm<T>(16 * job.transform->points());
@@ -61,7 +61,7 @@ tile_worker<T>::tile_worker(const transform_args& how, const places& all, scratc
 template <class T>
 tile_worker<T>::~tile_worker() {
   if (checks_ > 0) how_.seen.checked(checks_);
-  // Once for all the tiles of a task: a fence waits for memory.
+  // One flush for all tiles of a task, since a fence waits for memory.
   if (streamed_) hwy::FlushStream();
 }
 
@@ -81,7 +81,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
       strike_sums(job);
       done = transform(job, seals);
       abft::finding now = verify(job, done);
-      // A tile that passes at once needs no hash.
+      // A tile that passes the first time needs no hash.
       if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(job, done);
       return now;
     };
@@ -90,7 +90,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
   streamed_ = streamed_ || job.stream;
-  // The tile is as it was verified: what was changed on its way to the output is stored again.
+  // The tile in scratch is verified: if the stored copy differs from it, store it again.
   const auto store = [&] {
     const auto stored = store_tile(job, done, seals);
     return abft::finding{
@@ -98,12 +98,12 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   };
   const abft::finding stored = store();
   if (stored.word == abft::k_pass || how_.protection == protection::off) return settled(job);
-  // What was stored may be wrong, or the parity that was made with the sums: the tile is verified again, which makes the parity anew.
+  // Either the stored copy is wrong or the parity computed with the sums. Verify the tile again, which also computes a new parity.
   const auto again = [&](int number) -> std::optional<abft::finding> {
     if (number == 0) return stored;
     const abft::finding now = verify(job, done);
     if (now.word != abft::k_pass) return now;
-    if (!now.judged) return stored;  // no checksum can say that the tile is still what was verified
+    if (!now.judged) return stored;  // no checksum can tell whether the tile is still the verified one
     return store();
   };
   if (run::attempt(how_.seen, how_.protection, "fft.output", slot_, again) == abft::outcome::uncorrectable)
@@ -111,7 +111,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   return settled(job);
 }
 
-// A tile is stored. Where its result waits in memory, it may be struck there.
+// Reports a stored tile. If its result waits in memory, faults may strike it there.
 template <class T>
 tile_result tile_worker<T>::settled(const tile_job<T>& job) {
   if (job.waiting >= 0)
@@ -127,7 +127,7 @@ T* tile_worker<T>::transform(const tile_job<T>& job, T* seals) {
   strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
               job.from.how == access::real ? 1 : 2);
   T* done = compute(job, mine_.x.data(), mine_.y.data(), seals);
-  // Only what is stored: a fault elsewhere would be no fault of the output.
+  // Strike only what is stored: a fault elsewhere would not reach the output.
   strike_rows(how_.injector, inject::site::fft_output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
               job.to.how == access::real ? 1 : 2);
   return done;
@@ -154,7 +154,7 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
     std::vector<T> struck;
     if constexpr (inject::active_injector::enabled) {
       struck.assign(coarse, coarse + 2 * transform.rows_out());
-      // Row 0 has the factor 1.
+      // Skip row 0, whose factor is 1.
       strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
       coarse = struck.data();
     }
@@ -168,7 +168,7 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
 
 // ---- Verification ----
 
-// Thresholds from the norms of the lanes. Norms whose squares are out of range are summed again with a scale.
+// Computes thresholds from the norms of the lanes. If the sum of squares is out of range, computes the norm again with scaling.
 template <class T>
 void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
   constexpr abft::squares_range range = abft::k_squares<T>;
@@ -192,7 +192,7 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
 template <class T>
 abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   const line<T>& transform = *job.transform;
-  // Twiddle factors are taken off again while the sums are made: their product is verified together with the transform.
+  // The sums remove the twiddle factors again, so that this product is verified together with the transform.
   output_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
   sum.coarse = job.check.coarse;
   sum.fine = job.check.fine;
@@ -207,7 +207,7 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   std::uint64_t wrong = 0;
   for (int l = 0; l < job.used; ++l) wrong |= (lanes.word[0][l] ^ k_lane_pass) | (lanes.word[1][l] ^ k_lane_pass);
   if (wrong == 0) return now;
-  // A lane that fails decides; else one that must come out the same again.
+  // Report a lane that fails; otherwise one that must repeat with the same bits.
   const auto passes = [&](int v, int l) { return lanes.word[v][l] == k_lane_pass || lanes.word[v][l] == k_lane_repeat; };
   int l = 0, v = 0;
   const auto find = [&](auto&& found) {
@@ -298,10 +298,10 @@ typename tile_worker<T>::wide_sums tile_worker<T>::wide_sum(const T* tile, int l
   return {half[0] + half[1], half[0] - half[1]};
 }
 
-// Overwrites the words of the special lanes.
+// Overwrites the verdict words of the special lanes.
 template <class T>
 void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) {
-  // The input is read again: the transform has overwritten it, and a fault in the tile must not pass for special data.
+  // Read the input again: the transform has overwritten it, and a fault in the tile must not pass as special data.
   T* again = mine_.need_spare();
   load_tile(job, again, nullptr);
   const T* judged = done;
@@ -320,14 +320,14 @@ void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) 
   }
 }
 
-// Finite numbers near overflow are summed in more range. Of Inf and NaN that belong to the data no checksum can say anything.
+// Sums finite numbers near overflow in a wider range. No checksum can judge Inf and NaN that belong to the data.
 template <class T>
 typename tile_worker<T>::lane_judgement tile_worker<T>::judge_special(const tile_job<T>& job, const T* again, const T* judged,
                                                                       int l) const {
   const line<T>& transform = *job.transform;
   if (!is_finite(again, transform.rows_in(), l)) return lane_judgement::repeat;
   const double norm = careful_norm(again, transform.rows_in(), l);
-  // An overflow that the data cause needs large data.
+  // Data can cause an overflow only if they are large.
   if (!is_finite(judged, transform.rows_out(), l)) return norm > room(job) ? lane_judgement::repeat : lane_judgement::fail;
   const double scale = rounded_scale(job);
   const double tau = abft::fft_residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
@@ -355,7 +355,7 @@ void tile_worker<T>::strike_sums(const tile_job<T>& job) {
   }
 }
 
-// Strikes the used lanes of two arrays as one.
+// Strikes the used lanes of two arrays as if they were one.
 template <class T>
 template <class U>
 void tile_worker<T>::strike_lanes(inject::site where, const tile_job<T>& job, U* first, U* second) {

@@ -1,5 +1,5 @@
-// The life of a tile on one thread: load, encode, transform, verify, again if it fails, and only then store.
-// Layer: backend "cpu". Its SIMD is in kernels.hpp, its transform in line.hpp, its load and store in tile_job.hpp.
+// The processing of a tile on one thread: load, encode, transform, verify, repeat if it fails, and only then store.
+// Layer: backend "cpu". kernels.hpp has its SIMD code, line.hpp its transform, tile_job.hpp its load and store.
 // Source: TurboFFT, PPoPP 2025 (checksums per group); docs/design/fft.md, "What is checked, and when".
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ballast::fft::cpu {
 
-// What one thread works in. A worker owns its slot's scratch while it runs.
+// The working memory of one thread. A worker owns the scratch of its slot while it runs.
 template <class T>
 struct scratch {
   core::aligned_buffer<T> x, y, spare, seals;
@@ -32,16 +32,16 @@ struct scratch {
   }
 };
 
-// How many places the injection sites of a call have.
+// The number of places at each injection site of a call.
 struct places {
   std::int64_t tiles = 0;
-  std::int64_t waiting = 0;  // tiles whose result waits in memory; 0: every tile shows itself before its last stage instead
+  std::int64_t waiting = 0;  // tiles whose result waits in memory; 0: each tile is struck before its last stage instead
 };
 
-// damaged_input: what waited in memory does not match its seal. uncorrectable: recorded as "fft.signal". Only done has stored anything.
+// damaged_input: the data that waited in memory do not match their seal. uncorrectable: recorded as "fft.signal". Only `done` has stored.
 enum class tile_result : std::uint8_t { done, damaged_input, uncorrectable };
 
-// Does the tiles of one task.
+// Processes the tiles of one task.
 template <class T>
 class tile_worker {
  public:
@@ -64,7 +64,7 @@ class tile_worker {
   abft::finding verify(const tile_job<T>& job, T* done);
   std::uint64_t hash(const tile_job<T>& job, const T* done) const;
 
-  // Lanes whose numbers the vector code cannot sum.
+  // Lanes whose numbers the vector code cannot sum: those near overflow, Inf or NaN.
   double careful_norm(const T* x, std::int64_t rows, int l) const;
   bool is_finite(const T* tile, std::int64_t rows, int l) const;
   using wide_sums = std::array<std::complex<wide<T>>, k_vectors>;

@@ -1,4 +1,4 @@
-// Loads and stores by access: common layouts by the SIMD kernels, others element by element.
+// Loads and stores for each access: the SIMD kernels handle common layouts, loops over elements the others.
 #include "fft/cpu/tile_job.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Element j of lane l, as the source has it.
+// Returns element j of lane l from the source.
 template <access How, class T>
 std::complex<T> element_of(const place_of<const T>& from, const T* lane, int l, std::int64_t j) {
   if constexpr (How == access::complex) {
@@ -20,7 +20,7 @@ std::complex<T> element_of(const place_of<const T>& from, const T* lane, int l, 
   } else if constexpr (How == access::real) {
     return {lane[j * from.element], T(0)};
   } else {
-    // The elements that are their own mirror image are real, whatever their imaginary parts say.
+    // Elements that are their own mirror image are real, so their imaginary parts are ignored.
     const std::int64_t i = from.index_first + l * from.index_lane + j * from.index_element;
     const bool mirrored = 2 * i > from.length;
     const T* z = lane + (mirrored ? from.length - i : i) * from.element;
@@ -28,7 +28,7 @@ std::complex<T> element_of(const place_of<const T>& from, const T* lane, int l, 
   }
 }
 
-// Returns the parity of the source, from a second read.
+// Returns the parity of the source, computed from a second read.
 template <access How, class T>
 std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x) {
   const place_of<const T>& from = job.from;
@@ -63,7 +63,7 @@ std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x) {
   return parity;
 }
 
-// Returns the parity of the tile, with what is stored as it lies in the output.
+// Returns the parity of the tile, computed from the stored numbers as they are in the output.
 template <access How, class T>
 std::uint64_t scatter(const tile_job<T>& job, const T* done) {
   const place_of<T>& to = job.to;
@@ -74,7 +74,7 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
   std::uint64_t parity = 0;
   for (std::int64_t j = 0; j < job.rows_stored; j += k_block) {
     const std::int64_t end = std::min<std::int64_t>(job.rows_stored, j + k_block);
-    // The rows of this block that lane l stores: those below the half of a spectrum.
+    // The end of the rows of this block that lane l stores: only rows within the half spectrum.
     const auto last_of = [&](int l) {
       if (l >= job.used) return j;
       if (to.length == 0) return end;
@@ -113,7 +113,7 @@ std::int64_t load_own_rows(const place_of<const T>& from, std::int64_t rows, T* 
   return std::memcmp(seal, from.seals, static_cast<std::size_t>(kernel.lanes) * sizeof(T)) != 0;
 }
 
-// Rows of the other half of a spectrum whose first half is loaded, as conjugates.
+// Computes the other half of a spectrum whose first half is loaded, as conjugates.
 template <class T>
 void expand_spectrum(std::int64_t length, std::int64_t loaded, T* x) {
   const int lanes = kernels<T>().lanes;
@@ -137,12 +137,12 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   const place_of<const T>& from = job.from;
   const std::int64_t row = 2 * kernel.lanes;
   const std::int64_t rows = transform.rows_encoded();
-  // Rows that change after they are read are encoded then.
+  // Rows that change after they are read are encoded after the change.
   const bool half = transform.is_real_inverse() || job.expand;
   const encoder<T> encode = sums == nullptr ? encoder<T>{} : transform.input_weights(job.inverse, sums);
   const encoder<T> early = half ? encoder<T>{} : encode;
   std::int64_t damaged = 0;
-  std::optional<std::uint64_t> source;  // what waited in the workspace has seals
+  std::optional<std::uint64_t> source;  // empty for the workspace, which has seals
   switch (from.how) {
     case access::rows: source = kernel.load_rows(from.base, from.lane, job.used, rows, x, early); break;
     case access::columns: source = kernel.load_columns(from.base, from.element, job.used, rows, x, early); break;
@@ -158,7 +158,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   if (from.how != access::rows && from.how != access::columns && from.how != access::blocks && early.weights != nullptr)
     kernel.sum_tile(x, rows, early);
   if (half) {
-    // What is its own mirror image is real, whatever the imaginary parts say.
+    // Elements that are their own mirror image are real, so their imaginary parts are dropped.
     const auto drop_imaginary = [&](T* im) {
       if (source) *source ^= joined_scalars(im, kernel.lanes);
       std::fill_n(im, kernel.lanes, T(0));
@@ -168,7 +168,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
     if (encode.weights != nullptr) kernel.sum_tile(x, rows, encode);
   }
   if (encode.weights != nullptr && source && *source != parity_of<T>(*sums)) {
-    // The sums of numbers that are not those of the source pass no check.
+    // NaN sums fail every check: the encoded numbers differ from the source.
     for (auto& sum : sums->high) std::ranges::fill(sum, std::numeric_limits<double>::quiet_NaN());
   }
   if (job.expand) expand_spectrum(transform.rows_in(), rows, x);

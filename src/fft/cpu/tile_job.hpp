@@ -1,5 +1,5 @@
-// One tile as a piece of work: where its lines lie in memory, what transforms them, where they go; and the load and the store of a tile.
-// Layer: backend "cpu". The transforms make the jobs (one_pass.cpp, volume.cpp), a tile_worker does them (tile.hpp).
+// One tile as a unit of work: the memory layout of its lines, their transform, their destination; and the load and the store of a tile.
+// Layer: backend "cpu". The transforms create the jobs (one_pass.cpp, volume.cpp), a tile_worker processes them (tile.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace ballast::fft::cpu {
 
-// How the elements of a tile lie in memory. Strides in scalars unless said otherwise.
+// The layout of the elements of a tile in memory. Strides are in scalars unless stated otherwise.
 enum class access : std::uint8_t {
   rows,       // complex; each lane contiguous
   columns,    // complex; each row contiguous
   complex,    // complex; any strides
   scalars,    // a lane's scalars one `element` apart: real pairs
   real,       // real; imaginary parts are zero (load) or dropped (store)
-  hermitian,  // load: the half spectrum of `length` elements, the other half made from it; index_* in elements
-  blocks,     // the workspace, its rows being elements of W neighbouring lines: load_blocks, store_blocks
-  own_rows,   // the workspace, a tile's own rows `element` apart
+  hermitian,  // load: the half spectrum of `length` elements; the other half is computed; index_* in elements
+  blocks,     // the workspace, rows are elements of W neighbouring lines: see load_blocks
+  own_rows,   // the workspace, the tile's own rows, `element` apart
 };
 
 template <class T>
@@ -27,7 +27,7 @@ struct place_of {
   T* base = nullptr;
   std::int64_t lane = 0;
   std::int64_t element = 0;
-  // hermitian: the number of an element within its line. Stores with length > 0: elements from there on are dropped.
+  // hermitian: the index of an element within its line. Stores with length > 0 drop the elements from `length` on.
   std::int64_t index_first = 0, index_lane = 0, index_element = 1, length = 0;
   T* seals = nullptr;
   std::int64_t seal_stride = 0;
@@ -48,35 +48,35 @@ struct tile_job {
   int used = 0;  // lanes
   std::int64_t rows_stored = 0;
   bool inverse = false;
-  bool expand = false;    // half a spectrum is loaded, its other rows are made in the tile
-  factors_of<T> factors;  // after the transform, and
-  factors_of<T> check;    // their twins, which the check takes them off with
+  bool expand = false;    // a half spectrum is loaded, and the tile computes its other rows
+  factors_of<T> factors;  // applied after the transform
+  factors_of<T> check;    // second copies, with which the check removes the factors
   double scale = 1;
   double check_scale = 1;
   bool stream = false;
-  read_ahead ahead;  // what the next tile will read
+  read_ahead ahead;  // the source of the next tile
   std::int64_t interval = 0;
   std::int64_t waiting = -1;  // number among the tiles whose result waits in memory, −1 for none
-  std::int64_t index = 0;     // what events call lane 0
+  std::int64_t index = 0;     // the number of lane 0 in events
   std::int64_t index_lane = 1;
 };
 
-// Loads the tile of `job` into x, and unless `sums` is null encodes it there. Returns the number of seals that do not match what lies in x.
-// What comes from the caller's memory has no seals: if x does not have its parity, the sums become NaN.
+// Loads the tile of `job` into x and, unless `sums` is null, encodes it there. Returns the number of seals that do not match the numbers in
+// x. The caller's memory has no seals: if the parity of x differs from that of the source, the sums become NaN.
 template <class T>
 std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums);
 
-// The number of scalars of `seals` in make_seals.
+// Returns the number of scalars that make_seals writes to `seals`.
 template <class T>
 std::int64_t seal_scalars(const tile_job<T>& job);
 
-// Seals a tile whose result waits in memory. Done before the tile is verified, so that a change meets the check or the seal. The seals go
-// to the tile's place when it is stored.
+// Seals a tile whose result waits in memory. Call it before the tile is verified, so that either the check or the seal detects a change.
+// store_tile copies the seals to memory.
 template <class T>
 void make_seals(const tile_job<T>& job, const T* done, T* seals);
 
-// Stores the first rows_stored rows of a tile, and its seals, if it has any. Where they go to the caller's memory: the parity of the tile,
-// with what was stored as it was stored.
+// Stores the first rows_stored rows of a tile, and its seals if it has any. For a store to the caller's memory, returns the parity of the
+// tile, computed from the stored rows as they were stored.
 template <class T>
 std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals);
 

@@ -1,4 +1,4 @@
-// Which form a problem takes on the CPU: one pass, a volume or a convolution.
+// Selects the implementation of a problem on the CPU: one pass, a volume or a convolution.
 // Layer: backend "cpu".
 #include <cstdint>
 #include <memory>
@@ -11,14 +11,15 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Lines up to this many points are transformed in one pass: the two buffers of a tile (128 bytes a row with AVX-512) then stay in the
-// second-level cache. With many signals one pass pays up to the third-level cache, because its checks are made once, not twice:
-// 2^24 points as 16384 × 1024, protected, 25 ms in one pass and 32 ms in two, unprotected the same (2 threads, Zen 5, f32).
+// Lines of up to this many points are transformed in one pass: the two buffers of a tile (128 bytes a row with AVX-512) then stay in the
+// second-level cache. With many signals one pass is faster for buffers up to the size of the third-level cache, because each check is
+// computed once, not twice: 2^24 points as 16384 × 1024, protected, take 25 ms in one pass and 32 ms in two; unprotected they take the same
+// (2 threads, Zen 5, f32).
 constexpr std::int64_t k_one_pass = 2048;
 constexpr std::int64_t k_one_pass_many = k_longest_line;
 constexpr std::int64_t k_many_tiles = 16;
 
-// Axes of length 1 only cost lanes: complex problems get their other axes last. The last axis of real kinds keeps its place.
+// Axes of length 1 waste lanes, so complex problems get their other axes last. Real kinds keep their last axis.
 geometry with_short_axes_first(geometry shape) {
   if (shape.kind != kind::c2c) return shape;
   for (std::size_t axis = 2; axis > 0; --axis) {
@@ -39,9 +40,9 @@ std::unique_ptr<transform> make(const geometry& given, bool protect) {
   const std::int64_t n = shape.n[2];
   if (shape.n[0] != 1 || shape.n[1] != 1) return std::make_unique<volume<T>>(shape, std::nullopt, protect);
   const int lanes = kernels<T>().lanes;
-  const std::int64_t length = shape.kind != kind::c2c && n % 2 == 0 ? n / 2 : n;  // of the complex transform
+  const std::int64_t length = shape.kind != kind::c2c && n % 2 == 0 ? n / 2 : n;  // points of the complex transform
   const std::int64_t most = shape.batch >= k_many_tiles * lanes ? k_one_pass_many : k_one_pass;
-  const bool few = shape.batch < lanes / 2 && n >= 16 * lanes && shape.kind == kind::c2c;  // signals for the lanes of a tile
+  const bool few = shape.batch < lanes / 2 && n >= 16 * lanes && shape.kind == kind::c2c;  // too few signals to fill the lanes of a tile
   const auto split = split_line(n);
   if (split && (length > most || few)) return std::make_unique<volume<T>>(shape, split, protect);
   if (!split && length > k_longest_convolved_line) return std::make_unique<convolution<T>>(shape, protect);

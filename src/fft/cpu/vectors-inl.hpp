@@ -3,7 +3,7 @@
 // Layer: backend "cpu".
 #include "fft/cpu/kernels.hpp"
 
-// Included once for each target: no ordinary guard.
+// Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef BALLAST_FFT_VECTORS_INL
@@ -42,7 +42,7 @@ HWY_INLINE complex_vector times(const complex_vector& x, V wr, V wi) {
   return {hn::NegMulAdd(x.im, wi, hn::Mul(x.re, wr)), hn::MulAdd(x.im, wr, hn::Mul(x.re, wi))};
 }
 
-// Row `row` of a tile.
+// Returns row `row` of a tile.
 HWY_INLINE complex_vector complex_at(const T* HWY_RESTRICT tile, std::int64_t row) {
   const D d;
   return {hn::Load(d, tile + row * k_row), hn::Load(d, tile + row * k_row + W)};
@@ -97,7 +97,7 @@ HWY_INLINE void transpose(V* HWY_RESTRICT v) {
 }
 #endif
 
-// W complex numbers as they lie in memory: low has the first half of them.
+// Converts W complex numbers to the order in memory: `low` gets the first half of them.
 HWY_INLINE void interleave(const complex_vector& x, V& low, V& high) {
 #if HWY_TARGET == HWY_SCALAR
   low = x.re;

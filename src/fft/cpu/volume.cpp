@@ -1,4 +1,4 @@
-// The passes over a volume: which tiles they have, where those load and store, and the attempts at a signal whose workspace was damaged.
+// The passes over a volume: their tiles, the loads and stores of these, and the attempts at a signal whose workspace was damaged.
 #include "fft/cpu/volume.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ template <class T>
 volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect)
     : shape_(shape), lanes_(kernels<T>().lanes), long_line_(split.has_value()) {
   if (split) {
-    // Element j₁ n₂ + j₂ on the way in, k₁ + n₁ k₂ on the way out.
+    // Element j₁ n₂ + j₂ of the input, k₁ + n₁ k₂ of the output.
     n_[1] = split->n1;
     n_[2] = split->n2;
     in_[1] = n_[2] * shape_.input.stride[2];
@@ -133,7 +133,7 @@ class volume<T>::signal_run {
   int lanes_at(std::int64_t count, std::int64_t tile) const {
     return static_cast<int>(std::min<std::int64_t>(v_.lanes_, count - tile * v_.lanes_));
   }
-  // The rows of column `column` and plane i₀ or k₀ in the workspace, and their seals.
+  // Return the rows of column `column` and plane i₀ or k₀ in the workspace, and their seals.
   T* rows_at(std::int64_t column, std::int64_t plane) const {
     return mine_.data.data() + (column * v_.n_[0] + plane) * v_.n_[1] * 2 * v_.lanes_;
   }
@@ -155,8 +155,8 @@ class volume<T>::signal_run {
   std::int64_t signal_;
   bool protect_;
   std::int64_t in_unit_, out_unit_;  // scalars of an element
-  T* result_;                        // where the last pass stores
-  std::int64_t stride_[3];           // of the result
+  T* result_;                        // destination of the last pass
+  std::int64_t stride_[3];           // strides of the result
   std::atomic<bool> damaged_{false}, fatal_{false};
 };
 
@@ -178,7 +178,7 @@ volume<T>::signal_run::signal_run(const volume& plan, const T* in, T* out, const
       result_(out) {
   std::copy_n(v_.out_, 3, stride_);
   if (!workers.how.in_place) return;
-  // In place, the input must outlive every check of what waits: the result is staged, contiguous.
+  // In place, the input must survive until every check of the waiting data has passed: the result is staged contiguously.
   result_ = mine.staging.data();
   stride_[0] = to_.length[1] * to_.length[2];
   stride_[1] = v_.long_line_ ? 1 : to_.length[2];
@@ -212,7 +212,7 @@ void volume<T>::signal_run::passes() {
   if (!fatal_ && !damaged_) last_pass();
 }
 
-// Whether the pass goes on.
+// Returns whether the pass continues.
 template <class T>
 bool volume<T>::signal_run::settle(tile_result seen) {
   if (seen == tile_result::damaged_input) damaged_ = true;
@@ -231,7 +231,7 @@ tile_job<T> volume<T>::signal_run::job_for(std::size_t axis) const {
   return job;
 }
 
-// Where lines of `axis` (0 or 1) that start at i₀ = 0, i₁ and W neighbours of axis 2 from `column` on lie in the input.
+// Returns the location in the input of lines of `axis` (0 or 1) that start at i₀ = 0, i₁, for W neighbours of axis 2 from `column` on.
 template <class T>
 place_of<const T> volume<T>::signal_run::source(std::size_t axis, std::int64_t i1, std::int64_t column) const {
   place_of<const T> made;
@@ -256,7 +256,7 @@ place_of<const T> volume<T>::signal_run::source(std::size_t axis, std::int64_t i
   return made;
 }
 
-// Axis 0, from the input to the workspace. One task has all lines that share a seal.
+// Transforms axis 0, from the input to the workspace. One task has all lines that share a seal.
 template <class T>
 void volume<T>::signal_run::first_pass() {
   const tile_job<T> common = job_for(0);
@@ -280,7 +280,7 @@ void volume<T>::signal_run::first_pass() {
   });
 }
 
-// Axis 1, from the input or within the workspace.
+// Transforms axis 1, from the input or within the workspace.
 template <class T>
 void volume<T>::signal_run::second_pass() {
   const tile_job<T> common = job_for(1);
@@ -313,7 +313,7 @@ void volume<T>::signal_run::second_pass() {
   });
 }
 
-// What this thread reads after `column`: the next one, or after the last the first one of the next signal.
+// Returns the prefetch for the read after `column`: the next column, or after the last one the first column of the next signal.
 template <class T>
 read_ahead volume<T>::signal_run::next_columns(const place_of<const T>& from, std::int64_t column) const {
   const std::int64_t next_signal = signal_ + 1 < v_.shape_.batch ? from_.distance * in_unit_ : 0;
@@ -324,7 +324,7 @@ read_ahead volume<T>::signal_run::next_columns(const place_of<const T>& from, st
   return read_ahead(from.base + across, v_.n_[1], std::min<std::int64_t>(v_.lanes_, v_.width_) * 2 * width, from.element * width);
 }
 
-// What the tiles of the last pass share.
+// Returns the part of a job that the tiles of the last pass share.
 template <class T>
 tile_job<T> volume<T>::signal_run::last_job() const {
   const line<T>& transform = *v_.axis_[2];
@@ -355,7 +355,7 @@ tile_job<T> volume<T>::signal_run::last_job() const {
   return job;
 }
 
-// Axis 2, from the workspace to the result.
+// Transforms axis 2, from the workspace to the result.
 template <class T>
 void volume<T>::signal_run::last_pass() {
   const tile_job<T> common = last_job();
@@ -405,7 +405,7 @@ void volume<T>::run(const void* in, void* out, const transform_args& how) const 
       const crew<T> workers{how, all, memory.slots, threads, slot};
       (void)signal_run(*this, from, to, workers, memory_of_signal(memory, std::max(slot, 0), how), where, b).run();
     };
-    // Small signals go to the threads whole, so that each stays in its core's cache; large ones are shared.
+    // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
     const bool whole = shape_.batch >= 2 * how.threads && data_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
     if (whole) {
       core::parallel_for(how.threads, shape_.batch, [&](std::int64_t b, int slot) { one(b, 1, slot); });

@@ -2,10 +2,10 @@
 // Layer: backend "cpu".
 // Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (a long line as a matrix).
 //
-// Lines along axes 0 and 1 go from memory to the workspace, W neighbours of axis 2 to a tile; lines along axis 2 go from there to the
-// output, W neighbours of axis 1 to a tile. A long 1-D line is a matrix n₁ × n₂ with twiddle factors between the passes and its output
-// transposed. What waits in the workspace is sealed: a word for each lane of each W rows that changes with every bit of them. If a seal
-// is broken when its rows are read, the signal is computed again from the input.
+// Lines along axes 0 and 1 go from memory to the workspace, W neighbours along axis 2 per tile; lines along axis 2 go from there to the
+// output, W neighbours along axis 1 per tile. A long 1-D line is a matrix n₁ × n₂ with twiddle factors between the passes and a transposed
+// output. Data that wait in the workspace are sealed: one word, which changes with every bit, for each lane of every W rows. If the seal is
+// broken when the rows are read, the signal is computed again from the input.
 #pragma once
 
 #include <cstdint>
@@ -18,46 +18,48 @@
 
 namespace ballast::fft::cpu {
 
-// A long line as a matrix.
+// A long line as a matrix of n₁ × n₂ elements.
 struct line_split {
   std::int64_t n1, n2;  // n = n1 · n2
 };
 
-// Both factors as near to √n as they come; nothing if n has no split into lines that a tile holds.
+// Returns the split with the least cost (for factors without convolutions those closest to √n). Returns nullopt if n has no split into
+// lines that a tile holds.
 std::optional<line_split> split_line(std::int64_t n);
 
-// Where the tiles of one signal stand among all those of a call, by which injection counts them.
+// The positions of the tiles of one signal among all tiles of a call. Injection counts tiles this way.
 struct numbering {
   places all;
-  std::int64_t tile = 0;     // of the first tile
-  std::int64_t waiting = 0;  // of the first tile whose result waits in memory
+  std::int64_t tile = 0;     // number of the first tile
+  std::int64_t waiting = 0;  // number of the first tile whose result waits in memory
 };
 
 template <class T>
 class volume final : public transform {
  public:
-  // `split`: n[2] is a long line, the only axis. Else the axes are those of the problem.
+  // `split`: the only axis, n[2], is a long line. Otherwise the axes are those of the problem.
   volume(const geometry& shape, std::optional<line_split> split, bool protect);
   void run(const void* in, void* out, const transform_args& how) const override;
 
-  // One signal as a part of a larger transform; `signal` is what events call it. False: it could not be repaired; recorded, not stored.
+  // Transforms one signal as a part of a larger transform; events name it `signal`. Returns false if it could not be repaired; that is
+  // recorded, and nothing is stored.
   bool run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const;
 
   std::int64_t tiles_of_signal() const { return first_tiles_ + second_tiles_ + last_tiles_; }
   std::int64_t waiting_of_signal() const { return first_tiles_ + second_tiles_; }
 
  private:
-  // What the passes of one signal share. staging: the result of a transform in place.
+  // The memory shared by the passes of one signal. staging: the result of an in-place transform.
   struct signal_memory {
     core::aligned_buffer<T> data, first_seals, seals, staging;
   };
   struct workspace {
     scratch_slots<T> slots;
-    std::vector<std::unique_ptr<signal_memory>> signals;  // by slot, where each thread has a whole signal
+    std::vector<std::unique_ptr<signal_memory>> signals;  // by slot, if each thread transforms whole signals
   };
   class signal_run;
 
-  // Twiddle factors of the long line: the first of each tile, and from there to its lanes.
+  // Twiddle factors of the long line: `coarse` for the first lane of each tile, `fine` from there to the other lanes.
   struct factor_tables {
     std::vector<T> coarse;
     core::aligned_buffer<T> fine;
@@ -77,7 +79,7 @@ class volume final : public transform {
   std::int64_t groups_ = 0;                // tiles across axis 1
   std::int64_t first_tiles_ = 0, second_tiles_ = 0, last_tiles_ = 0;
   std::unique_ptr<line<T>> axis_[3];
-  factor_tables factors_[2];  // the second set is the check's
+  factor_tables factors_[2];  // the second set belongs to the check
   std::int64_t scratch_scalars_ = 0;
   std::int64_t data_scalars_ = 0;
   mutable workspace_pool<workspace> memory_;

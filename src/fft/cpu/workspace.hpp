@@ -1,4 +1,4 @@
-// The memory that tiles are computed in, kept by a plan from one execution to the next, and the tiles of a pass as tasks for its threads.
+// The memory for tiles, which a plan keeps from one execution to the next, and the tiles of a pass as tasks for its threads.
 // Layer: backend "cpu".
 #pragma once
 
@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/idle_pool.hpp"
 #include "core/parallel.hpp"
 #include "fft/cpu/tile.hpp"
 
@@ -17,11 +17,11 @@ namespace ballast::fft::cpu {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// The scratch of each worker, made when it first runs.
+// The scratch of each worker, allocated when the worker first runs.
 template <class T>
 class scratch_slots {
  public:
-  // Room for workers 0 … threads − 1, whose buffers have `scalars` scalars.
+  // Makes room for workers 0 … threads − 1, whose buffers have `scalars` scalars.
   void prepare(int threads, std::int64_t scalars) {
     slots_.resize(std::max(slots_.size(), static_cast<std::size_t>(threads)));
     scalars_ = scalars;
@@ -37,42 +37,32 @@ class scratch_slots {
   std::int64_t scalars_ = 0;
 };
 
-// The memory of executions. An execution has one workspace to itself; executions that run at the same time have different ones.
+// A pool of workspaces. Each execution has its own workspace; concurrent executions have different ones.
 template <class Workspace>
 class workspace_pool {
  public:
   template <class Use>
   void lend(Use&& use) {
-    std::unique_ptr<Workspace> one = take();
+    std::unique_ptr<Workspace> one = idle_.take_or([] { return std::make_unique<Workspace>(); });
     use(*one);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(one));
+    idle_.give_back(std::move(one));
   }
 
  private:
-  std::unique_ptr<Workspace> take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Workspace>();
-    std::unique_ptr<Workspace> one = std::move(idle_.back());
-    idle_.pop_back();
-    return one;
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> idle_;
+  core::idle_pool<std::unique_ptr<Workspace>> idle_;
 };
 
-// Who does the tiles of a pass.
+// The threads that process the tiles of a pass.
 template <class T>
 struct crew {
   const transform_args& how;
   const places& all;
   scratch_slots<T>& slots;
   int threads = 1;
-  int slot = -1;  // of the one worker that does all; −1: each has the slot that parallel_for gives it
+  int slot = -1;  // slot of the only worker; −1: each worker uses the slot that parallel_for gives it
 
-  // Calls body(tile, worker) for tiles 0 … tiles − 1 of `rows` rows each, in tasks of about 2048 rows. A body that returns false ends its
-  // task.
+  // Calls body(tile, worker) for tiles 0 … tiles − 1 of `rows` rows each, in tasks of about 2048 rows. If a body returns false, its task
+  // ends.
   template <class Body>
   void for_tiles(std::int64_t tiles, std::int64_t rows, Body&& body) const {
     const std::int64_t group = std::max<std::int64_t>(1, std::min(ceil_div(2048, rows), ceil_div(tiles, 4 * threads)));
@@ -86,7 +76,8 @@ struct crew {
   }
 };
 
-// Whether stores bypass the cache: outputs above 16 MiB, not in place, whose runs begin at whole vectors. `stride`: scalars between runs.
+// Returns whether stores bypass the cache: outputs above 16 MiB, not in place, with runs that begin at whole vectors. `stride`: scalars
+// between runs.
 template <class T>
 bool may_stream(const side& to, const T* out, const transform_args& how, std::int64_t stride) {
   constexpr std::int64_t least = std::int64_t{16} << 20;

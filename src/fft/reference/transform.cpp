@@ -1,6 +1,6 @@
-// The FFT as a reader checks it by hand: one signal at a time, one thread, every axis by mixed-radix stages whose butterflies are sums by
-// the definition, accumulated above working precision.
-// Layer: backend "reference". Protected as the cpu backend is, with the signal as its tile and one end-to-end check of it.
+// The FFT in a form that a reader can check by hand: one signal at a time, one thread, mixed-radix stages along every axis. The butterflies
+// are sums by the definition, accumulated in more than working precision.
+// Layer: backend "reference". Protected like the cpu backend, except that the tile is the signal, which has one end-to-end check.
 // Source: T. Stockham, 1966 (autosort stages).
 #include <algorithm>
 #include <complex>
@@ -20,8 +20,8 @@ using core::at;
 
 namespace {
 
-// One stage of one axis. With s the product of the radices done and m·p·s = n: element (i, q) of the p-point transforms is
-// x[q + s(i + m j)], j = 0 … p − 1, and its result k, times e^{−2πi ik/(m p)}, goes to y[q + s(p i + k)].
+// One stage of one axis, where s is the product of the completed radices and m·p·s = n. Element (i, q) of the p-point transforms is x[q +
+// s(i + m j)], j = 0 … p − 1; its result k, times e^{−2πi ik/(m p)}, goes to y[q + s(p i + k)].
 template <class T>
 struct stage {
   std::size_t axis;
@@ -96,7 +96,7 @@ class reference_transform final : public transform {
     injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
   }
 
-  // Strikes what was read: the imaginary parts of real signals are no data.
+  // Strikes the numbers that were read. The imaginary parts of real signals are no data.
   void strike_loaded(inject::active_injector& injector, const inject::place& here, signal& x) const {
     if (!shape_.input.real) return strike(injector, inject::site::fft_input, here, x);
     if constexpr (inject::active_injector::enabled) {
@@ -107,7 +107,7 @@ class reference_transform final : public transform {
     }
   }
 
-  // Strikes those elements of a transformed signal that will be stored.
+  // Strikes the elements of a transformed signal that will be stored.
   void strike_stored(inject::active_injector& injector, const inject::place& here, signal& y) const {
     if constexpr (inject::active_injector::enabled) {
       const side& to = shape_.output;
@@ -116,7 +116,7 @@ class reference_transform final : public transform {
         for (std::size_t i = 0; i < y.size(); ++i) {
           if (static_cast<std::int64_t>(i) % shape_.n[2] >= to.length[2]) continue;
           T part[2] = {y[i].real(), y[i].imag()};
-          // The data of an inverse transform are turned: its real part is the second one.
+          // An inverse transform has the real and imaginary parts of its data exchanged: the real part is the second one.
           each(part[to.real ? 1 : 0]);
           if (!to.real) each(part[1]);
           y[i] = {part[0], part[1]};
@@ -134,8 +134,8 @@ class reference_transform final : public transform {
     return way == direction::forward ? z : std::complex<T>(z.imag(), z.real());
   }
 
-  // Signal b as a full complex array in C order: a real signal gets zero imaginary parts, a half spectrum its other half. On the planes
-  // that are their own mirror image the Hermitian part is taken, which is what ignoring imaginary parts that must vanish means.
+  // Loads signal b as a full complex array in C order: a real signal gets zero imaginary parts, a half spectrum gets its other half. On the
+  // planes that are their own mirror image it takes the Hermitian part, so that imaginary parts that must vanish are ignored.
   void gather(const T* in, std::int64_t b, direction way, signal& x) const {
     const side& from = shape_.input;
     const auto& n = shape_.n;
@@ -211,18 +211,18 @@ class reference_transform final : public transform {
     }
   }
 
-  // y = scale · DFT(x) over all axes. x is destroyed.
+  // Computes y = scale · DFT(x) over all axes. Overwrites x.
   void transform_signal(signal& x, signal& y, const transform_args& how, std::int64_t b) const {
     y.resize(x.size());
     const auto steps = static_cast<std::int64_t>(stages_.size());
-    const std::size_t waits = axes_ > 1 ? last_axis_ : stages_.size() - 1;  // where data wait between two passes
+    const std::size_t waits = axes_ > 1 ? last_axis_ : stages_.size() - 1;  // the data wait here between two passes
     if (stages_.empty()) strike(how.injector, inject::site::fft_intermediate, {b, shape_.batch, 0, 1}, x);
     for (std::size_t step = 0; step < stages_.size(); ++step) {
       const stage<T>& now = stages_[step];
       const inject::place here{b, shape_.batch, static_cast<std::int64_t>(step), steps};
       if (step == waits) strike(how.injector, inject::site::fft_intermediate, {b, shape_.batch, 0, 1}, x);
       if constexpr (inject::active_injector::enabled) {
-        // The factors with k = 0 or i = 0 are 1. A stage without others shows those.
+        // The factors with k = 0 or i = 0 are 1. If a stage has only such factors, they can be struck.
         auto struck = now.twiddles;
         signal factors;
         // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): p is a radix
@@ -249,7 +249,7 @@ class reference_transform final : public transform {
     }
   }
 
-  // What is known of a signal before it is transformed.
+  // Properties of a signal, collected before it is transformed.
   struct encoded {
     checksum sums;
     double norm = 0;
@@ -257,7 +257,7 @@ class reference_transform final : public transform {
     bool finite = true;
   };
 
-  // Σ (w₀ ⊗ w₁ ⊗ w₂)·z, one weight vector for each axis.
+  // Returns Σ (w₀ ⊗ w₁ ⊗ w₂)·z, with one weight vector for each axis.
   std::complex<W> weighted_sum(const signal& z, int vector, bool output_side) const {
     const auto weight = [&](std::size_t axis) -> const auto& { return output_side ? weights_[axis].a[vector] : weights_[axis].b[vector]; };
     std::complex<W> total = 0;
@@ -274,7 +274,7 @@ class reference_transform final : public transform {
     return total;
   }
 
-  // Reads the signal again: what was loaded into the tile must not vouch for itself.
+  // Reads the signal again, so that the check does not depend on the copy that was loaded into the tile.
   encoded encode(const void* in, std::int64_t b, const transform_args& how) const {
     signal x(static_cast<std::size_t>(points_));
     gather(static_cast<const T*>(in), b, how.direction, x);
@@ -297,7 +297,7 @@ class reference_transform final : public transform {
     abft::finding now;
     now.index = b;
     const bool finite = std::all_of(y.begin(), y.end(), [](auto z) { return std::isfinite(z.real()) && std::isfinite(z.imag()); });
-    // No checksum can judge Inf and NaN that belong to the data.
+    // No checksum can judge Inf and NaN that the data contain or cause.
     if (!finite && (!input.finite || input.largest > abft::overflow_norm<T>(2 * points))) {
       now.judged = false;
       now.residual = std::numeric_limits<double>::quiet_NaN();

@@ -1,5 +1,6 @@
-// The checksum of a transform: the constants of its check, weights on both sides in more precision, a sum above working precision.
-// Layer: algorithm, backend-free. The reference and cpu backends use all of it, the cuda backend the constants.
+// The checksum of a transform: the constants of its check, the weights of both sides in extended precision, and a sum in more than
+// working precision.
+// Layer: algorithm, backend-free. The reference and cpu backends use all of it; the cuda backend uses the constants only.
 // Source: TurboFFT (PPoPP 2025) section 4; docs/protection.md, "Which weights".
 #pragma once
 
@@ -15,24 +16,25 @@
 
 namespace ballast::fft {
 
-inline constexpr std::uint64_t k_weight_seed = 0x62616c6c617374;  // of cuda's weights: any; fixed so that runs can be compared
+inline constexpr std::uint64_t k_weight_seed = 0x62616c6c617374;  // seed of cuda's weights; arbitrary, but fixed, so that runs compare
 inline constexpr int k_vectors = 2;
-// In units of fft_residual with κ = 1 the clean RMS is 0.8, the largest of some 10⁶ lines 5.5: docs/design/fft.md.
+// Safety factor of the threshold. In units of fft_residual with κ = 1 the RMS of clean residuals is 0.8, and the largest of some 10⁶ lines
+// is 5.5: docs/design/fft.md.
 inline constexpr double k_kappa = 7.5;
 inline constexpr double k_convolution_sensitivity = 1.25;
-// Residuals above this share of their threshold are not taken for rounding at once: the transform is made again, and must give the same
-// bits. On the host.
+// A residual above this share of its threshold is not accepted as rounding at once: the transform is computed again and must give the same
+// bits. Used on the host.
 inline constexpr double k_repeat_share = 0.5;
 
-// The weights of one axis: a on the output (rounded to T, so that both sides use the same numbers), b = Wᵀa on the input.
+// The weights of one axis: a for the output (rounded to T, so that both sides use the same numbers), b = Wᵀa for the input.
 template <class T>
 struct axis_weights {  // NOLINT(bugprone-reserved-identifier): clang-tidy 14 means its own name in the implicit copy
   std::vector<std::complex<wide<T>>> a[k_vectors];
   std::vector<std::complex<wide<T>>> b[k_vectors];
 };
 
-// For `rows` rows of outputs, each of one element of `chosen` (of two: pairs of reals). Elements of a beyond them are zero: outputs that
-// nobody stores.
+// Builds the weights for `rows` rows of outputs. A row takes one element of `chosen`, or two if rows are pairs of reals. Elements of a
+// beyond those rows are zero: the transform does not store these outputs.
 template <class T>
 axis_weights<T> make_axis_weights(std::int64_t n, const output_weights& chosen, std::int64_t rows) {
   axis_weights<T> made;
@@ -47,7 +49,7 @@ axis_weights<T> make_axis_weights(std::int64_t n, const output_weights& chosen, 
   return made;
 }
 
-// A weighted sum, complex, as unevaluated high and low parts: what a checksum is kept in.
+// A complex weighted sum for each weight vector, stored as unevaluated high and low parts.
 struct checksum {
   double high[2 * k_vectors] = {};
   double low[2 * k_vectors] = {};

@@ -1,4 +1,4 @@
-// Powers of a primitive root, and the indexes of Good's splitting.
+// Powers of a primitive root, and the index maps of Good's factorization.
 #include "fft/tables/cyclic.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ using core::at;
 
 namespace {
 
-// g^j mod p, j = 0 … p − 2, for the least primitive root g: one whose powers come back to 1 only behind p − 1 of them.
+// Returns g^j mod p, j = 0 … p − 2, for the least primitive root g, the first whose powers return to 1 only after p − 1 of them.
 std::vector<std::int64_t> powers_of_root(std::int64_t p) {
   std::vector<std::int64_t> made;
   for (std::int64_t g = 1; static_cast<std::int64_t>(made.size()) != p - 1; ++g) {
@@ -39,8 +39,9 @@ std::vector<std::int64_t> prime_powers(std::int64_t n) {
 
 bool is_cyclic(std::int64_t p) { return prime_factors(p).size() == 1 && convolved_part(p - 1) == 1; }
 
-// With q = p − 1 and its factors G_i, numbers below q have digits j_i in x and y, the number being Σ_i j_i q/G_i mod q, and in the spectrum
-// their remainders k_i modulo the G_i. The product of such two is Σ_i j_i k_i q/G_i mod q: a transform over each i, and nothing between.
+// With q = p − 1 and its factors G_i, numbers below q have digits j_i in x and y, the number being Σ_i j_i q/G_i mod q; in the spectrum
+// their digits are the remainders k_i modulo the G_i. The product of two such numbers is Σ_i j_i k_i q/G_i mod q: one transform over each
+// i, without twiddle factors between them.
 cyclic_convolution make_cyclic(std::int64_t p) {
   const std::int64_t points = p - 1;
   const auto powers = powers_of_root(p);
@@ -50,9 +51,10 @@ cyclic_convolution make_cyclic(std::int64_t p) {
   made.powers.resize(at(points));
   made.output.assign(at(p), points);
   for (std::int64_t i = 0; i < points; ++i) {
-    // Row i of x and of y: a transform reads the digit of its first factor as the one that counts most, as one in reverse writes it.
+    // Row i of x and of y: the forward transform takes the digit of its first factor as the most significant one, and the transform with
+    // the factors reversed writes it as such.
     std::int64_t number = 0, most = points;
-    // The row of remainders of i: the first factor's counts least.
+    // The row of the spectrum that holds the remainders of i: the remainder of the first factor is the least significant.
     std::int64_t row = 0, least = 1;
     for (const std::int64_t factor : made.factors) {
       most /= factor;

@@ -46,7 +46,7 @@ struct octant_angle {
   std::int64_t rest;
 };
 
-// Cosine and sine of that rest.
+// Returns cosine and sine of the angle that `rest` stands for.
 template <class W>
 std::complex<W> within_octant(std::int64_t rest, std::int64_t n) {
   const W angle = static_cast<W>(rest) / static_cast<W>(n) * (std::numbers::pi_v<W> / 4);
@@ -68,7 +68,7 @@ std::complex<W> in_octant(int octant, const std::complex<W>& z) {
   }
 }
 
-// All root_of_unity(k, n), 0 ≤ k < n, bit by bit. An eighth of them is kept if n is a multiple of 8.
+// All root_of_unity(k, n), 0 ≤ k < n, bit for bit. Stores an eighth of them if n is a multiple of 8.
 template <class W>
 class circle {
  public:
@@ -133,14 +133,14 @@ signal<W> bluestein(const signal<W>& x) {
   data = dft(std::move(data));
   const signal<W> filter = chirp_filter<W>(n, m);
   for (std::size_t k = 0; k < data.size(); ++k) data[k] = std::conj(multiply(data[k], filter[k]));
-  data = dft(std::move(data));  // of the conjugate: the inverse transform's conjugate
+  data = dft(std::move(data));  // the transform of the conjugate is the conjugate of the inverse transform
   signal<W> y(static_cast<std::size_t>(n));
   for (std::int64_t k = 0; k < n; ++k)
     y[static_cast<std::size_t>(k)] = multiply(std::conj(data[static_cast<std::size_t>(k)]), chirp<W>(k, n)) / static_cast<W>(m);
   return y;
 }
 
-// The definition, for a prime length; roots[j] = e^{−2πi j/p}.
+// Computes the transform of a prime length by the definition; roots[j] = e^{−2πi j/p}.
 template <class W>
 void by_definition(const signal<W>& x, const signal<W>& roots, signal<W>& y) {
   const std::size_t p = x.size();
@@ -164,8 +164,8 @@ std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x, int threads) {
   if (factors.size() == 1 && n > k_largest_direct_prime) return bluestein(x);
   signal<W> turned(x.size());
   const circle<W> all(n);
-  const std::int64_t parts = n < std::int64_t{1} << 15 ? 1 : 64;  // of a stage; what a part computes does not depend on the threads
-  std::int64_t s = 1;                                             // product of the radices done
+  const std::int64_t parts = n < std::int64_t{1} << 15 ? 1 : 64;  // tasks of a stage; their results do not depend on the number of threads
+  std::int64_t s = 1;                                             // product of the completed radices
   for (const std::int64_t p : factors) {
     const std::int64_t left = n / s;
     const std::int64_t m = left / p;

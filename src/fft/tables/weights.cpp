@@ -1,5 +1,5 @@
-// A line as a chain of steps, each of which makes all numbers of an array from those of the one before. Followed backwards, they give the
-// response of both sums to every number; followed forwards, what has to be added to the weights so that too small a response grows.
+// A line as a chain of steps; each step computes all numbers of an array from those of the previous array. Following the chain backwards
+// gives the response of both sums to every number; following it forwards gives the change of the weights that raises a weak response.
 #include "fft/tables/weights.hpp"
 
 #include <algorithm>
@@ -29,10 +29,10 @@ using numbers = std::vector<number>;
 
 constexpr number k_i(0, 1);
 
-// ---- What is followed through a line ----
+// ---- The responses that are followed through a line ----
 
-// For each number z of an array, two complex numbers of each half v of the outputs. Backwards: a change δ of z changes the half's sum by
-// direct·δ + conj(turned·δ). Forwards: direct·z and, where the line is not complex-linear, conj(turned)·conj(z) are carried.
+// For each number z of an array, two complex numbers for each half v of the outputs. Backwards: a change δ of z changes the half's sum by
+// direct·δ + conj(turned·δ). Forwards: the array carries direct·z and, if the line is not complex-linear, conj(turned)·conj(z).
 // NOLINTNEXTLINE(bugprone-reserved-identifier): of the implicit copy.
 struct array {
   numbers direct[2], turned[2];
@@ -46,7 +46,7 @@ struct array {
   }
   bool real() const { return !turned[0].empty(); }
   std::int64_t size() const { return static_cast<std::int64_t>(effect.size()); }
-  // From z to its conjugate.
+  // Replaces the responses to z by those to its conjugate.
   void conjugate(std::int64_t k) {
     for (int v = 0; v < 2 && real(); ++v) {
       const number before = direct[v][at(k)];
@@ -56,14 +56,14 @@ struct array {
   }
 };
 
-// `Count` numbers that a step makes from as many others: out[o] = Σ_j matrix[o·Count + j] in[j].
+// `Count` numbers that a step computes from as many others: out[o] = Σ_j matrix[o·Count + j] in[j].
 template <int Count>
 struct group {
   static constexpr int count = Count;
   std::int64_t in[Count], out[Count];
   number matrix[Count * Count];
 };
-// The same for the sums of a butterfly of a prime: a number that is not known here.
+// The same for the sums of a butterfly of a prime, whose count is known at run time only.
 struct large_group {
   int count;
   std::vector<std::int64_t> in, out;
@@ -72,7 +72,7 @@ struct large_group {
 
 // ---- Steps ----
 
-// Butterflies of 2 points and their twiddle factors. With those the numbers inside of butterflies of 4 and 8 are followed as well.
+// Butterflies of 2 points and their twiddle factors. Chains of them also follow the numbers inside butterflies of 4 and 8 points.
 struct pairs {
   std::int64_t s, m;
   numbers factors;
@@ -87,7 +87,7 @@ struct pairs {
   }
 };
 
-// A butterfly of an odd prime p in three steps: x_j ± x_{p−j}; the cosine sums A_k and the sine sums B_k of those; A_k ∓ iB_k.
+// A butterfly of an odd prime p in three steps: x_j ± x_{p−j}; the cosine sums A_k and the sine sums B_k of these; A_k ∓ iB_k.
 struct prime_butterfly {
   std::int64_t p, s, m;
   std::int64_t half() const { return p / 2; }
@@ -152,7 +152,7 @@ struct prime_results : prime_butterfly {
   }
 };
 
-// y_k = x_k · table[k / same]. Of the longer side, what is beyond the shorter one is zero or not used.
+// y_k = x_k · table[k / same]. If one side is longer, its numbers beyond the shorter side are zero or unused.
 struct product {
   numbers table;
   std::int64_t same;
@@ -163,7 +163,8 @@ struct product {
   }
 };
 
-// The same for Rader's spectrum, whose last `same` numbers are x_0: they become y_0 and join the first ones, of the power 0.
+// The same for Rader's spectrum. Its last `same` numbers are x_0: they become y_0, and they are added to the first numbers, those of
+// frequency 0.
 struct cyclic_product {
   numbers table;
   std::int64_t same;
@@ -176,7 +177,7 @@ struct cyclic_product {
   }
 };
 
-// Numbers k·same … (k + 1)·same − 1 are those of order[k].
+// Output numbers k·same … (k + 1)·same − 1 are the input numbers of block order[k].
 struct permutation {
   std::vector<std::int64_t> order;
   std::int64_t same;
@@ -188,8 +189,9 @@ struct permutation {
   }
 };
 
-// Between a complex spectrum z and the half spectrum x of reals, for places k and m − k at a time, the latter conjugate: S = c(u + v) and
-// P = c f_k (u − v) from one, S ∓ iP for the other. Forwards (split) c = 1/2, f_k = w_k; backwards (join) c = 1, f_k = conj(w_k).
+// Converts between a complex spectrum z and the half spectrum x of reals. Handles places k and m − k together, the second one conjugate:
+// mirror_sums computes S = c(u + v) and P = c f_k (u − v), mirror_results computes S ∓ iP. Forwards (split) c = 1/2, f_k = w_k; backwards
+// (join) c = 1, f_k = conj(w_k).
 struct mirror_sums {
   std::int64_t m;
   bool join;
@@ -218,7 +220,7 @@ struct mirror_results {
   }
 };
 
-// Places first … last − 1 are conjugated.
+// Conjugates places first … last − 1.
 struct conjugation {
   std::int64_t first, last;
 };
@@ -228,7 +230,7 @@ struct step {
   std::variant<pairs, prime_differences, prime_sums, prime_results, product, cyclic_product, permutation, mirror_sums, mirror_results,
                conjugation>
       what;
-  std::int64_t kept = 0;  // the last ones stay as they are
+  std::int64_t kept = 0;  // trailing numbers that the step copies unchanged
 };
 
 class line_steps {
@@ -257,8 +259,8 @@ class line_steps {
     all_.push_back({from + kept, to + kept, std::forward<What>(what), kept});
   }
 
-  // A transform over coprime factors of n/s in turn, but for what of them is a convolution. s is the product of the radices done. `kept`
-  // more numbers lie behind the n.
+  // Appends a transform over each coprime factor of n/s in turn, without the part that is a convolution. s is the product of the completed
+  // radices. `kept` further numbers follow the n.
   void transform(const std::vector<std::int64_t>& coprime, std::int64_t n, std::int64_t s, bool inverse, std::int64_t kept = 0) {
     std::int64_t others = n / s;
     for (std::int64_t left : coprime) {
@@ -286,7 +288,7 @@ class line_steps {
     }
   }
 
-  // Of p points, the last factor.
+  // Appends Bluestein's convolution of p points, the last factor.
   void convolution(std::int64_t p) {
     const std::int64_t s = m_ / p, length = smooth_length(2 * p - 1), padded = s * length;
     numbers turn, filter = chirp_filter<double>(p, length);
@@ -316,7 +318,7 @@ class line_steps {
     add(m_ + 1, m_ + 1, mirror_results{m_, false});
     add(m_ + 1, m_ + 1, conjugation{(m_ + 1) / 2, m_});
   }
-  // The transform that follows is that of the conjugate: an inverse one.
+  // The next transform acts on conjugates, so that it is an inverse one.
   void join() {
     add(m_ + 1, m_ + 1, conjugation{m_ / 2 + 1, m_});
     add(m_ + 1, m_, mirror_sums{m_, true});
@@ -352,7 +354,7 @@ void forward(const Group& g, const numbers& in, numbers& out) {
   }
 }
 
-// x_0 = re z_0 + im z_0 and x_m = re z_0 − im z_0, or z_0 = (x_0 + x_m) + i(x_0 − x_m), x_0 and x_m being real.
+// x_0 = re z_0 + im z_0 and x_m = re z_0 − im z_0, or z_0 = (x_0 + x_m) + i(x_0 − x_m), with x_0 and x_m real.
 void backward_ends(const mirror_sums& now, const array& out, array& in) {
   const auto last = at(now.m);
   for (int v = 0; v < 2; ++v) {
@@ -375,7 +377,7 @@ void backward_ends(const mirror_sums& now, const array& out, array& in) {
 void forward_ends(const mirror_sums& now, const array& in, array& out) {
   const auto last = at(now.m);
   for (int v = 0; v < 2; ++v) {
-    // The real and the imaginary part of what is carried for z.
+    // The real and the imaginary part of the numbers that are carried for z.
     const auto real_part = [&](std::size_t k) { return 0.5 * (in.direct[v][k] + std::conj(in.turned[v][k])); };
     const auto imaginary_part = [&](std::size_t k) { return -0.5 * k_i * (in.direct[v][k] - std::conj(in.turned[v][k])); };
     const auto set = [&](std::size_t k, number re, number im) {
@@ -457,7 +459,8 @@ array follow_on(const step& now, array in) {
 
 // ---- The search ----
 
-// A real part (or, in complex-linear lines, a number whatever changes of it), or an imaginary part, whose response is too small.
+// A real part or an imaginary part whose response is too small. In complex-linear lines it is the whole number, as any change of it has the
+// same response.
 struct weak_spot {
   std::size_t array;
   std::int64_t place;
@@ -470,7 +473,8 @@ class search {
  public:
   search(form what, std::int64_t n) : form_(what), line_(what, n) {}
 
-  // The responses of the inputs to weights a; the spots whose response is below `least` with the sum over both halves squared.
+  // Returns the responses of the inputs to the weights a. Appends to `weak` the numbers whose response, the root of the summed squares of
+  // both halves, is below `least`.
   array examine(const numbers& a, double least, std::vector<weak_spot>& weak) {
     const auto& steps = line_.all();
     least_ = std::numeric_limits<double>::infinity();
@@ -484,11 +488,11 @@ class search {
   }
   double least() const { return std::sqrt(least_); }
 
-  // Adds to each weak response what it lacks, along the direction that needs the least change of the weights.
+  // Adds to each weak response the missing amount, in the direction that changes the weights least.
   void strengthen(const std::vector<weak_spot>& weak, numbers& a) const {
     const auto& steps = line_.all();
     array now(line_.inputs(), line_.real());
-    auto next = weak.rbegin();  // found from the end of the line to its start
+    auto next = weak.rbegin();  // sorted from the end of the line to its start
     for (std::size_t i = 0;; ++i) {
       for (; next != weak.rend() && next->array == i; ++next) {
         const double more = (1.25 * next->wanted - next->found) / (0.5 * next->effect);
@@ -535,7 +539,7 @@ class search {
   void collect(const array& now, std::size_t number_of_array, double least, std::vector<weak_spot>& weak) {
     for (std::int64_t k = now.size() - 1; k >= 0; --k) {
       const auto i = at(k);
-      // Padding, and outputs of a convolution that nobody uses.
+      // Padding, and outputs of a convolution that the line does not use.
       if (now.effect[i] <= 0) continue;
       const auto see = [&](bool imaginary, number first, number second) {
         const double squares = std::norm(first) + std::norm(second);
@@ -561,9 +565,9 @@ class search {
   double least_ = 0;
 };
 
-// Random phases for the odd part of `count`, doubled as often as it takes: with a₁ as the sums of both halves apart, (a₀, a₁) and
-// (ā₁, −ā₀) backwards, entwined with a random phase between them, have |b₀|² + |b₁|² twice as large at twice as many points. From one
-// element on it is the same everywhere, in the entwined sequences, too: all responses of a line of 2^k points are 1.
+// Draws random phases for the odd part of `count`, and doubles their number until there are `count`. With a₁ the sums of both halves taken
+// apart, interleaving (a₀, a₁) with the reversed (ā₁, −ā₀) times a random phase doubles |b₀|² + |b₁|² when it doubles the points. Starting
+// from one element this magnitude is the same everywhere, also in the interleaved sequences: all responses of a line of 2^k points are 1.
 numbers drawn(std::int64_t count, std::uint64_t stream, std::uint64_t round) {
   std::uint64_t next = 0;
   const auto phase = [&] {
@@ -619,7 +623,7 @@ output_weights search_weights(form what, std::int64_t n, std::uint64_t stream) {
 }  // namespace
 
 output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
-  // Lines that take long to examine are remembered, a few of them.
+  // Caches a few results, since some lines take long to examine.
   constexpr std::size_t k_most = 64;
   static std::mutex mutex;
   static std::map<std::tuple<form, std::int64_t, std::uint64_t>, output_weights> known;

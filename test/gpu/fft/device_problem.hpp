@@ -40,7 +40,7 @@ inline execution on_gpu(protection guard, const std::string& scheme = {}, const 
   how.scheme = scheme;
   how.faults = faults;
   how.throw_on_uncorrectable = false;
-  how.wait_for_kernels = true;  // what is timed and verified are the kernels of the problem
+  how.wait_for_kernels = true;  // time and verify the kernels of the problem
   return how;
 }
 
@@ -63,7 +63,7 @@ class device_problem {
   const void* in() const { return static_cast<const char*>(in_.data()) + k_guard; }
   void* out() const { return static_cast<char*>((in_place_ ? in_ : out_).data()) + k_guard; }
 
-  // Puts the input and the guards where a run expects them, and poison where its output goes. Before every run.
+  // Writes the input and the guards, and poisons the output. Call it before every run.
   void prepare(const std::vector<T>& input) const {
     gpu::fill(in_.data(), k_guard_value, in_.bytes());
     if (!in_place_) gpu::fill(out_.data(), k_guard_value, out_.bytes());
@@ -74,7 +74,8 @@ class device_problem {
 
   report run(const fft::plan& plan) const { return execute<T>(plan, shape_, way_, in(), out()); }
 
-  // The output as it lies in memory. `wrong`, if anything outside the output was written or an element was not: what, else empty.
+  // Returns the raw output. Sets `wrong` to a description if anything outside the output was written or an element was not; otherwise to
+  // "".
   std::vector<T> read(std::string& wrong) const {
     std::vector<T> raw(static_cast<std::size_t>(out_words()));
     std::vector<unsigned char> before(k_guard), after(k_guard);

@@ -1,4 +1,4 @@
-// The FFT as gpu-check knows it.
+// The FFT as an algorithm of gpu-check.
 #include "fft_stages.hpp"
 
 #include "algorithm.hpp"

@@ -1,5 +1,5 @@
-// How long does a caller wait for a problem that is new? Random problems, each planned and executed once, then until the kernels of the
-// problem have taken over, and then again. The script gives an empty cache of kernels; the bundle stays, as a user has it.
+// Measures the time that a caller waits for a new problem. Plans and executes random problems once each, then until the kernels of the
+// problem have taken over, and then again. The script provides an empty kernel cache; the bundle stays, as in a user's installation.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::uint64_t k_seed = 0x6669727374;
 constexpr int k_problems = 22;
-constexpr double k_points = 0x1p22;  // of a whole problem, about
+constexpr double k_points = 0x1p22;  // approximate points of a whole problem
 
-// c2c and r2c, both precisions, 1-D lengths spread evenly in their logarithm from 8 to 2^20, every fourth problem 2-D.
+// Returns c2c and r2c problems in both precisions, with 1-D lengths log-uniform from 8 to 2^20; every fourth problem is 2-D.
 fft::token random_problem(int i) {
   const auto draw = [&](std::uint64_t stream) { return core::random_uniform(k_seed, stream, static_cast<std::uint64_t>(i)); };
   const auto length = [](double from, double to, double at) { return static_cast<std::int64_t>(std::exp2(from + (to - from) * at)); };
@@ -38,7 +38,7 @@ fft::token random_problem(int i) {
   return made;
 }
 
-// The result of the first call is compared with that of the kernels which were compiled meanwhile. False if they differ.
+// Compares the result of the first call with that of the kernels compiled meanwhile. Returns false if they differ.
 template <class T>
 bool measure(const fft::token& token, row& line) {
   const device_problem<T> problem(token.problem, token.direction);
@@ -75,7 +75,7 @@ bool measure(const fft::token& token, row& line) {
   const std::vector<T> late = problem.read(wrong);
   const std::vector<fft::wide<T>> wanted(late.begin(), late.end());
   const double difference = distance_of(early.data(), wanted.data(), static_cast<std::int64_t>(early.size())).relative();
-  const double bound = 3 * error_bound(token.problem);  // of both
+  const double bound = 3 * error_bound(token.problem);  // bound on the difference of both results
   const bool passes = wrong.empty() && difference <= bound && !general && seen.verdict == verdict::clean;
   line.add("difference_in_bounds", difference / bound).add("wrong", wrong).add("pass", passes);
   return passes;
@@ -85,7 +85,7 @@ bool measure(const fft::token& token, row& line) {
 
 int first_calls(const settings& wanted, const time_limit& limit) {
   int failed = 0, skipped = 0;
-  // Every installation has the general kernels in its bundle. Where this program has none they are compiled before the clock runs.
+  // Every installation has the general kernels in its bundle. If this program has none, they are compiled before the clock starts.
   const cuda::capabilities& about = cuda::current_device()->about();
   cuda::kernels().prepare(fft::cuda::general_kernels(), about.major, about.minor, cuda::driver::available().version / 1000);
   for (int i = 0; i < (wanted.quick ? 6 : k_problems); ++i) {

@@ -1,4 +1,4 @@
-// Which kernels the stages of the FFT need. Their plans run on a device that only writes down what it is asked to load.
+// Records the kernels of the stages of the FFT. Their plans run on a device that only records load requests.
 #include <set>
 
 #include "device_problem.hpp"
@@ -76,7 +76,7 @@ int record_fft(test::recording_device& device, const settings& wanted) {
   };
   const std::vector<protection> both = {protection::off, protection::correct};
   std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
-  std::erase(schemes, "offline");  // cuFFT's kernels, on memory that must be there
+  std::erase(schemes, "offline");  // cuFFT's kernels would need real device memory
   schemes.insert(schemes.begin(), "");
   if (!wanted.tokens.empty()) {
     for (const std::string& token : wanted.tokens) add(token, both, schemes, true);

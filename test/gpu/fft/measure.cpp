@@ -1,7 +1,7 @@
-// How fast is it? Medians of interleaved repetitions in one run: Ballast without and with protection, its other schemes, cuFFT planned both
-// ways, and a copy of the same bytes. What is timed is the replay of a captured graph of several executions, by events on its stream.
-// Inputs are random; outputs are poisoned first and compared afterwards. Where one set of buffers would stay in the L2 cache, executions go
-// around many sets.
+// Measures speed. Prints medians of interleaved repetitions in one run: Ballast without and with protection, its other schemes, cuFFT
+// planned both ways, and a copy of the same bytes. It times the replay of a captured graph of several executions, by events on its stream.
+// Inputs are random; outputs are poisoned first and compared afterwards. If one set of buffers would stay in the L2 cache, executions
+// rotate over many sets.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -19,11 +19,11 @@
 namespace ballast::gpu_check {
 namespace {
 
-constexpr double k_least_seconds = 2e-3;  // of one timed replay
+constexpr double k_least_seconds = 2e-3;  // minimum duration of one timed replay
 constexpr std::int64_t k_most_calls = 4096, k_most_calls_of_cell = 256;
-constexpr double k_assumed_bandwidth = 3e12;  // bytes a second: only for how many executions a replay needs
+constexpr double k_assumed_bandwidth = 3e12;  // bytes per second; only sets the number of executions in a replay
 
-// Random words on the device: a block made on the host, repeated.
+// Fills the device memory with random words: a block generated on the host, repeated.
 void randomize(const gpu::buffer& memory, precision type) {
   constexpr std::int64_t k_block = (std::int64_t{1} << 23) + 8;
   const std::int64_t width = type == precision::f32 ? 4 : 8;
@@ -41,7 +41,7 @@ void randomize(const gpu::buffer& memory, precision type) {
 
 std::int64_t bytes_of(const fft::side& side, precision type) { return words_of_side(side) * (type == precision::f32 ? 4 : 8); }
 
-// Input and output memory that all variants of a problem share, as `sets` pairs.
+// Input and output memory that all variants of a problem share, divided into `sets` pairs.
 struct arena {
   gpu::buffer in, out;
   std::int64_t stride = 0;  // between sets
@@ -50,7 +50,7 @@ struct arena {
   const void* input(std::int64_t call) const { return static_cast<const char*>(in.data()) + call % sets * stride; }
   void* output(std::int64_t call) const { return static_cast<char*>(out.data()) + call % sets * stride; }
 
-  // For `bytes` a side, within what is allocated.
+  // Divides the allocated memory into sets with `bytes` per side.
   void divide(std::int64_t bytes, std::int64_t l2, std::int64_t most = k_most_calls) {
     stride = (bytes + 511) / 512 * 512;
     sets = std::clamp<std::int64_t>((2 * l2 + stride - 1) / stride, 1, std::max<std::int64_t>(std::min(in.bytes() / stride, most), 1));
@@ -59,7 +59,7 @@ struct arena {
 
 struct variant {
   std::string name;
-  std::function<void(const void* in, void* out)> run;  // puts one execution on the stream
+  std::function<void(const void* in, void* out)> run;  // enqueues one execution on the stream
   std::string scheme = {};
   std::vector<double> seconds = {};
   gpu::graph replay = {};
@@ -69,7 +69,7 @@ struct variant {
 
   void prepare(const arena& memory, double expected, std::int64_t most = k_most_calls) {
     try {
-      // Once by itself: what is made at the first execution does not belong into the graph.
+      // Run once outside the graph: allocations of the first execution do not belong into it.
       run(memory.input(0), memory.output(0));
       gpu::synchronize();
       calls = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(k_least_seconds / expected)), 1, most);
@@ -111,7 +111,7 @@ variant ballast_variant(const std::string& name, const fft::token& token, const 
     auto plan = std::make_shared<fft::plan>(token.problem, on_gpu(guard, scheme));
     made.run = [plan, shape, way = token.direction, type = token.problem.precision](const void* in, void* out) {
       if (tested == backend::cuda) {
-        (void)plan->enqueue(way, in, out);  // all on one stream; reports are not what is timed
+        (void)plan->enqueue(way, in, out);  // all on one stream; reports are not timed
       } else if (type == precision::f32) {
         (void)execute<float>(*plan, shape, way, in, out);
       } else {
@@ -137,7 +137,7 @@ variant cufft_variant(const std::string& name, const fft::token& token, bool pat
   return made;
 }
 
-// The first and the last signal of set 0 as `which` computes them, packed.
+// Returns the first and the last signal of set 0, as `which` computes them, packed.
 template <class T>
 std::vector<T> two_signals(const variant& which, const arena& memory, const fft::geometry& shape) {
   const std::int64_t words = words_of_signal(shape.output);
@@ -168,7 +168,7 @@ bool right(const variant& which, const variant* rival, const arena& memory, cons
 }
 
 #if defined(BALLAST_INSTRUMENTED)
-// What one repaired fault costs: a call that is struck once against one whose fault never comes, both with the injecting kernels.
+// Measures the cost of one repaired fault: a call with one strike against a call whose fault never comes, both with the injecting kernels.
 int cost_of_fault(const fft::token& token, const fft::geometry& shape, const arena& memory, int repetitions) {
   inject::request request;
   request.site = inject::site::fft_output;
@@ -261,7 +261,7 @@ int bench(const settings& wanted, const time_limit& limit) {
       variants.push_back(cufft_variant("cufft", token, false));
       variants.push_back(cufft_variant("cufft patient", token, true));
       const std::int64_t half = (in_bytes + out_bytes) / 2;
-      // In pieces: one copy of gigabytes has been seen to run at two thirds of the bandwidth of several (H200).
+      // Copied in pieces: on an H200 one copy of gigabytes ran at two thirds of the bandwidth of several copies.
       variants.push_back({"copy", [half](const void* in, void* out) {
                             constexpr std::int64_t piece = std::int64_t{128} << 20;
                             for (std::int64_t at = 0; at < half; at += piece)
@@ -278,7 +278,7 @@ int bench(const settings& wanted, const time_limit& limit) {
         std::ranges::shuffle(order, shuffle);
         for (const std::size_t i : order) variants[i].measure(memory);
         if (repetition >= 0) continue;
-        for (variant& one : variants) one.seconds.clear();  // the first warms up
+        for (variant& one : variants) one.seconds.clear();  // the first round is a warm-up
       }
       const auto rival = std::ranges::find(variants, "cufft", &variant::name);
       const variant* const judge = rival->calls != 0 ? &*rival : nullptr;
@@ -342,7 +342,7 @@ int heatmap(const settings& wanted, const time_limit& limit) {
   memory.out = gpu::buffer(std::int64_t{8} << most);
   randomize(memory.in, precision::f32);
   int failed = 0, skipped = 0;
-  // Every other batch first: a map that the time cuts short has all of its corners.
+  // Every other batch first, so that a map cut short by the time limit has all of its corners.
   for (const int parity : {0, 1}) {
     for (int e = k_shortest; e <= std::min(k_longest, most); ++e) {
       for (int b = most - e - parity; b >= 0; b -= 2) {

@@ -1,4 +1,4 @@
-// The lists.
+// The problem lists of the FFT's stages.
 #include "problems.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::vector<std::string> accuracy_set(bool quick) {
       made.push_back(c2c(type, n, batch));
       if (e == 4 || e == 10 || e == 15 || e == 18) made.push_back(c2c(type, n, batch, true));
     }
-    // Odd radices, products of them, primes by convolution, long ones of both.
+    // Odd radices, products of them, primes by convolution, and long lengths of both.
     for (const std::int64_t n :
          {3, 5, 6, 7, 11, 13, 30, 101, 121, 169, 360, 1000, 1331, 2310, 4099, 10007, 30030, 65537, 100003, 1000000}) {
       if (quick && n != 3 && n != 360 && n != 1331 && n != 4099) continue;

@@ -1,4 +1,4 @@
-// Which problems are verified and timed.
+// The problems that are verified and timed.
 #pragma once
 
 #include <string>
@@ -6,29 +6,29 @@
 
 namespace ballast::gpu_check {
 
-// The benchmark set (fft/cuda/tune/bundle_catalogue.hpp), or with `quick` a smaller one. `latency`: so small that the time of a launch
-// counts.
+// The benchmark set (fft/cuda/tune/bundle_catalogue.hpp), or a smaller one with `quick`. `latency`: the problem is so small that the launch
+// time matters.
 struct timed_problem {
   std::string token;
   bool latency = false;
-  bool schemes = false;  // also with the schemes that are not the default
+  bool schemes = false;  // also runs the schemes other than the default
 };
 std::vector<timed_problem> benchmark_set(bool quick);
 
 // Every kind, precision, length class and number of passes, with batches that leave tails.
 std::vector<std::string> accuracy_set(bool quick);
 std::vector<std::string> huge_set();
-// One for each kind of kernel and plan: faults and clean data.
+// One problem for each kind of kernel and plan: faults and clean data.
 std::vector<std::string> fault_set(bool quick);
-// What the schemes that are not the default are tried on.
+// The problems for the schemes other than the default.
 std::vector<std::string> scheme_set();
-// What is struck instruction by instruction: one pass in registers and staged in shared memory, several passes, a convolution, reals; small
-// batches, since each strike is a call.
+// The problems that are struck instruction by instruction: one pass in registers and staged in shared memory, several passes, a
+// convolution, reals. Batches are small, since each strike is a call.
 std::vector<std::string> strike_set(bool quick);
 // Small enough for compute-sanitizer.
 std::vector<std::string> sanitizer_set();
 
-// The schemes beside the default. What a problem does not have, its plan refuses.
+// The schemes besides the default. A plan refuses a scheme that its problem does not support.
 inline const std::vector<std::string> k_other_schemes = {"offline",
                                                          "one_sided",
                                                          "thread",

@@ -1,4 +1,4 @@
-// FFT on the GPU under strikes: one bit behind one instruction of one thread in one launch of a call, chosen at random; thousands of calls.
+// Strikes the FFT on the GPU: flips one random bit after one instruction of one thread in one launch of a call, in thousands of calls.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -38,7 +38,7 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
   row line("strike");
   line.add("token", name).add("protection", to_string(guard));
 
-  // The clean call: what it launches and what it gives.
+  // The clean call: records its launches and its result.
   at.prepare(input);
   on.disarm();
   const report clean = at.run(plan);
@@ -69,7 +69,7 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
 
   const auto below = [&](std::uint64_t count) { return std::uniform_int_distribution<std::uint64_t>(0, count - 1)(random); };
   const auto thread_of = [&](const launch_seen& seen) { return below(static_cast<std::uint64_t>(seen.blocks) * seen.threads); };
-  // How many instructions the threads of each launch execute: of some of them, the most.
+  // The number of instructions that the threads of each launch execute: the maximum over a sample of them.
   std::vector<std::uint32_t> longest;
   std::vector<double> weights;
   for (std::size_t i = 0; i < launches.size(); ++i) {
@@ -101,12 +101,12 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
     strike_control order;
     order.thread = thread_of(launches[launch]);
     order.target = 1 + static_cast<std::uint32_t>(below(longest[launch]));
-    // Three of four strikes at exponent, sign and six upper bits of the mantissa, the others at any bit.
+    // Three of four strikes hit the exponent, the sign or the six upper bits of the mantissa; the others hit any bit.
     const bool large = below(4) != 0;
     const int bit = large ? 17 + static_cast<int>(below(15)) : static_cast<int>(below(32));
     order.mask_32 = std::uint32_t{1} << bit;
     const int wide = large ? 46 + static_cast<int>(below(18)) : static_cast<int>(below(64));
-    // Of 64 bits: a double, or in single precision two numbers side by side.
+    // A 64-bit register holds a double, or in single precision two adjacent numbers.
     order.mask_64 = sizeof(T) == 8 ? std::uint64_t{1} << wide : static_cast<std::uint64_t>(order.mask_32) << (below(2) * 32);
     on.arm(launch, order);
     const report seen = at.run(plan);
@@ -155,7 +155,7 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
   line.add("bound_99", test::bound_99(counts[material], done)).add("clean_error", error).add("most_floors", most_silent);
   line.add("launches", launches.size());
   const bool off = guard == protection::off;
-  // Without protection strikes must reach the output: else nothing was struck.
+  // Without protection strikes must reach the output, otherwise nothing was struck.
   const bool pass = done > 0 && (off ? counts[material] > 0 : counts[material] + counts[wrong] + counts[uncorrectable] == 0);
   line.add("pass", pass).print();
   if (!off) {

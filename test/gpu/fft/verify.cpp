@@ -1,5 +1,5 @@
-// Is it right? Instructions against their twins, accuracy against more precision and against cuFFT, layouts, faults at every site, clean
-// data without a false alarm, streams.
+// Verifies results: instructions against their scalar twins, accuracy against higher precision and against cuFFT, layouts, faults at every
+// site, no false alarm on clean data, streams.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@
 namespace ballast::gpu_check {
 namespace {
 
-// ‖errors‖ may exceed cuFFT's by what chance gives in this many outputs.
+// The factor by which ‖errors‖ may exceed cuFFT's by chance, with this many outputs.
 constexpr double k_rival_room = 1.05;
 constexpr std::int64_t k_rival_points = 1 << 14;
 
@@ -31,7 +31,7 @@ std::string text(double value) {
   return made;
 }
 
-// Runs `body`; what it throws fails the case. A scheme or problem that the plan refuses is marked, and is no failure if `may_refuse`.
+// Runs `body`; an exception fails the case. A scheme or problem that the plan refuses is marked, and is no failure if `may_refuse`.
 template <class Body>
 void guarded(one_case& now, bool may_refuse, const Body& body) {
   try {
@@ -51,7 +51,7 @@ void expect_clean(one_case& now, const report& seen, protection guard) {
   now.expect(guard == protection::off || seen.checks > 0, "nothing was checked");
 }
 
-// Signals to compare with the host's reference: the first, the last (a tail), and one between.
+// Returns the signals to compare with the host's reference: the first, the last (a tail), and one between.
 std::vector<std::int64_t> samples(std::int64_t batch) {
   std::vector<std::int64_t> made = {0};
   if (batch > 2) made.push_back(batch / 2);
@@ -59,7 +59,7 @@ std::vector<std::int64_t> samples(std::int64_t batch) {
   return made;
 }
 
-// cuFFT's answer for contiguous data of type T, packed and scaled.
+// Returns cuFFT's result for contiguous data of type T, packed and scaled.
 template <class T>
 std::vector<T> by_cufft(const fft::problem& problem, fft::direction way, const std::vector<T>& input) {
   fft::problem same = problem;
@@ -79,9 +79,9 @@ std::vector<T> by_cufft(const fft::problem& problem, fft::direction way, const s
   return out;
 }
 
-// What the host can transform in more precision within the time: the points of a line, which one core does, and of a signal.
+// Limits of the host's transforms in higher precision within the time: points of a line, which one core transforms, and of a signal.
 constexpr std::int64_t k_longest_reference = std::int64_t{1} << 21, k_largest_reference = std::int64_t{1} << 24;
-// Points of all signals above which one manner must do.
+// Number of points of all signals above which only one manner is tested.
 constexpr std::int64_t k_huge = std::int64_t{1} << 27;
 
 // ---- Accuracy ----
@@ -96,7 +96,7 @@ void accuracy(tally& seen, const fft::token& token, const std::string& name) {
   const std::int64_t words = words_of_signal(shape.output);
   const auto chosen = samples(problem.batch);
   std::vector<T> theirs;
-  std::vector<double> every;  // in more precision, all signals: only f32, by cuFFT
+  std::vector<double> every;  // all signals in higher precision: only for f32, by cuFFT
   std::string no_rival;
   try {
     theirs = by_cufft<T>(problem, token.direction, input);
@@ -136,7 +136,7 @@ void accuracy(tally& seen, const fft::token& token, const std::string& name) {
         out = apart.read(wrong);
       } else {
         const device_problem<T> inside(in_place_problem(problem), token.direction, true);
-        // The same values, at the places of the padded layout.
+        // The same values at the positions of the padded layout.
         const std::vector<T> moved = test::unpack(inside.shape().input, shape.batch, pack(shape.input, shape.batch, input.data()), T(0));
         const fft::plan plan(inside.problem(), on_gpu(how.guard));
         inside.prepare(moved);
@@ -160,7 +160,7 @@ void accuracy(tally& seen, const fft::token& token, const std::string& name) {
       ours = rivals = 0;
       if (!every.empty()) compare(every.data(), 0, words * problem.batch);
       if (every.empty() && rival) {
-        // The signals that the host did not transform: as far from cuFFT's as two right answers can be.
+        // The signals that the host did not transform may differ from cuFFT's by the errors of two correct results.
         const double apart_by = distance_of(out.data(), theirs.data(), words * problem.batch).relative();
         now.line().add("difference", apart_by);
         now.expect(apart_by <= 2 * bound, "all signals together differ from cuFFT by " + text(apart_by));
@@ -256,7 +256,7 @@ void faults(tally& seen, const fft::token& token, const std::string& name, const
   std::string wrong;
   const auto label = [&](std::string_view rest) { return (scheme.empty() ? std::string() : scheme + ", ") + std::string(rest); };
 
-  // Protected and not may differ in rounding: each is compared with its own clean result.
+  // Results with and without protection may differ in rounding: each is compared with its own clean result.
   std::map<protection, std::vector<T>> clean;
   {
     one_case now(seen, "faults", name, label("clean run"));
@@ -289,7 +289,7 @@ void faults(tally& seen, const fft::token& token, const std::string& name, const
         for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
           const auto model = static_cast<inject::model>(m);
           for (int seed = 0; seed < seeds; ++seed) {
-            // Seed 0: the top exponent bit, an effect that nothing can hide. The others strike any bit.
+            // Seed 0 strikes the top exponent bit, an effect that nothing can hide. The others strike any bit.
             const bool flips = model == inject::model::bit_flip || model == inject::model::two_bits || model == inject::model::vector_mask;
             const bool strong = (flips && seed == 0) || model == inject::model::infinity || model == inject::model::negative_infinity ||
                                 model == inject::model::nan || (model == inject::model::stuck_at && seed == 0);
@@ -392,7 +392,7 @@ void clean(tally& seen, const fft::token& token, const std::string& name, const 
       now.line().add("checks", checks);
     });
   }
-  // One signal with NaN or Inf: the others keep every bit, and it is no fault.
+  // One signal has NaN or Inf: the others must keep every bit, and no fault may be reported.
   if (problem.batch < 2) return;
   for (const double special : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     if (limit.over()) {
@@ -429,7 +429,7 @@ void clean(tally& seen, const fft::token& token, const std::string& name, const 
   }
 }
 
-// ---- Where data lie and what they are ordered on ----
+// ---- Memory locations and streams ----
 
 template <class T>
 void places(tally& seen, const fft::token& token, const std::string& name) {
@@ -509,7 +509,7 @@ void places(tally& seen, const fft::token& token, const std::string& name) {
 
 // ---- Instructions ----
 
-// What cuda/arch wraps, kernel by kernel: on the emulator the same checks hold of its scalar twins.
+// Runs the checks of the wrappers in cuda/arch, kernel by kernel; on the emulator the same checks test their scalar twins.
 void instructions(tally& seen) {
   const auto device = cuda::current_device();
   for (const arch_checks::check& each : arch_checks::all(device->about().major)) {
@@ -521,7 +521,7 @@ void instructions(tally& seen) {
   }
 }
 
-// Why no problem of that set has this scheme; empty if one has.
+// Returns the reason why no problem of that set supports this scheme; empty if one does.
 std::string why_refused(const std::string& scheme) {
   std::string why;
   for (const std::string& name : scheme_set()) {
@@ -560,7 +560,7 @@ int verify(const settings& wanted, const time_limit& limit) {
       by_precision(token.problem.precision, [&]<class T>() { body.template operator()<T>(token, name); });
     }
   };
-  // What stops a whole problem (no memory, no plan at all) fails it and lets the others run.
+  // An error that stops a whole problem (no memory, no plan) fails this problem; the others run.
   const auto shielded = [&](std::string_view group, const std::string& name, const auto& body) {
     try {
       body();
@@ -611,7 +611,7 @@ int verify(const settings& wanted, const time_limit& limit) {
   }
   if (selected("huge") && !wanted.quick) {
     each(huge_set(), [&]<class T>(const fft::token& token, const std::string& name) {
-      // Memory of this size takes its time on the host.
+      // The host needs time for memory of this size.
       const double needed = static_cast<double>(fft::resolve(token.problem).points()) / (1 << 27) * 8;
       if (limit.left() < needed) {
         ++seen.skipped;

@@ -1,4 +1,4 @@
-// K-Means as gpu-check knows it: its problems and their kernels.
+// K-Means as an algorithm of gpu-check: its problems and their kernels.
 #include "kmeans_stages.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ template std::vector<double> points_of(const kmeans::problem&, std::int64_t, std
 
 namespace {
 
-// Each problem with and without protection; those that are struck also with kernels that can be.
+// Records each problem with and without protection; those of the stage strike also with kernels that can be struck.
 int record(test::recording_device& on, const settings& wanted) {
   const auto add = [&](const std::string& token, bool weighted, bool wide) {
     const kmeans::problem what = kmeans::parse_token(token);

@@ -12,27 +12,27 @@
 
 namespace ballast::gpu_check::clusters {
 
-// Rows of type "check": one for each case, with `pass`. Returns the failed cases. Groups: accuracy, clean, faults.
+// Rows of type "check": one per case, with `pass`. Returns the number of failed cases. Groups: accuracy, clean, faults.
 int verify(const settings& wanted, const time_limit& limit);
 // A few calls of small problems in every manner, for compute-sanitizer.
 int sanitize(const settings& wanted, const time_limit& limit);
-// Rows of type "iteration": milliseconds of one Lloyd iteration, and of the preparation of the points, without protection and with it.
+// Rows of type "iteration": milliseconds of one Lloyd iteration, and of the preparation of the points, without and with protection.
 int bench(const settings& wanted, const time_limit& limit);
 
-// Rows of type "step": milliseconds of the distance step by the schemes of FT K-Means and by ours, over the paper's sweeps.
+// Rows of type "step": milliseconds of the distance step in the schemes of FT K-Means and in ours, over the paper's sweeps.
 int sweep(const settings& wanted, const time_limit& limit);
 std::vector<std::string> swept_set(bool quick);
-// The kernels that the sweep needs.
+// Adds the kernels that the sweep needs.
 void add_sweep_kernels(const std::string& token, const cuda::capabilities& on, std::vector<cuda::kernel_request>& made);
-// Rows of type "tuned": the tuner on passes, and on the tiles of the schemes that --scheme names.
+// Rows of type "tuned": the tuner for passes, and for the tiles of the schemes that --scheme names.
 int tune(const settings& wanted, const time_limit& limit);
 
-// What is verified, sanitized and timed: tokens.
+// The tokens of the problems that are verified, sanitized and timed.
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
 
-// m × n numbers, nearly normal, around `centres` centres, or around 0 if that is 0. The same for the same arguments.
+// Returns m × n nearly normal numbers around `centres` centres, or around 0 if `centres` is 0. Equal arguments give equal numbers.
 template <class T>
 std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed);
 

@@ -1,4 +1,4 @@
-// How fast is it? One Lloyd iteration: the difference between runs of many and of few, of the same points on the device.
+// Measures the speed of one Lloyd iteration: the difference between runs with many and with few iterations on the same device points.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -17,7 +17,7 @@ namespace gpu = bench::gpu;
 
 constexpr int k_few = 4, k_many = 36, k_rounds = 5;
 
-// One engine with its call.
+// An engine with its call.
 template <class T>
 struct runner {
   execution how;
@@ -34,7 +34,7 @@ struct runner {
     frame.scale = T(0.25);
     frame.shift.assign(static_cast<std::size_t>(points.columns), T(0));
   }
-  // Milliseconds until the points are ready for iterations.
+  // Returns the milliseconds until the points are ready for iterations.
   double prepare() {
     const time_limit clock(0);
     (void)engine->survey();
@@ -43,7 +43,7 @@ struct runner {
     gpu::synchronize();
     return -clock.left() * 1e3;
   }
-  // Milliseconds of so many iterations, and how many there were.
+  // Returns the milliseconds of up to `iterations` iterations, and their number.
   std::pair<double, int> run(const kmeans::sealed_centroids<T>& first, int iterations) {
     gpu::synchronize();
     const time_limit clock(0);
@@ -92,8 +92,8 @@ int time(const std::string& token) {
   return failed;
 }
 
-// A batch, as a whole: fits from given centroids, with and without protection, and with it one after the other; milliseconds of an
-// iteration of all, preparation and labels included.
+// Times a batch as a whole: fits from given centroids, without protection, with it, and with it one fit after the other. Prints the
+// milliseconds of one iteration of all fits, including preparation and labels.
 template <class T>
 int time_batch(const std::string& token) {
   const kmeans::problem what = kmeans::parse_token(token);

@@ -1,5 +1,6 @@
-// The sweeps of FT K-Means: milliseconds of the distance step, which finds labels, for its schemes and ours; clean, and in the instrumented
-// program also with one flipped bit in each block (its schemes) or in each pass (ours), beside the same kernels without a fault.
+// The sweeps of FT K-Means: milliseconds of the distance step, which finds labels, for the paper's schemes and ours. They run clean, and in
+// the instrumented program also with one flipped bit in each block (the paper's schemes) or in each pass (ours), compared with the same
+// kernels without a fault.
 // Source: FT K-Means, 2024, Figures 7 to 11 and 15 to 18. Its M is our m, its N our n, its K our k; m = 131072.
 #include <cstdint>
 #include <memory>
@@ -38,14 +39,14 @@ namespace {
 namespace gpu = bench::gpu;
 
 constexpr int k_struck_passes = 32;
-constexpr int k_no_pass = 1 << 30;  // beyond all passes that are timed
+constexpr int k_no_pass = 1 << 30;  // beyond all timed passes
 
-// Which kernels are timed: those of production, or instrumented ones, without faults (what these cost by themselves) and with them.
+// The timed kernels: production kernels, or instrumented ones, without faults (to measure their own cost) and with them.
 enum class injection { none, idle, struck };
 
 const char* name_of(injection what) { return what == injection::none ? "none" : what == injection::idle ? "idle" : "struck"; }
 
-// Points of a problem, prepared under one scheme and protection.
+// Points of a problem, prepared for one scheme and protection.
 template <class T>
 struct swept {
   execution how;
@@ -56,7 +57,7 @@ struct swept {
   kmeans::cuda::cuda_engine<T> engine;
   std::vector<T> first;
 
-  // The default scheme is struck by one fault in each of the first passes.
+  // The default scheme gets one fault in each of the first passes.
   swept(const kmeans::problem& what, matrix_view<const T> points, const std::vector<T>& centroids, const std::string& scheme,
         protection level, injection with)
       : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
@@ -74,7 +75,7 @@ struct swept {
     (void)engine.measure();
     for (T& each : first) each *= frame.scale;
   }
-  // The paper's schemes have faults of their own (lloyd_problem::flips). An idle plan waits for passes that do not come.
+  // The paper's schemes have their own faults (lloyd_problem::flips). An idle plan waits for passes that do not come.
   static inject::plan plan_for(const std::string& scheme, injection with) {
     inject::plan made;
     for (int i = 0; i < k_struck_passes; ++i) {
@@ -137,7 +138,7 @@ int sweep_one(const std::string& token) {
       if (right.empty()) right = found;
       std::int64_t different = 0;
       for (std::size_t i = 0; i < found.size(); ++i) different += found[i] != right[i] ? 1 : 0;
-      // Labels of rounded operands; else ties.
+      // Labels of rounded operands may differ; otherwise only ties may.
       const auto does = kmeans::cuda::scheme_named(scheme);
       const bool coarse = sizeof(T) == 4 && does && !does->naive && does->unit == kmeans::cuda::tile_unit::tensor;
       const bool pass = static_cast<double>(different) <= (coarse ? 1e-2 : 1e-4) * static_cast<double>(what.m) && log.uncorrectable == 0 &&

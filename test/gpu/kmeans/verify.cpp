@@ -1,4 +1,4 @@
-// Is it right? Labels, sums and distances against the reference backend, clean data without a false alarm, faults at every site.
+// Verifies results: labels, sums and distances against the reference backend, no false alarm on clean data, faults at every site.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -88,7 +88,7 @@ void expect_clean(one_case& now, const report& seen) {
              "verdict " + std::string(to_string(seen.verdict)) + " (" + std::to_string(seen.detected) + " detected)");
 }
 
-// Labels differ from the reference's only where two centroids are equally near but for rounding in the precision of the data.
+// Labels may differ from the reference's only if two centroids are equally near up to rounding in the precision of the data.
 template <class T>
 void compare_labels(one_case& now, const subject<T>& held, const kmeans::prediction& ours, const kmeans::prediction& right) {
   std::int64_t different = 0, wrong = 0;
@@ -131,7 +131,7 @@ void accuracy(tally& seen, const std::string& token) {
       now.expect(ours.labels == bare.labels && ours.inertia == bare.inertia, "protection changes the result");
     });
   }
-  // The reference takes 0.9 ns for each of these, and several times that to draw centroids.
+  // The reference takes 0.9 ns for each of these, and several times as long to draw centroids.
   if (held.what.m * held.what.n * held.what.k > std::int64_t{1} << 29) return;
   {
     one_case now(seen, "accuracy", token, "transform");
@@ -160,7 +160,7 @@ void accuracy(tally& seen, const std::string& token) {
     });
   }
   {
-    // Strided points of the host, which are brought to the device: the same numbers, so the same results.
+    // Strided points in host memory are copied to the device: the same numbers, so the same results.
     one_case now(seen, "accuracy", token, "points of the host, by columns");
     now.guarded([&] {
       std::vector<T> turned(held.values.size());
@@ -176,7 +176,7 @@ void accuracy(tally& seen, const std::string& token) {
   }
 }
 
-// A batch beside single fits of the reference: from given centroids, and with k-means++.
+// Compares a batch with single fits of the reference: from given centroids, and with k-means++.
 template <class T>
 void batch_accuracy(tally& seen, const std::string& token) {
   const subject<T> held(token, 7);
@@ -210,7 +210,7 @@ void batch_faults(tally& seen, const std::string& token, const settings& wanted,
   });
 }
 
-// Hostile data: no alarm.
+// Difficult data must raise no alarm.
 template <class T>
 void clean(tally& seen, const std::string& token, int kind) {
   static constexpr const char* names[] = {"constant", "large", "small", "outliers", "sorted, far from the origin", "near ties", "weights"};

@@ -1,4 +1,4 @@
-// QR on a device with a factorizer that is not the library's: an engine that makes it, and one call.
+// Runs QR on a device with a custom factorizer: an engine that creates it, and one call.
 // Layer: gpu-check, over backend "cuda" of QR.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace ballast::gpu_check::factors {
 
 using index = std::int64_t;
 
-// Hands everything but the factorizer on to the library's engine.
+// Forwards everything except the factorizer to the library's engine.
 template <class S>
 class engine_with final : public qr::engine<S> {
  public:
@@ -59,8 +59,8 @@ class engine_with final : public qr::engine<S> {
   std::unique_ptr<qr::engine<S>> other_;
 };
 
-// One call of geqrf on memory of the device, with what `make` makes; it has ended on return. `source`: the input, where the caller keeps
-// it. `plain`: as qr::context has it.
+// Runs one call of geqrf on device memory with the factorizer of `make`; returns after its end. `source`: the input, if the caller keeps a
+// copy. `plain`: see qr::context.
 template <class S>
 report factor_with(const std::string& token, const char* scheme, const execution& how, bool plain, const matrix_view<S>& A, S* tau,
                    const matrix_view<const S>& source, typename engine_with<S>::make_factorizer_of make) {

@@ -1,5 +1,5 @@
-// How fast is it? geqrf in device memory, without protection and with it, beside cuSOLVER's two interfaces, in turn within one run; of some
-// problems ormqr and orgqr, too. The scheme hybrid is timed in the stage paper.
+// Measures speed: geqrf in device memory without and with protection, and cuSOLVER's two interfaces, alternating within one run; for some
+// problems ormqr and orgqr, too. The stage paper times the scheme hybrid.
 #include <array>
 #include <memory>
 #include <optional>
@@ -21,7 +21,7 @@ constexpr int k_rounds = 3;
 // cuSOLVER's geqrf, ormqr and orgqr. Source: cuSOLVER API reference, CUDA 12 and 13.
 class cusolver {
  public:
-  // Why it cannot be used; empty if it can.
+  // Returns the reason why it cannot be used; empty if it can.
   static std::string why_not() { return library().why; }
 
   cusolver() {
@@ -37,7 +37,8 @@ class cusolver {
     library().destroy(handle_);
   }
 
-  // One factorization with the interface of 32-bit sizes, and what is made of it; each has a workspace made for it before.
+  // Run one factorization with the interface of 32-bit sizes, and the operations on its factors; a prepare function first allocates the
+  // workspace of each.
   template <class T>
   void prepare_run(index m, index n, T* A) {
     int elements = 0;
@@ -75,7 +76,7 @@ class cusolver {
                               static_cast<T*>(small_.data()), elements_, static_cast<int*>(info_.data())),
           "geqrf");
   }
-  // C ← QᵀC, m × n as the factors.
+  // C ← QᵀC, where C is m × n like the factors.
   template <class T>
   void apply(index m, index n, const T* A, const T* tau, T* C) {
     check(routines<T>().ormqr(handle_, 0, 1, static_cast<int>(m), static_cast<int>(n), static_cast<int>(std::min(m, n)), A,
@@ -182,7 +183,7 @@ class cusolver {
   std::size_t on_device_ = 0, on_host_ = 0;
 };
 
-// Does the rival's work. What it refuses is said in its row, and does not end the problem. "": it was done.
+// Runs the rival's work. A refusal appears in its row and does not end the problem. Returns "" if the work was done.
 template <class Work>
 std::string refusal(const Work& work) {
   try {
@@ -193,19 +194,19 @@ std::string refusal(const Work& work) {
   }
 }
 
-// Whether Q is applied and formed, too.
+// Returns whether Q is applied and formed, too.
 bool applied_too(const qr::problem& what) { return what.m == what.n && (what.n == 8192 || what.n == 4096); }
 
 execution how(protection level) { return {.backend = backend::cuda, .protection = level, .stream = gpu::stream()}; }
 
-// 1 for a false alarm.
+// Returns 1 for a false alarm.
 int alarms(const std::string& token, const report& seen) {
   if (seen.detected == 0) return 0;
   print_false_alarm(token, describe(seen));
   return 1;
 }
 
-// ormqr on a matrix of the factors' shape, which is the input, and orgqr. `a`: overwritten; `why`: there is no rival.
+// Times ormqr on a matrix of the factors' shape, which is the input, and orgqr. `a`: overwritten; `why`: the reason if there is no rival.
 template <class T>
 int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars, cusolver* rival, const std::string& why,
            const time_limit& limit) {
@@ -249,7 +250,7 @@ int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars
           gpu::synchronize();
         },
         [](std::size_t) {});
-    // By LAPACK's convention.
+    // Operation counts by LAPACK's convention.
     const auto dm = static_cast<double>(m), dn = static_cast<double>(n), dk = static_cast<double>(k);
     const double flops = forms ? 4 * dm * dn * dk - 2 * (dm + dn) * dk * dk + 4 * dk * dk * dk / 3 : 4 * dm * dn * dk - 2 * dn * dk * dk;
     for (std::size_t which = 0; which < names.size(); ++which)

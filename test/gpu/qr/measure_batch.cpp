@@ -1,5 +1,5 @@
-// How fast are batches? geqrf of many matrices in device memory, without protection and with it, beside cuBLAS's batched geqrf, in turn
-// within one run.
+// Measures the speed of batches: geqrf of many matrices in device memory without and with protection, and cuBLAS's batched geqrf,
+// alternating within one run.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -110,7 +110,7 @@ int time_batch(const std::string& token, const time_limit& limit) {
   if (why.empty()) rival.emplace(what, a, scalars);
   const matrix_batch_view<T> view = batch_of(column_major(a, what.m, what.n), what.batch);
   const std::span<std::byte> workspace(static_cast<std::byte*>(room.data()), static_cast<std::size_t>(room.bytes()));
-  // Enqueued and awaited; the report is asked for when the clock has stopped, as a program with work of its own behind it would.
+  // Enqueues and waits; the report is read after the clock stops, like in a program that continues with other work.
   const auto ours = [&](protection level) {
     return qr::enqueue_geqrf(view, std::span<T>(scalars, static_cast<std::size_t>(k)),
                              {.backend = backend::cuda, .protection = level, .stream = gpu::stream(), .workspace = workspace});

@@ -1,6 +1,6 @@
-// The measurements of the paper, on the scheme hybrid: its Figure 5 (rows of type "rotations": R made triangular again, one rotation after
-// the other and in blocks), Figures 7 to 9 (rows of type "curve": time over n without protection, with R protected, with R and Q, and with
-// one repair), and §7.1 (rows of type "overhead": its eight sources, each by itself). docs/notebook/qr-cuda.md says how each is isolated.
+// The measurements of the paper for the scheme hybrid. Figure 5: rows of type "rotations" (R made triangular again, by one rotation after
+// the other and in blocks). Figures 7 to 9: rows of type "curve" (time over n without protection, with R protected, with R and Q, and with
+// one repair). §7.1: rows of type "overhead" (its eight sources, each isolated). docs/notebook/qr-cuda.md describes how each is isolated.
 // Source: P. Du et al., 2011, §5.3.3 and §7. Matrices are square, as there.
 #include <algorithm>
 #include <array>
@@ -26,14 +26,14 @@ namespace ballast::gpu_check::factors {
 
 namespace {
 
-// From so many columns on a call takes seconds: fewer rounds, and no overheads by themselves.
+// Number of columns from which a call takes seconds: fewer rounds, and no isolated overheads.
 constexpr index k_long = 12000;
 
 struct variant {
   const char* name;
   study wanted;
-  bool input_kept = false;  // by the caller, so that nothing is copied to the host
-  bool curve = true;        // else only for the overheads
+  bool input_kept = false;  // the caller keeps the input, so that nothing is copied to the host
+  bool curve = true;        // false: used for the overheads only
 };
 
 constexpr study studied(bool q, study::fault struck = study::fault::none, bool plain = false) {
@@ -73,7 +73,7 @@ class subject {
     device_->synchronize(stream_.get());
   }
 
-  // One call of the hybrid on what restore() left.
+  // Runs one call of hybrid on the matrix that restore() left.
   report call(const study& wanted, bool input_kept) const {
     const execution how{.backend = backend::cuda, .protection = wanted.level, .throw_on_uncorrectable = false, .stream = stream_.get()};
     const matrix_view<const T> source = input_kept ? column_major<const T>(pointer(source_), n(), n()) : matrix_view<const T>{};
@@ -83,7 +83,7 @@ class subject {
                           });
   }
 
-  // The last column of what is in A, which all of it has gone into.
+  // Returns the last column of A, which depends on all columns.
   std::vector<T> last_column() const {
     std::vector<T> made(static_cast<std::size_t>(n()));
     device_->copy(made.data(), pointer(A_) + n() * (n() - 1), n() * static_cast<index>(sizeof(T)), stream_.get());
@@ -91,7 +91,7 @@ class subject {
     return made;
   }
 
-  // The input to pinned memory, with nothing beside it.
+  // Times the copy of the input to pinned memory, with no concurrent work.
   double milliseconds_of_copy() const {
     const ballast::cuda::pinned_buffer there(device_, A_.bytes());
     const bench::stopwatch clock;
@@ -100,7 +100,7 @@ class subject {
     return 1e3 * clock.seconds();
   }
 
-  // reduce_hessenberg on what restore() left.
+  // Runs reduce_hessenberg on the matrix that restore() left.
   void reduce(qr::cuda::session<T>& on, const ballast::cuda::device_buffer& subdiagonal, const ballast::cuda::device_buffer& rotations,
               bool plain) const {
     T* const c = pointer(rotations);
@@ -118,7 +118,7 @@ class subject {
   ballast::cuda::device_buffer source_, A_, tau_;
 };
 
-// Whether two columns agree but for rounding.
+// Returns whether two columns agree up to rounding.
 template <class T>
 bool agree(const std::vector<T>& a, const std::vector<T>& b) {
   double off = 0, size = 0;
@@ -160,7 +160,7 @@ int rotations(const std::string& token, const subject<T>& of, int rounds, const 
   return right ? 0 : 1;
 }
 
-// §7.1: each source by itself, and what the whole call loses by it where the difference of two variants says so.
+// §7.1: times each source in isolation, and the loss of the whole call where the difference of two variants shows it.
 template <class T>
 int overheads(const std::string& token, const subject<T>& of, int rounds, const std::vector<std::vector<double>>& times) {
   std::array<std::vector<double>, source_count> alone;
@@ -204,7 +204,7 @@ int measure(const std::string& token, const settings& wanted, const time_limit& 
   const bool takes_long = of.n() >= k_long;
   const int rounds = takes_long ? 2 : wanted.quick ? 1 : 3;
   int failed = rotations(token, of, rounds, limit);
-  // Pinned memory, and what else a first call makes; that of other variants is made with the small matrices.
+  // Allocates pinned memory and everything else that a first call allocates; the small matrices do so for the other variants.
   of.restore();
   (void)of.call(k_variants[k_both].wanted, false);
   std::array<int, k_variants.size()> corrected{}, recomputed{};

@@ -45,7 +45,7 @@ std::vector<std::string> timed_set(bool quick) {
   return made;
 }
 
-// Square, as in the paper; small ones first, so that what a time limit cuts is the longest.
+// Square, as in the paper; small ones first, so that a time limit cuts the longest ones.
 std::vector<std::string> paper_set(bool quick) {
   std::vector<std::string> made;
   for (const int n : quick ? std::vector<int>{1024, 4096} : std::vector<int>{1024, 2048, 4096, 8192, 16384}) {

@@ -1,4 +1,4 @@
-// QR as gpu-check knows it: its problems and their kernels.
+// QR as an algorithm of gpu-check: its problems and their kernels.
 #include "qr_stages.hpp"
 
 #include "algorithm.hpp"

@@ -13,37 +13,37 @@
 
 namespace ballast::gpu_check::factors {
 
-// Rows of type "check": one for each case, with `pass`. Returns the failed cases. Groups: accuracy, clean, faults.
+// Rows of type "check": one per case, with `pass`. Returns the number of failed cases. Groups: accuracy, clean, faults.
 int verify(const settings& wanted, const time_limit& limit);
 // A few calls of small problems, for compute-sanitizer.
 int sanitize(const settings& wanted, const time_limit& limit);
-// Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, and of cuSOLVER's two interfaces;
-// of ormqr and orgqr for some problems; of batches beside cuBLAS's.
+// Rows of type "factorization": milliseconds of geqrf in device memory without and with protection, and of cuSOLVER's two interfaces; of
+// ormqr and orgqr for some problems; of batches, compared with cuBLAS's.
 int bench(const settings& wanted, const time_limit& limit);
 
-// Rows of type "repair": milliseconds of geqrf without protection, with it, and with one fault that it repairs. A run fails where it does
-// not, or where clean data give an alarm.
+// Rows of type "repair": milliseconds of geqrf without protection, with it, and with one fault that it repairs. A run fails if it does not
+// repair the fault, or if clean data raise an alarm.
 int repairs(const settings& wanted, const time_limit& limit);
 
-// Rows of type "rotations", "curve" and "overhead": the paper's Figure 5, Figures 7 to 9 and §7.1 on the scheme hybrid. A run of one
-// problem fails where a result is wrong, clean data give an alarm, or a fault is not repaired.
+// Rows of type "rotations", "curve" and "overhead": the paper's Figure 5, Figures 7 to 9 and §7.1 for the scheme hybrid. The run of a
+// problem fails if a result is wrong, clean data raise an alarm, or a fault is not repaired.
 int paper(const settings& wanted, const time_limit& limit);
 
-// The same as bench() for a batch, beside cuBLAS's batched geqrf. Returns the failed cases.
+// Runs bench() for a batch, compared with cuBLAS's batched geqrf. Returns the number of failed cases.
 template <class T>
 int time_batch(const std::string& token, const time_limit& limit);
 
-// What is verified, sanitized and timed: tokens.
+// The tokens of the problems that are verified, sanitized and timed.
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
 std::vector<std::string> repaired_set(bool quick);
 std::vector<std::string> paper_set(bool quick);
 
-// Floating-point operations of geqrf, by LAPACK's convention.
+// Returns the floating-point operations of geqrf, by LAPACK's convention.
 double flops_of(const qr::problem& what);
 
-// One row of times. `refused`: why there are none that count; empty where there is no such reason.
+// One row of times. `refused`: the reason why there are no valid times, or empty.
 struct timed {
   const char* type;
   std::string token;
@@ -52,7 +52,7 @@ struct timed {
 };
 void print_times(const timed& what, const std::vector<double>& milliseconds, double flops, const std::string& refused);
 
-// m × n numbers in column-major order, nearly normal; of a batch one matrix behind the other. The same for the same arguments.
+// Returns m × n nearly normal numbers in column-major order; the matrices of a batch are contiguous. Equal arguments give equal numbers.
 template <class T>
 std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed);
 

@@ -1,6 +1,6 @@
-// What does one repair cost? geqrf in device memory without protection, with it, and with one fault that it repairs, in turn within one
-// run. The fault is made in device memory by a factorizer that is the library's but for that: with an injector every place that could be
-// struck would be a launch.
+// Measures the cost of one repair: geqrf in device memory without protection, with it, and with one fault that it repairs, alternating
+// within one run. A factorizer derived from the library's writes the fault to device memory: with an injector, every place that could be
+// struck would need a launch.
 #include <array>
 #include <memory>
 #include <string>
@@ -27,13 +27,13 @@ class struck_factorizer final : public qr::cuda::device_factorizer<S> {
     value_ = on.upload(&value, 1);
   }
 
-  // An element of A' in front of its panel, half-way.
+  // Strikes an element of A' before its panel, in the middle of the factorization.
   void begin_panel(index k) override {
     base::begin_panel(k);
     const index first = this->shape_[k].first;
     if (what_ == struck::a && k == this->shape_.panels / 2) put(first + 1, first);
   }
-  // One of V behind the last panel.
+  // Strikes an element of V after the last panel.
   void end_pass() override {
     base::end_pass();
     const index column = this->shape_.steps / 3;

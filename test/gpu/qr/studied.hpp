@@ -1,6 +1,6 @@
-// The scheme hybrid with its protection taken apart: a factorizer that leaves out parts of it, makes a fault in device memory at a given
-// place, or waits for each of its operations and takes its time. The driver and everything else are the library's.
-// Layer: gpu-check, over backend "cuda" of QR. Source: P. Du et al., 2011, §7.
+// The scheme hybrid with its protection taken apart: a factorizer that leaves out parts of it, writes a fault to device memory at a given
+// place, or waits for each of its operations and measures it. The driver and everything else are the library's.
+// Layer: gpu-check, over backend "cuda" of QR.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,14 @@ inline constexpr std::array<const char*, source_count> k_source_names = {"the in
 struct study {
   enum class fault { none, in_a, in_q };
   protection level = protection::correct;
-  bool q = true;                   // Q is protected, too: without, no check, no hash and no checkpoint of V, T and tau
-  bool checkpoints = true;         // the host takes them
-  bool plain = false;              // recovery with one rotation after the other
-  fault struck = fault::none;      // in_a: an element of A' in front of a panel. in_q: two elements of a column of V at the end
-  double* milliseconds = nullptr;  // by source: added to; null: nothing is waited for
+  bool q = true;                   // Q is protected, too; false: no check, no hash and no checkpoint of V, T and tau
+  bool checkpoints = true;         // the host takes checkpoints
+  bool plain = false;              // recovery applies one rotation after the other
+  fault struck = fault::none;      // in_a: an element of A' before a panel. in_q: two elements of a column of V at the end
+  double* milliseconds = nullptr;  // added up by source; null: do not wait
 };
 
-// Where a fault strikes: as in the paper where the matrix is large enough.
+// The place of a fault: as in the paper if the matrix is large enough.
 struct struck_places {
   index panel, column, first, second;
   explicit struck_places(const qr::layout& shape)
@@ -83,7 +83,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
     clock_ = {};
     base::measure_panel(k, seen);
   }
-  // Without checks of a panel there is nothing that the driver waits for behind it.
+  // Without checks of a panel the driver waits for nothing after it.
   void wait() override {
     if (std::exchange(waits_, true)) base::wait();
   }
@@ -122,7 +122,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
       if (wanted_.checkpoints) base::take_checkpoint(k);
       return;
     }
-    // The device's part stands in front of it.
+    // The part of the device comes first.
     quiet();
     wanted_.milliseconds[source::check_q] += 1e3 * clock_.seconds();
     clock_ = {};
@@ -133,7 +133,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
  private:
   using base = qr::cuda::hybrid_factorizer<S>;
 
-  // What is verified once more behind a recovery belongs to it.
+  // A repeated verification after a recovery belongs to the recovery.
   bool timing() const { return wanted_.milliseconds != nullptr && !recovered_; }
   void quiet() {
     this->on_.settle();
@@ -148,7 +148,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
     base::wait();
     wanted_.milliseconds[what] += 1e3 * clock.seconds();
   }
-  // The products with the two columns, one panel after the other, on a copy of them.
+  // Times the products with the two columns, one panel after the other, on a copy of the columns.
   void time_carrying() {
     const index m = this->shape_.m, bytes = 2 * m * static_cast<index>(sizeof(S));
     const auto columns = this->on_.allocate(bytes);

@@ -1,4 +1,4 @@
-// Is it right? A = QR and QᵀQ = I on random vectors, Q formed and least squares, clean data without a false alarm, faults at every site.
+// Verifies results: A = QR and QᵀQ = I on random vectors, Q formed and least squares, no false alarm on clean data, faults at every site.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -32,7 +32,7 @@ std::vector<double> random_vector(index count, std::uint64_t seed) {
 
 index count_of(const qr::problem& what) { return std::max<index>(what.batch, 1); }
 
-// Factors in device memory, read back. Of a batch: matrix by matrix.
+// Factors in device memory, read back. A batch is stored matrix by matrix.
 template <class T>
 struct factored {
   std::vector<T> F, tau;
@@ -55,8 +55,8 @@ factored<T> factor(const qr::problem& what, const std::vector<T>& A, const execu
   return made;
 }
 
-// x ← Q x or Qᵀ x by one reflector after the other, on the host. Numbers of one sign, a million of them, would be off by more in a sum of
-// doubles than what is measured.
+// Computes x ← Q x or Qᵀ x by one reflector after the other, on the host. Sums run in long double: a sum of a million doubles of one sign
+// would have a larger error than the measured one.
 template <class T>
 void apply(const qr::problem& what, const factored<T>& f, bool transposed, std::vector<double>& x) {
   const index m = what.m, k = std::min(m, what.n);
@@ -77,7 +77,7 @@ double norm_of(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-// ‖A x − Q R x‖ over ‖A‖_F ‖x‖ √max(m, n) u / √n, and ‖QᵀQ y − y‖ over ‖y‖ √max(m, n) u, for random x and y.
+// Returns ‖A x − Q R x‖ over ‖A‖_F ‖x‖ √max(m, n) u / √n, and ‖QᵀQ y − y‖ over ‖y‖ √max(m, n) u, for random x and y.
 template <class T>
 std::pair<double, double> errors_of_one(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
   const index m = what.m, n = what.n;
@@ -105,7 +105,7 @@ std::pair<double, double> errors_of_one(const qr::problem& what, const std::vect
   return {residual, norm_of(z) / (norm_of(y) * unit)};
 }
 
-// The largest of all matrices of a batch.
+// Returns the maximum over all matrices of a batch.
 template <class T>
 std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
   if (what.batch == 0) return errors_of_one(what, A, f);
@@ -122,7 +122,7 @@ std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T
   return worst;
 }
 
-// Q formed and least squares of a batch on the host: Q's columns are orthonormal, and the residual is orthogonal to A.
+// Q formed and least squares of a batch in host memory: the columns of Q are orthonormal, and the residual is orthogonal to A.
 template <class T>
 void batch_accuracy(tally& seen, const std::string& token) {
   const qr::problem what = qr::parse_token(token);
@@ -167,7 +167,7 @@ void batch_accuracy(tally& seen, const std::string& token) {
   });
 }
 
-// Least squares of a matrix of the host: the residual is orthogonal to A.
+// Least squares of a matrix in host memory: the residual is orthogonal to A.
 template <class T>
 void least_squares(one_case& now, const qr::problem& what, const std::vector<T>& A) {
   std::vector<T> G = A, B(static_cast<std::size_t>(what.m));
@@ -194,9 +194,9 @@ void least_squares(one_case& now, const qr::problem& what, const std::vector<T>&
   now.expect(most <= bound, "gels: the residual is not orthogonal to A");
 }
 
-constexpr double k_bound = 12;  // of both; clean ones on the cpu backend are below 3
+constexpr double k_bound = 12;  // bound on both errors; clean ones on the cpu backend are below 3
 
-// A matrix of the host while most of the device's memory is taken, so that its columns pass in pieces.
+// Factorizes a matrix in host memory while most of the device memory is taken, so that its columns are processed in pieces.
 template <class T>
 void in_pieces(tally& seen, const std::string& token) {
   one_case now(seen, "pieces", token, "geqrf, gels of a matrix that does not fit");
@@ -244,7 +244,7 @@ void accuracy(tally& seen, const std::string& token) {
   if (what.m < what.n || what.m > 6000) return;
   one_case now(seen, "accuracy", token, "orgqr, gels");
   now.guarded([&] {
-    // Host operands: Q's columns are orthonormal, and the residual of least squares is orthogonal to A.
+    // Host operands: the columns of Q are orthonormal, and the residual of least squares is orthogonal to A.
     factored<T> made = factor(what, A, on());
     std::vector<T> Q = made.F;
     const report formed = qr::orgqr(column_major(Q.data(), what.m, what.n), std::span<const T>(made.tau), on());

@@ -1,4 +1,4 @@
-// The struck device is the library's own device over a driver of which three functions are ours: those that load modules, name their
+// The struck device is the library's own device over a driver with three replaced functions: those that load modules, look up their
 // functions and launch them.
 #include "strike/kernels.hpp"
 
@@ -29,7 +29,7 @@ namespace {
 constexpr const char* k_code_mark = "struck kernel\n";
 constexpr const char* k_sites_mark = "sites of a struck kernel\n";
 
-// Files with names of our own, removed at the end.
+// Files with random names, removed at the end.
 class scratch_folder {
  public:
   scratch_folder() {
@@ -38,7 +38,7 @@ class scratch_folder {
     path_ = name;
   }
   ~scratch_folder() {
-    std::error_code ignored;  // nothing depends on it
+    std::error_code ignored;  // removal is best effort
     fs::remove_all(path_, ignored);
   }
   scratch_folder(const scratch_folder&) = delete;
@@ -73,7 +73,7 @@ std::string joined(const std::vector<std::string>& lines) {
   return made;
 }
 
-// ---- The driver's functions that are ours ----
+// ---- The replaced functions of the driver ----
 
 struct armed_launch {
   bool set = false, done = false;
@@ -123,7 +123,7 @@ driver::result launch_function(const driver::launch_config* config, driver::func
   }
   driver::result got = all.real->launch(config, which, arguments, extra);
   if (strikes && got == driver::k_success) {
-    // The answer stays where the kernel wrote it; only the order is taken back.
+    // The answer stays where the kernel wrote it; only the order is reset.
     static constexpr std::uint64_t k_nobody = ~std::uint64_t{0};
     all.armed.done = true;
     all.armed.place = at->second.control;
@@ -159,7 +159,7 @@ struck_kernel make_struck_kernel(const cuda::kernel_request& wanted, const std::
   const cuda::nvrtc::result ptx =
       with->compile(wanted.header, wanted.expression, virtual_architecture, cuda::embedded_sources(wanted.header), k_lines);
   struck_ptx struck = with_strikes(ptx.image.c_str());
-  if (struck.has_numbers && struck.sites.empty()) throw error("no instruction that makes a number was found");  // it was not understood
+  if (struck.has_numbers && struck.sites.empty()) throw error("no instruction that makes a number was found");  // the parser missed them
   struck_kernel made;
   made.code.text = cuda::request_text(wanted, architecture);
   made.code.toolkit = 1000 * with->major() + 10 * with->minor();

@@ -1,5 +1,5 @@
-// Struck kernels: compiled, rewritten and assembled, and the device that runs them in place of the library's own.
-// Layer: test program. One strike in one launch of a call, chosen by the host; everything else of the call is the library's.
+// Struck kernels: compiled, rewritten and assembled, and the device that runs them instead of the library's own.
+// Layer: test program. The host chooses one strike in one launch of a call; everything else of the call is the library's.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@
 
 namespace ballast::gpu_check {
 
-// The struck kernel of a request and its sites, as entries of a bundle; no kernel_cache takes them for the request itself. `assemble`: to
-// machine code, by the ptxas of a toolkit; else PTX, which the driver assembles when it loads it. Throws ballast::error.
+// The struck kernel of a request and its sites, as entries of a bundle; no kernel_cache confuses them with the request itself. `assemble`:
+// to machine code, by the ptxas of a toolkit; otherwise PTX, which the driver assembles at load time. Throws ballast::error.
 struct struck_kernel {
   cuda::image code;                // text: request_text(…)
   std::vector<std::string> sites;  // struck_ptx::sites
 };
 struck_kernel make_struck_kernel(const cuda::kernel_request& wanted, const std::string& architecture, bool assemble);
 std::vector<cuda::image> entries_of(const struck_kernel& made);
-// What entries_of() has put into a bundle; nothing if it has none of this request.
+// Returns the kernel that entries_of() has put into a bundle; nullopt if the bundle has no entry for this request.
 std::optional<struck_kernel> find_struck_kernel(const cuda::bundle& in, const cuda::kernel_request& wanted,
                                                 const std::string& architecture);
 
-// The ptxas beside the compiler that CUDA_HOME, CUDA_PATH, the path or the usual folder names; empty if there is none.
+// Returns the ptxas beside the compiler named by CUDA_HOME, CUDA_PATH, the path or the usual folder; empty if there is none.
 std::filesystem::path assembler();
 
 // One launch of a call.
 struct launch_seen {
-  std::size_t kernel = 0;  // of the list that the device was opened with
+  std::size_t kernel = 0;  // index in the device's list of kernels
   std::int64_t blocks = 0;
   unsigned threads = 0;
 };
 
-// The device. Calls are struck as `arm` says: until then, and after `disarm`, they are not.
+// The device. Calls are struck after `arm`, until `disarm`.
 class struck_device {
  public:
-  // On the current context, with exactly these kernels. At most one at a time.
+  // Uses the current context and exactly these kernels. At most one instance at a time.
   explicit struck_device(std::vector<struck_kernel> kernels);
   ~struck_device();
   struck_device(const struck_device&) = delete;
@@ -51,15 +51,15 @@ class struck_device {
 
   // The launches since the last arm() or disarm(), in their order.
   std::vector<launch_seen> launches() const;
-  // The next calls' launch number `launch` from now is struck.
+  // Strikes launch number `launch` of the next calls, counted from now.
   void arm(std::size_t launch, const strike_control& order);
   void disarm();
-  // What the armed launch answered; waits for it. Nothing if there was none.
+  // Returns the answer of the armed launch; waits for it. Returns nullopt if there was none.
   std::optional<strike_control> answer() const;
 
  private:
   std::vector<struck_kernel> kernels_;
-  std::shared_ptr<void> folder_;  // of the bundle, which is read when a kernel is loaded
+  std::shared_ptr<void> folder_;  // folder of the bundle, which is read when a kernel is loaded
   std::unique_ptr<cuda::kernel_cache> cache_;
   std::shared_ptr<cuda::device> device_;
 };

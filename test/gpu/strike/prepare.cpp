@@ -1,4 +1,4 @@
-// The kernels that are struck: compiled where NVRTC is, on all cores, for a machine with a GPU.
+// Compiles the kernels that are struck, on all cores, where NVRTC is available, for a machine with a GPU.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -16,14 +16,14 @@ std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const set
   const auto device = std::make_shared<test::recording_device>(about);
   settings these = wanted;
   if (these.tokens.empty()) these.tokens = of.strike_set(wanted.quick);
-  these.schemes = {"offline"};  // none but the default
+  these.schemes = {"offline"};  // only the default scheme
   const test::current_device_guard guard(device);
   if (of.record(*device, these) > 0) throw error("a problem of the stage strike was refused");
   return device->requests;
 }
 
 int struck_kernels(const algorithm& of, const settings& wanted, const time_limit& limit) {
-  if (wanted.tokens.empty() && of.strike_set(wanted.quick).empty()) {  // no stage of this algorithm strikes
+  if (wanted.tokens.empty() && of.strike_set(wanted.quick).empty()) {  // this algorithm has no stage that strikes
     row("bundle").add("kernels", std::size_t{0}).print();
     return 0;
   }

@@ -1,4 +1,4 @@
-// Rewrites PTX line by line: the compiler writes one instruction on each.
+// Rewrites PTX line by line: the compiler writes one instruction per line.
 #include "strike/ptx.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A mark of a line of the source. Not ".local".
+// Returns whether the line marks a source line. ".local" does not.
 bool is_mark(std::string_view line) {
   line = trimmed(line);
   return line.starts_with(".loc\t") || line.starts_with(".loc ");
@@ -30,7 +30,7 @@ bool is_name(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%';
 }
 
-// The registers that a piece of text names, without special ones such as %tid.x, which are no operands of what we look at.
+// Returns the registers that a text names, without special ones such as %tid.x, which are no operands of the relevant instructions.
 std::vector<std::string> registers_in(std::string_view text) {
   std::vector<std::string> made;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -48,7 +48,7 @@ struct instruction {
   std::vector<std::string> operands;  // "%r1", "{%r1, %r2}", "[%rd3+8]"
 };
 
-// Nothing if the line is no single instruction.
+// Returns nullopt if the line is not a single instruction.
 std::optional<instruction> parsed(std::string_view line) {
   if (const auto comment = line.find("//"); comment != std::string_view::npos) line = line.substr(0, comment);
   line = trimmed(line);
@@ -78,7 +78,7 @@ std::optional<instruction> parsed(std::string_view line) {
 
 std::string base_of(const std::string& opcode) { return opcode.substr(0, opcode.find('.')); }
 
-// Instructions whose first operand is no register that they write.
+// Returns whether the first operand of the instruction is no register that it writes.
 bool writes_nothing(const std::string& base) {
   static const std::set<std::string> names = {
       "st",      "bra",           "brx",       "bar",       "barrier",        "membar", "fence",      "ret",      "exit",
@@ -93,17 +93,17 @@ bool has_float_type(const std::string& opcode) {
   return opcode.find(".f32") != std::string::npos || opcode.find(".f64") != std::string::npos;
 }
 
-// Moves of bits: what goes in is a number if and only if what comes out is one.
+// Returns whether the instruction moves bits: its input is a number if and only if its output is one.
 bool is_move(const instruction& one) {
   const std::string base = base_of(one.opcode);
   if (base == "mov" || base == "shfl" || base == "selp") return true;
-  // A changed sign.
+  // A change of sign.
   return base == "xor" && one.operands.size() == 3 && one.operands[2].front() != '%';
 }
 
 class analysis {
  public:
-  // Widths by declaration, then which registers hold numbers, until nothing is added.
+  // First reads widths from declarations, then marks registers that hold numbers, until no more are found.
   explicit analysis(const std::vector<std::string>& body) {
     std::vector<instruction> all;
     for (const std::string& line : body) {
@@ -122,7 +122,7 @@ class analysis {
 
   bool is_number(const std::string& name) const { return numbers_.contains(name); }
 
-  // Bits of a register; 0 if it is not known.
+  // Returns the bits of a register; 0 if unknown.
   int width(const std::string& name) const {
     if (const auto at = widths_.find(name); at != widths_.end()) return at->second;
     std::string prefix = name;  // "%f" of "%f12", as ".reg .f32 %f<39>" declares it
@@ -191,7 +191,7 @@ class analysis {
   std::set<std::string> numbers_;
 };
 
-// The lines of the source: ".loc file line column[, function_name …, inlined_at file line column]" with ".file number "name"".
+// The source lines: ".loc file line column[, function_name …, inlined_at file line column]" with ".file number "name"".
 class source_lines {
  public:
   void take_files(const std::vector<std::string>& lines) {
@@ -265,7 +265,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return made;
 }
 
-// Registers of our own. The chosen thread counts and compares; all others compare with 0, which no count is.
+// Registers of the strike code. The chosen thread counts and compares; all others compare with 0, which no count reaches.
 constexpr const char* k_begin =
     "\t.reg .pred \t%strike_here, %strike_now;\n"
     "\t.reg .b32 \t%strike_count, %strike_target, %strike_mask, %strike_site, %strike_a, %strike_b;\n"
@@ -300,7 +300,7 @@ struck_ptx with_strikes(std::string_view ptx) {
   if (std::find_if(entry + 1, lines.end(), begins_entry) != lines.end())
     throw std::runtime_error("expected PTX with one kernel, got several");
   const auto open = std::find_if(entry, lines.end(), [](const std::string& line) { return trimmed(line) == "{"; });
-  int depth = 0;  // braces of inline assembly may stand at the beginning of a line
+  int depth = 0;  // braces of inline assembly can be at the beginning of a line
   const auto close = std::find_if(open, lines.end(), [&](const std::string& line) {
     const std::string code = line.substr(0, line.find("//"));
     depth += static_cast<int>(std::ranges::count(code, '{') - std::ranges::count(code, '}'));
@@ -318,7 +318,7 @@ struck_ptx with_strikes(std::string_view ptx) {
     made.text += '\n';
   };
   for (auto line = lines.begin(); line != open; ++line) {
-    // What keeps registers few makes room for several blocks; ours need some more.
+    // Drop directives that limit registers to fit several blocks: the strike code needs a few more.
     const std::string_view directive = trimmed(*line);
     if (is_mark(directive)) continue;
     if (line > entry && (directive.starts_with(".minnctapersm") || directive.starts_with(".maxnreg"))) continue;
@@ -327,10 +327,10 @@ struck_ptx with_strikes(std::string_view ptx) {
   }
   add(*open);
   made.text += k_begin;
-  int calls = 0;  // in a call's sequence nothing may stand
+  int calls = 0;  // no code may be inserted into the sequence of a call
   for (const std::string& line : body) {
     source.take(line);
-    if (is_mark(line)) continue;  // they are in the sites, and make machine code large
+    if (is_mark(line)) continue;  // the sites contain them, and they make machine code large
     const auto one = parsed(line);
     made.has_numbers = made.has_numbers || (one && has_float_type(one->opcode));
     if (one && (base_of(one->opcode) == "ret" || base_of(one->opcode) == "exit")) made.text += k_end;
@@ -357,7 +357,7 @@ struck_ptx with_strikes(std::string_view ptx) {
       made.text += ";\n";
     }
   }
-  add(*close);  // what follows is about the lines of the source
+  add(*close);  // the rest describes source lines
   return made;
 }
 

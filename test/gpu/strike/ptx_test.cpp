@@ -1,4 +1,4 @@
-// The rewriting of PTX: what is struck, what is not, and where the code for it stands.
+// The rewriting of PTX: the struck registers, those that are not struck, and the position of the inserted code.
 #include "strike/ptx.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::string kernel(const std::string& body) {
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The struck register of each site, in order, is what stands in its xor.
+// Returns the struck register of each site, in order: the operand of its xor.
 std::vector<std::string> struck_registers(const std::string& text) {
   std::vector<std::string> made;
   const std::string mark = "@%strike_now xor.b";

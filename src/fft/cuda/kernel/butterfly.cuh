@@ -1,5 +1,5 @@
-// Transforms of 2 to 32 complex numbers in registers, with all constants known at compile time. A prime radix is computed by its symmetric
-// form, a composite one by transforms of its factors: split by Good and Thomas where the factors are coprime, else by Cooley and Tukey.
+// Transforms of 2 to 32 complex numbers in registers, with all constants known at compile time. A prime radix uses its symmetric form. A
+// composite radix uses transforms of its factors: split by Good and Thomas if the factors are coprime, otherwise by Cooley and Tukey.
 // Layer: fft/cuda kernels.
 // Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1; I. Good, The interaction
 // algorithm and practical Fourier analysis, 1958.
@@ -19,7 +19,7 @@ using ballast::cuda::quarter_turns;
 using ballast::cuda::type_of;
 using ballast::cuda::unrolled;
 
-// x · e^{−2πi K/N}, with the trivial cases free.
+// Returns x · e^{−2πi K/N}. Multiples of a quarter turn cost no multiplication.
 template <int K, int N, class T>
 __device__ __forceinline__ complex<T> rotated(const complex<T>& x) {
   constexpr int k = K % N;
@@ -45,7 +45,7 @@ __device__ __forceinline__ complex<T> rotated(const complex<T>& x) {
   }
 }
 
-// Forward transform of Radix numbers at x[0], x[Stride], …, in place and in natural order.
+// Computes the forward transform of Radix numbers at x[0], x[Stride], …, in place and in natural order.
 template <int Radix, int Stride = 1, class T>
 __device__ __forceinline__ void butterfly(complex<T>* x) {
   if constexpr (Radix == 1) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
     x[Stride] = {b.re + d.im, b.im - d.re};
     x[3 * Stride] = {b.re - d.im, b.im + d.re};
   } else if constexpr (smallest_factor(Radix) == Radix) {
-    // Odd prime: y_m and y_{R−m} share the sums of x_k + x_{R−k} with cosines and of x_k − x_{R−k} with sines.
+    // Odd prime: y_m and y_{R−m} share the sums of x_k + x_{R−k} times cosines and of x_k − x_{R−k} times sines.
     constexpr int half = (Radix - 1) / 2;
     complex<T> even[half];
     complex<T> odd[half];
@@ -85,8 +85,8 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
       x[2 * Stride] = {multiply_add(im, odd[0].im, c.re), multiply_add(-im, odd[0].re, c.im)};
       return;
     }
-    // Long sums are made of two parts, which rounds less than adding term by term. For 11 in single precision it gains little, and the
-    // registers of the second part would spill.
+    // Long sums are split into two partial sums, which round less than one running sum. For radix 11 in single precision the gain is small,
+    // and the registers of the second part would spill.
     constexpr int part = half < (sizeof(T) == 8 ? 5 : 6) ? half : half / 2;
     unrolled<half>([&](auto i) {
       constexpr int m = decltype(i)::value + 1;
@@ -114,8 +114,8 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
   } else if constexpr (coprime(inner_radix(Radix), Radix / inner_radix(Radix))) {
     constexpr int inner = inner_radix(Radix);
     constexpr int outer = Radix / inner;
-    // x[outer·a + inner·b mod Radix]: transforms over a and b, with nothing between them; result (p, q) is number k with the remainders p
-    // and q.
+    // x[outer·a + inner·b mod Radix]: transforms over a and over b without twiddle factors between them; result (p, q) is the number k with
+    // remainders p and q.
     complex<T> grid[Radix];
     unrolled<Radix>([&](auto i) {
       constexpr int at = decltype(i)::value;
@@ -130,7 +130,8 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
   } else {
     constexpr int inner = inner_radix(Radix);
     constexpr int outer = Radix / inner;
-    // x[outer·a + b]: transforms over a, twiddles, transforms over b; result (p, q) belongs at p + inner·q and lies at outer·p + q.
+    // x[outer·a + b]: transforms over a, twiddle factors, transforms over b; result (p, q) belongs at p + inner·q and is stored at outer·p
+    // + q.
     unrolled<outer>([&](auto b) {
       constexpr int at = decltype(b)::value;
       butterfly<inner, outer * Stride>(x + at * Stride);

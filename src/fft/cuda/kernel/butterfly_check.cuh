@@ -1,6 +1,6 @@
 // Checksums of single butterflies, in the registers of one thread (check_form::thread).
 // Layer: fft/cuda kernels; a part of line.cuh.
-// Source: TurboFFT (PPoPP 2025) section 4.2.1, with two weight vectors of random phases instead of its one.
+// Source: TurboFFT (PPoPP 2025) section 4.2.1, but with two weight vectors of random phases instead of one.
 #pragma once
 
 #include "abft/verify.hpp"
@@ -8,8 +8,8 @@
 
 namespace ballast::fft::cuda {
 
-// Weights a of the outputs and b = Wᵀa of the inputs of a butterfly, W its matrix. Two vectors: the second a is the first with the signs of
-// the Thue–Morse sequence.
+// Weights a of the outputs and b = Wᵀa of the inputs of a butterfly, where W is its matrix. There are two vectors: the second a is the
+// first one with the signs of the Thue–Morse sequence.
 template <int Radix>
 struct butterfly_weights {
   unit_root a[2][Radix];
@@ -42,11 +42,11 @@ struct butterfly_weights {
 
 template <class T>
 struct butterfly_residual {
-  double size;  // the larger |Re ρ| + |Im ρ| of the two vectors; NaN if either is
+  double size;  // the maximum of |Re ρ| + |Im ρ| over both vectors; NaN if either is NaN
   T square;     // ‖x‖²
 };
 
-// ρ = aᵀy − bᵀx for both vectors, and ‖x‖².
+// Computes ρ = aᵀy − bᵀx for both vectors, and ‖x‖².
 template <int Radix, class T>
 __device__ __forceinline__ butterfly_residual<T> residual_of(const complex<T>* x, const complex<T>* y) {
   constexpr butterfly_weights<Radix> weights;
@@ -74,11 +74,11 @@ __device__ __forceinline__ butterfly_residual<T> residual_of(const complex<T>* x
   return made;
 }
 
-// The square of the threshold for ‖x‖² = square. Derivation: abft::fft_residual with log₂ rounded up and Radix more stages, and gradual
-// underflow. The additional stages are the two chains of the checksums: each has 2 · Radix multiply-adds in working precision, which round
-// by u/√3 at the size of a partial sum, on the average √(Radix · ‖x‖² / 2), in both parts. That is as much as Radix stages. Measured on
-// 4·10⁶ butterflies of radix 16 with normal data, in units with κ = 1: RMS 0.55 to 0.82, largest 5.6. Without the additional stages the RMS
-// was 1.28 and the largest 8.7, above κ.
+// Returns the square of the threshold for ‖x‖² = square. Derivation: abft::fft_residual with log₂ rounded up and Radix more stages, plus
+// gradual underflow. The additional stages stand for the two chains of the checksums: each has 2 · Radix multiply-adds in working
+// precision, which round by u/√3 relative to a partial sum, on average √(Radix · ‖x‖² / 2), in both parts. That equals Radix stages.
+// Measured on 4·10⁶ butterflies of radix 16 with normal data, in units with κ = 1: RMS 0.55 to 0.82, largest 5.6. Without the additional
+// stages the RMS was 1.28 and the largest 8.7, above κ.
 template <int Radix, class T>
 __device__ __forceinline__ abft::guarded_threshold butterfly_limit(double square, double kappa) {
   constexpr double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;

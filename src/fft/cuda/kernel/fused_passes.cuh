@@ -1,11 +1,13 @@
-// Two passes in one launch: the second reads the results of the first while they are in the L2 cache, which need not hold all of them.
-// Layer: fft/cuda kernels; tiles are those of line.cuh.
-// As many blocks as the device holds take tickets; a ticket is one tile of either pass (policy.hpp: pair_arguments). A tile of the second
-// pass waits until all tiles of the first pass that it depends on are stored. A tile of the first pass waits until its slot of the ring has
-// been read. What a tile waits for has an earlier ticket, drawn by a block that runs: the block with the oldest open ticket waits for
-// nobody, so there is always progress, however few blocks there are. Order of memory, writer: the block's stores, its barrier, one thread's
-// releasing addition to the counter. Reader: one thread's acquiring load of the counter, the barrier of its block, loads that do not go
-// through L1.
+// Two passes in one launch: the second reads the results of the first while they are in the L2 cache, even if the cache cannot hold all of
+// them.
+// Layer: fft/cuda kernels; the tiles are those of line.cuh.
+//
+// The launch has as many blocks as fit on the device. They draw tickets; a ticket is one tile of either pass (policy.hpp: fused_arguments).
+// A tile of the second pass waits until all tiles of the first pass that it depends on are stored. A tile of the first pass waits until its
+// slot of the ring has been read. Deadlock is impossible: a tile only waits for tiles with earlier tickets, which resident blocks have
+// drawn, and the block with the oldest open ticket waits for no other block. So there is progress with any number of blocks.
+// Memory order. Writer: the stores of the block, its barrier, then an atomic addition with release order to the counter by one thread.
+// Reader: a load of the counter with acquire order by one thread, the barrier of its block, then loads that bypass L1.
 #pragma once
 
 #include "fft/cuda/kernel/line.cuh"
@@ -13,29 +15,29 @@
 namespace ballast::fft::cuda {
 
 template <class Injector>
-struct pair_launch {
+struct fused_launch {
   line_launch<Injector> first, second;
-  pair_arguments pair;
+  fused_arguments pair;
 };
 
-// A ticket, as one thread reads it for its block. In shared memory, behind the memory of the tiles.
+// A ticket, read by one thread for its block. It is in shared memory, after the memory of the tiles.
 struct ticket_record {
   std::int64_t shift;         // line_tile::shared_shift
   const std::uint32_t* wait;  // the counter that the tile waits for
-  std::uint32_t least;        // until it is at least this
-  std::uint32_t* done;        // the counter that the tile is added to
+  std::uint32_t least;        // the tile starts when the counter is at least this
+  std::uint32_t* done;        // the counter that is incremented when the tile is stored
   std::uint32_t tile;
   std::uint32_t kind;  // 0: no more tiles; 1, 2: the pass
-  std::uint32_t open;  // not 0: the counter was less when the ticket was read
+  std::uint32_t open;  // not 0: the counter was below `least` when the ticket was read
 };
 static_assert(2 * sizeof(ticket_record) <= k_ticket_bytes);
 
-__device__ __forceinline__ bool pair_may_start(const ticket_record& r) {
-  // Counters grow, and no device has room for 2^31 tiles.
+__device__ __forceinline__ bool second_may_start(const ticket_record& r) {
+  // The difference is signed because counters wrap; no device has room for 2^31 tiles.
   return static_cast<std::int32_t>(arch::load_acquire(r.wait) - r.least) >= 0;
 }
 
-__device__ __forceinline__ void read_ticket(const pair_arguments& p, std::uint32_t ticket, ticket_record& r) {
+__device__ __forceinline__ void read_ticket(const fused_arguments& p, std::uint32_t ticket, ticket_record& r) {
   const std::uint32_t ahead = p.ahead * p.first_tiles;
   const std::uint32_t both = p.first_tiles + p.second_tiles;
   const std::uint32_t turns = (p.units - p.ahead) * both;
@@ -80,7 +82,7 @@ __device__ __forceinline__ void read_ticket(const pair_arguments& p, std::uint32
     r.least = (round + 1) * p.first_tiles;
     r.done = counters + 1;
   }
-  r.open = r.least != 0 && !pair_may_start(r) ? 1 : 0;
+  r.open = r.least != 0 && !second_may_start(r) ? 1 : 0;
 }
 
 template <line_policy P, class Injector>
@@ -92,14 +94,14 @@ __device__ __forceinline__ void run_tile(const line_launch<Injector>& given, con
 }
 
 template <line_policy First, line_policy Second, class Injector>
-__global__ void __launch_bounds__(First.block(), First.min_blocks) pair_kernel(const __grid_constant__ pair_launch<Injector> given) {
+__global__ void __launch_bounds__(First.block(), First.min_blocks) fused_kernel(const __grid_constant__ fused_launch<Injector> given) {
   static_assert(First.block() == Second.block() && First.min_blocks == Second.min_blocks);
   static_assert(!First.staged && !Second.staged && First.shared_target && Second.shared_source);
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
-  const pair_arguments& p = given.pair;
+  const fused_arguments& p = given.pair;
   auto* const records = reinterpret_cast<ticket_record*>(arch::shared_memory() + ticket_offset(First, Second));
-  // One thread reads tickets, another counts finished tiles: threads of different warps if the block has two.
+  // One thread reads tickets and another counts finished tiles. They are in different warps if the block has two.
   const bool reads = threadIdx.x == First.block() - 1;
   if (reads) read_ticket(p, atomicAdd(p.counters, 1u), records[0]);
   __syncthreads();
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(First.block(), First.min_blocks) pair_kernel(c
     if (now.kind == 0) break;
     if (now.open != 0) {
       if (reads) {
-        while (!pair_may_start(now)) arch::spin_wait();
+        while (!second_may_start(now)) arch::spin_wait();
       }
       __syncthreads();
     }
@@ -124,10 +126,10 @@ __global__ void __launch_bounds__(First.block(), First.min_blocks) pair_kernel(c
     __syncthreads();
     if (threadIdx.x == 0) arch::atomic_add_release(done, 1u);
   }
-  // The last block sets the counters back to 0 for the next launch.
+  // The last block resets the counters to 0 for the next launch.
   const bool last = threadIdx.x == 0 && arch::atomic_add_acq_rel(p.counters + 1, 1u) == gridDim.x - 1;
   if (__syncthreads_or(last) != 0) {
-    for (std::uint32_t i = threadIdx.x; i < pair_counters(p.slots); i += First.block()) p.counters[i] = 0;
+    for (std::uint32_t i = threadIdx.x; i < fusion_counters(p.slots); i += First.block()) p.counters[i] = 0;
   }
 }
 

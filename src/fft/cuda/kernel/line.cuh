@@ -1,10 +1,11 @@
-// One pass over memory: each block loads a tile, transforms its lines in registers and shared memory, verifies them, stores them.
-// Layer: fft/cuda kernels. Every plan is a sequence of such passes (policy.cpp, transform.cpp).
-// The tile's code is in layers (line_place.cuh): line_place (threads and elements), line_factors, line_real (spectra of reals), line_memory
-// (load and store), line_exchange, line_sums (checksums), line_transform, line_tile (verification and attempts). Shared memory, in this
-// order (policy.hpp has the offsets): the exchange; partial sums of the checksums; one record for each line; in clusters the sums of the
-// blocks and the barrier for arriving results; the buffer that is read ahead, with its barrier. Source: TurboFFT (PPoPP 2025) sections 3
-// and 4; T. Stockham, High-speed convolution and correlation, 1966; abft/threshold.hpp.
+// One pass over memory: each block loads a tile, transforms its lines in registers and shared memory, verifies them and stores them.
+// Layer: fft/cuda kernels. Every plan is a sequence of such passes (choose_policy.cpp, schedule.cpp).
+// Source: TurboFFT (PPoPP 2025) sections 3 and 4; T. Stockham, High-speed convolution and correlation, 1966; abft/threshold.hpp.
+//
+// The code of a tile is a chain of base classes (line_place.cuh): line_place (threads and elements), line_factors, line_real (spectra of
+// reals), line_memory (load and store), line_exchange, line_sums (checksums), line_transform, line_tile (verification and attempts). Shared
+// memory, in this order (policy.hpp has the offsets): the exchange; partial sums of the checksums; one record for each line; in clusters
+// the sums of the blocks and the barrier for arriving results; the prefetch buffer with its barrier.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
   arch::let_next_grid_start();
   line_tile<P, Injector> tile(given);
   if constexpr (P.cluster > 1) {
-    // The cluster's barrier in front of the first exchange makes the initialised barrier visible. One tile for each cluster: several were
-    // slower.
+    // The cluster barrier before the first exchange makes the initialised mbarrier visible to the other blocks. Each cluster transforms one
+    // tile: several tiles were slower.
     if (threadIdx.x == 0) {
       arch::init_mbarrier(tile.arrival(), 1);
       arch::fence_mbarrier_init();
@@ -36,8 +37,8 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     }
     line_tile<P, Injector>::barrier();
   }
-  // Where tiles are not read ahead, each has a block of its own. Unchecked kernels keep the loop nevertheless: with it NVRTC 13.0 stays
-  // within the register limit, unless the kernel begins with a product with a table.
+  // Without prefetch, each tile has its own block. Unchecked kernels keep the loop nevertheless: with it NVRTC 13.0 stays within the
+  // register limit, unless the kernel begins with a product with a table.
   if constexpr (P.staged || (P.check == check_form::none && P.load_factor == factor_form::none)) {
     for (std::uint32_t at = blockIdx.x; at < given.arguments.tiles; at = tile.tile + gridDim.x) {
       tile.select(at);

@@ -1,4 +1,4 @@
-// The exchange between two stages: results go through shared memory to the threads that need them next, within a block or a cluster.
+// The exchange between two stages: results go through shared memory to the threads that need them next, within a block or within a cluster.
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
@@ -35,12 +35,13 @@ struct line_exchange : line_memory<P, Injector> {
     return at;
   }
 
-  // Padded layouts: the slots of elements of one run are apart by constants, and so are those of elements whole runs apart.
+  // True for padded layouts. Their slots of elements within one run differ by constants, as do those of elements whole runs apart.
   template <int S>
   static constexpr bool k_straight = P.exchange[S].pad != 0;
 
-  // With powers of two the slots of a thread differ from its first slot by constants. The bits of a constant above k_mixed never meet a set
-  // bit of the first slot: they are added. The lower bits are permuted by the layout's masks: they are combined by exclusive or.
+  // With powers of two, the slots of a thread differ from its first slot by constants. The bits of a constant above k_mixed never coincide
+  // with a set bit of the first slot, so they are added. The masks of the layout permute the lower bits, so these are combined by exclusive
+  // or.
   static constexpr int k_mixed = 15;
 
   template <int Constant, class Word>
@@ -50,10 +51,10 @@ struct line_exchange : line_memory<P, Injector> {
     return *reinterpret_cast<Word*>(first + ((offset ^ low) + high));
   }
 
-  // Where the results of butterfly j begin, in a stage with radix r behind stages of product p: ⌊j / p⌋ · p · r + j mod p.
+  // Returns the position of the first result of butterfly j, in a stage with radix r after stages of product p: ⌊j / p⌋ · p · r + j mod p.
   static BALLAST_HD constexpr int spread(int j, int p, int r) { return (j - j % p) * r + j % p; }
 
-  // Where result k of this block's butterfly j of stage S = cluster_after goes: the block, and the place in its share.
+  // Return the destination of result k of butterfly j of this block, in stage S = cluster_after: the block, and the place in its share.
   static BALLAST_HD constexpr int block_of_result(int j, int k) {
     constexpr int p = P.before(P.cluster_after);
     return P.rank_of_residue(j % p + k * p);
@@ -63,7 +64,7 @@ struct line_exchange : line_memory<P, Injector> {
     return (rank * P.source_run() + j / p) * P.target_run() + P.place_of_residue(j % p + k * p);
   }
 
-  // Every word that is sent counts its bytes on the barrier of the block that it goes to; a block waits for the words that it gets.
+  // Every word sent to a block counts its bytes on the mbarrier of that block; the receiver waits there for all its words.
   __device__ __forceinline__ arch::mbarrier* arrival() const { return reinterpret_cast<arch::mbarrier*>(shared + P.arrival_offset()); }
 
   template <int S, class Word, class Part>
@@ -83,8 +84,8 @@ struct line_exchange : line_memory<P, Injector> {
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           if constexpr (below::k_linear && P.mirrors() && p % (P.target_run() / 2) == 0 && P.threads % p == 0) {
-            // Residues of the upper half are negatives: p − from % p counts from the last one. Half the distance is its own negative: the
-            // formula gives rank `cluster`; the modulo wraps it to 0.
+            // Residues of the upper half are negatives: p − from % p counts down from the last one. Half the distance is its own negative:
+            // the formula gives rank `cluster`, and the modulo wraps it to 0.
             constexpr int half = P.target_run() / 2;
             constexpr bool negative = 2 * k >= r;
             constexpr int blocks = (negative ? r - 1 - k : k) * (p / half);
@@ -92,7 +93,7 @@ struct line_exchange : line_memory<P, Injector> {
             Word& to = word_at<slot<S>(place_of_result(q * P.threads, 0, 0), 0), Word>(this->shared, negative ? first_negative : first);
             arch::store_async(&to, (blocks + residue / half) % P.cluster, part(this->x[q * r + k]), arrival());
           } else if constexpr (below::k_linear && !P.mirrors()) {
-            // The bits of `from` and those of q and k do not overlap: there are no carries.
+            // The bits of `from` do not overlap those of q and k, so the addition has no carries.
             constexpr int ahead = block_of_result(q * P.threads, k);
             Word& to = word_at<slot<S>(place_of_result(q * P.threads, k, 0), 0), Word>(this->shared, first);
             if constexpr (P.target_run() % P.before(S) == 0) {
@@ -120,7 +121,7 @@ struct line_exchange : line_memory<P, Injector> {
     }
   }
 
-  // Gives the results of stage S to the threads that need them for stage S + 1, or to store them.
+  // Passes the results of stage S to the threads that need them for stage S + 1 or that store them.
   template <int S>
   __device__ __forceinline__ void exchange() {
     constexpr int r = P.radix[S];
@@ -185,12 +186,12 @@ struct line_exchange : line_memory<P, Injector> {
       unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
       fetch(type_of<real>{}, [](number& z, real word) { z.re = word; });
       if constexpr (leaves) {
-        arch::cluster_sync();  // read everywhere
+        arch::cluster_sync();  // all blocks have read their shared memory
       } else {
         barrier();
       }
       unrolled<P.held()>([&](auto i) {
-        // The real parts that have arrived stay; the old imaginary parts are exchanged next.
+        // Keep the real parts that have arrived; the old imaginary parts are exchanged next.
         const real kept = x[decltype(i)::value].re;
         x[decltype(i)::value] = {kept, im[decltype(i)::value]};
       });
@@ -199,7 +200,7 @@ struct line_exchange : line_memory<P, Injector> {
       fetch(type_of<real>{}, [](number& z, real word) { z.im = word; });
       if constexpr (!ends && S + 1 < k_last) barrier();  // before the next exchange writes
     } else {
-      if constexpr (S > 0 && !leaves) barrier();  // results of the exchange before have been read
+      if constexpr (S > 0 && !leaves) barrier();  // results of the previous exchange have been read
       write(type_of<number>{}, [](const number& z) { return z; });
       written<S>();
       if constexpr (S == 0) refill();

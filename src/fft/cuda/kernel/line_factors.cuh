@@ -1,4 +1,4 @@
-// Products of the elements of a line with factors: tables that the caller gives, and the roots of unity between two passes.
+// Products of the elements of a line with factors: tables given by the caller, and the roots of unity between two passes.
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace ballast::fft::cuda {
 
 using ballast::cuda::cached;
 using ballast::cuda::cached_late;
-using ballast::cuda::cached_pair;
+using ballast::cuda::cached_fusion;
 using ballast::cuda::complex_pair;
 
 template <line_policy P, class Injector>
@@ -41,8 +41,8 @@ struct line_factors : line_place<P, Injector> {
   static __device__ __forceinline__ bool same_bits(const number& once, const number& twice) {
     return ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
   }
-  // z · w, computed twice: the second time with the factor's twin, which lies elsewhere in memory. If the two differ, a third computation
-  // decides at once. For lines without checksums that would cover the product.
+  // Computes z · w twice, the second time with the factor's second copy, which is elsewhere in memory. If the results differ, a third
+  // computation decides immediately. Used where no checksum covers the product.
   template <class Twin>
   __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
     const number once = z * w;
@@ -54,7 +54,7 @@ struct line_factors : line_place<P, Injector> {
     return once;
   }
 
-  // The position of element i in the whole line. Computed modulo 2^32: no whole line is longer.
+  // Returns the position of element i in the whole line. The computation is modulo 2^32, as no whole line is longer.
   __device__ __forceinline__ std::int64_t position_at(const line_side& s, int i, int line) const {
     const auto short_of = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
     return std::int64_t{static_cast<std::uint32_t>(i) * short_of(s.position_element) +
@@ -62,17 +62,17 @@ struct line_factors : line_place<P, Injector> {
   }
   __device__ __forceinline__ std::int64_t target_position(int o, int line) const { return position_at(a.target, o, line); }
 
-  // The factor of output o at its store; 1 for an output that is not stored, for which tables have no place.
+  // Returns the factor of output o at its store, or 1 if the output is not stored, since tables have no entry for such outputs.
   __device__ __forceinline__ number factor_of_stored(const void* table, int o, int line) const {
     if constexpr (P.truncated) {
       if (target_position(o, line) >= a.stored) return {real(1), real(0)};
     }
     return factor(table, o, line);
   }
-  // The factor of output o, which is stored.
+  // Returns the factor of output o, which must be stored.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
-    if constexpr (P.general) {
+    if constexpr (P.fallback) {
       return below::has(k_form_twiddles) ? twiddle(words, o, line) : entry(words, o, line);
     } else if constexpr (P.twiddles()) {
       return twiddle(words, o, line);
@@ -81,7 +81,7 @@ struct line_factors : line_place<P, Injector> {
     }
   }
   __device__ __forceinline__ number twiddle(const number* words, int o, int line) const {
-    // No whole line has 2^32 points. A line beyond the last one has no factors.
+    // No whole line has 2^32 points. Lines beyond the last one have no factors.
     const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
     const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
     const number coarse = cached(words + (power >> a.fine_bits));
@@ -89,7 +89,7 @@ struct line_factors : line_place<P, Injector> {
     return coarse * fine;
   }
   __device__ __forceinline__ number entry(const number* words, int o, int line) const {
-    // Lines beyond the last one are multiplied too where all lines are verified, but the table has no place for them.
+    // If lines are verified, lines beyond the last one are multiplied too, but the table has no entries for them.
     const int there = k_verified && !valid(line) ? 0 : line;
     return cached(words + target_position(o, there));
   }
@@ -98,8 +98,8 @@ struct line_factors : line_place<P, Injector> {
     strike(index<2>{}, inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
   }
 
-  // Multiplies the outputs by the factors of the next pass (factor_form::separated): each is the product of one factor of its butterfly and
-  // one of its number in the butterfly.
+  // Multiplies the outputs by the factors of the next pass (factor_form::separated): each factor is the product of one that belongs to the
+  // butterfly and one that belongs to the index of the output in the butterfly.
   __device__ __forceinline__ void multiply_separated() {
     static_assert(P.check == check_form::none || P.folds());
     constexpr int r = P.radix[k_last];
@@ -110,7 +110,7 @@ struct line_factors : line_place<P, Injector> {
     const std::uint32_t column = valid(line) ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
     const number* const of_result = static_cast<const number*>(a.store_table) + r * column;
     const number* const of_butterfly = static_cast<const number*>(a.store_table) + r * columns + column;
-    // In double, a line with checksums has few registers left: read late.
+    // In double precision a line with checksums has few registers left, so the load is delayed.
     const auto read = [](const number* from) {
       if constexpr (P.wide && k_verified) {
         return cached_late(from);
@@ -121,7 +121,7 @@ struct line_factors : line_place<P, Injector> {
     number first[P.butterflies(k_last)];
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      // A butterfly beyond the line takes any factor.
+      // A butterfly beyond the line may use any factor.
       const int j = P.ragged(k_last) && t + q * P.threads >= stride ? 0 : t + q * P.threads;
       first[q] = read(of_butterfly + j * columns);
     });
@@ -134,11 +134,11 @@ struct line_factors : line_place<P, Injector> {
         x[q * r + k] = x[q * r + k] * w;
       });
     };
-    // Two factors in one load, where there are registers for them.
+    // Loads two factors at once if there are registers for them.
     if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) != 2)) {
       unrolled<r / 2>([&](auto i) {
         constexpr int k = 2 * decltype(i)::value;
-        const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));
+        const complex_pair<real> both = cached_fusion(reinterpret_cast<const real*>(of_result + k));
         multiply(index<k>{}, both.first);
         multiply(index<k + 1>{}, both.second);
       });

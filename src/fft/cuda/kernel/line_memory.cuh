@@ -1,4 +1,4 @@
-// Elements of a line from memory to registers and back.
+// Loads the elements of a line from memory into registers, and stores them.
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace ballast::fft::cuda {
 
-// A line that is verified reads its elements twice: once as data, once for the checksums, then with the twins of factors. So whatever comes
-// wrong from memory or from a table is in one of the two.
+// A verified line reads its elements twice: once as data and once for the checksums, the second time with the second copies of the factors.
+// A wrong value from memory or from a table is then in only one of the two.
 enum class reading { data, checksums };
 
 template <line_policy P, class Injector>
@@ -52,7 +52,8 @@ struct line_memory : line_real<P, Injector> {
   __device__ __forceinline__ number read_real(std::int64_t at) const {
     return {ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const real*>(a.in) + at), real(0)};
   }
-  // Elements beyond the half are conjugates of their mirror images. Imaginary parts that must be zero are ignored.
+  // Reads an element of a Hermitian line: those beyond the half are conjugates of their mirror images. Ignores imaginary parts that must be
+  // zero.
   __device__ __forceinline__ number read_half(std::int64_t at, std::int64_t position) const {
     const bool mirrored = 2 * position > a.whole;
     const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
@@ -62,7 +63,7 @@ struct line_memory : line_real<P, Injector> {
     return z;
   }
 
-  // Element i of a line at `base`, for all forms in which it is not read as it lies: padded, real, half a spectrum, or times a factor.
+  // Reads element i of a line at `base`, if it cannot be read directly: padded, real, half a spectrum, or times a factor.
   template <reading For>
   __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
     const line_side& s = a.source;
@@ -73,7 +74,7 @@ struct line_memory : line_real<P, Injector> {
       if (position >= a.loaded) return z;
     }
     const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
-    if constexpr (P.general) {
+    if constexpr (P.fallback) {
       z = below::has(k_form_load_real) ? read_real(at) : below::has(k_form_load_half) ? read_half(at, position) : read_complex(at);
     } else if constexpr (P.load == load_form::real) {
       z = read_real(at);
@@ -84,7 +85,7 @@ struct line_memory : line_real<P, Injector> {
     }
     z = swapped(z);
     if constexpr (P.load_factor == factor_form::table) {
-      if constexpr (P.general) {
+      if constexpr (P.fallback) {
         if (a.load_table == nullptr) return z;
       }
       const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
@@ -97,11 +98,11 @@ struct line_memory : line_real<P, Injector> {
     return z;
   }
 
-  // Tiles that lie together in memory are read ahead: the next one is copied into shared memory while this one is transformed.
+  // Contiguous tiles are prefetched: the next tile is copied into shared memory while the current one is transformed.
   using tile_buffer = ballast::cuda::read_ahead<number, P.tile_bytes()>;
   __device__ __forceinline__ tile_buffer ahead() const { return {shared + P.ahead_offset()}; }
 
-  // By one thread: asks for a tile. Its lines lie together, and the last tile of a row may have fewer.
+  // Requests a tile; called by one thread. The lines of a tile are contiguous, and the last tile of a row may have fewer lines.
   __device__ __forceinline__ void request(std::int64_t wanted) const {
     const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
     const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
@@ -113,7 +114,7 @@ struct line_memory : line_real<P, Injector> {
     ahead().copy(ahead().words(), static_cast<const number*>(a.in) + base, bytes);
   }
 
-  // Behind the first barrier of a tile: every thread has read its elements, so the buffer is free for the next tile.
+  // Call it after the first barrier of a tile: every thread has then read its elements, so the buffer is free for the next tile.
   __device__ __forceinline__ void refill() {
     if constexpr (P.staged) {
       if (threadIdx.x == 0 && refills && tile + gridDim.x < a.tiles) request(tile + gridDim.x);
@@ -121,7 +122,7 @@ struct line_memory : line_real<P, Injector> {
     }
   }
 
-  // Where this thread reads the elements of its line.
+  // The location from which this thread reads the elements of its line.
   struct source_place {
     std::int64_t base;
     int line;
@@ -129,7 +130,7 @@ struct line_memory : line_real<P, Injector> {
     bool inside;
   };
   __device__ __forceinline__ source_place source() const {
-    // Lines beyond the last one are neither judged nor stored if lines are verified: they read the first line, without a branch.
+    // If lines are verified, lines beyond the last one read the first line, which avoids a branch; they are neither judged nor stored.
     const int own = line_of(P.in_columns);
     const int line = k_verified && !valid(own) ? 0 : own;
     std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
@@ -137,13 +138,13 @@ struct line_memory : line_real<P, Injector> {
     return {base, line, place_of(P.in_columns), k_verified || valid(own)};
   }
 
-  // Whether this thread's butterfly Q of the first stage lies in the line, and the line in the data.
+  // Returns whether butterfly Q of this thread in the first stage is inside the line, and the line inside the data.
   template <int Q>
   static __device__ __forceinline__ bool has_elements(const source_place& from_here, index<Q>) {
     return from_here.inside && (!P.ragged(0) || from_here.t + Q * P.threads < P.share() / P.radix[0]);
   }
 
-  // body(m, z) for element m of this thread's butterfly Q of the first stage, m = 0 … radix − 1, which lies in the line.
+  // Calls body(m, z) for element m = 0 … radix − 1 of butterfly Q of this thread in the first stage. The butterfly must be inside the line.
   template <reading For, int Q, class Body>
   __device__ __forceinline__ void each_element(const source_place& from_here, index<Q>, Body&& body) const {
     constexpr int r = P.radix[0];
@@ -177,7 +178,7 @@ struct line_memory : line_real<P, Injector> {
         if constexpr (For == reading::checksums) turn = {arch::opaque(turn.re), arch::opaque(turn.im)};
         number z = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (j + m * stride));
         number image = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (P.length - j - m * stride));
-        // Imaginary parts that must be zero are ignored.
+        // Ignore imaginary parts that must be zero.
         if constexpr (m == 0) {
           if (j == 0) z.im = image.im = real(0);
         }
@@ -188,7 +189,7 @@ struct line_memory : line_real<P, Injector> {
     }
   }
 
-  // The elements of this thread's butterflies of the first stage.
+  // Loads the elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
     forget();
     if constexpr (P.staged) {
@@ -206,7 +207,7 @@ struct line_memory : line_real<P, Injector> {
     });
   }
 
-  // Stores the line that this thread has outputs of.
+  // Stores this thread's outputs of its line.
   __device__ __forceinline__ void store() {
     const line_side& s = a.target;
     constexpr int r = P.radix[k_last];
@@ -229,7 +230,7 @@ struct line_memory : line_real<P, Injector> {
         }
         number y = x[q * r + k];
         if constexpr (!below::k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
-          if (!P.general || this->a.store_table != nullptr) {
+          if (!P.fallback || this->a.store_table != nullptr) {
             number w = this->factor(this->a.store_table, j + k * stride, line);
             if constexpr (q == 0 && k == 0) this->strike_factor(w);
             y = this->checked_product(y, w, line, [&] { return this->factor(this->a.store_twin, j + k * stride, line); });
@@ -243,7 +244,7 @@ struct line_memory : line_real<P, Injector> {
             return;
           }
         }
-        if constexpr (P.general) {
+        if constexpr (P.fallback) {
           if (this->has(k_form_store_real)) {
             const std::int64_t at = base + (j + k * stride) * element;
             return ballast::cuda::store_data<P.shared_target, P.sums()>(static_cast<real*>(this->a.out) + at, z.re);

@@ -1,7 +1,8 @@
-// What a block knows of the tile that it works on: its registers, and which lines and elements its threads have.
+// The state of a block for its current tile: its registers, and the mapping of lines and elements to its threads.
 // Layer: fft/cuda kernels; a part of line.cuh.
-// A tile is P.lines lines and one block, or one line and a cluster of blocks. Thread t of a line holds butterflies t, t + P.threads, … of
-// each stage. Neighbouring threads have either neighbouring elements of a line or neighbouring lines (`columns`), at load and at store
+//
+// A tile is either P.lines lines in one block, or one line in a cluster of blocks. Thread t of a line holds butterflies t, t + P.threads, …
+// of each stage. Neighbouring threads have either neighbouring elements of a line or neighbouring lines (`columns`). Load and store choose
 // independently, so that both coalesce.
 #pragma once
 
@@ -17,9 +18,8 @@
 
 namespace ballast::fft::cuda {
 
-// The lowest of the layers that line_tile consists of, each in a file of its own, each with the one below as its base: place, factors,
-// real, memory, exchange, sums, transform, tile.
-// In nested generic lambdas GCC 12 finds a member of a base only behind `this->` or `below::`.
+// The lowest layer of line_tile. Each layer is a file of its own and has the layer below as its base class: place, factors, real, memory,
+// exchange, sums, transform, tile. In nested generic lambdas GCC 12 finds a member of a base only after `this->` or `below::`.
 template <line_policy P, class Injector>
 struct line_place {
   using real = std::conditional_t<P.wide, double, float>;
@@ -27,13 +27,14 @@ struct line_place {
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
   static constexpr bool k_verified = P.verifies();
-  static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // several tiles, or one again
-  // Addresses of a thread differ by constants that are added without carries.
+  // True if blocks process several tiles, or repeat one.
+  static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;
+  // True if the addresses of a thread differ by constants that can be added without carries.
   static constexpr bool k_linear = P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) &&
                                    P.power_of_two(P.cluster) && (P.cluster == 1 || !P.mirrors() || P.threads % P.target_run() == 0);
 
   number x[P.held()];              // the elements of the line that this thread holds
-  real encoded[4] = {};            // this thread's part of what aᵀy must be, for both vectors
+  real encoded[4] = {};            // this thread's part of the expected aᵀy, for both vectors
   real square = 0;                 // this thread's part of ‖x‖²
   number given[P.butterflies(0)];  // encoded inputs of each first butterfly
 
@@ -44,12 +45,12 @@ struct line_place {
   std::uint32_t batch = 0, middle = 0;
   std::int64_t first_column = 0;
   unsigned thread_now = 0;
-  // Data that other blocks of this launch write or read lie this many elements behind where the addresses say.
+  // Offset in elements of data that other blocks of this launch write or read, relative to the regular addresses.
   std::int64_t shared_shift = 0;
-  bool refills = false;         // the next tile is to be asked for in the first exchange of this one
-  unsigned ahead_parity = 0;    // of the barrier of the buffer that is read ahead
-  bool from_buffer = false;     // this computation reads that buffer; a repeated one reads memory
-  unsigned arrival_parity = 0;  // of the barrier on which results of the other blocks of the cluster arrive
+  bool refills = false;         // the first exchange of this tile requests the next tile
+  unsigned ahead_parity = 0;    // parity of the prefetch buffer's barrier
+  bool from_buffer = false;     // this computation reads the prefetch buffer; a repeated one reads memory
+  unsigned arrival_parity = 0;  // parity of the barrier for results that arrive from the other blocks of the cluster
 
   __device__ explicit line_place(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
 
@@ -59,17 +60,18 @@ struct line_place {
   __device__ __forceinline__ int place_of(bool columns) const {
     return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads);
   }
-  // Blocks that process several tiles, or repeat one, recompute addresses per tile: keeping them would spill.
+  // Blocks that process several tiles, or repeat one, recompute addresses for each tile: keeping them would spill registers.
   __device__ __forceinline__ void forget() {
     if constexpr (k_repeats) thread_now = arch::opaque(threadIdx.x);
   }
   __device__ __forceinline__ unsigned thread() const { return k_repeats ? thread_now : threadIdx.x; }
 
-  // The number of the block in its cluster, and of the thread in its tile.
+  // Return the number of the block in its cluster, and of the thread in its tile.
   __device__ __forceinline__ int rank() const { return P.cluster == 1 ? 0 : static_cast<int>(blockIdx.x % P.cluster); }
   __device__ __forceinline__ int lane() const { return rank() * P.block() + static_cast<int>(threadIdx.x); }
 
-  // The element of the line at place t + Ahead of this block's share, at load or store. Where k_separable, `Ahead` adds a constant.
+  // Return the element of the line at place t + Ahead of this block's share, at load and at store. If k_separable, `Ahead` only adds a
+  // constant.
   static constexpr bool k_separable = P.cluster == 1 || k_linear;
   template <int Ahead>
   __device__ __forceinline__ int source_element(int t, index<Ahead>) const {
@@ -82,14 +84,14 @@ struct line_place {
     return P.target_element(t + Ahead, rank());
   }
 
-  // Begins with a tile.
+  // Starts a tile.
   __device__ __forceinline__ void select(std::int64_t wanted) {
     tile = static_cast<std::uint32_t>(wanted);
     forget();
     if constexpr (P.flat) {
       first_column = wanted * P.lines;
     } else {
-      // 32-bit division is several times cheaper.
+      // A 32-bit division is several times cheaper than a 64-bit one.
       const auto number = tile;
       const auto row = number / static_cast<std::uint32_t>(a.column_tiles);
       const auto outer = row / static_cast<std::uint32_t>(a.middles);
@@ -98,7 +100,7 @@ struct line_place {
       middle = row - outer * static_cast<std::uint32_t>(a.middles);
     }
   }
-  // The number of a line of the tile in its pass.
+  // Returns the number that a line of the tile has in its pass.
   __device__ __forceinline__ std::int64_t number_of(int line) const {
     return (batch * a.middles + middle) * a.columns + first_column + line;
   }
@@ -119,15 +121,15 @@ struct line_place {
     launch.strike(count, where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
   }
 
-  // Whether the argument of a general kernel has a form.
+  // Returns whether the argument of a fallback kernel (plan/fallback.hpp) has a form.
   __device__ __forceinline__ bool has(argument_form form) const {
-    static_assert(P.general);
+    static_assert(P.fallback);
     return (a.forms & form) != 0;
   }
 
-  // An inverse transform is a forward one with real and imaginary parts exchanged at load and at store.
+  // Exchanges real and imaginary parts for an inverse transform: it is a forward one with this exchange at load and at store.
   __device__ __forceinline__ number swapped(const number& z) const {
-    if constexpr (P.general) {
+    if constexpr (P.fallback) {
       const bool inverse = has(k_form_inverse);
       return {inverse ? z.im : z.re, inverse ? z.re : z.im};
     } else if constexpr (P.inverse) {
@@ -139,7 +141,7 @@ struct line_place {
 
   static __device__ __forceinline__ number constant(const unit_root& w) { return {static_cast<real>(w.re), static_cast<real>(w.im)}; }
 
-  // body(register, output, butterfly, element) for every output that this thread holds.
+  // Calls body(register, output, butterfly, element) for every output that this thread holds.
   template <class Body>
   __device__ __forceinline__ void outputs(Body&& body) const {
     constexpr int r = P.radix[k_last];

@@ -1,4 +1,5 @@
-// Real data: 2N reals are transformed as a line of N complex numbers; here is the step between that line and the spectrum of the reals.
+// Transforms of real data: 2N reals are transformed as a line of N complex numbers. This file converts between the transform of that
+// line and the spectrum of the reals.
 // Layer: fft/cuda kernels; a part of line.cuh.
 // Source: H. Sorensen, D. Jones, M. Heideman, C. Burrus, Real-valued fast Fourier transform algorithms, 1987.
 #pragma once
@@ -28,11 +29,11 @@ struct line_real : line_factors<P, Injector> {
 
   using below::below;
 
-  // z: the transform of the line whose N elements are 2N reals in pairs. X_o, o ≤ N: the spectrum of the reals. With w = e^{−πi/N}, z_N =
-  // z_0:
+  // z: the transform of the line whose N elements are 2N reals in pairs. X_o, o ≤ N: the spectrum of the reals. With w = e^{−πi/N} and
+  // z_N = z_0:
   //   X_o = (z_o + z*_{N−o}) / 2 + t (z_o − z*_{N−o}),  t = −i/2 · w^o
   //   2 z_o = X_o + X*_{N−o} + t (X_o − X*_{N−o}),      t = i w^{−o}   (inverse transforms need 2 z_o)
-  // Inwards: from X to 2 z, else from z to X. `image` is element N − o.
+  // Inwards converts X to 2 z, otherwise z to X. `image` is element N − o.
   template <bool Inwards>
   static __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t) {
     const number sum{z.re + image.re, z.im - image.im};
@@ -41,14 +42,14 @@ struct line_real : line_factors<P, Injector> {
     return multiply_add(t, difference, number{part * sum.re, part * sum.im});
   }
 
-  // Outputs: from z to X. The mirror image of an output is in another thread. X_N, which is real like X_0, takes the place of X_0's
-  // imaginary part until both are stored. The checksum of the outputs is made of X (line_sums.cuh), so it covers all of this.
+  // Converts the outputs from z to X. The mirror image of an output is in another thread. X_N is real like X_0, and is kept as the
+  // imaginary part of X_0 until both are stored. The checksum of the outputs is computed from X (line_sums.cuh), so it covers this step.
   __device__ __forceinline__ void make_spectrum() {
     static_assert(!P.in_columns && !P.out_columns && !P.inverse && !P.truncated && P.target_unit && P.store_factor == factor_form::none);
     static_assert(P.cluster == 1 || P.target_run() % 2 == 0);
     constexpr int r = P.radix[k_last];
     forget();
-    // Every output is written to the place of its mirror image, so that a thread finds the images of its outputs at their places.
+    // Every output is written to the place of its mirror image, so that a thread finds the images of its outputs at its own places.
     constexpr int apart = P.share() / r;
     const int first = line_of(false) * P.share();
     const int t = place_of(false);
@@ -59,7 +60,7 @@ struct line_real : line_factors<P, Injector> {
         const int i = t + q * P.threads;
         if (P.ragged(k_last) && i >= apart) return;
         to[P.image_place(i, rank())] = part(x[q * r]);
-        // As the places of further outputs go up, those of their images go down.
+        // As the places of later outputs go up, those of their images go down.
         auto* const next = to + P.image_place(i + apart, rank());
         unrolled<r - 1>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -75,7 +76,7 @@ struct line_real : line_factors<P, Injector> {
         put(images[decltype(at)::value], from[decltype(q)::value * P.threads + decltype(k)::value * apart]);
       });
     };
-    barrier();  // what the last exchange wrote has been read
+    barrier();  // the results of the last exchange have been read
     if constexpr (P.split) {
       send(type_of<real>{}, [](const number& z) { return z.re; });
       receive(type_of<real>{}, [](number& z, real word) { z.re = word; });
@@ -86,7 +87,7 @@ struct line_real : line_factors<P, Injector> {
       send(type_of<number>{}, [](const number& z) { return z; });
       receive(type_of<number>{}, [](number& z, const number& word) { z = word; });
     }
-    // This step is one more stage.
+    // Injection counts this step as one more stage.
     this->strike(index<2 * P.held()>{}, inject::site::fft_stage, this->a.first_stage + P.stages, this->a.stages, &images[0].re,
                  this->lane(), P.lanes());
     number own{};

@@ -1,6 +1,6 @@
-// What rarely happens to a line: it is judged again, or an event is written.
+// The rare cases of a line: a second judgement, and the report of an event.
 // Layer: fft/cuda kernels; a part of line.cuh.
-// None of this is inlined into a tile's code, and none takes a pointer to the tile: the tile's registers would have to lie in memory.
+// These functions are not inlined into the code of a tile, and take no pointer to it, which would force its registers into memory.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +22,34 @@ using ballast::cuda::index;
 template <class Injector>
 using line_launch = ballast::cuda::kernel_launch<line_arguments, Injector>;
 
-// Shared state of a line while its tile is recomputed. In shared memory. The first lane that fails the line writes it; then the lane that
-// judges the line does. As long as no lane has failed the line, only `word` and `settled` are defined: k_pass and k_ready.
+// The shared state of a line while its tile is recomputed; in shared memory. The first lane that fails the line writes it, later the lane
+// that judges the line. Until a lane fails the line, only `word` and `settled` are defined: k_pass and k_ready.
 struct line_record {
-  std::uint64_t hash;      // of the outputs of this computation
-  std::uint64_t previous;  // and of the computation before
-  double residual;         // of the first check that failed
-  double threshold;        // of the same, squared
+  std::uint64_t hash;      // hash of the outputs of this computation
+  std::uint64_t previous;  // hash of the previous computation
+  double residual;         // residual of the first check that failed
+  double threshold;        // squared threshold of that check
   double careful_square;   // ‖x‖² · norm_scale²
   double norm_scale;       // double data: elements are multiplied by it before they are squared
   double unscale;          // 1 / norm_scale
   std::uint32_t word;      // k_pass: the line may be stored
-  std::uint32_t detected;  // not 0: a check has failed and counts as a failure
-  std::uint32_t settled;   // 0: to be judged; k_judged, k_ready or k_settled
-  std::uint32_t same;      // not 0: the line passed with the bits that it had when it failed, so the check was struck
+  std::uint32_t detected;  // not 0: a check has failed, and it counts as a failure
+  std::uint32_t settled;   // 0: still to be judged; otherwise k_judged, k_ready or k_settled
+  std::uint32_t same;      // not 0: the line passed with the same bits with which it failed before, so the check was struck
 };
 static_assert(sizeof(line_record) <= k_record_bytes);
-inline constexpr std::uint32_t k_judged = 1;   // `word` is final, but a line that is good must come out a second time
-inline constexpr std::uint32_t k_ready = 2;    // it has: store it now
+inline constexpr std::uint32_t k_judged = 1;   // `word` is final, but a good line must repeat with the same bits
+inline constexpr std::uint32_t k_ready = 2;    // it has repeated: store it now
 inline constexpr std::uint32_t k_settled = 3;  // it is stored
 
-// One line, named for events and injection.
+// One line, identified for events and injection.
 template <class Injector>
 struct line_report {
   const line_launch<Injector>& launch;
   std::int64_t tile;
-  int lines;            // of a tile
-  int line;             // in the tile
-  std::int64_t number;  // of the line in its pass
+  int lines;            // lines of a tile
+  int line;             // index in the tile
+  std::int64_t number;  // number of the line in its pass
 
   template <int Count, class T>
   __device__ __forceinline__ void strike(index<Count> count, inject::site where, T* data) const {
@@ -70,11 +70,12 @@ struct line_report {
 
   __device__ __forceinline__ void report_false_alarm() const { ballast::cuda::count(launch.arguments.events->false_alarms); }
 
-  // Judges a line that was computed again, with its norm by careful_norms. attempt: 1, 2, …
+  // Judges a line that was computed again; careful_norms has computed its norm. attempt: 1, 2, …
   __device__ __forceinline__ void judge(line_record& r, int attempt, double residual) const {
     const line_arguments& a = launch.arguments;
     if (r.settled != 0) return;
-    // In squares, like the first judgement, and of everything times norm_scale: nothing overflows, and there is no root and no quotient.
+    // Compares squares, like the first judgement, with every quantity scaled by norm_scale: nothing overflows, and no root or quotient is
+    // needed.
     const double scaled = residual * r.norm_scale;
     abft::guarded_threshold tau;
     tau.value = a.slope[0] * a.slope[0] * r.careful_square + a.offset[0] * r.norm_scale * (a.offset[0] * r.norm_scale);
@@ -83,27 +84,27 @@ struct line_report {
     std::uint32_t word = abft::verify(scaled * scaled, tau);
     strike(index<1>{}, inject::site::fft_comparison, &word);
     const bool same = r.hash == r.previous;
-    // False for NaN and Inf: then the input itself is such, and only repetition can tell.
+    // False for NaN and Inf: then the input itself contains them, and only repetition can tell.
     const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
     const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
-    // A line that is good must come out a second time (run_verified); one that never does is given up in the end.
+    // A good line must repeat with the same bits (run_verified); a line that never repeats is given up in the end.
     const bool good = abft::is_good(judged, word, same) && attempt <= a.repairs + 2;
     if (good) {
       r.word = abft::k_pass;
       r.settled = k_judged;
       r.same = same ? 1 : 0;
       if (r.detected != 0) {
-        if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
+        if (a.repairs == 0) {  // detect only: a fault was seen, so this result cannot be trusted
           r.word = abft::k_fail;
           report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
         }
-      } else {  // for the event if it does not come out a second time
+      } else {  // for the event if it does not repeat
         r.residual = residual;
         r.threshold = tau.value * r.unscale * r.unscale;
       }
       return;
     }
-    // The first computation of data that no checksum can judge is no failure.
+    // The first computation does not count as a failure if no checksum can judge its data.
     if (r.detected == 0 && (judged || attempt > 1)) {
       r.detected = 1;
       r.residual = residual;
@@ -116,8 +117,8 @@ struct line_report {
     }
   }
 
-  // Two evaluations of one product, with a factor and with the factor's twin, differ in their bits. The third one decides. It is an event,
-  // unless only the payload of a NaN differs.
+  // Decides between two evaluations of one product, with a factor and with its second copy, that differ in their bits. The third evaluation
+  // decides. Reports an event, unless only the payload of a NaN differs.
   template <class T>
   __device__ __forceinline__ complex<T> settle_product(complex<T> once, complex<T> twice, complex<T> third) const {
     const auto same = [](const complex<T>& x, const complex<T>& y) {
@@ -134,7 +135,7 @@ struct line_report {
   }
 };
 
-// The functions that a tile calls. They take scalars by value, which travel in registers.
+// The entry points for a tile. They take scalars by value, which are passed in registers.
 
 template <class Injector>
 __device__ __noinline__ void judge_again(const line_launch<Injector>& launch, line_record& r, std::int64_t tile, int lines, int line,
@@ -142,7 +143,7 @@ __device__ __noinline__ void judge_again(const line_launch<Injector>& launch, li
   line_report<Injector>{launch, tile, lines, line, number}.judge(r, attempt, residual);
 }
 
-// For a line that was computed again and may be stored.
+// Reports a line that was computed again and may be stored.
 template <class Injector>
 __device__ __noinline__ void report_line(const line_launch<Injector>& launch, const line_record& r, std::int64_t tile, int lines, int line,
                                          std::int64_t number) {

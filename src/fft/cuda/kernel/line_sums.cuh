@@ -1,5 +1,5 @@
-// Checksums of lines: each thread adds up its inputs and outputs with their weights, then the sums of a line's threads are added up.
-// The weights and what they detect: weights.hpp.
+// Checksums of lines: each thread sums its weighted inputs and outputs, then the sums of the threads of a line are added.
+// policy/weights.hpp defines the weights and explains which faults they detect.
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
@@ -38,11 +38,11 @@ struct line_sums : line_exchange<P, Injector> {
 
   using below::below;
 
-  // Before the first butterflies: ‖x‖², and the encoded inputs of each butterfly.
+  // Before the first butterflies: computes ‖x‖² and the encoded inputs of each butterfly.
   __device__ __forceinline__ void encode_inputs() {
     constexpr int r = P.radix[0];
-    // Large blocks have few registers for what both readings bring: half of the second waits until the other half is summed.
-    // Lines whose outputs alone are multiplied by a table spill with that, and not without.
+    // Large blocks have too few registers for both readings at once: half of the second one waits until the other half is summed. Lines
+    // whose outputs alone are multiplied by a table spill with this delay, and do not spill without it.
     constexpr bool crowded = P.block() > 256 && P.block() * P.held() * P.scalar_bytes() * 2 > 65536 &&
                              (P.store_factor != factor_form::table || P.load_factor == factor_form::table);
     square = 0;
@@ -68,16 +68,16 @@ struct line_sums : line_exchange<P, Injector> {
         unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });
       }
       if constexpr (P.stages == 1) {
-        const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.encode));
-        add_pair(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
+        const complex_pair<real> own = cached_fusion(static_cast<const real*>(this->a.encode));
+        add_fused(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
       } else {
         this->given[q] = sum[0] + sum[1];
       }
     });
   }
 
-  // Behind the first butterflies: their results z with the weights that the rest of the transform gives them. Each butterfly's own
-  // residual, Σ s′ₖ zₖ − Σ ŝₘ xₘ, is added with the same factor, so that one comparison covers both.
+  // After the first butterflies: sums their results z with the weights of the rest of the transform. Adds the residual of each butterfly, Σ
+  // s′ₖ zₖ − Σ ŝₘ xₘ, with the same factor, so that one comparison covers both.
   __device__ __forceinline__ void encode_results() {
     constexpr int r = P.radix[0];
     constexpr int places = P.share() / r;
@@ -90,7 +90,7 @@ struct line_sums : line_exchange<P, Injector> {
       if (P.ragged(0) && t + q * P.threads >= places) return;
       const int j = source_element(t, index<q * P.threads>{});
       const real* const table = static_cast<const real*>(a.encode);
-      const complex_pair<real> own = cached_pair(table + 4 * j);
+      const complex_pair<real> own = cached_fusion(table + 4 * j);
       const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
       const number* const z = x + q * r;
       const number up = upper<r, centre, r - 1>(z, step);
@@ -103,27 +103,27 @@ struct line_sums : line_exchange<P, Injector> {
         made = {multiply_add(size, one.re, made.re), multiply_add(size, one.im, made.im)};
       });
       const number sum = multiply_add(conjugate(step), down, up) + (made - given[q]);
-      add_pair(encoded, own.first * sum, own.second * sum, q == 0);
+      add_fused(encoded, own.first * sum, own.second * sum, q == 0);
     });
   }
 
   // Adds one number for each of the two weight vectors.
-  static __device__ __forceinline__ void add_pair(real (&to)[4], const number& first, const number& second, bool begins) {
+  static __device__ __forceinline__ void add_fused(real (&to)[4], const number& first, const number& second, bool begins) {
     to[0] = begins ? first.re : to[0] + first.re;
     to[1] = begins ? first.im : to[1] + first.im;
     to[2] = begins ? second.re : to[2] + second.re;
     to[3] = begins ? second.im : to[3] + second.im;
   }
 
-  // z · i^e(k), k of `Count`.
+  // Returns z · i^e(k), for k of `Count`.
   template <int Count, int K, bool Mirrored = false>
   static __device__ __forceinline__ number turned(const number& z) {
     return quarter_turns<weight_quarters(Count, K, Mirrored)>(z);
   }
 
-  // aᵀy for both vectors, from what is about to be stored. Where the outputs were multiplied by factors f, z = f∘y, it is aᵀ(f⁻¹∘z). Those
-  // of a table are multiplied here, each element by itself: all of them at once, before their inverses are looked up, takes too many
-  // registers.
+  // Computes aᵀy for both vectors from the numbers that are about to be stored. If the outputs were multiplied by factors f, z = f∘y, it
+  // computes aᵀ(f⁻¹∘z). Factors of a table are applied here, element by element: applying all of them before loading their inverses takes
+  // too many registers.
   __device__ __forceinline__ void sum_outputs(real (&sum)[4]) {
     if constexpr (P.mirrors()) return sum_spectrum(sum);
     constexpr int r = P.radix[k_last];
@@ -131,7 +131,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int stride = P.length / r;
     const int t = place_of(P.out_columns);
     number step{};
-    if constexpr (P.folds() && P.twiddles() && !P.general) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    if constexpr (P.folds() && P.twiddles() && !P.fallback) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
     for (int v = 0; v < 4; ++v) sum[v] = 0;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
@@ -146,18 +146,18 @@ struct line_sums : line_exchange<P, Injector> {
           number& to = k < half ? low : high;
           to = to + turned<r, k>(y[k]);
         });
-      } else if constexpr (P.store_factor == factor_form::table || P.general) {
+      } else if constexpr (P.store_factor == factor_form::table || P.fallback) {
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           number& to = k < half ? low : high;
           number inverse{real(1), real(0)};
-          if (!P.general || this->a.store_table != nullptr) {
+          if (!P.fallback || this->a.store_table != nullptr) {
             const int line = this->line_of(P.out_columns);
             number w = this->factor_of_stored(this->a.store_table, j + k * stride, line);
             if constexpr (q == 0 && k == 0) this->strike_factor(w);
             y[k] = y[k] * w;
             inverse = this->factor_of_stored(this->a.store_twin, j + k * stride, line);
-            if constexpr (P.general) inverse.im = this->has(k_form_twiddles) ? -inverse.im : inverse.im;
+            if constexpr (P.fallback) inverse.im = this->has(k_form_twiddles) ? -inverse.im : inverse.im;
           }
           to = multiply_add(inverse, turned<r, k>(y[k]), to);
         });
@@ -166,33 +166,33 @@ struct line_sums : line_exchange<P, Injector> {
         low = middle * (conjugate(step) * lower<r, 0, half>(y, step));
         if constexpr (half < r) high = middle * upper<r, half, r - 1>(y, step);
       } else {
-        static_assert(!P.general);
+        static_assert(!P.fallback);
         low = unfolded<0, half>(y, j, step);
         high = unfolded<half, r - half>(y, j, step);
       }
-      const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
-      add_pair(sum, own.first * (low + high), own.second * (low - high), q == 0);
+      const complex_pair<real> own = cached_fusion(static_cast<const real*>(a.verify) + 4 * j);
+      add_fused(sum, own.first * (low + high), own.second * (low - high), q == 0);
     });
   }
 
-  // aᵀz for both vectors from the spectrum X of the reals, which the line's outputs z have become (line_real.cuh). With g_o = i e^{πio/N},
-  // 2 z_o = X_o + X*_{N−o} + g_o (X_o − X*_{N−o}). Ordered by X, a term of 2aᵀz is
+  // Computes aᵀz for both vectors from the spectrum X of the reals, which has replaced the outputs z of the line (line_real.cuh). With
+  // g_o = i e^{πio/N}, 2 z_o = X_o + X*_{N−o} + g_o (X_o − X*_{N−o}). Ordered by X, a term of 2aᵀz is
   //   a_o (X_o + g_o X_o) + a_{N−o} (X_o − g_o X_o)*,
-  // so each thread needs only what it stores, and another weight for each butterfly. Output N − o is result R − 1 − k of butterfly N/R − j.
-  // The weights of these are those of results k, conjugate, up to a turn for all (weights.hpp): the sums over k serve both. In butterfly 0
-  // the results are mirror images of each other, and z is made of them.
+  // so each thread needs only the outputs that it stores, and a second weight for each butterfly. Output N − o is result R − 1 − k of
+  // butterfly N/R − j. Its weights are the conjugates of those of results k, up to a common rotation (policy/weights.hpp): the sums over k
+  // serve both. In butterfly 0 the results are mirror images of each other, and z is computed from them.
   __device__ __forceinline__ void sum_spectrum(real (&sum)[4]) const {
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
-    constexpr int middle = r % 2 == 0 ? r : r / 2;  // its own mirror image
+    constexpr int middle = r % 2 == 0 ? r : r / 2;  // the result that is its own mirror image
     const int t = place_of(P.out_columns);
-    for (int v = 0; v < 4; ++v) sum[v] = 0;  // a thread can be without a butterfly
+    for (int v = 0; v < 4; ++v) sum[v] = 0;  // a thread can have no butterfly
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
       const int j = target_element(t, index<q * P.threads>{});
       const number* const y = x + q * r;
-      // Of the results with one sign in both vectors, and of those with two.
+      // Sums of the results with equal signs in both vectors, and of those with opposite signs.
       number own[2] = {{real(0), real(0)}, {real(0), real(0)}};
       number image[2] = {{real(0), real(0)}, {real(0), real(0)}};
       const bool first = q == 0 && j == 0;
@@ -206,7 +206,7 @@ struct line_sums : line_exchange<P, Injector> {
           to = to + turned<r, k, true>(z);
         });
       } else {
-        // [2]: the result in the middle, which has one sign on both sides.
+        // [2]: the result in the middle, which has the same sign on both sides.
         number plain[3] = {}, multiplied[3] = {};  // Σ i^e X, Σ i^e X e^{πik/R}
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -234,16 +234,16 @@ struct line_sums : line_exchange<P, Injector> {
         for (int part = 0; part < 2; ++part) image[part] = quarter_turns<mirrored_quarters(r)>(conjugate(image[part]));
       }
       const real* const table = static_cast<const real*>(a.verify);
-      const complex_pair<real> weight = cached_pair(table + 4 * j);
-      const complex_pair<real> other = cached_pair(table + 4 * (first ? 0 : stride - j));
-      add_pair(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
+      const complex_pair<real> weight = cached_fusion(table + 4 * j);
+      const complex_pair<real> other = cached_fusion(table + 4 * (first ? 0 : stride - j));
+      add_fused(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
                multiply_add(other.second, image[0] - image[1], weight.second * (own[0] - own[1])), q == 0);
     });
     for (int v = 0; v < 4; ++v) sum[v] *= real(0.5);
   }
 
-  // By Horner's scheme, with t_k = i^e(k) z_k of a butterfly of `Radix`: upper = Σ step^(k − One) t_k for k = One … Last,
-  // lower = Σ (step*)^(One − 1 − k) t_k for k = First … One − 1.
+  // Evaluate by Horner's scheme, with t_k = i^e(k) z_k of a butterfly of `Radix`: upper = Σ step^(k − One) t_k for k = One … Last, lower =
+  // Σ (step*)^(One − 1 − k) t_k for k = First … One − 1.
   template <int Radix, int One, int Last>
   static __device__ __forceinline__ number upper(const number* z, const number& step) {
     number sum = turned<Radix, Last>(z[Last]);
@@ -263,9 +263,10 @@ struct line_sums : line_exchange<P, Injector> {
     return sum;
   }
 
-  // Σ f_k⁻¹ i^e(k) z_k for `Count` results of last butterfly j, from First on. They are a constant distance apart in the line, so their
-  // factors are a geometric sequence. Eight results at a time: the factor of the middle one is read from the twin table, the others follow
-  // by Horner's scheme in both directions, with powers of `step` up to the fourth. abft::fft_line_growth: what this adds to rounding.
+  // Returns Σ f_k⁻¹ i^e(k) z_k over `Count` results of last butterfly j, from First on. The results are a constant distance apart in the
+  // line, so their factors are a geometric sequence. Works on eight results at a time: reads the factor of the middle one from the twin
+  // table, and derives the others by Horner's scheme in both directions, with powers of `step` up to the fourth. abft::fft_line_growth
+  // accounts for the additional rounding.
   template <int First, int Count>
   __device__ __forceinline__ number unfolded(const number* z, int j, const number& step) const {
     constexpr int count = Count < 8 ? Count : 8;
@@ -281,8 +282,8 @@ struct line_sums : line_exchange<P, Injector> {
 
   __device__ __forceinline__ unsigned char* partials() const { return shared + P.partial_offset(); }
 
-  // Partial sums in shared memory: four values at [slot][line], then ‖x‖² at [slot][line]. If the outputs of a line are in other threads
-  // than its inputs (remaps), the encoded inputs have slots of their own behind those of the outputs, and ‖x‖² goes with them.
+  // Partial sums in shared memory: four values at [slot][line], then ‖x‖² at [slot][line]. If other threads hold the outputs of a line than
+  // its inputs (remaps), the encoded inputs have their own slots after those of the outputs, and ‖x‖² goes with them.
   static constexpr int k_out_slots = P.out_slots();
   static constexpr int k_in_slots = P.in_slots();
   template <bool Encoded, class Value>
@@ -294,14 +295,14 @@ struct line_sums : line_exchange<P, Injector> {
     return reinterpret_cast<Value*>(partials()) + 4 * (k_out_slots + k_in_slots) * P.lines + slot * P.lines + line;
   }
 
-  // The slots of a line: one for each warp that has threads of it.
+  // Returns the number of slots of a line: one for each warp that has threads of it.
   template <bool Columns>
   static __device__ __forceinline__ int slots_of(int line) {
     if constexpr (P.cluster == 1 && P.lines > 1 && P.lanes_of_line(Columns) == 0)
       return ((line + 1) * P.threads - 1) / 32 - line * P.threads / 32 + 1;
     return P.partials(Columns);
   }
-  // The slot of this thread.
+  // Returns the slot of this thread.
   template <bool Columns>
   __device__ __forceinline__ int slot_of() const {
     constexpr int lanes = P.lanes_of_line(Columns);
@@ -318,20 +319,20 @@ struct line_sums : line_exchange<P, Injector> {
     if constexpr (Encoded || !P.remaps()) *partial_norm<Value>(slot, line) = norm;
   }
 
-  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's slot. In working precision,
-  // like all sums of a line (abft::fft_line_growth).
+  // Adds `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the slot of the line. Works in working
+  // precision, like all sums of a line (abft::fft_line_growth).
   template <bool Columns, bool Encoded, class Value>
   __device__ __forceinline__ void deposit(Value (&value)[4], Value norm) const {
     constexpr int lanes = P.lanes_of_line(Columns);
-    constexpr int near = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
+    constexpr int near = Columns ? P.lines : 1;  // distance between neighbouring lanes of a line
     constexpr bool normed = Encoded || !P.remaps();
     const int line = line_of(Columns);
     const int t = place_of(Columns);
     const int slot = slot_of<Columns>();
     if constexpr (lanes == 0) {
-      // A line is a run of lanes of any length: each lane adds the value d lanes ahead, if it is in the run.
+      // A line is a run of lanes of any length: each lane adds the value d lanes ahead, if that lane is in the run.
       const int own = static_cast<int>(threadIdx.x % 32);
-      const int left = P.threads - t < 32 - own ? P.threads - t : 32 - own;  // lanes of the run from here on
+      const int left = P.threads - t < 32 - own ? P.threads - t : 32 - own;  // lanes from here to the end of the run
       unrolled<5>([&](auto level) {
         constexpr int d = 1 << decltype(level)::value;
         if constexpr (d < P.threads) {
@@ -350,7 +351,7 @@ struct line_sums : line_exchange<P, Injector> {
       add_lanes<P.block(), lanes, near>(value, norm);
       if (Columns ? threadIdx.x % 32 < P.lines || lanes == 1 : t % lanes == 0) put<Encoded>(slot, line, value, norm);
     } else {
-      // Each half of the lanes goes on with half of the values, twice; then each lane adds up one value.
+      // Twice, each half of the lanes continues with half of the values; then each lane adds one value.
       Value* const to = partial_values<Encoded, Value>(slot, line)->at;
       const int lane = t % lanes;
       const bool upper = lane >= lanes / 2;
@@ -377,7 +378,7 @@ struct line_sums : line_exchange<P, Injector> {
             if (lane == 0) *partial_norm<Value>(slot, line) = norm;
           }
         } else {
-          // A third time: half of the lanes go on with the value, half with the norm.
+          // A third time: half of the lanes continue with the value, half with the norm.
           for (int d = near * lanes / 2; d >= near * lanes / 4; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
           const bool last = lane % (lanes / 4) >= lanes / 8;
           const Value other = __shfl_xor_sync(0xffffffffu, last ? one : norm, near * lanes / 8);
@@ -393,18 +394,18 @@ struct line_sums : line_exchange<P, Injector> {
     }
   }
 
-  // The encoded inputs of the tile, where its outputs are in other threads.
+  // Deposits the encoded inputs of the tile, if other threads hold its outputs.
   template <class Value>
   __device__ __forceinline__ void deposit_encoded(Value (&value)[4], Value norm) const {
     deposit<P.in_columns, true>(value, norm);
   }
 
-  // Adds up the slots of a line's outputs and subtracts those of its encoded inputs. First > 0: the outputs' slots from First on are those
-  // of the blocks of a cluster. Without Outputs the sums of the outputs are in `value` already.
+  // Adds the slots of a line's outputs and subtracts those of its encoded inputs. First > 0: the slots of the outputs from First on belong
+  // to the blocks of a cluster. Without Outputs, `value` already holds the sums of the outputs.
   template <bool Outputs, int First, class Value>
   __device__ __forceinline__ void add_slots(int line, Value (&value)[4], Value& norm) const {
     constexpr int count = !Outputs ? 0 : First > 0 ? P.cluster : P.partials(P.out_columns);
-    // Where a line has more than a few slots, its lanes share the work.
+    // If a line has more than a few slots, its lanes share the work.
     constexpr int near = P.out_columns ? P.lines : 1;
     constexpr int lanes = !P.whole_warps() || P.lanes_of_line(P.out_columns) == 0 ? 1 : P.lanes_of_line(P.out_columns);
     constexpr int most = count > k_in_slots ? count : k_in_slots;
@@ -438,7 +439,7 @@ struct line_sums : line_exchange<P, Injector> {
     norm = square;
   }
 
-  // body(i) for i = first, first + Share, … < count ≤ Count.
+  // Calls body(i) for i = first, first + Share, … < count ≤ Count.
   template <int Count, int Share, class Body>
   static __device__ __forceinline__ void each_slot(int first, int count, Body&& body) {
     if constexpr (Count <= 4 * Share) {
@@ -452,8 +453,8 @@ struct line_sums : line_exchange<P, Injector> {
     }
   }
 
-  // Makes this thread's part of aᵀy − bᵀx and of ‖x‖² the sums of its line. All threads of a line get the same bits: they add up the same
-  // numbers in the same order. At most one barrier of the block, and in clusters one of the cluster.
+  // Replaces this thread's part of aᵀy − bᵀx and of ‖x‖² by the sums over its line. All threads of a line get the same bits, since they add
+  // the same numbers in the same order. Uses at most one barrier of the block, and in clusters one of the cluster.
   template <class Value>
   __device__ __forceinline__ void add_line(Value (&value)[4], Value& norm) const {
     constexpr int near = P.out_columns ? P.lines : 1;
@@ -492,7 +493,7 @@ struct line_sums : line_exchange<P, Injector> {
     }
   }
 
-  // The larger |Re ρ| + |Im ρ| of the two vectors; NaN if either is.
+  // Returns the maximum of |Re ρ| + |Im ρ| over both vectors; NaN if either is NaN.
   template <class Value>
   static __device__ __forceinline__ Value larger_residual(const Value (&value)[4]) {
     const Value first = fabs(value[0]) + fabs(value[1]);

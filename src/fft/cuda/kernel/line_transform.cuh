@@ -1,4 +1,4 @@
-// The transform of a tile: load, the stages of its FFT with the exchanges between them, then scaling, factors and checksums of the outputs.
+// The transform of a tile: load, the stages of its FFT with exchanges between them, then scaling, factors and checksums of the outputs.
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
@@ -46,7 +46,7 @@ struct line_transform : line_sums<P, Injector> {
 
   using below::below;
 
-  // Loads and encodes the inputs. `loaded` runs behind that, before faults strike them.
+  // Loads and encodes the inputs. Calls `loaded` afterwards, before faults strike the inputs.
   __device__ __forceinline__ void load() {
     load([] {});
   }
@@ -109,8 +109,8 @@ struct line_transform : line_sums<P, Injector> {
       strike(index<2 * P.butterflies(S) * r>{}, inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
     if constexpr (S == 0 && S < k_last && k_summed) {
-      // The encoding must not overlap with the butterflies before it or the exchange after it: together they take too many registers. Where
-      // a thread holds many numbers, fewer threads share the registers, and the overlap hides latency.
+      // The encoding must not overlap the butterflies before it or the exchange after it, as together they need too many registers. If a
+      // thread holds many numbers, fewer threads share the registers, and the overlap hides latency.
       constexpr bool crowded =
           P.held() * P.scalar_bytes() <= 64 || (P.store_factor == factor_form::table && P.load_factor == factor_form::none);
       if constexpr (crowded && P.in_columns) arch::finish_first(square < real(0));
@@ -123,7 +123,7 @@ struct line_transform : line_sums<P, Injector> {
 
   __device__ __forceinline__ void transform() { stage<0>(); }
 
-  // check_form::thread: each butterfly of stage S is verified by itself, and computed again from its inputs until it is good.
+  // check_form::thread: verifies each butterfly of stage S by itself, and computes it again from its inputs until it is good.
   template <int S>
   __device__ __forceinline__ void checked_butterflies() {
     constexpr int r = P.radix[S];
@@ -159,7 +159,7 @@ struct line_transform : line_sums<P, Injector> {
         abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
         if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_checksum, step, this->a.stages, &seen.size, here, P.lanes());
         if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_threshold, step, this->a.stages, &tau.value, here, P.lanes());
-        // Squares out of range cannot be judged, but for those of zeros.
+        // Squares out of range cannot be judged, except if all numbers are zero.
         const bool judged = (square >= tiny && square <= huge) || (square == 0 && seen.size == 0);
         std::uint32_t word = judged ? abft::verify(seen.size * seen.size, tau) : abft::k_fail;
         if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_comparison, step, this->a.stages, &word, here, P.lanes());
@@ -181,7 +181,7 @@ struct line_transform : line_sums<P, Injector> {
                                        same && judged);
           return;
         }
-        // The first computation of data that no checksum can judge is no failure.
+        // The first computation does not count as a failure if no checksum can judge its data.
         if (judged || attempt > 0) detected |= 1u << q;
         if (abft::is_last(attempt, a.repairs, (detected >> q & 1) != 0)) {
           open &= ~(1u << q);
@@ -192,7 +192,7 @@ struct line_transform : line_sums<P, Injector> {
     }
   }
 
-  // Behind the last stage: what becomes of the outputs before they are stored, then the checksums of what that is.
+  // After the last stage: applies scaling and factors to the outputs, then computes the checksums of the results.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
     if constexpr (P.scaled) {
       const real scale = static_cast<real>(a.scale);
@@ -205,7 +205,7 @@ struct line_transform : line_sums<P, Injector> {
     if constexpr (P.mirrors()) make_spectrum();
     if constexpr (P.store_factor == factor_form::separated) {
       multiply_separated();
-    } else if constexpr (P.folds() && P.twiddles() && !P.general) {
+    } else if constexpr (P.folds() && P.twiddles() && !P.fallback) {
       const int line = line_of(P.out_columns);
       outputs([&](auto at, int o, auto q, auto k) {
         number w = factor(a.store_table, o, line);
@@ -215,7 +215,7 @@ struct line_transform : line_sums<P, Injector> {
     }
     strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) {
-      // Without this the factors of the sums are read while those of the outputs are still in registers, which spills.
+      // Without this, the factors of the sums are read while those of the outputs are still in registers, which spills.
       if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));
       sum_outputs(sum);
     }

@@ -1,4 +1,4 @@
-// The verification of a tile before it is stored, and the attempts at it.
+// The verification of a tile before its store, and the attempts at the tile.
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
@@ -51,10 +51,10 @@ struct line_tile : line_transform<P, Injector> {
     return reinterpret_cast<line_record*>(shared + P.partial_offset() + P.partial_bytes());
   }
 
-  // One lane of each line judges it again and reports it. Faults in a check strike this lane.
+  // Returns whether this lane leads: one lane of each line judges it again and reports it. Faults in a check strike this lane.
   __device__ __forceinline__ bool leads() const { return place_of(P.out_columns) == 0 && rank() == 0; }
 
-  // The residual of this thread's line, from both checksums of its outputs and the encoded ones, and its ‖x‖².
+  // Computes the residual of this thread's line, from both checksums of its outputs and the encoded ones, and its ‖x‖².
   __device__ __forceinline__ void residual_of_line(const real (&sum)[4], real& residual, real& norm) const {
     real value[4];
     if constexpr (P.remaps()) {
@@ -72,7 +72,7 @@ struct line_tile : line_transform<P, Injector> {
     residual = larger_residual(value);
   }
 
-  // A line is good until a lane fails it.
+  // Initialises the records: a line is good until a lane fails it.
   __device__ __forceinline__ void expect_all() const {
     constexpr bool within = P.within_warp(P.out_columns);
     const int line = within ? line_of(P.out_columns) : static_cast<int>(threadIdx.x);
@@ -83,17 +83,17 @@ struct line_tile : line_transform<P, Injector> {
     if constexpr (within) __syncwarp(warp_mask<P.block()>());
   }
 
-  // Verifies this lane's line: false if it fails. All lanes of a line come to the same answer, unless one of them is struck.
+  // Verifies this lane's line; returns false if it fails. All lanes of a line get the same answer, unless one of them is struck.
   __device__ __forceinline__ bool verify_line(real residual_here, real norm_here) const {
     const int line = line_of(P.out_columns);
     const double residual = static_cast<double>(residual_here);
     const double norm_square = static_cast<double>(norm_here);
-    // Squares of elements far from 1 overflow or underflow: such a line fails here and is judged after another computation, with
+    // Squares of elements far from 1 overflow or underflow: such a line fails here, and is judged after another computation, with
     // careful_norms.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
     const bool in_range = norm_square >= tiny && norm_square <= huge;  // false for NaN
-    abft::guarded_threshold tau;                                       // squared, so that no root has to be taken
+    abft::guarded_threshold tau;                                       // squared, which avoids a root
     tau.value = a.slope[0] * a.slope[0] * norm_square + a.offset[0] * a.offset[0];
     tau.twin = a.slope[1] * a.slope[1] * norm_square + a.offset[1] * a.offset[1];
     if constexpr (Injector::enabled) {
@@ -136,7 +136,7 @@ struct line_tile : line_transform<P, Injector> {
     return false;
   }
 
-  // Whether any lane has failed a line. All lanes get the same answer, because the attempt loop has barriers.
+  // Returns whether any lane has failed a line. All lanes get the same answer, because the attempt loop contains barriers.
   __device__ __forceinline__ bool vote(bool open) const {
     if constexpr (P.cluster > 1) {
       __syncwarp();
@@ -173,8 +173,8 @@ struct line_tile : line_transform<P, Injector> {
     }
   }
 
-  // Adds up a value of each thread over the threads of a line, in their order, into `member` of the line's record. It is rare, so one
-  // thread does it, through the memory of the exchange. Not by atomics: 64-bit atomics on shared memory are loops that lanes leave one by
+  // Adds the values of the threads of a line in thread order, into `member` of the line's record. The case is rare, so one thread adds
+  // through the memory of the exchange. Atomics are no option: 64-bit atomics on shared memory compile to loops that lanes leave one by
   // one, and the compiler let lanes run into the next barrier while others were still in the loop (NVRTC 13.0, sm_90a: an illegal
   // instruction).
   template <bool Columns, class Value>
@@ -198,14 +198,14 @@ struct line_tile : line_transform<P, Injector> {
     }
     if constexpr (P.cluster > 1) {
       static_assert(sizeof(Value) == sizeof(double));
-      // Through the partial sums, which are not needed now.
+      // Uses the memory of the partial sums, which is free at this point.
       static_assert(P.partial_bytes() >= static_cast<std::int64_t>(P.cluster * sizeof(Value)));
       ballast::cuda::add_cluster<P.cluster>(rank(), reinterpret_cast<Value*>(partials()), records()->*member,
                                             [&](Value sum) { records()->*member = sum; });
     }
   }
 
-  // Hash of the outputs of each line, for comparing two computations.
+  // Computes a hash of the outputs of each line, to compare two computations.
   __device__ __forceinline__ void hash_outputs() {
     barrier();
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].previous = records()[line].hash;
@@ -231,7 +231,7 @@ struct line_tile : line_transform<P, Injector> {
     finish(sum);
   }
 
-  // ‖x‖² of every line from its input, scaled so that it neither overflows nor underflows.
+  // Computes ‖x‖² of every line from its input, scaled such that it neither overflows nor underflows.
   __device__ __forceinline__ void careful_norms() {
     fetch_elements();
     const double scale = records()[line_of(P.in_columns)].norm_scale;
@@ -244,8 +244,8 @@ struct line_tile : line_transform<P, Injector> {
     add_up<P.in_columns>(sum, &line_record::careful_square);
   }
 
-  // After the second of two computations: lines that were judged and have the same bits now are ready to be stored; the others are judged
-  // again. Returns whether any is.
+  // Called after the second of two computations: lines that were judged good and have the same bits are ready to be stored; the others are
+  // judged again. Returns whether any line must be judged again.
   __device__ __forceinline__ bool confirm() const {
     const auto decide = [&](int line) {
       line_record& r = records()[line];
@@ -257,7 +257,7 @@ struct line_tile : line_transform<P, Injector> {
       }
       return r.settled == 0;
     };
-    if constexpr (P.cluster > 1) {  // the first block knows the hash of all
+    if constexpr (P.cluster > 1) {  // the first block has the hash of the whole line
       if (rank() == 0 && threadIdx.x == 0) {
         (void)decide(0);
         for (unsigned to = 1; to < P.cluster; ++to) arch::store_remote(&records()->settled, to, records()->settled);
@@ -271,7 +271,7 @@ struct line_tile : line_transform<P, Injector> {
     }
   }
 
-  // Events of the lines that are stored after another computation.
+  // Reports the events of the lines that are stored after another computation.
   __device__ __forceinline__ void report_confirmed() const {
     const int line = line_of(P.out_columns);
     const line_record& r = records()[line];
@@ -279,17 +279,17 @@ struct line_tile : line_transform<P, Injector> {
       report_line<Injector>(launch, r, tile, P.lines, line, number_of(line));
   }
 
-  // Computes the tile, verifies its lines and stores them. Nothing is stored before all lines are verified, and a line only if all its
-  // threads found it good. If a line fails, the lines that are good are stored, then the whole tile is computed again, two computations to
-  // an attempt: after the first the failed lines are judged (step odd), after the second those that are good and have the same bits again
-  // are stored (step even). Two, because judging takes the registers that hold the outputs. Lines that are stored already are computed
-  // along and ignored. check_form::one_sided stores the first computation before it is verified.
+  // Computes the tile, verifies its lines and stores them. Stores nothing before all lines are verified, and stores a line only if all its
+  // threads found it good. If a line fails, it stores the good lines and then computes the whole tile again, two computations to an
+  // attempt: after the first it judges the failed lines (odd step), after the second it stores those that are good and have the same bits
+  // again (even step). It needs two, because the judgement takes the registers that hold the outputs. Lines that are already stored are
+  // computed again too and ignored. check_form::one_sided stores the first computation before it verifies it.
   __device__ __forceinline__ void run_verified() {
     constexpr bool one_sided = P.check == check_form::one_sided;
     expect_all();
     for (int step = 0;; ++step) {
       real sum[4];
-      // The parity of the barrier's phases so far: a computation takes one phase, two if exchanges are split.
+      // Parity of the completed phases of the barrier: a computation takes one phase, or two if exchanges are split.
       if constexpr (P.cluster > 1) arrival_parity = P.split ? 0u : static_cast<unsigned>(step) & 1u;
       compute(sum);
       if (step > 0) hash_outputs();
@@ -298,7 +298,7 @@ struct line_tile : line_transform<P, Injector> {
         continue;
       }
       bool open = false;
-      bool mine = false;  // to be stored
+      bool mine = false;  // this thread's line is to be stored
       if (step == 0) {
         if constexpr (one_sided) {
           if (valid(line_of(P.out_columns))) store();

@@ -1,5 +1,5 @@
-// Which two passes that follow each other become one launch. What the second needs of the first is found from the addresses of both, and so
-// much of it waits at a time that it stays in the L2 cache.
+// Selects the pairs of consecutive passes that become one launch. It derives the dependencies of the second pass on the first from the
+// addresses of both, and limits the intermediate data in flight so that they stay in the L2 cache.
 #include "fft/cuda/plan/fused_passes.hpp"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-// The part of the L2 cache that may hold what waits between the passes of a pair.
-std::int64_t cache_for_pairs(const ballast::cuda::capabilities& device) { return device.l2_cache * 13 / 20; }
+// Returns the part of the L2 cache that the intermediate data of fused passes may fill.
+std::int64_t cache_for_fused(const ballast::cuda::capabilities& device) { return device.l2_cache * 13 / 20; }
 
-// Threads that a multiprocessor must hold at least.
+// The minimum number of threads on a multiprocessor.
 constexpr int k_least_threads = 512;
 
-// How many elements of a line are in memory. The others are zero, or mirror images of these.
+// Returns the number of elements of a line that are in memory. The others are zero, or mirror images of these.
 std::int64_t loaded_of(const pass& p) {
   if (p.policy.load == load_form::half) return p.whole / 2 + 1;
   if (p.policy.load == load_form::spectrum) return p.policy.length + 1;
@@ -29,11 +29,11 @@ std::int64_t loaded_of(const pass& p) {
 }
 std::int64_t stored_of(const pass& p) { return p.policy.truncated ? p.stored : p.policy.length + (p.policy.mirrors() ? 1 : 0); }
 
-// Whether the same elements of all lines are in memory: positions do not depend on the line.
+// Returns whether the same elements of all lines are in memory: positions do not depend on the line.
 bool whole_lines(const line_side& s) { return s.position_column == 0 && s.position_middle == 0; }
 
-// Divides lines that were merged into one dimension into `rows` rows again, so that no tile spans two rows. False if they cannot be divided
-// so.
+// Divides lines that were merged into one dimension into `rows` rows again, so that no tile spans two rows. Returns false if they cannot be
+// divided like this.
 bool divide(pass& p, std::int64_t rows) {
   if (p.middles != 1 || p.batches != 1 || rows == 1 || p.columns % rows != 0) return false;
   if (!whole_lines(p.source) || !whole_lines(p.target)) return false;
@@ -63,7 +63,7 @@ void take_line(line_policy& to, const line_policy& line) {
   std::ranges::copy(line.exchange, to.exchange);
 }
 
-// The policy with another number of lines in a tile, so that a block has `threads`; nothing if there is none.
+// Returns the policy with another number of lines per tile, such that a block has `threads`. Returns nullopt if there is none.
 std::optional<line_policy> with_block(const line_policy& p, const line_request& wanted, int threads) {
   if (p.block() == threads) return p;
   if (threads % p.threads != 0 || threads > 1024 || threads < 32) return {};
@@ -77,9 +77,9 @@ std::optional<line_policy> with_block(const line_policy& p, const line_request& 
   return make_policy(wanted, value);
 }
 
-// The policy by rule, except for long lines. Their threads hold twice as many numbers as in a launch of their own, so that a tile has
+// Returns the policy by rule, except for long lines. Their threads hold twice as many numbers as in a separate launch, so that a tile has
 // enough lines.
-line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capabilities& device) {
+line_policy line_for_fused(const line_request& wanted, const ballast::cuda::capabilities& device) {
   const line_policy p = choose_policy(wanted, device, tuning_table::rules());
   if (wanted.check != check_form::none || (wanted.length != 512 && wanted.length != 1024)) return p;
   tuned_line value;
@@ -92,14 +92,15 @@ line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capab
   return wanted.columns < value.lines || made.shared_bytes() + k_ticket_bytes > device.shared_per_block ? p : made;
 }
 
-// Gives both passes policies with the same number of threads in a block, by rule. The tuning table is not used: it is for passes that wait
-// for memory, where half a cache line of neighbouring lines is enough, while the cache limits a pair. False if there are no such policies.
+// Gives both passes policies by rule with the same number of threads per block. Ignores the tuning table: its entries are for passes
+// limited by memory bandwidth, where half a cache line of neighbouring lines is enough, while fused passes are limited by the cache.
+// Returns false if there are no such policies.
 bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device) {
   line_request requests[] = {first.request, second.request};
   line_policy chosen[2];
   for (int i = 0; i < 2; ++i) {
     requests[i].stageable = false;
-    chosen[i] = line_for_pair(requests[i], device);
+    chosen[i] = line_for_fused(requests[i], device);
     if (chosen[i].cluster > 1) return false;
   }
   std::optional<std::array<line_policy, 2>> best;
@@ -124,10 +125,10 @@ bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device)
 
 std::int64_t tiles_of_row(const pass& p) { return (p.columns + p.policy.lines - 1) / p.policy.lines; }
 
-// The units of two passes (pair_arguments). Nothing if the tiles of the second pass do not divide into such sets.
+// The units of two passes (fused_arguments). units_of returns nullopt if the tiles of the second pass do not divide into such sets.
 struct units {
   std::int64_t count, first_tiles, second_tiles, groups;
-  std::int64_t elements;  // between units, where they wait
+  std::int64_t elements;  // between units, in the intermediate data
   bool evenly;            // unit u begins at u · elements
 };
 std::optional<units> units_of(const pass& first, const pass& second) {
@@ -161,7 +162,7 @@ std::optional<units> units_of(const pass& first, const pass& second) {
                  count > 1 ? first.policy.lines * to.column : extent,
                  first.middles == 1 && first.batches == 1 && (count == 1 || to.element < to.column)};
   }
-  // Rows of the first pass are columns of the second: a unit is some rows.
+  // Rows of the first pass are columns of the second: a unit is a few rows.
   if (lines_cross && to.element == from.middle && stored_of(first) == second.middles && first.middles == second.columns &&
       equal(first.middles, to.middle, from.column) && (first.middles % second.policy.lines == 0 || first.middles < second.policy.lines)) {
     const std::int64_t lines = std::min<std::int64_t>(second.policy.lines, first.middles);
@@ -173,9 +174,9 @@ std::optional<units> units_of(const pass& first, const pass& second) {
   return {};
 }
 
-// Chooses how far ahead the first pass runs, and the slots of the ring. The first pass is ahead by twice as many tickets as there are
-// blocks, so that what a tile waits for is usually done; a slot is used again after as many. False if so much does not fit into the cache
-// with enough blocks to keep multiprocessors busy, unless `always`.
+// Chooses the lead of the first pass and the slots of the ring. The first pass leads by twice as many tickets as there are blocks, so that
+// the tiles that a tile waits for are usually done; a slot is reused after the same number. Returns false if that many units do not fit
+// into the cache with enough blocks to keep the multiprocessors busy, unless `always`.
 bool place_units(pass& first, pass& second, const units& found, bool ring, std::int64_t width, bool always,
                  const ballast::cuda::capabilities& device) {
   const std::int64_t tiles = found.first_tiles + found.second_tiles;
@@ -189,12 +190,12 @@ bool place_units(pass& first, pass& second, const units& found, bool ring, std::
     far = std::max<std::int64_t>(1, (2 * blocks * device.multiprocessors + tiles / 2) / tiles);
     slots = 2 * far + 1;
     if (always) break;
-    slots = std::min(slots, cache_for_pairs(device) / bytes);
+    slots = std::min(slots, cache_for_fused(device) / bytes);
     if (slots >= 2 * far) break;
   }
   slots = std::min(slots, found.count);
   first.policy.min_blocks = second.policy.min_blocks = blocks;
-  pair_arguments made{};
+  fused_arguments made{};
   made.units = static_cast<std::uint32_t>(found.count);
   made.ahead = static_cast<std::uint32_t>(std::min(far, found.count));
   made.slots = static_cast<std::uint32_t>(slots);
@@ -207,9 +208,9 @@ bool place_units(pass& first, pass& second, const units& found, bool ring, std::
   return true;
 }
 
-// Where a pair was measured to be clearly faster than two launches (docs/design/fft-cuda.md): large batches of whole lines of these
-// lengths, unprotected.
-bool pays(const pass& first, const pass& second, const pair_arguments& pair, const ballast::cuda::capabilities& device) {
+// Returns whether fusing was measured to be clearly faster than two launches (docs/design/fft-cuda.md): large batches of whole lines of
+// these lengths, unprotected.
+bool pays(const pass& first, const pass& second, const fused_arguments& pair, const ballast::cuda::capabilities& device) {
   const line_policy& p = first.policy;
   if (device.major != 9 || p.check != check_form::none || pair.slot_elements == 0 || pair.units < 4 * pair.slots) return false;
   if (p.load != load_form::complex || second.policy.store != store_form::complex || p.load_factor != factor_form::none) return false;
@@ -218,11 +219,11 @@ bool pays(const pass& first, const pass& second, const pair_arguments& pair, con
   return first.twiddle_order == 1 << 18 || (first.twiddle_order == 1 << 20 && !p.wide);
 }
 
-bool try_pair(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+bool try_fusing(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   if (first.to != second.from || !first.repeats.empty() || !second.repeats.empty()) return false;
-  // The second pass of one unit must not write what the first pass of another has still to read. Calls in place are safe.
+  // The second pass of one unit must not overwrite data that the first pass of another unit has still to read. Calls in place are safe.
   if (first.from == second.to && first.from != place::input && first.from != place::output) return false;
-  // In half spectra and padded lines of a split axis each line has other elements in memory.
+  // In half spectra and padded lines of a split axis, different elements of each line are in memory.
   if (first.policy.truncated && !whole_lines(first.target)) return false;
   if ((second.policy.padded || second.policy.load == load_form::half) && !whole_lines(second.source)) return false;
   pass one = first;
@@ -233,7 +234,7 @@ bool try_pair(pass& first, pass& second, const schedule_request& wanted, const b
   const auto found = units_of(one, two);
   if (!found) return false;
   const bool ring = one.to != place::input && one.to != place::output && found->evenly;
-  const bool always = wanted.pairs == pairing::wherever_possible;
+  const bool always = wanted.pairs == fusion::wherever_possible;
   const std::int64_t width = wanted.precision == precision::f32 ? 8 : 16;
   if (!place_units(one, two, *found, ring, width, always, device)) return false;
   if (!always && !pays(one, two, *one.pair, device)) return false;
@@ -244,20 +245,20 @@ bool try_pair(pass& first, pass& second, const schedule_request& wanted, const b
   return true;
 }
 
-std::atomic<pairing> chosen{pairing::where_it_pays};
+std::atomic<fusion> chosen{fusion::where_it_pays};
 
 }  // namespace
 
-void override_pairing(pairing which) { chosen = which; }
-pairing chosen_pairing() { return chosen; }
+void override_fusion(fusion which) { chosen = which; }
+fusion chosen_fusion() { return chosen; }
 
-void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
-  if (wanted.pairs == pairing::never || wanted.plain || wanted.general) return;
+void fuse_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+  if (wanted.pairs == fusion::never || wanted.plain || wanted.fallback) return;
   if (wanted.check == check_form::composite || wanted.check == check_form::one_sided) return;
   auto& passes = made.passes;
   for (std::size_t i = 0; i + 1 < passes.size(); ++i) {
-    if (!try_pair(passes[i], passes[i + 1], wanted, device)) continue;
-    const pair_arguments& p = *passes[i].pair;
+    if (!try_fusing(passes[i], passes[i + 1], wanted, device)) continue;
+    const fused_arguments& p = *passes[i].pair;
     std::int64_t& room = made.room[static_cast<std::size_t>(place::ring)];
     if (passes[i].to == place::ring) room = std::max(room, p.slots * p.slot_elements);
     ++i;

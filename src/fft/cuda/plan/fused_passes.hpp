@@ -1,5 +1,5 @@
 // Pairs of passes that become one launch.
-// Layer: fft/cuda, host. pair.cuh is their kernel.
+// Layer: fft/cuda, host. kernel/fused_passes.cuh is their kernel.
 #pragma once
 
 #include "cuda/device/device.hpp"
@@ -7,11 +7,11 @@
 
 namespace ballast::fft::cuda {
 
-// Makes pairs of passes that follow each other, as `wanted.pairs` says. The last step of make_schedule.
-void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
+// Fuses pairs of consecutive passes as `wanted.pairs` says. The last step of make_schedule.
+void fuse_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
-// What transforms that are made from now on do about pairs. For tests and comparisons.
-void override_pairing(pairing which);
-pairing chosen_pairing();
+// Sets the fusion of transforms that are constructed from now on. For tests and comparisons.
+void override_fusion(fusion which);
+fusion chosen_fusion();
 
 }  // namespace ballast::fft::cuda

@@ -1,4 +1,4 @@
-// Policies as text, and what their kernels need of a block.
+// Policies as text, and the resources that their kernels need per block.
 #include "fft/cuda/plan/kernels.hpp"
 
 #include "cuda/jit/expression.hpp"
@@ -42,7 +42,7 @@ std::string text_of(const line_policy& p) {
       .add("truncated", &l::truncated)
       .add("shared_source", &l::shared_source)
       .add("shared_target", &l::shared_target)
-      .add("general", &l::general)
+      .add("fallback", &l::fallback)
       .add("transactions", &l::transactions)
       .add("length", &l::length)
       .add("lines", &l::lines)
@@ -67,30 +67,30 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
   ballast::cuda::kernel_request made;
-  if (policy.general && policy != kernel_policy(policy)) return kernel_for(kernel_policy(policy), instrumented);
+  if (policy.fallback && policy != kernel_policy(policy)) return kernel_for(kernel_policy(policy), instrumented);
   made.header = policy.check == check_form::composite ? "fft/cuda/schemes/composite.cuh" : "fft/cuda/kernel/line.cuh";
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
-  made.blocks = policy.general ? 0 : policy.min_blocks;
+  made.blocks = policy.fallback ? 0 : policy.min_blocks;
   made.cluster = policy.cluster;
   made.overlaps = true;
-  // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.
+  // Strikes are calls, and a thread keeps its numbers in memory across a call. Other kernels have no room for that.
   made.spills = instrumented ? 4096 : 0;
   return made;
 }
 
-ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const line_policy& second, bool instrumented) {
+ballast::cuda::kernel_request kernel_for_fused(const line_policy& first, const line_policy& second, bool instrumented) {
   ballast::cuda::kernel_request made = kernel_for(first, instrumented);
   made.header = "fft/cuda/kernel/fused_passes.cuh";
-  made.expression = ballast::cuda::kernel_expression("ballast::fft::cuda::pair_kernel", {text_of(first), text_of(second)}, instrumented);
+  made.expression = ballast::cuda::kernel_expression("ballast::fft::cuda::fused_kernel", {text_of(first), text_of(second)}, instrumented);
   made.shared = ticket_offset(first, second) + k_ticket_bytes;
   return made;
 }
 
 ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented) {
   const pass& one = made.passes[i];
-  return one.pair ? kernel_for_pair(one.policy, made.passes[i + 1].policy, instrumented) : kernel_for(one.policy, instrumented);
+  return one.pair ? kernel_for_fused(one.policy, made.passes[i + 1].policy, instrumented) : kernel_for(one.policy, instrumented);
 }
 
 }  // namespace ballast::fft::cuda

@@ -1,4 +1,4 @@
-// The kernels that policies and schedules name.
+// The kernels of policies and schedules.
 // Layer: fft/cuda, host.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace ballast::fft::cuda {
 
-// The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
+// Returns the template instantiation of a policy; `instrumented`: the variant that accepts injected faults.
 std::string kernel_expression(const line_policy& policy, bool instrumented);
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented);
-ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const line_policy& second, bool instrumented);
-// Of pass i and, if they are one launch, the pass behind it.
+ballast::cuda::kernel_request kernel_for_fused(const line_policy& first, const line_policy& second, bool instrumented);
+// Returns the kernel of pass i, which also computes the next pass if both are one launch.
 ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented);
 
 }  // namespace ballast::fft::cuda

@@ -1,6 +1,6 @@
-// Turns problems into passes. An axis is one pass if its length fits into a block, else two or three by Bailey's four-step split. Lengths
-// with large prime factors are a convolution, which takes two such transforms. Source: D. Bailey, FFTs in external or hierarchical memory,
-// 1990; L. Bluestein, A linear filtering approach to the DFT, 1970.
+// Divides problems into passes. An axis is one pass if its length fits into a block, otherwise two or three by Bailey's four-step split.
+// Lengths with large prime factors are a convolution, which takes two such transforms.
+// Source: D. Bailey, FFTs in external or hierarchical memory, 1990; L. Bluestein, A linear filtering approach to the DFT, 1970.
 #include "fft/cuda/plan/schedule.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::int64_t schedule::work_elements() const {
 
 std::uint32_t schedule::counters() const {
   std::uint32_t most = 0;
-  for (const pass& each : passes) most = std::max(most, each.pair ? pair_counters(each.pair->slots) : 0);
+  for (const pass& each : passes) most = std::max(most, each.pair ? fusion_counters(each.pair->slots) : 0);
   return most;
 }
 
@@ -56,10 +56,10 @@ std::int64_t pass::checks() const {
 
 namespace {
 
-// Whether the factors behind a pass are separated. That pays in two cases: the last radix is small, so that the factors of its results lie
-// close together and several butterflies share them; or lines are few, so that the time is that of one lookup behind the other. Measured on
-// an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or tables of 16 MiB, up to 30
-// % slower. Doubles of 256 to 511 points were found to need more registers than there are.
+// Returns whether the factors after a pass are separated. That pays in two cases: the last radix is small, so that the factors of its
+// results are close together and several butterflies share them; or there are few lines, so that the latency of dependent lookups
+// dominates. Measured on an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or
+// tables of 16 MiB, become up to 30 % slower. Doubles of 256 to 511 points need more registers than available.
 bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, const ballast::cuda::capabilities& device) {
   if (p.check != check_form::none && !p.verifies()) return false;
   if (p.wide && p.length >= 256 && p.length < 512) return false;
@@ -68,15 +68,15 @@ bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, con
   return bytes <= std::int64_t{5} << 20 && (radix <= 8 || lines < 16 * device.multiprocessors);
 }
 
-// The stride that the kernel of a split line is made for; 0: for any. Strides that are powers of two become constants in the instructions,
-// which reach 8 MiB in both directions.
+// Returns the stride for which the kernel of a split line is compiled; 0 for any stride. Strides that are powers of two become constants in
+// the instructions, which reach 8 MiB in both directions.
 int step_of(const line_policy& p, std::int64_t stride) {
   const bool within = stride > 1 && std::has_single_bit(static_cast<std::uint64_t>(stride)) &&
                       stride * p.length * 2 * p.scalar_bytes() <= std::int64_t{1} << 24;
   return within ? static_cast<int>(stride) : 0;
 }
 
-// A dimension that a pass runs over but does not transform.
+// A dimension that a pass loops over but does not transform.
 struct dimension {
   std::int64_t count;
   std::int64_t source, target;  // strides
@@ -85,7 +85,7 @@ struct dimension {
   bool positioned() const { return position_source != 0 || position_target != 0; }
 };
 
-// One axis, whole: where its lines are and what is special about their elements.
+// One whole axis: the location of its lines and the special properties of their elements.
 struct axis_request {
   std::int64_t length;
   std::int64_t source_stride, target_stride;
@@ -99,7 +99,7 @@ struct axis_request {
   std::int64_t convolution = 0, padded_to = 0;
 };
 
-// Merges dimensions that one stride steps through. The one whose lines lie closest together comes first.
+// Merges dimensions that one stride can step through. The dimension with the closest lines comes first.
 std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
   std::erase_if(all, [](const dimension& d) { return d.count == 1; });
   std::ranges::sort(all, {}, by_target ? &dimension::target : &dimension::source);
@@ -108,7 +108,7 @@ std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
     if (!made.empty()) {
       dimension& last = made.back();
       if (!last.positioned() && !d.positioned() && d.source == last.source * last.count && d.target == last.target * last.count) {
-        // At most one of the two is the batch.
+        // At most one of the two contains the batch.
         if (d.signals.modulus > 1) last.signals = {last.count * d.signals.divisor, d.signals.modulus};
         last.count *= d.count;
         continue;
@@ -126,8 +126,8 @@ class builder {
 
   schedule build() {
     const geometry& g = wanted_.shape;
-    // Axes longer than 1, in the order of their passes. The last axis comes first, so that real data become half spectra at once; for c2r
-    // it comes last, where half spectra become real.
+    // Axes longer than 1, in the order of their passes. The last axis comes first, so that real data become half spectra immediately; for
+    // c2r it comes last, where half spectra become real.
     std::vector<std::size_t> axes;
     for (std::size_t axis : {2, 1, 0}) {
       if (g.n[axis] > 1) axes.push_back(axis);
@@ -138,7 +138,7 @@ class builder {
       axes.push_back(2);
     }
     if (g.kind == kind::r2c && axes.front() != 2) axes.insert(axes.begin(), 2);
-    // Between axes data stay in the output. That of c2r is too small for half spectra, which wait in the workspace.
+    // Between axes the data stay in the output. The output of c2r is too small for half spectra, so they are stored in the workspace.
     const bool through_work = g.kind == kind::c2r && axes.size() > 1;
     const std::array<std::int64_t, 3> lengths = g.kind == kind::c2r ? g.input.length : g.output.length;
     side between;  // in the workspace, dense
@@ -184,17 +184,17 @@ class builder {
   }
 
  private:
-  // Whether reals of the last axis can be taken in pairs, as complex lines of half the length in one pass.
+  // Returns whether reals of the last axis can be processed in pairs, as complex lines of half the length in one pass.
   bool pairs_up(const side& from, const side& to, const axis_request& one) const {
     const side& real = from.real ? from : to;
-    if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.general) return false;
+    if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.fallback) return false;
     if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
     if (one.source_stride != 1 || one.target_stride != 1) return false;
     for (const std::size_t other : {0, 1}) {
       if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
     }
     if (wanted_.shape.batch > 1 && real.distance % 2 != 0) return false;
-    // In a cluster it must be a power of two (add_pass).
+    // In a cluster the length must be a power of two (add_pass).
     const std::int64_t half = one.length / 2;
     const auto primes = prime_factors(half);
     if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
@@ -212,7 +212,7 @@ class builder {
 
   void add_axis(const axis_request& one) {
     bool smooth = true;
-    if (!wanted_.general) {
+    if (!wanted_.fallback) {
       for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= largest_prime(wide_);
     }
     if (smooth) {
@@ -222,16 +222,16 @@ class builder {
     add_convolution(one);
   }
 
-  // Registers of a cluster's block do not suffice for sums and for the addresses of real numbers.
+  // Returns whether a cluster can load the axis: a block of a cluster has too few registers for sums and the addresses of real numbers.
   bool loads_in_clusters(const axis_request& one) const {
     return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
   }
 
-  // Lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
+  // Returns the lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
   std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
-    if (wanted_.general) return general_split(n);
+    if (wanted_.fallback) return fallback_split(n);
     if (fits_one_pass(n, wide_, device_)) return {n};
-    // Two-sided checksums and the plain variant have no form for clusters. As clusters, few lines occupy few multiprocessors; as two passes
+    // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
     if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
@@ -266,7 +266,7 @@ class builder {
       add_pass(one, one.length, one.source_stride, one.target_stride, 1, 1, one.others, one.from, one.to, true, true, 0);
       return;
     }
-    // The workspace holds [line][n₁][n₂](…)[n_last], dense.
+    // The workspace holds [line][n₁][n₂](…)[n_last], contiguously.
     const std::int64_t n = one.length;
     const std::int64_t count = lines_of(one);
     const place work = place::split;
@@ -304,14 +304,14 @@ class builder {
 
   void add_convolution(const axis_request& one) {
     const std::int64_t least = 2 * one.length - 1;
-    // The shortest length of this form: 2^a, or 3, 5, 7, 9, 15 times that. Few passes can do it. 7 times that rounds more, and saves 7 % of
-    // the length at most: for short ones 15 times half of it is taken instead.
+    // The shortest length of this form: 2^a, or 3, 5, 7, 9, 15 times a power of two. It needs few passes. The factor 7 rounds more, and
+    // saves at most 7 % of the length: short convolutions use the factor 15 with half the power instead.
     constexpr std::int64_t k_short = 1024;
     std::int64_t m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
     for (const std::int64_t odd : {3, 5, 7, 9, 15}) {
       std::int64_t tried = odd;
       while (tried < least) tried *= 2;
-      if (tried < m && tried % 16 == 0 && !wanted_.general && (odd != 7 || tried > k_short)) m = tried;
+      if (tried < m && tried % 16 == 0 && !wanted_.fallback && (odd != 7 || tried > k_short)) m = tried;
     }
     const auto split = split_length(m, one);
     if (split.empty())
@@ -356,16 +356,16 @@ class builder {
     add_line(backward, split);
   }
 
-  // `twiddles`: the M of w_M^{ck}, c along the first of `others`.
+  // `twiddles`: the M of w_M^{ck}, where c runs along the first of `others`.
   void add_pass(const axis_request& one, std::int64_t n, std::int64_t source, std::int64_t target, std::int64_t position_source,
                 std::int64_t position_target, const std::vector<dimension>& others, place from, place to, bool loads, bool stores,
                 std::int64_t twiddles) {
     pass made;
-    // Neighbouring threads take neighbouring elements where these lie together, else neighbouring lines.
+    // Neighbouring threads take neighbouring elements if these are contiguous, otherwise neighbouring lines.
     std::vector<dimension> dims;
     const auto split_dimensions = std::ranges::find_if_not(others, &dimension::positioned);
     if (split_dimensions != others.begin()) {
-      // The dimensions of a split line come first, whatever their strides: factors and positions depend on them.
+      // The dimensions of a split line come first regardless of their strides, as factors and positions depend on them.
       dims = merged({split_dimensions, others.end()}, false);
       dims.insert(dims.begin(), others.begin(), split_dimensions);
     } else {
@@ -398,15 +398,15 @@ class builder {
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
     wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
-    // A cluster exchanges mirror images between the halves of its runs. Runs may be odd if the length is no power of two.
+    // A cluster exchanges mirror images between the halves of its runs. If the length is no power of two, runs may be odd.
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
     made.request = wanted;
     line_policy& p = made.policy;
-    p = wanted_.general ? general_policy(n, wide_, wanted_.check) : choose_policy(wanted, device_, *wanted_.tuned);
+    p = wanted_.fallback ? fallback_policy(n, wide_, wanted_.check) : choose_policy(wanted, device_, *wanted_.tuned);
     p.inverse = one.inverse;
     p.source_unit = source == 1;
     p.target_unit = target == 1;
-    if (split_dimensions != others.begin() && !wanted_.general) {
+    if (split_dimensions != others.begin() && !wanted_.fallback) {
       p.source_step = step_of(p, source);
       p.target_step = step_of(p, target);
     }
@@ -414,7 +414,7 @@ class builder {
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;
-      made.whole = one.loaded != 0 ? one.loaded : one.length;  // not of the convolution
+      made.whole = one.loaded != 0 ? one.loaded : one.length;  // not that of the convolution
       made.unit = one.source_stride;
       if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
       made.load_table = one.load_table;
@@ -430,13 +430,13 @@ class builder {
       made.stored = one.stored;
     }
     if (twiddles != 0) {
-      const bool separated = !wanted_.general && separates(p, twiddles, made.lines(), device_);
+      const bool separated = !wanted_.fallback && separates(p, twiddles, made.lines(), device_);
       p.store_factor = separated ? factor_form::separated : factor_form::twiddle;
       made.twiddle_order = twiddles;
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
-    if (!wanted_.general) make_room(p, device_);
+    if (!wanted_.fallback) make_room(p, device_);
     made_.passes.push_back(std::move(made));
   }
 
@@ -449,10 +449,10 @@ class builder {
 }  // namespace
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
-  if (wanted.general && wanted.check != check_form::none && wanted.check != check_form::verify_before_store)
-    throw unsupported_error("general kernels: expected no check, or one before the store");
+  if (wanted.fallback && wanted.check != check_form::none && wanted.check != check_form::verify_before_store)
+    throw unsupported_error("fallback kernels: expected no check, or one before the store");
   schedule made = builder(wanted, device).build();
-  pair_passes(made, wanted, device);
+  fuse_passes(made, wanted, device);
   return made;
 }
 

@@ -1,5 +1,5 @@
-// What a problem becomes on a device: passes over lines, each with its policy, its addressing and its buffers. Plain host code.
-// Layer: fft/cuda. transform.cpp runs schedules; the tuner and the build-time checks only look at them.
+// The device schedule of a problem: passes over lines, each with its policy, its addresses and its buffers. Plain host code.
+// Layer: fft/cuda. transform.cpp runs schedules; the tuner and the build-time checks only inspect them.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@
 
 namespace ballast::fft::cuda {
 
-// Where a pass reads and writes: the caller's arrays (input, output), or a part of the workspace.
+// The source or destination of a pass: the caller's arrays (input, output), or a part of the workspace.
 //   split:     between the passes of a split axis
 //   convolved: the padded lines of a convolution
 //   spectrum:  half spectra between the axes of a c2r transform
-//   ring:      what waits between the two passes of a pair; as much as is needed at a time
+//   ring:      the intermediate data of two fused passes, as much as is needed at a time
 enum class place : std::uint8_t { input, output, split, convolved, spectrum, ring };
 inline constexpr int k_places = 6;
 
@@ -28,15 +28,15 @@ struct signal_of_index {
   std::int64_t modulus = 1;
 };
 
-// What the table of a factor_form::table holds.
+// The contents of the table of a factor_form::table.
 enum class table_kind : std::uint8_t { none, chirp, filter };
 
 struct pass {
   line_policy policy;
-  line_request request;  // what the policy was chosen for
+  line_request request;  // the request for which the policy was chosen
   line_side source{}, target{};
   std::int64_t columns = 1, middles = 1, batches = 1;
-  std::array<signal_of_index, 3> signals;  // of column, middle and batch
+  std::array<signal_of_index, 3> signals;  // signals of column, middle and batch
   struct repeat {
     std::int64_t count, source, target;  // one more dimension, over which the host loops
     signal_of_index signals;
@@ -47,49 +47,51 @@ struct pass {
   std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
-  std::int64_t convolution = 0;        // length N of the transform that chirp and filter are for, −N if it is inverse; 0: no convolution
+  std::int64_t convolution = 0;        // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
   std::int64_t padded_to = 0;          // length of the convolution
-  std::optional<pair_arguments> pair;  // if this pass and the next one are one launch; its counters are set at the launch
+  std::optional<fused_arguments> pair;  // set if this pass and the next one are one launch; its counters are set at the launch
 
-  std::int64_t lines() const;   // of all repeats
+  std::int64_t lines() const;   // lines of all repeats
   std::int64_t groups() const;  // groups of tiles in one repeat; a block takes one group at a time
-  std::int64_t checks() const;  // of all repeats
+  std::int64_t checks() const;  // checks of all repeats
 };
 
 struct schedule {
   std::vector<pass> passes;
-  std::array<std::int64_t, k_places> room{};  // complex numbers that the parts of the workspace need for all signals
+  std::array<std::int64_t, k_places> room{};  // complex numbers that each part of the workspace needs for all signals
   std::int64_t work_elements() const;
-  std::uint32_t counters() const;  // of the largest pair
+  std::uint32_t counters() const;  // counters of the largest pair of fused passes
 };
 
-// Which pairs of passes become one launch (pairs.cpp): those that were measured to be faster so; none; for tests, all that can.
-enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
+// The pairs of passes that become one launch (fused_passes.cpp): those that were measured to be faster fused; none; all that can (for
+// tests).
+enum class fusion : std::uint8_t { where_it_pays, never, wherever_possible };
 
-// What the addresses of the caller's arrays, and of each signal in them, allow.
+// The properties of the addresses of the caller's arrays, and of each signal in them.
 struct alignment {
-  bool copied = true;  // the input is on multiples of 16 bytes: it can be copied in bulk
-  bool paired = true;  // both are on multiples of a complex number: two reals can be read as one
+  bool copied = true;  // the input is at multiples of 16 bytes: it can be copied in bulk
+  bool paired = true;  // both are at multiples of a complex number: two reals can be read as one
 
   auto operator<=>(const alignment&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
 };
 
-// What a schedule depends on.
+// The inputs of a schedule.
 struct schedule_request {
   geometry shape;
   ballast::precision precision = ballast::precision::f32;
   fft::direction direction = fft::direction::forward;
   bool scaled = false;
   check_form check = check_form::none;
-  int transactions = 1;  // of composite: tiles that share one check
+  int transactions = 1;  // composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
   bool plain = false;    // scheme v1: no swizzle, and the same parameters for every problem
-  bool general = false;  // of general kernels only (general.hpp)
+  bool fallback = false;  // use fallback kernels only (fallback.hpp)
   alignment aligned = {};
-  pairing pairs = pairing::where_it_pays;
+  fusion pairs = fusion::where_it_pays;
 };
 
-// The passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for what `general` does not know.
+// Returns the passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for problems that `fallback` does
+// not support.
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

@@ -1,4 +1,4 @@
-// Tables are computed above the precision of the data (fft/tables/extended_precision_dft.hpp).
+// Computes tables in more precision than the data (fft/tables/extended_precision_dft.hpp).
 #include "fft/cuda/plan/tables.hpp"
 
 #include <algorithm>
@@ -142,18 +142,18 @@ namespace {
 
 constexpr std::complex<double> k_quarter_turns[] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
 
-// ±i^e(k) of the results of the last butterflies of a line, for vector v.
+// Returns ±i^e(k), the weights of the results of the last butterflies of a line, for vector v.
 std::complex<double> last_weight(const line_policy& p, int k, int v) {
   const int radix = p.radix[p.stages - 1];
   const auto weight = k_quarter_turns[weight_quarters(radix, k, p.mirrors())];
   return v == 1 && weight_negative(radix, k, p.mirrors()) ? -weight : weight;
 }
 
-// Lines whose outputs become the spectrum X of reals: X_o is seen by vector v as a_o (1 + g) X_o + a_{N−o} ((1 − g) X_o)*, |g| = 1. Where
-// both terms are of equal size, changes of one phase of X_o cancel. These phases must be others in the second vector. One of the two terms
-// has the other sign there, so that is so unless β′/β changes its sign, too, between the butterflies of o and of N − o: those of ⌊j/r⌋ = m
-// and of M − 1 − m, or, if r divides j, of M − m. So m = 0, M − 1, 1, M − 2, … are a chain of neighbours. Turns `second` such that no
-// quotient of neighbours is further than 3π/4 from 1.
+// For lines whose outputs become the spectrum X of reals. Vector v sees X_o as a_o (1 + g) X_o + a_{N−o} ((1 − g) X_o)*, |g| = 1. If both
+// terms have equal size, changes of one phase of X_o cancel. The second vector must have this blind spot at other phases. One of the two
+// terms has the opposite sign there, which is enough unless β′/β also changes its sign between the butterflies of o and of N − o: those of
+// ⌊j/r⌋ = m and of M − 1 − m, or, if r divides j, of M − m. So m = 0, M − 1, 1, M − 2, … are a chain of neighbours. Rotates the elements of
+// `second` such that no quotient of neighbours is further than 3π/4 from 1.
 void keep_near(const std::vector<std::complex<double>>& first, std::vector<std::complex<double>>& second) {
   constexpr double most = 0.75 * std::numbers::pi;
   const auto count = first.size();
@@ -165,10 +165,10 @@ void keep_near(const std::vector<std::complex<double>>& first, std::vector<std::
   }
 }
 
-// β of vector v: random phases, turned until |A(j)| is nearly the same for all j. Where A is large, rounding raises the residual; where it
-// is small, faults are not seen. By alternating projections, on sequences with |A| constant and on sequences of this form: Gerchberg and
-// Saxton, A practical algorithm for the determination of phase from image and diffraction plane pictures, 1972.
-// `first`: those of the first vector, if the line needs them to be near (keep_near).
+// Returns β of vector v: random phases, adjusted until |A(j)| is nearly the same for all j. If A is large, rounding raises the residual; if
+// it is small, faults are not seen. Uses alternating projections, on sequences with |A| constant and on sequences of this form: Gerchberg
+// and Saxton, A practical algorithm for the determination of phase from image and diffraction plane pictures, 1972. `first`: the phases of
+// the first vector, if those of the line must stay near them (keep_near); otherwise null.
 std::vector<std::complex<double>> flat_phases(const line_policy& p, std::int64_t count, int v, std::uint64_t seed,
                                               const std::vector<std::complex<double>>* first) {
   constexpr int iterations = 24;
@@ -186,7 +186,7 @@ std::vector<std::complex<double>> flat_phases(const line_policy& p, std::int64_t
     }
     a = dft(std::move(a));
     for (auto& each : a) each = std::conj(std::abs(each) > 1e-9 ? each / std::abs(each) : std::complex<double>(1));
-    a = dft(std::move(a));  // of the conjugate: the conjugate of the inverse
+    a = dft(std::move(a));  // the transform of the conjugate is the conjugate of the inverse
     for (std::size_t i = 0; i < size; ++i) {
       std::complex<double> sum = 0;
       for (int k = 0; k < last; ++k) sum += std::conj(last_weight(p, k, v) * a[static_cast<std::size_t>(k) * size + i]);
@@ -200,10 +200,10 @@ std::vector<std::complex<double>> flat_phases(const line_policy& p, std::int64_t
 // β of both vectors.
 using vector_phases = std::array<std::vector<std::complex<double>>, 2>;
 
-// The least response to a change of one number before a stage, in units of what it should be. A response is how much the checksums change,
-// the larger of the two, over the root of the number of outputs that the change reaches; independent phases have the mean square 1. It
-// should be N^(−1/4) / 2, which of N independent ones all are in 15 of 16 draws, and 0.4 behind the first butterflies, where it is A, which
-// is flat. The weights of the outputs are taken backwards through the stages.
+// Returns the least response to a change of one number before a stage, divided by the wanted response. A response is the larger change of
+// the two checksums, divided by the root of the number of outputs that the change reaches; independent phases have the mean square 1. The
+// wanted response is N^(−1/4) / 2, which all of N independent ones reach in 15 of 16 draws; after the first butterflies, where the response
+// is A, which is flat, it is 0.4. Follows the weights of the outputs backwards through the stages.
 double least_response(const line_policy& p, const vector_phases& phases) {
   const int first = p.stages == 1 ? 1 : p.radix[0];
   const std::int64_t n = p.length, stride = n / p.radix[p.stages - 1];
@@ -247,7 +247,7 @@ double least_response(const line_policy& p, const vector_phases& phases) {
   return least;
 }
 
-// Draws phases until all responses are what they should be. After 16 draws the best.
+// Draws phases until all responses reach the wanted size. Returns the best of 16 draws if none does.
 vector_phases chosen_phases(const line_policy& p) {
   constexpr int draws = 16;
   const std::int64_t count = p.length / p.radix[p.stages - 1] / (p.stages == 1 ? 1 : p.radix[0]);
@@ -275,7 +275,7 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
   const int last = p.radix[p.stages - 1];
   const std::int64_t stride = p.length / last;
   const auto phases = chosen_phases(p);
-  // Phases are rounded first. Everything else is computed from the rounded phases, so that both sides use the same.
+  // Round the phases first. Everything else is computed from the rounded phases, so that both sides use the same numbers.
   std::vector<std::complex<wide<T>>> own[2];
   for (const int v : {0, 1}) {
     for (std::int64_t j = 0; j < stride; ++j) {
@@ -292,7 +292,7 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
     made.encode = made.verify;
     return made;
   }
-  // Of every first-th output, where s is 1.
+  // The weights of every first-th output, where s is 1.
   std::vector<std::complex<wide<T>>> a[2];
   for (const int v : {0, 1}) {
     for (std::int64_t o = 0; o < p.length; o += first) {

@@ -1,4 +1,4 @@
-// Policies by rule: radices, threads, lines of a tile, blocks of a multiprocessor.
+// Chooses policies by rule: radices, threads, lines of a tile, blocks per multiprocessor.
 #include "fft/cuda/policy/choose_policy.hpp"
 
 #include <algorithm>
@@ -60,10 +60,10 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
 
 namespace {
 
-// An estimate of the registers that a thread needs.
+// Estimates the registers that a thread needs.
 int registers_of(const line_request& wanted, const tuned_line& value) {
   int held = 0;
-  int beside = 0;  // numbers held for the sums and differences of a large prime's butterfly
+  int beside = 0;  // complex numbers for the sums and differences in the butterfly of a large prime
   bool ragged = false;
   bool odd = false;
   for (const int r : value.radices) {
@@ -79,7 +79,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   if (ragged && wanted.check == check_form::none) registers += 8;
   if (odd && wanted.in_columns) registers += wanted.wide ? 16 : 12;
   if (odd && wanted.check != check_form::none) registers += 24;
-  // For the factors of the next pass. Checked lines have room for them: their sums need it at other times.
+  // Room for the factors of the next pass. Checked lines already have it: their sums need these registers at other times.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
   if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
@@ -87,12 +87,12 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   return std::min(255, registers);
 }
 
-// Whether tiles of so many lines are fewer than the multiprocessors.
+// Returns whether there are fewer tiles of this many lines than multiprocessors.
 bool too_few_tiles(const line_request& wanted, int lines, const ballast::cuda::capabilities& device) {
   return (wanted.count + lines - 1) / lines < device.multiprocessors;
 }
 
-// Radices of 4, one butterfly a thread and blocks of 256 threads, as nearly as length and shared memory allow.
+// Returns the plain policy: radices of 4, one butterfly per thread and blocks of 256 threads, as closely as length and shared memory allow.
 line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
   int limit = 4;
   for (const std::int64_t prime : prime_factors(wanted.length)) limit = std::max(limit, static_cast<int>(prime));
@@ -122,8 +122,8 @@ line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capa
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() > device.shared_per_block) continue;
     const int fitting = blocks_by_shared(p.shared_bytes(), device);
-    // Registers with which nothing was found to spill: 64 for threads that hold 16 complex floats or 8 doubles, more if there are sums; 128
-    // for threads that hold twice as many; and all where each butterfly is kept until it has been verified.
+    // Register counts that were measured not to spill: 64 for threads that hold 16 complex floats or 8 complex doubles, more if there are
+    // sums; 128 for threads that hold twice as many; 255 if each butterfly is kept until it has been verified.
     const int registers = wanted.check == check_form::thread  ? 255
                           : p.held() > (wanted.wide ? 8 : 16) ? 128
                           : !summed                           ? 64
@@ -149,7 +149,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
     const int held = numbers_held(n / value.cluster, value.radices, value.threads);
-    // The table was measured with kernels that hold half as many numbers.
+    // The kernels of the table were measured holding half as many numbers.
     const bool twice = wanted.check == check_form::composite || wanted.check == check_form::thread;
     const bool fits = !twice || held <= (wanted.wide ? 8 : 16);
     if (twice) {
@@ -162,12 +162,12 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     }
   }
   if (!fits_one_pass(n, wanted.wide, device)) return cluster_policy(wanted, device);
-  const int limit = wanted.wide ? 8 : 16;  // complex numbers that a thread should hold
+  const int limit = wanted.wide ? 8 : 16;  // complex numbers per thread to aim for
   const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
   std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max({limit, 13, prime}));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
   if (radices.empty()) throw std::logic_error("length: expected small prime factors");
-  // A short line in rows is shared by a few threads, so that neighbouring threads read neighbouring elements. With one line a thread their
+  // A few threads share each short line in rows, so that neighbouring threads read neighbouring elements. With one line per thread their
   // addresses would be a whole line apart.
   int most = limit;
   if (n >= 8 && n <= 32 && !(wanted.in_columns && wanted.out_columns)) {
@@ -175,14 +175,14 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     radices = split_into_radices(n, std::max(most, prime));
   }
   int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, most);
-  // In a block of 1024 threads each has 64 registers, too few for the sums of a checked line. In one of 512 each has 128, too few for sums
-  // and 16 complex doubles.
+  // A thread has 64 registers in a block of 1024 threads, too few for the sums of a checked line, and 128 in a block of 512, too few for
+  // sums and 16 complex doubles.
   const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
   const auto numbers_of = [&](int tried) { return numbers_held(n, radices, tried) * (wanted.wide ? 4 : 2); };
   while (threads > most_threads && numbers_of(ceil_divide(threads, 2)) <= 128) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
-  // Checked lines have small blocks: between one number of blocks and the next there are then only a few registers a thread.
+  // Checked lines use small blocks, so that one more block per multiprocessor costs each thread only a few registers.
   int lines = std::max(1, (wanted.check == check_form::none ? 256 : 128) / threads);
   if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
@@ -201,7 +201,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
       line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
       p.min_blocks = std::max(1, std::min(blocks_for(p.block()), blocks_by_shared(p.shared_bytes(), device)));
-      // The compiler needs more registers for these on sm_80.
+      // On sm_80 the compiler needs more registers for these.
       if (device.major < 9 && wanted.check != check_form::none && !wanted.wide) p.min_blocks = std::max(1, p.min_blocks - 1);
       return p;
     }
@@ -211,7 +211,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
 
 void make_room(line_policy& p, const ballast::cuda::capabilities& device) {
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
-  // Lines with a small last radix were measured with separated factors, or with none.
+  // Lines with a small last radix were measured with separated factors or without factors.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
   const bool mixed = !std::has_single_bit(static_cast<unsigned>(p.length));
   const bool divided = mixed && p.store_factor == factor_form::separated;
@@ -221,7 +221,7 @@ void make_room(line_policy& p, const ballast::cuda::capabilities& device) {
       (p.wide && mixed && looked_up) || (p.wide && p.inverse && p.twiddles());
   if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / (mixed && p.load == load_form::half ? 2 : 3));
   if (p.mirrors() || p.load == load_form::spectrum) {
-    // Registers that were found to be needed for a thread's numbers and their mirror images.
+    // Registers that a thread was measured to need for its numbers and their mirror images.
     int needed = p.held() * (p.wide ? 8 : 2) + (mixed || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
     if (p.wide && p.load == load_form::spectrum) needed += 8;
     while (p.min_blocks > 1 && registers_of_thread(p.block(), p.min_blocks, device) < needed) --p.min_blocks;

@@ -1,4 +1,4 @@
-// Which policy a line gets: the tuning table's where that has an entry, else one by rule.
+// Chooses the policy of a line: from the tuning table if it has an entry, otherwise by rule.
 // Layer: fft/cuda, host.
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace ballast::fft::cuda {
 
-// The policy of a plain line, without factors and forms: of the tuning table where that has an entry, else by rule.
+// Returns the policy of a plain line, without factors and forms: from the tuning table if it has an entry, otherwise by rule.
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned);
 
-// The policy that `value` says: fills in swizzles. Throws std::logic_error if its parts do not fit together.
+// Returns the policy that `value` describes, with the exchange layouts filled in. Throws std::logic_error if its parts do not fit together.
 line_policy make_policy(const line_request& wanted, const tuned_line& value);
 
-// Gives a policy fewer blocks if its forms or factors were found to need more registers than a plain line.
+// Reduces the blocks per multiprocessor of a policy if its forms or factors were measured to need more registers than a plain line.
 void make_room(line_policy& policy, const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

@@ -1,4 +1,4 @@
-// Tries shifts, masks and gaps on the very accesses that the kernel will do.
+// Tries shifts, masks and gaps on the exact accesses of the kernel.
 #include "fft/cuda/policy/exchange.hpp"
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace {
 
 using ballast::cuda::warp_access;
 
-constexpr double k_cost_of_masks = 0.35;  // in cycles of an access over the fewest there can be
+constexpr double k_cost_of_masks = 0.35;  // in cycles per access above the minimum
 
-// What the threads of the first warps touch in each access of exchange s: at least one access of each kind.
+// Returns the words that the threads of the first warps access in each access of exchange s: at least one access of each kind.
 std::vector<warp_access> accesses(const line_policy& p, int s) {
   const bool ends = s == p.stages - 1;
   const exchange_layout e = p.exchange[s];
@@ -41,11 +41,11 @@ std::vector<warp_access> accesses(const line_policy& p, int s) {
   const int before = p.before_share(s);
   const int next = ends ? r : p.radix[s + 1];
   const bool leaves = p.cluster > 1 && s == p.cluster_after;
-  // The words of one thread differ by constants, which the masks treat differently: a few of them stand for all.
+  // The words of one thread differ by constants, and the masks act differently on them: a few of them represent all.
   for (int k = 0; k < r; k += std::max(1, r / 4)) {
     add(s == 0 ? p.in_columns : p.out_columns, [&](int t) {
       if (t >= p.share() / r) return -1;
-      // The place in the block that it is sent to. Words for different blocks are counted as if one block took them all.
+      // The place in the receiving block. Words for different blocks are counted as if one block received them all.
       if (leaves) {
         const int residue = t % before + k * before;
         return p.rank_of_residue(residue) * p.share() + t / before * p.target_run() + p.place_of_residue(residue);
@@ -59,12 +59,12 @@ std::vector<warp_access> accesses(const line_policy& p, int s) {
   return made;
 }
 
-// Where a layout's shifts and masks put a word.
+// Returns the function that applies the shifts and masks of a layout to a word.
 auto moved_by(const exchange_layout& e) {
   return [e](int word) { return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]); };
 }
 
-// Mean cycles of an access over the fewest there can be; if that is over `most`, some number over it.
+// Returns the mean cycles of an access above the minimum; if that exceeds `most`, some number above `most`.
 double cost_of(const std::vector<warp_access>& all, const exchange_layout& e, int width,
                double most = std::numeric_limits<double>::infinity()) {
   return ballast::cuda::bank_cost(all, width, moved_by(e), most);
@@ -72,12 +72,12 @@ double cost_of(const std::vector<warp_access>& all, const exchange_layout& e, in
 
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
-// Unless length, lines and threads are powers of two, masks cost a thread about three instructions an access. Then this returns the
-// cheapest layout without masks, with gaps or none, if `found` does not have clearly fewer conflicts.
+// Unless length, lines and threads are powers of two, masks cost a thread about three instructions per access. In that case this function
+// returns the cheapest layout without masks (with or without gaps), unless `found` has clearly fewer conflicts.
 exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, double cost) {
   const auto power = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (power(p.length) && power(p.lines) && power(p.threads)) return found;
-  // For these, layouts without masks were not faster on an H200, or took more registers than there are.
+  // For these, layouts without masks were not faster on an H200, or took more registers than available.
   if (p.wide || p.check != check_form::none || p.ragged(s) || p.ragged(s + 1)) return found;
   exchange_layout best = found;
   double least = cost + (found.mask[0] != 0 ? k_cost_of_masks : 0.0);
@@ -100,7 +100,7 @@ exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, 
   return best;
 }
 
-// What a choice depends on; the rest is as if it were not set.
+// Returns a policy with only the fields that the choice depends on; the others keep their defaults.
 line_policy what_decides(const line_policy& p) {
   line_policy made;
   made.wide = p.wide;
@@ -156,7 +156,7 @@ exchange_layout search(line_policy p, int s) {
       }
     }
   }
-  // Powers of two have layouts without conflicts. If choosing one shift after the other has not found one, both are chosen together.
+  // Powers of two have layouts without conflicts. If choosing the shifts one after the other found none, choose both together.
   if (least > 1.0001 && p.share() >= 64 && std::has_single_bit(static_cast<unsigned>(p.share() * p.lines))) {
     for (const bool columns : {p.out_columns, !p.out_columns}) {
       exchange_layout tried = best;
@@ -180,7 +180,7 @@ exchange_layout search(line_policy p, int s) {
 }  // namespace
 
 exchange_layout choose_exchange(const line_policy& policy, int s) {
-  // Plans of one length, and candidates for one plan, ask for the same again and again.
+  // Caches results, since plans of one length, and candidates for one plan, ask for the same choice repeatedly.
   struct choice {
     line_policy of;
     int s;

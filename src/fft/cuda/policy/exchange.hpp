@@ -1,4 +1,4 @@
-// Layouts of the exchanges between stages in shared memory, chosen by counting bank conflicts.
+// Chooses the layouts of the exchanges between stages in shared memory by counting bank conflicts.
 // Layer: fft/cuda, host.
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace ballast::fft::cuda {
 
-// The cheapest layout for exchange s of a policy whose other parts are there: rows or columns, first as the threads that read it run, and
-// at most two shifts into the low bits; gaps instead where masks cost more than they save.
+// Returns the cheapest layout for exchange s of a policy whose other parts are set. Candidates are rows and columns (first the order of the
+// reading threads) with at most two shifts into the low bits, and gaps if masks cost more than they save.
 exchange_layout choose_exchange(const line_policy& policy, int s);
 
-// Bank conflicts: the mean number of shared-memory cycles that one access of a warp takes in exchange s, over its minimum.
+// Returns the bank conflicts: the mean number of shared-memory cycles of one access of a warp in exchange s, divided by its minimum.
 double exchange_cost(const line_policy& policy, int s);
 
 }  // namespace ballast::fft::cuda

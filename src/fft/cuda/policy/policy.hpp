@@ -1,5 +1,5 @@
-// The compile-time parameters of one line kernel, and the argument that it takes.
-// Layer: fft/cuda. Plain structs that NVRTC, nvcc and the host compiler read alike; choose_policy.cpp chooses them.
+// The compile-time parameters of one line kernel, and its argument.
+// Layer: fft/cuda. Plain structs that compile with NVRTC, nvcc and the host compiler; choose_policy.cpp chooses them.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +11,40 @@ namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
 inline constexpr int k_max_radix = 32;
-inline constexpr int k_most_cluster = 16;         // blocks that hold a line together
-inline constexpr int k_record_bytes = 80;         // room in shared memory for the state of a line (line_report.cuh)
-inline constexpr int k_group_record_bytes = 112;  // and for the check of a line of a group (composite.cuh)
+inline constexpr int k_most_cluster = 16;         // blocks that share a line
+inline constexpr int k_record_bytes = 80;         // shared memory for the state of a line (line_report.cuh)
+inline constexpr int k_group_record_bytes = 112;  // shared memory for the check of a line of a group (composite.cuh)
 
-// What a line is read from.
+// The source data of a line.
 //   complex:  complex numbers
 //   real:     reals; imaginary parts are 0
 //   half:     the first half of a Hermitian line; the second half is its mirror image
 //   spectrum: elements 0 … N of the spectrum of 2N reals; the line has N elements, which become the reals in pairs
 enum class load_form : int { complex, real, half, spectrum };
-// What a line is written as.
+// The stored data of a line.
 //   complex:  complex numbers, all of a line or the first `stored`
 //   real:     real parts
 //   spectrum: elements 0 … N of the spectrum of 2N reals; the line's N elements are these reals in pairs
 enum class store_form : int { complex, real, spectrum };
-// What an element is multiplied with at its store; `table` also at its load. Between two passes the factor is w_M^{ck}, c the column and k
-// the element.
+// The factors that multiply the elements at their store; `table` also at their load. Between two passes the factor is w_M^{ck}, where c is
+// the column and k the element.
 //   table:     table[position]
-//   twiddle:   w_M^{ck} as the product of two entries, of a coarse and a fine table of about √M entries each
-//   separated: w_M^{ck} for element k = j + i · length/r, r the last radix, as w_M^{cj} · w_M^{ci · length/r}, each from a table of all of
-//   them
+//   twiddle:   w_M^{ck} as the product of two entries, one of a coarse and one of a fine table with about √M entries each
+//   separated: w_M^{ck} for element k = j + i · length/r, where r is the last radix, as w_M^{cj} · w_M^{ci · length/r}; each factor has a
+//   full table
 enum class factor_form : int { none, table, twiddle, separated };
-// How a line is protected.
+// The protection of a line.
 //   verify_before_store: each line has two checksums and is verified before it is stored
-//   thread:              each thread verifies every butterfly by itself
-//   composite:           lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh)
+//   thread:              each thread verifies each of its butterflies separately
+//   composite:           the lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh)
 //   one_sided:           each line is verified after its store
 enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
 
-// How a tile lies in shared memory between two stages. In the linear layout element i of a line is word i·lines + line (`columns`), else
-// word line·length + i. There are two ways to avoid bank conflicts:
+// The layout of a tile in shared memory between two stages. In the linear layout element i of a line is word i·lines + line (`columns`), or
+// word line·length + i otherwise. There are two ways to avoid bank conflicts:
 //   masks: word p goes to p ^ (p >> shift & mask), for both pairs. mask < 2^shift, so groups of at most 16 words are permuted.
-//   gaps:  element i takes the place i + i / run · pad. `run` divides the distances of what a thread reads, and what a thread writes lies
-//   within
-//          one run. So the places of a thread differ by constants, whatever the length.
+//   gaps:  element i goes to i + i / run · pad. `run` divides the distances between the elements that a thread reads, and the elements that
+//          a thread writes are within one run. So the places of a thread differ by constants, for any length.
 struct exchange_layout {
   bool columns = false;
   int shift[2] = {4, 4};
@@ -58,56 +57,56 @@ struct exchange_layout {
   BALLAST_HD constexpr int place(int i) const { return pad == 0 ? i : i + i / run * pad; }
 };
 
-// A line has `length` elements and is transformed by `threads` threads, each with ⌈length / radix / threads⌉ butterflies. A tile is `lines`
-// lines; one block transforms it. Thread t of a line has butterflies t, t + threads, …; butterfly j of a stage with radix r reads elements
-// j + k·length/r.
-// In a cluster several blocks hold one line, share() = length / cluster elements and `threads` threads each. N = n₁n₂, n₁ the product of
-// the radices up to stage cluster_after. Up to that stage block b has the elements k₁n₂ + c with c / (n₂ / cluster) = b. After it, block b
-// has the elements cn₁ + k₁, in the order that these stages have made, with rank_of_residue(k₁) = b. A block keeps its elements like a line
-// of share() elements.
+// A line has `length` elements and `threads` threads, each with ⌈length / radix / threads⌉ butterflies. A tile is `lines` lines; one block
+// transforms it. Thread t of a line has butterflies t, t + threads, …; butterfly j of a stage with radix r reads elements j + k·length/r.
+//
+// In a cluster several blocks share one line; each block has share() = length / cluster elements and `threads` threads. N = n₁n₂, where n₁
+// is the product of the radices up to stage cluster_after. Up to that stage, block b has the elements k₁n₂ + c with c / (n₂ / cluster) = b.
+// After it, block b has the elements cn₁ + k₁, in the order that these stages give, with rank_of_residue(k₁) = b. A block treats its
+// elements like a line of share() elements.
 struct line_policy {
-  bool wide = false;         // double
-  bool inverse = false;      // real and imaginary parts change places at load and store
-  bool scaled = false;       // times `scale` at the store
-  bool in_columns = false;   // neighbouring threads load neighbouring lines, else neighbouring elements of a line
-  bool out_columns = false;  // the same at the store
-  bool staged = false;       // blocks take several tiles and copy the next one into shared memory while they transform the current one
-  bool split = false;        // exchanges real and imaginary parts one after the other: half the shared memory
+  bool wide = false;         // double precision
+  bool inverse = false;      // exchanges real and imaginary parts at load and store
+  bool scaled = false;       // multiplies by `scale` at the store
+  bool in_columns = false;   // neighbouring threads load neighbouring lines, otherwise neighbouring elements of a line
+  bool out_columns = false;  // the same for the store
+  bool staged = false;       // blocks process several tiles and copy the next one into shared memory while they transform the current one
+  bool split = false;        // exchanges first the real and then the imaginary parts: half the shared memory
   load_form load = load_form::complex;
   store_form store = store_form::complex;
   factor_form load_factor = factor_form::none;
   factor_form store_factor = factor_form::none;
   check_form check = check_form::none;
-  bool source_unit = false;  // neighbouring elements of a line are neighbours in memory
+  bool source_unit = false;  // neighbouring elements of a line are adjacent in memory
   bool target_unit = false;
   bool flat = false;           // one middle, one batch
-  bool padded = false;         // elements at positions ≥ `loaded` are 0 and not read
+  bool padded = false;         // elements at positions ≥ `loaded` are 0 and are not read
   bool truncated = false;      // elements at positions ≥ `stored` are not written
-  bool shared_source = false;  // reads what other blocks of the same launch write: coherently, line_tile::shared_shift away
-  bool shared_target = false;  // writes what other blocks of the same launch read
-  bool general = false;        // direction, forms, factors and scale are in the argument (line_arguments::forms): general.hpp
+  bool shared_source = false;  // reads data that other blocks of the same launch write: coherently, line_tile::shared_shift away
+  bool shared_target = false;  // writes data that other blocks of the same launch read
+  bool fallback = false;        // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
   int transactions = 1;        // composite: tiles that share one check
   int length = 1;
   int lines = 1;
-  int threads = 1;     // of one line
-  int min_blocks = 1;  // blocks that a multiprocessor is to hold: limits the registers
+  int threads = 1;     // threads of one line
+  int min_blocks = 1;  // minimum resident blocks per multiprocessor: limits the registers
   int stages = 1;
-  int cluster = 1;        // blocks that hold one line; more than 1: lines = 1, no columns
+  int cluster = 1;        // blocks that share one line; if more than 1: lines = 1, no columns
   int cluster_after = 0;  // the stage whose results go to other blocks
-  int source_step = 0;    // distance of neighbouring elements in memory, if the kernel is made for one distance; else 0
+  int source_step = 0;    // distance of neighbouring elements in memory, if the kernel is compiled for one distance; otherwise 0
   int target_step = 0;
   int radix[k_max_stages] = {1, 1, 1, 1, 1, 1, 1, 1};
-  exchange_layout exchange[k_max_stages] = {};  // [s]: between stage s and s + 1; one stage and different mappings: [0], before the store
+  exchange_layout exchange[k_max_stages] = {};  // [s]: between stages s and s + 1. With one stage and remaps(), [0] is before the store
 
   bool operator==(const line_policy&) const = default;
 
   BALLAST_HD constexpr int block() const { return threads * lines; }
-  BALLAST_HD constexpr int share() const { return length / cluster; }   // of a line, in one block
-  BALLAST_HD constexpr int lanes() const { return block() * cluster; }  // of a tile
-  // Butterflies of stage s that a thread has. The last of them may lie beyond the line.
+  BALLAST_HD constexpr int share() const { return length / cluster; }   // elements of a line in one block
+  BALLAST_HD constexpr int lanes() const { return block() * cluster; }  // threads of a tile
+  // Returns the butterflies of stage s that a thread has. The last of them may be beyond the line.
   BALLAST_HD constexpr int butterflies(int s) const { return (share() / radix[s] + threads - 1) / threads; }
   BALLAST_HD constexpr bool ragged(int s) const { return share() / radix[s] % threads != 0; }
-  // Complex registers of a thread.
+  // Returns the complex registers of a thread.
   BALLAST_HD constexpr int held() const {
     int most = 1;
     for (int s = 0; s < stages; ++s) most = butterflies(s) * radix[s] > most ? butterflies(s) * radix[s] : most;
@@ -118,24 +117,24 @@ struct line_policy {
     for (int i = 0; i < s; ++i) product *= radix[i];
     return product;
   }
-  // The same for a block's share of a line.
+  // Returns the same product for the share of a block.
   BALLAST_HD constexpr int before_share(int s) const { return s > cluster_after ? before(s) / cluster : before(s); }
-  // A block's share consists of runs of neighbouring elements. Length and distance of these runs, as they are loaded and as they are
-  // stored.
+  // The share of a block consists of runs of neighbouring elements. Distance and length of these runs, at load and at store.
   BALLAST_HD constexpr int source_distance() const { return length / before(cluster_after + 1); }
   BALLAST_HD constexpr int source_run() const { return source_distance() / cluster; }
   BALLAST_HD constexpr int target_distance() const { return before(cluster_after + 1); }
   BALLAST_HD constexpr int target_run() const { return target_distance() / cluster; }
-  // The element of the line at place i of the share of block `rank`, at load and at store.
+  // Return the element of the line at place i of the share of block `rank`, at load and at store.
   BALLAST_HD constexpr int source_element(int i, int rank) const {
     return cluster == 1 ? i : i / source_run() * source_distance() + rank * source_run() + i % source_run();
   }
   BALLAST_HD constexpr int target_element(int i, int rank) const {
     return cluster == 1 ? i : i / target_run() * target_distance() + residue_at(i % target_run(), rank);
   }
-  // The residue modulo target_distance() at place i of the runs of a block. Where outputs are exchanged with their mirror images, the
-  // second half of a block's residues are the negatives of the first half, in the same order: the exchange stays within the block. Two
-  // residues are their own negatives, 0 and half of the distance. Block 0 has both, half of the distance at the place of the negative of 0.
+  // Returns the residue modulo target_distance() at place i of the runs of a block. If outputs are exchanged with their mirror images, the
+  // second half of a block's residues are the negatives of the first half, in the same order, so the exchange stays within the block. Two
+  // residues are their own negatives, 0 and half of the distance. Block 0 has both; half of the distance takes the place of the negative of
+  // 0.
   BALLAST_HD constexpr int residue_at(int i, int rank) const {
     if (!mirrors()) return rank * target_run() + i;
     const int half = target_run() / 2;
@@ -153,7 +152,8 @@ struct line_policy {
     if (2 * c == target_distance()) return half;
     return 2 * c > target_distance() ? half + (target_distance() - c) % half : c % half;
   }
-  // The place of the mirror image of the output at place i of the share. The image of element o is element length − o, that of 0 is 0.
+  // Returns the place of the mirror image of the output at place i of the share. The image of element o is element length − o, that of 0 is
+  // 0.
   BALLAST_HD constexpr int image_place(int i, int rank) const {
     if (cluster == 1) return i == 0 ? 0 : length - i;
     const int run = target_run();
@@ -162,27 +162,27 @@ struct line_policy {
     const int own = rank == 0 && 2 * (i % run) == run ? i % run : (i + run / 2) % run;
     return (rows - 1 - i / run) * run + own;
   }
-  // Whether only the powers 1, 2, 4 and 8 of a butterfly's twiddle factor are read and the others are products of these, with up to three
-  // roundings more. This pays where each block reads so many factors that they come from the L2 cache.
+  // Returns whether only the powers 1, 2, 4 and 8 of a butterfly's twiddle factor are read. The other powers are products of these, with up
+  // to three more roundings. This pays if each block reads so many factors that they come from the L2 cache.
   BALLAST_HD constexpr bool squares(int s) const { return cluster > 1 && s > cluster_after && before(s) >= 1024; }
-  // Where the twiddle factors of stage s ≥ 1 begin in their table. w_{pr}^{jk} is (k − 1) p + j behind that, p = before(s).
+  // Returns the offset of the twiddle factors of stage s ≥ 1 in their table. There w_{pr}^{jk} is at (k − 1) p + j, with p = before(s).
   BALLAST_HD constexpr int twiddle_offset(int s) const {
     int offset = 0;
     for (int i = 1; i < s; ++i) offset += (radix[i] - 1) * before(i);
     return offset;
   }
-  // Whether a line is verified as a whole and computed again until it passes.
+  // Returns whether a line is verified as a whole and computed again until it passes.
   BALLAST_HD constexpr bool verifies() const { return check == check_form::verify_before_store || check == check_form::one_sided; }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
-  // Whether outputs are exchanged with their mirror images and multiplied before they are stored.
+  // Returns whether outputs are exchanged with their mirror images and multiplied before the store.
   BALLAST_HD constexpr bool mirrors() const { return store == store_form::spectrum; }
   BALLAST_HD constexpr bool multiplies_outputs() const { return store_factor != factor_form::none || mirrors(); }
   BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
-  // Whether the factors at the store are applied before the check, which then covers them: it takes their inverses.
+  // Returns whether the factors of the store are applied before the check. The check then applies their inverses, and so covers them.
   BALLAST_HD constexpr bool folds() const { return store_factor != factor_form::none && verifies(); }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
-  // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
+  // Shared memory of the exchange: words of one part or of both, rounded up to the groups that a layout permutes.
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
     if (!exchanges() && !mirrors()) return 0;
@@ -191,25 +191,25 @@ struct line_policy {
     const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
     return words * scalar_bytes() * (split ? 1 : 2);
   }
-  // Sums over the threads of a line. In rows the threads of a line are a run of lanes, in columns every lines-th lane. lanes_of_line: how
-  // many lanes of a warp belong to one line, if that is a power of two and the same everywhere; else 0.
+  // Sums over the threads of a line. In rows the threads of a line are a run of lanes, in columns every lines-th lane. lanes_of_line: the
+  // number of lanes of a warp that belong to one line, if that is a power of two and the same everywhere; otherwise 0.
   static BALLAST_HD constexpr bool power_of_two(int n) { return (n & (n - 1)) == 0; }
   BALLAST_HD constexpr bool whole_warps() const { return block() % 32 == 0; }
   BALLAST_HD constexpr int lanes_of_line(bool columns) const {
     if (columns) return power_of_two(lines) && lines < 32 ? 32 / lines : 1;
     return threads % 32 == 0 ? 32 : power_of_two(threads) && threads < 32 ? threads : 0;
   }
-  // Partial sums of a line in a block: one of each warp that has threads of it, or one of each thread.
+  // Returns the number of partial sums of a line in a block: one for each warp that has threads of the line, or one for each thread.
   BALLAST_HD constexpr int partials(bool columns) const {
     const int lanes = lanes_of_line(columns);
     if (columns) return lanes > 1 ? (block() + 31) / 32 : threads;
     if (lanes > 0) return threads > 32 ? threads / 32 : 1;
     return lines == 1 ? (threads + 31) / 32 : (threads - 2) / 32 + 2;
   }
-  // Whether all threads of a line are in one warp. Its sums then need no shared memory.
+  // Returns whether all threads of a line are in one warp. Its sums then need no shared memory.
   BALLAST_HD constexpr bool within_warp(bool columns) const { return cluster == 1 && lanes_of_line(columns) > 0 && partials(columns) == 1; }
-  // Room for partial sums: those of the outputs and, in clusters, the sums of each block; and those of the encoded input if the outputs are
-  // held by other threads.
+  // Slots for partial sums: those of the outputs and, in clusters, the sums of each block; and those of the encoded input if other threads
+  // hold the outputs.
   BALLAST_HD constexpr int out_slots() const { return within_warp(out_columns) ? 0 : partials(out_columns) + (cluster > 1 ? cluster : 0); }
   BALLAST_HD constexpr int in_slots() const { return remaps() ? partials(in_columns) : 0; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
@@ -217,7 +217,7 @@ struct line_policy {
     const int values = 4 * (out_slots() + in_slots()) + (remaps() ? in_slots() : out_slots());
     return (static_cast<std::int64_t>(values) * lines * (check == check_form::composite ? 8 : scalar_bytes()) + 15) / 16 * 16;
   }
-  // Additions between a thread's sum and that of its line.
+  // Returns the number of successive additions between the sum of a thread and that of its line.
   BALLAST_HD constexpr int sum_levels() const {
     int levels = 0;
     for (int n = 1; n < threads * cluster; n *= 2) ++levels;
@@ -227,10 +227,10 @@ struct line_policy {
     if (!sums()) return 0;
     return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
   }
-  // The barrier that counts what other blocks have sent.
+  // The barrier that counts the data sent by other blocks.
   BALLAST_HD constexpr std::int64_t arrival_offset() const { return partial_offset() + partial_bytes() + record_bytes(); }
   BALLAST_HD constexpr std::int64_t arrival_bytes() const { return cluster > 1 ? 8 : 0; }
-  // Behind all this the copy of the next tile (`staged`), and the barrier that tells when it is whole.
+  // After all this come the copy of the next tile (`staged`) and the barrier that signals its arrival.
   BALLAST_HD constexpr std::int64_t ahead_offset() const { return (arrival_offset() + arrival_bytes() + 127) / 128 * 128; }
   BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(share()) * lines * 2 * scalar_bytes(); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
@@ -246,8 +246,8 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
-// The checks of the FFT as device_event::what has them. An event's part is its pass, and its index is the line of that pass:
-// ((launch · batches + batch) · middles + middle) · columns + column.
+// The checks of the FFT, stored in device_event::what. The part of an event is its pass, and its index is the line of that pass: ((launch ·
+// batches + batch) · middles + middle) · columns + column.
 enum class event_check : std::uint32_t { line, product, composite, butterfly };
 
 using ballast::cuda::device_event;
@@ -256,70 +256,70 @@ using ballast::cuda::event_ring;
 using ballast::cuda::event_seal;
 using ballast::cuda::k_ring_events;
 
-// What a general kernel reads from its argument and others have in their policy.
+// Choices that a fallback kernel reads from its argument; other kernels have them in their policy.
 enum argument_form : unsigned {
   k_form_inverse = 1,
   k_form_load_real = 2,
   k_form_load_half = 4,
   k_form_store_real = 8,
-  k_form_twiddles = 16,  // the table at the store is that of factor_form::twiddle
+  k_form_twiddles = 16,  // the table of the store has the layout of factor_form::twiddle
 };
 
 struct line_arguments {
   const void* in;
   void* out;
-  const void* twiddles;    // of the stages, complex
+  const void* twiddles;    // twiddle factors of the stages, complex
   const void* load_table;  // complex: by position, or for a spectrum by first butterfly (tables.hpp)
-  const void* load_twin;   // a second copy of it
-  // complex: by position; for a spectrum by last butterfly; for `twiddle` the coarse table of w_M and then the fine one; for `separated`
-  // w_M^{ci · length/r} at cr + i and then, from r · columns on, w_M^{cj} at j · columns + c
+  const void* load_twin;   // a second copy of load_table
+  // complex: by position; for a spectrum by last butterfly; for `twiddle` the coarse table of w_M, then the fine one; for `separated`
+  // w_M^{ci · length/r} at cr + i, then, from r · columns on, w_M^{cj} at j · columns + c
   const void* store_table;
-  const void* store_twin;  // a second copy of it; for `separated` the tables of `twiddle`; for `table`, if lines are verified, the inverses
-  const void* encode;      // weights of the first butterflies (tables.hpp: weights)
+  const void* store_twin;  // a second copy; for `separated` the tables of `twiddle`; for `table`, if lines are verified, the inverses
+  const void* encode;      // weights of the first butterflies (plan/tables.hpp: weights)
   const void* verify;      // weights of the last butterflies
   event_ring* events;
   line_side source, target;
-  std::int64_t columns, middles, batches;  // how many c, m, b
+  std::int64_t columns, middles, batches;  // numbers of c, m, b
   std::int64_t column_tiles;               // ⌈columns / lines⌉
   std::int64_t tiles;                      // column_tiles · middles · batches
   std::int64_t whole;                      // half: the length of the whole line
   std::int64_t unit;                       // half: elements of the source between neighbouring positions
   std::int64_t loaded, stored;             // padded, truncated
-  std::int64_t first_tile, all_tiles;      // this launch among the launches of a pass: for events and injection
+  std::int64_t first_tile, all_tiles;      // this launch among the launches of a pass; for events and injection
   int fine_bits;                           // twiddle: w_M^p = coarse[p >> fine_bits] · fine[p & (2^fine_bits − 1)]
   int coarse_size;
   int chunk;                         // for events
-  int repairs;                       // how often a tile may be computed again; 0: detect only
-  int input_kept;                    // not 0: no tile's store changes the input of any
-  int pass, passes;                  // this pass, for events; and of how many, for injection
-  int first_stage, stages;           // injection: this pass's stages and
-  int first_twiddle, twiddle_steps;  // twiddle products among those of all passes
-  unsigned forms;                    // line_policy::general: argument_form, added up. A factor is one if its table is not null
+  int repairs;                       // maximum number of further computations of a tile; 0: detect only
+  int input_kept;                    // not 0: no store of a tile changes the input of another tile
+  int pass, passes;                  // number of this pass, for events; number of passes, for injection
+  int first_stage, stages;           // injection: the first stage of this pass, the stages of all passes
+  int first_twiddle, twiddle_steps;  // the same for the twiddle products
+  unsigned forms;                    // line_policy::fallback: sum of argument_form. The table of a factor is null if there is no factor
   double scale;
-  double check_scale;          // the same, computed apart, for the checks
-  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
-  double kappa;                // thread: the factor of its thresholds
-  double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
+  double check_scale;          // a copy of the scale, computed separately for the checks
+  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), with two copies of each
+  double kappa;                // check_form::thread: the factor of its thresholds
+  double overflow;             // a line whose norm exceeds this may overflow, and is judged by repetition
 };
 
-// Two passes in one launch (pair.cuh). A unit is a set of tiles of both passes; those of the second pass need nothing but those of the
-// first. Unit u has the tiles u · first_tiles, … of the first pass, and the tiles (u / groups · second_tiles + i) · groups + u % groups of
-// the second. Tickets come in this order: the first pass of `ahead` units; then, in turn, the first pass of one more unit and the second
-// pass of the oldest one; at last the second pass of the units that are left.
-struct pair_arguments {
-  // The next ticket; blocks that have ended; and for each slot how many tiles of the first and of the second pass are done in it, counted
-  // over all units that it had. Zero between launches.
+// Two passes in one launch (fused_passes.cuh). A unit is a set of tiles of both passes; the tiles of its second pass depend only on the
+// tiles of its first pass. Unit u has the tiles u · first_tiles, … of the first pass, and of the second pass the tiles
+// (u / groups · second_tiles + i) · groups + u % groups. Tickets come in this order: the first pass of `ahead` units; then, alternating,
+// the first pass of one more unit and the second pass of the oldest one; at last the second pass of the remaining units.
+struct fused_arguments {
+  // The next ticket; the number of ended blocks; and for each slot the number of completed tiles of the first and of the second pass,
+  // counted over all units that used the slot. Zero between launches.
   std::uint32_t* counters;
-  std::uint32_t units, ahead, slots;        // unit u is in slot u % slots; ahead < slots, unless every unit has its own
-  std::uint32_t first_tiles, second_tiles;  // of a unit
+  std::uint32_t units, ahead, slots;        // unit u uses slot u % slots; ahead < slots, unless every unit has its own slot
+  std::uint32_t first_tiles, second_tiles;  // tiles of a unit
   std::uint32_t groups;
-  std::int64_t slot_elements;  // between slots, if what waits lies in a ring; 0: it lies where its pass says
-  std::int64_t unit_elements;  // between units, at the place that the passes say
+  std::int64_t slot_elements;  // between slots, if the intermediate data are in a ring; 0: they are where their pass stores them
+  std::int64_t unit_elements;  // between units, in the addresses of the passes
 };
 
-BALLAST_HD constexpr std::uint32_t pair_counters(std::uint32_t slots) { return 2 + 2 * slots; }
+BALLAST_HD constexpr std::uint32_t fusion_counters(std::uint32_t slots) { return 2 + 2 * slots; }
 
-// Shared memory of a pair: what the tiles need, then two records of tickets.
+// Shared memory of fused passes: the memory of the tiles, then two ticket records.
 inline constexpr int k_ticket_bytes = 96;
 BALLAST_HD constexpr std::int64_t ticket_offset(const line_policy& first, const line_policy& second) {
   const std::int64_t most = first.shared_bytes() > second.shared_bytes() ? first.shared_bytes() : second.shared_bytes();

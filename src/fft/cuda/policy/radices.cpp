@@ -13,7 +13,7 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr int k_largest_power = 32;  // radix that is a power of 2
+constexpr int k_largest_power = 32;  // the largest radix that is a power of 2
 
 }  // namespace
 
@@ -68,7 +68,7 @@ int choose_threads(int length, const std::vector<int>& radices, int limit) {
       held = std::max(held, own * r);
       work += static_cast<double>(own) * r * threads;
     }
-    // The cost is idle work, and holding more numbers than the limit or far fewer.
+    // The cost counts idle work, and holding more numbers than the limit or far fewer.
     double cost = work / (static_cast<double>(length) * static_cast<double>(radices.size()));
     if (held > limit) cost += 4.0 * (held - limit) / limit;
     cost += 0.02 * std::abs(std::log2(static_cast<double>(held) / limit));
@@ -121,8 +121,8 @@ int most_blocks(const ballast::cuda::capabilities& device) { return device.major
 
 namespace {
 
-// Elements that a block of a cluster holds at most: first so few that a multiprocessor has room for four blocks; twice as many for lines
-// that 16 such blocks cannot hold.
+// Limits on the elements per block of a cluster: the first limit leaves room for four blocks on a multiprocessor; the second is twice as
+// large, for lines that 16 blocks of the first size cannot hold.
 std::array<std::int64_t, 2> share_limits(bool wide) {
   if (wide) return {2048, 4096};
   return {4096, 8192};

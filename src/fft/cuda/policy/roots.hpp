@@ -1,4 +1,4 @@
-// Roots of unity as compile-time constants, and how radices are split.
+// Roots of unity as compile-time constants, and the splits of radices.
 // Layer: fft/cuda; device and host.
 // Cosines and sines come from their power series in double-double arithmetic, so they are correctly rounded except for rare ties. Source of
 // the error-free sum and product: T. Dekker, A floating-point technique for extending the available precision, 1971.
@@ -36,7 +36,7 @@ BALLAST_HD constexpr twofold product(const twofold& x, const twofold& y) {
   return {high, lost - (high - p)};
 }
 
-// x divided by a small integer.
+// Returns x divided by a small integer.
 BALLAST_HD constexpr twofold quotient(const twofold& x, double d) {
   const double q = x.high / d;
   const twofold back = product({q, 0}, {d, 0});
@@ -49,16 +49,16 @@ struct unit_root {
   double im = 0;
 };
 
-// e^{−2πi k/n}.
+// Returns e^{−2πi k/n}.
 BALLAST_HD constexpr unit_root root_of_unity(int k, int n) {
   k %= n;
-  // The angle is an octant and a fraction a / n of an eighth of a turn, counted from the end of the octant that lies on an axis.
+  // The angle is an octant plus a fraction a / n of an eighth of a turn, measured from the end of the octant that is on an axis.
   const int eighths = 8 * k;
   int octant = eighths / n;
   int a = eighths % n;
   const bool odd = octant % 2 != 0;
   if (odd) a = n - a;
-  // π/4 to 107 bits.
+  // π/4 with 107 bits.
   const twofold angle = product(quotient({static_cast<double>(a), 0}, n), {0.78539816339744828, 3.061616997868383e-17});
   const twofold square = product(angle, angle);
   twofold cosine{1, 0};
@@ -93,7 +93,7 @@ BALLAST_HD constexpr int smallest_factor(int n) {
   return n;
 }
 
-// The inner factor of a composite radix: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, else the smallest factor.
+// Returns the inner factor of a composite radix: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, otherwise the smallest factor.
 BALLAST_HD constexpr int inner_radix(int radix) { return radix == 12 || radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
 
 BALLAST_HD constexpr bool coprime(int m, int n) {
@@ -105,7 +105,7 @@ BALLAST_HD constexpr bool coprime(int m, int n) {
   return m == 1;
 }
 
-// The k < m·n with k mod m = p and k mod n = q, for coprime m and n.
+// Returns the k < m·n with k mod m = p and k mod n = q, for coprime m and n.
 BALLAST_HD constexpr int index_of_remainders(int p, int m, int q, int n) {
   int k = p;
   while (k % n != q) k += m;

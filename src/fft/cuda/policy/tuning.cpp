@@ -1,4 +1,4 @@
-// Lines of the FFT's tuning table, and the table that plans use.
+// Reads and writes lines of the FFT's tuning table, and provides the table that plans use.
 #include "fft/cuda/policy/tuning.hpp"
 
 #include <charconv>
@@ -18,7 +18,7 @@ bool fits_cluster(const tuned_line& value) {
   if (value.cluster < 2 || value.cluster > k_most_cluster || value.cluster_after < 0 || value.cluster_after >= stages - 1) return false;
   std::int64_t sides[2] = {1, 1};
   for (int s = 0; s < stages; ++s) sides[s > value.cluster_after] *= value.radices[static_cast<std::size_t>(s)];
-  // Runs of at least two: mirror images are exchanged between their halves.
+  // Runs have at least two elements, because mirror images are exchanged between the halves of a run.
   return value.lines == 1 && sides[0] % value.cluster == 0 && sides[1] % value.cluster == 0 && sides[0] > value.cluster;
 }
 

@@ -1,23 +1,26 @@
 // Weights of the checksums of a line, for its whole transform and for its first butterflies.
 // Layer: fft/cuda; device and host.
+//
 // A line of N points has the first radix r and the last radix R. First butterfly j < N/r has the inputs x_{j + mN/r}, m < r, and the
-// results z_k(j), k < r. Last butterfly j < N/R has the outputs y_{j + kN/R}, k < R. Outputs: the weight of output k of last butterfly j is
-// a(o) = α_j i^e(k), with α_j = s_{j mod r} β_{⌊j/r⌋}. s and i^e are powers of i, known when a kernel is compiled. The β are random phases;
-// tables.cpp chooses them so that A below is flat. The second vector has β′ for β, and the other sign in the upper half of the k. So aᵀy is
-// additions and one product for each butterfly. Results of the first butterflies: R and r are the outermost digits of an output's number,
-// at its two ends. So a is a function of o mod r times a function of ⌊o/r⌋, and the weight that the rest of the transform gives to result k
-// of first butterfly j is
+// results z_k(j), k < r. Last butterfly j < N/R has the outputs y_{j + kN/R}, k < R.
+// Outputs: the weight of output k of last butterfly j is a(o) = α_j i^e(k), with α_j = s_{j mod r} β_{⌊j/r⌋}. s and i^e are powers of i,
+// known when a kernel is compiled. The β are random phases; plan/tables.cpp chooses them such that A below is flat. The second vector has
+// β′ instead of β, and the opposite sign in the upper half of the k. So aᵀy needs additions and one product per butterfly.
+// Results of the first butterflies: R and r are the outermost digits of the index of an output, at its two ends. So a is a function of o
+// mod r times a function of ⌊o/r⌋, and the weight that the rest of the transform gives to result k of first butterfly j is
 //   Σ_{o ≡ k mod r} a(o) w_N^{jo} = s_k w_N^{jk} A(j),  A = the transform of a(0), a(r), a(2r), … over N/r points.
 // This is one power series in w_N^j for both vectors, then a product with A(j) and one with A′(j). No table has the length of the line.
-// First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, ŝ the transform of s′; all of these are constants. The residual of this
-// equation is added to the line's checksum with the factor A(j), so one comparison covers both. A line of one stage has bᵀx with constant
-// weights. Blind spots: weights that are powers of i alone have some (docs/protection.md). Here only a fault within one butterfly sees such
-// weights alone. It changes either every d-th result by powers of a root of unity, d a divisor of their number, or the results of one
-// number of the butterfly's computation: a sum, a difference, a cosine or sine term of a prime, in a prime or a composite radix. A unit
-// test makes all of these from the way butterfly.cuh splits. e and s′ were searched for them. At the outputs the larger response of the two
-// vectors is at least 0.35 of the average for independent phases, at least 0.47 for radices up to 16. For s′ alone it
-// is at least 0.37 for the radices that lines have (2 to 16, 32, primes). Both vectors see the results of a first butterfly through s′
-// only, so its sizes all differ: equal or opposite changes of two results have a response of at least 0.09 up to 16 results, 0.02 beyond.
+// First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, where ŝ is the transform of s′; all of these are constants. The residual of
+// this equation is added to the line's checksum with the factor A(j), so one comparison covers both. A line of one stage has bᵀx with
+// constant weights.
+// Blind spots: weights that are only powers of i have some (docs/protection.md). Here only a fault within one butterfly meets such weights
+// alone. Such a fault changes either every d-th result by powers of a root of unity, where d divides their number, or the results that
+// depend on one number in the butterfly's computation: a sum, a difference, a cosine or sine term of a prime, in a prime or a composite
+// radix. A unit test derives all these changes from the splits of butterfly.cuh. A search chose e and s′ for them. At the outputs the
+// larger response of the two vectors is at least 0.35 of the average of independent phases, and at least 0.47 for radices up to 16. For s′
+// alone it is at least 0.37 for the radices of lines (2 to 16, 32, primes). Both vectors see the results of a first butterfly through s′
+// only, so the sizes of s′ all differ: equal or opposite changes of two results have a response of at least 0.09 up to 16 results, and of
+// 0.02 beyond.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +30,7 @@
 
 namespace ballast::fft::cuda {
 
-// Two bits, e, for each result of a last butterfly of 1, 2, … 32.
+// Two bits, e, for each result of a last butterfly of 1, 2, … 32 points.
 inline constexpr int k_weight_patterns = 32;
 // clang-format off
 inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
@@ -36,14 +39,14 @@ inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
     0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c,
     0xdb7864cebfcca124,
 };
-// The same for lines whose outputs become the spectrum of reals: i^e(R − 1 − k) is the conjugate of i^e(k) up to a turn that is the same for
-// all k, because results k and R − 1 − k of two last butterflies are mirror images (line_sums.cuh, sum_spectrum).
+// The same for lines whose outputs become the spectrum of reals: i^e(R − 1 − k) is the conjugate of i^e(k), up to a rotation that is the
+// same for all k, because results k and R − 1 − k of two last butterflies are mirror images (line_sums.cuh, sum_spectrum).
 inline constexpr std::uint64_t k_mirrored_pattern[k_weight_patterns] = {
     0x0, 0x0, 0x0, 0x1c, 0x2dc, 0x444, 0x26c4, 0x134c, 0x4e4c, 0x75408, 0x8080, 0x14823c, 0x2b79370, 0x45ce604, 0xec39064, 0x33282844,
     0x220539688, 0x548540740, 0x2051e4d968, 0x319b9e6ec4, 0x2da9efcd01c, 0x936002aa1e4, 0x23d96e4c51f8, 0x326dc1db840, 0x8967c4c5ef88,
     0xe037e636423f4, 0xe6cece24646e4, 0x9b1939944e46c4, 0x2930711dd9b6b90, 0xeedb346c6e31844, 0x22bac4b46726c308, 0x605a720395d8f05c,
 };
-// For each result of a first butterfly: the exponent of i, and 4 times the size, in 32nds.
+// For each result of a first butterfly: the exponent of i, plus 4 times the size in units of 1/32.
 inline constexpr std::uint8_t k_butterfly_pattern[k_weight_patterns][k_weight_patterns] = {
     {128},
     {222, 49},
@@ -80,20 +83,20 @@ inline constexpr std::uint8_t k_butterfly_pattern[k_weight_patterns][k_weight_pa
 };
 // clang-format on
 
-// The first result that has the other sign in the second vector.
+// Returns the first result with the opposite sign in the second vector.
 BALLAST_HD constexpr int weight_half(int count) { return (count + 1) / 2; }
-// Whether result k has it. Of results k and count − 1 − k one has, but for the middle one. With the halves no mirrored pattern of 4, 12, 20
-// or 28 sees everything.
+// Returns whether result k has the opposite sign in the second vector. One of results k and count − 1 − k has it, except for the middle
+// one. If the signs changed by halves, no mirrored pattern of 4, 12, 20 or 28 results would see every fault.
 BALLAST_HD constexpr bool weight_negative(int count, int k, bool mirrored) {
   const int chosen = !mirrored || count % 8 != 4 ? 0 : count == 12 ? 0xe58 : 0xaaaaaaa;
   return chosen == 0 ? k >= weight_half(count) : (chosen >> k & 1) != 0;
 }
 
-// e(k) for k < count: the exponents of i^e and of s. e(0) = 0.
+// Returns e(k) for k < count: the exponents of i^e and of s. e(0) = 0.
 BALLAST_HD constexpr int weight_quarters(int count, int k, bool mirrored = false) {
   return static_cast<int>((mirrored ? k_mirrored_pattern : k_weight_pattern)[count - 1] >> 2 * k & 3);
 }
-// e(k) + e(count − 1 − k) of mirrored ones, modulo 4.
+// Returns e(k) + e(count − 1 − k) of a mirrored pattern, modulo 4.
 BALLAST_HD constexpr int mirrored_quarters(int count) {
   return (weight_quarters(count, 0, true) + weight_quarters(count, count - 1, true)) % 4;
 }
@@ -105,16 +108,17 @@ BALLAST_HD constexpr double butterfly_weight_size(int count, int k) {
   return units / 32.0;
 }
 
-// The power series in w_N^j is summed from its middle outwards; the table's A(j) includes that power as a factor.
+// Returns the power at which the power series in w_N^j starts: it is summed from its middle outwards, and A(j) in the table includes this
+// power as a factor.
 BALLAST_HD constexpr int weight_centre(int radix) { return radix / 2; }
 
 // The weights of the inputs of a first butterfly: transforms of the constant weights of its results.
 template <int Radix>
 struct input_weights {
   unit_root butterfly[Radix];  // ŝ
-  unit_root line[2][Radix];    // of a line of one stage: b over α and over α′
+  unit_root line[2][Radix];    // for a line of one stage: b divided by α, and by α′
 
-  // mirrored: of a line whose outputs become the spectrum of reals.
+  // `mirrored`: for a line whose outputs become the spectrum of reals.
   BALLAST_HD constexpr explicit input_weights(bool mirrored) : butterfly{}, line{} {
     unit_root roots[Radix];
     for (int i = 0; i < Radix; ++i) roots[i] = root_of_unity(i, Radix);

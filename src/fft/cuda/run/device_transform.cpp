@@ -1,4 +1,4 @@
-// Staging of operands, around the work that a transform enqueues.
+// Stages operands before and after the work that a transform enqueues.
 #include "fft/cuda/run/device_transform.hpp"
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ballast::fft::cuda {
 
-// A kernel that reads an element from another address than a multiple of its size ends the application's CUDA context.
+// If a kernel reads an element from an address that is no multiple of its size, the CUDA context of the application is lost.
 void device_transform::check_aligned(const char* name, const void* operand, const side& s) const {
   const std::int64_t width = width_of(s);
   const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(operand) % static_cast<std::uintptr_t>(width));

@@ -1,4 +1,4 @@
-// What every transform of the cuda backend does alike: operands that lie on the host are staged there and back.
+// The common part of all transforms of the cuda backend: it copies operands in host memory to the device and back.
 // Layer: backend "cuda".
 #pragma once
 

@@ -1,4 +1,4 @@
-// Schedules become launches: kernels are loaded, tables uploaded, arguments filled in. Once for a problem, direction and alignment.
+// Turns schedules into launches: loads kernels, uploads tables, fills in arguments. Once for each problem, direction and alignment.
 #include "fft/cuda/run/program.hpp"
 
 #include <algorithm>
@@ -14,17 +14,18 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// What waits between passes at a time; one signal is the least that a chunk can be. Measured on an H200 (256 MiB of 2^16-point f32
-// signals): chunks that fit into the L2 cache (8 to 40 MiB) are 13 to 34 % slower than one of all signals, because each launch drains the
-// device; from 80 MiB on 6 % and less. So a chunk is large, and bounded only so that big batches do not need as much memory again.
+// Returns the limit of the intermediate data of a chunk; a chunk has at least one signal. Measured on an H200 (256 MiB of 2^16-point f32
+// signals): chunks that fit into the L2 cache (8 to 40 MiB) are 13 to 34 % slower than one chunk of all signals, because each launch drains
+// the device; from 80 MiB on they are at most 6 % slower. So a chunk is large, and limited only so that big batches do not need as much
+// memory again.
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
-// The alignments that change how much memory is needed. A plan has room for all of them.
+// The alignments that change the amount of memory. A plan has room for all of them.
 constexpr alignment k_alignments[] = {{true, true}, {true, false}};
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Everything that a program depends on besides its device, as a text.
+// Returns a text of everything that a program depends on besides its device.
 std::string name_of(const geometry& shape, precision type, const transform_options& options) {
   std::string text = type == precision::f32 ? "fft f32" : "fft f64";
   const auto add = [&](std::int64_t number) { text.append(1, ' ').append(std::to_string(number)); };
@@ -37,13 +38,13 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
     for (const std::int64_t number : {s.distance, std::int64_t{s.real}, s.extent}) add(number);
   }
   for (const int number :
-       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain), static_cast<int>(options.general),
+       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain), static_cast<int>(options.fallback),
         static_cast<int>(options.pairs), options.tuned == &tuning_table::active() ? 1 : 0})
     add(number);
   return text;
 }
 
-// Of its launches, in their order.
+// Returns the kernels of the launches, in order.
 std::vector<ballast::cuda::kernel_request> kernels_of(const schedule& made, bool instrumented) {
   std::vector<ballast::cuda::kernel_request> list;
   for (std::size_t i = 0; i < made.passes.size(); ++i) {
@@ -57,7 +58,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const schedule& made, bool
 template <class T>
 line_program<T>::line_program(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, const transform_options& options)
     : device_(std::move(on)), shape_(shape), options_(options) {
-  // Work is needed for as many signals as run at a time.
+  // The workspace must hold as many signals as run at a time.
   constexpr std::int64_t width = 2 * sizeof(T);
   std::int64_t work = 0;
   for (const alignment aligned : k_alignments) {
@@ -104,7 +105,7 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
   wanted.check = options_.check;
   wanted.transactions = options_.transactions;
   wanted.plain = options_.plain;
-  wanted.general = options_.general;
+  wanted.fallback = options_.fallback;
   wanted.tuned = options_.tuned;
   wanted.aligned = aligned;
   wanted.pairs = options_.pairs;
@@ -131,7 +132,7 @@ template <class T>
 const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   if (const prepared* const there = already(wanted); there != nullptr) return *there;
   schedule made = scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned);
-  // Without a lock: this is what may take as long as a compiler.
+  // No lock is held here: this step can take as long as a compilation.
   const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, wanted.instrumented));
   const std::lock_guard one_at_a_time(making_);
   if (const prepared* const there = already(wanted); there != nullptr) return *there;
@@ -139,7 +140,7 @@ const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   work->room = made.room;
   work->batch = wanted.batch;
   const auto twiddle_steps = [](const pass& each) { return each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0); };
-  // The step from a line to the spectrum of reals is one more.
+  // The step from a line to the spectrum of reals counts as one more stage.
   const auto stages_of = [](const pass& each) { return each.policy.stages + (each.policy.mirrors() ? 1 : 0); };
   int stages = 0;
   int twiddles = 0;
@@ -152,11 +153,11 @@ const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   int twiddle = 0;
   for (std::size_t i = 0; i < made.passes.size(); ++i) {
     const pass& each = made.passes[i];
-    // A launch of more blocks than a device can start fails: those of most kernels take one tile each.
+    // A launch with more blocks than a device can start fails; most kernels take one tile per block.
     prepared_pass one{each, nullptr, {}, std::numeric_limits<std::int64_t>::max()};
     if (i == 0 || !made.passes[i - 1].pair) {
       one.kernel = *next++;
-      // Blocks that copy ahead, and those that take tickets, take one tile after the other.
+      // Blocks that prefetch, and those that draw tickets, process several tiles.
       if (each.policy.staged || each.pair) one.most_blocks = device_->resident_blocks(*one.kernel);
     }
     fill(one, threads);
@@ -190,7 +191,7 @@ const void* line_program<T>::table(const std::string& name, int copy, Make&& mak
   return slot->data();
 }
 
-// Tables and addresses of a pass.
+// Fills in the tables and addresses of a pass.
 template <class T>
 void line_program<T>::fill(prepared_pass& made, int threads) {
   const pass& p = made.pass;
@@ -204,7 +205,7 @@ void line_program<T>::fill(prepared_pass& made, int threads) {
   }();
   using source = table_source<T>;
   const bool checked = policy.check != check_form::none;
-  // A table and what checks read in its place: a twin, or its inverses.
+  // Sets a table and the table that checks read in its place: a second copy, or its inverses.
   const auto twins = [&](const std::string& name, const void*& first, const void*& second, const auto& make, bool inverse = false) {
     if (!checked) {
       first = table(name, 0, make);
@@ -273,7 +274,7 @@ void line_program<T>::fill(prepared_pass& made, int threads) {
   a.unit = p.unit;
   a.loaded = p.loaded;
   a.stored = p.stored;
-  if (!policy.general) return;
+  if (!policy.fallback) return;
   constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   if (!policy.padded) a.loaded = all;
   if (!policy.truncated) a.stored = all;

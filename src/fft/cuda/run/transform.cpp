@@ -1,4 +1,4 @@
-// Runs a program on a device: launches at each execution, events when the report is asked for.
+// Runs a program on a device: launches in each execution, and collects events when the report is requested.
 // Layer: backend "cuda".
 #include "fft/cuda/run/transform.hpp"
 
@@ -33,11 +33,11 @@ using ballast::cuda::device_call;
 using ballast::cuda::event_log;
 using ballast::cuda::with_faults;
 
-// The argument of two passes in one launch. Line: line_arguments, or those with faults.
+// The argument of two passes in one launch. Line: line_arguments, or the same with faults.
 template <class Line>
-struct pair_argument {
+struct fused_argument {
   Line first, second;
-  pair_arguments pair;
+  fused_arguments pair;
 };
 
 const char* name_of_check(std::uint32_t what) {
@@ -61,9 +61,10 @@ struct serving {
   ballast::cuda::workspace_pool workspaces;
 };
 
-// Whether general kernels may serve while those of the problem are compiled: not where a scheme or the tuner asks for certain kernels.
-bool may_be_general(const transform_options& options) {
-  return options.tuned == &tuning_table::active() && !options.plain && !options.general &&
+// Returns whether fallback kernels may serve while those of the problem are compiled: not if a scheme or the tuner asks for specific
+// kernels.
+bool may_be_fallback(const transform_options& options) {
+  return options.tuned == &tuning_table::active() && !options.plain && !options.fallback &&
          (options.check == check_form::none || options.check == check_form::verify_before_store);
 }
 
@@ -83,36 +84,36 @@ class cuda_transform final : public device_transform {
   using server = std::shared_ptr<const serving<T>>;
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
-  std::unique_ptr<run::pending> start(const server& by, std::string why_general, const form& whole, const unsigned char* in,
+  std::unique_ptr<run::pending> start(const server& by, std::string why_fallback, const form& whole, const unsigned char* in,
                                       unsigned char* out, const transform_args& how) const;
-  // Whose kernels compute a call, and why if those are the general ones.
+  // The kernels that compute a call, and the reason if they are the fallback ones.
   struct choice {
     server by;
-    std::string why_general;
+    std::string why_fallback;
   };
   choice choose(const form& whole, const transform_args& how) const;
-  server general(const form& whole) const;
-  void gives_up_general(const form& whole, ballast::cuda::stream on) const;
-  // Signals that do not fill a chunk come last.
+  server fallback(const form& whole) const;
+  void gives_up_fallback(const form& whole, ballast::cuda::stream on) const;
+  // Divides the signals into chunks. A last chunk that is not full comes last.
   static std::vector<form> chunks_of(const line_program<T>& program, form whole);
   static std::vector<ballast::cuda::kernel_request> missing(line_program<T>& program, const form& whole);
 
   transform_options options_;
   server best_;
   mutable std::mutex mutex_;
-  mutable server general_;                     // made when it is first needed
-  mutable std::set<form> general_forms_ = {};  // that it has computed and best_ has not
+  mutable server fallback_;                     // constructed when first needed
+  mutable std::set<form> fallback_forms_ = {};  // forms that fallback_ has computed and best_ has not
 };
 
 // One execution from its first launch until its report has been read.
 template <class T>
 class cuda_transform<T>::flight final : public run::pending {
  public:
-  flight(const cuda_transform& plan, server by, std::string why_general, const transform_args& how)
+  flight(const cuda_transform& plan, server by, std::string why_fallback, const transform_args& how)
       : plan_(plan),
         by_(std::move(by)),
         program_(*by_->program),
-        why_general_(std::move(why_general)),
+        why_fallback_(std::move(why_fallback)),
         work_(plan.device_, by_->workspaces.take(suits(how.workspace) ? how.workspace : std::span<std::byte>{}, how.stream), how.injector,
               how.stream) {
     if (work_.fresh() && program_.counter_bytes() != 0) plan_.device_->zero(work_.memory(), program_.counter_bytes(), how.stream);
@@ -124,23 +125,23 @@ class cuda_transform<T>::flight final : public run::pending {
   void collect(run::recorder& seen) override;
 
  private:
-  // The caller's workspace is what workspace_bytes() said. General kernels may need more.
+  // Returns whether the caller's workspace is large enough. It has the size of workspace_bytes(); fallback kernels may need more.
   bool suits(std::span<std::byte> given) const {
     return by_ == plan_.best_ || static_cast<std::int64_t>(given.size()) >= by_->workspaces.bytes();
   }
 
-  // Where the parts of the workspace are for the chunk that is being launched.
+  // The addresses of the parts of the workspace for the chunk that is being launched.
   using places = std::array<unsigned char*, k_places>;
 
   void set_call(const prepared_pass& each, line_arguments& a, const places& base, const transform_args& how) const;
   void launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const transform_args& how) const;
-  void launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base, const transform_args& how) const;
+  void launch_fused(const prepared_pass& first, const prepared_pass& second, const places& base, const transform_args& how) const;
   void locate(const device_event& e, event_log::entry& out) const;
 
   const cuda_transform& plan_;
   server by_;
   line_program<T>& program_;
-  std::string why_general_;
+  std::string why_fallback_;
   device_call work_;
   std::vector<const prepared*> chunks_;
 };
@@ -157,7 +158,7 @@ void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in,
     const prepared_pass& each = chunk.passes[i];
     if (each.kernel == nullptr) continue;
     if (each.pass.pair) {
-      launch_pair(each, chunk.passes[i + 1], base, how);
+      launch_fused(each, chunk.passes[i + 1], base, how);
     } else {
       launch_lines(each, chunk, base, how);
     }
@@ -165,9 +166,10 @@ void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in,
   chunks_.push_back(&chunk);
 }
 
-// What an execution puts into the argument of a pass.
+// Fills in the arguments of a pass that change with each execution.
 template <class T>
-void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const places& base, const transform_args& how) const {
+void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const places& base,
+                                         const transform_args& how) const {
   const pass& p = each.pass;
   a.events = work_.events();
   a.chunk = static_cast<int>(chunks_.size());
@@ -197,16 +199,16 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
 }
 
 template <class T>
-void cuda_transform<T>::flight::launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base,
+void cuda_transform<T>::flight::launch_fused(const prepared_pass& first, const prepared_pass& second, const places& base,
                                             const transform_args& how) const {
-  pair_argument<line_arguments> given{first.arguments, second.arguments, *first.pass.pair};
+  fused_argument<line_arguments> given{first.arguments, second.arguments, *first.pass.pair};
   set_call(first, given.first, base, how);
   set_call(second, given.second, base, how);
   given.pair.counters = reinterpret_cast<std::uint32_t*>(work_.memory());
   const std::int64_t blocks = std::min(first.pass.groups() + second.pass.groups(), first.most_blocks);
   if (instrumented()) {
     const inject::device_faults& faults = work_.faults().faults();
-    const pair_argument<with_faults<line_arguments>> struck{{given.first, faults}, {given.second, faults}, given.pair};
+    const fused_argument<with_faults<line_arguments>> struck{{given.first, faults}, {given.second, faults}, given.pair};
     plan_.device_->launch(*first.kernel, blocks, &struck, sizeof(struck), how.stream);
   } else {
     plan_.device_->launch(*first.kernel, blocks, &given, sizeof(given), how.stream);
@@ -214,7 +216,8 @@ void cuda_transform<T>::flight::launch_pair(const prepared_pass& first, const pr
 }
 
 template <class T>
-void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const transform_args& how) const {
+void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const places& base,
+                                             const transform_args& how) const {
   const pass& p = each.pass;
   line_arguments a = each.arguments;
   set_call(each, a, base, how);
@@ -249,16 +252,16 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
 template <class T>
 void cuda_transform<T>::flight::collect(run::recorder& seen) {
   seen.runs_on(plan_.device_->about().name);
-  if (!why_general_.empty()) seen.runs_fallback_kernels(why_general_);
+  if (!why_fallback_.empty()) seen.runs_fallback_kernels(why_fallback_);
   if (program_.check() == check_form::none) return work_.wait();
-  // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
+  // One comparison for each line of each pass. Comparisons of recomputed lines are unknown and not counted.
   for (const prepared* each : chunks_) {
     for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.checks()));
   }
   seen.add(work_.collect([&](const device_event& e, event_log::entry& out) { locate(e, out); }));
 }
 
-// The check of an event and the signal that it is about. The numbers of a damaged event may be anything.
+// Sets the check and the signal of an event. The numbers of a damaged event can have any value.
 template <class T>
 void cuda_transform<T>::flight::locate(const device_event& e, event_log::entry& out) const {
   out.site = name_of_check(e.what);
@@ -296,46 +299,46 @@ std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_progr
   return made;
 }
 
-// General kernels, if those of the problem would have to be waited for and may be.
+// Selects the fallback kernels if the call would have to wait for those of the problem and may use the fallback ones.
 template <class T>
 auto cuda_transform<T>::choose(const form& whole, const transform_args& how) const -> choice {
   choice best{best_, ""};
-  if (how.own_kernels || !may_be_general(options_)) return best;
+  if (how.own_kernels || !may_be_fallback(options_)) return best;
   const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
   if (wanted.empty()) return best;
   if (device_->captured(how.stream)) {
-    // Nothing can be loaded now. What has been is better than an error.
+    // Nothing can be loaded during capture. General kernels that are already loaded are better than an error.
     server loaded;
     {
       const std::lock_guard lock(mutex_);
-      loaded = general_;
+      loaded = fallback_;
     }
     if (loaded == nullptr || !missing(*loaded->program, whole).empty()) return best;
     return {std::move(loaded), "they had not been loaded when a graph was captured"};
   }
-  // Nothing is compiled behind a call that is going to wait for the same kernels.
+  // This query starts no compilation, since the call may have to wait for the same kernels anyway.
   if (device_->why_not_ready(wanted, false).empty()) return best;
-  server instead = general(whole);
+  server instead = fallback(whole);
   if (instead == nullptr) return best;
   std::string why = device_->why_not_ready(wanted, true);
   if (why.empty()) return best;
   return {std::move(instead), std::move(why)};
 }
 
-// General kernels for this call; null if they are not there either, or need a large part of the device's memory.
+// Returns the fallback kernels for this call; null if they are not loaded either, or need a large part of the device's memory.
 template <class T>
-auto cuda_transform<T>::general(const form& whole) const -> server {
+auto cuda_transform<T>::fallback(const form& whole) const -> server {
   server made;
   {
     const std::lock_guard lock(mutex_);
-    made = general_;
+    made = fallback_;
   }
   if (made == nullptr) {
     transform_options options = options_;
-    options.general = true;
+    options.fallback = true;
     try {
       made = std::make_shared<const serving<T>>(device_, shape_, options);
-    } catch (const unsupported_error&) {  // the length is too long for a convolution of theirs
+    } catch (const unsupported_error&) {  // the length is too long for a convolution with fallback kernels
       return nullptr;
     }
   }
@@ -343,25 +346,25 @@ auto cuda_transform<T>::general(const form& whole) const -> server {
   if (made->program->work_bytes() > std::max(best_->program->work_bytes(), device_->about().memory / k_part)) return nullptr;
   if (!device_->why_not_ready(missing(*made->program, whole), false).empty()) return nullptr;
   const std::lock_guard lock(mutex_);
-  if (general_ == nullptr) general_ = std::move(made);
-  general_forms_.insert(whole);
-  return general_;
+  if (fallback_ == nullptr) fallback_ = std::move(made);
+  fallback_forms_.insert(whole);
+  return fallback_;
 }
 
-// best_ computes calls of this form from now on. Memory that nothing else needs goes, when calls that are not done have ended. A graph that
-// is captured must get what the form has run on before, so nothing changes meanwhile.
+// Records that best_ computes calls of this form from now on, and frees the fallback kernels' memory if no form needs it, after calls in
+// flight have ended. Nothing changes during a graph capture, which must get the kernels that the form has used before.
 template <class T>
-void cuda_transform<T>::gives_up_general(const form& whole, ballast::cuda::stream on) const {
+void cuda_transform<T>::gives_up_fallback(const form& whole, ballast::cuda::stream on) const {
   server gone;
   const std::lock_guard lock(mutex_);
-  if (general_ == nullptr || device_->captured(on)) return;
-  general_forms_.erase(whole);
-  if (general_forms_.empty()) gone.swap(general_);
+  if (fallback_ == nullptr || device_->captured(on)) return;
+  fallback_forms_.erase(whole);
+  if (fallback_forms_.empty()) gone.swap(fallback_);
 }
 
 template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const transform_args& how) const {
-  // Of every chunk: signals of an even number of bytes to a boundary stay on it.
+  // Checks the alignment of all chunks: signals of a whole number of boundary units stay aligned.
   const auto on = [&](const void* data, const side& s, std::int64_t boundary) {
     return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(boundary) == 0 &&
            (shape_.batch == 1 || s.distance * width_of(s) % boundary == 0);
@@ -371,20 +374,20 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, 
                    alignment{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)},
                    inject::armed_sites(how.injector) != 0};
   try {
-    if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_general), whole, in, out, how);
-  } catch (const std::bad_alloc&) {  // those of the problem may need less memory
+    if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_fallback), whole, in, out, how);
+  } catch (const std::bad_alloc&) {  // the kernels of the problem may need less memory
   }
-  gives_up_general(whole, how.stream);
+  gives_up_fallback(whole, how.stream);
   return start(best_, "", whole, in, out, how);
 }
 
 template <class T>
-std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_general, const form& whole,
+std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_fallback, const form& whole,
                                                        const unsigned char* in, unsigned char* out, const transform_args& how) const {
   const std::int64_t chunk = by->program->chunk();
   std::vector<const prepared*> chunks;
   for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));
-  auto made = std::make_unique<flight>(*this, by, std::move(why_general), how);
+  auto made = std::make_unique<flight>(*this, by, std::move(why_fallback), how);
   for (std::int64_t first = 0; first < shape_.batch; first += chunk) {
     made->launch(first + chunk <= shape_.batch ? *chunks.front() : *chunks.back(),
                  const_cast<unsigned char*>(in) + first * shape_.input.distance * width_of(shape_.input),

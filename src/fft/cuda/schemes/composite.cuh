@@ -1,32 +1,35 @@
-// Two-sided checksums: a block takes a group of P.transactions tiles one after the other, stores each at once, and checks them together.
+// Two-sided checksums: a block processes a group of P.transactions tiles one after the other, stores each immediately, and checks them
+// together.
 // Layer: fft/cuda kernels, over the layers of line.cuh.
+// Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3, with two differences (below).
+//
 // For signals x_g of a group with transforms y_g and residuals ρ_g = aᵀy_g − bᵀx_g, a thread keeps in registers u = Σ w_g x_g, element by
 // element, w_g = ±1, and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi mg/G}. If one signal is wrong, the ratio of the two scalars
-// is the c_g of its place. The right signal is the transform of u less the other signals, which are read from memory as they were stored.
-// Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3, with two differences. The paper adds the residual of v = Σ w_g y_g to the wrong
-// signal; here the signal is made anew, so no v is kept and a large fault loses no digits. The paper's weights are others: here signs keep
-// the rounding of equal signals from adding up, and all c_g have the same size, so that every place is located equally well.
+// is the c_g of its place. The correct signal is the transform of u minus the other signals, which are read back from memory.
+// Differences: the paper adds the residual of v = Σ w_g y_g to the wrong signal; here the signal is computed again, so no v is kept and a
+// large fault loses no digits. The paper has other weights: here signs keep the rounding errors of equal signals from adding up, and all
+// c_g have the same size, so that every place is located equally well.
 #pragma once
 
 #include "fft/cuda/kernel/line.cuh"
 
 namespace ballast::fft::cuda {
 
-// Whether w_g = −1, and the m of c_g = e^{2πi mg/G}; searched for. Both sums are checked. Where equal faults strike equal signals, all of a
-// group or two of it, one of the sums is at least 0.2 of one residual, and they are not those of one signal at a place. Where equal signals
-// round alike, all n of a group or every second, third, … eighth, n > 3, each is at most 1.42 √n.
+// The sign of w_g (true: −1), and the m of c_g = e^{2πi mg/G}; both come from a search. Both sums are checked. If equal faults strike equal
+// signals, all of a group or two of it, one of the sums is at least 0.2 of one residual, and the sums differ from those of one signal at
+// any place. If equal signals round alike, all n of a group or every second, third, … eighth, n > 3, each sum is at most 1.42 √n.
 BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x7ca507a3u >> g & 1) != 0; }
 BALLAST_HD constexpr int group_place_step(int signals) { return signals == 32 ? 11 : signals == 4 || signals == 8 ? 3 : 1; }
 
-// The check of one line of a group: of the lines at the same place of the group's tiles. In shared memory.
+// The check of one line of a group: the lines at the same place in all tiles of the group. In shared memory.
 struct group_record {
   double rho[2][4];  // Σ w_g ρ_g and Σ w_g c_g ρ_g of both vectors
   double residual;
   double threshold;  // squared
   double norm_square;
-  std::uint32_t word;     // of the check
-  std::int32_t place;     // the number in the group of the tile that is wrong; −1: not located
-  std::uint32_t strange;  // bit g: the stored line of tile g has a NaN, or a number larger than any result can be
+  std::uint32_t word;     // verdict of the check
+  std::int32_t place;     // index in the group of the wrong tile; −1: not located
+  std::uint32_t strange;  // bit g: the stored line of tile g has a NaN, or a number larger than any possible result
   std::uint32_t failed;   // not 0: the tiles were computed again, and one of them still fails
 };
 static_assert(sizeof(group_record) <= k_group_record_bytes);
@@ -44,13 +47,13 @@ struct composite_tile : line_tile<P, Injector> {
   using typename tile_type::real;
   static constexpr int k_in = P.butterflies(0) * P.radix[0];
   static constexpr int k_out = P.butterflies(tile_type::k_last) * P.radix[tile_type::k_last];
-  // y can be computed back from the stored values (k_returns); all elements of y are stored (k_whole).
+  // k_returns: y can be computed back from the stored values. k_whole: in addition all elements of y are stored.
   static constexpr bool k_returns = P.store_factor != factor_form::table;
   static constexpr bool k_whole = k_returns && !P.truncated;
 
   number u[k_in];
-  real in[2][4];   // Σ w_g bᵀx_g and Σ w_g c_g bᵀx_g of this thread's elements
-  real out[2][4];  // the same of aᵀy_g
+  real in[2][4];   // Σ w_g bᵀx_g and Σ w_g c_g bᵀx_g over this thread's elements
+  real out[2][4];  // the same for aᵀy_g
   real norm;       // Σ ‖x_g‖²
 
   __device__ explicit composite_tile(const line_launch<Injector>& given) : tile_type(given) {}
@@ -65,12 +68,12 @@ struct composite_tile : line_tile<P, Injector> {
   template <class Body>
   __device__ __forceinline__ static void each_own_line(Body&& body) {
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) body(line);
-    __syncwarp();  // the lanes of a warp meet again before the next barrier
+    __syncwarp();  // lanes of a warp reconverge before the next barrier
   }
 
   static __device__ __forceinline__ real weight(int g) { return group_weight_negative(g) ? real(-1) : real(1); }
 
-  // c_{g + 1} from c_g.
+  // Returns c_{g + 1} from c_g.
   static __device__ __forceinline__ number next_place(const number& c) {
     constexpr unit_root step = root_of_unity(P.transactions - group_place_step(P.transactions) % P.transactions, P.transactions);
     return c * number{static_cast<real>(step.re), static_cast<real>(step.im)};
@@ -85,7 +88,7 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
-  // Tiles first … first + count − 1. A tile that has to be verified by itself ends the group early; the rest is a group of its own.
+  // Processes tiles first … first + count − 1. A tile that must be verified alone ends the group early; the rest forms another group.
   __device__ __forceinline__ void run_group(std::int64_t first, int count) {
     const std::int64_t end = first + count;
     while (first < end) {
@@ -100,7 +103,7 @@ struct composite_tile : line_tile<P, Injector> {
       }
       const bool good = check();
       const bool again = !good && settle(first, static_cast<int>(next - first));
-      // The composites are not needed any more: their registers are free.
+      // The composites are no longer needed: their registers are free.
       for (std::int64_t each = again ? first : stored ? next : next - 1; each < next; ++each) verify_alone(each);
       if (!good) report_group(first, again);
       first = next;
@@ -127,8 +130,8 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
   }
 
-  // One transaction. Returns whether the tile is stored. If not, it has to be verified by itself: its input is so large that the composites
-  // would lose the others.
+  // Processes one transaction. Returns whether the tile is stored. If not, it must be verified alone: its input is so large that the
+  // composites would lose the other signals.
   __device__ __forceinline__ bool add_tile(real w, const number& c) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
     bool alone = false;
@@ -151,9 +154,9 @@ struct composite_tile : line_tile<P, Injector> {
     return true;
   }
 
-  // ---- the check of a group --------------------------------------------------------------------------------------------------------
+  // ---- The check of a group ----
 
-  // Adds up one set of sums over the threads of each line, and calls body(line, aᵀy − bᵀx, ‖x‖²) in one thread of the line.
+  // Adds one set of sums over the threads of each line, and calls body(line, aᵀy − bᵀx, ‖x‖²) in one thread of the line.
   template <int Set, class Body>
   __device__ __forceinline__ void reduce(Body&& body) const {
     const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.check_scale)) : 1;
@@ -175,8 +178,8 @@ struct composite_tile : line_tile<P, Injector> {
     __syncwarp(warp_mask<P.block()>());
   }
 
-  // The square of the threshold of a group's line. Norms so small that their square is not exact count as the smallest norm whose square
-  // is.
+  // Returns the square of the threshold of a group's line. A norm too small for an exact square counts as the smallest norm with an exact
+  // square.
   __device__ __forceinline__ abft::guarded_threshold limit(double norm_square) const {
     constexpr double tiny = P.wide ? 1e-300 : 1e-34;
     const double square = norm_square < tiny ? tiny : norm_square;
@@ -186,7 +189,7 @@ struct composite_tile : line_tile<P, Injector> {
     return tau;
   }
 
-  // Strikes a value that a group has once as if each of its tiles had it.
+  // Strikes a value that exists once per group as if each of its tiles had it.
   template <class T>
   __device__ __forceinline__ void strike_group(inject::site where, T* data, int thread, int threads) const {
     if constexpr (Injector::enabled) {
@@ -196,7 +199,8 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
-  // Whether every line of the group is good. In both sets: faults of several signals that cancel in one do not in the other.
+  // Returns whether every line of the group is good. Checks both sets: faults of several signals that cancel in one do not cancel in the
+  // other.
   __device__ __forceinline__ bool check() const {
     bool failed = false;
     reduce<0>([&](int line, double(&rho)[4], double) {
@@ -220,9 +224,9 @@ struct composite_tile : line_tile<P, Injector> {
     return __syncthreads_or(failed) == 0;
   }
 
-  // ---- locate and correct ----------------------------------------------------------------------------------------------------------
+  // ---- Locate and correct ----
 
-  // A line has failed. Adds up both sets of sums, locates the wrong tile and corrects it. Returns whether all tiles are to be computed
+  // Handles a failed line. Adds both sets of sums, locates the wrong tile and corrects it. Returns whether all tiles must be computed
   // again.
   __device__ __forceinline__ bool settle(std::int64_t first, int count) {
     reduce<0>([&](int line, const double(&rho)[4], double) {
@@ -281,14 +285,14 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
   }
 
-  // Whether (|Re| + |Im|)² ≤ square for both vectors; false for NaN.
+  // Returns whether (|Re| + |Im|)² ≤ square for both vectors; false for NaN.
   static __device__ __forceinline__ bool within(const double* rho, double square) {
     const double first = fabs(rho[0]) + fabs(rho[1]);
     const double second = fabs(rho[2]) + fabs(rho[3]);
     return first * first <= square && second * second <= square;
   }
 
-  // Σ w_g c_g ρ_g − c Σ w_g ρ_g.
+  // Computes Σ w_g c_g ρ_g − c Σ w_g ρ_g.
   static __device__ __forceinline__ void difference(const group_record& r, const number& c, double (&rest)[4]) {
     const double re = static_cast<double>(c.re);
     const double im = static_cast<double>(c.im);
@@ -297,14 +301,14 @@ struct composite_tile : line_tile<P, Injector> {
       rest[i + 1] = r.rho[1][i + 1] - (im * r.rho[0][i] + re * r.rho[0][i + 1]);
     }
   }
-  // The square of the size that rounding can give to difference(): from both residuals, the c_g and the sums.
+  // Returns the square of the rounding error of difference(), from both residuals, the c_g and the sums.
   __device__ __forceinline__ double room(const group_record& r) const {
     constexpr double u = P.wide ? 0x1p-53 : 0x1p-24;
     const double size = fabs(r.rho[0][0]) + fabs(r.rho[0][1]) + fabs(r.rho[0][2]) + fabs(r.rho[0][3]);
     return 4 * limit(r.norm_square).value + 64 * u * size * (64 * u * size);
   }
 
-  // The only place that explains the residuals of both vectors in both sets, else −1.
+  // Returns the only place that explains the residuals of both vectors in both sets, or −1.
   __device__ __forceinline__ int located(const group_record& r, int count) const {
     int found = -1;
     number c{real(1), real(0)};
@@ -320,7 +324,7 @@ struct composite_tile : line_tile<P, Injector> {
     return found;
   }
 
-  // body(register, y, butterfly, element) for each output of this thread, y as it lies in memory now.
+  // Calls body(register, y, butterfly, element) for each output of this thread, where y is read back from memory.
   template <class Body>
   __device__ __forceinline__ void stored_outputs(Body&& body) const {
     const line_arguments& given = a;
@@ -347,7 +351,7 @@ struct composite_tile : line_tile<P, Injector> {
     });
   }
 
-  // Residuals that are NaN locate nothing, but the stored values may: a line with a NaN or a huge number is the wrong one.
+  // NaN residuals locate nothing, but the stored values may: the wrong line is the one with a NaN or a huge number.
   __device__ __forceinline__ void find_strange(std::int64_t first, int count) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
     const int line = this->line_of(P.out_columns);
@@ -367,17 +371,17 @@ struct composite_tile : line_tile<P, Injector> {
       for (int g = 0; g < count; ++g) {
         if (found == 1u << g) r.place = g;
       }
-      if constexpr (!k_whole) r.place = -1;  // whether the other lines are right cannot be verified
+      if constexpr (!k_whole) r.place = -1;  // the correctness of the other lines cannot be verified
     });
     barrier();
   }
 
-  // Makes located signals anew, from the composite and the other signals, and stores them.
+  // Computes located signals again, from the composite and the other signals, and stores them.
   __device__ __forceinline__ void correct(std::int64_t first, int count) {
     const int line = this->line_of(P.out_columns);
     const int place = groups()[line].place;
     if constexpr (k_whole) {
-      // Are the others right? c_place Σ w_g ρ_g − Σ w_g c_g ρ_g does not depend on the signal at `place`.
+      // Verify the other signals: c_place Σ w_g ρ_g − Σ w_g c_g ρ_g does not depend on the signal at `place`.
       for (int set = 0; set < 2; ++set) {
         for (int i = 0; i < 4; ++i) out[set][i] = 0;
       }

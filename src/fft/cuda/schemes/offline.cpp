@@ -1,4 +1,5 @@
-// cuFFT between two passes of checksums. What fails is transformed again when the report is taken, since only the host can call cuFFT.
+// cuFFT between two passes of checksums. A signal that fails is transformed again when the report is read, since only the host can call
+// cuFFT.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -84,7 +85,7 @@ class offline_transform final : public device_transform {
   std::int64_t parts() const { return (shape_.points() + k_offline_part - 1) / k_offline_part; }
   std::int64_t signal_bytes() const { return shape_.points() * 2 * static_cast<std::int64_t>(sizeof(T)); }
 
-  // Weights of an axis on the output; `transformed`: those on the input.
+  // Returns the weights of an axis for the output; `transformed`: those for the input.
   std::vector<double> weights(std::size_t axis, bool transformed, direction way) const {
     std::vector<std::complex<double>> a[2];
     for (std::int64_t i = 0; i < shape_.n[axis]; ++i) {
@@ -106,7 +107,7 @@ class offline_transform final : public device_transform {
     return table;
   }
 
-  // The same on the device.
+  // Returns the same weights on the device.
   const double* weight_table(std::size_t axis, bool transformed, direction way) const {
     auto& slot = weights_[{axis, transformed, way}];
     if (!slot) {
@@ -148,7 +149,7 @@ class offline_transform final : public device_transform {
   }
 
   void transform_dense(const unsigned char* in, unsigned char* out, bool one, direction way, ballast::cuda::stream on) const {
-    const std::lock_guard lock(mutex_);  // a plan of cuFFT has one stream at a time
+    const std::lock_guard lock(mutex_);  // a cuFFT plan serves one stream at a time
     auto& plan = plans_[{way, one}];
     if (!plan) {
       problem shape = problem_;
@@ -202,13 +203,13 @@ class offline_transform<T>::flight final : public run::pending {
     const abft::guarded_threshold tau(abft::fft_residual<T>(points, norm, k_kappa) * factor + abft::fft_output_underflow<T>(points));
     made.threshold = tau.value;
     if (of.square == 0 && made.residual == 0) made.judged = true;
-    // Near the largest numbers the transform may overflow although the checksum does not.
+    // Near the largest numbers the transform can overflow even if the checksum does not.
     if (norm > static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor)) made.judged = false;
     made.word = abft::verify(made.residual, tau);
     return made;
   }
 
-  // Signal `index` once more.
+  // Computes signal `index` again.
   offline_sums again(std::int64_t index) const {
     ballast::cuda::device& device = *plan_.device_;
     device.zero(sums_ + index, sizeof(offline_sums), stream_);
@@ -256,7 +257,8 @@ offline_transform<T>::flight::flight(const offline_transform& plan, const unsign
   ballast::cuda::device& device = *plan_.device_;
   device.zero(sums_, plan_.sums_bytes(), stream_);
   if (plan_.protect_) {
-    // The report may compute a signal again. By then the caller may have changed the input; in place the transform has.
+    // The report may compute a signal again. Before that the caller may have changed the input, or an in-place transform has overwritten
+    // it.
     unsigned char* const copy = memory_.data() + plan_.sums_bytes();
     device.copy(copy, in, plan_.bytes_of(plan_.shape_.input), stream_);
     kept_ = copy;

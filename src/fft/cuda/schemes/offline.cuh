@@ -17,8 +17,8 @@ namespace ballast::fft::cuda {
 template <class Injector>
 using offline_launch = ballast::cuda::kernel_launch<offline_arguments, Injector>;
 
-// A block adds up k_offline_part elements of one signal with their weights, in double also for float data. Thread t has elements t,
-// t + k_offline_threads, … of the part. Shared memory: partial sums of the warps; two barriers, each in front of an addition of them.
+// A block sums k_offline_part elements of one signal with their weights, in double also for float data. Thread t has elements t, t +
+// k_offline_threads, … of the part. Shared memory: partial sums of the warps. Two barriers, each before their addition.
 template <bool Wide, class Injector>
 __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid_constant__ offline_launch<Injector> given) {
   using real = std::conditional_t<Wide, double, float>;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid
     }
     sum[4] += re * re + im * im;
   }
-  // Sum v is in thread v then, and the hash in thread 0.
+  // Now thread v has sum v, and thread 0 has the hash.
   double* const partial = reinterpret_cast<double*>(arch::shared_memory());
   const double all = ballast::cuda::add_block<k_offline_threads>(sum, partial);
   std::uint64_t hashes[1] = {hash};

@@ -30,7 +30,7 @@ class radix2_transform final : public device_transform {
     wanted.expression = std::string("ballast::fft::cuda::radix2_kernel<") + (sizeof(T) == 8 ? "true>" : "false>");
     wanted.threads = k_radix2_threads;
     kernel_ = &device_->load(wanted);
-    // All powers, behind coarse ones.
+    // All powers of w, after the coarse ones.
     roots_ = ballast::cuda::share_table(device_, (sizeof(T) == 4 ? "fft f32 roots " : "fft f64 roots ") + std::to_string(n_), 0,
                                         [&] { return table_source<T>::split_twiddles(n_, stages_); });
   }

@@ -1,4 +1,4 @@
-// One stage of radix 2 over whole signals in memory: the simplest transform, to compare the others with.
+// One stage of radix 2 over whole signals in memory: the simplest transform, as a baseline for the others.
 // Layer: fft/cuda kernels; radix2.cpp launches one for each stage.
 // Source: TurboFFT (PPoPP 2025) section 5.1.5, version 0; T. Stockham, High-speed convolution and correlation, 1966.
 #pragma once

@@ -17,7 +17,7 @@ struct radix2_arguments {
   std::int64_t before;                                            // 2^stage
   std::int64_t butterflies;                                       // half · signals
   double scale;
-  int turn_in, turn_out;  // not 0: real and imaginary parts change places
+  int turn_in, turn_out;  // not 0: exchanges real and imaginary parts
 };
 
 }  // namespace ballast::fft::cuda

@@ -11,17 +11,17 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// How a scheme computes, whatever its check.
+// The computation of a scheme, independent of its check.
 enum class variant { best, rules, plain, radix2, cufft };
 
 struct scheme_row {
   std::string_view name;
-  check_form check;  // none: a variant without protection. For cufft anything else, which has its own check
+  check_form check;  // none: a variant without protection. For cufft any other value, since it has its own check
   int transactions = 1;
   variant computes = variant::best;
 };
 
-// The default first.
+// The default comes first.
 constexpr scheme_row k_schemes[] = {
     {"verify_before_store", check_form::verify_before_store},
     {"one_sided", check_form::one_sided},
@@ -39,7 +39,8 @@ constexpr scheme_row k_schemes[] = {
     {"tuned", check_form::none},
 };
 
-// The default and that over cuFFT compute without protection as they do with it. Of the others a check is all that they are.
+// The default scheme and the one over cuFFT compute the same without protection. The other schemes differ from the default by their check
+// only.
 run::scheme_use use_of(const scheme_row& row) {
   if (row.check == check_form::none) return run::scheme_use::unprotected;
   const bool bare = row.computes != variant::best || &row == k_schemes;

@@ -1,4 +1,4 @@
-// Lists of problems, and what their schedules load.
+// Lists of problems, and the kernels that their schedules load.
 #include "fft/cuda/tune/bundle_catalogue.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ std::string c2c(const char* type, std::int64_t n, std::int64_t points) {
   return std::string("fft_c2c_") + type + "_n" + std::to_string(n) + "_b" + std::to_string(std::max<std::int64_t>(points / n, 1)) + "_fwd";
 }
 
-// Requests, each once.
+// A list of requests without duplicates.
 class collection {
  public:
   explicit collection(const ballast::cuda::capabilities& device) : device_(device) {}
@@ -51,7 +51,7 @@ void add_common(collection& to) {
     for (int e = 5; e <= 20; ++e) {
       const std::string problem = c2c(type, std::int64_t{1} << e, std::int64_t{1} << 24);
       for (const check_form check : k_checks) to.add(problem, check);
-      // Inverse transforms of one pass, protected, as they are by default.
+      // Inverse transforms of one pass with protection, which is the default.
       if (e >= 6 && e <= 12) to.add(problem, check_form::verify_before_store, true);
     }
   }
@@ -85,14 +85,14 @@ std::vector<std::string> benchmark_problems() {
 
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
-  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
+  for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   add_common(made);
   return made.take();
 }
 
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
-  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
+  for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   add_common(made);
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);
@@ -105,14 +105,14 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     if (p.shared_bytes() > device.shared_per_block) continue;
     p.source_unit = !p.in_columns;
     p.target_unit = !p.out_columns;
-    // Only a pass with another one behind it has lines in columns on both sides.
+    // Only a pass that another pass follows has lines in columns on both sides.
     for (const factor_form factors : {factor_form::twiddle, factor_form::separated}) {
       const bool behind = p.in_columns && p.out_columns;
       if (factors == factor_form::separated && !behind) continue;
       line_policy formed = p;
       if (behind) formed.store_factor = factors;
       make_room(formed, device);
-      // Nothing uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks, since code for
+      // No plan uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks, since code for
       // this architecture may need more registers.
       if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;
       made.add(kernel_for(formed, false));

@@ -1,4 +1,4 @@
-// All combinations that a block can hold and that do not obviously waste it.
+// Generates all combinations that a block can hold and that do not obviously waste it.
 #include "fft/cuda/tune/candidates.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using ballast::cuda::blocks_by_shared;
 
 namespace {
 
-// Pairs of threads of a line and most threads of a block.
+// Returns pairs: threads of a line, and maximum threads of a block.
 std::vector<std::pair<int, int>> blocks_of(int threads, int others) {
   std::vector<std::pair<int, int>> made;
   for (const int block : {64, 128, 256, 512, 1024}) {
@@ -27,7 +27,7 @@ std::vector<std::pair<int, int>> blocks_of(int threads, int others) {
   return made;
 }
 
-// Clusters for a line, in blocks of 1024 elements and more.
+// Appends clusters for a line, in blocks of 1024 elements and more.
 void add_clusters(std::vector<tuned_line>& made, const line_request& wanted, const ballast::cuda::capabilities& device) {
   for (int blocks = 2; blocks <= most_blocks(device); blocks *= 2) {
     const int share = wanted.length / blocks;
@@ -67,7 +67,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
-      // Sums over a power of two of lanes, or whole warps, take fewer shuffles.
+      // A power of two of lanes, or whole warps, need fewer shuffles for their sums.
       const int fewest = radices.size() == 1 ? 1 : choose_threads(n, radices, held);
       const int even = fewest < 32 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(fewest))) : ceil_divide(fewest, 32) * 32;
       for (const auto& [threads, block] : blocks_of(fewest, wanted.check == check_form::none ? fewest : even)) {
@@ -87,7 +87,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
             const line_policy p = make_policy(wanted, one);
             const int fitting = blocks_by_shared(p.shared_bytes(), device);
             if (p.shared_bytes() > device.shared_per_block || fitting < 1) continue;
-            // A split exchange pays only where shared memory limits the blocks.
+            // A split exchange pays only if shared memory limits the blocks.
             const line_policy whole = make_policy(wanted, {radices, threads, lines, false, blocks});
             const std::int64_t room = whole.shared_bytes() + (wanted.stageable ? whole.tile_bytes() : 0);
             if (split && blocks_by_shared(room, device) >= blocks) continue;

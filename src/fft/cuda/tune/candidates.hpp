@@ -1,4 +1,4 @@
-// What the tuner tries for a line.
+// The candidates that the tuner tries for a line.
 // Layer: fft/cuda, host.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace ballast::fft::cuda {
 
-// Radices, threads, lines, exchanges, stages and clusters that could be the fastest for this line. Each fits on the device, and is there
-// once.
+// Returns the radices, threads, lines, exchanges, stages and clusters that could be the fastest for this line. Each fits on the device and
+// appears once.
 std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

@@ -1,4 +1,4 @@
-// Coordinate search: the passes of a problem in turn, the others as they are.
+// Coordinate search: varies one pass of a problem at a time and keeps the others fixed.
 #include "fft/cuda/tune/tune.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class trial {
     const std::int64_t scalar = what.problem.precision == precision::f32 ? 4 : 8;
     in_ = device_buffer(device_, shape_.input.extent * scalar * (shape_.input.real ? 1 : 2));
     out_ = device_buffer(device_, shape_.output.extent * scalar * (shape_.output.real ? 1 : 2));
-    // Random numbers, as zeros would run faster than data do.
+    // Random numbers, since zeros run faster than real data.
     std::vector<float> some(1 << 20);
     for (std::size_t i = 0; i < some.size(); ++i) some[i] = static_cast<float>(core::random_uniform(1, 0, i)) - 0.5f;
     std::vector<double> wide(some.begin(), some.end());
@@ -41,7 +41,7 @@ class trial {
     device_->synchronize(nullptr);
   }
 
-  // Infinity if the transform cannot be made.
+  // Returns infinity if the transform cannot be constructed.
   double seconds(const transform_options& options) const {
     try {
       const auto work = make_transform(shape_, what_.problem.precision, options);
@@ -52,7 +52,7 @@ class trial {
       const transform_args one{what_.direction, 1, 1, false, how.protection, 1, nullptr, {}, seen, none, true};
       return ballast::cuda::seconds_of(
           *device_, [&] { (void)work->enqueue(in_.data(), out_.data(), one); }, nullptr);
-    } catch (const std::exception&) {  // a kernel, memory or a policy that cannot be had
+    } catch (const std::exception&) {  // a kernel, memory or a policy is not available
       return std::numeric_limits<double>::infinity();
     }
   }
@@ -74,8 +74,8 @@ class trial {
   device_buffer in_, out_;
 };
 
-// A line at a time, so each pass is a launch.
-transform_options options_for(check_form check, const tuning_table& tuned) { return {check, 1, &tuned, false, pairing::never}; }
+// Without fusing, so that each pass is a launch.
+transform_options options_for(check_form check, const tuning_table& tuned) { return {check, 1, &tuned, false, fusion::never}; }
 
 }  // namespace
 

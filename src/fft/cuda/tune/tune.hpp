@@ -1,5 +1,5 @@
 // The tuner of the FFT: measures the candidates for every pass of a problem on the current device.
-// Layer: fft/cuda; behind `ballast tune`.
+// Layer: fft/cuda; the implementation of `ballast tune`.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace ballast::fft::cuda {
 
-// Tunes the passes of each problem one after the other, unprotected and protected, and adds the winners to `table`; an entry that does not
-// gain half a percent over what was there is left out. `progress` gets a line for each pass. Throws invalid_argument_error (tokens),
-// unsupported_error (no device).
+// Tunes the passes of each problem in turn, unprotected and protected, and adds the winners to `table`. Skips an entry that gains less than
+// half a percent over the previous one. `progress` gets a line for each pass. Throws invalid_argument_error (tokens), unsupported_error (no
+// device).
 std::vector<ballast::cuda::tuning_result> tune(const std::vector<std::string>& tokens, tuning_table& table,
                                                const std::function<void(const std::string&)>& progress);
 

@@ -1,7 +1,7 @@
-// QR of many small matrices, Q applied to columns, and triangular systems: a team of threads for each matrix, which lies in registers.
+// QR of many small matrices, Q applied to columns, and triangular systems: a team of threads for each matrix, which it keeps in registers.
 // Layer: backend "cuda" of QR, device code.
-// A team computes a tile from its input, compares what it is about to store with sums that were made from other loads of the input and,
-// where Q is applied, of V, and only then stores it. A tile that fails is computed again. docs/design/qr-cuda.md, "Batches".
+// A team computes a tile from its input. It compares the result with sums from separate loads of the input and, if Q is applied, of V, and
+// only then stores the tile. A tile that fails is recomputed. docs/design/qr-cuda.md, "Batches".
 #pragma once
 
 #include "abft/attempt.hpp"
@@ -12,7 +12,7 @@
 
 namespace ballast::qr::cuda {
 
-// Which of the problems of a launch the team has.
+// Returns the index of the team's problem among those of the launch.
 template <batch_policy P>
 __device__ __forceinline__ std::int64_t item_of() {
   return static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + static_cast<int>(threadIdx.x) / batch_shape<P>::team;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   const std::int64_t down = a.A.row_stride, across = a.A.column_stride;
   const int m = a.m, n = a.n, steps = m < n ? m : n;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
-  if constexpr (P.blocks > 1) team_barrier<P>();  // the blocks that are sent to are there
+  if constexpr (P.blocks > 1) team_barrier<P>();  // all blocks have started, so that they can be sent to
   for (bool open = there, again = false; team.goes_on(open); again = true) {
     team.read(a.repeats >= 0, again, A, down, across, m, n, 0, false);
     team.strike_tile(inject::site::qr_panel, 0, 1);
@@ -50,13 +50,14 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
       for (int p = 0; p * shape::panel < steps; ++p) {
         const int turn = p % 2, begin = p * shape::panel;
         if (team.panel() == p) team.factor_panel(turn, steps, true, [](int) {});
-        team_barrier<P>();  // the panel's reflectors are there; those before it, in the other half of v, have been read
+        // After this barrier the panel's reflectors are complete, and those of the panel before it, in the other half of v, have been read.
+        team_barrier<P>();
         if (team.panel() > p) {
           for (int chunk = 0; chunk < shape::panel / shape::at_once && begin + chunk * shape::at_once < steps; ++chunk)
             team.apply_chunk(turn, chunk, begin, steps);
         }
         team.strike_tile(inject::site::qr_trailing, p, (steps + shape::panel - 1) / shape::panel);
-        // The warp that verifies has had the first panel, and nothing else to do since.
+        // The warp that verifies owns the first panel, and has no other work afterwards.
         if (!follows) continue;
         for (int j = begin; j < begin + shape::panel && j < steps; ++j) team.follow(own.v[turn][j - begin], j, m, found);
       }
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
       team.strike_tile(inject::site::qr_r, 0, 1);
       team.new_phase();
       team.hash_tile(m, n);
-      team_barrier<P>();  // sums and hashes are there
+      team_barrier<P>();  // sums and hashes are stored
       if (team.verifies()) {
         const std::uint64_t verified = team.tile_hash(0) + team.add_hash(found.hash);
         std::uint64_t stored = 0;
@@ -88,27 +89,27 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         team.compare_hash(verified, stored, now);
         if (open) team.settle(now, a.events, matrix, check);
       }
-      team_barrier<P>();  // the outcome is there, and the memory may be used again
+      team_barrier<P>();  // the outcome is stored, and the memory may be reused
       const auto how = static_cast<abft::outcome>(own.how);
       if (!open || how == abft::outcome::open) continue;
       stands = a.stores || abft::stands(how);
     } else {
       team.strike_tile(inject::site::qr_r, 0, 1);
-      team_barrier<P>();  // tau is there
+      team_barrier<P>();  // tau is stored
       if (!open) continue;
     }
     open = false;
     if (!stands) continue;
     team.new_phase();
-    team.store(A, down, across, m, n, [](int row, int column) { return row <= column; });  // v is the same in any unit
+    team.store(A, down, across, m, n, [](int row, int column) { return row <= column; });  // v does not depend on the unit
     if (team.rank == 0) {
       for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = own.tau[j];
     }
   }
-  if constexpr (P.blocks > 1) team_barrier<P>();  // nobody leaves whom others still send to
+  if constexpr (P.blocks > 1) team_barrier<P>();  // no block exits while others may still send to it
 }
 
-// X ← op(Q) X (Solves false), or X ← T⁻¹ X with a triangular T. A team has up to `width` columns of one matrix.
+// X ← op(Q) X (Solves false), or X ← T⁻¹ X with a triangular T. One team has up to `width` columns of one matrix.
 template <class S, batch_policy P, bool Solves, class Injector>
 __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
     batch_apply_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector> given) {
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   S* const X = a.X.data + matrix * a.X.stride + first_column * a.X.column_stride;
   const int m = a.m, k = a.reflectors, columns = a.n - first_column < shape::width ? a.n - first_column : shape::width;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
-  // Column j of the reflectors or of T in row i, without its diagonal.
+  // Returns the element in row i of column j of the reflectors or of T, without its diagonal.
   const auto element = [&](int i, int j) {
     const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
     return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
             atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
         }
       }
-      team_barrier<P>();  // the strip is there
+      team_barrier<P>();  // the strip is complete
       for (int l = 0; l < count; ++l) {
         const int j = number(l);
         if constexpr (!Solves) {
@@ -189,14 +190,14 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     team.strike_tile(inject::site::qr_q, 1, 2);
     team.new_phase();
     if (a.repeats < 0) {
-      team_barrier<P>();  // the shifts are there
+      team_barrier<P>();  // the shifts are stored
       if (open) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
       open = false;
       continue;
     }
     typename decltype(team)::seen found;
     if (!Solves && team.verifies()) {
-      // V and tau are loaded again, a reflector ahead of its use.
+      // V and tau are loaded again, one reflector ahead of its use.
       S ahead[shape::of_lane], tau_ahead = 0;
       const auto read = [&](int s) {
         if (s >= k) return;
@@ -224,14 +225,14 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
       });
     }
     team.hash_tile(m, columns);
-    team_barrier<P>();  // sums and hashes are there
+    team_barrier<P>();  // sums and hashes are stored
     if (team.verifies()) {
       found.hash = team.tile_hash(0);
       int odd = found.odd || team.any_odd() ? 1 : 0;
       for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
       found.odd = odd != 0;
       if constexpr (Solves) {
-        // T (Xw) against Bw, row by row; T is loaded again.
+        // Compares T (Xw) with Bw, row by row; T is loaded again.
         double worst = 0, limit = 1;
         for (int row = team.checker(); row < m; row += shape::checkers) {
           double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
@@ -245,7 +246,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
             sizes += fabs(t);
           }
           size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
-          // Rounding, and what underflow takes from an element of x.
+          // Rounding, and the part of an element of x that underflow may take.
           constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
           const double allowed = abft::qr_solve_threshold<S>(size, k) + 4 * smallest * (sizes + k);
           for (int q = 0; q < k_certificates; ++q) {
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
             limit = bound;
           }
         }
-        // A number beyond the range in T, in x or between them: the same bits again are what the data say.
+        // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
         found.odd |= !(worst <= abft::k_largest<double>) || !(limit <= abft::k_largest<double>);
         abft::finding now = team.judge(worst, {limit, limit}, found, a.repeats);
         team.compare_hash(found.hash, team.tile_hash(1), now);
@@ -273,7 +274,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         if (open) team.settle(now, a.events, matrix, 2);
       }
     }
-    team_barrier<P>();  // the outcome is there, and the memory may be used again
+    team_barrier<P>();  // the outcome is stored, and the memory may be reused
     const auto how = static_cast<abft::outcome>(own.how);
     if (!open || how == abft::outcome::open) continue;
     open = false;

@@ -1,6 +1,6 @@
-// A team and the check of its tile: sums from loads of their own, to which reflectors are applied beside the tile's work, and what must
-// agree with them before the tile is stored. Sums are in double. Layer: backend "cuda" of QR, device code. docs/design/qr-cuda.md,
-// "Batches", says what must agree with what.
+// A team and the check of its tile: sums from separate loads of the input, to which the reflectors are applied alongside the tile, and
+// their comparison with the tile before it is stored. Sums are in double.
+// Layer: backend "cuda" of QR, device code. docs/design/qr-cuda.md, "Batches", describes the checks.
 #pragma once
 
 #include <cmath>
@@ -23,17 +23,17 @@ struct batch_team : batch_tile<S, P, Launch> {
 
   using tile::batch_tile;
 
-  // sum_q ← Σ_j w_qj 2^−e_j x_j over all columns from another reading of the input, e_j its exponent; norm_q: ‖(w_qj 2^−e_j x_j)_j‖_F.
-  // By the readers, of block 0.
+  // sum_q ← Σ_j w_qj 2^−e_j x_j over all columns, from another reading of the input, with e_j the exponent of column j. norm_q: ‖(w_qj
+  // 2^−e_j x_j)_j‖_F. Computed by the readers of block 0.
   __device__ __forceinline__ void encode(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
                                          bool identity) {
-    constexpr int together = shape::checkers / shape::span;  // columns that a warp has at a time
+    constexpr int together = shape::checkers / shape::span;  // columns that a warp handles at a time
     const int reader = thread / 32, l = checker();
     if (rank == 0 && reader < shape::readers) {
       double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
       int odd = 0;
       constexpr int ahead = 4;  // columns that are loaded together
-      // Teams that share a warp may have other numbers of columns.
+      // Teams that share a warp may have different numbers of columns.
       const int end = shape::team < 32 ? shape::width : columns;
       for (int begin = reader * together; begin < end; begin += shape::readers * together * ahead) {
         S a[ahead][shape::of_lane];
@@ -68,7 +68,7 @@ struct batch_team : batch_tile<S, P, Launch> {
           }
         }
       }
-      // Columns that other lanes had.
+      // Adds the columns of other lanes.
       for (int distance = shape::span; distance < shape::checkers; distance *= 2) {
         for (int q = 0; q < k_certificates; ++q) sums[q][0] += __shfl_xor_sync(0xffffffffu, sums[q][0], distance);
         odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
@@ -82,7 +82,7 @@ struct batch_team : batch_tile<S, P, Launch> {
       }
       if (l == 0) own.odd[reader] = odd;
     }
-    team_barrier<P>();  // partial sums and exponents are there
+    team_barrier<P>();  // partial sums and exponents are stored
     if (verifies()) {
       double squares[k_certificates] = {};
       for (int q = 0; q < k_certificates; ++q) {
@@ -101,11 +101,12 @@ struct batch_team : batch_tile<S, P, Launch> {
     }
   }
 
-  // Whether there is one computation more: teams of one warp go through it together, also those that are through.
+  // Returns whether the loop continues: teams that share a warp go through it together, including those that are done.
   __device__ __forceinline__ bool goes_on(bool open) const { return shape::team < 32 ? any(open) : open; }
 
-  // The tile, and the sums of the check from loads of their own. A small tile is there while sums are made, so that loads wait together.
-  // `again`: the weights are drawn once more, too, which the other teams of the block do not notice.
+  // Loads the tile, and computes the sums of the check from separate loads. A small tile is loaded before the sums, so that all loads wait
+  // for memory together. `again`: the weights are drawn again, too; the other teams of the block are not affected, since the values are the
+  // same.
   template <class... Input>
   __device__ __forceinline__ void read(bool checks, bool again, const Input&... input) {
     if (checks && again) {
@@ -119,14 +120,15 @@ struct batch_team : batch_tile<S, P, Launch> {
     moderate_columns();
   }
 
-  // What the warp that verifies finds.
+  // The findings of the warp that verifies.
   struct seen {
-    double reflectors = 0;   // max |τ‖v‖² − 2|
-    std::uint64_t hash = 0;  // a lane's part of the hash of reflectors; in the end, of all numbers that will be stored
-    bool odd = false;        // Inf or NaN in what went in
+    double reflectors = 0;  // max |τ‖v‖² − 2|
+    // A lane's part of the hash of the reflectors; in the end, of all numbers to store.
+    std::uint64_t hash = 0;
+    bool odd = false;  // the input holds Inf or NaN
   };
 
-  // sum_q ← H sum_q, v(i, row) being the elements of v, row the i-th of a thread; returns ‖v‖².
+  // sum_q ← H sum_q. v(i, row) returns element `row` of v, which is the i-th row of the thread. Returns ‖v‖².
   template <class Elements>
   __device__ __forceinline__ double reflect_sums(Elements&& v, double tau) const {
     double dot[k_certificates + 1] = {};
@@ -148,9 +150,10 @@ struct batch_team : batch_tile<S, P, Launch> {
     return dot[k_certificates];
   }
 
-  // Reflector j, as the team reads it, on the sums; of it what will be stored, so that an element behind row m shows.
+  // Applies reflector j, as the team reads it, to the sums. It uses only the numbers that will be stored, so that a nonzero element after
+  // row m is detected.
   __device__ __forceinline__ void follow(const batch_column<S, P>& v, int j, int m, seen& found) const {
-    __syncwarp();  // v is there, where the warp has made it itself
+    __syncwarp();  // v is complete, if the warp has computed it itself
     const S scalar = own.tau[j];
     const double tau = static_cast<double>(scalar);
     const double squares =
@@ -169,8 +172,8 @@ struct batch_team : batch_tile<S, P, Launch> {
     return ballast::cuda::spread_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
   }
 
-  // rest[first + q][row] of block 0 ← Σ over columns of what `add(c, r, sums)` adds to sums[q] for column c and row r of a thread's tile. A
-  // barrier of the team must follow.
+  // rest[first + q][row] of block 0 ← the sum over columns of the terms that `add(c, r, sums)` adds to sums[q] for column c and row r of a
+  // thread's tile. A barrier of the team must follow.
   template <int Count, class Add>
   __device__ __forceinline__ void add_columns(int first, Add&& add) {
     constexpr int turns = (shape::warps + shape::readers - 1) / shape::readers;
@@ -189,7 +192,7 @@ struct batch_team : batch_tile<S, P, Launch> {
           }
         }
       }
-      block_barrier<P>();  // the sums of these warps are there
+      block_barrier<P>();  // the sums of these warps are stored
     }
     for (int e = thread; e < Count * shape::height; e += shape::team) {
       const int q = e / shape::height, row = e % shape::height;
@@ -199,7 +202,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     }
   }
 
-  // The same for Σ w_j 2^(−e_j) x_j over the columns j where `counts(row, column)`; in front of it, the hash of these elements.
+  // The same for Σ w_j 2^(−e_j) x_j over the columns j with `counts(row, column)`. Before that, it computes the hash of these elements.
   template <class Counts>
   __device__ __forceinline__ void add_weighted(int m, int columns, Counts&& counts) {
     const auto taken = [&](int row, int column) { return row < m && column < columns && counts(row, column); };
@@ -210,21 +213,21 @@ struct batch_team : batch_tile<S, P, Launch> {
         if (lane == 0) own.factor[q][column_of(c)] = weights.of[q][column_of(c)] * scale_of(column_of(c));
       }
     }
-    __syncwarp();  // the factors of this warp's columns are there
+    __syncwarp();  // the factors of this warp's columns are stored
     add_columns<k_certificates>(0, [&](int c, int r, double(&sums)[k_certificates]) {
       if (!taken(row_of(r), column_of(c))) return;
       for (int q = 0; q < k_certificates; ++q) sums[q] += own.factor[q][column_of(c)] * static_cast<double>(x[c][r]);
     });
   }
-  // From the tile's units to those of the check: the tile's columns are moderate, so this is in range.
+  // Converts from the tile's units to those of the check: the tile's columns are moderate, so the factor is in range.
   __device__ __forceinline__ double scale_of(int column) const { return power_of_two(-own.exponent[column] - own.shift[column]); }
 
-  // √x to some units in the last place.
+  // √x, accurate to some units in the last place.
   static __device__ __forceinline__ double root(double x) {
     return x > 0x1p-1000 && x <= abft::k_largest<double> ? x * arch::reciprocal_sqrt(x) : sqrt(x);
   }
 
-  // ‖sum_q‖ against the norms: the certificate that is the worse for its norm.
+  // Compares ‖sum_q‖ with the norms, for the certificate with the largest quotient.
   __device__ __forceinline__ abft::finding judge_sums(int m, const abft::tiers& limits, const seen& found, int repeats) const {
     double squares[k_certificates] = {};
     for (int row = checker(); row < m; row += shape::checkers) {
@@ -248,7 +251,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     return judge(residual, {limits.clean * norm, limits.wrong * norm}, found, repeats);
   }
 
-  // Between the two thresholds the bits decide, if the tile may be computed again.
+  // Between the two thresholds the bits decide, if the tile may be recomputed.
   __device__ __forceinline__ abft::finding judge(double residual, const abft::tiers& limits, const seen& found, int repeats) const {
     abft::finding now = compare(residual, repeats > 0 ? limits.clean : limits.wrong, 0);
     now.bits = found.hash == 0 ? 1 : found.hash;
@@ -274,7 +277,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     return odd;
   }
 
-  // The hash of the tile's elements as they lie in registers now.
+  // Returns the hash of the tile's elements in registers.
   template <class Taken>
   __device__ __forceinline__ std::uint64_t hash_where(Taken&& taken) const {
     std::uint64_t sum = 0;
@@ -286,7 +289,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     }
     return sum;
   }
-  // To be compared with what was verified.
+  // Stores the hash that is compared with the hash of the verified numbers.
   __device__ __forceinline__ void hash_tile(int m, int columns) const {
     leave_hash(1, hash_where([&](int row, int column) { return row < m && column < columns; }));
   }
@@ -305,7 +308,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     for (int distance = 1; distance < shape::checkers; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     return sum;
   }
-  // A number that is another than when it was verified: the computation is none.
+  // A number has changed since it was verified: the computation fails.
   __device__ __forceinline__ void compare_hash(std::uint64_t verified, std::uint64_t stored, abft::finding& now) const {
     if (verified == stored) return;
     now.word = abft::k_fail;
@@ -313,7 +316,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     now.residual = now.threshold = 0;  // a comparison of bits
   }
 
-  // Judges the computation, writes the event. The outcome is in `how` of all blocks behind the next barrier.
+  // Judges the computation, and writes the event. After the next barrier, `how` of all blocks holds the outcome.
   __device__ __forceinline__ void settle(const abft::finding& now, ballast::cuda::event_ring* events, std::int64_t matrix,
                                          int check) const {
     if (checker() != 0) return;

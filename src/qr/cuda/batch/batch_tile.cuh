@@ -1,6 +1,7 @@
-// The tile of a team (batch_policy): a small matrix, or columns of one, in the registers of its threads. Loaded, factored by panels,
-// multiplied by reflectors, stored. Layer: backend "cuda" of QR, device code. Source: LAPACK's conventions for xLARFG;
-// docs/design/qr-cuda.md, "Batches".
+// The tile of a team (batch_policy): a small matrix, or columns of one, in the registers of its threads. It is loaded, factored by panels,
+// multiplied by reflectors, and stored.
+// Layer: backend "cuda" of QR, device code.
+// Source: LAPACK's conventions for xLARFG; docs/design/qr-cuda.md, "Batches".
 #pragma once
 
 #include <cmath>
@@ -20,16 +21,16 @@ __device__ __forceinline__ double power_of_two(int e) {
   return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(e + 1023) << 52);
 }
 
-// ⌊log₂|x|⌋ of a finite number other than 0.
+// Returns ⌊log₂|x|⌋ of a finite number other than 0.
 __device__ __forceinline__ int exponent_of(double x) {
   const bool subnormal = fabs(x) < 0x1p-1022;
   const std::uint64_t word = ballast::cuda::bits(subnormal ? x * 0x1p54 : x);
   return static_cast<int>(word >> 52 & 0x7ff) - (subnormal ? 1077 : 1023);
 }
 
-// The upper half of |x|: it orders numbers by their size, but for their last digits.
+// Returns the upper half of |x|. It orders numbers by their size, except for their last digits.
 __device__ __forceinline__ int size_word(double x) { return static_cast<int>(ballast::cuda::bits(x) >> 32 & 0x7fffffff); }
-// ⌊log₂|x|⌋ of a number with this size word, if it is neither 0, subnormal, Inf nor NaN.
+// Returns ⌊log₂|x|⌋ of a number with this size word, unless it is 0, subnormal, Inf or NaN.
 __device__ __forceinline__ int exponent_of_word(int word) { return (word >> 20) - 1023; }
 inline constexpr int k_normal_word = 0x00100000, k_infinite_word = 0x7ff00000;
 
@@ -37,7 +38,7 @@ struct column_size {
   int word, exponent;  // the exponent of zeros, Inf and NaN is 0
 };
 
-// x · 2^e in two steps: the reciprocal of a subnormal number is none.
+// x · 2^e in two steps, since the reciprocal of a subnormal number is not representable.
 struct binary_scale {
   double half, rest;
   __device__ __forceinline__ explicit binary_scale(int e) : half(power_of_two(e / 2)), rest(power_of_two(e - e / 2)) {}
@@ -46,7 +47,7 @@ struct binary_scale {
 
 __device__ __forceinline__ double larger_of(double a, double b) { return a != a || a > b ? a : b; }
 
-// All threads of the team.
+// A barrier of all threads of the team.
 template <batch_policy P>
 __device__ __forceinline__ void team_barrier() {
   if constexpr (P.blocks > 1) {
@@ -58,7 +59,7 @@ __device__ __forceinline__ void team_barrier() {
   }
 }
 
-// Those of one block.
+// A barrier of the team's threads in one thread block.
 template <batch_policy P>
 __device__ __forceinline__ void block_barrier() {
   if constexpr (P.matrices > 1) {
@@ -68,14 +69,14 @@ __device__ __forceinline__ void block_barrier() {
   }
 }
 
-// The team's shared memory.
+// Returns the team's shared memory.
 template <class S, batch_policy P>
 __device__ __forceinline__ batch_memory<S, P>& own_memory() {
   const int place = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
   return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
 }
 
-// By so many threads.
+// Draws the weights by `threads` threads, of which this is number `thread`.
 template <batch_policy P>
 __device__ __forceinline__ void draw(batch_weights<P>& weights, int thread, int threads) {
   for (int e = thread; e < k_certificates * batch_shape<P>::width; e += threads) {
@@ -84,7 +85,7 @@ __device__ __forceinline__ void draw(batch_weights<P>& weights, int thread, int 
   }
 }
 
-// The weights, which the whole block draws where there are `checks`.
+// Returns the weights, which the whole thread block draws if there are `checks`.
 template <class S, batch_policy P>
 __device__ __forceinline__ batch_weights<P>& draw_weights(bool checks) {
   auto& made = *reinterpret_cast<batch_weights<P>*>(arch::shared_memory() + P.matrices * k_batch_pitch<S, P>);
@@ -102,7 +103,7 @@ struct batch_tile {
   const Launch& given;
   memory& own;
   batch_weights<P>& weights;
-  const std::int64_t item, items;  // of the injector
+  const std::int64_t item, items;  // the team's position for the injector
   int thread, lane, group;
   const int rank;
   S x[P.columns][P.rows];
@@ -118,8 +119,8 @@ struct batch_tile {
         group(thread / P.lanes),
         rank(P.blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank())) {}
 
-  // Compilers keep what they have computed of a thread's place from one phase of a kernel to the next, in local memory if need be. Behind
-  // this they compute it again.
+  // Makes the compiler recompute the thread's position. Otherwise it keeps values derived from it across the phases of a kernel, in local
+  // memory if need be.
   __device__ __forceinline__ void new_phase() {
     thread = static_cast<int>(arch::opaque(static_cast<unsigned>(thread)));
     lane = thread % P.lanes;
@@ -129,15 +130,15 @@ struct batch_tile {
   __device__ __forceinline__ int column_of(int c) const { return panel() * shape::panel + c * shape::near + group % shape::near; }
   __device__ __forceinline__ int panel() const { return shape::panels == 1 ? 0 : thread / 32 * P.blocks + rank; }
   __device__ __forceinline__ int row_of(int r) const { return shape::row_of(lane, r); }
-  // The thread's number among those that share a check: in the team, or in its warp.
+  // The thread's number among the threads that share a check: within the team, or within its warp.
   __device__ __forceinline__ int checker() const { return thread % shape::checkers; }
-  // The lane of the warp with this lane of this group.
+  // Returns the lane of the warp that is lane l of group g.
   __device__ __forceinline__ int source(int g, int l) const {
     const int first = shape::team < 32 ? static_cast<int>(threadIdx.x) % 32 / shape::team * shape::team : 0;
     return first + g * P.lanes + l;
   }
   __device__ __forceinline__ bool verifies() const { return rank == 0 && thread < shape::checkers; }
-  // To the same place in all blocks of the team, or in block 0.
+  // Stores a value at the same address in all thread blocks of the team; send_first() only in block 0.
   template <class T>
   __device__ __forceinline__ void send(T* to, const T& value) const {
     if constexpr (P.blocks == 1) {
@@ -163,13 +164,13 @@ struct batch_tile {
   __device__ __forceinline__ void strike_tile(inject::site where, int step, int steps) {
     strike<P.columns * P.rows>(where, step, steps, &x[0][0]);
   }
-  // A number that one thread has.
+  // Strikes a number that only one thread has.
   template <class T>
   __device__ __forceinline__ void strike_one(inject::site where, int step, int steps, T* data) const {
     given.strike(ballast::cuda::index<1>{}, where, {item, items, step, steps, 0, 1}, data);
   }
 
-  // Whether it is so in one lane of the warp: what lanes do together must not depend on their data.
+  // Returns whether `here` is true in any lane of the warp: collective operations must not depend on a lane's data.
   static __device__ __forceinline__ bool any(bool here) { return __any_sync(0xffffffffu, here ? 1 : 0) != 0; }
 
   __device__ __forceinline__ void load(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
@@ -193,7 +194,7 @@ struct batch_tile {
     }
   }
 
-  // Of the largest of a column, of which each of `Lanes` lanes has some rows.
+  // Returns the size of a column's largest element; each of `Lanes` lanes has some of its rows.
   template <int Lanes, int Count>
   static __device__ __forceinline__ column_size size_of(const S (&part)[Count]) {
     int word = 0;
@@ -211,7 +212,7 @@ struct batch_tile {
     return {word, exponent};
   }
 
-  // Columns of extreme size are brought to a moderate one by powers of two: products neither overflow nor lose digits to underflow.
+  // Scales columns of extreme size to a moderate one by powers of two, so that products neither overflow nor lose digits to underflow.
   __device__ __forceinline__ void moderate_columns() {
     for (int c = 0; c < P.columns; ++c) {
       const column_size most = size_of<P.lanes>(x[c]);
@@ -225,7 +226,7 @@ struct batch_tile {
     }
   }
 
-  // Back, in its own units where `scaled(row, column)`.
+  // Stores the tile; elements with `scaled(row, column)` get their original units back.
   template <class Scaled>
   __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) {
     for (int c = 0; c < P.columns; ++c) {
@@ -254,7 +255,8 @@ struct batch_tile {
     }
   }
 
-  // Numbers that lie together and are moved at once, where a lane has such rows; whether all of a matrix can be.
+  // k_word: contiguous elements that one instruction moves, if a lane has such rows. all_words(): returns whether all of a matrix can be
+  // moved this way.
   static constexpr int k_word = shape::cyclic || P.rows * sizeof(S) % 16 != 0 ? 1 : static_cast<int>(16 / sizeof(S));
   struct alignas(k_word * sizeof(S)) word {
     S number[k_word];
@@ -264,7 +266,7 @@ struct batch_tile {
     return k_word > 1 && down == 1 && rows == shape::height && ((reinterpret_cast<std::uint64_t>(first) | across * sizeof(S)) & last) == 0;
   }
 
-  // x_c ← x_c − factor · v, where `changes`.
+  // x_c ← x_c − factor · v, if `changes`.
   __device__ __forceinline__ void subtract(int c, const S (&v)[P.rows], S factor, bool changes) {
     for (int r = 0; r < P.rows; ++r) {
       const S y = x[c][r] - factor * v[r];
@@ -272,8 +274,8 @@ struct batch_tile {
     }
   }
 
-  // Divides α and the tail y by the power of two that brings the larger to 1, where that is `wanted`; returns its exponent. `most`: the
-  // largest of the tail.
+  // Divides α and the tail y by the power of two that scales the larger of them to about 1, if `wanted`; returns its exponent. `most`:
+  // receives the largest element of the tail.
   __device__ __forceinline__ int normalize(bool wanted, S& alpha, S (&y)[P.rows], double& most) const {
     most = 0;
 #pragma unroll
@@ -289,13 +291,13 @@ struct batch_tile {
     return e;
   }
 
-  // The columns of a thread whose products with column c are wanted: those from c on, and of the same chunk.
+  // The first column of a thread that needs its product with column c: from c on, or in the same chunk.
   static constexpr int first_of(int c) {
     if constexpr (shape::panels == 1 || shape::near >= shape::at_once) return c;
     return c * shape::near / shape::at_once * shape::at_once / shape::near;
   }
 
-  // yᵀx_c for the columns from `First` on, by the rows from `Row` on, in all lanes of a group.
+  // Computes yᵀx_c for the columns from `First` on, over the rows from `Row` on, in all lanes of a group.
   template <int First, int Row>
   __device__ __forceinline__ void dots(const S (&y)[P.rows], S (&sum)[P.columns]) const {
 #pragma unroll
@@ -314,17 +316,17 @@ struct batch_tile {
     }
   }
 
-  // Reflector j from column c of group g of the warp, in place: β on the diagonal, v below; and H_j applied to the columns of the warp that
-  // lie behind it. The products of the column's tail with all of them are one sum over lanes: what v is, is found beside it. v, with its
-  // one and its zeros, where it is published, and its products with those before it in its chunk go to all blocks. Where g is a constant,
-  // so are the registers of row j.
+  // Computes reflector j from column c of group g of the warp, in place: β on the diagonal, v below it. Applies H_j to the later columns of
+  // the warp. The products of the column's tail with all of them take one reduction over lanes, concurrent with the computation of v. If
+  // `publishes`, v with its one and its zeros goes to all blocks; so do its products with the reflectors before it in its chunk. If g is a
+  // constant, so are the registers of row j.
   template <int c, class Group>
   __device__ __forceinline__ void eliminate(Group g, int j, int steps, int turn, bool publishes) {
     constexpr int first = first_of(c);
     const int in_panel = c * shape::near + g, own_group = group % shape::near;
-    const int holder = shape::lane_of(j), at = shape::place_of(j);  // of row j
+    const int holder = shape::lane_of(j), at = shape::place_of(j);  // the lane and the register of row j
     const bool behind = lane > holder, from = lane >= holder;
-    // Registers that may be row j's, and rows behind it; those in front of `lowest` are done.
+    // Registers that may hold row j, and rows after it; the rows before `lowest` are finished.
     constexpr int lowest = shape::cyclic ? c * shape::near / P.lanes : 0;
     constexpr int highest = shape::cyclic ? (c * shape::near + shape::near - 1) / P.lanes : P.rows - 1;
     const auto may_be = [&](int r) {
@@ -358,12 +360,12 @@ struct batch_tile {
     bool tail = true;
     const bool plain = fabs(alpha) <= most && squares >= 1 / most_square && squares <= most_square;
     if (any(!plain)) {
-      // Squares that have left the range, or are 0, or Inf or NaN.
+      // The squares have left the range, or are 0, Inf or NaN.
       double largest;
       exponent = normalize(!plain, alpha, y, largest);
       tail = plain || largest != 0;
       dots<first, lowest>(y, sum);
-      S own_squares = 0;  // sum[c] of the column itself is of y and of what it was
+      S own_squares = 0;  // for the column itself, sum[c] mixes y with its old values
 #pragma unroll
       for (int r = lowest; r < P.rows; ++r) own_squares += y[r] * y[r];
       for (int distance = 1; distance < P.lanes; distance *= 2) own_squares += __shfl_xor_sync(0xffffffffu, own_squares, distance);
@@ -417,11 +419,11 @@ struct batch_tile {
     }
   }
 
-  // H_l, of chunk `which` of the panel whose first column is `begin`, applied to all columns of the thread one after the other:
-  // w_l = τ_l (v_lᵀx − Σ_(k<l) v_kᵀv_l w_k), x ← x − Σ w_l v_l.
+  // Applies the reflectors H_l of chunk `which` of the panel whose first column is `begin` to all columns of the thread, one after the
+  // other: w_l = τ_l (v_lᵀx − Σ_(k<l) v_kᵀv_l w_k), x ← x − Σ w_l v_l.
   __device__ __forceinline__ void apply_chunk(int turn, int which, int begin, int steps) {
     const auto& v = own.v[turn];
-    const int first = which * shape::at_once, count = steps - begin - first;  // reflectors that there are
+    const int first = which * shape::at_once, count = steps - begin - first;  // number of reflectors left
     S w[shape::at_once][P.columns] = {};
 #pragma unroll
     for (int l = 0; l < shape::at_once; ++l) {
@@ -464,7 +466,7 @@ struct batch_tile {
     }
   }
 
-  // The panel of this warp; made(j) follows each reflector. `publishes`: somebody reads them.
+  // Factors the panel of this warp; calls made(j) after each reflector. `publishes`: other threads read the reflectors.
   template <class Made>
   __device__ __forceinline__ void factor_panel(int turn, int steps, bool publishes, Made&& made) {
     ballast::cuda::unrolled<P.columns>([&](auto at) {
@@ -484,7 +486,7 @@ struct batch_tile {
     });
   }
 
-  // H x for all columns.
+  // Applies H to all columns.
   __device__ __forceinline__ void reflect(const batch_column<S, P>& from, S tau, int step, int steps) {
     S v[P.rows], sum[P.columns] = {};
     for (int r = 0; r < P.rows; ++r) v[r] = from.lane[lane].row[r];

@@ -1,5 +1,5 @@
-// The sums and residuals of the checks of a factorization. Everything is added up in double, in an order that depends on the shape alone.
-// Layer: backend "cuda" of QR, device code. docs/design/qr.md says what each check covers.
+// The sums and residuals of the checks of a factorization. All sums are in double, in an order that depends on the shape alone.
+// Layer: backend "cuda" of QR, device code. docs/design/qr.md describes what each check covers.
 #pragma once
 
 #include <cmath>
@@ -16,21 +16,22 @@
 
 namespace ballast::qr::cuda {
 
-// Element (i, j) of V, where `stored` is read: above the diagonal is R. It is read in any case, so that no load waits for a branch.
+// Returns element (i, j) of V, given the number stored there: above the diagonal the storage belongs to R. Callers load it in any case, so
+// that no load waits for a branch.
 template <class S>
 __device__ __forceinline__ double element(S stored, std::int64_t i, int j) {
   return i < j ? 0.0 : i == j ? 1.0 : static_cast<double>(stored);
 }
 
-// Where a block has k_block_rows rows: thread t has row t % k_block_rows, and k_row_parts threads share its columns.
+// The mapping for thread blocks of k_block_rows rows: thread t has row t % k_block_rows, and k_row_parts threads share its columns.
 struct row_part {
   int row, part;
   __device__ __forceinline__ row_part()
       : row(static_cast<int>(threadIdx.x) % k_block_rows), part(static_cast<int>(threadIdx.x) / k_block_rows) {}
 };
 
-// use(l, load(l)) for this thread's part of the columns begin … end − 1. Loads are taken together: one after the other they would wait for
-// each other's memory.
+// Calls use(l, load(l)) for this thread's part of the columns begin … end − 1. Several loads are issued before the first use; otherwise
+// each would wait for the memory latency of the one before.
 template <class T, int together = 8, class Load, class Use>
 __device__ __forceinline__ void each_column(int part, int begin, int end, Load load, Use use) {
 #pragma unroll 1
@@ -47,19 +48,19 @@ __device__ __forceinline__ void each_column(int part, int begin, int end, Load l
   }
 }
 
-// Sums over the parts of each row; part 0 gets them. A barrier, and `several` may be used again behind another.
+// Adds up the sums of the parts of each row; part 0 gets the result. Contains a barrier; `several` may be reused after another one.
 template <int Count>
 __device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Count],
                                           double (&several)[k_row_parts - 1][Count][k_block_rows]) {
   for (int q = 0; q < Count && own.part > 0; ++q) several[own.part - 1][q][own.row] = sum[q];
-  __syncthreads();  // the parts are there
+  __syncthreads();  // the sums of the other parts are stored
   if (own.part > 0) return;
   for (int p = 0; p + 1 < k_row_parts; ++p) {
     for (int q = 0; q < Count; ++q) sum[q] += several[p][q][own.row];
   }
 }
 
-// What a lane of products_kernel has of some tiles of rows: V's columns, and of the rows 2 t, 2 t + 1 of a tile the vector g of y, p, c1,
+// A lane's operands in products_kernel for some tiles of rows: V's columns, and for rows 2 t, 2 t + 1 of a tile the vector g of y, p, c1,
 // c2, 1, w, w², none.
 template <class S, int Blocks, int Tiles>
 struct product_rows {
@@ -67,7 +68,7 @@ struct product_rows {
   double vector[Tiles][2];
   S checksum[Tiles][2];
 
-  // The rows from `first` on; what is not there is 0.
+  // Loads the rows from `first` on. Elements outside the matrix are 0.
   __device__ __forceinline__ void load(const products_arguments<S>& a, const row_pairs<const S>& from, const double* weights,
                                        std::int64_t first) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
@@ -85,13 +86,13 @@ struct product_rows {
   }
 };
 
-// Sums of a lane: of columns g and 8 + g of each pair of blocks with the vectors 2 t, 2 t + 1; of the squares of its own numbers, by
-// blocks; of squares of p.
+// The sums of a lane: of columns g and 8 + g of each pair of blocks with the vectors 2 t, 2 t + 1; of the squares of its own elements, by
+// blocks; of the squares of p.
 template <int Blocks>
 struct product_sums {
   double vectors[Blocks / 2][4] = {}, squares[Blocks] = {}, p_square = 0;
 
-  // Adds the rows from `first` on. Where Head, some of them are of V's triangle. `tx` is T x; null: there is no p.
+  // Adds the rows from `first` on. Head: some of these rows belong to V's triangle. `tx` is T x; null: there is no p.
   template <bool Head, class S, int Tiles>
   __device__ __forceinline__ void add(const product_rows<S, Blocks, Tiles>& rows, std::int64_t first, int w, const double* tx) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
@@ -129,7 +130,7 @@ struct product_sums {
     });
   }
 
-  // Its numbers, one after the other.
+  // Returns sum number `At` of the lane, of the products and squares.
   template <int At>
   __device__ __forceinline__ double number() const {
     if constexpr (At < 2 * Blocks) {
@@ -140,9 +141,10 @@ struct product_sums {
   }
 };
 
-// Blocks first over rows, k_products_rows of them in turn, then over panels. A warp takes some rows by itself, and p of a row is made where
-// the row is; the loads of some warps are under way while others compute. At the end the warps' sums are added up, each number by the lane
-// that has it. For panels of at most `Most` columns. One kernel for one panel and for all: the sums must be the same to the bit.
+// Thread blocks are numbered first over rows, k_products_rows at a time in turn, then over panels. Each warp processes its own rows, and
+// computes p of a row next to the row's elements; the loads of some warps are in flight while others compute. At the end the warps' sums
+// are added, each by the lane that holds it. For panels of at most `Most` columns. The same kernel serves a single panel and all panels:
+// the sums must be the same to the bit.
 template <class S, int Most>
 __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_kernel(const __grid_constant__ products_arguments<S> a) {
   constexpr int blocks_of_columns = Most / k_block, warps = k_threads / 32, numbers = 3 * blocks_of_columns;
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   const double* const weights = a.weights != nullptr ? a.weights + before : nullptr;
 #pragma unroll 1
   for (int l = static_cast<int>(threadIdx.x); l < Most && a.tx != nullptr; l += k_threads) tx[l] = l < w ? a.tx[l] : 0;
-  __syncthreads();  // T x is there
+  __syncthreads();  // T x is in shared memory
   const double* const by = a.tx != nullptr ? tx : nullptr;
   product_sums<blocks_of_columns> sums;
   const auto row_of = [&](int n) { return (block + n / parts * blocks) * k_products_rows + warp * of_warp + n % parts * rows; };
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
         whole[at][lane] = kept[at] + sums.template number<at>();
       });
     }
-    __syncthreads();  // the sums of the warps up to this one are there
+    __syncthreads();  // the sums of the warps up to this one are stored
   }
   double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
   const double p_square = over_block<false>(sums.p_square, p_squares);
@@ -201,14 +203,14 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   }
 }
 
-// The sums from … to − 1: 32 by each block, of which `block` is the place, a lane for each; warp w adds up what the blocks w, w + 8, … have
-// left.
+// Adds up the sums from … to − 1. Thread block number `block` computes 32 of them, one for each lane; warp w adds the partial sums of the
+// blocks w, w + 8, ….
 __device__ __forceinline__ void fold(const fold_arguments& a, std::int64_t block, std::int64_t from, std::int64_t to) {
   constexpr int warps = k_threads / 32;
   auto& several = arch::shared_object<double[warps][32], struct folded_sums>();
   const int lane = arch::lane(), warp = arch::warp();
   const std::int64_t value = from + block * 32 + lane;
-  constexpr int together = 8;  // loads that wait for memory at the same time
+  constexpr int together = 8;  // loads in flight at the same time
   double sum = 0;
 #pragma unroll 1
   for (std::int64_t first = warp; first < a.blocks && value < to; first += together * warps) {
@@ -220,7 +222,7 @@ __device__ __forceinline__ void fold(const fold_arguments& a, std::int64_t block
     for (int q = 0; q < together; ++q) sum += x[q];
   }
   several[warp][lane] = sum;
-  __syncthreads();  // the sums of the warps are there
+  __syncthreads();  // the sums of the warps are stored
   if (warp != 0 || value >= to) return;
   double all = several[0][lane];
   for (int w = 1; w < warps; ++w) all += several[w][lane];
@@ -234,7 +236,7 @@ __global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ f
   fold(a, blockIdx.x, 0, a.count);
 }
 
-// Of each panel 32 sums by each block, as fold_kernel; the last four vectors are the checkpoint's.
+// As fold_kernel, 32 sums of a panel for each thread block. The last four vectors of sums are the checkpoint's.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) fold_checkpoints_kernel(const __grid_constant__ checkpoints_arguments a) {
   static_assert(Threads == k_threads);
@@ -244,15 +246,15 @@ __global__ void __launch_bounds__(Threads) fold_checkpoints_kernel(const __grid_
        blockIdx.x % each, 4 * w, 8 * w);
 }
 
-// The sum of a block's hashes; thread 0 gets it.
+// Returns the sum of a block's hashes to thread 0.
 __device__ __forceinline__ unsigned long long hash_over_block(unsigned long long own) {
   auto& several = arch::shared_object<unsigned long long[k_threads / 32], struct hashed_block>();
   unsigned long long sum[1] = {own};
-  __syncthreads();  // the sums in front of these have been read
+  __syncthreads();  // the previous sums have been read
   return ballast::cuda::add_block<k_threads>(sum, several);
 }
 
-// By one block: the hash of X's columns, as hash_kernel makes it. Thread 0 gets it.
+// Called by one thread block: computes the hash of X's columns, equal to hash_kernel's. Thread 0 gets it.
 template <class S>
 __device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t ld, int rows, int columns, bool upper) {
   unsigned long long own = 0;
@@ -265,7 +267,7 @@ __device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t l
   return hash_over_block(own);
 }
 
-// z = T x, or Tᵀ x, by one block.
+// Called by one thread block: z = T x, or Tᵀ x.
 template <class S>
 __device__ __forceinline__ void times_t(const reflectors<S>& h, bool transposed, const double* x, double* z) {
   const int w = h.width;
@@ -277,13 +279,13 @@ __device__ __forceinline__ void times_t(const reflectors<S>& h, bool transposed,
   }
 }
 
-// One block.
+// One thread block.
 template <class S>
 __global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant__ small_arguments<S> a) {
   times_t(a.h, a.transposed, a.x, a.z);
 }
 
-// T x: k_block_rows rows by each block.
+// Computes T x and |T| |x|, k_block_rows rows in each thread block.
 template <class S>
 __global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__ open_arguments<S> a) {
   auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct opened_parts>();
@@ -302,7 +304,8 @@ __global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__
   a.tx[w + i] = sum[1];
 }
 
-// √Σ of `blocks` squares for each of `count` vectors, the largest; NaN if there is one. By one block; thread 0 gets it.
+// Returns the largest of `count` norms, each √Σ of `blocks` squares; NaN if one of them is NaN. Called by one thread block; thread 0 gets
+// the result.
 __device__ __forceinline__ double largest_norm(const double* squares, std::int64_t blocks, int count) {
   auto& several = arch::shared_object<double[k_threads / 32], struct norm_sums>();
   double most = 0;
@@ -317,9 +320,9 @@ __device__ __forceinline__ double largest_norm(const double* squares, std::int64
   return most;
 }
 
-// The sums over the rows of V are added up as by fold_kernel; the last block judges. Orthogonality: Tᵀ Vᵀ V T x against (T + Tᵀ) x, element
-// i by a warp, which has column i of T; each reflector's τ‖v‖² − 2; what the second pass over V takes; the checkpoint. T x is the one that
-// made p: if it is wrong by e, the two sides differ by TᵀT⁻¹e.
+// Adds up the sums over the rows of V like fold_kernel; the last thread block evaluates the checks. Orthogonality: compares Tᵀ Vᵀ V T x
+// with (T + Tᵀ) x; eight lanes compute element i from column i of T. Reflectors: τ‖v‖² − 2 of each. It also computes the operand of the
+// second pass over V, and the checkpoint. p was computed with the same T x: if that is wrong by e, the two sides differ by TᵀT⁻¹e.
 template <class S>
 __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant__ judge_arguments<S> a) {
   auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
@@ -345,8 +348,8 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
     factor[1][i] = fabs(g) + p_norm + fabs(x);
     for (int v = 0; v < 3; ++v) factor[2 + v][i] = sums[(v == 0 ? 0 : v + 1) * w + i];
   }
-  __syncthreads();  // what T's columns are multiplied by is there
-  // Eight lanes have a column of T, and every eighth of its elements: all are loaded, then used.
+  __syncthreads();  // the factors of T's columns are stored
+  // Eight lanes share a column of T, each with every eighth element. All elements are loaded before they are used.
   constexpr int lanes = 8, each = k_most_wide / lanes;
   const int part = i % lanes;
 #pragma unroll 1
@@ -357,7 +360,7 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
       const int j = lanes * decltype(e)::value + part;
       t[decltype(e)::value] = j <= column && column < w ? a.h.T[j + column * a.h.ldt] : S(0);
     });
-    double sum[5] = {};  // T's column times g − x, its size, times the sums of y, c1 and c2
+    double sum[5] = {};  // T's column times g − x, its rounding bound, times the sums of y, c1 and c2
     ballast::cuda::unrolled<each>([&](auto e) {
       const int j = lanes * decltype(e)::value + part;
       if (j > column || column >= w) return;
@@ -374,14 +377,14 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   }
   if (i < w) {
     for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(4 + q) * w + i];
-    // A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
+    // A tau of 0 belongs to v = e₁. tau must equal T's diagonal to the bit.
     const double tau = static_cast<double>(a.tau[i]), square = sums[7 * w + i];
     const bool same = ballast::cuda::bits(a.tau[i]) == ballast::cuda::bits(a.h.T[i + i * a.h.ldt]);
     tail[i] = !same ? std::numeric_limits<double>::quiet_NaN() : fabs(tau == 0 ? square - 1 : tau * square - 2);
   }
-  __syncthreads();  // all are there
+  __syncthreads();  // the results of all columns are stored
   if (arch::warp() != 0) return;
-  // The largest; among residuals, in units of its threshold. NaN stays.
+  // Finds the largest values; for orthogonality, the residual that is largest in units of its threshold. NaN is kept.
   panel_result made{0, 1, 0, 0};
   const auto join = [&made](double residual, double threshold, double reflectors) {
     if (made.reflectors == made.reflectors && !(reflectors <= made.reflectors)) made.reflectors = reflectors;
@@ -409,9 +412,9 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   if (!(made.orthogonality <= made.orthogonality_threshold) || !(made.reflectors <= a.limit)) close(a.gate);
 }
 
-// What each row has of Σ over columns of its numbers times `Sums` weights, for rows of lanes. Σ over the warps that share the columns of
-// the same rows: the first of them gets it. `several`: of each other warp. Called by the whole block, and `several` may be used again
-// behind another barrier.
+// Adds up the partial sums of the warps that share the columns of the same rows: a lane holds sums of `Rows` rows for `Sums` vectors of
+// weights. The first of these warps gets the result. `several`: memory for the partial sums of the other warps. Called by the whole block;
+// `several` may be reused after another barrier.
 template <int Sums, int Rows>
 __device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int sharing, double (*several)[Sums][Rows][32]) {
   if (sharing == 1) return;
@@ -421,7 +424,7 @@ __device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int
       for (int q = 0; q < Sums; ++q) several[warp][q][h][lane] = sum[h][q];
     }
   }
-  __syncthreads();  // the parts are there
+  __syncthreads();  // the partial sums are stored
   for (int other = 1; other < sharing && part == 0; ++other) {
     for (int h = 0; h < Rows; ++h) {
       for (int q = 0; q < Sums; ++q) sum[h][q] += several[warp + other][q][h][lane];
@@ -429,13 +432,13 @@ __device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int
   }
 }
 
-// Of the columns from `begin` to `end`: what the vectors lose by V in a lane's rows from `row` on; where Head, some are of V's triangle,
-// and then what c1 and c2 lose by R. `vectors`: of each column the elements of y's, c1's and c2's.
+// Accumulates V times the vectors over columns begin … end − 1, for a lane's rows from `row` on. Head: some rows belong to V's triangle;
+// then it also accumulates the part of c1 and c2 that R accounts for. `vectors`: for each column the elements of y's, c1's and c2's tz.
 template <bool Head, class S, bool Whole>
 __device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const row_groups<const S, k_lane_rows<S>>& V,
                                         const double (*vectors)[4], const transformed_arguments<S>& a, std::int64_t row, int begin,
                                         int end) {
-  constexpr int together = 8, rows = k_lane_rows<S>;  // columns whose loads wait for memory at the same time
+  constexpr int together = 8, rows = k_lane_rows<S>;  // loads of so many columns are in flight at the same time
 #pragma unroll 1
   for (int first = begin; first < end; first += together) {
     typename row_groups<const S, rows>::group x[together] = {};
@@ -459,7 +462,8 @@ __device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const 
   }
 }
 
-// A lane has k_lane_rows rows. Of many rows a warp has all columns; of few all warps of a block share those of the same rows.
+// A lane has k_lane_rows rows. If there are many rows, each warp has all columns; if there are few, all warps of a block share the columns
+// of the same rows.
 template <class S>
 __global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
   constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
@@ -473,7 +477,7 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel
     const int l = e % w, q = e / w;
     vectors[l][q] = q < (checksums ? 3 : 1) ? a.tz[q * w + l] : 0;
   }
-  __syncthreads();  // the vectors are there
+  __syncthreads();  // the vectors are in shared memory
   const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
   double square[2] = {};
   for (std::int64_t first = std::int64_t{blockIdx.x} * lane_block<S>(sharing); first < a.h.rows;
@@ -501,7 +505,7 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel
         square[q] += r * r;
       }
     }
-    if (sharing > 1) __syncthreads();  // the parts have been read
+    if (sharing > 1) __syncthreads();  // the partial sums have been read
   }
   if (a.c == nullptr) return;
   for (int q = 0; q < 2; ++q) {
@@ -529,7 +533,7 @@ __device__ __forceinline__ column_range range_of(const block_list& all, std::int
   return {first, static_cast<int>(left < all.width ? left : all.width), panel};
 }
 
-// Blocks of threads first over rows, k_block_rows each, then over blocks of columns.
+// Thread blocks are numbered first over rows, k_block_rows each, then over blocks of columns.
 template <class S>
 __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant__ weigh_arguments<S> a) {
   auto& squares = arch::shared_object<double[k_threads / 32], struct weighed_sums>();
@@ -547,11 +551,11 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
         own.part, begin, here.width, [&](int l) { return a.X[i * a.row_stride + (here.first + l) * a.column_stride]; },
         [&](int l, S read) {
           const std::int64_t j = here.first + l;
-          // Sealed by the reading that is verified: nothing lies between the two.
+          // The seal uses the same load that is verified, so that no fault fits between the two.
           if (a.seal != nullptr && i < here.first) hash += ballast::cuda::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
           double x = static_cast<double>(read);
           if (a.shifts != nullptr && a.shifts[j] != 0) {
-            // Rounded as the data are: below the normal numbers that loses digits.
+            // Rounded like the data: below the normal numbers the shift loses digits.
             x = static_cast<double>(std::ldexp(read, a.shifts[j]));
           }
           for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? x * a.z[j + q * a.ldz] : 0;
@@ -587,7 +591,7 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
   if (threadIdx.x == 0) *a.seal = hash;
 }
 
-// A row a thread.
+// One row for each thread.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) combine_kernel(const __grid_constant__ combine_arguments a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct combined_sums>();
@@ -601,14 +605,14 @@ __global__ void __launch_bounds__(Threads) combine_kernel(const __grid_constant_
   if (threadIdx.x == 0) a.squares[blockIdx.x] = square;
 }
 
-// A block for each norm.
+// One thread block for each norm.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) norm_kernel(const __grid_constant__ norm_arguments a) {
   const double norm = largest_norm(a.squares + a.count * blockIdx.x * a.blocks, a.blocks, a.count);
   if (threadIdx.x == 0) a.to[blockIdx.x] = norm;
 }
 
-// A block for each column.
+// One thread block for each column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__ hash_arguments<S> a) {
   const std::int64_t l = blockIdx.x;
@@ -620,7 +624,8 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
   if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
 
-// First two blocks for each panel, then one for each column: what judge_kernel, and weigh_kernel at the entry, have sealed.
+// Recomputes the seals of judge_kernel, and of weigh_kernel on a panel's entry. First come two thread blocks for each panel, then one for
+// each column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant__ seals_arguments<S> a) {
   if (blockIdx.x < 2 * a.count) {
@@ -639,7 +644,7 @@ __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant_
   if (threadIdx.x == 0) atomicAdd(a.to + 3 * k + 1, own);
 }
 
-// A block for each panel: the largest difference; the same bits give 0.
+// One thread block for each panel: the largest difference. Equal bits give 0.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant__ changes_arguments a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct changed_sums>();
@@ -654,7 +659,7 @@ __global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant_
   if (threadIdx.x == 0) a.to[blockIdx.x] = most;
 }
 
-// A row a thread.
+// One row for each thread.
 template <class S>
 __global__ void __launch_bounds__(k_threads) accept_kernel(const __grid_constant__ accept_arguments<S> a) {
   const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
@@ -663,7 +668,7 @@ __global__ void __launch_bounds__(k_threads) accept_kernel(const __grid_constant
   for (int q = 0; q < 2 && i < a.width; ++q) a.to[i + q * a.ld] = static_cast<S>(a.head[i + q * a.width]);
 }
 
-// A block for each panel.
+// One thread block for each panel.
 template <class S>
 __global__ void __launch_bounds__(k_threads) taus_kernel(const __grid_constant__ taus_arguments<S> a) {
   const std::int64_t first = blockIdx.x * a.width, left = a.steps - first;

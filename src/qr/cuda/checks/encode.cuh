@@ -1,5 +1,6 @@
-// What protects the input of a factorization, in one pass over it: the checksum columns of every block, the certificate's product, and the
-// copy to go back to. Layer: backend "cuda" of QR, device code. docs/design/qr.md ("Reading twice") says why each has loads of its own.
+// Protects the input of a factorization in one pass over it: computes the checksum columns of every block and the certificate's product,
+// and copies the input for restarts.
+// Layer: backend "cuda" of QR, device code. docs/design/qr.md ("Reading twice") explains why each of the three has its own loads.
 #pragma once
 
 #include <cmath>
@@ -11,13 +12,13 @@
 
 namespace ballast::qr::cuda {
 
-// Of the columns from `begin` to `end`: what a lane's rows from `row` on have of both checksums and of the product, and their copy.
-// `weights`: of each column. Shifted: columns count as 2^shift times what they are.
+// Accumulates both checksums and the product over columns begin … end − 1 for a lane's rows from `row` on, and copies these elements.
+// `weights`: three for each column. Shifted: columns count as 2^shift times their value.
 template <bool Whole, bool Shifted, class S>
 __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], const row_groups<const S, k_lane_rows<S>>& X,
                                             const row_groups<S, k_lane_rows<S>>& copy, const double (*weights)[4], const int* shifts,
                                             bool copies, std::int64_t row, int begin, int end) {
-  constexpr int rows = k_lane_rows<S>, together = Shifted || !Whole ? 1 : 4;  // columns whose loads wait for memory at the same time
+  constexpr int rows = k_lane_rows<S>, together = Shifted || !Whole ? 1 : 4;  // loads of so many columns are in flight at the same time
   const auto take = [&](auto count, int first) {
     constexpr int columns_here = decltype(count)::value;
     typename row_groups<S, rows>::group columns[columns_here], product[columns_here], copied[columns_here];
@@ -31,7 +32,7 @@ __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], co
     ballast::cuda::unrolled<columns_here>([&](auto c) {
       constexpr int at = decltype(c)::value;
       const int l = first + at;
-      // Rounded as the data are: below the normal numbers that loses digits.
+      // Rounded like the data: below the normal numbers the shift loses digits.
       const auto worked_on = [&](S x) { return static_cast<double>(Shifted ? std::ldexp(x, shifts[l]) : x); };
       for (int h = 0; h < rows; ++h) {
         const double x = worked_on(columns[at].at[h]);
@@ -48,8 +49,8 @@ __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], co
   for (; first < end; ++first) take(ballast::cuda::index<1>{}, first);
 }
 
-// Blocks of threads first over rows, then over blocks of columns. A lane has k_lane_rows rows; where there are few, warps of a block share
-// the columns. The three loads of an element are instructions of their own, and only the first one goes to memory.
+// Thread blocks are numbered first over rows, then over blocks of columns. A lane has k_lane_rows rows; if there are few rows, the warps of
+// a block share the columns. The three loads of an element are separate instructions, and only the first one goes to memory.
 template <class S>
 __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(const __grid_constant__ encode_arguments<S> a) {
   constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(cons
   const column_range here = range_of(a.blocks, b);
   const int w = here.width;
   for (int e = static_cast<int>(threadIdx.x); e < 3 * w; e += k_threads) weights[e % w][e / w] = a.z[here.first + e % w + e / w * a.ldz];
-  __syncthreads();  // the weights are there
+  __syncthreads();  // the weights are in shared memory
   const row_groups<const S, rows> X(a.X + here.first * a.column_stride, a.column_stride, a.rows, w, a.row_stride);
   const bool copies = a.copy != nullptr;
   const row_groups<S, rows> copy(copies ? a.copy + here.first * a.rows : nullptr, a.rows, a.rows, w);

@@ -1,4 +1,4 @@
-// What the kernels of QR take.
+// The arguments of QR's kernels.
 // Layer: backend "cuda" of QR, shared by host and kernels. Plain structs. Matrices are column-major unless strides say otherwise.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace ballast::qr::cuda {
 
-// Reflectors as they are stored: v_j has a one on the diagonal of V and zeros above it; what is stored there is R's.
+// Reflectors as they are stored: v_j has an implicit one on the diagonal of V and implicit zeros above it; the numbers stored there belong
+// to R.
 template <class S>
 struct reflectors {
   const S* V;  // rows × width
@@ -30,48 +31,51 @@ struct panel_arguments {
   S* tau;
   S* T;  // width × width, zero below the diagonal
   std::int64_t ldt;
-  std::int64_t slab;  // rows of a block
-  S* pivots;          // 2 × rows: scratch where the slab does not fit into shared memory; null: it does
+  std::int64_t slab;  // rows of each thread block
+  S* pivots;          // 2 × rows: scratch memory for slabs that do not fit into shared memory; null: they fit
 };
 
 // --- Panels ahead of the host.
 
-// Whether what is enqueued behind a panel counts. Open: both words are 0. The first panel that does not pass closes it, and it stays closed
-// until the host opens it. A struck word can close it, and cannot open it.
+// Decides whether work enqueued after a panel takes effect. Open: both words are 0. The first panel that fails its checks closes the gate,
+// and it stays closed until the host opens it. A struck word can close the gate, but cannot open it.
 struct panel_gate {
   std::uint32_t closed, closed_too;
 };
-// Null: there is none.
+// A null gate counts as open.
 BALLAST_HD inline bool is_closed(const panel_gate* gate) { return gate != nullptr && (gate->closed | gate->closed_too) != 0; }
-// By one thread.
+// Called by one thread.
 BALLAST_HD inline void close(panel_gate* gate) {
   if (gate != nullptr) *gate = {1, 1};
 }
 
-// As qr::panel_sums.
+// The sums of a panel's checks, as qr::panel_sums.
 struct panel_result {
   double orthogonality, orthogonality_threshold, reflectors, data;
 };
 
 enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
 
-// What the device finds of a tall panel.
+// The state of a Cholesky QR panel, as the device determines it.
 struct tall_state {
-  int stage;   // a tall_stage
-  int direct;  // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding; it is not made. Else 0
+  int stage;  // a tall_stage
+  // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding, and Q is not computed. Otherwise 0.
+  int direct;
 };
 
-// What the device leaves of a panel for the host.
+// The results of a panel that the device leaves for the host.
 struct panel_record {
   panel_result sums;
-  double entry;                // ‖residual‖
-  std::uint32_t passed, held;  // whether the gate was open at the last look at it: 1 and 0, else 0 and 1
+  double entry;  // ‖residual‖ of the check on entry
+  // The gate when hold_kernel read it: 1 and 0 if it was open, else 0 and 1.
+  std::uint32_t passed, held;
   tall_state tall;
 };
 
-// --- Panels of many rows (tall.cuh).
+// --- Cholesky QR panels: panels of many rows (cholesky_qr.cuh).
 
-inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
+// The largest ‖QᵀQ − I‖ at which one more Cholesky factor makes Q orthonormal to rounding.
+inline constexpr double k_tall_deviation = 0.25;
 
 template <class S>
 struct gram_arguments {
@@ -79,8 +83,8 @@ struct gram_arguments {
   std::int64_t ldf = 0;
   std::int64_t rows = 0;
   int width = 0;
-  int needed = k_tall_failed;  // nothing is done in another stage; k_tall_failed: it is done in any
-  double* partial = nullptr;   // of each block: the Gram matrix of its rows, packed
+  int needed = k_tall_failed;  // the kernel does nothing in any other stage; k_tall_failed: it runs in every stage
+  double* partial = nullptr;   // for each thread block: the Gram matrix of its rows, packed
   const tall_state* state = nullptr;
 };
 
@@ -93,71 +97,75 @@ struct substitute_arguments {
   std::int64_t ldt = 0;
   std::int64_t rows = 0;
   int width = 0;
-  int needed = k_tall_failed;  // as there
-  bool in_place = false;       // of a direct panel the rows are taken from `to`
+  int needed = k_tall_failed;  // as in gram_arguments
+  bool in_place = false;       // for a direct panel the kernel reads the rows from `to`
   const double* R = nullptr;   // packed
   const tall_state* state = nullptr;
 };
 
 struct square_factor_arguments {
-  const double* G;  // packed, as R, before and all
+  const double* G;  // packed, like R, before and all
   int width;
-  bool first;            // G is A's: nothing is in front of it
-  double near;           // ‖G − I‖ up to where its square is rounding
-  double direct;         // Σ of 1 / λ, λ the eigenvalues of G with columns of length 1, up to where the panel is direct
+  bool first;   // G is the Gram matrix of A: there are no earlier factors
+  double near;  // the largest ‖G − I‖ whose square is below rounding
+  // A panel is direct if Σ 1 / λ is at most this, λ the eigenvalues of G with columns scaled to length 1.
+  double direct;
   double* R;             // Cholesky factor of G
-  const double* before;  // product of the factors in front of it, if there are any
-  double* all;           // R times those
+  const double* before;  // product of the earlier factors, unless `first`
+  double* all;           // R times that product
   tall_state* state;
-  const panel_gate* gate = nullptr;  // closed: the panel is not made; null: none
+  const panel_gate* gate = nullptr;  // closed: the panel is not computed; null: there is no gate
 };
 
 template <class S>
 struct square_reflectors_arguments {
-  const S* X;  // its first `width` rows are read; of a direct panel A's
+  const S* X;  // its first `width` rows are read; for a direct panel those of A
   std::int64_t ldx;
   int width;
-  const double* R;       // packed, as `all` and `product`: X R⁻¹ is orthonormal
+  const double* R;       // packed, like `all` and `product`: X R⁻¹ is orthonormal
   const double* all;     // the panel is X R⁻¹ times this
   const double* direct;  // R and `all` of a direct panel
-  double* product;       // what X becomes V by
+  double* product;       // U R: V = X (U R)⁻¹
   double* lower;         // V_1ᵀ without its diagonal, packed
   S* A;                  // its first `width` rows are written
   std::int64_t lda;
   S* tau;
   tall_state* state;
-  const panel_gate* gate = nullptr;  // closed: the panel is not made, and nothing is written; null: none
+  // Closed: the panel is not computed, and nothing is written. Null: there is no gate.
+  const panel_gate* gate = nullptr;
 };
 
 template <class S>
 struct square_t_arguments {
   int width;
-  const double *R, *direct, *product, *lower;  // of square_reflectors_arguments
-  S* T;                                        // width × width; 0 if the panel is not made
+  const double *R, *direct, *product, *lower;  // as in square_reflectors_arguments
+  S* T;                                        // width × width; 0 if the panel is not computed
   const tall_state* state;
-  panel_gate* gate = nullptr;  // is closed if the panel is not made; null: none
+  panel_gate* gate = nullptr;  // closed by the kernel if the panel is not computed; null: there is no gate
 };
 
-// The columns of a matrix in blocks, as qr::layout has them: of `width` columns, beginning anew behind the last panel.
+// The columns of a matrix in blocks, as in qr::layout: blocks of `width` columns, which start anew after the last panel.
 struct block_list {
   std::int64_t steps, columns;
   int width;
 };
 
-// Sums over the rows of V.
+// Sums over the rows of V. A null pointer leaves out its sums.
 template <class S>
 struct products_arguments {
   reflectors<S> h = {};
-  const double* y = nullptr;   // of rows; null: none
-  const double* tx = nullptr;  // of width: p = V tx; null: none
-  const S* c = nullptr;        // two columns of rows; null: none
+  const double* y = nullptr;   // one number for each row
+  const double* tx = nullptr;  // `width` numbers: p = V tx
+  const S* c = nullptr;        // two columns of `rows` numbers
   std::int64_t ldc = 0;
-  const double* weights = nullptr;  // of rows: the checkpoint of V; null: none
-  double* partial = nullptr;        // of each block 8 · width + 1: Vᵀ times y, p, c1, c2; Σv, Σwv, Σw²v, Σv²; ‖p‖²
-  // Of `columns` reflectors, h and the panels behind it are taken, the last one narrower where so many are left; with weights alone.
+  const double* weights = nullptr;  // one for each row: for the checkpoint of V
+  // 8 · width + 1 numbers for each thread block: Vᵀ times y, p, c1, c2; Σv, Σwv, Σw²v, Σv²; ‖p‖².
+  double* partial = nullptr;
+  // The number of reflectors: h and the panels after it are summed, the last one narrower if fewer reflectors are left. With `weights`
+  // alone.
   std::int64_t columns = 0;
-  std::int64_t blocks =
-      0;  // of threads for each panel, whose sums begin blocks · (8 · width + 1) apart; some are idle where rows are fewer
+  // Thread blocks for each panel, whose sums begin blocks · (8 · width + 1) apart. Some blocks are idle for panels with few rows.
+  std::int64_t blocks = 0;
 };
 
 // All panels of a factorization, as they are stored.
@@ -168,7 +176,7 @@ struct panel_list {
   std::int64_t rows;
   std::int64_t steps;
   int width;
-  const S* T;  // width² for each panel
+  const S* T;  // width² numbers for each panel
 
   BALLAST_HD reflectors<S> operator[](std::int64_t k) const {
     const std::int64_t first = k * width, left = steps - first;
@@ -177,7 +185,8 @@ struct panel_list {
   }
 };
 
-// The seals anew: hashes of T, of R's rows above each panel, and of those within it; the second ones are added.
+// Computes the seals again: hashes of T, of R's rows above each panel, and of R's rows within it. The hashes of the rows above are added up
+// in `to`.
 template <class S>
 struct seals_arguments {
   panel_list<S> panels;
@@ -190,36 +199,37 @@ struct fold_arguments {
   std::int64_t blocks;
   std::int64_t count;
   double* to;                         // count
-  const tall_state* state = nullptr;  // fold_kernel does nothing if this panel is orthonormal; null: none
+  const tall_state* state = nullptr;  // if this panel is orthonormal, fold_kernel does nothing; null: no such panel
 };
 
-// Adds up what products_arguments leave of panels: their checkpoints.
+// Adds up the partial sums that products_kernel has computed for panels: their checkpoints.
 struct checkpoints_arguments {
   const double* partial;
-  std::int64_t rows, columns, width, blocks;  // as there
-  double* to;                                 // 4 · width for each panel
+  std::int64_t rows, columns, width, blocks;  // as in products_arguments
+  double* to;                                 // 4 · width numbers for each panel
 };
 
 template <class S>
 struct judge_arguments {
   reflectors<S> h;
-  fold_arguments fold;  // of products_arguments::partial
-  std::int64_t m;       // of the whole matrix
+  fold_arguments fold;  // adds up products_arguments::partial
+  std::int64_t m;       // rows of the whole matrix
   const S* tau;
-  const double* x;     // width
-  const double* tx;    // of open_arguments
+  const double* x;     // `width` numbers
+  const double* tx;    // computed with open_arguments
   double* tz;          // 3 × width: Tᵀ times the sums of y, c1, c2
-  double* checkpoint;  // 4 × width; null: not kept
-  // Hashes of T, and of R's rows within the panel, by a block each behind those of the sums; null: none. They are there before T is judged.
+  double* checkpoint;  // 4 × width; null: the checkpoint is not kept
+  // Hashes of T, and of R's rows within the panel. One thread block each computes them, after the blocks that compute sums; null: not
+  // computed. They are complete before T is checked.
   unsigned long long* seal_t;
   unsigned long long* seal_r;
   panel_result* to;
   std::uint32_t* arrived;
-  panel_gate* gate = nullptr;  // is closed unless orthogonality and reflectors pass; null: none
-  double limit = 0;            // of reflectors
+  panel_gate* gate = nullptr;  // closed unless orthogonality and reflectors pass; null: there is no gate
+  double limit = 0;            // the threshold of `reflectors`
 };
 
-// What the checks of a panel begin with.
+// The first step of a panel's checks.
 template <class S>
 struct open_arguments {
   reflectors<S> h;
@@ -231,18 +241,18 @@ struct open_arguments {
 template <class S>
 struct transformed_arguments {
   reflectors<S> h = {};
-  const double* tz = nullptr;  // of y, c1, c2, width each
+  const double* tz = nullptr;  // for y, c1, c2: `width` numbers each
   const double* y = nullptr;
   double* next = nullptr;
-  const S* c = nullptr;  // null: y alone
+  const S* c = nullptr;  // null: only y is transformed
   std::int64_t ldc = 0;
   const double* d = nullptr;  // width × 2: the weights of R's columns
   std::int64_t ldd = 0;
-  double* head = nullptr;     // 2 × width: what c1 and c2 become in R's rows
-  double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
-  double* norm = nullptr;     // the larger of the norms of c1 and c2 without R's part
+  double* head = nullptr;     // 2 × width: c1 and c2 in R's rows
+  double* squares = nullptr;  // 2 for each thread block: of c1 and c2 below R's rows
+  double* norm = nullptr;     // the larger of the norms of c1 and c2 below R's rows
   std::uint32_t* arrived = nullptr;
-  panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
+  panel_gate* gate = nullptr;  // closed unless the norm is at most `limit`; null: there is no gate
   double limit = 0;
 };
 
@@ -255,64 +265,66 @@ struct small_arguments {
   double* z;
 };
 
-// Blocks of columns times weights.
+// Multiplies blocks of columns by weights.
 template <class S>
 struct weigh_arguments {
   const S* X = nullptr;
   std::int64_t row_stride = 0, column_stride = 0;
-  const int* shifts = nullptr;  // of each column: it counts as 2^shift · x; null: none
+  const int* shifts = nullptr;  // one for each column, which counts as 2^shift · x; null: no shifts
   std::int64_t rows = 0;
   block_list blocks = {};
-  std::int64_t first_block;   // of those that the launch takes
-  int chunks = 0;             // how many
-  bool r = false;             // R's rows of panels alone
+  std::int64_t first_block;   // the first block of columns of the launch
+  int chunks = 0;             // the number of blocks of columns
+  bool r = false;             // true: only R's rows of panels
   const double* z = nullptr;  // n × count
   std::int64_t ldz;
   int count = 0;  // 1 or 2
-  // What the products are taken from, count columns of ldi, 2 · ldi for each block; null: none, and they are not negated.
+  // The products are subtracted from `init` or `from`: count columns of ldi rows, 2 · ldi apart for each block. Both null: the products are
+  // stored with their own sign.
   const S* init = nullptr;
   const double* from = nullptr;  // the same in double, one column
   std::int64_t ldi;
-  S* to_column = nullptr;     // count columns of ldi rows, 2 · ldi for each block; null: none
-  double* to = nullptr;       // count columns of ldi, count · ldi for each block; null: none
-  double* squares = nullptr;  // count for each block of threads; null: none
-  // Of one block of columns: the largest norm of its products, null: none; and the hash of its rows above its diagonal block, null: none.
+  S* to_column = nullptr;     // count columns of ldi rows, 2 · ldi apart for each block; null: not stored
+  double* to = nullptr;       // count columns of ldi rows, count · ldi apart for each block; null: not stored
+  double* squares = nullptr;  // count for each thread block; null: not stored
+  // For a single block of columns: the largest norm of its products (null: not computed), and the hash of its rows above its diagonal block
+  // (null: not computed).
   double* norm = nullptr;
   unsigned long long* seal = nullptr;
-  unsigned long long* hashes = nullptr;  // one for each block of threads
+  unsigned long long* hashes = nullptr;  // one for each thread block
   std::uint32_t* arrived = nullptr;
-  panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
+  panel_gate* gate = nullptr;  // closed unless the norm is at most `limit`; null: there is no gate
   double limit = 0;
 };
 
-// Checksum columns of all blocks of columns, their share in the certificate's product, and a copy.
+// Computes the checksum columns of all blocks of columns and their part of the certificate's product, and copies the input.
 template <class S>
 struct encode_arguments {
   const S* X;
   std::int64_t row_stride, column_stride;
-  const int* shifts;  // of each column: it counts as 2^shift · x, but for the copy; null: none
+  const int* shifts;  // one for each column, which counts as 2^shift · x, except in the copy; null: no shifts
   std::int64_t rows;
   block_list blocks;
-  const double* z;  // n × 3: the weights of both checksums, and of the product
+  const double* z;  // n × 3: the weights of both checksums, and of the certificate's product
   std::int64_t ldz;
   S* to;          // two columns for each block
-  double* parts;  // a column for each block
-  S* copy;        // rows × n; null: none
+  double* parts;  // one column for each block
+  S* copy;        // rows × n; null: no copy
   int sharing;    // warps that share the columns of the same rows
 };
 
-// Sums over chunks.
+// Adds up the sums of chunks.
 struct combine_arguments {
   const double* parts;  // chunks × rows
   int chunks;
   std::int64_t rows;
-  const double* from;  // what they are taken from; null: none, and the sum is stored
+  const double* from;  // the sum is subtracted from this; null: the sum itself is stored
   double* to;          // null: not stored
-  double* squares;     // one for each block of threads; null: none
-  std::int64_t there;  // rows that chunks have; behind them they are 0
+  double* squares;     // one for each thread block; null: not stored
+  std::int64_t there;  // rows that the chunks have; the sums of later rows are 0
 };
 
-// The largest of `count` norms, NaN if there is one; for each chunk.
+// Computes the largest of `count` norms, NaN if one of them is NaN; for each chunk.
 struct norm_arguments {
   const double* squares;  // chunks × blocks × count
   std::int64_t blocks;
@@ -320,26 +332,26 @@ struct norm_arguments {
   double* to;  // one for each chunk
 };
 
-// Σ of a hash of each number, added to *to.
+// Adds the sum of the hashes of all numbers to *to.
 template <class S>
 struct hash_arguments {
   const S* X;  // the first row
   std::int64_t ld;
   std::int64_t rows;
-  bool upper;  // of column l rows 0 … l alone
+  bool upper;  // true: column l has only rows 0 … l
   unsigned long long* to;
 };
 
 struct changes_arguments {
   const double* now;
   const double* kept;
-  std::int64_t stride;  // of a panel
-  int most;             // numbers of a panel, but of the last …
+  std::int64_t stride;  // from one panel to the next
+  int most;             // numbers of each panel except the last, which has `last`
   int last;
   double* to;  // one for each panel
 };
 
-// What a verified panel leaves: checksums of R's rows, and the certificate's product, to their places. Or all rows of checksum columns.
+// Stores the results of a verified panel: the checksums of R's rows, and the certificate's product. Or copies all rows of checksum columns.
 template <class S>
 struct accept_arguments {
   const double* head;  // width × 2
@@ -347,12 +359,12 @@ struct accept_arguments {
   S* to;
   std::int64_t ld;
   const double* next;  // rows
-  double* carried;     // null: none
+  double* carried;     // null: no product
   std::int64_t rows;
-  const panel_gate* gate = nullptr;  // closed: nothing is done; null: none
+  const panel_gate* gate = nullptr;  // closed: the kernel does nothing; null: there is no gate
 };
 
-// Whether tau is T's diagonal to the bit: 0 for each panel where it is.
+// Compares tau with T's diagonal to the bit: writes 0 for each panel where they are equal.
 template <class S>
 struct taus_arguments {
   const S* tau;
@@ -364,17 +376,17 @@ struct taus_arguments {
 
 template <class S>
 struct copy_arguments {
-  const S* from;  // null: the identity, whose first column is `first`
+  const S* from;  // null: the identity; column 0 is its column `first`
   std::int64_t from_row, from_column;
   S* to;
   std::int64_t to_row, to_column;
   std::int64_t rows, columns;
-  std::int64_t there;  // rows of `from`; zero behind them
+  std::int64_t there;  // rows of `from`; later rows count as zero
   std::int64_t first;
-  const int* row_shifts;  // null: none
+  const int* row_shifts;  // null: no shifts
   const int* column_shifts;
-  int sign;    // of the shifts
-  bool upper;  // on and above the diagonal alone
+  int sign;    // +1 or −1: the sign with which shifts are applied
+  bool upper;  // true: only elements on and above the diagonal
 };
 
 // The norm of a column is norm · 2^exponent, as qr::column_size.
@@ -389,14 +401,16 @@ struct scan_arguments {
   const S* X;
   std::int64_t ld;
   std::int64_t rows;
-  std::int64_t first;  // with a triangle: of column j rows first + j … rows − 1 (lower), or 0 … j (upper)
+  // The row of column 0's diagonal. With a triangle, column j has rows first + j … rows − 1 (lower), or 0 … first + j (upper).
+  std::int64_t first;
   bool upper, lower;
   column_result* to;
-  // Where there are too few columns for all multiprocessors, each is cut into chunks of rows.
+  // If there are too few columns for all multiprocessors, each column is cut into chunks of rows.
   std::int64_t chunks = 1;
   double* partial = nullptr;         // a sum for each chunk of each column
-  std::uint32_t* arrived = nullptr;  // for each column, 0 in front of the launch and behind it
-  // A packed matrix that has the squared norms on its diagonal: a column whose square is in the range of doubles is not read. Null: none.
+  std::uint32_t* arrived = nullptr;  // one for each column, 0 before and after the launch
+  // A packed matrix with the squared norms on its diagonal: a column whose square is within the range of doubles is not read. Null: no such
+  // matrix.
   const double* gram = nullptr;
 };
 
@@ -416,10 +430,11 @@ struct diagonal_arguments {
   std::int64_t ld;
   std::int64_t n;
   double small;
-  long long* to;  // the first zero, −1 if there is none; and whether one is smaller than `small`
+  // The index of the first zero, −1 if there is none; then 1 if an element is smaller than `small`, else 0.
+  long long* to;
 };
 
-// V with its ones and zeros.
+// Writes V with its ones and zeros.
 template <class S>
 struct form_v_arguments {
   const S* from;
@@ -427,22 +442,21 @@ struct form_v_arguments {
   std::int64_t rows;
   int width;
   S* to;                              // rows × width
-  const tall_state* state = nullptr;  // of a panel that was begun ahead: V is 0 if it is not made; null: it is made
+  const tall_state* state = nullptr;  // state of a panel begun ahead: V is 0 if it is not computed; null: it is computed
 };
 
-// The last look at the gate for a panel. Closed: V and T become 0, so that products with them change nothing.
+// The last reading of the gate for a panel. Closed: V and T become 0, so that products with them change nothing.
 template <class S>
 struct hold_arguments {
   const panel_gate* gate;
-  panel_record* record;  // gets what it says
+  panel_record* record;  // receives the state of the gate
   struct {
     S* data;
     std::int64_t count;
   } zero[2];  // V and T
 };
 
-// weights[i] = random number i of the stream.
-// Columns of `count` numbers: column q of stream + q.
+// Column q of `count` numbers: number i of stream + q is random weight i.
 struct random_arguments {
   double* to;
   std::int64_t count;
@@ -463,7 +477,7 @@ struct strike_arguments {
 
 template <class S>
 struct narrow_product_arguments {
-  const S* V;  // rows × width, without gaps
+  const S* V;  // rows × width, contiguous
   std::int64_t rows;
   int width;
   struct {
@@ -471,8 +485,8 @@ struct narrow_product_arguments {
     std::int64_t ld;
     int columns;        // may be 0
   } C[2];               // side by side
-  std::int64_t chunks;  // of rows
-  double* parts;        // of each chunk VᵀC, width × all columns, without gaps
+  std::int64_t chunks;  // chunks of rows
+  double* parts;        // VᵀC of each chunk: width × all columns, contiguous
 };
 
 template <class S>
@@ -481,17 +495,18 @@ struct turn_arguments {
   int width;
   bool transposed;
   std::int64_t columns;
-  const double* parts;  // of narrow_product_arguments
+  const double* parts;  // as in narrow_product_arguments
   std::int64_t chunks;
-  S* W;  // VᵀC, where it does not come in parts, and behind it op(T) VᵀC, both width × columns without gaps
+  // VᵀC, unless `parts` holds it, followed by op(T) VᵀC; both width × columns, contiguous.
+  S* W;
 };
 
 template <class S>
 struct narrow_subtract_arguments {
-  const S* V;  // rows × width, without gaps
+  const S* V;  // rows × width, contiguous
   std::int64_t rows;
   int width;
-  const S* W;  // width × columns, without gaps
+  const S* W;  // width × columns, contiguous
   int columns;
   S* C;
   std::int64_t ldc;
@@ -500,36 +515,36 @@ struct narrow_subtract_arguments {
 // --- Products of floats on tensor cores (product.cuh).
 
 struct split_arguments {
-  const float* V;  // rows × width, without gaps
+  const float* V;  // rows × width, contiguous
   std::int64_t rows, width;
   float* by_rows;  // the image for W = VᵀC
   float* by_columns;
 };
 
 struct project_arguments {
-  const float* image;  // by rows
+  const float* image;  // the image by rows
   std::int64_t rows, width;
   const float* C;  // rows × columns
   std::int64_t ldc;
   std::int64_t columns;
-  float* W;  // width × columns, without gaps
+  float* W;  // width × columns, contiguous
   std::int64_t splits;
-  float* parts;  // `splits` matrices like W, where there is more than one
+  float* parts;  // `splits` matrices like W, used if splits > 1
 };
 
 struct subtract_arguments {
-  const float* image;  // by columns
+  const float* image;  // the image by columns
   std::int64_t rows, width;
-  const float* W;  // width × columns, without gaps
+  const float* W;  // width × columns, contiguous
   std::int64_t columns;
   float* C;
   std::int64_t ldc;
-  int chunks;  // blocks that share a strip of rows
+  int chunks;  // thread blocks that share a strip of rows
 };
 
-// --- Q applied (apply.cuh).
+// --- Applications of Q (apply.cuh).
 
-// Reflectors in blocks of `width` columns, of which the last one may have fewer; each has width² numbers of G and T.
+// Reflectors in blocks of `width` columns, the last of which may have fewer. Each block has width² numbers of G and of T.
 template <class S>
 struct wide_arguments {
   const S* V;  // rows × count, as stored
@@ -537,7 +552,8 @@ struct wide_arguments {
   std::int64_t rows, count;
   int width;
   const S* tau;
-  double* G;  // VᵀV of each block, above the diagonal; in wide_gram_kernel of each chunk of rows, `chunks` times as much
+  // VᵀV of each block, above the diagonal. wide_gram_kernel writes one for each of `chunks` chunks of rows.
+  double* G;
   int chunks;
   S* T;
   int half;  // columns that have a common T already
@@ -558,7 +574,7 @@ struct chain_arguments {
 // to[j + q · columns] = Σ_i b(i, q) x(i, j).
 template <class S>
 struct dots_arguments {
-  const S* X;  // null: the identity, whose first column is `first`
+  const S* X;  // null: the identity; column 0 is its column `first`
   std::int64_t row_stride, column_stride;
   std::int64_t rows;
   std::int64_t first;
@@ -577,7 +593,7 @@ struct solve_arguments {
   bool transposed;
   S* X;  // the right-hand sides, overwritten
   std::int64_t ldx;
-  double* rest;  // n for each of them
+  double* rest;  // n numbers for each right-hand side
 };
 
 // As qr::solve_sums.

@@ -14,11 +14,11 @@
 
 namespace ballast::qr::cuda {
 
-inline constexpr int k_tile = 32;  // rows and columns that a block copies
+inline constexpr int k_tile = 32;  // rows and columns of the tile that a thread block copies
 
 __device__ __forceinline__ std::int64_t size_of_stride(std::int64_t stride) { return stride < 0 ? -stride : stride; }
 
-// Neighbouring threads take neighbouring elements on both sides: the tile goes through shared memory.
+// Neighbouring threads access neighbouring elements on both sides, since the tile passes through shared memory.
 template <class S>
 __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__ copy_arguments<S> a) {
   S* const tile = reinterpret_cast<S*>(arch::shared_memory());  // k_tile rows of k_tile + 1
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__
     }
     tile[r * (k_tile + 1) + c] = x;
   }
-  __syncthreads();  // the tile is there
+  __syncthreads();  // the tile is complete
   const bool to_rows = size_of_stride(a.to_row) > size_of_stride(a.to_column);
   for (int e = static_cast<int>(threadIdx.x); e < k_tile * k_tile; e += k_threads) {
     const int r = to_rows ? e / k_tile : e % k_tile, c = to_rows ? e % k_tile : e / k_tile;
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__
   }
 }
 
-// Σ over the block, or the largest; NaN stays. All threads get it. `several`: shared memory for a number of each warp; it may be used again
-// at once.
+// Returns the sum over the block, or the largest value; NaN is kept. All threads get the result. `several`: shared memory for one number
+// for each warp; the caller may reuse it at once.
 template <bool Largest>
 __device__ __forceinline__ double over_block(double value, double* several) {
   for (int distance = 1; distance < 32; distance *= 2) {
@@ -58,32 +58,32 @@ __device__ __forceinline__ double over_block(double value, double* several) {
     value = Largest ? (value != value || value > other ? value : other) : value + other;
   }
   if (arch::lane() == 0) several[arch::warp()] = value;
-  __syncthreads();  // several is there
+  __syncthreads();  // `several` is complete
   double all = several[0];
   for (int w = 1; w < k_threads / 32; ++w) all = Largest ? (all != all || all > several[w] ? all : several[w]) : all + several[w];
-  __syncthreads();  // it has been read
+  __syncthreads();  // all threads have read it
   return all;
 }
 
-// Whether this block is the last one of `blocks` to come here: it sees what the others have written before. `arrived` is 0 in front of the
-// launch, and behind it.
+// Returns whether this is the last of `blocks` thread blocks to arrive; it then sees everything that the others wrote before. `arrived` is
+// 0 before and after the launch.
 __device__ __forceinline__ bool is_last_block(std::uint32_t* arrived, std::uint32_t blocks) {
   auto& last = arch::shared_object<int, struct last_of_blocks>();
-  __syncthreads();  // the block has written
+  __syncthreads();  // the block has written its results
   if (threadIdx.x == 0) {
     last = arch::atomic_add_acq_rel(arrived, 1) + 1 == blocks ? 1 : 0;
     if (last != 0) *arrived = 0;
   }
-  __syncthreads();  // it is known
+  __syncthreads();  // `last` is set
   return last != 0;
 }
 __device__ __forceinline__ bool is_last_block(std::uint32_t* arrived) { return is_last_block(arrived, gridDim.x); }
 
-// abft::k_squares: a sum of squares outside says nothing.
+// As abft::k_squares: a sum of squares outside this range is unreliable.
 __device__ __forceinline__ bool says_norm(double square) { return square >= 1e-280 && square <= 1e300; }
 
-// A block for each column and chunk of its rows. The last block of a column adds up; a column whose squares leave the range of doubles it
-// reads again, alone.
+// One thread block for each column and chunk of its rows. The last block of a column adds up the partial sums. If the squares leave the
+// range of doubles, that block reads the whole column again.
 template <class S>
 __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__ scan_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct scan_sums>();
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   const S* const x = a.X + j * a.ld;
   const std::int64_t rows = (a.rows + a.chunks - 1) / a.chunks;
   const std::int64_t top = chunk * rows > begin ? chunk * rows : begin, bottom = (chunk + 1) * rows < end ? (chunk + 1) * rows : end;
-  constexpr int together = 8;  // loads that wait for memory at the same time
+  constexpr int together = 8;  // loads in flight at the same time
   double sum = a.gram != nullptr ? a.gram[packed(static_cast<int>(j), static_cast<int>(j))] : 0;
   const bool known = says_norm(sum);
   if (known && chunk > 0) return;
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   if (threadIdx.x == 0) a.to[j] = made;
 }
 
-// A block for each column: the exponent of its largest number; 0 if it is zero, or holds Inf or NaN.
+// One thread block for each column: the exponent of its largest number; 0 if the column is zero, or holds Inf or NaN.
 template <class S>
 __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_constant__ exponents_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct exponent_sums>();
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_const
   if (threadIdx.x == 0) a.to[j] = most == most && most > none ? static_cast<int>(most) : 0;
 }
 
-// One block.
+// One thread block.
 template <class S>
 __global__ void __launch_bounds__(k_threads) diagonal_kernel(const __grid_constant__ diagonal_arguments<S> a) {
   auto& first = arch::shared_object<unsigned long long, struct first_zero>();
@@ -177,13 +177,13 @@ __global__ void __launch_bounds__(k_threads) diagonal_kernel(const __grid_consta
     if (x == 0) atomicMin(&first, static_cast<unsigned long long>(i));
     if (fabs(x) < a.small) atomicAdd(&small, 1ull);
   }
-  __syncthreads();  // all have looked
+  __syncthreads();  // all elements have been compared
   if (threadIdx.x != 0) return;
   a.to[0] = first == static_cast<unsigned long long>(a.n) ? -1 : static_cast<long long>(first);
   a.to[1] = small != 0 ? 1 : 0;
 }
 
-// A block for k_threads rows of a column.
+// One thread block for k_threads rows of a column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant__ form_v_arguments<S> a) {
   const std::int64_t slabs = (a.rows + k_threads - 1) / k_threads, j = blockIdx.x / slabs;
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   a.to[i + j * a.rows] = none || i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 
-// Any number of blocks.
+// Any number of thread blocks.
 template <class S>
 __global__ void __launch_bounds__(k_threads) hold_kernel(const __grid_constant__ hold_arguments<S> a) {
   const bool closed = is_closed(a.gate);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(k_threads) hold_kernel(const __grid_constant__
   }
 }
 
-// Number i of a stream; column q behind the first one of its q-th next one. A block for k_threads numbers of a column.
+// Number i of a stream; column q uses stream + q. One thread block for k_threads numbers of a column.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__ random_arguments a) {
   const std::int64_t blocks = (a.count + k_threads - 1) / k_threads, q = blockIdx.x / blocks;
@@ -219,7 +219,8 @@ __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__
   a.to[i + q * a.count] = a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
 }
 
-// Strikes the words that a fault of the call selects: the device's side of inject::fault_injector::strike, for tests. One block.
+// Strikes the words that a fault of the call selects: the device's counterpart of inject::fault_injector::strike, for tests. One thread
+// block.
 template <class S>
 __global__ void __launch_bounds__(32)
     strike_kernel(const __grid_constant__ ballast::cuda::kernel_launch<strike_arguments<S>, inject::device_injector> given) {

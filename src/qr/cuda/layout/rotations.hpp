@@ -1,4 +1,4 @@
-// What the kernels of recovery take.
+// The arguments of the recovery kernels.
 // Layer: backend "cuda" of QR, shared by host and kernels. Plain structs.
 #pragma once
 
@@ -11,14 +11,15 @@ enum class rotating { up, down, making };
 
 template <class S>
 struct rotate_rows_arguments {
-  S* R;  // upper triangle; row i + 1 of column i is Y[i]
+  S* R;  // upper triangle; row i + 1 of column i is stored in Y[i]
   std::int64_t ld;
   std::int64_t first, last;            // rotations first … last − 1
-  std::int64_t first_column, columns;  // of R
+  std::int64_t first_column, columns;  // columns of R
   S* Y;
   S* c;
   S* s;
-  std::int64_t spike_column;  // up: gets *spike in row 0 at the end; −1: none
+  // Rotating up: row 0 of this column receives *spike at the end; −1: no spike.
+  std::int64_t spike_column;
   const S* spike;
 };
 
@@ -32,7 +33,7 @@ struct rotate_columns_arguments {
   bool up;
 };
 
-// c, s of the rotations that turn w into a multiple of e₁ from the bottom up; w[0] becomes its norm.
+// Computes c, s of the rotations that turn w into a multiple of e₁ from the bottom up; w[0] becomes its norm.
 template <class S>
 struct givens_arguments {
   S* w;
@@ -41,7 +42,7 @@ struct givens_arguments {
   S* s;
 };
 
-// Column `k` of Q gets w's tail from row k on, with norm 1; w[k] its norm. An empty tail: e_k.
+// Column `k` of Q receives w's tail from row k on, normalized; w[k] receives the norm of the tail. For an empty tail the column is e_k.
 template <class S>
 struct tail_arguments {
   S* w;
@@ -49,7 +50,7 @@ struct tail_arguments {
   S* column;
 };
 
-// Row i of R times sign_i, and V below the diagonal from Q's storage.
+// Multiplies row i of R by sign_i, and copies V below the diagonal from Q's storage.
 template <class S>
 struct store_factors_arguments {
   S* A;
@@ -59,7 +60,7 @@ struct store_factors_arguments {
   const S* sign;
 };
 
-// r = c1 − y1, s = c2 − y2, and for each block of threads Σr², Σrs, Σs².
+// Computes r = c1 − y1, s = c2 − y2, and Σr², Σrs, Σs² for each thread block.
 template <class S>
 struct match_arguments {
   const S* c;       // rows × 2
@@ -68,6 +69,6 @@ struct match_arguments {
   double* partial;  // blocks × 3
 };
 
-inline constexpr int k_rotated_rows = 16;  // rows that go through shared memory at once: a line of doubles
+inline constexpr int k_rotated_rows = 16;  // rows in shared memory at a time: a cache line of doubles
 
 }  // namespace ballast::qr::cuda

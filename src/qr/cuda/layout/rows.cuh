@@ -1,5 +1,6 @@
-// Rows of a tall matrix in the registers of a warp: neighbours of a column loaded at once (row_groups), and what lane 4 g + t has of them
-// where the tensor cores multiply them in double (arch::mma_m16n8k8_f64). Layer: backend "cuda" of QR, device code.
+// Rows of a tall matrix in the registers of a warp: neighbouring rows of a column, loaded at once (row_groups); and the elements that lane
+// 4 g + t holds when tensor cores multiply them in double (arch::mma_m16n8k8_f64).
+// Layer: backend "cuda" of QR, device code.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace ballast::qr::cuda {
 
 inline constexpr int k_row_tile = 16;    // rows of a row_tile
 inline constexpr int k_column_tile = 8;  // rows of a column_tile
-inline constexpr int k_block = 8;        // columns of a block of either
+inline constexpr int k_block = 8;        // columns of a block of either tile
 
 // Neighbouring rows of a column.
 template <class S, int Count>
@@ -44,9 +45,10 @@ class row_groups {
 
   __device__ __forceinline__ int width() const { return width_; }
   __device__ __forceinline__ std::int64_t rows() const { return rows_; }
-  // Whether `count` rows from `first` on are there, and each of their groups is one load.
+  // Returns whether rows first … first + count − 1 exist, and each of their groups is one aligned load.
   __device__ __forceinline__ bool are_whole(std::int64_t first, int count) const { return whole_ && first + count <= rows_; }
-  // What is not there is 0. Whole: are_whole() said so. Itself: by an instruction of its own, arch::load_itself.
+  // Rows and columns outside the matrix are loaded as 0. Whole: are_whole() was true. Itself: by a separate load instruction,
+  // arch::load_itself.
   template <bool Whole, bool Itself = false>
   __device__ __forceinline__ group load(std::int64_t row, int column) const {
     group made = {};
@@ -62,7 +64,8 @@ class row_groups {
     }
     return made;
   }
-  // By a warp, before it loads them: asks L2 for `count` rows from `first` on. It costs about as much as loading them from there.
+  // Called by a warp before it loads them: prefetches rows first … first + count − 1 into L2. It costs about as much as loading them from
+  // there.
   __device__ __forceinline__ void ask(std::int64_t first, int count) const {
     if (stride_ != 1 || first + count > rows_) return;
     constexpr int sector = 32 / sizeof(S);
@@ -84,7 +87,7 @@ class row_groups {
   }
 
  private:
-  // Computed anew, or a loop would keep the places of all columns in registers.
+  // Recomputed for each access; otherwise a loop would keep the addresses of all columns in registers.
   __device__ __forceinline__ S* place(std::int64_t row, int column) const { return data_ + row * stride_ + column * arch::opaque(ld_); }
 
   S* data_;
@@ -96,12 +99,12 @@ class row_groups {
 template <class S>
 using row_pairs = row_groups<S, 2>;
 
-// k_row_tile rows of `Blocks` blocks of columns as they are loaded: of each block the rows 2 g, 2 g + 1 of columns 2 t, 2 t + 1.
+// k_row_tile rows of `Blocks` blocks of columns, as loaded: of each block the lane holds rows 2 g, 2 g + 1 of columns 2 t, 2 t + 1.
 template <class S, int Blocks>
 struct loaded_rows {
   typename row_pairs<S>::group at[Blocks][2];
 
-  // The rows from `row` on. What is not there is 0.
+  // Loads the rows from `row` on. Elements outside the matrix are 0.
   __device__ __forceinline__ void load(const row_pairs<const S>& from, std::int64_t row) {
     if (from.are_whole(row, k_row_tile)) {
       each_pair([&](auto& to, int first, int column) { to = from.template load<true>(row + first, column); });
@@ -118,7 +121,7 @@ struct loaded_rows {
   }
 
  private:
-  // use(pair, its first row, its column).
+  // Calls use(pair, first row of the pair, column).
   template <class Use>
   __device__ __forceinline__ void each_pair(Use use) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
@@ -128,13 +131,14 @@ struct loaded_rows {
   }
 };
 
-// The same as a product's sums lie, row by row. As its left operand, with the columns to be added up, they are the same numbers.
+// The same rows in the layout of a product's accumulators, row by row. As the left operand of a product, whose inner index then is the
+// column, they are the same numbers in the same registers.
 template <int Blocks>
 struct row_tile {
   double at[Blocks][4];
 
-  // A load brings two rows of a column to neighbouring registers; in a product two columns of a row are neighbours. They change places
-  // once, here (arch::apart): else the compiler moves them for each product.
+  // A load brings two rows of a column into neighbouring registers; in a product two columns of a row are neighbours. They are exchanged
+  // here once (arch::apart); otherwise the compiler moves them for each product.
   template <class S>
   __device__ __forceinline__ void take(const loaded_rows<S, Blocks>& from) {
     each([&](double& number, auto b, int c, int h) { number = moved<double>(from.at[decltype(b)::value][c].at[h]); });
@@ -158,14 +162,14 @@ struct row_tile {
   }
 };
 
-// d += x B, x the rows of a block as a row_tile has them, or what a product has made, B a tile of 8 × 8: of lane 4 g + t its rows 2 t, 2 t
-// + 1 of column g.
+// d += x B. x: the rows of a block in the layout of row_tile, or of a product's result. B: a tile of 8 × 8, of which lane 4 g + t holds
+// rows 2 t, 2 t + 1 of column g.
 __device__ __forceinline__ void multiply_rows(double (&d)[4], const double (&x)[4], const double (&B)[2]) {
   arch::mma_m16n8k8_f64(d, {x[0], x[2], x[1], x[3]}, B);
 }
 
-// k_column_tile rows of `Blocks` blocks of columns: of each block column g of rows 2 t, 2 t + 1. Which row is which of a product makes no
-// difference, as long as both operands agree.
+// k_column_tile rows of `Blocks` blocks of columns: of each block the lane holds rows 2 t, 2 t + 1 of column g. The order of the rows
+// within a product is irrelevant, as long as both operands agree.
 template <class S, int Blocks>
 struct column_tile {
   S at[Blocks][2];
@@ -190,7 +194,8 @@ struct column_tile {
   }
 };
 
-// d += [x, y]ᵀ z, a block of columns each: of lane 4 g + t columns g of x and of y with columns 2 t, 2 t + 1 of z.
+// d += [x, y]ᵀ z, a block of columns each: the operands are laid out as in column_tile. The results of lane 4 g + t are the products of
+// columns g of x and of y with columns 2 t, 2 t + 1 of z.
 __device__ __forceinline__ void multiply_columns(double (&d)[4], const double (&x)[2], const double (&y)[2], const double (&z)[2]) {
   arch::mma_m16n8k8_f64(d, {x[0], y[0], x[1], y[1]}, z);
 }

@@ -1,4 +1,4 @@
-// How the kernels of QR are launched: threads, blocks, tiles, and bytes of shared memory.
+// Launch parameters of QR's kernels: threads, thread blocks, tiles, and bytes of shared memory.
 // Layer: backend "cuda" of QR, shared by host and kernels. Constants and functions of them.
 #pragma once
 
@@ -11,22 +11,24 @@ namespace ballast::qr::cuda {
 
 inline constexpr int k_inner = 32;       // columns that one launch of the panel kernel factors
 inline constexpr int k_most_wide = 128;  // columns of the widest panel
-inline constexpr int k_threads = 256;    // of a block of every kernel but the panel's
-// Where several threads share a row, so that enough of its loads are under way: rows of a block, and threads of a row.
+inline constexpr int k_threads = 256;    // threads of a block of every kernel except the panel kernel
+// For kernels in which several threads share a row, so that enough of its loads are in flight: rows of a block, and threads of a row.
 inline constexpr int k_block_rows = 64;
 inline constexpr int k_row_parts = k_threads / k_block_rows;
 BALLAST_HD constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + k_block_rows - 1) / k_block_rows; }
-// The rows that a block of products_kernel takes at a time, and how many of its blocks, at most `most`, have some.
+// The rows that a block of products_kernel processes at a time; and the number of its blocks that have rows, at most `most`.
 inline constexpr int k_products_rows = 128;
 BALLAST_HD constexpr std::int64_t product_blocks(std::int64_t rows, std::int64_t most) {
   const std::int64_t wanted = (rows + k_products_rows - 1) / k_products_rows;
   return wanted < most ? wanted : most;
 }
-BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; }  // its blocks on a multiprocessor
-BALLAST_HD constexpr int product_tiles(int most) { return most > 32 ? 1 : 2; }     // times eight rows that a warp loads at once
-inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
-// Kernels whose lanes have rows by themselves, 16 bytes of each column (rows.cuh). Of few rows all warps of a block share the columns of
-// the same rows; and the rows that a block has at a time then. Blocks that a multiprocessor is to hold.
+BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; }  // its thread blocks on a multiprocessor
+BALLAST_HD constexpr int product_tiles(int most) { return most > 32 ? 1 : 2; }     // a warp loads eight times this many rows at once
+// Thread blocks of a launch whose blocks process rows in turn: two for each multiprocessor of an H100.
+inline constexpr std::int64_t k_pass_blocks = 264;
+// Kernels in which each lane has its own rows, 16 bytes of each column (rows.cuh). k_rows_resident: thread blocks for each multiprocessor.
+// For few rows all warps of a block share the columns of the same rows (sharing_warps). lane_block: rows that a block then processes at a
+// time.
 inline constexpr int k_rows_resident = 2;
 template <class S>
 inline constexpr int k_lane_rows = 16 / static_cast<int>(sizeof(S));
@@ -35,14 +37,14 @@ template <class S>
 BALLAST_HD constexpr std::int64_t lane_block(int sharing) {
   return std::int64_t{k_threads} / sharing * k_lane_rows<S>;
 }
-// Of transformed_kernel: as many as an H100 holds, which then take rows in turn.
+// Thread blocks of transformed_kernel: at most as many as an H100 holds, which then process rows in turn.
 template <class S>
 BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {
   const std::int64_t each = lane_block<S>(sharing_warps(rows)), wanted = (rows + each - 1) / each;
   return wanted < k_pass_blocks ? wanted : k_pass_blocks;
 }
-// Of encode_kernel: warps that share the columns of the same rows, so many that there are warps for two rounds of an H100; and its blocks
-// for each block of columns.
+// For encode_kernel: the number of warps that share the columns of the same rows, chosen so that there are warps for two waves of an H100;
+// and the number of its thread blocks for each block of columns.
 template <class S>
 constexpr int encode_sharing(std::int64_t rows, std::int64_t groups) {
   constexpr int warps = k_threads / 32;
@@ -56,30 +58,32 @@ BALLAST_HD constexpr std::int64_t encode_blocks(std::int64_t rows, int sharing) 
   return (rows + lane_block<S>(sharing) - 1) / lane_block<S>(sharing);
 }
 
-// Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
+// Bytes of shared memory before the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
 BALLAST_HD constexpr std::int64_t panel_front(int blocks, int threads) {
   return 8 * (std::int64_t{2} * blocks * k_inner + 5 * k_inner + k_inner * k_inner + threads / 32 + 5);
 }
 
-// --- Panels of many rows (tall.cuh, square.cuh).
+// --- Cholesky QR panels (cholesky_qr.cuh, small_factor.cuh).
 
-inline constexpr int k_square_threads = 512;  // of a block of the kernels of square matrices (square.cuh)
-inline constexpr int k_square_t_blocks = 4;   // of the one that makes T
-inline constexpr int k_square_tile = 8;       // rows and columns of tiles
-inline constexpr int k_square_stride = 12;    // of the rows, or columns, of tiles that lie side by side: no bank serves two lanes
-inline constexpr int k_square_samples = 8;    // random columns that are eliminated with a Gram matrix
-// Shared memory of those kernels: a matrix; and the samples and two inverses of a tile, or inverses of a row's tiles and eight rows.
+inline constexpr int k_square_threads = 512;  // threads of a block of the small-factor kernels (small_factor.cuh)
+inline constexpr int k_square_t_blocks = 4;   // thread blocks of the kernel that computes T
+inline constexpr int k_square_tile = 8;       // rows and columns of a tile
+// Stride of the rows, or columns, of tiles that lie side by side: free of bank conflicts.
+inline constexpr int k_square_stride = 12;
+inline constexpr int k_square_samples = 8;  // random columns that are eliminated along with a Gram matrix
+// Shared memory of those kernels: a matrix, and either the samples and two inverses of a tile, or the inverses of a row's tiles and eight
+// rows.
 BALLAST_HD constexpr std::int64_t square_bytes(int width) {
   const int samples = k_square_samples * (width + 4) + 2 * k_square_tile * k_square_stride;
   const int rows = width / k_square_tile * (k_square_tile * (k_square_tile + 1) / 2) + width * k_square_stride;
   return std::int64_t{8} * (width * (width + 4) + (rows > samples ? rows : samples));
 }
 
-// Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
+// Position of element (i, l), i ≤ l, of an upper triangular matrix packed by columns. packed(0, w) is the size of w columns.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
 
-// Of kernels for at most 32, 64 or 128 columns: threads of a block, blocks that a multiprocessor is to hold, rows that a warp of
-// gram_kernel has at a time, and bytes of shared memory.
+// For kernels of at most 32, 64 or 128 columns: threads of a block, thread blocks for each multiprocessor, rows that a warp of gram_kernel
+// processes at a time, and bytes of shared memory.
 constexpr int most_columns(int width) { return width <= 32 ? 32 : width <= 64 ? 64 : k_most_wide; }
 inline constexpr int k_gram_threads = 128, k_staged_gram_threads = 256;
 BALLAST_HD constexpr int gram_resident(int most) { return most == 32 ? 3 : most == 64 ? 2 : 1; }
@@ -87,8 +91,8 @@ BALLAST_HD constexpr int gram_step(int most) { return most == 32 ? 16 : 8; }
 BALLAST_HD constexpr int substitute_threads(int most) { return most == k_most_wide ? 256 : 128; }
 BALLAST_HD constexpr int substitute_resident(int most) { return most == 32 ? 4 : most == 64 ? 3 : 1; }
 BALLAST_HD constexpr std::int64_t substitute_bytes(int most) { return std::int64_t{8} * 64 * (most / 8 * (most / 8 + 3) / 2); }
-// Of staged_gram_kernel: rows of a block at a time; how many times that lie in shared memory, and the distance of their columns: no bank
-// serves two lanes.
+// For staged_gram_kernel: rows that a block processes at a time; the number of such stages in shared memory, and the stride of their
+// columns, which is free of bank conflicts.
 inline constexpr int k_staged_rows = 32;
 template <class S>
 struct gram_stages {
@@ -96,7 +100,7 @@ struct gram_stages {
   static constexpr int stride = k_staged_rows + 8;
   static constexpr std::int64_t bytes = std::int64_t{count} * k_most_wide * stride * static_cast<std::int64_t>(sizeof(S));
 };
-// Blocks of a launch for so many rows: as many as an H100 holds, which then take rows in turn.
+// Thread blocks of a launch: at most as many as an H100 holds, which then process rows in turn.
 constexpr std::int64_t gram_blocks(int width, std::int64_t rows) {
   const int most = most_columns(width);
   const std::int64_t each = most == k_most_wide ? k_staged_rows : k_gram_threads / 32 * gram_step(most);
@@ -108,33 +112,35 @@ constexpr std::int64_t substitute_blocks(int width, std::int64_t rows) {
   return wanted < resident ? wanted : resident;
 }
 
-// Number of tile (i, j) of those on and above the diagonal.
+// Index of tile (i, j) among the tiles on and above the diagonal.
 BALLAST_HD constexpr int upper_tile(int strips, int i, int j) { return i * strips - i * (i - 1) / 2 + j - i; }
 
 // --- Products with few columns (narrow.cuh).
 
-inline constexpr int k_narrow_columns = 128;  // at most
-inline constexpr int k_narrow_across = 32;    // columns of a block of threads that makes VᵀC
-inline constexpr int k_narrow_rows = 64;      // of a chunk, or more
-inline constexpr int k_narrow_chunks = 64;    // at most
-inline constexpr int k_subtract_across = 16;  // columns of a block of threads that makes C − V W
-inline constexpr int k_turn_few = 8;          // columns of a block where VᵀC comes in chunks
-inline constexpr int k_turn_many = 32;        // and where it comes whole
+inline constexpr int k_narrow_columns = 128;  // the most columns
+inline constexpr int k_narrow_across = 32;    // columns for each thread block that computes VᵀC
+inline constexpr int k_narrow_rows = 64;      // the fewest rows of a chunk
+inline constexpr int k_narrow_chunks = 64;    // the most chunks
+inline constexpr int k_subtract_across = 16;  // columns for each thread block that computes C − V W
+inline constexpr int k_turn_few = 8;          // columns of a thread block if VᵀC comes in chunks
+inline constexpr int k_turn_many = 32;        // and if VᵀC comes complete
 
 // --- Products of floats on tensor cores (product.cuh).
 
 inline constexpr int k_side = 128;                    // reflectors or rows of V that lie side by side in an image
-inline constexpr int k_depth = 32;                    // numbers of one of them in a chunk
-inline constexpr int k_chunk = 2 * k_side * k_depth;  // floats of a chunk: the upper parts, then the lower ones
+inline constexpr int k_depth = 32;                    // elements of each of them in a chunk
+inline constexpr int k_chunk = 2 * k_side * k_depth;  // floats of a chunk: the upper parts, then the lower parts
 inline constexpr int k_ring_stages = 6;
 inline constexpr std::int64_t k_ring_bytes = 4 * k_ring_stages * k_chunk + 16 * k_ring_stages;
 inline constexpr std::int64_t k_subtract_bytes = 4 * (k_side / k_depth) * k_chunk + 8;
 
-// The chunks of V's images. Of one for W = VᵀC: k_depth rows of k_side reflectors, first those of the first k_side reflectors from top to
-// bottom. Of one for C − V W: k_depth reflectors of k_side rows, first those of the first k_side rows from left to right.
+// The chunks of V's images. A chunk for W = VᵀC has k_depth rows of k_side reflectors; the chunks of the first k_side reflectors come
+// first, from top to bottom. A chunk for C − V W has k_depth reflectors of k_side rows; the chunks of the first k_side rows come first,
+// from left to right.
 struct split_shape {
-  std::int64_t strips, across;  // k_side rows each; k_depth reflectors each
-  std::int64_t chunks_down;     // k_depth rows each, of whole strips
+  // Strips of k_side rows; groups of k_depth reflectors.
+  std::int64_t strips, across;
+  std::int64_t chunks_down;  // groups of k_depth rows, for complete strips
   std::int64_t rows, width;
   BALLAST_HD constexpr split_shape(std::int64_t rows_, std::int64_t width_)
       : strips((rows_ + k_side - 1) / k_side),
@@ -149,17 +155,17 @@ struct split_shape {
   constexpr std::int64_t by_columns() const { return strips * across * k_chunk; }
 };
 
-// --- Q applied (apply.cuh).
+// --- Applications of Q (apply.cuh).
 
 inline constexpr int k_wide_most = 512;  // reflectors of the widest block
-inline constexpr int k_wide_tile = 64;   // rows and columns of VᵀV that one block of threads makes
-inline constexpr int k_wide_strip = 16;  // columns of T that one joins
+inline constexpr int k_wide_tile = 64;   // rows and columns of VᵀV that one thread block computes
+inline constexpr int k_wide_strip = 16;  // columns of T that one thread block joins
 BALLAST_HD constexpr int wide_tiles(int width) { return (width + k_wide_tile - 1) / k_wide_tile; }
-// Pairs of halves that are joined; the second one may have fewer columns than the first.
+// Pairs of halves that are joined; the second half may have fewer columns than the first.
 BALLAST_HD constexpr int wide_pairs(int width, int half) { return (width + half - 1) / (2 * half); }
 inline constexpr int k_dot_columns = 4;
-inline constexpr int k_chain_sums = 896;  // of a group of reflectors
-// Of shared memory.
+inline constexpr int k_chain_sums = 896;  // sums of a group of reflectors
+// Bytes of shared memory of chain_kernel.
 BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
 
 }  // namespace ballast::qr::cuda

@@ -1,6 +1,6 @@
-// Householder QR of a panel of many rows without one reflector after the other: Cholesky factors of its Gram matrix make its columns
-// orthonormal, LU of Q's first rows makes them reflectors (square.cuh). Every pass over the rows takes the whole device.
-// Layer: backend "cuda" of QR, device code. tall.cpp has the order of the launches.
+// Householder QR of a panel of many rows by Cholesky QR: Cholesky factors of the Gram matrix make its columns orthonormal, and LU of Q's
+// first rows gives the reflectors (small_factor.cuh). Every pass over the rows uses the whole device.
+// Layer: backend "cuda" of QR, device code. cholesky_qr.cpp has the order of the launches.
 // All arithmetic is in double, and in an order that depends on the shape alone.
 // Source: T. Fukaya et al., Shifted Cholesky QR, 2020 (CholeskyQR2, shifts); G. Ballard et al., Reconstructing Householder vectors from
 // TSQR, 2014 (Q1 − S = L U).
@@ -15,7 +15,7 @@
 
 namespace ballast::qr::cuda {
 
-// Whether a pass is for a panel in this stage.
+// Returns whether a pass applies to a panel in its current stage.
 template <class Arguments>
 __device__ __forceinline__ bool is_due(const Arguments& a) {
   return a.needed == k_tall_failed || a.state->stage == a.needed;
@@ -23,7 +23,8 @@ __device__ __forceinline__ bool is_due(const Arguments& a) {
 
 // ---------------------------------------------------------------------------------------------------------------- Gram matrices
 
-// Two blocks of columns each times one: of the pairs p < Pairs the blocks 2 p, 2 p + 1 with q < Blocks. Upper: with q ≥ 2 p alone.
+// Products of blocks of columns, each of two blocks with one: blocks 2 p, 2 p + 1 for p < Pairs with block q < Blocks. Upper: only those
+// with q ≥ 2 p.
 template <int Pairs, int Blocks, bool Upper>
 struct gram_sums {
   static constexpr int count = Upper ? Pairs * (Pairs + 1) : Pairs * Blocks;
@@ -31,14 +32,14 @@ struct gram_sums {
   static constexpr int place(int p, int q) { return Upper ? p * (Blocks - p + 1) + q - 2 * p : p * Blocks + q; }
   double at[count][4] = {};
 
-  // use(p, q) for each of them.
+  // Calls use(p, q) for each of them.
   template <class Use>
   static __device__ __forceinline__ void each(Use use) {
     ballast::cuda::unrolled<Pairs>(
         [&](auto p) { ballast::cuda::unrolled<Blocks, Upper ? 2 * decltype(p)::value : 0>([&](auto q) { use(p, q); }); });
   }
 
-  // Adds the products of columns of x with those of y, of k_column_tile rows.
+  // Adds the products of columns of x with columns of y, over k_column_tile rows.
   __device__ __forceinline__ void add(const double (&x)[2 * Pairs][2], const double (&y)[Blocks][2]) {
     each([&](auto p, auto q) {
       constexpr int pair = decltype(p)::value, block = decltype(q)::value;
@@ -46,7 +47,7 @@ struct gram_sums {
     });
   }
 
-  // use(number, which of this lane's).
+  // Calls use(number, index) for each number of this lane.
   template <class Use>
   __device__ __forceinline__ void each_number(Use use) {
     ballast::cuda::unrolled<count>([&](auto tile) {
@@ -54,7 +55,7 @@ struct gram_sums {
     });
   }
 
-  // To an upper triangle of w columns, packed, whose element (i, l) `left` and `right` columns further is this one's.
+  // Stores the sums to a packed upper triangle of w columns; element (0, 0) of the sums is element (left, right) of the triangle.
   __device__ __forceinline__ void store(double* to, int w, int left, int right) const {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
     each([&](auto p, auto q) {
@@ -74,8 +75,8 @@ __device__ __forceinline__ void in_double(double (&to)[Blocks][2], const column_
   });
 }
 
-// G = XᵀX of the rows that a block takes, on and above the diagonal. For at most `Most` columns, 32 or 64. A warp takes rows by itself and
-// waits for no other; its next rows are loaded meanwhile. The warps' sums are added up at the end.
+// G = XᵀX over the rows of a thread block, on and above the diagonal. For at most `Most` columns, 32 or 64. Each warp processes its own
+// rows and waits for no other; its next rows are loaded meanwhile. The warps' sums are added up at the end.
 template <class S, int Most>
 __global__ void __launch_bounds__(k_gram_threads, gram_resident(Most)) gram_kernel(const __grid_constant__ gram_arguments<S> a) {
   if (!is_due(a)) return;
@@ -107,13 +108,13 @@ __global__ void __launch_bounds__(k_gram_threads, gram_resident(Most)) gram_kern
       });
       if (of + 1 == warps) sums.store(a.partial + std::int64_t{blockIdx.x} * packed(0, w), w, 0, 0);
     }
-    __syncthreads();  // the sums of the warps up to this one are there
+    __syncthreads();  // the sums of the warps up to this one are stored
   }
 }
 
-// The same for more columns. A block brings k_staged_rows rows to shared memory, by columns, some stages ahead. Four warps each take a part
-// of G: both halves of the columns, and twice a quarter of them with the second half; the other four take the same of the second half of
-// the rows, and their sums are added at the end.
+// The same for more columns. A thread block loads k_staged_rows rows into shared memory, by columns, some stages ahead. Four warps each
+// compute a part of G: two of them the triangles of both halves of the columns, two of them a quarter of the columns with the second half.
+// The other four do the same for the second half of the rows, and their sums are added at the end.
 template <class S>
 class staged_gram {
   using stages = gram_stages<S>;
@@ -126,9 +127,9 @@ class staged_gram {
 
   __device__ __forceinline__ S* slot(int stage) const { return memory_ + stage % stages::count * (k_most_wide * stages::stride); }
 
-  // Rows from `first` on; none if there are none.
+  // Loads the rows from `first` on, if there are any.
   __device__ __forceinline__ void bring(std::int64_t first, int stage) const {
-    constexpr int chunks = k_staged_rows / k_chunk_rows;  // of a column
+    constexpr int chunks = k_staged_rows / k_chunk_rows;  // chunks of a column
     for (int e = static_cast<int>(threadIdx.x); e < k_most_wide * chunks && first < a_.rows; e += k_staged_gram_threads) {
       const int column = e / chunks, part = e % chunks * k_chunk_rows;
       const std::int64_t row = first + part;
@@ -143,7 +144,7 @@ class staged_gram {
     arch::commit_async();
   }
 
-  // Of k_column_tile rows the columns from `column` on.
+  // Reads columns `column` … of k_column_tile rows.
   template <int Blocks>
   __device__ __forceinline__ static void read(double (&to)[Blocks][2], const S* rows, int column) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
@@ -154,7 +155,7 @@ class staged_gram {
     });
   }
 
-  // The columns from `left` on with those from `right` on.
+  // Computes the products of the columns from `left` on with those from `right` on.
   template <int Pairs, int Blocks, bool Upper>
   __device__ __forceinline__ void run(int left, int right) const {
     gram_sums<Pairs, Blocks, Upper> sums;
@@ -166,7 +167,7 @@ class staged_gram {
 #pragma unroll 1
     for (int stage = 0; first < a_.rows; ++stage, first += step) {
       arch::wait_async<stages::count - 2>();
-      __syncthreads();  // the rows are there, and those of the stage before have been read
+      __syncthreads();  // the rows have arrived, and the stage before has been read
       bring(first + (stages::count - 1) * step, stage + stages::count - 1);
       const S* const rows = slot(stage) + half * k_rows_of_warp;
       for (int n = 0; n < k_rows_of_warp; n += k_column_tile) {
@@ -185,7 +186,7 @@ class staged_gram {
     __syncthreads();  // all rows have been read
     double* const others = reinterpret_cast<double*>(arch::shared_memory()) + arch::warp() % 4 * (k_most_sums * 4 * 32) + arch::lane();
     if (half == 1) sums.each_number([&](double& own, int which) { others[32 * which] = own; });
-    __syncthreads();  // the sums of the second half are there
+    __syncthreads();  // the sums of the second half are stored
     if (half == 1) return;
     sums.each_number([&](double& own, int which) { own += others[32 * which]; });
     sums.store(a_.partial + std::int64_t{blockIdx.x} * packed(0, a_.width), a_.width, left, right);
@@ -212,8 +213,8 @@ __global__ void __launch_bounds__(k_staged_gram_threads, 1) staged_gram_kernel(c
 
 // ---------------------------------------------------------------------------------------------------------------- substitution
 
-// R as tiles of 8 × 8 on and above the diagonal, each by columns, as a product takes them; and the inverses of those on the diagonal. In
-// shared memory. Columns and rows that are not there are 0.
+// R in shared memory, as tiles of 8 × 8 on and above the diagonal, each by columns, in the operand layout of a product; and the inverses of
+// the tiles on the diagonal. Columns and rows outside R are 0.
 template <int Most>
 struct factor_tiles {
   static constexpr int blocks = Most / k_block, tiles = blocks * (blocks + 1) / 2, size = k_block * k_block;
@@ -222,21 +223,21 @@ struct factor_tiles {
 
   static constexpr int place(int i, int l) { return upper_tile(blocks, i, l); }
   __device__ __forceinline__ double* inverse(int i) const { return data + size * (tiles + i); }
-  // Of this lane.
+  // Reads this lane's two elements of a tile.
   __device__ __forceinline__ static void read(double (&to)[2], const double* tile) {
     const auto two = *reinterpret_cast<const row_group<double, 2>*>(tile + 2 * arch::lane());
     for (int h = 0; h < 2; ++h) to[h] = two.at[h];
   }
 
-  // By a block of substitute_threads: from R packed. Ends with a barrier.
+  // Called by a block of substitute_threads threads: loads R, packed, from `from`. Ends with a barrier.
   __device__ __forceinline__ void load(const double* from, int w) const {
-    constexpr int together = 16, threads = substitute_threads(Most);  // loads that wait for memory at the same time
+    constexpr int together = 16, threads = substitute_threads(Most);  // loads in flight at the same time
     const int e = static_cast<int>(threadIdx.x) % size, row = e % k_block, column = e / k_block;
-    // Thread e has element e of every `step`-th tile.
+    // Thread e loads element e of every `step`-th tile.
     constexpr int step = threads / size;
     static_assert(threads % size == 0);
     int i = 0, l = static_cast<int>(threadIdx.x) / size;
-    const auto to_its_row = [&] {  // l counts on from the diagonal of row i
+    const auto to_its_row = [&] {  // l counts from the diagonal of row i
       for (; i < blocks && l >= blocks; l += ++i - blocks) {
       }
     };
@@ -254,8 +255,8 @@ struct factor_tiles {
         if (tile < tiles) data[size * tile + e] = r[decltype(q)::value];
       });
     }
-    __syncthreads();  // the tiles are there
-    // A thread for each column of an inverse. Divisions wait for nothing; products wait for each other.
+    __syncthreads();  // the tiles are stored
+    // One thread computes each column of an inverse. The divisions are independent; the products depend on each other.
     for (int at = static_cast<int>(threadIdx.x); at < Most; at += threads) {
       const int block = at / k_block, of = at % k_block;
       const double* const R = data + size * place(block, block);
@@ -270,14 +271,14 @@ struct factor_tiles {
       });
       ballast::cuda::unrolled<k_block>([&](auto k) { inverse(block)[k_block * of + decltype(k)::value] = x[decltype(k)::value]; });
     }
-    __syncthreads();  // the inverses are there
+    __syncthreads();  // the inverses are stored
   }
 };
 
-// Q ← X R⁻¹, a row of X by itself, so that ‖row − (row of Q) R‖ is rounding however R is conditioned. For at most `Most` columns, 32, 64 or
-// 128. A warp has 16 rows in registers, and waits for no other. The next 8 columns of Q are what those in front of them have left of X,
-// times the inverse of R's tile, and once more for what that has left, so that the rounding of the inverse does not count. What is stored
-// is what the columns behind lose: the row's equation holds for the rounded numbers.
+// Q ← X R⁻¹, each row of X independently, so that ‖row − (row of Q) R‖ is rounding for any condition of R. For at most `Most` columns, 32,
+// 64 or 128. A warp has 16 rows in registers, and waits for no other warp. The next 8 columns of Q are the remainder of X after the columns
+// before them, times the inverse of R's tile; the same is repeated with the remainder of that product, so that the rounding of the inverse
+// does not matter. Later columns are updated with the stored numbers: the row's equation holds for the rounded numbers.
 template <class S, int Most>
 __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(Most))
     substitute_kernel(const __grid_constant__ substitute_arguments<S> a) {
@@ -289,7 +290,7 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
   const row_pairs<S> Q(a.to, a.ldt, a.rows, w);
   const factor_tiles<Most> R{reinterpret_cast<double*>(arch::shared_memory())};
   R.load(a.R, w);
-  // Few rows go to all blocks. Few columns leave registers for the next rows, which are loaded meanwhile.
+  // Few rows are spread over all thread blocks. Few columns leave registers for the next rows, which are loaded meanwhile.
   constexpr bool ahead = Most == 32;
   const std::int64_t step = std::int64_t{gridDim.x} * warps * k_row_tile;
   std::int64_t first = (std::int64_t{arch::warp()} * gridDim.x + blockIdx.x) * k_row_tile;
@@ -300,19 +301,19 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
     row_tile<blocks> x;
     x.take(next);
     if (ahead) next.load(X, first + step);
-    // What is under way of floats in registers does not keep memory busy; of doubles it does.
+    // For floats the loads in flight into registers do not saturate memory; for doubles they do.
     if (sizeof(S) == 4) X.ask(first + (ahead ? 3 : 1) * step, k_row_tile);
-    double minus[4] = {};  // the columns of Q in front of these, with the other sign, as a left operand
+    double minus[4] = {};  // the negated previous columns of Q, as a left operand
     ballast::cuda::unrolled<blocks>([&](auto b) {
       constexpr int at = decltype(b)::value, behind = blocks - 1 - at, third = (behind + 2) / 3;
       if (k_block * at >= w) return;
       double factor[2], inverse[2], q[4] = {}, own[4];
-      // A product's left operand has its numbers in another order than its sums.
+      // The left operand of a product has its numbers in another order than the sums.
       const auto copy = [](double(&to)[4], const double(&from)[4], double sign) {
         for (int e = 0; e < 4; ++e) to[e] = sign * arch::apart(from[e]);
       };
-      // Each of these products waits for the one in front of it. Meanwhile the columns in front are subtracted from a third of those
-      // behind; columns that are not there stay 0.
+      // Each of these products waits for the one before it. Meanwhile the columns before these are subtracted from a third of the later
+      // columns; columns outside the panel stay 0.
       const auto subtract = [&](auto which) {
         constexpr int from = at + 1 + third * decltype(which)::value, to = from + third < blocks ? from + third : blocks;
         if constexpr (at > 0) {

@@ -1,8 +1,8 @@
-// Householder QR of a narrow panel by one cluster of blocks, in one launch.
+// Householder QR of a narrow panel by one cluster of thread blocks, in one launch.
 // Layer: backend "cuda" of QR, device code.
-// A block has a slab of rows, in shared memory where it fits. One pass over the slab and one exchange among the blocks for each reflector:
-// the pass applies reflector j and takes the dot products of the next column with all columns, those in front of it for T. All sums are in
-// double and in an order that depends on the shape alone.
+// Each thread block has a slab of rows, in shared memory if it fits. Each reflector takes one pass over the slab and one exchange among the
+// blocks: the pass applies reflector j and computes the dot products of the next column with all columns; those with the columns before it
+// give T. All sums are in double and in an order that depends on the shape alone.
 // Source: LAPACK's conventions for xLARFG; R. Schreiber, C. Van Loan, 1989 (T).
 #pragma once
 
@@ -15,21 +15,21 @@
 
 namespace ballast::qr::cuda {
 
-// The shared memory in front of the slab.
+// The shared memory before the slab.
 template <int Blocks, int Threads>
 struct panel_memory {
-  double slots[2][Blocks][k_inner];  // what the blocks have sent, for two exchanges
+  double slots[2][Blocks][k_inner];  // the sums sent by each block, for two exchanges
   double row[2][k_inner];            // row j, from the block that has it
-  double part[k_inner];              // what this block sends
-  double weight[k_inner];            // row j of what the reflector takes from the columns
+  double part[k_inner];              // the sums that this block sends
+  double weight[k_inner];            // row j of the reflector's update of the columns
   double z[k_inner];                 // V_lᵀ v_j for l < j
   double T[k_inner][k_inner];        // T[column][row]
   double several[Threads / 32];
   double scale, beta, tau, alpha;
-  int plain;  // whether the squared norm is one of those that say what they are
+  int plain;  // 1 if the squared norm is in the range where it is accurate, else 0
 };
 
-// All blocks of the cluster.
+// A barrier of all thread blocks of the cluster.
 template <int Blocks>
 __device__ __forceinline__ void team_sync() {
   if constexpr (Blocks == 1) {
@@ -39,10 +39,10 @@ __device__ __forceinline__ void team_sync() {
   }
 }
 
-// Sends part[0 … count − 1] of this block to its place in slots[turn] of all blocks. Barriers before and behind.
+// Sends part[0 … count − 1] of this block to its place in slots[turn] of all blocks. The caller needs a barrier of the cluster afterwards.
 template <int Blocks, int Threads>
 __device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int turn, int rank, int count) {
-  __syncthreads();  // part is there
+  __syncthreads();  // `part` is complete
   for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
     const int to = e / k_inner, l = e % k_inner;
     if (l >= count) continue;
@@ -54,10 +54,10 @@ __device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int tur
   }
 }
 
-// The larger number; NaN if one is.
+// Returns the larger number; NaN if one is NaN.
 __device__ __forceinline__ double larger(double a, double b) { return a != a || a > b ? a : b; }
 
-// A warp's number from all warps of the block: Σ, or the largest. The result is in part[0] behind the next barrier.
+// Reduces one number of each lane over all warps of the block: the sum, or the largest. The result is in part[0] after the next barrier.
 template <bool Largest, int Blocks, int Threads>
 __device__ __forceinline__ void gather(panel_memory<Blocks, Threads>& own, double value) {
   for (int distance = 1; distance < 32; distance *= 2) {
@@ -65,7 +65,7 @@ __device__ __forceinline__ void gather(panel_memory<Blocks, Threads>& own, doubl
     value = Largest ? larger(value, other) : value + other;
   }
   if (arch::lane() == 0) own.several[arch::warp()] = value;
-  __syncthreads();  // several is there
+  __syncthreads();  // `several` is complete
   if (threadIdx.x == 0) {
     double all = own.several[0];
     for (int w = 1; w < Threads / 32; ++w) all = Largest ? larger(all, own.several[w]) : all + own.several[w];
@@ -73,8 +73,8 @@ __device__ __forceinline__ void gather(panel_memory<Blocks, Threads>& own, doubl
   }
 }
 
-// The reflector that has been found: weights for the columns behind it. By the first warp, lane l for column l; g: its dot product with the
-// tail of the pivot, h: its element in row j.
+// Sets the weights of the new reflector for the columns to its right. Called by the first warp, lane l for column l. g: the dot product of
+// column l with the tail of the pivot; h: its element in row j.
 template <int Blocks, int Threads>
 __device__ __forceinline__ void set_weights(panel_memory<Blocks, Threads>& own, int l, int j, double g, double h, double scale,
                                             double tau) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void set_weights(panel_memory<Blocks, Threads>& own, 
   own.z[l] = l < j ? h + scale * g : 0;
 }
 
-// Threads: lane i of a warp has rows i, i + 32, … of the slab and the warp columns w, w + Threads / 32, …
+// Thread mapping: lane i of a warp has rows i, i + 32, … of the slab, warp w has columns w, w + Threads / 32, ….
 template <class S, int Blocks, int Threads>
 __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ panel_arguments<S> a) {
   using memory = panel_memory<Blocks, Threads>;
@@ -109,9 +109,9 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       if (l == 0) even[i] = x;
     }
   }
-  team_sync<Blocks>();  // the slab is there, and so are the blocks that are sent to
+  team_sync<Blocks>();  // the slab is loaded, and all blocks have started, so that they can be sent to
 
-  // Dot products of the pivot's tail below row j with all columns, into part.
+  // Computes the dot products of the pivot's tail below row j with all columns, into `part`.
   const auto dots = [&](int j, const S* pivot) {
     for (int l = warp; l < w; l += warps) {
       double sum[1] = {0};
@@ -143,13 +143,13 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
         }
       }
     }
-    team_sync<Blocks>();  // all have sent
+    team_sync<Blocks>();  // all blocks have sent
     double g = 0, h = 0;
     if (warp == 0) {
       for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
       h = lane < w ? own.row[turn][lane] : 0;
       const double squares = __shfl_sync(0xffffffffu, g, j), alpha = __shfl_sync(0xffffffffu, h, j);
-      // Squares of floats neither underflow in double nor overflow.
+      // Squares of floats neither underflow nor overflow in double.
       const bool plain =
           fabs(alpha) <= 0x1p450 && (sizeof(S) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
       const double beta = plain ? -copysign(sqrt(alpha * alpha + squares), alpha) : alpha;
@@ -164,15 +164,15 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       set_weights(own, lane, j, g, h, scale, static_cast<double>(static_cast<S>(tau)));
     }
     turn ^= 1;
-    __syncthreads();  // the reflector is there
+    __syncthreads();  // the reflector is complete
     if (!own.plain) {
-      // A tail whose squares leave the range, or with Inf or NaN: scaled by its largest element, and written as v itself.
+      // The squares of the tail leave the range, or it holds Inf or NaN: it is scaled by its largest element, and stored as v itself.
       const std::int64_t below = (j + 1 > first ? j + 1 - first : 0) + threadIdx.x;
       double most = 0;
       for (std::int64_t i = below; i < count; i += Threads) most = larger(most, fabs(static_cast<double>(pivot[i])));
       gather<true>(own, most);
       send(own, turn, rank, 1);
-      team_sync<Blocks>();  // all have sent
+      team_sync<Blocks>();  // all blocks have sent
       most = own.slots[turn][0][0];
       for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[turn][r][0]);
       turn ^= 1;
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
         }
         gather<false>(own, squares);
         send(own, turn, rank, 1);
-        team_sync<Blocks>();  // all have sent
+        team_sync<Blocks>();  // all blocks have sent
         squares = 0;
         for (int r = 0; r < Blocks; ++r) squares += own.slots[turn][r][0];
         turn ^= 1;
@@ -198,10 +198,10 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
         beta = std::ldexp(scaled, -e);
         for (std::int64_t i = below; i < count; i += Threads)
           pivot[i] = static_cast<S>(std::ldexp(static_cast<double>(pivot[i]), e) / (head - scaled));
-        __syncthreads();  // v is there
+        __syncthreads();  // v is complete
         dots(j, pivot);
         send(own, turn, rank, w);
-        team_sync<Blocks>();  // all have sent
+        team_sync<Blocks>();  // all blocks have sent
         if (warp == 0) {
           g = 0;
           for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
@@ -216,12 +216,12 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
           own.tau = tau;
         }
       }
-      __syncthreads();  // the reflector is there
+      __syncthreads();  // the reflector is complete
     }
-    // T: column j is −τ T VᵀV_j above the diagonal. By the last warp, lane l for row l.
+    // T: column j is −τ T Vᵀv_j above the diagonal. Computed by the last warp, lane l for row l.
     if (rank == 0 && warp == warps - 1) {
       double sums[4] = {};
-      int q = 0;  // zeros in front of q = lane are added, too: T is zero there
+      int q = 0;  // the sum includes q < lane: T is zero there
       for (; q + 4 <= j; q += 4) {
         for (int s = 0; s < 4; ++s) sums[s] += own.T[q + s][lane] * own.z[q + s];
       }
@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       own.T[j][lane] = lane < j ? static_cast<double>(static_cast<S>(-own.tau * sum)) : lane == j ? own.tau : 0;
     }
     if (rank == 0 && threadIdx.x == 0) a.tau[j] = static_cast<S>(own.tau);
-    // Reflector j applied, and the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to the slab,
-    // column j + 1 is read from the slab and written to `next`: no warp waits for another.
+    // Applies reflector j, and computes the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to
+    // the slab; column j + 1 is read from the slab and written to `next`, so that no warp waits for another.
     const double scale = own.scale, next_weight = j + 1 < w ? own.weight[j + 1] : 0;
     constexpr int mine = k_inner / warps;  // columns of a warp
     double sum[mine] = {}, weight[mine];
@@ -262,13 +262,13 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       const int l = warp + c * warps;
       if (l >= w) continue;
       if (lane == 0) own.part[l] = sum[c];
-      // Row j is R's.
+      // Row j belongs to R.
       if (has_row && lane == 0 && l >= j) {
         S& r = X[j - first + l * ld];
         r = l == j ? static_cast<S>(own.beta) : static_cast<S>(static_cast<double>(r) - weight[c]);
       }
     }
-    // The barrier in send() stands between this pass and what the next reflector writes.
+    // The barrier in send() separates this pass from the writes of the next reflector.
   }
   __syncthreads();  // the slab and T are final
   if (resident) {
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       a.T[i + l * a.ldt] = i <= l ? static_cast<S>(own.T[l][i]) : S(0);
     }
   }
-  team_sync<Blocks>();  // nobody leaves whom others still send to
+  team_sync<Blocks>();  // no block exits while others may still send to it
 }
 
 }  // namespace ballast::qr::cuda

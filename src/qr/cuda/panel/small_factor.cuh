@@ -1,10 +1,11 @@
-// The square matrices of a tall panel: by one block the Cholesky factor of a Gram matrix, and LU that makes reflectors of orthonormal
-// columns; by a few T. See tall.cuh for the passes over the rows. Layer: backend "cuda" of QR, device code. A matrix lies in shared memory
-// by columns, and is taken by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers, and makes the inverses of its
-// factors; all else is products on the tensor cores, of those inverses with the tiles beside and below it, and of these with each other.
-// The warp of the diagonal goes ahead: it eliminates the next tile while the others are at the products. All arithmetic is in double, and
-// in an order that depends on the shape alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations,
-// 2013, §3.2.
+// The small factors of Cholesky QR. One thread block computes the Cholesky factor of a Gram matrix, or the LU that turns orthonormal
+// columns into reflectors; a few compute T. See cholesky_qr.cuh for the passes over the rows.
+// Layer: backend "cuda" of QR, device code.
+// A matrix lies in shared memory by columns, and is processed by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers,
+// and computes the inverses of its factors. All other work is products on tensor cores: of those inverses with the tiles to the right of it
+// and below it, and of these with each other. The warp of the diagonal works ahead: it eliminates the next tile while the others compute
+// products. All arithmetic is in double, and in an order that depends on the shape alone.
+// Source: as cholesky_qr.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations, 2013, §3.2.
 #pragma once
 
 #include <cmath>
@@ -19,8 +20,8 @@ namespace ballast::qr::cuda {
 
 using ballast::cuda::unrolled;
 
-// A matrix of up to k_most_wide columns in shared memory, its width rounded up to 16, and `more` columns, a multiple of 8, of as many rows
-// behind it. Columns are width + 4 numbers apart: no bank serves more than two lanes of a tile.
+// A matrix of up to k_most_wide columns in shared memory, its width rounded up to 16, followed by `more` columns of the same height, a
+// multiple of 8. The stride of columns is width + 4 numbers: at most two lanes access the same bank for a tile.
 struct square {
   double* data;
   int width;
@@ -28,9 +29,9 @@ struct square {
 
   __device__ __forceinline__ double& operator()(int i, int l) const { return data[i + l * (width + 4)]; }
   __device__ __forceinline__ int columns() const { return width + more; }
-  // The memory behind it.
+  // Returns the memory after the matrix.
   __device__ __forceinline__ double* end() const { return data + columns() * (width + 4); }
-  // Columns and rows behind `own` are 0 but for the diagonal.
+  // Fills the columns and rows from `own` on: `diagonal` on the diagonal, 0 elsewhere.
   __device__ __forceinline__ void pad(int own, double diagonal) const {
     const int i = static_cast<int>(threadIdx.x) % k_most_wide;
 #pragma unroll 1
@@ -44,8 +45,8 @@ __device__ __forceinline__ square square_of(int width) {
   return {reinterpret_cast<double*>(arch::shared_memory()), (width + 15) / 16 * 16};
 }
 
-// body(i, l, load(i, l)) for each element of a w × w matrix. Loads are taken together: one after the other they would wait for each other's
-// memory.
+// Calls body(i, l, load(i, l)) for each element of a w × w matrix. Several loads are issued before the first use; otherwise each would wait
+// for the memory latency of the one before.
 template <class Load, class Body>
 __device__ __forceinline__ void each_element(int w, Load load, Body body) {
   constexpr int parts = k_square_threads / k_most_wide, together = 16;
@@ -65,8 +66,8 @@ __device__ __forceinline__ void each_element(int w, Load load, Body body) {
   }
 }
 
-// By a warp: d = the 8 × 8 tile at (row, column) of the product of a(i, k) and b(k, l), `from` ≤ k < to; multiples of 4. Lane 4 g + t gets
-// row g and columns 2 t, 2 t + 1.
+// Called by a warp: d = the 8 × 8 tile at (row, column) of the product of a(i, k) and b(k, l), from ≤ k < to; both are multiples of 4. Lane
+// 4 g + t gets row g and columns 2 t, 2 t + 1.
 template <class A, class B>
 __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column, int from, int to, A a, B b) {
   const int g = arch::lane() / 4, t = arch::lane() % 4;
@@ -85,13 +86,13 @@ __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column
   }
 }
 
-// By a warp: tiles `begin`, begin + step, … < count lose the product of X's columns from `front` on, k_square_tile of them, and as many
-// rows of another matrix: b(k, column) is element (k, column) of these. place(e): where tile e is; a negative row: nowhere. `Together`
-// tiles are taken at once, so that the loads of one do not wait for the stores of another.
+// Called by a warp: subtracts a product from the tiles begin, begin + step, … < count. Its left factor are the k_square_tile columns of X
+// from `front` on; its right factor has as many rows: b(k, column) is its element (k, column). place(e) is the position of tile e; a
+// negative row means no tile. `Together` tiles are processed at once, so that the loads of one do not wait for the stores of another.
 struct tile_place {
   int row, column;
 };
-// Quotients by `by` ≤ 16 of numbers below 512: a division takes longer than a tile.
+// Computes quotients by `by` ≤ 16 of numbers below 512: a division instruction would take longer than a tile.
 struct quotients {
   int by, factor;
   __device__ __forceinline__ explicit quotients(int divisor) : by(divisor), factor((65535 + divisor) / divisor) {}
@@ -100,13 +101,13 @@ struct quotients {
 template <int Together, class Place, class B>
 __device__ __forceinline__ void subtract_tiles(const square& X, int begin, int step, int count, int front, Place place, B b) {
   const int g = arch::lane() / 4, t = arch::lane() % 4, stride = X.width + 4;
-  // Of this lane in a tile at (0, 0).
+  // Addresses of this lane in a tile at (0, 0).
   const double* const factor = X.data + g + (front + t) * stride;
   double* const product = X.data + g + 2 * t * stride;
 #pragma unroll 1
   for (int first = begin; first < count; first += Together * step) {
     double d[Together][2] = {}, x[Together][2] = {}, y[Together][2] = {};
-    int to[Together];  // of `product`; negative: there is no tile
+    int to[Together];  // offset from `product`; negative: there is no tile
     unrolled<Together>([&](auto n) {
       constexpr int e = decltype(n)::value;
       const tile_place at = first + e * step < count ? place(first + e * step) : tile_place{-1, 0};
@@ -130,17 +131,17 @@ __device__ __forceinline__ void subtract_tiles(const square& X, int begin, int s
   }
 }
 
-// What becomes of a row when it is the pivots': nothing, but a pivot may be lost in rounding. The diagonal lies in X less 1, which is near
-// its pivots: what they lose is added up by itself, and rounded to units of 1 once.
+// Pivots of Cholesky: their rows are not changed, but a pivot may be lost in rounding. X holds the diagonal minus 1, which is close to its
+// pivots: their losses are accumulated separately, and rounded to units of 1 once.
 struct plain_pivots {
   double lost;
   static constexpr bool subtracts = false;
   __device__ __forceinline__ bool is_good(double pivot) const { return pivot > lost; }
 };
 
-// Row j loses s_j times row j of R, s_j = ±1 opposite to the pivot.
+// Pivots of the reflectors: s_j times row j of R is subtracted from row j, s_j = ±1 opposite to the pivot.
 struct reflected_pivots {
-  const double* R;  // packed, of `width` columns
+  const double* R;  // packed, with `width` columns
   int width;
   double* signs;  // in shared memory
   static constexpr bool subtracts = true;
@@ -151,28 +152,29 @@ struct reflected_pivots {
   __device__ __forceinline__ bool is_good(double) const { return true; }
 };
 
-// Inverses of the factors of a tile on the diagonal, behind X.
+// The inverses of the factors of a tile on the diagonal, stored after X.
 struct tile_inverses {
   double* data;
   __device__ __forceinline__ double& lower(int i, int l) const { return data[k_square_stride * i + l]; }
   __device__ __forceinline__ double& upper(int i, int l) const { return data[k_square_stride * (k_square_tile + i) + l]; }
 };
 
-// By a warp: L and U of the tile on the diagonal at `first`, in its place; the reciprocals of the pivots; L⁻¹, and U⁻¹ if rows are
-// subtracted. Lane 8 r + l has rows r and r + 4 of column l. lost: what these lose when the rows are the pivots'. False: a pivot is lost.
+// Called by a warp: computes L and U of the tile on the diagonal at `first`, in place; the reciprocals of the pivots; L⁻¹, and U⁻¹ if
+// Pivots::subtracts. Lane 8 r + l has rows r and r + 4 of column l. lost: the numbers that are subtracted from these when their row becomes
+// the pivot row. Returns false if a pivot is lost.
 template <class Pivots>
 __device__ __forceinline__ bool eliminate_tile(const square& X, int first, double* reciprocal, const tile_inverses& made,
                                                const double (&lost)[2], const Pivots& pivots) {
   const int r = arch::lane() / k_square_tile, l = arch::lane() % k_square_tile;
   const auto from = [](double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); };
-  double x[2], lower[2], upper[2];  // the tile; L⁻¹; U⁻¹ but for the scale of its columns
+  double x[2], lower[2], upper[2];  // the tile; L⁻¹; U⁻¹ without the scale of its columns
   for (int q = 0; q < 2; ++q) {
     x[q] = X(first + r + 4 * q, first + l);
     lower[q] = upper[q] = r + 4 * q == l ? 1 : 0;
   }
   bool good = true;
   double own = 0;
-  double pivot = from(x[0], 0);  // what is left of it
+  double pivot = from(x[0], 0);  // its remaining value
   unrolled<k_square_tile>([&](auto step) {
     constexpr int j = decltype(step)::value, n = j + 1 < k_square_tile ? j + 1 : j, row = j % 4 * k_square_tile,
                   next = n % 4 * k_square_tile;
@@ -186,7 +188,7 @@ __device__ __forceinline__ bool eliminate_tile(const square& X, int first, doubl
     }
     good = good && pivots.is_good(pivot);
     const double top = from(x[j / 4], row + l), top_of_lower = from(lower[j / 4], row + l);
-    // The next pivot waits for the reciprocal of this one alone.
+    // The next pivot waits only for the reciprocal of this one.
     const double below = from(x[n / 4], next + j), right = from(x[j / 4], row + n), left = from(x[n / 4], next + n);
     const double inverse = arch::reciprocal(pivot);
     if (l == j) {
@@ -212,8 +214,9 @@ __device__ __forceinline__ bool eliminate_tile(const square& X, int first, doubl
   return good;
 }
 
-// By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too; and L⁻¹ times the columns
-// behind X. False: a pivot is lost. If no rows are subtracted X is symmetric: of it the tiles on and above the diagonal are read.
+// Called by the thread block: X = L U in place, L with ones on the diagonal; also computes the reciprocals of U's pivots, and L⁻¹ times the
+// columns after X. Returns false if a pivot is lost. Unless Pivots::subtracts, X is symmetric, and only its tiles on and above the diagonal
+// are read.
 template <class Pivots>
 __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
   constexpr int warps = k_square_threads / 32, turns = 2;
@@ -221,7 +224,7 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
   const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4, columns = X.columns();
   const tile_inverses inverses{X.end()};
   int lost = 0;
-  // What the next tile on the diagonal loses, and what those right of this one do; loaded ahead.
+  // The numbers to subtract from the next tile on the diagonal, and from the tiles to the right of this one; loaded ahead.
   double lost_by_next[2] = {}, lost_by_tile[turns][2];
   const auto load_next = [&](int first) {
     if constexpr (Pivots::subtracts) {
@@ -231,7 +234,7 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
     }
   };
   load_next(0);
-  __syncthreads();  // X is there
+  __syncthreads();  // X is complete
 #pragma unroll 1
   for (int first = 0;; first += k_square_tile) {
     const int behind = first + k_square_tile, right = (columns - behind) / k_square_tile, down = (X.width - behind) / k_square_tile;
@@ -242,7 +245,8 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
       });
     }
     if (first > 0) {
-      // What is left loses the products of the tiles beside and below the last one. Warp 0 takes the tile on the diagonal, and goes ahead.
+      // Subtracts the product of the tiles below and to the right of the last one from the remaining matrix. Warp 0 updates the tile on the
+      // diagonal, and works ahead.
       const int front = first - k_square_tile, rows = down + 1;
       const quotients column_of(rows);
       const auto above = [&X, front](int k, int column) { return X(front + k, column); };
@@ -264,10 +268,10 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
       }
     }
     if (warp == 0) {
-      __syncwarp();  // the tile is there
+      __syncwarp();  // the tile is updated
       lost = eliminate_tile(X, first, reciprocal, inverses, lost_by_next, pivots) ? 0 : 1;
     }
-    if (__syncthreads_or(lost) != 0) return false;  // and the tile on the diagonal is there
+    if (__syncthreads_or(lost) != 0) return false;  // and the tile on the diagonal is eliminated
     if (right == 0) return true;
     load_next(behind);
     unrolled<turns>([&](auto turn) {
@@ -292,15 +296,15 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
         for (int h = 0; h < 2; ++h) X(row + g, first + 2 * t + h) = d[h];
       }
     });
-    __syncthreads();  // L's column and U's row of tiles are there
+    __syncthreads();  // L's column and U's row of tiles are stored
     if (down == 0) return true;
   }
 }
 
-// By the block of threads: X ← X R⁻¹ for X and R upper triangular, of its rows of tiles blockIdx.x, blockIdx.x + gridDim.x …: a row goes by
-// itself. R: packed, of w columns; unit: with ones on its diagonal, which are not read. Elements of X below its diagonal are 0. Behind X
-// lie the inverses of R's tiles on the diagonal, packed, and k_square_tile rows of R, those of the next ones on their way while these are
-// at work.
+// Called by the thread block: X ← X R⁻¹ for upper triangular X and R. The block computes the rows of tiles blockIdx.x, blockIdx.x +
+// gridDim.x, … of X; rows are independent. R: packed, with w columns; unit: with ones on its diagonal, which are not read. Elements of X
+// below its diagonal are 0. The memory after X holds the inverses of R's tiles on the diagonal, packed, and k_square_tile rows of R; the
+// next rows are loaded while these are used.
 __device__ __forceinline__ void substitute(const square& X, const double* R, int w, bool unit) {
   constexpr int warps = k_square_threads / 32, of_tile = packed(0, k_square_tile), each = k_square_tile * k_most_wide / k_square_threads;
   const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
@@ -315,7 +319,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
     }
   };
   fetch(0);
-  // The tiles, then in their place their inverses: column l by substitution from the diagonal upwards.
+  // Loads the tiles, then overwrites them with their inverses: column l by substitution from the diagonal upwards.
   for (int e = thread; e < X.width / k_square_tile * of_tile; e += k_square_threads) {
     const int first = e / of_tile * k_square_tile, at = e % of_tile;
     int l = 0;
@@ -323,7 +327,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
     const int i = at - packed(0, l);
     inverses[e] = first + l < w && !(unit && i == l) ? R[packed(first + i, first + l)] : i == l ? 1 : 0;
   }
-  __syncthreads();  // the tiles are there
+  __syncthreads();  // the tiles are loaded
   double z[k_square_tile] = {};
   const int l = thread % k_square_tile;
   double* const tile = inverses + thread / k_square_tile * of_tile;
@@ -335,7 +339,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
       z[i] = i <= l ? sum * arch::reciprocal(tile[packed(i, i)]) : 0;
     });
   }
-  __syncthreads();  // they have been read
+  __syncthreads();  // the tiles have been read
   if (thread < X.width) {
     unrolled<k_square_tile>([&](auto line) {
       constexpr int i = decltype(line)::value;
@@ -344,7 +348,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
   }
 #pragma unroll 1
   for (int first = 0; first < X.width; first += k_square_tile) {
-    __syncthreads();  // the columns have lost what those in front of them take; the rows of the last ones have been read
+    __syncthreads();  // the columns before these have been subtracted; the last rows of R have been read
     for (int q = 0; q < each; ++q) {
       const int e = thread + q * k_square_threads;
       if (e / k_square_tile < X.width) row(e % k_square_tile, e / k_square_tile) = ahead[q];
@@ -362,7 +366,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
       __syncwarp();  // the tile has been read
       for (int h = 0; h < 2; ++h) X(row_of(warp) + g, first + 2 * t + h) = d[h];
     }
-    __syncthreads();  // the columns are final, and the rows are there
+    __syncthreads();  // the columns are final, and the rows are loaded
     if (down <= 0) continue;
     const quotients column_of(down);
     subtract_tiles<1>(
@@ -373,18 +377,20 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
         },
         [&](int k, int column) { return row(k, column); });
   }
-  __syncthreads();  // X is there
+  __syncthreads();  // X is complete
 }
 
-// G = D RᵀR D by Cholesky, D the roots of G's diagonal, so that the scales of the columns do not count; and the product of all R so far. If
-// a pivot is lost in rounding, the diagonal is shifted: then Q = X R⁻¹ is not orthonormal yet, but far better conditioned than X. ‖G − I‖
-// says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
-// I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
+// G = D RᵀR D by Cholesky, D the square roots of G's diagonal, so that the scales of the columns do not matter; and the product of all R so
+// far. If a pivot is lost in rounding, the diagonal is shifted: Q = X R⁻¹ is then not orthonormal yet, but far better conditioned than X.
+// ‖G − I‖ is the distance of X, whose Gram matrix this is, from orthonormal columns: measured, not estimated. If its square is below
+// rounding, R is I + (G − I)'s upper triangle with half its diagonal. With G = L U, R is U with its rows divided by the square roots of the
+// pivots.
 //
-// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z estimates tr G⁻¹, the sum of 1/λ over G's
-// eigenvalues. Their numbers have no two sizes alike: with signs alone, two nearly equal columns would be missed where all z have the same
-// sign for both. Σ 1/D is never more than tr G⁻¹, and sees a column that nearly depends on some in front of it for certain. Rounding in G
-// and R moves QᵀQ, Q = A R⁻¹, by no more than some u times tr G⁻¹: where both are small, Q needs no second factor, and the panel is direct.
+// For the Gram matrix of A, scaled, G = L D Lᵀ, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z estimates tr G⁻¹, the sum
+// of 1/λ over G's eigenvalues. The elements of z all differ in size: with signs alone, two nearly equal columns would be missed if all z
+// have the same sign for both. Σ 1/D is never more than tr G⁻¹, and always detects a column that nearly depends on some columns before it.
+// Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times tr G⁻¹: if both estimates are small, Q needs no second factor, and
+// the panel is direct.
 // Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
@@ -404,7 +410,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   int failed = 0;
   if (thread < w) {
     const double norm_squared = a.G[packed(thread, thread)];
-    // Squares that say what they are.
+    // Squares outside this range are inaccurate.
     failed = norm_squared >= 0x1p-900 && norm_squared <= 0x1p900 ? 0 : 1;
     scale[thread] = sqrt(norm_squared);
   }
@@ -425,11 +431,11 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   }
   const bool near = !a.first && deviation_squared <= a.near * a.near;
   bool good = near, shifted = false;
-  const double lost = w * 0x1p-50;  // pivots as small as that are rounding
+  const double lost = w * 0x1p-50;  // smaller pivots are rounding
 #pragma unroll 1
   for (int attempt = 0; attempt < 2 && !good; ++attempt) {
     if (thread < w) reciprocal[thread] = 1 / scale[thread];
-    __syncthreads();  // they are there, in an attempt behind the first instead of the pivots'
+    __syncthreads();  // `reciprocal` holds the scales; in a later attempt it held the pivots' reciprocals
     each_element(w, upper, [&](int i, int l, double x) {
       if (i > l) return;
       const double scaled = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
@@ -450,19 +456,19 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
-  double sums[2] = {};  // over all z, zᵀG⁻¹z; 1 / D
+  double sums[2] = {};  // over all z, zᵀG⁻¹z; Σ 1 / D
 #pragma unroll 1
   for (int e = thread; e < X.more * X.width; e += Threads) {
     const double y = X(e % X.width, X.width + e / X.width);
     sums[0] += y * y * reciprocal[e % X.width];
   }
   if (a.first && thread < w) sums[1] = reciprocal[thread];
-  constexpr double mean_square = 7.0 / 3;  // of numbers in ±[1, 2)
+  constexpr double mean_square = 7.0 / 3;  // the mean square of numbers in ±[1, 2)
   const double sum = ballast::cuda::add_block<Threads>(sums, several);
-  // Thread 0 has the first, thread 1 the second.
+  // Thread 0 has the first sum, thread 1 the second.
   const int small = thread > 1 || (thread == 0 ? sum / (k_square_samples * mean_square) : sum) <= a.direct ? 1 : 0;
   const bool estimated = __syncthreads_and(small) != 0;
-  // R's row i is U's over the root of its pivot; column l gets its scale back.
+  // Row i of R is U's divided by the square root of its pivot; column l is multiplied by its scale.
   if (!near) {
     __syncthreads();  // the pivots have been read
     if (thread < w) {
@@ -470,7 +476,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
       X(thread, thread) = sqrt(X(thread, thread)) * scale[thread];
     }
   }
-  __syncthreads();  // the roots are there
+  __syncthreads();  // the roots are stored
   constexpr int parts = Threads / k_most_wide;
   const int i = thread % k_most_wide;
 #pragma unroll 8
@@ -480,7 +486,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     a.R[packed(i, l)] = r;
     if (!a.first) X(i, l) = r;
   }
-  __syncthreads();  // R is there
+  __syncthreads();  // R is stored
   if (!a.first) {
     const int across = X.width / 8;
 #pragma unroll 1
@@ -503,10 +509,10 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   a.state->stage = direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
 }
 
-// The reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each is at least 1 in
-// size. Taken times R, X_1 − S R = V_1 (U R): one elimination gives both factors, and U R is that by which X becomes the rest of V. R of
-// the panel is S times the product of all R. Where a reflector has no tail that rounding could not have made, LAPACK's tau is 0, not 2:
-// then nothing is written.
+// Computes the reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each pivot is
+// at least 1 in size. Multiplied by R this is X_1 − S R = V_1 (U R): one elimination gives both factors, and the rest of V is X (U R)⁻¹. R
+// of the panel is S times the product of all R. If the tail of a reflector may be rounding alone, LAPACK's tau would be 0, not 2: then
+// nothing is written.
 template <class S>
 __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(const __grid_constant__ square_reflectors_arguments<S> a) {
   auto& signs = arch::shared_object<double[k_most_wide], struct square_signs>();
@@ -514,7 +520,7 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   if (a.state->stage < k_tall_orthonormal) return;
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
   if (is_closed(a.gate)) {
-    __syncthreads();  // all have read the stage
+    __syncthreads();  // all threads have read the stage
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
@@ -528,7 +534,7 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
       w, [&](int i, int l) { return static_cast<double>(from[i + l * ld]); }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);
   (void)eliminate(X, reciprocal, reflected_pivots{R, w, signs});
-  // As square_t_kernel makes T's diagonal, to the bit.
+  // Computed like T's diagonal in square_t_kernel, to the bit.
   const double tau = thread < w ? -signs[thread] * (X(thread, thread) * arch::reciprocal(R[packed(thread, thread)])) : 1;
   if (__syncthreads_or(tau <= 2 - 0x1p-30 ? 0 : 1) != 0) {
     if (thread == 0) a.state->stage = k_tall_failed;
@@ -542,7 +548,7 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
         if (i <= l) a.product[packed(i, l)] = x;
         a.A[i + l * a.lda] = static_cast<S>(i <= l ? signs[i] * r : x);
       });
-  // By columns of V_1ᵀ.
+  // Stored by columns of V_1ᵀ.
   constexpr int parts = k_square_threads / k_most_wide;
   const int j = thread % k_most_wide;
 #pragma unroll 8
@@ -551,7 +557,8 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   }
 }
 
-// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ. By k_square_t_blocks blocks. 0 if the panel is not made.
+// T V_1ᵀ = −U S: divides U R by R, applies the signs, and divides by V_1ᵀ, all from the right. By k_square_t_blocks thread blocks. T is 0
+// if the panel is not computed.
 template <class S>
 __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
   auto& negative = arch::shared_object<double[k_most_wide], struct square_negative>();
@@ -570,11 +577,11 @@ __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid
   each_element(
       w, [&](int i, int l) { return own && i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);
-  // U's pivots, opposite to S, have the signs of U R's.
+  // U's pivots have signs opposite to S, and the same signs as the pivots of U R.
   if (thread < w) negative[thread] = a.product[packed(thread, thread)] > 0 ? 1 : -1;
 #pragma unroll 1
   for (int factor = 0;; ++factor) {
-    __syncthreads();  // X is there
+    __syncthreads();  // X is complete
     substitute(X, factor == 0 ? R : a.lower, w, factor == 1);
     if (factor == 1) break;
 #pragma unroll 4

@@ -1,4 +1,4 @@
-// Triangular systems whose diagonal has no reciprocal, and the check of every triangular solve.
+// Triangular systems whose diagonal has reciprocals that are not finite, and the check of every triangular solve.
 // Layer: backend "cuda" of QR, device code.
 // Source: docs/design/qr.md; N. Higham, Accuracy and Stability of Numerical Algorithms, theorem 8.5.
 #pragma once
@@ -14,13 +14,13 @@
 
 namespace ballast::qr::cuda {
 
-// A block for each right-hand side. Divides by the diagonal itself.
+// One thread block for each right-hand side. Divides by the diagonal itself.
 template <class S>
 __global__ void __launch_bounds__(k_threads) solve_kernel(const __grid_constant__ solve_arguments<S> a) {
   S* const x = a.X + blockIdx.x * a.ldx;
   double* const rest = a.rest + blockIdx.x * a.n;
   for (std::int64_t i = threadIdx.x; i < a.n; i += k_threads) rest[i] = static_cast<double>(x[i]);
-  __syncthreads();  // the right-hand side is there
+  __syncthreads();  // the right-hand side is loaded
   for (std::int64_t step = 0; step < a.n; ++step) {
     const std::int64_t j = a.transposed ? step : a.n - 1 - step;
     const S found = static_cast<S>(rest[j] / static_cast<double>(a.U[j + j * a.ldu]));
@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(k_threads) solve_kernel(const __grid_constant_
       for (std::int64_t i = threadIdx.x; i < j; i += k_threads)
         rest[i] -= static_cast<double>(a.U[i + j * a.ldu]) * static_cast<double>(found);
     }
-    __syncthreads();  // what is left is there
+    __syncthreads();  // the remaining right-hand side is updated
   }
 }
 
-// A block for each right-hand side: the residual of U x = c, or Uᵀ x = c, against what rounding explains. Scaled by powers of two where
-// doubles would overflow.
+// One thread block for each right-hand side: compares the residual of U x = c, or Uᵀ x = c, with its rounding bound. Scaled by powers of
+// two where doubles would overflow.
 template <class S>
 __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_constant__ solve_check_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct solve_sums_of_warps>();
@@ -90,9 +90,9 @@ __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_con
     if (!(off <= largest) || !(threshold <= largest)) {
       worst = std::numeric_limits<double>::quiet_NaN();
       limit = threshold;
-      break;  // no later row may take its place
+      break;  // no later row may replace it
     }
-    // Quotients, since products would underflow for small numbers.
+    // Compares quotients, since products would underflow for small numbers.
     if (off / threshold > worst / limit) {
       worst = off;
       limit = threshold;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_con
   }
   residuals[threadIdx.x] = worst;
   thresholds[threadIdx.x] = limit;
-  __syncthreads();  // the worst of each thread is there
+  __syncthreads();  // the worst residual of each thread is stored
   if (threadIdx.x != 0) return;
   solve_result made{0, 1, 0, 1};
   for (int t = 0; t < k_threads; ++t) {

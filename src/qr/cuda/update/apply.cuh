@@ -1,8 +1,9 @@
-// What applying Q takes beside products: VᵀV and T of wide blocks of reflectors, all blocks at once; op(Q)ᵀa and the two sums of its check.
+// The work of applying Q other than products: VᵀV and T of wide blocks of reflectors, all blocks at once; op(Q)ᵀa and the two sums of its
+// check.
 // Layer: backend "cuda" of QR, device code. applier.cpp has the order of the launches.
-// T is made by halves: parts of k_inner columns one column after the other, then T12 = −T1 (V1ᵀV2 T2) for 32, 64, … columns of T1. The
-// check takes nothing from them: it has Gram matrices of its own, of k_inner columns. All sums are in double and in an order that depends
-// on the shape alone. Source: R. Schreiber, C. Van Loan, 1989 (T); A. Elmroth, F. Gustavson, 2000 (T by halves).
+// T is computed by halves: first T of k_inner columns, column by column, then T12 = −T1 (V1ᵀV2 T2) for 32, 64, … columns of T1. The check
+// uses neither: it has its own Gram matrices, of k_inner columns. All sums are in double and in an order that depends on the shape alone.
+// Source: R. Schreiber, C. Van Loan, 1989 (T); E. Elmroth, F. Gustavson, 2000 (T by halves).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace ballast::qr::cuda {
 
-// Block k of reflectors that lie in blocks of `width` columns.
+// Block k of the reflectors, which are in blocks of `width` columns.
 template <class S>
 struct reflector_block {
   reflectors<S> h;
@@ -26,9 +27,10 @@ struct reflector_block {
   }
 };
 
-// G's tiles of 64 × 64 on and above the diagonal, one for each block of threads and chunk of rows: first those of the first block of
-// reflectors, which has the most rows. 16 rows at a time lie in shared memory by columns, k_wide_stride apart: no bank twice. While they
-// are multiplied, the next ones are on their way to registers. Warp (r, c) of 2 × 4 has 32 rows and 16 columns of the tile.
+// Computes G's tiles of 64 × 64 on and above the diagonal, one for each thread block and chunk of rows; the tiles of the first block of
+// reflectors come first, since it has the most rows. 16 rows at a time are in shared memory by columns, with a stride free of bank
+// conflicts. While they are multiplied, the next rows are loaded into registers. Warp (r, c) of 2 × 4 has 32 rows and 16 columns of the
+// tile.
 template <class S>
 __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_constant__ wide_arguments<S> a) {
   constexpr int strip = 16, stride = strip + 4, each = k_wide_tile * strip / k_threads;
@@ -43,7 +45,7 @@ __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_const
   if (first >= h.width) return;
   const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
   const int above = warp / 4 * 32, column = warp % 4 * 16;
-  // On the diagonal nothing is below it.
+  // True for a part below the diagonal, or outside the matrix.
   const bool idle = (rest == 0 && above > column + 15) || first + column >= h.width;
   double x[each], y[each];
   const auto load = [&](std::int64_t begin) {
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_const
       left[to] = x[n];
       if (rest != 0) right[to] = y[n];
     });
-    __syncthreads();  // the rows are there
+    __syncthreads();  // the rows are in shared memory
     load(begin + strip);
     for (int i = 0; i < strip && !idle; i += 4) {
       double u[4], v[2];
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_const
         });
       });
     }
-    __syncthreads();  // they have been read
+    __syncthreads();  // the rows have been read
   }
   if (idle) return;
   const std::int64_t panels = (a.count + a.width - 1) / a.width;
@@ -97,8 +99,8 @@ __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_const
   });
 }
 
-// Zeros, and T of k_inner columns on the diagonal: column j is −τ_j T G_j above it, τ_j on it. A warp for each k_inner columns: it zeroes
-// all rows of these; lane i has the rows i, i + 32, …, row i of the part, and row i of G.
+// Writes zeros, and T of k_inner columns on the diagonal: column j is −τ_j T G_j above the diagonal, τ_j on it. A warp for each k_inner
+// columns, of which it zeroes all rows. Lane i has the rows i, i + 32, … to zero, row i of the part, and row i of G.
 template <class S>
 __global__ void __launch_bounds__(k_threads) wide_parts_kernel(const __grid_constant__ wide_arguments<S> a) {
   const int parts = (a.width + k_inner - 1) / k_inner, lane = arch::lane();
@@ -129,7 +131,8 @@ __global__ void __launch_bounds__(k_threads) wide_parts_kernel(const __grid_cons
   });
 }
 
-// T12 for a strip of its columns: V1ᵀV2 T2, then −T1 times that. Thread i has row i of it, and `Columns` columns; `half` rows.
+// Computes T12 for a strip of its columns: V1ᵀV2 T2, then −T1 times that. Thread i has row i of the strip, and `Columns` columns; the strip
+// has `half` rows.
 template <class S, int Columns>
 __device__ __forceinline__ void join_strip(const reflectors<S>& h, const double* G, S* T, int first, int half, int c0, int columns,
                                            double (&strip)[k_wide_most / 2 * k_wide_strip]) {
@@ -140,18 +143,18 @@ __device__ __forceinline__ void join_strip(const reflectors<S>& h, const double*
     const int l = e % deep, c = e / deep;
     strip[c * half + l] = c < columns ? static_cast<double>(T[first + half + l + (first + half + c0 + c) * ld]) : 0;
   }
-  __syncthreads();  // T2's columns are there
+  __syncthreads();  // T2's columns are in shared memory
   double sum[Columns] = {};
   for (int l = 0; l < deep; ++l) {
     const double g = G[first + i + (first + half + l) * ld];
     ballast::cuda::unrolled<Columns>([&](auto c) { sum[decltype(c)::value] += g * strip[(own + decltype(c)::value) * half + l]; });
   }
-  __syncthreads();  // they have been read
+  __syncthreads();  // T2's columns have been read
   ballast::cuda::unrolled<Columns>([&](auto c) {
     strip[(own + decltype(c)::value) * half + i] = sum[decltype(c)::value];
     sum[decltype(c)::value] = 0;
   });
-  __syncthreads();  // V1ᵀV2 T2 is there
+  __syncthreads();  // V1ᵀV2 T2 is complete
   for (int l = i / 32 * 32; l < half; ++l) {
     const double x = static_cast<double>(T[first + i + (first + l) * ld]);
     ballast::cuda::unrolled<Columns>([&](auto c) { sum[decltype(c)::value] += x * strip[(own + decltype(c)::value) * half + l]; });
@@ -162,7 +165,7 @@ __device__ __forceinline__ void join_strip(const reflectors<S>& h, const double*
   });
 }
 
-// A block of threads for each block of reflectors, pair of halves and strip of columns.
+// One thread block for each block of reflectors, pair of halves and strip of columns.
 template <class S>
 __global__ void __launch_bounds__(k_threads, 2) wide_join_kernel(const __grid_constant__ wide_arguments<S> a) {
   auto& strip = arch::shared_object<double[k_wide_most / 2 * k_wide_strip], struct joined_strip>();
@@ -187,26 +190,27 @@ __global__ void __launch_bounds__(k_threads, 2) wide_join_kernel(const __grid_co
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------- its check
+// ---------------------------------------------------------------------------------------------------------------------- the check
 
-// Sums of a group of k_inner reflectors in tiles of 8 × 8, numbers by rows: VᵀV on and above the diagonal, then Vᵀ times the vectors.
+// Sums of a group of k_inner reflectors in tiles of 8 × 8, by rows: VᵀV on and above the diagonal, then Vᵀ times the vectors.
 inline constexpr int k_chain_tiles = k_inner / 8;
 inline constexpr int k_chain_gram = k_chain_tiles * (k_chain_tiles + 1) / 2;
 static_assert(k_chain_sums == 64 * (k_chain_gram + k_chain_tiles) && k_vectors <= 8 && k_inner == 32);
 
 template <int Threads>
 struct chain_memory {
-  double sums[2][k_chain_sums];  // of the block, for two exchanges: others read them
+  double sums[2][k_chain_sums];  // sums of the thread block, for two exchanges: other blocks read them
   double all[k_chain_sums];
-  double parts[Threads / 32][k_chain_sums];  // of the warps
+  double parts[Threads / 32][k_chain_sums];  // sums of the warps
   double z[k_inner][k_vectors];
 };
 
-// y ← H_n … H_1 y or H_1 … H_n y for the vectors y, by groups of k_inner reflectors: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over those l that
-// came before it, y loses V z. One pass over the rows and one exchange for each group: the pass applies the group before and takes the sums
-// of the next one. A warp takes 8 rows at a time: as rows of a product it applies (lane 4 g + t: row g of y, vectors 2 t and 2 t + 1), as
-// its depth it adds up. It reads its next rows before it computes with these. Its rows are those of every group, so that y needs no
-// barrier; they lie as far apart as all warps have rows, so that the last groups, which have few, keep all warps busy.
+// y ← H_n … H_1 y or H_1 … H_n y for the vectors y, by groups of k_inner reflectors: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over the l applied
+// before j, then y ← y − V z. Each group takes one pass over the rows and one exchange: the pass applies the previous group and accumulates
+// the sums of the next one. A warp processes 8 rows at a time: to apply, they are the rows of a product (lane 4 g + t: row g of y, vectors
+// 2 t and 2 t + 1); to sum, they are its inner dimension. It loads its next rows before it computes with these. A warp has the same rows in
+// every group, so that y needs no barrier; the rows of all warps interleave, so that the last groups, which have few rows, keep all warps
+// busy.
 template <class S, int Blocks, int Threads>
 __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
   constexpr int warps = Threads / 32, steps = k_inner / 4;
@@ -224,9 +228,9 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
     double y[2];
     S before[steps], next[2][k_chain_tiles];
   };
-  team_sync<Blocks>();  // the blocks that are read from are there
+  team_sync<Blocks>();  // all blocks have started, so that they can be read from
   std::int64_t before = 0;
-  double factor[steps] = {};  // z of the group before, as the right factor of a product
+  double factor[steps] = {};  // z of the previous group, as the right factor of a product
   for (std::int64_t s = 0; s <= groups; ++s) {
     const bool applies = s > 0, adds = s < groups;
     const std::int64_t column = (a.last_first ? groups - 1 - s : s) * k_inner;
@@ -241,7 +245,7 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
         });
       });
     };
-    // Rows in front of both groups are left alone.
+    // Skips the rows above both groups.
     const std::int64_t low = !adds ? before : !applies || column < before ? column : before;
     const std::int64_t skipped = low > first ? (low - first) / stride : 0;
     double sum[k_chain_gram + k_chain_tiles][2] = {};
@@ -284,14 +288,14 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
     ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
       for (int q = 0; q < 2; ++q) own.parts[warp][64 * decltype(e)::value + 2 * lane + q] = sum[decltype(e)::value][q];
     });
-    __syncthreads();  // the sums of the warps are there
+    __syncthreads();  // the sums of the warps are stored
     for (int e = thread; e < k_chain_sums; e += Threads) {
       double all = 0;
       ballast::cuda::unrolled<warps>([&](auto w) { all += own.parts[decltype(w)::value][e]; });
       own.sums[turn][e] = all;
       if constexpr (Blocks == 1) own.all[e] = all;
     }
-    team_sync<Blocks>();  // the sums of the blocks are there
+    team_sync<Blocks>();  // the sums of the blocks are stored
     if constexpr (Blocks > 1) {
       for (int e = thread; e < k_chain_sums; e += Threads) {
         double of[Blocks], all = 0;
@@ -302,7 +306,7 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
         ballast::cuda::unrolled<Blocks>([&](auto r) { all += of[decltype(r)::value]; });
         own.all[e] = all;
       }
-      __syncthreads();  // the sums of all are there
+      __syncthreads();  // the total sums are stored
     }
     if (warp < k_vectors) {
       const std::int64_t left = a.count - column;
@@ -317,14 +321,14 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
       }
       if (lane >= w) own.z[lane][warp] = 0;
     }
-    __syncthreads();  // z is there
+    __syncthreads();  // z is stored
     ballast::cuda::unrolled<steps>([&](auto c) { factor[decltype(c)::value] = g < k_vectors ? own.z[4 * decltype(c)::value + t][g] : 0; });
     before = column;
   }
-  team_sync<Blocks>();  // nobody leaves whom others still read from
+  team_sync<Blocks>();  // no block exits while others may still read from it
 }
 
-// A block for each k_dot_columns columns: Σ_i b(i, q) x(i, j) for all vectors.
+// One thread block for each k_dot_columns columns: computes Σ_i b(i, q) x(i, j) for all vectors.
 template <class S>
 __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__ dots_arguments<S> a) {
   constexpr int count = k_dot_columns * k_vectors;
@@ -334,7 +338,7 @@ __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__
   const int there = left < k_dot_columns ? static_cast<int>(left) : k_dot_columns;
   const int thread = static_cast<int>(threadIdx.x);
   if (a.X == nullptr) {
-    // A column of the identity takes one number of each vector.
+    // A column of the identity selects one number of each vector.
     if (thread < count && thread % k_dot_columns < there) {
       const std::int64_t j = first + thread % k_dot_columns, q = thread / k_dot_columns;
       a.to[j + q * a.columns] = a.first + j < a.rows ? a.b[a.first + j + q * a.ldb] : 0;

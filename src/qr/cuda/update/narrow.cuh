@@ -1,6 +1,7 @@
-// Products of block reflectors with few columns: W = VᵀC, op(T) W and C − V W. A product of cuBLAS takes the host 15 µs to launch, three
-// times as long as a kernel. Layer: backend "cuda" of QR, device code. All are products of doubles on the tensor cores, also for floats, in
-// an order that depends on the shape alone.
+// Products of block reflectors with few columns: W = VᵀC, op(T) W and C − V W. The host takes 15 µs to launch a product of cuBLAS, three
+// times as long as a kernel.
+// Layer: backend "cuda" of QR, device code. All are products of doubles on tensor cores, also for floats, in an order that depends on the
+// shape alone.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@ namespace ballast::qr::cuda {
 
 using ballast::cuda::unrolled;
 
-// By a warp: d += A B for 16 rows of A, 8 · Tiles columns of B, and k from `begin` to `end` − 1. a(r, k): row g or g + 8 of A, for r = 0,
-// 1; b(n, k): column g of tile n. A's numbers are loaded 8 · Steps at a time, the next ones while these are multiplied, and the first ones
-// before ready() is called; B's when they are multiplied. What is taken together ends behind `end`, where A is −0 and B must be finite:
-// where that is +0, not even the sign of a zero changes. Lane 4 g + t gets rows g and g + 8 of columns 2 t and 2 t + 1 of each tile:
-// d[n][2 r + c].
+// Called by a warp: d += A B for 16 rows of A, 8 · Tiles columns of B, and k from `begin` to `end` − 1. a(r, k): row g or g + 8 of A, for
+// r = 0, 1; b(n, k): column g of tile n. A's numbers are loaded 8 · Steps at a time, the next ones while the current ones are multiplied,
+// and the first ones before ready() is called. B's numbers are loaded when they are multiplied. The last group may extend beyond `end`:
+// there A is −0 and B must be finite; where B is +0, not even the sign of a zero changes. Lane 4 g + t gets rows g and g + 8 of columns 2 t
+// and 2 t + 1 of each tile: d[n][2 r + c].
 template <int Steps, int Tiles, class A, class B, class Ready>
 __device__ __forceinline__ void add_product(double (&d)[Tiles][4], std::int64_t begin, std::int64_t end, A a, B b, Ready ready) {
   const int t = arch::lane() % 4;
@@ -56,7 +57,7 @@ __device__ __forceinline__ void add_product(double (&d)[Tiles][4], std::int64_t 
   }
 }
 
-// use(row, column, x) for what a lane has of 16 rows and 8 · Tiles columns from (top, left) on.
+// Calls use(row, column, x) for a lane's elements of 16 rows and 8 · Tiles columns from (top, left) on.
 template <int Tiles, class Use>
 __device__ __forceinline__ void each_of_lane(double (&d)[Tiles][4], std::int64_t top, std::int64_t left, Use use) {
   const int g = arch::lane() / 4, t = arch::lane() % 4;
@@ -65,9 +66,9 @@ __device__ __forceinline__ void each_of_lane(double (&d)[Tiles][4], std::int64_t
   });
 }
 
-// VᵀC of a chunk of rows and k_narrow_across columns; a warp has 16 of V's columns. The next block has the next columns of the same rows.
-// 32 rows at a time lie in shared memory by columns, 36 apart: no bank twice. While they are multiplied, the next ones are on their way to
-// registers: a warp loads 32 rows of every eighth column.
+// Computes VᵀC of a chunk of rows and k_narrow_across columns; a warp has 16 of V's columns. The next thread block has the next columns of
+// the same rows. 32 rows at a time are in shared memory by columns, with a stride of 36, free of bank conflicts. While they are multiplied,
+// the next rows are loaded into registers: a warp loads 32 rows of every eighth column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_constant__ narrow_product_arguments<S> a) {
   constexpr int tiles = k_narrow_across / 8, warps = k_threads / 32, stride = 36, of_v = k_most_wide / warps,
@@ -101,14 +102,14 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
     unrolled<of_v>([&](auto q) { left[(warp + decltype(q)::value * warps) * stride + lane] = static_cast<double>(v[decltype(q)::value]); });
     unrolled<of_c>(
         [&](auto q) { right[(warp + decltype(q)::value * warps) * stride + lane] = static_cast<double>(c[decltype(q)::value]); });
-    __syncthreads();  // the rows are there
+    __syncthreads();  // the rows are in shared memory
     load(first + 32);
     if (top < a.width) {
       add_product<4>(
           sum, 0, 32, [&](int r, std::int64_t k) { return left[(top + g + 8 * r) * stride + k]; },
           [&](int n, std::int64_t k) { return right[(8 * n + g) * stride + k]; }, [] {});
     }
-    __syncthreads();  // they have been read
+    __syncthreads();  // the rows have been read
   }
   const int before = which == 0 ? 0 : a.C[0].columns;
   double* const to = a.parts + (chunk * (a.C[0].columns + a.C[1].columns) + before) * a.width;
@@ -117,8 +118,8 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
   });
 }
 
-// op(T) W for `Columns` columns; a warp has 16 of its rows. Of k_turn_few columns W comes as the sums of chunks, else whole. Columns of W
-// lie k_most_wide + 4 apart in shared memory.
+// Computes op(T) W for `Columns` columns; a warp has 16 rows of the result. With k_turn_few columns W comes as the sums of chunks,
+// otherwise complete. The stride of W's columns in shared memory is k_most_wide + 4.
 template <class S, int Columns>
 __global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__ turn_arguments<S> a) {
   constexpr int stride = k_most_wide + 4, each = Columns * k_most_wide / k_threads, parts = k_threads / k_most_wide, together = 8;
@@ -149,13 +150,13 @@ __global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__
       });
     }
     unrolled<each>([&](auto column) { W[(part + parts * decltype(column)::value) * stride + i] = sum[decltype(column)::value]; });
-    __syncthreads();  // W is there
+    __syncthreads();  // W is in shared memory
   };
   const int g = arch::lane() / 4, top = 16 * arch::warp();
   double d[Columns / 8][4] = {};
-  // Rows that are not there are taken from the last one; what becomes of them is not stored.
+  // Rows outside T are replaced by the last row; their results are not stored.
   const int row[2] = {top + g < a.width ? top + g : a.width - 1, top + g + 8 < a.width ? top + g + 8 : a.width - 1};
-  // op(T) is zero elsewhere. What is taken together, 64 numbers of a column of W, ends with it.
+  // op(T) is zero elsewhere. The rows of W are loaded in groups of 64, which end with the column.
   const int begin = a.transposed || top >= a.width ? 0 : top / 64 * 64;
   const int end = top >= a.width ? 0 : a.transposed && top + 16 < a.width ? top + 16 : a.width;
   const std::int64_t along = a.transposed ? 1 : a.width, across = a.transposed ? a.width : 1;
@@ -167,8 +168,8 @@ __global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__
   });
 }
 
-// C − V W for k_threads / 2 rows and k_subtract_across columns; a warp has 16 of the rows. W's columns lie k_most_wide + 4 apart in shared
-// memory.
+// Computes C − V W for k_threads / 2 rows and k_subtract_across columns; a warp has 16 of the rows. The stride of W's columns in shared
+// memory is k_most_wide + 4.
 template <class S>
 __global__ void __launch_bounds__(k_threads) narrow_subtract_kernel(const __grid_constant__ narrow_subtract_arguments<S> a) {
   constexpr int tiles = k_subtract_across / 8, stride = k_most_wide + 4, parts = k_threads / k_most_wide, each = k_subtract_across / parts;
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(k_threads) narrow_subtract_kernel(const __grid
       [&](int n, std::int64_t l) { return W[(8 * n + g) * stride + l]; },
       [&] {
         unrolled<each>([&](auto q) { W[(part + parts * decltype(q)::value) * stride + k] = static_cast<double>(w[decltype(q)::value]); });
-        __syncthreads();  // W is there
+        __syncthreads();  // W is in shared memory
       });
   each_of_lane(d, top, left, [&](std::int64_t i, std::int64_t j, double x) {
     if (i < a.rows && j < a.columns) a.C[i + j * a.ldc] = static_cast<S>(x);

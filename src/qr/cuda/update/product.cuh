@@ -1,10 +1,10 @@
 // Products of block reflectors with wide matrices of floats, as three products of TF32 (3xTF32): W = VᵀC and C ← C − V W.
-// Layer: backend "cuda" of QR, device code, for sm_90a. product.cpp says when they are taken.
+// Layer: backend "cuda" of QR, device code, for sm_90a. product.cpp decides when they are used.
 // x = h + l with h = x rounded to the 11 bits of TF32 and l = x − h, which has 12 bits, of which a tensor core takes 11. Then
-// xy ≈ l_x h_y + h_x l_y + h_x h_y. What is lost is below 2⁻²¹ |xy|, and about u in the mean. Tensor cores cut off what does not fit into a
-// sum instead of rounding it, so they add up k_depth products xy by themselves, and FP32's own adders do the rest.
+// xy ≈ l_x h_y + h_x l_y + h_x h_y. The loss is below 2⁻²¹ |xy|, and about u in the mean. Tensor cores truncate their sums instead of
+// rounding them, so each of their sums covers only k_depth products xy, and FP32 additions do the rest.
 // A warpgroup multiplies 64 columns of C or W, whose numbers it splits in its registers, by an image of V in shared memory, which was split
-// in global memory. The order of all sums depends on the shape alone: not on where operands lie or how they are aligned.
+// in global memory. The order of all sums depends on the shape alone: not on the addresses of operands or their alignment.
 // Source: H. Ootomo, R. Yokota, Recovering single precision accuracy from Tensor Cores, 2022 (sums outside of the tensor cores).
 #pragma once
 
@@ -21,25 +21,25 @@ namespace ballast::qr::cuda {
 struct tf32_parts {
   std::uint32_t high, low;
 };
-// Not by cvt.rna.tf32, which runs at a fraction of the rate of these. Inf and NaN give a NaN in `low`.
+// Does not use cvt.rna.tf32, which runs at a fraction of the rate of these instructions. Inf and NaN give a NaN in `low`.
 __device__ __forceinline__ tf32_parts split(float x) {
   using ballast::cuda::bits;
   const std::uint32_t high = (bits(x) + 0x1000u) & ~0x1fffu;
   return {high, bits(x - ballast::cuda::from_bits<float>(high))};
 }
 
-// Which of k_depth neighbours in memory is number k of a chunk. A thread brings eight neighbours to a chunk, two for each product.
+// Returns which of k_depth neighbours in memory is number k of a chunk. A thread loads eight neighbours for a chunk, two for each product.
 __device__ __forceinline__ constexpr int neighbour(int k) { return k % 4 * 8 + k / 8 * 2 + k % 8 / 4; }
 
-// Where number k of row or reflector i lies in a chunk, which is a swizzled operand of wgmma. Four neighbours are where one thread has
-// their sums.
+// Returns the position of number k of row or reflector i in a chunk, which is a swizzled operand of wgmma. Four neighbours are placed so
+// that one thread holds their sums.
 __device__ __forceinline__ int place_in_chunk(int i, int k) {
   const int n = i / 16 * 16 + i % 4 / 2 * 8 + i % 16 / 4 * 2 + i % 2;
   return static_cast<int>(arch::swizzled(arch::swizzle::bytes_128, static_cast<std::uint32_t>(4 * (n * k_depth + k)))) / 4;
 }
 
-// The images of V: a block has k_side rows and k_depth reflectors, which are a chunk of subtract_kernel's image and a quarter of each of
-// four chunks of project_kernel's.
+// Computes the images of V. A thread block has k_side rows and k_depth reflectors: a chunk of subtract_kernel's image, and a quarter of
+// each of four chunks of project_kernel's.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) split_kernel(const __grid_constant__ split_arguments a) {
   static_assert(Threads == k_threads);
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(Threads) split_kernel(const __grid_constant__ 
     const int i = e % k_side, j = e / k_side;
     tile[j * (k_side + 1) + i] = top + i < a.rows && left + j < a.width ? a.V[top + i + (left + j) * a.rows] : 0.F;
   }
-  __syncthreads();  // the tile is there
+  __syncthreads();  // the tile is in shared memory
   const auto put = [](float* at, int place, float x) {
     const tf32_parts parts = split(x);
     at[place] = ballast::cuda::from_bits<float>(parts.high);
@@ -68,12 +68,12 @@ __global__ void __launch_bounds__(Threads) split_kernel(const __grid_constant__ 
   }
 }
 
-// What a thread brings to a chunk: eight neighbours of each of two columns, g and g + 8 of its warp.
+// The numbers that a thread loads for a chunk: eight neighbours of each of two columns, g and g + 8 of its warp.
 struct column_pieces {
   float x[2][8];
 };
 
-// The eight numbers from `first` + 8t on of a column; zeros from `end` on. `wide`: columns are aligned to 16 bytes.
+// Loads the eight numbers from `first` + 8 t on of a column; zeros from `end` on. `wide`: columns are aligned to 16 bytes.
 __device__ __forceinline__ void load_piece(float (&x)[8], const float* column, bool there, std::int64_t first, std::int64_t end,
                                            bool wide) {
   const std::int64_t at = first + arch::lane() % 4 * 8;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void load_piece(float (&x)[8], const float* column, b
   }
 }
 
-// d = what the chunk adds: 64 columns times the image at `chunk`.
+// d = the product of 64 columns with the image at `chunk`.
 __device__ __forceinline__ void multiply_chunk(float (&d)[k_side / 2], const column_pieces& pieces, const float* chunk) {
   std::uint32_t high[4][4], low[4][4];
   ballast::cuda::unrolled<4>([&](auto s) {
@@ -126,8 +126,8 @@ __device__ __forceinline__ bool is_aligned(const float* at, std::int64_t ld, int
   return (reinterpret_cast<std::uintptr_t>(at) | static_cast<std::uintptr_t>(4 * ld)) % static_cast<unsigned>(bytes) == 0;
 }
 
-// What a thread has of a tile of 64 columns and k_side rows that begins at `tile`: four(sums, address) where all of it is there and columns
-// are aligned to 16 bytes, else one(sum, address) for each that is there.
+// Visits a thread's elements of a tile of 64 columns and k_side rows that begins at `tile`: calls four(sums, address) if the tile is
+// complete and its columns are aligned to 16 bytes, otherwise one(sum, address) for each element inside the matrix.
 template <class Four, class One>
 __device__ __forceinline__ void each_sum(float (&sums)[k_side / 2], float* tile, std::int64_t ld, std::int64_t rows, std::int64_t columns,
                                          Four&& four, One&& one) {
@@ -177,8 +177,8 @@ __device__ __forceinline__ void store_sums(float (&sums)[k_side / 2], float* til
       [](float x, float* at) { *at = x; });
 }
 
-// Adds (Sign 1) or subtracts (−1) k_side columns of X times `count` chunks of an image, which go through a ring: numbers begin · k_depth …
-// of the columns, which have `deep` numbers. A warpgroup has 64 columns, from `left` on; X has `columns` of them.
+// Adds (Sign 1) or subtracts (−1) k_side columns of X times `count` chunks of an image, which pass through a ring of shared memory: numbers
+// begin · k_depth … of the columns, which have `deep` numbers. A warpgroup has 64 columns, from `left` on; X has `columns` columns.
 template <int Sign, int Threads>
 __device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], const float* image, std::int64_t begin, int count,
                                                   const float* X, std::int64_t ldx, std::int64_t deep, std::int64_t left,
@@ -194,8 +194,8 @@ __device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], con
     }
     arch::fence_mbarrier_init();
   }
-  __syncthreads();  // the barriers are there
-  // By thread 0, which waits until all warps have read what lay there.
+  __syncthreads();  // the barriers are initialized
+  // Called by thread 0: waits until all warps have read the old chunk in this stage, then starts the copy of the new one.
   const auto request = [&](int chunk) {
     if (chunk >= count) return;
     const int place = chunk % stages;
@@ -214,7 +214,7 @@ __device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], con
       load_piece(to.x[decltype(h)::value], X + at * ldx, at < columns && chunk < count, (begin + chunk) * k_depth, deep, wide);
     });
   };
-  column_pieces next, second;  // on their way from memory
+  column_pieces next, second;  // loads in flight
   load(next, 0);
   load(second, 1);
   float d[k_side / 2];
@@ -235,8 +235,8 @@ __device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], con
   }
 }
 
-// W = VᵀC: tiles of k_side reflectors and k_side columns, each in `splits` parts of the rows, which add_parts_kernel adds up. Blocks of the
-// same part and columns follow each other: they read the same C.
+// W = VᵀC: tiles of k_side reflectors and k_side columns, each in `splits` parts of the rows, which add_parts_kernel adds up. Thread blocks
+// with the same part and columns are consecutive, since they read the same C.
 template <int Threads>
 __global__ void __launch_bounds__(Threads, 1) project_kernel(const __grid_constant__ project_arguments a) {
   static_assert(Threads == k_threads);
@@ -253,11 +253,11 @@ __global__ void __launch_bounds__(Threads, 1) project_kernel(const __grid_consta
   store_sums(sums, to, a.width, a.width - of_v * k_side, a.columns - left);
 }
 
-// W = Σ parts, in their order.
+// W = Σ parts, in a fixed order.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) add_parts_kernel(const __grid_constant__ project_arguments a) {
   static_assert(Threads == k_threads);
-  constexpr int together = 8;  // loads that wait for memory at the same time
+  constexpr int together = 8;  // loads in flight at the same time
   const std::int64_t count = a.width * a.columns, e = std::int64_t{blockIdx.x} * Threads + threadIdx.x;
   if (e >= count) return;
   float sum = 0;
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(Threads) add_parts_kernel(const __grid_constan
   a.W[e] = sum;
 }
 
-// C ← C − V W for more than k_side reflectors: a tile of k_side rows and columns for each block.
+// C ← C − V W for more than k_side reflectors: each thread block has a tile of k_side rows and columns.
 template <int Threads>
 __global__ void __launch_bounds__(Threads, 1) subtract_deep_kernel(const __grid_constant__ subtract_arguments a) {
   static_assert(Threads == k_threads);
@@ -287,8 +287,8 @@ __global__ void __launch_bounds__(Threads, 1) subtract_deep_kernel(const __grid_
   store_sums(sums, C, a.ldc, a.rows - top, a.columns - left);
 }
 
-// The same for up to k_side reflectors. A block keeps the image of k_side rows of V in shared memory and takes tiles of 64 columns from
-// left to right. Its warpgroups take tiles in turn and wait for each other only once: while one loads C, the other one multiplies.
+// The same for up to k_side reflectors. A thread block keeps the image of k_side rows of V in shared memory and processes tiles of 64
+// columns from left to right. Its warpgroups take tiles in turn and wait for each other only once: while one loads C, the other multiplies.
 template <int Threads>
 __global__ void __launch_bounds__(Threads, 1) subtract_kernel(const __grid_constant__ subtract_arguments a) {
   static_assert(Threads == k_threads);
@@ -304,12 +304,12 @@ __global__ void __launch_bounds__(Threads, 1) subtract_kernel(const __grid_const
     for (int p = 0; p < pieces; ++p)
       arch::load_bulk(image + p * k_chunk, a.image + (strip * shape.across + p) * k_chunk, 4 * k_chunk, full);
   }
-  __syncthreads();  // the barrier is there
+  __syncthreads();  // the barrier is initialized
   const int group = arch::warp() / 4, groups = Threads / 128;
   const int tiles = static_cast<int>((a.columns + 63) / 64), each = (tiles + a.chunks - 1) / a.chunks;
   const int begin = static_cast<int>(blockIdx.x % a.chunks) * each, end = begin + each < tiles ? begin + each : tiles;
   const bool wide = is_aligned(a.W, a.width, 16);
-  // The pieces of a warpgroup's tiles one after the other.
+  // The pieces of a warpgroup's tiles, in order.
   int ahead_tile = begin + group, ahead_piece = 0;
   const auto load = [&](column_pieces& to) {
     const std::int64_t column = std::int64_t{ahead_tile} * 64 + arch::warp() % 4 * 16 + arch::lane() / 4;
@@ -322,7 +322,7 @@ __global__ void __launch_bounds__(Threads, 1) subtract_kernel(const __grid_const
       ahead_tile += groups;
     }
   };
-  column_pieces next, second;  // on their way from memory
+  column_pieces next, second;  // loads in flight
   load(next);
   load(second);
   arch::wait(full, 0);
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(Threads, 1) subtract_kernel(const __grid_const
     float* const C = a.C + top + std::int64_t{tile} * 64 * a.ldc;
     const std::int64_t rows = a.rows - top, columns = a.columns - std::int64_t{tile} * 64;
     load_sums(sums, C, a.ldc, rows, columns);
-    // The next tile comes to L2 while this one is multiplied.
+    // Prefetches the next tile into L2 while this one is multiplied.
     for (int e = static_cast<int>(threadIdx.x) % 128; e < 64 * (k_side / k_depth); e += 128) {
       const std::int64_t column = groups * 64 + e / (k_side / k_depth), row = e % (k_side / k_depth) * k_depth;
       if (tile + groups < end && column < columns && row < rows) arch::prefetch_l2(C + row + column * a.ldc);

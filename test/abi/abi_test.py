@@ -1,0 +1,51 @@
+"""Compares the symbols of the shared library with the committed list, and its ABI with the committed baseline.
+
+Usage: abi_test.py LIBRARY FOLDER [--update]
+FOLDER has symbols.txt (demangled, sorted) and, written by abidw, ballast.abi. --update rewrites both.
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+
+def symbols(library):
+    out = subprocess.run(["nm", "-DC", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    return sorted({line.split(" ", 2)[2].split("@@")[0] for line in out.splitlines() if " A " not in line})
+
+
+def differences(have, want):
+    return [f"+ {each}" for each in have if each not in want] + [f"- {each}" for each in want if each not in have]
+
+
+def main():
+    library, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    names, baseline = folder / "symbols.txt", folder / "ballast.abi"
+    have = symbols(library)
+    if "--update" in sys.argv:
+        names.write_text("\n".join(have) + "\n")
+        subprocess.run(["abidw", "--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--out-file", baseline, library], check=True)
+        return 0
+    want = names.read_text().splitlines()
+    wrong = differences(have, want)
+    outside = [each for each in have if "ballast::" not in each]
+    for each in wrong + [f"outside of namespace ballast: {each}" for each in outside]:
+        print(each)
+    if not differences(have[1:], have):
+        print("self-test: a symbol that is missing was not seen")
+        return 1
+    if shutil.which("abidiff") is None:
+        print("abidiff (abigail-tools) is not installed: only the list of symbols was compared")
+    else:
+        found = subprocess.run(["abidiff", baseline, library], capture_output=True, text=True)
+        if found.returncode != 0:
+            print(found.stdout)
+            wrong.append("abidiff")
+    if wrong or outside:
+        print(f"If the change is meant: python3 {sys.argv[0]} {library} {folder} --update, and say so in CHANGELOG.md.")
+    return 1 if wrong or outside else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
