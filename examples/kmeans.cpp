@@ -26,7 +26,7 @@ int main() {
 
     bool right = model.converged() && model.report.checks > 0;
     for (std::size_t c = 0; c < clusters; ++c) {
-      const auto label = model.labels[c];  // of the first point around centre c
+      const auto label = model.labels[c];  // the label of the first point around centre c
       const float x = model.centroids(label, 0), y = model.centroids(label, 1);
       std::cout << "centroid " << x << ", " << y << '\n';
       right = right && std::hypot(x - centres[c][0], y - centres[c][1]) < 0.2F;
