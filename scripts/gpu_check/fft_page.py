@@ -155,7 +155,7 @@ def page(result):
         say("| problem | first, s | by | own kernels, s | again, ms | difference, of its bound |")
         say("|---|---|---|---|---|---|")
         for row in calls:
-            by = "general" if row.get("general") else "own"
+            by = "fallback" if row.get("fallback") else "own"
             say(f"| `{row['token']}` | {row['first']:.3f} | {by} | {row.get('switched', row['first']):.2f} | {row['again'] * 1e3:.3f} | {number(row.get('difference_in_bounds'))} |")
         say("")
     lines += verified(result)
