@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -49,6 +50,32 @@ class idle_pool {
   const std::size_t most_;
   std::mutex mutex_;
   std::vector<T> idle_;
+};
+
+// An object that a call has taken from a pool. The destructor gives it back, or destroys it after spoil().
+// Members that use the object are declared after this one, so that they are destroyed first: memory whose release is ordered on a stream
+// must be released before the stream is.
+template <class T>
+class lent {
+ public:
+  // Takes an idle object, or calls make().
+  template <class Make>
+  lent(std::shared_ptr<idle_pool<T>> home, Make&& make) : home_(std::move(home)), one_(home_->take_or(std::forward<Make>(make))) {}
+  lent(const lent&) = delete;
+  lent& operator=(const lent&) = delete;
+  ~lent() {
+    if (!spoiled_) home_->give_back(std::move(one_));
+  }
+
+  T& get() noexcept { return one_; }
+  const T& get() const noexcept { return one_; }
+  // The object is in an unknown state: no other call may use it.
+  void spoil() noexcept { spoiled_ = true; }
+
+ private:
+  std::shared_ptr<idle_pool<T>> home_;
+  T one_;
+  bool spoiled_ = false;
 };
 
 }  // namespace ballast::core

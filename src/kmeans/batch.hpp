@@ -1,52 +1,71 @@
-// Fits that a block of threads can hold, many at a time: what the cuda backend implements, and how a single fit gets there.
-// Layer: algorithm, backend-free. batch.cpp has the public calls.
+// Many small fits at a time, each by a block of threads: the part that the cuda backend implements.
+// Layer: algorithm, backend-free. api/batch.cpp has the public calls.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include <ballast/execution.hpp>
 #include <ballast/kmeans.hpp>
 
-#include "core/aligned_buffer.hpp"
-#include "core/at.hpp"
+#include "core/memory.hpp"
 #include "inject/active.hpp"
+#include "kmeans/contract.hpp"
+#include "run/pending.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::kmeans {
 
 inline constexpr std::string_view k_scheme = "row_checksum";  // the default
-inline constexpr double k_usual_iterations = 20;              // of a run: a guess, for the choice of a backend
 inline constexpr std::string_view k_dmr = "dmr";              // the whole fit by two blocks
 
+// A call for a batch. Operands may lie in host or device memory.
 template <class T>
-batch_model<T> empty_models(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k) {
-  batch_model<T> made;
-  made.count = count;
-  made.centroids.resize(core::at(core::checked_product(core::checked_product(count, k), n)));
-  made.labels.resize(core::at(core::checked_product(count, m)));
-  made.inertia.resize(core::at(count));
-  made.iterations.resize(core::at(count));
-  made.ended.resize(core::at(count));
-  return made;
-}
+struct batch_args {
+  matrix_batch_view<const T> points;
+  std::span<const T> weights;      // count · m; empty: all 1
+  matrix_view<const T> centroids;  // count · k × n: of init::given
+  std::int64_t clusters = 0;       // k
+  const options& wanted;
+  const run::settings& how;
+  run::recorder& seen;
+  inject::active_injector& injector;
+  plan_state& kept;
+  shared_text token;
+};
 
-// fit() by k_dmr. Throws unsupported_error if a block cannot hold it.
+// The results of a batch before they are stored.
 template <class T>
-model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& wanted, const run::settings& how);
+struct batch_fits {
+  core::vector<T> centroids;          // count × k × n
+  core::vector<std::int32_t> labels;  // count × m
+  core::vector<double> inertia;       // count
+  core::vector<int> iterations;
+  core::vector<stop_reason> stopped;
+};
 
 namespace cuda {
 
-// Whether a block of the current device can hold a fit of m × n points with k clusters.
+// Returns whether a block of the current device can hold a fit of m × n points with k clusters.
 template <class T>
 bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first);
 
-// All fits. Points and weights where they lie; `wanted.centroids` in host memory. Verifies and repairs, and records what it finds, but
-// throws no uncorrectable_error. `refused`: fits of points, weights or centroids that have no meaning; their results are not set.
+// Computes all fits; verifies and repairs them, and records the findings, but throws no uncorrectable_error. `refused`: the fits of invalid
+// points, weights or centroids; their results are not set.
 template <class T>
-batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, run::recorder& seen,
-                         inject::active_injector& injector, std::vector<std::int64_t>& refused);
+void fit_batch(const batch_args<T>& what, batch_fits<T>& made, core::vector<std::int64_t>& refused);
+
+// Enqueues all fits in one launch, which also verifies, repairs and stores them. Operands, centroids and labels lie in device memory; what
+// `to` has in host memory is stored by collect(), which throws invalid_argument_error for invalid points, weights or centroids. No fit that
+// is uncorrectable is stored.
+template <class T>
+std::unique_ptr<run::pending> enqueue_batch(const batch_args<T>& what, const batch_results<T>& to);
+
+// Returns the bytes of device memory, beside the event ring, of enqueue_batch for `count` fits.
+template <class T>
+std::int64_t enqueued_bytes(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, bool protect);
 
 }  // namespace cuda
 

@@ -8,13 +8,13 @@
 #include <bit>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include <ballast/view.hpp>
 
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "core/aligned_buffer.hpp"
+#include "core/memory.hpp"
 #include "inject/active.hpp"
 #include "kmeans/contract.hpp"
 
@@ -50,11 +50,11 @@ struct source : frame<T> {
 
 // The thresholds of the row checks of one block, each stored twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
 struct limits {
-  abft::guarded_threshold level;               // for distances(): threshold of the error of a weighted sum of distances, relative to that
-                                               // sum
-  std::vector<abft::guarded_threshold> slope;  // one per section
-  std::vector<abft::guarded_threshold> offset;
-  std::vector<double> doubt;  // one per section: abft::row_limits::doubt
+  abft::guarded_threshold level;                // for distances(): threshold of the error of a weighted sum of distances, relative to that
+                                                // sum
+  core::vector<abft::guarded_threshold> slope;  // one per section
+  core::vector<abft::guarded_threshold> offset;
+  core::vector<double> doubt;  // one per section: abft::row_limits::doubt
 };
 
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. make_panel
@@ -68,19 +68,19 @@ struct panel {
   std::int64_t k = 0;
   std::int64_t tiles = 0;
   std::int64_t sections = 0;
-  bool by_norm = false;                  // true if sorting is allowed
-  bool sorted = false;                   // true if equal distances in two sections must be compared by name
-  std::vector<std::int64_t> first_tile;  // sections + 1
-  std::vector<std::int64_t> used;        // tiles: number of columns that are centroids; these come first
-  core::aligned_buffer<T> rows;          // k × n: c, in the order of the centroids
-  core::aligned_buffer<T> packed;        // tiles × n × k_tile: −2c
-  core::aligned_buffer<T> norms;         // tiles × k_tile: ‖c‖²
-  core::aligned_buffer<T> names[2];      // tiles × k_tile: name_of(index) for each of the two searches; −1 for padding
-  core::aligned_buffer<T> weights;       // tiles × k_tile: w, random in [1, 2); 0 for padding
-  core::aligned_buffer<T> checksum;      // sections × n: Σ_j w_j (−2c_j), the checksum centroids
-  core::aligned_buffer<T> start;         // tiles: −Σ_j w_j ‖c_j‖², the start value of a tile's residual
-  core::aligned_buffer<T> rest;          // sections: sum of the rounding errors of start
-  core::aligned_buffer<T> sum_weights;   // sections: Σ_j w_j
+  bool by_norm = false;                   // true if sorting is allowed
+  bool sorted = false;                    // true if equal distances in two sections must be compared by name
+  core::vector<std::int64_t> first_tile;  // sections + 1
+  core::vector<std::int64_t> used;        // tiles: number of columns that are centroids; these come first
+  core::aligned_buffer<T> rows;           // k × n: c, in the order of the centroids
+  core::aligned_buffer<T> packed;         // tiles × n × k_tile: −2c
+  core::aligned_buffer<T> norms;          // tiles × k_tile: ‖c‖²
+  core::aligned_buffer<T> names[2];       // tiles × k_tile: name_of(index) for each of the two searches; −1 for padding
+  core::aligned_buffer<T> weights;        // tiles × k_tile: w, random in [1, 2); 0 for padding
+  core::aligned_buffer<T> checksum;       // sections × n: Σ_j w_j (−2c_j), the checksum centroids
+  core::aligned_buffer<T> start;          // tiles: −Σ_j w_j ‖c_j‖², the start value of a tile's residual
+  core::aligned_buffer<T> rest;           // sections: sum of the rounding errors of start
+  core::aligned_buffer<T> sum_weights;    // sections: Σ_j w_j
   limits bounds;
 };
 
@@ -106,7 +106,7 @@ struct point_block {
   core::aligned_buffer<T> distance;               // k_section × capacity, allocated only for distances()
   limits bounds;                                  // the block's copy of the thresholds in panel
   bool doubtful = false;                          // true if a residual stands out (abft::row_limits::doubt)
-  std::vector<T> spread;                          // scratch of the search: the spread of the residuals of each section
+  core::vector<T> spread;                         // scratch of the search: the spread of the residuals of each section
   const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it
 };
 

@@ -9,12 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/memory.hpp"
+
 namespace ballast::kmeans {
 
 // Computes a hash of the words that continues the hash `made`. Each step is a permutation: a change of one word always changes the hash; a
 // change of several words escapes once in 2⁶⁴. A plain sum would be weaker: an even number of flips of the top bit cancels in it.
+inline constexpr std::uint64_t k_seal_of_nothing = 0x9e3779b97f4a7c15;
 template <class T>
-std::uint64_t seal_of(const T* words, std::int64_t count, std::uint64_t made = 0x9e3779b97f4a7c15) {
+std::uint64_t seal_of(const T* words, std::int64_t count, std::uint64_t made = k_seal_of_nothing) {
   using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   for (std::int64_t i = 0; i < count; ++i) {
     word bits;
@@ -24,8 +27,8 @@ std::uint64_t seal_of(const T* words, std::int64_t count, std::uint64_t made = 0
   return made;
 }
 
-template <class T>
-std::uint64_t seal_of(const std::vector<T>& words) {
+template <class T, class Allocator>
+std::uint64_t seal_of(const std::vector<T, Allocator>& words) {
   return seal_of(words.data(), static_cast<std::int64_t>(words.size()));
 }
 
@@ -59,6 +62,6 @@ class sealed {
 
 // The k × n centroids.
 template <class T>
-using sealed_centroids = sealed<std::vector<T>>;
+using sealed_centroids = sealed<core::vector<T>>;
 
 }  // namespace ballast::kmeans

@@ -50,14 +50,14 @@ void point_sums::add(const point_sums& other) {
   count += other.count;
 }
 
-std::vector<double> projection_direction(std::int64_t n) {
-  std::vector<double> made;
+core::vector<double> projection_direction(std::int64_t n) {
+  core::vector<double> made;
   for (std::uint64_t f = 0; f < static_cast<std::uint64_t>(n); ++f)
     made.push_back(abft::random_weight(k_direction_seed, 1, f) * (core::random_bits(k_direction_seed, 2, f) % 2 == 0 ? 1 : -1));
   return made;
 }
 
-abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const std::vector<double>& direction) {
+abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction) {
   const auto n = static_cast<std::int64_t>(direction.size());
   const std::int64_t k = sums.members.size();
   abft::finding found;
@@ -67,7 +67,7 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
     found.residual = residual;
     found.threshold = threshold;
   };
-  std::vector<double> first(at(n), 0.0), second(at(n), 0.0);
+  core::vector<double> first(at(n), 0.0), second(at(n), 0.0);
   double first_weight = 0, second_weight = 0, first_members = 0, second_members = 0;
   double most = 0;  // the largest number of points of one cluster
   bool in_range = true;

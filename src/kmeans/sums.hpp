@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "abft/attempt.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/at.hpp"
+#include "core/memory.hpp"
 
 namespace ballast::kmeans {
 
@@ -35,26 +35,26 @@ struct cluster_sums {
 
 // Sums over all or some points that are constant over all iterations: the expected side of the invariants.
 struct point_sums {
-  std::vector<double> first;    // n: Σ weight · x
-  std::vector<double> plain;    // n: Σ x; empty if all weights are 1
-  std::vector<double> squares;  // n: Σ x²
-  double total_square = 0;      // Σ ‖x‖², summed by rows
-  double weighted_square = 0;   // Σ weight · ‖x‖²
-  double largest_square = 0;    // max ‖x‖²; NaN if any ‖x‖² is NaN
-  double weight = 0;            // Σ weight
-  double members = 0;           // number of points of positive weight
-  double count = 0;             // number of points
+  core::vector<double> first;    // n: Σ weight · x
+  core::vector<double> plain;    // n: Σ x; empty if all weights are 1
+  core::vector<double> squares;  // n: Σ x²
+  double total_square = 0;       // Σ ‖x‖², summed by rows
+  double weighted_square = 0;    // Σ weight · ‖x‖²
+  double largest_square = 0;     // max ‖x‖²; NaN if any ‖x‖² is NaN
+  double weight = 0;             // Σ weight
+  double members = 0;            // number of points of positive weight
+  double count = 0;              // number of points
 
   void clear(std::int64_t n, bool weighted);
   void add(const point_sums& other);
 };
 
 // Returns n random numbers in ±[1, 2): the direction of the projections.
-std::vector<double> projection_direction(std::int64_t n);
+core::vector<double> projection_direction(std::int64_t n);
 
 // Verifies the invariants. For each feature Σ_c S_c = Σ_i w_i x_i. To detect a point in the sum of a wrong cluster,
 // Σ_c c (S_c · r) = Σ_i label_i w_i (x_i · r) with the direction r. The same two hold for the weights. Members and changed labels are
 // compared exactly, and each number of members must be in range. n + 4 comparisons.
-abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const std::vector<double>& direction);
+abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction);
 
 }  // namespace ballast::kmeans

@@ -1,4 +1,5 @@
-// What a backend implements for batches of small matrices. A driver (batch.cpp) checks arguments and strings the operations together.
+// The operations that a backend implements for batches of small matrices. The caller (api/batch.cpp) checks the arguments and calls the
+// operations in order.
 // Layer: algorithm, backend-free. host/ and cuda/ implement it.
 #pragma once
 
@@ -12,10 +13,10 @@
 
 namespace ballast::qr {
 
-// Rows and columns of the largest matrix that a batch computes side by side.
+// Largest number of rows and of columns of a matrix that is computed as part of a batch.
 inline constexpr index k_batch_side = 256;
 
-// Q of a batch of factorizations: reflectors below the diagonal of V's first columns, tau for each matrix one behind the other.
+// Q of a batch of factorizations: reflectors below the diagonal of V's first columns; tau of all matrices, contiguous.
 template <class S>
 struct batch_factors {
   matrix_batch_view<const S> V;  // rows × reflectors
@@ -23,31 +24,33 @@ struct batch_factors {
 };
 
 // One backend, for one call. Operations take effect in the order of the calls; they may return before they are done.
-// Each computes a matrix (or some of its columns) apart, verifies it, computes it again if it fails, and stores it in place.
+// Each operation computes a matrix (or some of its columns) in scratch memory, verifies it, recomputes it if the check fails, and only then
+// stores it.
 template <class S>
 class batch_engine : public run::pending {
  public:
-  // An operand where this backend can reach it, as engine::read and write.
+  // Return the operand in memory that this backend can access, as engine::read and write do.
   virtual matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) = 0;
   virtual std::span<const S> read(std::span<const S> operand) = 0;
   virtual matrix_batch_view<S> write(const matrix_batch_view<S>& operand) = 0;
   virtual std::span<S> write(std::span<S> operand) = 0;
   virtual void commit() = 0;
 
-  // Memory for `elements` numbers, until the end of the call; once for each call. As many as batch_scratch() says, at most.
+  // Returns memory for `elements` numbers, valid until the end of the call. A call uses it at most once; on cuda with at most the
+  // `scratch_elements` of make_batch_engine().
   virtual S* scratch(index elements) = 0;
 
   // A ← its factors in LAPACK's storage; tau: min(m, n) for each matrix.
   virtual void factor(const matrix_batch_view<S>& A, S* tau) = 0;
 
-  // X ← op(Q) X, of which only the first `given` rows are read: zeros are below. `identity`: X ← the first columns of op(Q), and X may then
-  // be V's own memory.
+  // X ← op(Q) X. Only the first `given` rows of X are read; the rows below count as zero. `identity`: X ← the first columns of op(Q); X may
+  // then be V's own memory.
   virtual void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity) = 0;
 
   // X ← U⁻¹ X or U⁻ᵀ X, U upper triangular.
   virtual void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) = 0;
 
-  // Once collect() has waited: matrix · k_batch_side + column of the first zero on a diagonal of U; −1 if there was none.
+  // Valid after collect() has waited: matrix · k_batch_side + column of the first zero on a diagonal of U; −1 if there was no zero.
   virtual index singular() = 0;
 };
 
@@ -57,12 +60,12 @@ std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run);
 }
 namespace cuda {
 template <class S>
-std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, index scratch_elements);
-// Whether its kernels take such matrices.
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation what, index scratch_elements);
+// Returns whether the batch kernels handle matrices of this size.
 bool takes_batch(operation what, index m, index n);
-// Whether apply() needs scratch memory for a copy of V, where X (m × n) is V's own memory.
+// Returns whether apply() needs scratch memory for a copy of V when X (m × n) is V's own memory.
 bool batch_copies(index m, index n);
-// Bytes of a workspace with so many elements of scratch memory.
+// Returns the bytes of a workspace with `scratch_elements` elements of scratch memory.
 template <class S>
 index batch_workspace(index scratch_elements);
 }  // namespace cuda

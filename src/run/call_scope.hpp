@@ -1,4 +1,4 @@
-// What surrounds every public call: the memory of its plan, its device, and errors that say what ran out.
+// The scope of a public call: the memory of its plan, its device, and the error class of exhausted memory.
 // Layer: run.
 #pragma once
 

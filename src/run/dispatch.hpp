@@ -1,4 +1,4 @@
-// Which backend runs a call, and by which scheme.
+// Chooses the backend and the scheme of a call.
 // Layer: run.
 #pragma once
 
@@ -17,23 +17,32 @@ namespace ballast::run {
 // The backends that can run on this machine, the fastest first.
 std::vector<backend> available_backends();
 
-// The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
-// what there is; `token` names the problem. `without_cuda` is the name of an operation that has no cuda backend, "" for one that has.
-backend choose_backend(const settings& how, std::string_view token, std::string_view without_cuda = "");
+// The fastest backend that computes on the host.
+constexpr backend host_backend() {
+#if defined(BALLAST_HAS_CPU)
+  return backend::cpu;
+#else
+  return backend::reference;
+#endif
+}
 
-// What a call costs whose operands lie on the host.
+// The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
+// what there is; `token` names the problem.
+backend choose_backend(const settings& how, std::string_view token);
+
+// The cost of a call with operands in host memory.
 struct host_call {
-  double bytes = 0;  // of all operands: what is copied to the device and back
+  double bytes = 0;  // bytes of all operands, which are copied to the device and back
   double flops = 0;  // nominal
   ballast::precision precision = ballast::precision::f32;
-  int threads = 1;  // of the cpu backend
-  // What the call costs on a device that copies and computes next to nothing: launches, waits. Without another number those of a transform:
-  // two waits and a copy of the event ring.
+  int threads = 1;  // threads of the cpu backend
+  // Seconds of launches and waits on a device, without copies and computation. The default is that of a transform: two waits and a copy of
+  // the event ring.
   double latency = 50e-6;
 };
 
-// Whether the cpu backend will have finished before the operands have been copied to a device and back. A plain model, whose constants
-// are in dispatch.cpp: the device computes in no time. It is a guess about speed and never about results.
+// Returns true if the cpu backend finishes before the operands could be copied to a device and back. The model assumes that the device
+// computes in no time; its constants are in dispatch.cpp. It affects speed, never results.
 bool copying_takes_longer(const host_call& what) noexcept;
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
@@ -53,7 +62,7 @@ const Row* row_named(const Row (&table)[Rows], std::string_view name) {
   return found == table + Rows ? nullptr : found;
 }
 
-// Whether a scheme is made for calls with protection, without it, or for both.
+// The calls that a scheme serves: with protection, without it, or both.
 enum class scheme_use : std::uint8_t { any, unprotected, protected_only };
 
 // Throws unsupported_error, which says what the scheme expects, if it is not made for calls with (`protect`) or without protection.

@@ -1,4 +1,4 @@
-// What `ballast info` says.
+// The facts that `ballast info` prints.
 #include <ballast/info.hpp>
 
 #include <limits>

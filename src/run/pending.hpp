@@ -1,4 +1,4 @@
-// What an algorithm gives to a pending_report: enqueued work, and how to ask what its checks have seen.
+// The interface of enqueued work: an algorithm gives it to a pending_report, which later collects the findings of its checks.
 // Layer: run. For every algorithm with a backend on a device.
 #pragma once
 
@@ -14,7 +14,7 @@ class pending : public core::pooled {
   pending(const pending&) = delete;
   pending& operator=(const pending&) = delete;
   virtual ~pending() = default;
-  // Waits for it and records what its checks have seen since they were last asked.
+  // Waits for the work and records the findings since the last collection.
   virtual void collect(recorder& seen) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a pending_report holds.
+// The contents of a pending_report.
 // Layer: run. Made by the public call of an algorithm that enqueues.
 #pragma once
 

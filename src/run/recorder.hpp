@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,9 @@ class recorder {
   // Adds what the kernels of a device logged.
   void add(const cuda::event_log& seen);
 
-  // The name of what runs the call, for its events; "cpu" unless this says another. Before the first fault.
-  void runs_on(std::string device) { device_ = std::move(device); }
+  // Sets the name of the device that runs the call, for its events; the default is "cpu". Call it before the first fault. The name must
+  // outlive the recorder.
+  void runs_on(std::string_view device) { device_ = device; }
 
   // The reason why fallback kernels compute the call (report::fallback_kernels).
   void runs_fallback_kernels(std::string why) { head_.fallback_kernels = std::move(why); }
@@ -73,7 +75,7 @@ class recorder {
 
   core::active_call call_;
   report head_;
-  std::string device_ = "cpu";
+  std::string_view device_ = "cpu";
   const settings& how_;
   inject::active_injector& injector_;
   std::chrono::steady_clock::time_point start_;

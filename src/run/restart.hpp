@@ -1,6 +1,5 @@
-// Starts a program anew with better BLAS kernels. For the programs of Ballast: the library never does it by itself, since an OpenBLAS that is
-// loaded is also the application's.
-// Layer: run, over the public headers.
+// Starts a program anew with better BLAS kernels. For the programs of Ballast: the library never does it by itself, since an OpenBLAS that
+// is loaded is also the application's. Layer: run, over the public headers.
 #pragma once
 
 #include <cstdlib>
@@ -8,8 +7,8 @@
 #include <string>
 #include <system_error>
 
-#include <ballast/info.hpp>
 #include <unistd.h>
+#include <ballast/info.hpp>
 
 namespace ballast::run {
 

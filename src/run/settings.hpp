@@ -1,4 +1,4 @@
-// Everything that a call runs with: what its plan fixed, what the call brought, and the faults that a test injects.
+// The settings of one call: those of its plan, those of the call, and the faults that a test injects.
 // Layer: run. Public calls make one; drivers and backends read it.
 #pragma once
 
@@ -22,7 +22,7 @@ struct settings {
   bool throw_on_uncorrectable = true;
   std::function<void(const event&)> on_event = {};
   std::function<void(const progress&)> on_progress = {};
-  const inject::plan* faults = nullptr;  // of the instrumented library
+  const inject::plan* faults = nullptr;  // for the instrumented library only
   void* stream = nullptr;
   std::span<std::byte> workspace = {};
   bool own_kernels = true;  // fft::kernels::own

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -76,7 +75,7 @@ class host_staging {
 
   void* stream_;
   std::shared_ptr<cuda::device> device_;  // once an operand needed it
-  std::deque<copy> copies_;
+  core::vector<copy> copies_;
 };
 
 }  // namespace ballast::run

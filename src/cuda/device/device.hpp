@@ -165,7 +165,10 @@ class device {
   // Waits for `last`, and returns the time on the device between two timed events, to about half a microsecond.
   virtual double milliseconds(const stream_event& first, const stream_event& last) = 0;
 
-  // Creates a cuBLAS handle with its work ordered on one stream. Throws unsupported_error with why_no_cublas(). Takes milliseconds: create
+  // Returns the reason why make_blas() cannot work, in one sentence; empty if it can. The first call may take a fair part of a second.
+  virtual std::string why_no_blas() { return {}; }
+
+  // Creates a cuBLAS handle with its work ordered on one stream. Throws unsupported_error with why_no_blas(). Takes milliseconds: create
   // one for each stream and reuse it.
   virtual std::unique_ptr<blas> make_blas(blas_math math, stream on) = 0;
 };
@@ -212,6 +215,9 @@ class device_buffer {
 
   void* data() const noexcept { return memory_; }
   std::int64_t bytes() const noexcept { return bytes_; }
+
+  // Orders the release on another stream, for instance because the first one may not exist any more. No work may use the memory now.
+  void release_on(stream order) noexcept { order_ = order; }
 
  private:
   void swap(device_buffer& other) noexcept {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 
+#include "core/memory.hpp"
 #include "cuda/device/device.hpp"
 
 namespace ballast::cuda {
@@ -39,7 +39,7 @@ class device_staging {
 
   std::shared_ptr<device> device_;
   stream stream_;
-  std::deque<copy> copies_;
+  core::vector<copy> copies_;
 };
 
 }  // namespace ballast::cuda

@@ -1,28 +1,32 @@
-// Manages a locked list of idle memory. Executions that overlap in time get separate memory.
+// Lends device memory to executions. Executions that overlap in time get separate memory.
 #include "cuda/memory/workspace.hpp"
 
 #include <cstdint>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <ballast/error.hpp>
+
+#include "core/idle_pool.hpp"
 
 namespace ballast::cuda {
 
 struct workspace::idle_list {
-  std::mutex mutex;
-  std::vector<device_buffer> memory;
+  core::idle_pool<device_buffer> memory;
 };
 
 workspace::~workspace() {
-  if (home_ == nullptr || owned_.data() == nullptr) return;
-  const std::lock_guard lock(home_->mutex);
-  home_->memory.push_back(std::move(owned_));
+  if (home_ != nullptr && owned_.data() != nullptr) home_->memory.give_back(std::move(owned_));
 }
 
 workspace_pool::workspace_pool(std::shared_ptr<device> on, std::int64_t bytes)
     : device_(std::move(on)), bytes_(bytes), idle_(std::make_shared<workspace::idle_list>()) {}
+
+// The stream of the first execution may not exist any more. No execution uses idle memory.
+workspace_pool::~workspace_pool() {
+  while (std::optional<device_buffer> idle = idle_->memory.take()) idle->release_on(nullptr);
+}
 
 workspace workspace_pool::take(std::span<std::byte> given, stream order) const {
   workspace made;
@@ -36,13 +40,9 @@ workspace workspace_pool::take(std::span<std::byte> given, stream order) const {
     made.memory_ = reinterpret_cast<unsigned char*>(given.data());
     return made;
   }
-  {
-    const std::lock_guard lock(idle_->mutex);
-    if (!idle_->memory.empty()) {
-      made.owned_ = std::move(idle_->memory.back());
-      idle_->memory.pop_back();
-      made.fresh_ = false;
-    }
+  if (std::optional<device_buffer> idle = idle_->memory.take()) {
+    made.owned_ = std::move(*idle);
+    made.fresh_ = false;
   }
   if (made.fresh_) made.owned_ = device_buffer(device_, bytes_, order);
   made.memory_ = static_cast<unsigned char*>(made.owned_.data());

@@ -49,6 +49,9 @@ class workspace {
 class workspace_pool {
  public:
   workspace_pool(std::shared_ptr<device> on, std::int64_t bytes);
+  ~workspace_pool();
+  workspace_pool(const workspace_pool&) = delete;
+  workspace_pool& operator=(const workspace_pool&) = delete;
   std::int64_t bytes() const noexcept { return bytes_; }
 
   // Returns `given` (execution::workspace) unless it is empty, or else idle memory, or else new memory. The previous execution with the

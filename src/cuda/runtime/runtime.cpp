@@ -292,6 +292,7 @@ class driver_device final : public device {
     return elapsed;
   }
 
+  std::string why_no_blas() override { return why_no_cublas(); }
   std::unique_ptr<blas> make_blas(blas_math math, stream on) override {
     return cublas::make(cublas::found(), functions_, context_, math, on);
   }

@@ -73,13 +73,13 @@ bool stays_here(const plan::implementation& made, const fft::problem& problem, c
 }  // namespace
 
 plan::plan(fft::problem problem, const execution& where, const options& wanted) {
-  implementation_ = run::in_call(nullptr, where.device, to_token(problem, natural_direction(problem.kind)), [&] {
+  const std::string token = run::in_call(nullptr, -1, "fft", [&] { return to_token(problem, natural_direction(problem.kind)); });
+  implementation_ = run::in_call(nullptr, where.device, token, [&] {
     auto made = std::make_shared<implementation>();
     made->shape = resolve(problem);
     made->token[0] = to_token(problem, direction::forward);
     made->token[1] = to_token(problem, direction::inverse);
     const run::settings how = run::settings_of(where);
-    const std::string token = to_token(problem, natural_direction(problem.kind));
     made->backend = run::choose_backend(how, token);
     const std::vector<std::string_view> known =
         made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};

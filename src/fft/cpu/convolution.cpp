@@ -41,17 +41,17 @@ geometry line_of(std::int64_t n) {
 }
 
 template <class T>
-void strike(const transform_args& how, inject::site where, const inject::place& here, std::vector<std::complex<T>>& data) {
+void strike(const transform_args& how, inject::site where, const inject::place& here, core::vector<std::complex<T>>& data) {
   how.injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
 }
 
 template <class T>
-bool is_finite(const std::vector<std::complex<T>>& z) {
+bool is_finite(const core::vector<std::complex<T>>& z) {
   return std::all_of(z.begin(), z.end(), [](auto v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); });
 }
 
 template <class T, class W>
-std::complex<W> weighted_sum(const std::vector<std::complex<T>>& z, const std::vector<std::complex<W>>& weights) {
+std::complex<W> weighted_sum(const core::vector<std::complex<T>>& z, const std::vector<std::complex<W>>& weights) {
   std::complex<W> total = 0;
   for (std::size_t j = 0; j < z.size(); ++j) total += multiply(std::complex<W>(z[j]), weights[j]);
   return total;
@@ -59,8 +59,8 @@ std::complex<W> weighted_sum(const std::vector<std::complex<T>>& z, const std::v
 
 // Returns whether `made` holds x_j w_j · factor for all j.
 template <class T>
-bool repeats(const std::vector<std::complex<T>>& x, const std::vector<std::complex<T>>& w, std::int64_t count, T factor,
-             const std::vector<std::complex<T>>& made) {
+bool repeats(const core::vector<std::complex<T>>& x, const core::vector<std::complex<T>>& w, std::int64_t count, T factor,
+             const core::vector<std::complex<T>>& made) {
   const auto equal = [](T a, T b) { return a == b || (std::isnan(a) && std::isnan(b)); };
   bool all = true;
   for (std::int64_t j = 0; j < count; ++j) {
@@ -72,7 +72,7 @@ bool repeats(const std::vector<std::complex<T>>& x, const std::vector<std::compl
 }
 
 template <class T>
-std::uint64_t hash(const std::vector<std::complex<T>>& z) {
+std::uint64_t hash(const core::vector<std::complex<T>>& z) {
   abft::result_hash made;
   for (const auto& v : z) {
     made.add(v.real());

@@ -9,8 +9,8 @@
 #include <complex>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "core/memory.hpp"
 #include "fft/cpu/volume.hpp"
 #include "fft/tables/checks.hpp"
 
@@ -25,7 +25,7 @@ class convolution final : public transform {
 
  private:
   using W = wide<T>;
-  using signal = std::vector<std::complex<T>>;
+  using signal = core::vector<std::complex<T>>;
   struct workspace {
     signal x, y;  // n elements: input and output
     signal u, f;  // length_ elements: the two sides of the long transforms

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/memory.hpp"
 #include "fft/tables/cyclic.hpp"
 #include "inject/injector.hpp"
 
@@ -181,15 +182,20 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
     if constexpr (inject::active_injector::enabled) {
       const std::int64_t scalars = now.rows * 2 * kernel.lanes;
       if (at.stage == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
-      std::vector<T> struck(twiddles, twiddles + now.count);
-      // If there are no twiddle factors, the factors of an odd butterfly are struck instead.
-      const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
-      std::vector<T> roots(roots_.begin() + now.roots, roots_.begin() + now.roots + 2 * half * half);
-      if (now.count > 0)
-        strike(inject::site::fft_twiddle, at.twiddle++, struck.data() + now.trivial, now.count - now.trivial);
-      else if (!roots.empty())
-        strike(inject::site::fft_twiddle, at.twiddle++, roots.data(), static_cast<std::int64_t>(roots.size()));
-      kernel.stage(now.radix, x, y, now.rows, now.s, now.count > 0 ? struck.data() : nullptr, roots.data(), swapped, ahead);
+      const T* roots = roots_.data() + now.roots;
+      core::vector<T> struck;
+      if (at.strikes_factors) {
+        // If there are no twiddle factors, the factors of an odd butterfly are struck instead.
+        const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
+        const bool strikes_roots = now.count == 0;
+        const T* const factors = strikes_roots ? roots : twiddles;
+        struck.assign(factors, factors + (strikes_roots ? 2 * half * half : now.count));
+        const std::int64_t trivial = strikes_roots ? 0 : now.trivial;
+        if (!struck.empty())
+          strike(inject::site::fft_twiddle, at.twiddle++, struck.data() + trivial, static_cast<std::int64_t>(struck.size()) - trivial);
+        (strikes_roots ? roots : twiddles) = struck.data();
+      }
+      kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots, swapped, ahead);
       strike(inject::site::fft_stage, at.stage++, y, scalars);
     } else {
       kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);
@@ -232,7 +238,7 @@ T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead&
 }
 
 template <class T>
-T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const {
+T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors) const {
   ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines / butterflies_ + 1 : ahead.lines;
   const auto& kernel = kernels<T>();
   if (form_ == form::real_forward) swapped = false;
@@ -243,6 +249,7 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
   }
   const auto other = [&](const T* p) { return p == x ? y : x; };
   steps at;
+  at.strikes_factors = strikes_factors;
   T* done = run_stages(plan_, x, y, swapped, at, ahead, strike);
   if (padded_ > 0)
     done = order_in_.empty() ? convolve(done, other(done), swapped, at, ahead, strike)

@@ -31,7 +31,7 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   const tile_job<T> common = common_job(to, how);
   const places all{tiles_, 0};
   memory_.lend([&](scratch_slots<T>& slots) {
-    slots.prepare(how.threads, scratch_scalars_);
+    slots.prepare(how.threads, scratch_scalars_, false);
     const crew<T> workers{how, all, slots, how.threads};
     workers.for_tiles(tiles_, line_.rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
       tile_job<T> job = common;

@@ -1,15 +1,14 @@
 // The attempts at a tile, its verification, and the judgement of lanes with numbers near overflow, Inf or NaN.
 #include "fft/cpu/tile.hpp"
 
+#include <hwy/cache_control.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <vector>
 
-#include <hwy/cache_control.h>
-
+#include "core/memory.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
@@ -22,11 +21,12 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
                  std::int64_t rows, int used, int halves = 2) {
   if constexpr (inject::active_injector::enabled) {
     const int lanes = kernels<T>().lanes;
+    if (!injector.armed(where)) return;
     if (used == lanes && stride == 2 * lanes && halves == 2) {
       injector.strike(where, here, base, rows * stride);
       return;
     }
-    std::vector<T> compact;
+    core::vector<T> compact;
     for (std::int64_t j = 0; j < rows; ++j) {
       for (int half = 0; half < halves; ++half)
         compact.insert(compact.end(), base + j * stride + half * lanes, base + j * stride + half * lanes + used);
@@ -68,7 +68,7 @@ tile_worker<T>::~tile_worker() {
 template <class T>
 tile_result tile_worker<T>::process(const tile_job<T>& job) {
   T* done = nullptr;
-  T* seals = job.to.seals == nullptr ? nullptr : mine_.need_seals(seal_scalars(job));
+  T* seals = job.to.seals == nullptr ? nullptr : mine_.seals.data();
   if (how_.protection == protection::off) {
     load_tile(job, mine_.x.data(), nullptr);
     done = transform(job, nullptr);
@@ -148,11 +148,11 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
                            data, scalars);
     }
   };
-  T* done = transform.run(x, y, job.inverse, job.ahead, strike);
+  T* done = transform.run(x, y, job.inverse, job.ahead, strike, how_.injector.armed(inject::site::fft_twiddle));
   if (job.factors.coarse != nullptr) {
     const T* coarse = job.factors.coarse;
-    std::vector<T> struck;
-    if constexpr (inject::active_injector::enabled) {
+    core::vector<T> struck;
+    if (how_.injector.armed(inject::site::fft_twiddle)) {
       struck.assign(coarse, coarse + 2 * transform.rows_out());
       // Skip row 0, whose factor is 1.
       strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
@@ -302,7 +302,7 @@ typename tile_worker<T>::wide_sums tile_worker<T>::wide_sum(const T* tile, int l
 template <class T>
 void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) {
   // Read the input again: the transform has overwritten it, and a fault in the tile must not pass as special data.
-  T* again = mine_.need_spare();
+  T* again = mine_.spare.data();
   load_tile(job, again, nullptr);
   const T* judged = done;
   if (job.check.coarse != nullptr) {

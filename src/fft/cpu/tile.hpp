@@ -15,21 +15,14 @@ namespace ballast::fft::cpu {
 // The working memory of one thread. A worker owns the scratch of its slot while it runs.
 template <class T>
 struct scratch {
-  core::aligned_buffer<T> x, y, spare, seals;
-  std::int64_t scalars = 0;
+  core::aligned_buffer<T> x, y, spare;
+  core::aligned_buffer<T> seals;  // empty if no result waits in memory
   lane_sums input;
   lane_sums output;
   lane_verdicts verdicts;
 
-  explicit scratch(std::int64_t wanted) : x(wanted), y(wanted), scalars(wanted) {}
-  T* need_spare() {
-    if (spare.size() == 0) spare = core::aligned_buffer<T>(scalars);
-    return spare.data();
-  }
-  T* need_seals(std::int64_t wanted) {
-    if (seals.size() < wanted) seals = core::aligned_buffer<T>(wanted);
-    return seals.data();
-  }
+  // Buffers of `scalars` scalars. Seals have one scalar for each lane of a row, or fewer.
+  scratch(std::int64_t scalars, bool seals_results) : x(scalars), y(scalars), spare(scalars), seals(seals_results ? scalars / 2 : 0) {}
 };
 
 // The number of places at each injection site of a call.

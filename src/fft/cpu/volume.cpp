@@ -85,27 +85,26 @@ void volume<T>::make_factors(factor_tables& made) const {
   }
 }
 
+// Allocates what an earlier call has not: the scratch of all threads, and the memory of `signals` signals. Pages that no thread touches
+// take no memory.
 template <class T>
-void volume<T>::prepare(workspace& memory, int threads) const {
-  memory.slots.prepare(threads, scratch_scalars_);
-  memory.signals.resize(std::max(memory.signals.size(), static_cast<std::size_t>(threads)));
-}
-
-template <class T>
-typename volume<T>::signal_memory& volume<T>::memory_of_signal(workspace& memory, int index, const transform_args& how) const {
-  auto& mine = memory.signals[static_cast<std::size_t>(index)];
-  if (!mine) {
-    mine = std::make_unique<signal_memory>();
-    mine->data = core::aligned_buffer<T>(data_scalars_);
-    if (how.protection != protection::off) {
-      mine->seals = core::aligned_buffer<T>(second_tiles_ * groups_);
-      mine->first_seals = core::aligned_buffer<T>(second_tiles_ * lanes_);
+void volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
+  const bool protect = how.protection != protection::off;
+  memory.slots.prepare(how.threads, scratch_scalars_, protect);
+  while (memory.signals.size() < static_cast<std::size_t>(signals)) {
+    auto made = std::make_unique<signal_memory>();
+    made->data = core::aligned_buffer<T>(data_scalars_);
+    if (protect) {
+      made->seals = core::aligned_buffer<T>(second_tiles_ * groups_);
+      made->first_seals = core::aligned_buffer<T>(second_tiles_ * lanes_);
     }
+    memory.signals.push_back(std::move(made));
   }
+  if (!how.in_place) return;
   const side& to = shape_.output;
-  if (how.in_place && mine->staging.size() == 0)
-    mine->staging = core::aligned_buffer<T>(to.length[0] * to.length[1] * to.length[2] * (to.real ? 1 : 2));
-  return *mine;
+  for (auto& each : memory.signals) {
+    if (each->staging.size() == 0) each->staging = core::aligned_buffer<T>(to.length[0] * to.length[1] * to.length[2] * (to.real ? 1 : 2));
+  }
 }
 
 // ---- One signal ----
@@ -397,16 +396,16 @@ template <class T>
 void volume<T>::run(const void* in, void* out, const transform_args& how) const {
   const places all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
-    prepare(memory, how.threads);
+    // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
+    const bool whole = shape_.batch >= 2 * how.threads && data_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
+    prepare(memory, how, whole ? how.threads : 1);
     const auto one = [&](std::int64_t b, int threads, int slot) {
       const T* from = static_cast<const T*>(in) + b * shape_.input.distance * (shape_.input.real ? 1 : 2);
       T* to = static_cast<T*>(out) + b * shape_.output.distance * (shape_.output.real ? 1 : 2);
       const numbering where{all, b * tiles_of_signal(), b * waiting_of_signal()};
       const crew<T> workers{how, all, memory.slots, threads, slot};
-      (void)signal_run(*this, from, to, workers, memory_of_signal(memory, std::max(slot, 0), how), where, b).run();
+      (void)signal_run(*this, from, to, workers, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], where, b).run();
     };
-    // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
-    const bool whole = shape_.batch >= 2 * how.threads && data_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
     if (whole) {
       core::parallel_for(how.threads, shape_.batch, [&](std::int64_t b, int slot) { one(b, 1, slot); });
     } else {
@@ -419,9 +418,9 @@ template <class T>
 bool volume<T>::run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const {
   bool done = false;
   memory_.lend([&](workspace& memory) {
-    prepare(memory, how.threads);
+    prepare(memory, how, 1);
     const crew<T> workers{how, where.all, memory.slots, how.threads};
-    done = signal_run(*this, in, out, workers, memory_of_signal(memory, 0, how), where, signal).run();
+    done = signal_run(*this, in, out, workers, *memory.signals.front(), where, signal).run();
   });
   return done;
 }

@@ -66,8 +66,7 @@ class volume final : public transform {
   };
 
   void make_factors(factor_tables& made) const;
-  void prepare(workspace& memory, int threads) const;
-  signal_memory& memory_of_signal(workspace& memory, int index, const transform_args& how) const;
+  void prepare(workspace& memory, const transform_args& how, int signals) const;
 
   geometry shape_;
   int lanes_;

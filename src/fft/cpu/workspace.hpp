@@ -17,24 +17,18 @@ namespace ballast::fft::cpu {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// The scratch of each worker, allocated when the worker first runs.
+// The scratch of each worker. All are allocated together, so that it does not matter which workers have run in an earlier call.
 template <class T>
 class scratch_slots {
  public:
-  // Makes room for workers 0 … threads − 1, whose buffers have `scalars` scalars.
-  void prepare(int threads, std::int64_t scalars) {
-    slots_.resize(std::max(slots_.size(), static_cast<std::size_t>(threads)));
-    scalars_ = scalars;
+  // Allocates for workers 0 … threads − 1, unless an earlier call has: buffers of `scalars` scalars.
+  void prepare(int threads, std::int64_t scalars, bool seals_results) {
+    while (slots_.size() < static_cast<std::size_t>(threads)) slots_.push_back(std::make_unique<scratch<T>>(scalars, seals_results));
   }
-  scratch<T>& at(int slot) {
-    auto& mine = slots_[static_cast<std::size_t>(slot)];
-    if (!mine) mine = std::make_unique<scratch<T>>(scalars_);
-    return *mine;
-  }
+  scratch<T>& at(int slot) { return *slots_[static_cast<std::size_t>(slot)]; }
 
  private:
   std::vector<std::unique_ptr<scratch<T>>> slots_;
-  std::int64_t scalars_ = 0;
 };
 
 // A pool of workspaces. Each execution has its own workspace; concurrent executions have different ones.

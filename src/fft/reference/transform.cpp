@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/at.hpp"
+#include "core/memory.hpp"
 #include "fft/contract.hpp"
 #include "fft/tables/checks.hpp"
 #include "inject/injector.hpp"
@@ -81,7 +82,7 @@ class reference_transform final : public transform {
 
  private:
   using W = wide<T>;
-  using signal = std::vector<std::complex<T>>;
+  using signal = core::vector<std::complex<T>>;
 
   static stage<T> make_stage(std::size_t axis, std::int64_t n, std::int64_t s, std::int64_t p) {
     stage<T> made{axis, n, s, p, n / (s * p), {}, {}};
@@ -100,7 +101,7 @@ class reference_transform final : public transform {
   void strike_loaded(inject::active_injector& injector, const inject::place& here, signal& x) const {
     if (!shape_.input.real) return strike(injector, inject::site::fft_input, here, x);
     if constexpr (inject::active_injector::enabled) {
-      std::vector<T> read;
+      core::vector<T> read;
       for (const auto& z : x) read.push_back(z.real());
       injector.strike(inject::site::fft_input, here, read.data(), static_cast<std::int64_t>(read.size()));
       for (std::size_t i = 0; i < x.size(); ++i) x[i].real(read[i]);
@@ -111,7 +112,7 @@ class reference_transform final : public transform {
   void strike_stored(inject::active_injector& injector, const inject::place& here, signal& y) const {
     if constexpr (inject::active_injector::enabled) {
       const side& to = shape_.output;
-      std::vector<T> stored;
+      core::vector<T> stored;
       const auto visit = [&](auto&& each) {
         for (std::size_t i = 0; i < y.size(); ++i) {
           if (static_cast<std::int64_t>(i) % shape_.n[2] >= to.length[2]) continue;
@@ -183,11 +184,11 @@ class reference_transform final : public transform {
     }
   }
 
-  void apply(const stage<T>& now, const std::vector<std::complex<T>>& twiddles, const signal& x, signal& y) const {
+  void apply(const stage<T>& now, const std::complex<T>* twiddles, const signal& x, signal& y) const {
     std::int64_t inner = 1;  // elements between neighbours along the axis
     for (std::size_t axis = now.axis + 1; axis < 3; ++axis) inner *= shape_.n[axis];
     const std::int64_t outer = points_ / (now.n * inner);
-    std::vector<std::complex<W>> column(at(now.p)), done(at(now.p));
+    core::vector<std::complex<W>> column(at(now.p)), done(at(now.p));
     for (std::int64_t o = 0; o < outer; ++o) {
       for (std::int64_t l = 0; l < inner; ++l) {
         const auto index = [&](std::int64_t element) { return at((o * now.n + element) * inner + l); };
@@ -204,7 +205,7 @@ class reference_transform final : public transform {
               }
             }
             for (std::int64_t k = 0; k < now.p; ++k)
-              y[index(q + now.s * (now.p * i + k))] = std::complex<T>(multiply(done[at(k)], std::complex<W>(twiddles[at(i * now.p + k)])));
+              y[index(q + now.s * (now.p * i + k))] = std::complex<T>(multiply(done[at(k)], std::complex<W>(twiddles[i * now.p + k])));
           }
         }
       }
@@ -223,7 +224,7 @@ class reference_transform final : public transform {
       if (step == waits) strike(how.injector, inject::site::fft_intermediate, {b, shape_.batch, 0, 1}, x);
       if constexpr (inject::active_injector::enabled) {
         // The factors with k = 0 or i = 0 are 1. If a stage has only such factors, they can be struck.
-        auto struck = now.twiddles;
+        signal struck(now.twiddles.begin(), now.twiddles.end());
         signal factors;
         // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): p is a radix
         const auto nontrivial = [&](std::size_t f) { return now.m == 1 || (at(now.p) <= f && f % at(now.p) != 0); };
@@ -235,9 +236,9 @@ class reference_transform final : public transform {
         for (std::size_t f = 0; f < struck.size(); ++f) {
           if (nontrivial(f)) struck[f] = factors[next++];
         }
-        apply(now, struck, x, y);
+        apply(now, struck.data(), x, y);
       } else {
-        apply(now, now.twiddles, x, y);
+        apply(now, now.twiddles.data(), x, y);
       }
       strike(how.injector, inject::site::fft_stage, here, y);
       std::swap(x, y);

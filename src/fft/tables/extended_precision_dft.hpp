@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/memory.hpp"
+
 namespace ballast::fft {
 
 // The type in which sums over data of type T are accumulated where speed does not matter.
@@ -41,6 +43,9 @@ constexpr std::complex<W> multiply(const std::complex<W>& x, const std::complex<
 // Computes the forward transform. Gives the same bits for any number of threads.
 template <class W>
 std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x, int threads = 1);
+// The same for a transform in a call: all memory is from the current arena (core/memory.hpp).
+template <class W>
+core::vector<std::complex<W>> dft(core::vector<std::complex<W>> x);
 
 // Bluestein's convolution. From jk = (j² + k² − (k − j)²)/2 the transform of n points is y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}) with the
 // chirp c_j = e^{−πi j²/n}: a cyclic convolution of any length m ≥ 2n − 1.
@@ -56,6 +61,8 @@ extern template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
 extern template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
 extern template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>, int);
 extern template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>, int);
+extern template core::vector<std::complex<double>> dft(core::vector<std::complex<double>>);
+extern template core::vector<std::complex<long double>> dft(core::vector<std::complex<long double>>);
 extern template std::complex<double> chirp(std::int64_t, std::int64_t);
 extern template std::complex<long double> chirp(std::int64_t, std::int64_t);
 extern template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool, int);

@@ -1,18 +1,26 @@
-// The public calls of K-Means for many fits: arguments, choice of backend and scheme, fits by the functions for one.
-// Layer: algorithm (driver). Backend-free. See include/ballast/kmeans.hpp.
+// Many fits in one call: one by one by the driver, on the host side by side; or by scheme dmr in one launch on a device.
+// Layer: algorithm, over driver/driver.hpp. See include/ballast/kmeans.hpp.
 #include "kmeans/batch.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <cstring>
+#include <limits>
+#include <memory>
 #include <utility>
 
+#include <ballast/error.hpp>
+
 #include "core/at.hpp"
+#include "core/extent.hpp"
+#include "core/format.hpp"
 #include "core/parallel.hpp"
-#include "cuda/device/residence.hpp"
+#include "cuda/device/device.hpp"
 #include "inject/injector.hpp"
-#include "kmeans/api/validation.hpp"
-#include "kmeans/contract.hpp"
+#include "kmeans/api/plan.hpp"
+#include "kmeans/driver/driver.hpp"
+#include "run/attempt.hpp"
 #include "run/dispatch.hpp"
+#include "run/pending_report.hpp"
 #include "run/staging.hpp"
 
 namespace ballast::kmeans {
@@ -21,165 +29,199 @@ namespace {
 
 using core::at;
 
+// Operands and results of one call; for a backend of the host, with host copies of those that lie in device memory.
 template <class T>
-void check_batch(const std::string& token, const matrix_batch_view<const T>& points, const options<T>& wanted) {
-  if (points.count < 1)
-    throw invalid_argument_error(fmt::format("{}: points: expected at least one data set, got {}", token, points.count));
-  std::int64_t reach = 0;
-  if (__builtin_mul_overflow(points.count, std::max<std::int64_t>(wanted.clusters, 1), &reach) ||
-      __builtin_mul_overflow(points.count, std::max<std::int64_t>(points.rows, 1), &reach) ||
-      __builtin_mul_overflow(points.count - 1, points.stride, &reach) ||
-      __builtin_mul_overflow(reach, static_cast<std::int64_t>(2 * sizeof(T)), &reach))
-    throw invalid_argument_error(fmt::format("{}: points: expected a size below 2^63 bytes, got {} data sets with a stride of {}", token,
-                                             points.count, points.stride));
-  check_options(token, points[0], wanted, points.count);
+struct batch_operands {
+  batch_data<T> from;
+  batch_results<T> to;
+};
+
+template <class T>
+batch_operands<T> on_host(run::host_staging& staging, const batch_data<T>& from, const batch_results<T>& to) {
+  batch_operands<T> made{from, to};
+  const auto [first, elements] = core::extent_of(from.points);
+  made.from.points.data = staging.read(std::span<const T>(first, at(elements))).data() + (from.points.data - first);
+  made.from.weights = staging.read(from.weights);
+  made.from.centroids = staging.read(from.centroids);
+  made.to.centroids = staging.write(to.centroids);
+  made.to.labels = staging.write(to.labels);
+  return made;
 }
 
-// The options of fit b.
+// Computes fit b by the driver. The message of an error names the fit. An uncorrectable fault does not throw: the report says so.
 template <class T>
-options<T> options_of(const matrix_batch_view<const T>& points, const options<T>& wanted, std::int64_t b) {
-  options<T> own = wanted;
-  own.seed = wanted.seed + static_cast<std::uint64_t>(b);
-  if (!wanted.weights.empty()) own.weights = wanted.weights.subspan(at(b * points.rows), at(points.rows));
-  if (wanted.init == init::given) own.centroids = wanted.centroids.block(b * wanted.clusters, 0, wanted.clusters, points.columns);
-  return own;
-}
-
-// One fit by the function for one. A message names the fit.
-template <class T>
-model<T> fit_one(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, std::int64_t b) {
+report fit_one(const prepared& plan, const batch_operands<T>& all, const run::settings& how, backend which, const shared_text& scheme,
+               std::int64_t b) {
+  const std::int64_t m = plan.problem.points, n = plan.problem.features, k = plan.problem.clusters;
+  options own = plan.options;
+  own.seed += static_cast<std::uint64_t>(b);
+  const auto weights = all.from.weights.empty() ? all.from.weights : all.from.weights.subspan(at(b * m), at(m));
+  const auto given = own.init == init::given ? all.from.centroids.block(b * k, 0, k, n) : matrix_view<const T>{};
+  fit_results<T> to;
+  if (all.to.centroids.data != nullptr) to.centroids = all.to.centroids.block(b * k, 0, k, n);
+  if (!all.to.labels.empty()) to.labels = all.to.labels.subspan(at(b * m), at(m));
+  if (!all.to.inertia.empty()) to.inertia = &all.to.inertia[at(b)];
+  if (!all.to.iterations.empty()) to.iterations = &all.to.iterations[at(b)];
+  if (!all.to.stopped.empty()) to.stopped = &all.to.stopped[at(b)];
   try {
-    return fit(points[b], options_of(points, wanted, b), how);
+    run::host_staging staging(how.stream);
+    return driver<T>({all.from.points[b], weights, k, how, plan.one_token, which, scheme, plan.state_for(which)})
+        .fit(own, staging.read(given), to);
   } catch (const invalid_argument_error& refused) {
     throw invalid_argument_error(fmt::format("fit {}: {}", b, refused.what()));
+  } catch (const uncorrectable_error& failed) {
+    return failed.report();
   }
 }
 
-template <class T>
-void put(const model<T>& from, std::int64_t b, batch_model<T>& to) {
-  std::copy_n(from.centroids.data(), from.centroids.size(), to.centroids.begin() + b * static_cast<std::int64_t>(from.centroids.size()));
-  std::ranges::copy(from.labels, to.labels.begin() + b * static_cast<std::int64_t>(from.labels.size()));
-  to.inertia[at(b)] = from.inertia;
-  to.iterations[at(b)] = from.iterations;
-  to.ended[at(b)] = from.ended;
+// Throws if a fault persisted and the call asks for it.
+report checked(report seen, const run::settings& how) {
+  if (seen.verdict == verdict::uncorrectable && how.throw_on_uncorrectable) throw uncorrectable_error(std::move(seen));
+  return seen;
 }
 
-// Each by the function for one: on the host side by side, if there are as many as threads.
+// Each fit by the driver: on the host side by side, if there are as many as threads.
 template <class T>
-batch_model<T> fit_each(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, backend which,
-                        const std::string& token) {
+report fit_each(const prepared& plan, const batch_data<T>& from, const batch_results<T>& to, const run::settings& how,
+                const shared_text& token, backend which, const shared_text& scheme) {
+  const std::int64_t count = from.points.count;
   const int threads = core::thread_count(how.threads);
-  const bool side_by_side = which != backend::cuda && points.count >= threads;
+  const bool side_by_side = which != backend::cuda && count >= threads;
   run::settings each = how;
-  each.backend = which;
-  each.throw_on_uncorrectable = false;
   each.on_event = {};
   each.on_progress = {};
   if (side_by_side) each.threads = 1;
-  batch_model<T> made = empty_models<T>(points.count, points.rows, points.columns, wanted.clusters);
-  std::vector<report> reports(at(points.count));
-  core::parallel_for(side_by_side ? threads : 1, points.count, [&](std::int64_t b, int) {
-    model<T> one = fit_one(points, wanted, each, b);
-    put(one, b, made);
-    reports[at(b)] = std::move(one.report);
-  });
-  for (std::int64_t b = 0; b < points.count; ++b) {
+  run::host_staging staging(how.stream);
+  const batch_operands<T> all = which == backend::cuda ? batch_operands<T>{from, to} : on_host(staging, from, to);
+  core::vector<report> reports(at(count));
+  core::parallel_for(side_by_side ? threads : 1, count,
+                     [&](std::int64_t b, int) { reports[at(b)] = fit_one(plan, all, each, which, scheme, b); });
+  report whole;
+  for (std::int64_t b = 0; b < count; ++b) {
     report& seen = reports[at(b)];
     for (event& e : seen.events) {
       if (e.index < 0) e.index = b;
       if (how.on_event) how.on_event(e);
     }
     if (b == 0) {
-      made.report = std::move(seen);
+      whole = std::move(seen);
     } else {
-      made.report.seconds += seen.seconds;
-      made.report.merge(seen);
+      whole.seconds += seen.seconds;
+      whole.merge(seen);
     }
   }
-  made.report.problem = token;
-  if (made.report.verdict == verdict::uncorrectable && how.throw_on_uncorrectable) throw uncorrectable_error(made.report);
+  whole.problem = token;
+  report made = checked(std::move(whole), how);
+  staging.commit();
   return made;
 }
 
-// Side by side on the device. A fit that was refused says why as a single one.
+// Copies the results of all fits but the refused ones to the caller's memory, and verifies the copies.
 template <class T>
-batch_model<T> fit_in_blocks(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how,
-                             const std::string& token) {
+void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused, const prepared& plan, const batch_results<T>& to,
+           const run::settings& how, run::recorder& seen) {
+  const std::int64_t m = plan.problem.points, n = plan.problem.features, k = plan.problem.clusters;
+  const auto count = static_cast<std::int64_t>(made.inertia.size());
   run::host_staging staging(how.stream);
-  options<T> here = wanted;
-  if (wanted.init == init::given) here.centroids = staging.read(wanted.centroids);
-  inject::active_injector injector(how.faults, "kmeans");
-  run::recorder seen(token, backend::cuda, std::string(k_dmr), how, injector);
-  std::vector<std::int64_t> refused;
-  batch_model<T> made = cuda::fit_batch(points, here, how, seen, injector, refused);
-  run::settings single = how;
-  single.backend = backend::cuda;
-  single.scheme = k_scheme;
-  for (const std::int64_t b : refused) put(fit_one(points, here, single, b), b, made);
-  made.report = seen.finish();
-  return made;
+  const matrix_view<T> centroids = staging.write(to.centroids);
+  const std::span<std::int32_t> labels = staging.write(to.labels);
+  // Calls use(place, value) for each element of a fit.
+  const auto each = [&](std::int64_t b, auto&& use) {
+    for (std::int64_t e = 0; centroids.data != nullptr && e < k * n; ++e)
+      use(centroids(b * k + e / n, e % n), made.centroids[at(b * k * n + e)]);
+    for (std::int64_t i = b * m; !labels.empty() && i < (b + 1) * m; ++i) use(labels[at(i)], made.labels[at(i)]);
+    if (!to.inertia.empty()) use(to.inertia[at(b)], made.inertia[at(b)]);
+    if (!to.iterations.empty()) use(to.iterations[at(b)], made.iterations[at(b)]);
+    if (!to.stopped.empty()) use(to.stopped[at(b)], made.stopped[at(b)]);
+  };
+  for (std::int64_t b = 0; b < count; ++b) {
+    if (std::ranges::find(refused, b) != refused.end()) continue;
+    const auto copy = [&] { each(b, [](auto& place, const auto& value) { place = value; }); };
+    if (how.protection == protection::off) {
+      copy();
+      continue;
+    }
+    run::attempt(seen, how.protection, "kmeans.fit", 0, [&](int) {
+      copy();
+      bool same = true;
+      each(b, [&](const auto& place, const auto& value) { same = same && std::memcmp(&place, &value, sizeof value) == 0; });
+      abft::finding found;
+      found.word = same ? abft::k_pass : abft::k_fail;
+      found.residual = same ? 0 : std::numeric_limits<double>::quiet_NaN();
+      found.index = b;
+      return found;
+    });
+  }
+  if (!(seen.uncorrectable() && how.throw_on_uncorrectable)) staging.commit();
 }
 
+// Side by side on the device. A fit that was refused runs alone, to say why.
 template <class T>
-batch_model<T> fit_any(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how) {
-  const std::string token = token_of(points, wanted.clusters);
-  check_batch(token, points, wanted);
-  backend which = run::choose_backend(how, token);
-#if defined(BALLAST_HAS_CPU)
-  if (how.backend == backend::automatic && which == backend::cuda && how.faults == nullptr &&
-      ballast::cuda::residence_of(points.data) == ballast::cuda::residence::host) {
-    const double elements = static_cast<double>(points.count) * static_cast<double>(points.rows) * static_cast<double>(points.columns);
-    const double flops = 2 * elements * static_cast<double>(wanted.clusters) * k_usual_iterations * wanted.n_init;
-    if (run::copying_takes_longer({elements * static_cast<double>(sizeof(T)), flops, precision_of<T>, core::thread_count(how.threads)}))
-      which = backend::cpu;
-  }
-#endif
-  if (which != backend::cuda) {
-    const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
-    static_cast<void>(scheme);
-    return fit_each(points, wanted, how, which, token);
-  }
-  const bool fits = cuda::takes_batch<T>(points.rows, points.columns, wanted.clusters, wanted.init);
-  std::vector<std::string_view> known = {k_dmr, k_scheme};
-  known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
-  const auto scheme = run::choose_scheme(how, fits ? k_dmr : k_scheme, known, token);
-  if (scheme != k_dmr) return fit_each(points, wanted, how, which, token);
-  if (!fits)
-    throw unsupported_error(fmt::format(
-        "{}: scheme {}: expected a fit that a block of threads can hold, m·n·k ≤ 2^24, k·n within its shared memory, not k-means||, "
-        "got a larger one or k-means||",
-        token, k_dmr));
-  return fit_in_blocks(points, wanted, how, token);
+report fit_side_by_side(const prepared& plan, const batch_data<T>& from, const batch_results<T>& to, const run::settings& how,
+                        const shared_text& token, const shared_text& scheme) {
+  inject::active_injector injector(how.faults, "kmeans");
+  run::recorder seen(token, backend::cuda, scheme, how, injector);
+  batch_fits<T> made;
+  core::vector<std::int64_t> refused;
+  cuda::fit_batch<T>(
+      {from.points, from.weights, from.centroids, plan.problem.clusters, plan.options, how, seen, injector, *plan.state, token}, made,
+      refused);
+  core::vector<report> alone;
+  for (const std::int64_t b : refused) alone.push_back(fit_one(plan, batch_operands<T>{from, to}, how, backend::cuda, k_scheme, b));
+  if (!(seen.uncorrectable() && how.throw_on_uncorrectable)) store(made, refused, plan, to, how, seen);
+  report whole = seen.finish();
+  for (const report& each : alone) whole.merge(each);
+  return checked(std::move(whole), how);
 }
 
 }  // namespace
 
 template <class T>
-model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& wanted, const run::settings& how) {
-  run::settings here = how;
-  here.backend = backend::cuda;
-  batch_model<T> all = fit_any(
-      matrix_batch_view<const T>{points.data, 1, points.rows, points.columns, points.row_stride, points.column_stride, 0}, wanted, here);
-  model<T> made;
-  made.centroids = matrix<T>(wanted.clusters, points.columns);
-  std::ranges::copy(all.centroids, made.centroids.data());
-  made.labels = std::move(all.labels);
-  made.inertia = all.inertia[0];
-  made.iterations = all.iterations[0];
-  made.ended = all.ended[0];
-  made.report = std::move(all.report);
-  made.report.problem = to_token({precision_of<T>, points.rows, points.columns, wanted.clusters});
-  return made;
+report fit_batch(const prepared& plan, const batch_data<T>& from, const batch_results<T>& to, const run::settings& how,
+                 const shared_text& token, const shared_text& scheme) {
+  const backend which = plan.backend_for(operation::batch, how, {from.points.data, to.labels.data()});
+  if (which != backend::cuda) return fit_each(plan, from, to, how, token, which, plan.row_checksum);
+  if (scheme == k_dmr) return fit_side_by_side(plan, from, to, how, token, scheme);
+  return fit_each(plan, from, to, how, token, which, scheme);
 }
 
-template model<float> fit_in_block(const matrix_view<const float>&, const options<float>&, const run::settings&);
-template model<double> fit_in_block(const matrix_view<const double>&, const options<double>&, const run::settings&);
+template <class T>
+pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const batch_data<T>& from, const batch_results<T>& to,
+                             const call& now) {
+  const prepared& plan = *owner;
+  if (plan.backend != backend::cuda)
+    throw unsupported_error(
+        fmt::format("{}: expected the cuda backend for enqueue_fit, got {}", plan.token.view(), to_string(plan.backend)));
+  const shared_text& scheme = plan.scheme_of(operation::batch);
+  if (scheme != k_dmr)
+    throw unsupported_error(fmt::format(
+        "{}: enqueue_fit: expected scheme {} and a fit that a block of threads can hold, got scheme {}, whose iterations the host decides",
+        plan.token.view(), k_dmr, scheme.view()));
+  const auto device = ballast::cuda::current_device();
+  for (const void* operand : {static_cast<const void*>(from.points.data), static_cast<const void*>(from.weights.data()),
+                              static_cast<const void*>(plan.options.init == init::given ? from.centroids.data : nullptr),
+                              static_cast<const void*>(to.centroids.data), static_cast<const void*>(to.labels.data())}) {
+    if (operand != nullptr && !device->accessible(operand))
+      throw invalid_argument_error(fmt::format(
+          "{}: enqueue_fit: expected points, weights, centroids and labels in device memory, got a host pointer", plan.token.view()));
+  }
+  const run::settings how = run::settings_of(plan.where, now);
+  auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
+      {}, owner, how, plan.token, plan.backend, scheme, inject::active_injector(how.faults, "kmeans"), nullptr});
+  run::recorder unused(plan.token, plan.backend, scheme, made->how, made->injector);
+  made->work = cuda::enqueue_batch<T>({from.points, from.weights, from.centroids, plan.problem.clusters, plan.options, made->how, unused,
+                                       made->injector, *plan.state, plan.token},
+                                      to);
+  return pending_report(std::move(made));
+}
 
-batch_model<float> fit(matrix_batch_view<const float> points, const options<float>& wanted, const run::settings& how) {
-  return fit_any(points, wanted, how);
-}
-batch_model<double> fit(matrix_batch_view<const double> points, const options<double>& wanted, const run::settings& how) {
-  return fit_any(points, wanted, how);
-}
+template report fit_batch(const prepared&, const batch_data<float>&, const batch_results<float>&, const run::settings&, const shared_text&,
+                          const shared_text&);
+template report fit_batch(const prepared&, const batch_data<double>&, const batch_results<double>&, const run::settings&,
+                          const shared_text&, const shared_text&);
+template pending_report enqueue_batch(const std::shared_ptr<const prepared>&, const batch_data<float>&, const batch_results<float>&,
+                                      const call&);
+template pending_report enqueue_batch(const std::shared_ptr<const prepared>&, const batch_data<double>&, const batch_results<double>&,
+                                      const call&);
 
 }  // namespace ballast::kmeans

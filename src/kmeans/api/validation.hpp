@@ -1,12 +1,13 @@
-// Validation of the arguments of the public calls of K-Means. Each throws invalid_argument_error with the token in front.
+// Validation of problems, options and operands of K-Means. Each function throws invalid_argument_error with the token in front.
 // Layer: algorithm.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include <ballast/error.hpp>
@@ -16,82 +17,138 @@
 
 namespace ballast::kmeans {
 
-// Checks a view: not empty, not null, and its farthest element within 63 bits.
-template <class T>
-void check_view(const std::string& token, std::string_view name, const matrix_view<const T>& view) {
-  if (view.rows < 1 || view.columns < 1)
+inline bool overflows(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) || __builtin_mul_overflow(product, c, &product);
+}
+
+// The sizes of a problem. The number of clusters may exceed that of the points, except for fit.
+inline void check_problem(std::string_view token, const problem& size) {
+  if (size.batch < 1) throw invalid_argument_error(fmt::format("{}: batch: expected at least one data set, got {}", token, size.batch));
+  if (size.points < 1 || size.features < 1)
     throw invalid_argument_error(
-        fmt::format("{}: {}: expected at least one row and one column, got {} × {}", token, name, view.rows, view.columns));
-  std::int64_t down = 0, across = 0, all = 0, bytes = 0;
-  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &down) ||
-      __builtin_mul_overflow(view.columns - 1, view.column_stride, &across) || __builtin_add_overflow(down, across, &all) ||
-      __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes) || __builtin_mul_overflow(view.rows, view.columns, &all) ||
-      __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes))
+        fmt::format("{}: points: expected at least one row and one column, got {} × {}", token, size.points, size.features));
+  if (size.clusters < 1) throw invalid_argument_error(fmt::format("{}: clusters: expected at least 1, got {}", token, size.clusters));
+  if (size.clusters > std::numeric_limits<std::int32_t>::max())
+    throw invalid_argument_error(
+        fmt::format("{}: clusters: expected at most 2147483647, because labels have 32 bits, got {}", token, size.clusters));
+  const std::int64_t bytes = size.precision == precision::f32 ? 4 : 8;
+  if (overflows(size.points, size.features, bytes) || overflows(size.clusters, size.features, bytes) ||
+      overflows(size.batch, size.points, 8) || overflows(size.batch, size.clusters, 8) ||
+      overflows(size.batch, size.clusters * size.features, bytes))
+    throw invalid_argument_error(fmt::format("{}: expected sizes below 2^63 bytes, got {} data sets of {} × {} with {} clusters", token,
+                                             size.batch, size.points, size.features, size.clusters));
+}
+
+inline void check_options(std::string_view token, const options& wanted) {
+  if (wanted.n_init < 1) throw invalid_argument_error(fmt::format("{}: n_init: expected at least 1, got {}", token, wanted.n_init));
+  if (wanted.max_iter < 1) throw invalid_argument_error(fmt::format("{}: max_iter: expected at least 1, got {}", token, wanted.max_iter));
+  if (!(wanted.tol >= 0)) throw invalid_argument_error(fmt::format("{}: tol: expected a number ≥ 0, got {}", token, wanted.tol));
+  switch (wanted.init) {
+    case init::kmeans_plus_plus:
+    case init::random:
+    case init::given: break;
+    case init::kmeans_parallel:
+      if (!(wanted.oversampling > 0) || !std::isfinite(wanted.oversampling))
+        throw invalid_argument_error(fmt::format("{}: oversampling: expected a finite number > 0, got {}", token, wanted.oversampling));
+      if (wanted.rounds < 1) throw invalid_argument_error(fmt::format("{}: rounds: expected at least 1, got {}", token, wanted.rounds));
+      break;
+    default:
+      throw invalid_argument_error(
+          fmt::format("{}: init: expected k-means++, k-means||, random or given, got {}", token, static_cast<int>(wanted.init)));
+  }
+}
+
+// A view of the expected size, not null, aligned, and with its farthest element within 63 bits.
+template <class T>
+void check_view(std::string_view token, std::string_view name, const matrix_view<T>& view, std::int64_t rows, std::int64_t columns) {
+  if (view.rows != rows || view.columns != columns)
+    throw invalid_argument_error(fmt::format("{}: {}: expected {} × {}, got {} × {}", token, name, rows, columns, view.rows, view.columns));
+  std::int64_t down = 0, across = 0, reach = 0;
+  if (__builtin_mul_overflow(rows - 1, view.row_stride, &down) || __builtin_mul_overflow(columns - 1, view.column_stride, &across) ||
+      __builtin_add_overflow(down, across, &reach) || overflows(reach, static_cast<std::int64_t>(2 * sizeof(T))))
     throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name,
-                                             view.rows, view.columns, view.row_stride, view.column_stride));
+                                             rows, columns, view.row_stride, view.column_stride));
   if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
   if (reinterpret_cast<std::uintptr_t>(view.data) % sizeof(T) != 0)
     throw invalid_argument_error(
         fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
 }
 
+// A result with strides: as above, and no two elements at one place.
 template <class T>
-std::string token_of(const matrix_view<const T>& points, std::int64_t k) {
-  return to_token({precision_of<T>, points.rows, points.columns, k});
+void check_result(std::string_view token, std::string_view name, const matrix_view<T>& view, std::int64_t rows, std::int64_t columns) {
+  check_view(token, name, view, rows, columns);
+  // Elements (i, j) and (i', j') coincide if (i − i') · down = ± (j − j') · across, whose least solution has these two factors.
+  const std::int64_t down = std::abs(view.row_stride), across = std::abs(view.column_stride), common = std::gcd(down, across);
+  const bool apart = common == 0 ? rows * columns == 1 : across / common >= rows || down / common >= columns;
+  if (!apart)
+    throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep the elements apart, got {} and {}", token, name,
+                                             view.row_stride, view.column_stride));
 }
 
+// An operand or result that may be empty.
 template <class T>
-std::string token_of(const matrix_batch_view<const T>& points, std::int64_t k) {
-  return to_token({precision_of<T>, points.rows, points.columns, k, points.count});
-}
-
-inline void check_clusters(const std::string& token, std::int64_t k) {
-  if (k < 1) throw invalid_argument_error(fmt::format("{}: clusters: expected at least 1, got {}", token, k));
-  if (k > std::numeric_limits<std::int32_t>::max())
-    throw invalid_argument_error(fmt::format("{}: clusters: expected at most 2147483647, for labels have 32 bits, got {}", token, k));
-}
-
-template <class T>
-void check_centroids(const std::string& token, const matrix_view<const T>& centroids, std::int64_t k, std::int64_t n) {
-  check_view(token, "centroids", centroids);
-  if (centroids.rows != k || centroids.columns != n)
+void check_span(std::string_view token, std::string_view name, std::span<T> given, std::int64_t size) {
+  if (given.empty()) return;
+  if (static_cast<std::int64_t>(given.size()) != size)
+    throw invalid_argument_error(fmt::format("{}: {}: expected {}, got {}", token, name, size, given.size()));
+  if (given.data() == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
+  if (reinterpret_cast<std::uintptr_t>(given.data()) % sizeof(T) != 0)
     throw invalid_argument_error(
-        fmt::format("{}: centroids: expected {} × {}, got {} × {}", token, k, n, centroids.rows, centroids.columns));
+        fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
 }
 
-template <class T>
-void check_weights(const std::string& token, std::span<const T> weights, std::int64_t m) {
-  if (!weights.empty() && static_cast<std::int64_t>(weights.size()) != m)
-    throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, m, weights.size()));
-  if (!weights.empty() && weights.data() == nullptr)
-    throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
-}
-
-// Points and options of fit, or of one of `count` fits, whose weights and given centroids lie one behind the other.
-template <class T>
-void check_options(const std::string& token, const matrix_view<const T>& points, const options<T>& wanted, std::int64_t count) {
-  check_view(token, "points", points);
-  check_clusters(token, wanted.clusters);
-  if (wanted.clusters > points.rows)
+inline void check_clusters_of_fit(std::string_view token, const problem& size) {
+  if (size.clusters > size.points)
     throw invalid_argument_error(
-        fmt::format("{}: clusters: expected at most the number of points, {}, got {}", token, points.rows, wanted.clusters));
-  if (wanted.n_init < 1) throw invalid_argument_error(fmt::format("{}: n_init: expected at least 1, got {}", token, wanted.n_init));
-  if (wanted.max_iter < 1) throw invalid_argument_error(fmt::format("{}: max_iter: expected at least 1, got {}", token, wanted.max_iter));
-  if (!(wanted.tol >= 0)) throw invalid_argument_error(fmt::format("{}: tol: expected a number ≥ 0, got {}", token, wanted.tol));
-  switch (wanted.init) {
-    case init::kmeans_plus_plus:
-    case init::random: break;
-    case init::kmeans_parallel:
-      if (!(wanted.oversampling > 0) || !std::isfinite(wanted.oversampling))
-        throw invalid_argument_error(fmt::format("{}: oversampling: expected a finite number > 0, got {}", token, wanted.oversampling));
-      if (wanted.rounds < 1) throw invalid_argument_error(fmt::format("{}: rounds: expected at least 1, got {}", token, wanted.rounds));
-      break;
-    case init::given: check_centroids(token, wanted.centroids, count * wanted.clusters, points.columns); break;
-    default:
-      throw invalid_argument_error(
-          fmt::format("{}: init: expected k-means++, k-means||, random or given, got {}", token, static_cast<int>(wanted.init)));
-  }
-  check_weights(token, wanted.weights, count * points.rows);
+        fmt::format("{}: clusters: expected at most the number of points, {}, got {}", token, size.points, size.clusters));
+}
+
+// The operands of a fit.
+template <class T>
+void check_fit(std::string_view token, const problem& size, const options& wanted, const data<T>& from) {
+  check_clusters_of_fit(token, size);
+  check_view(token, "points", from.points, size.points, size.features);
+  if (wanted.init == init::given) check_view(token, "centroids", from.centroids, size.clusters, size.features);
+  check_span(token, "weights", from.weights, size.points);
+}
+
+template <class T>
+void check_fit(std::string_view token, const problem& size, const options& wanted, const batch_data<T>& from) {
+  check_clusters_of_fit(token, size);
+  if (from.points.count != size.batch)
+    throw invalid_argument_error(fmt::format("{}: points: expected {} data sets, got {}", token, size.batch, from.points.count));
+  if (overflows(size.batch - 1, from.points.stride, static_cast<std::int64_t>(2 * sizeof(T))))
+    throw invalid_argument_error(fmt::format("{}: points: expected a size below 2^63 bytes, got {} data sets with a stride of {}", token,
+                                             size.batch, from.points.stride));
+  check_view(token, "points", from.points[0], size.points, size.features);
+  if (wanted.init == init::given) check_view(token, "centroids", from.centroids, size.batch * size.clusters, size.features);
+  check_span(token, "weights", from.weights, size.batch * size.points);
+}
+
+// The results of a fit.
+template <class T>
+void check_results(std::string_view token, const problem& size, const fit_results<T>& to) {
+  if (to.centroids.data != nullptr) check_result(token, "centroids", to.centroids, size.clusters, size.features);
+  check_span(token, "labels", to.labels, size.points);
+}
+
+template <class T>
+void check_results(std::string_view token, const problem& size, const batch_results<T>& to) {
+  if (to.centroids.data != nullptr) check_result(token, "centroids", to.centroids, size.batch * size.clusters, size.features);
+  check_span(token, "labels", to.labels, size.batch * size.points);
+  check_span(token, "inertia", to.inertia, size.batch);
+  check_span(token, "iterations", to.iterations, size.batch);
+  check_span(token, "stopped", to.stopped, size.batch);
+}
+
+// The operands of predict and transform.
+template <class T>
+void check_points_and_centroids(std::string_view token, const problem& size, const data<T>& from) {
+  check_view(token, "points", from.points, size.points, size.features);
+  check_view(token, "centroids", from.centroids, size.clusters, size.features);
+  check_span(token, "weights", from.weights, size.points);
 }
 
 }  // namespace ballast::kmeans

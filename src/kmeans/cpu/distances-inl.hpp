@@ -1,7 +1,6 @@
 // Computes distances from differences: to the centroid of the label in double, and to a section of centroids with a row check.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
-#include <vector>
 
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
@@ -25,7 +24,7 @@ HWY_NOINLINE void exact(const source<T>& from, const T* centroids, point_block<T
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = block.n;
-  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {

@@ -1,7 +1,6 @@
 // Loads points into a block; computes their signatures and norms.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
-#include <vector>
 
 #include "kmeans/cpu/vectors-inl.hpp"
 
@@ -136,7 +135,7 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
-  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(d, from.scale);
   const T* shift = from.shift.data();
   word sums[width] = {};
@@ -169,7 +168,7 @@ HWY_NOINLINE void sum_rows(const source<T>& from, std::int64_t first, std::int64
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = from.points.columns;
-  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < count; ++p) {

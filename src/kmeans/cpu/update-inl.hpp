@@ -1,7 +1,6 @@
 // Sums points by label; computes their projections and the sums over labels that verify them. Lanes are features or points.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
-#include <vector>
 
 #include "kmeans/cpu/vectors-inl.hpp"
 
@@ -25,7 +24,7 @@ HWY_NOINLINE void accumulate(const source<T>& from, const point_block<T>& block,
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = block.n;
   const bool weighted = into.weights.size() != 0;
-  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {

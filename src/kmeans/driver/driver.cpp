@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
+#include "abft/threshold.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans {
 
-// One line for each backend.
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
   if (backend == ballast::backend::cuda) return cuda::make_engine(what);
@@ -22,70 +22,101 @@ template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&, b
 template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&, ballast::backend);
 
 template <class T>
-driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const run::settings& how, std::string token,
-                  ballast::backend backend, std::string_view scheme, bool strike_seeding)
-    : m_(points.rows),
-      n_(points.columns),
-      k_(clusters),
-      backend_(backend),
-      weighted_(!weights.empty()),
-      strike_seeding_(strike_seeding),
-      how_(how),
-      token_(std::move(token)),
-      injector_(how.faults, "kmeans"),
-      recorder_(token_, backend, std::string(scheme), how, injector_),
-      engine_(make_engine(engine_args<T>{points, weights, clusters, how, recorder_, injector_, strike_seeding, scheme}, backend)) {}
+driver<T>::driver(const driver_args<T>& what)
+    : m_(what.points.rows),
+      n_(what.points.columns),
+      k_(what.clusters),
+      backend_(what.backend),
+      weighted_(!what.weights.empty()),
+      strike_seeding_(what.strike_seeding),
+      how_(what.how),
+      token_(what.token),
+      injector_(what.how.faults, "kmeans"),
+      recorder_(token_, backend_, what.scheme, what.how, injector_),
+      kept_(what.kept),
+      engine_(make_engine(
+          engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_, what.scheme, what.kept},
+          backend_)),
+      staging_(what.how.stream) {}
 
 template <class T>
-model<T> driver<T>::fit(const options<T>& wanted) {
-  choose_frame(wanted.init == init::given ? wanted.centroids : matrix_view<const T>{}, true);
+report driver<T>::fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to) {
+  choose_frame(wanted.init == init::given ? given : matrix_view<const T>{}, true);
   const int runs = wanted.init == init::given ? 1 : wanted.n_init;
   run_result best;
+  bool last = true;  // the best run is the last one
   for (int number = 0; number < runs && !(number > 0 && stop()); ++number) {
-    run_result made = one_run(wanted, number);
-    if (number == 0 || made.inertia.value < best.inertia.value) best = std::move(made);
+    run_result made = one_run(wanted, given, number);
+    last = number == 0 || made.inertia.value < best.inertia.value;
+    if (!last) continue;
+    best = std::move(made);
+    if (number + 1 < runs && !stop()) engine_->keep_labels();
   }
-  // The winner has waited for the other runs, and is copied once more. What is compared is the copy.
+  const bool kept = runs > 1 && !last;
   verify_waiting(best.centroids, "kmeans.centroid");
-  model<T> result;
-  result.centroids = matrix<T>(k_, n_);
-  std::ranges::copy(best.centroids.values(), result.centroids.data());
-  result.labels = std::move(best.labels);
-  result.inertia = best.inertia.value;
-  result.iterations = best.iterations;
-  result.ended = best.ended;
   if (protects() && !stop()) {
-    recorder_.checked(2);
-    constexpr double no_size = std::numeric_limits<double>::quiet_NaN();
-    if (seal_of(result.centroids.data(), k_ * n_) != best.centroids.seal())
-      recorder_.detected("kmeans.centroid", -1, no_size, 0, action::uncorrectable, 0);
-    if (!agree({result.inertia, best.inertia.twin}))
-      recorder_.detected("kmeans.inertia", -1, result.inertia - best.inertia.twin, 0, action::uncorrectable, 0);
+    recorder_.checked(1);
+    if (!agree(best.inertia)) recorder_.detected("kmeans.inertia", -1, best.inertia.value - best.inertia.twin, 0, action::uncorrectable, 0);
   }
-  result.report = recorder_.finish();
-  return result;
+  if (!throws()) store_centroids(best.centroids, to.centroids);
+  if (!throws()) engine_->store_labels(for_engine(to.labels), kept);
+  if (!throws()) {
+    staging_.commit();
+    if (to.inertia != nullptr) *to.inertia = best.inertia.value;
+    if (to.iterations != nullptr) *to.iterations = best.iterations;
+    if (to.stopped != nullptr) *to.stopped = best.stopped;
+  }
+  return recorder_.finish();
 }
 
 template <class T>
-prediction driver<T>::predict(matrix_view<const T> centroids) {
+report driver<T>::predict(matrix_view<const T> centroids, const prediction_results& to) {
   choose_frame(centroids, false);
-  prediction made;
-  made.inertia = label(centroids).value;
-  made.labels = engine_->take_labels();
-  made.report = recorder_.finish();
-  return made;
+  const summed_twice inertia = label(centroids);
+  if (!throws()) engine_->store_labels(for_engine(to.labels), false);
+  if (!throws()) {
+    staging_.commit();
+    if (to.inertia != nullptr) *to.inertia = inertia.value;
+  }
+  return recorder_.finish();
 }
 
 template <class T>
-distances<T> driver<T>::transform(matrix_view<const T> centroids) {
+report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>& values) {
   choose_frame(centroids, false);
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
-  distances<T> made;
-  made.values = matrix<T>(m_, k_);
-  engine_->distances(inner, made.values.data());
-  made.report = recorder_.finish();
-  return made;
+  engine_->distances(inner, for_engine(values));
+  if (!throws()) staging_.commit();
+  return recorder_.finish();
+}
+
+// Returns a result where the engine can write it: those of the host get a host copy of a result in device memory.
+template <class T>
+template <class Result>
+Result driver<T>::for_engine(const Result& result) {
+  return backend_ == ballast::backend::cuda ? result : staging_.write(result);
+}
+
+// Copies the centroids to the caller's memory, or to its host copy, and verifies the copy.
+template <class T>
+void driver<T>::store_centroids(const sealed_centroids<T>& from, const matrix_view<T>& to) {
+  if (to.data == nullptr) return;
+  const matrix_view<T> here = staging_.write(to);
+  const auto copy = [&] {
+    for (std::int64_t e = 0; e < k_ * n_; ++e) here(e / n_, e % n_) = from.values()[at(e)];
+  };
+  if (!protects()) return copy();
+  run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
+    copy();
+    recorder_.checked(1);
+    std::uint64_t seal = k_seal_of_nothing;
+    for (std::int64_t e = 0; e < k_ * n_; ++e) seal = seal_of(&here(e / n_, e % n_), 1, seal);
+    abft::finding found;
+    found.word = seal == from.seal() ? abft::k_pass : abft::k_fail;
+    found.residual = found.word == abft::k_pass ? 0 : std::numeric_limits<double>::quiet_NaN();
+    return found;
+  });
 }
 
 template <class T>
@@ -94,21 +125,22 @@ void driver<T>::verify_waiting_centroids(sealed_centroids<T>& centroids) {
   verify_waiting(centroids, "kmeans.centroid");
 }
 
-// Two sums over m numbers: rounding in double is far smaller.
+// Returns whether two sums over the points differ by rounding only. Numbers out of the normalization may be rounded to subnormal ones.
 template <class T>
 bool driver<T>::agree(const summed_twice& inertia) const {
-  if (inertia.value == inertia.twin) return true;  // both Inf, too
-  const double limit = 1e-12 * std::sqrt(static_cast<double>(m_)) * inertia.twin + 4 * std::numeric_limits<double>::denorm_min();
+  if (inertia.value == inertia.twin) return true;  // both may be Inf
+  const double limit = abft::reordered_sum_limit(inertia.depth) * inertia.twin + 4 * std::numeric_limits<double>::denorm_min();
   return std::abs(inertia.value - inertia.twin) <= limit;
 }
 
-// Labels and inertia for centroids in the user's coordinates, in their units. fit ends with it, so its labels are those of predict.
+// Labels the points for centroids in the user's coordinates; returns the inertia in their units. fit ends with it, so its labels are those
+// of predict.
 template <class T>
 summed_twice driver<T>::label(matrix_view<const T> centroids) {
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
   verify_waiting(frame_, "kmeans.frame");
-  std::vector<T> plain(at(k_ * n_));
+  core::vector<T> plain(at(k_ * n_));
   const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * frame_.values().scale; };
   const auto scale_all = [&] {
     for (std::int64_t e = 0; e < k_ * n_; ++e) plain[at(e)] = scale(e);
@@ -131,7 +163,7 @@ summed_twice driver<T>::label(matrix_view<const T> centroids) {
   const auto compute = [&] {
     summed_twice sums = engine_->label(inner, plain);
     injector_.strike(inject::site::kmeans_inertia, {}, &sums.value, 1);
-    made = {out_of_frame(sums.value), out_of_frame(sums.twin)};
+    made = {out_of_frame(sums.value), out_of_frame(sums.twin), sums.depth};
   };
   if (!protects()) {
     compute();

@@ -1,6 +1,6 @@
-// K-Means without a backend: the frame, first centroids, Lloyd's iterations, convergence, empty clusters, runs of n_init, and what becomes
-// of a result that does not pass its checks.
-// Layer: algorithm, backend-free; all that grows with the number of points is behind contract.hpp.
+// K-Means without a backend: normalization, first centroids, Lloyd's iterations, convergence, empty clusters, the runs of n_init, and the
+// checks of all results before they are stored.
+// Layer: algorithm, backend-free. The backend (contract.hpp) holds all data that grow with the number of points.
 // Source: D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; scikit-learn's conventions for tol, convergence and empty clusters.
 #pragma once
 
@@ -8,39 +8,53 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <ballast/kmeans.hpp>
 
+#include "core/memory.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/contract.hpp"
+#include "run/staging.hpp"
 
 namespace ballast::kmeans {
 
-// The steps of site kmeans.centroid: 0 as the division leaves them, 1 while they wait, 2 in the frame, 3 out of it.
+// The steps of site kmeans.centroid: 0 after the division, 1 before the next use, 2 normalized, 3 in the user's coordinates.
 inline constexpr std::int64_t k_centroid_steps = 4;
 
-// One call of fit, predict or transform. The shapes have been validated; values are checked by the survey.
+// The points of a call, and how it runs.
+template <class T>
+struct driver_args {
+  matrix_view<const T> points;  // m × n, in host or device memory
+  std::span<const T> weights;   // m, likewise; empty: all 1
+  std::int64_t clusters = 0;    // k
+  const run::settings& how;
+  shared_text token;
+  ballast::backend backend;  // the one that was chosen
+  shared_text scheme;
+  plan_state* kept = nullptr;   // engine_args::kept
+  bool strike_seeding = false;  // engine_args::strike_seeding
+};
+
+// One call of fit, predict or transform. The shapes have been validated; the survey checks the values. Centroids of the caller are in host
+// memory, results in host or device memory. If the call throws uncorrectable_error, nothing is stored, except rows of distances that passed
+// their checks.
 template <class T>
 class driver {
  public:
-  // `points` and `weights` in host or device memory; all other operands of a call in host memory. `strike_seeding`: call::strike_seeding.
-  driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const run::settings& how, std::string token,
-         ballast::backend backend, std::string_view scheme, bool strike_seeding = false);
+  explicit driver(const driver_args<T>& what);
 
-  model<T> fit(const options<T>& wanted);
-  prediction predict(matrix_view<const T> centroids);
-  distances<T> transform(matrix_view<const T> centroids);
+  // `given`: the first centroids of init::given.
+  report fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to);
+  report predict(matrix_view<const T> centroids, const prediction_results& to);
+  report transform(matrix_view<const T> centroids, const matrix_view<T>& values);
 
  private:
   struct run_result {
     sealed_centroids<T> centroids;  // k × n, in the user's coordinates
-    std::vector<std::int32_t> labels;
     summed_twice inertia;
     int iterations = 0;
-    ending ended = ending::max_iter;
+    stop_reason stopped = stop_reason::max_iter;
   };
 
   bool protects() const { return how_.protection != protection::off; }
@@ -53,8 +67,12 @@ class driver {
   void verify_waiting_centroids(sealed_centroids<T>& centroids);
   bool agree(const summed_twice& inertia) const;
   summed_twice label(matrix_view<const T> centroids);
+  bool throws() const { return recorder_.uncorrectable() && how_.throw_on_uncorrectable; }
+  template <class Result>
+  Result for_engine(const Result& result);
+  void store_centroids(const sealed_centroids<T>& from, const matrix_view<T>& to);
 
-  // frame.cpp
+  // normalization.cpp
   void choose_frame(matrix_view<const T> centroids, bool measured);
   ranges<T> survey();
   void make_frame(const ranges<T>& seen, matrix_view<const T> centroids);
@@ -64,45 +82,47 @@ class driver {
   template <class Element, class Compare>
   sealed_centroids<T> carry(std::int64_t step, const Element& element, const Compare& compare);
   sealed_centroids<T> into_frame(matrix_view<const T> centroids);
-  sealed_centroids<T> out_of_frame(const std::vector<T>& centroids);
+  sealed_centroids<T> out_of_frame(const core::vector<T>& centroids);
   double out_of_frame(double inertia) const;
-  abft::finding compare_frames(matrix_view<const T> outer, const std::vector<T>& inner) const;
+  abft::finding compare_frames(matrix_view<const T> outer, const core::vector<T>& inner) const;
 
   // seeding.cpp
-  sealed_centroids<T> first_centroids(const options<T>& wanted, std::uint64_t run);
-  std::vector<T> draw_different_points(std::uint64_t seed, std::uint64_t stream);
-  std::vector<T> draw_plus_plus(engine<T>& from, std::int64_t count, std::uint64_t seed, std::uint64_t stream);
-  std::vector<T> draw_parallel(const options<T>& wanted, std::uint64_t run);
+  sealed_centroids<T> first_centroids(const options& wanted, matrix_view<const T> given, std::uint64_t run);
+  core::vector<T> draw_different_points(std::uint64_t seed, std::uint64_t stream);
+  core::vector<T> draw_plus_plus(engine<T>& from, std::int64_t count, std::uint64_t seed, std::uint64_t stream);
+  core::vector<T> draw_parallel(const options& wanted, std::uint64_t run);
 
   // lloyd.cpp
-  run_result one_run(const options<T>& wanted, int number);
-  descent<T> descend(sealed_centroids<T> first, const options<T>& wanted, int number, abft::guarded_threshold tolerance);
+  run_result one_run(const options& wanted, matrix_view<const T> given, int number);
+  lloyd_result<T> run_lloyd(sealed_centroids<T> first, const options& wanted, int number, abft::guarded_threshold tolerance);
   sealed_centroids<T> next_centroids(const sealed_centroids<T>& old);
   void relocate(const sealed_centroids<T>& old);
-  std::vector<T> divide(const std::vector<T>& old);
-  abft::finding verify_quotients(const std::vector<T>& made) const;
+  core::vector<T> divide(const core::vector<T>& old);
+  abft::finding verify_quotients(const core::vector<T>& made) const;
   double weight_of(std::int64_t cluster) const;
   std::int64_t heaviest_cluster() const;
-  double shift_between(const std::vector<T>& a, const std::vector<T>& b);
-  double inertia_of_pass(const std::vector<T>& centroids) const;
+  double shift_between(const core::vector<T>& a, const core::vector<T>& b);
+  double inertia_of_pass(const core::vector<T>& centroids) const;
 
   std::int64_t m_, n_, k_;
   ballast::backend backend_;
   bool weighted_;
   bool strike_seeding_;
   const run::settings& how_;
-  std::string token_;
+  shared_text token_;
   inject::active_injector injector_;
   run::recorder recorder_;
+  plan_state* kept_;
   std::unique_ptr<engine<T>> engine_;
+  run::host_staging staging_;  // host copies of results that lie in device memory
   sealed<frame<T>> frame_;
-  point_sums whole_;               // sums over all points
-  cluster_sums total_;             // of the last pass
-  std::vector<double> direction_;  // projection_direction
-  double pass_inertia_ = 0;        // of the last pass, where somebody watches
+  point_sums whole_;                // sums over all points
+  cluster_sums total_;              // sums of the last pass
+  core::vector<double> direction_;  // projection_direction
+  double pass_inertia_ = 0;         // inertia of the last pass, for on_progress
 };
 
-// Before something that has waited is used: it must be what was sealed.
+// Verifies a value that was stored: it must be the value that was sealed.
 template <class T>
 template <class Value>
 void driver<T>::verify_waiting(sealed<Value>& kept, const char* check) {

@@ -9,11 +9,12 @@
 
 #include "abft/threshold.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "kmeans/stop.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans {
 
-// A cluster's part in the division.
+// Returns the divisor of a cluster.
 template <class T>
 double driver<T>::weight_of(std::int64_t cluster) const {
   if (!(total_.members[cluster] > 0)) return 0;
@@ -29,25 +30,24 @@ std::int64_t driver<T>::heaviest_cluster() const {
 }
 
 // Gives each cluster without members the point that is farthest from its centroid, as scikit-learn does: the farthest for the first empty
-// cluster, and so on. A point that is away from its centroid by rounding only is left there: moving it gains nothing, and where there are
-// fewer different points than clusters it would go on for ever. The invariants of the sums hold afterwards, too.
+// cluster, and so on. The invariants of the sums hold afterwards, too.
 template <class T>
 void driver<T>::relocate(const sealed_centroids<T>& old) {
-  std::vector<std::int64_t> empty;
+  core::vector<std::int64_t> empty;
   for (std::int64_t j = 0; j < k_; ++j)
     if (!(total_.members[j] > 0)) empty.push_back(j);
   if (empty.empty()) return;
-  std::vector<far_point> far;
-  std::vector<T> points;
+  core::vector<far_point> far;
+  core::vector<T> points;
   const auto look = [&] {
     far = engine_->farthest(old, static_cast<std::int64_t>(empty.size()));
-    std::vector<std::int64_t> rows;
+    core::vector<std::int64_t> rows;
     for (const far_point& each : far) rows.push_back(each.row);
     points.resize(far.size() * at(n_));
     engine_->read_points(rows, points.data());
   };
   if (protects()) {
-    // Sums agree with a wrong point as well as with the right one: the same twice.
+    // The sums agree with a wrong point as well as with the right one, so the points are found twice.
     run::attempt(recorder_, how_.protection, "kmeans.relocation", 0, [&](int) {
       look();
       recorder_.checked(1);
@@ -73,9 +73,7 @@ void driver<T>::relocate(const sealed_centroids<T>& old) {
       square += static_cast<double>(x[f]) * static_cast<double>(x[f]);
       projection += direction_[at(f)] * static_cast<double>(x[f]);
     }
-    // The centroid of equal points: a sum in double, rounded at each step, and a quotient.
-    const double rounding = 2 * abft::unit_roundoff<T> + abft::unit_roundoff<double> * static_cast<double>(total_.members[from]);
-    if (!(far[e].distance > 4 * rounding * rounding * square)) return;  // the rest is nearer
+    if (!may_relocate<T>(far[e].distance, square, static_cast<double>(total_.members[from]))) return;  // all remaining points are nearer
     const double weight = far[e].weight, step = static_cast<double>(to - from);
     for (std::int64_t f = 0; f < n_; ++f) {
       total_.sums[from * n_ + f] -= weight * static_cast<double>(x[f]);
@@ -93,11 +91,11 @@ void driver<T>::relocate(const sealed_centroids<T>& old) {
   }
 }
 
-// The new centroids: sums over weights. A cluster that is still empty takes the place of the heaviest one.
+// Returns the new centroids: sums over weights. A cluster that is still empty gets a copy of the heaviest centroid.
 template <class T>
-std::vector<T> driver<T>::divide(const std::vector<T>& old) {
+core::vector<T> driver<T>::divide(const core::vector<T>& old) {
   const std::int64_t heaviest = heaviest_cluster();
-  std::vector<T> made(old.size());
+  core::vector<T> made(old.size());
   for (std::int64_t j = 0; j < k_; ++j) {
     const std::int64_t from = weight_of(j) > 0 ? j : heaviest;
     const double w = weight_of(from);
@@ -108,9 +106,10 @@ std::vector<T> driver<T>::divide(const std::vector<T>& old) {
   return made;
 }
 
-// c is the rounded quotient exactly if |c w − S| is at most half a unit in the last place of c, times w. The largest ratio of the two.
+// Verifies the quotients: c is the rounded quotient exactly if |c w − S| is at most half a unit in the last place of c, times w. The
+// residual is the largest ratio of the two.
 template <class T>
-abft::finding driver<T>::verify_quotients(const std::vector<T>& made) const {
+abft::finding driver<T>::verify_quotients(const core::vector<T>& made) const {
   const std::int64_t heaviest = heaviest_cluster();
   double worst = 0;
   for (std::int64_t j = 0; j < k_; ++j) {
@@ -134,10 +133,10 @@ abft::finding driver<T>::verify_quotients(const std::vector<T>& made) const {
   return found;
 }
 
-// The inertia of the labels of the last pass with its centroids, from the sums: Σ w‖x‖² − 2 Σ_c c·S_c + Σ_c W_c‖c‖², in the units of the
-// points and weights.
+// Returns the inertia of the labels of the last pass with its centroids, from the sums: Σ w‖x‖² − 2 Σ_c c·S_c + Σ_c W_c‖c‖², in the units
+// of the points and weights.
 template <class T>
-double driver<T>::inertia_of_pass(const std::vector<T>& centroids) const {
+double driver<T>::inertia_of_pass(const core::vector<T>& centroids) const {
   double made = whole_.weighted_square;
   for (std::int64_t j = 0; j < k_; ++j) {
     for (std::int64_t f = 0; f < n_; ++f) {
@@ -148,9 +147,9 @@ double driver<T>::inertia_of_pass(const std::vector<T>& centroids) const {
   return out_of_frame(std::max(0.0, made));
 }
 
-// From the sums of a pass to the next centroids: totals, relocation, division. The totals are verified after they have been used, so that
-// nothing can strike them between check and use; the centroids were sealed when they are verified. If the totals fail, a part of them was
-// struck while it waited, or they were.
+// Computes the next centroids from the sums of a pass: totals, relocation, division. The totals are verified after their use, so that no
+// fault can strike them between check and use; the centroids are sealed before they are verified. If the totals fail, they were struck, or
+// a stored part of them was.
 template <class T>
 sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
   sealed_centroids<T> made;
@@ -182,9 +181,9 @@ sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
   return made;
 }
 
-// Σ‖a − b‖², summed centroid by centroid, and for verification backwards.
+// Returns Σ‖a − b‖², summed centroid by centroid, and for verification backwards.
 template <class T>
-double driver<T>::shift_between(const std::vector<T>& a, const std::vector<T>& b) {
+double driver<T>::shift_between(const core::vector<T>& a, const core::vector<T>& b) {
   double shift = 0;
   const auto compute = [&] {
     shift = 0;
@@ -207,7 +206,7 @@ double driver<T>::shift_between(const std::vector<T>& a, const std::vector<T>& b
     }
     abft::finding found;
     found.residual = shift - twin;
-    found.threshold = abft::unit_roundoff<double> * (8 + static_cast<double>(a.size())) * twin;  // equal terms err alike
+    found.threshold = abft::reordered_sum_limit(1 + static_cast<double>(a.size())) * twin;
     found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
     recorder_.checked(1);
     return found;
@@ -215,15 +214,15 @@ double driver<T>::shift_between(const std::vector<T>& a, const std::vector<T>& b
   return shift;
 }
 
-// The iterations, one operation of the backend after another.
+// Runs the iterations by single operations of the backend.
 template <class T>
-descent<T> driver<T>::descend(sealed_centroids<T> first, const options<T>& wanted, int number, abft::guarded_threshold tolerance) {
+lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& wanted, int number, abft::guarded_threshold tolerance) {
   if (direction_.empty()) {
     direction_ = projection_direction(n_);
     total_.allocate(k_, n_, weighted_);
   }
   engine_->begin_run();
-  descent<T> made;
+  lloyd_result<T> made;
   sealed_centroids<T> current(std::move(first));
   for (int i = 0; i < wanted.max_iter && !stop(); ++i) {
     verify_waiting_centroids(current);
@@ -247,34 +246,32 @@ descent<T> driver<T>::descend(sealed_centroids<T> first, const options<T>& wante
         return found;
       });
     }
-    if (total_.changed == 0 || shift <= tolerance.value) {
-      made.ended = total_.changed == 0 ? ending::labels_unchanged : ending::tolerance;
-      break;
-    }
+    const stop_rule rule = stop_after(total_.changed == 0, shift, tolerance.value);
+    if (rule == stop_rule::none) continue;
+    made.stopped = static_cast<stop_reason>(rule);
+    break;
   }
   made.centroids = std::move(current);
   return made;
 }
 
 template <class T>
-auto driver<T>::one_run(const options<T>& wanted, int number) -> run_result {
+auto driver<T>::one_run(const options& wanted, matrix_view<const T> given, int number) -> run_result {
   const abft::guarded_threshold tolerance = tolerance_for(wanted.tol);
-  sealed_centroids<T> first = first_centroids(wanted, static_cast<std::uint64_t>(number));
-  std::optional<descent<T>> found;
-  if (!how_.on_progress) found = engine_->descend(first, wanted.max_iter, tolerance);
-  if (!found) found = descend(std::move(first), wanted, number, tolerance);
+  sealed_centroids<T> first = first_centroids(wanted, given, static_cast<std::uint64_t>(number));
+  std::optional<lloyd_result<T>> found;
+  if (!how_.on_progress) found = engine_->run_lloyd(first, wanted.max_iter, tolerance);
+  if (!found) found = run_lloyd(std::move(first), wanted, number, tolerance);
   run_result made;
-  // The centroids wait a last time.
   if (!stop()) verify_waiting(found->centroids, "kmeans.centroid");
   made.centroids = out_of_frame(found->centroids.values());
   made.iterations = found->iterations;
-  made.ended = found->ended;
+  made.stopped = found->stopped;
   if (!stop()) made.inertia = label(row_major<const T>(made.centroids.values().data(), k_, n_));
-  made.labels = engine_->take_labels();
   return made;
 }
 
-template driver<float>::run_result driver<float>::one_run(const options<float>&, int);
-template driver<double>::run_result driver<double>::one_run(const options<double>&, int);
+template driver<float>::run_result driver<float>::one_run(const options&, matrix_view<const float>, int);
+template driver<double>::run_result driver<double>::one_run(const options&, matrix_view<const double>, int);
 
 }  // namespace ballast::kmeans

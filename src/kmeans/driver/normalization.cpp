@@ -1,5 +1,5 @@
-// The frame of a call: values that have no meaning are refused, scale and shift are chosen, centroids and inertia are brought in and out;
-// and the tolerance, a part of the variance.
+// The normalization of a call: refuses invalid values, chooses scale and shift, converts centroids and inertia to and from normalized
+// coordinates; and computes the tolerance, a part of the variance.
 // Layer: driver of K-Means (driver.hpp).
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace ballast::kmeans {
 
-// What the survey found. A value that has no meaning is refused if a second survey finds one, too.
+// Surveys the points. An invalid value is refused if a second survey finds one, too.
 template <class T>
 ranges<T> driver<T>::survey() {
   for (int number = 0;; ++number) {
@@ -26,7 +26,7 @@ ranges<T> driver<T>::survey() {
         recorder_.detected("kmeans.range", -1, std::numeric_limits<double>::quiet_NaN(), 0,
                            repairs() ? action::recomputed : action::uncorrectable, 0);
       std::int64_t step = 0;
-      for (std::vector<double>* each : {&seen.low, &seen.high, &seen.sum})
+      for (core::vector<double>* each : {&seen.low, &seen.high, &seen.sum})
         injector_.strike(inject::site::kmeans_range, {0, 1, step++, 3}, each->data(), n_);
       return seen;
     }
@@ -41,15 +41,15 @@ ranges<T> driver<T>::survey() {
   }
 }
 
-// `centroids`, if there are any, only widen the range that the scale is made for.
+// Chooses the normalization. `centroids`, if there are any, only widen the range that the scale must cover.
 template <class T>
 void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids) {
-  std::vector<T> mean(at(n_));
+  core::vector<T> mean(at(n_));
   double largest = 0;  // |point|
   double spread = 0;   // |point − mean| / 4, so that it does not overflow
   for (std::int64_t f = 0; f < n_; ++f) {
     const double low = seen.low[at(f)], high = seen.high[at(f)];
-    // Any shift is right; one outside the data would only be inaccurate.
+    // Every shift is correct; one outside of the data would only be inaccurate.
     mean[at(f)] = static_cast<T>(std::min(std::max(seen.sum[at(f)] / static_cast<double>(m_) * 0x1p64, low), high));
     largest = std::max({largest, std::abs(low), std::abs(high)});
     spread = std::max({spread, high / 4 - static_cast<double>(mean[at(f)]) / 4, static_cast<double>(mean[at(f)]) / 4 - low / 4});
@@ -74,12 +74,12 @@ void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids
   frame_ = sealed<frame<T>>(std::move(made));
 }
 
-// The frame against what the backend measured in it, and against itself on another way. A scale within a factor of √n is as good as any:
-// it changes no bit of a result. So only what would harm needs to be seen:
-// - the mean of a feature's x, as measured, is the survey's mean in the frame: both know the same shift and scale; and it is 0, but for
+// Compares the normalization with the backend's measurements, and with itself by another computation. A scale within a factor of √n serves
+// as well as any other and changes no bit of a result. So the checks only need to detect harm:
+// - the mean of a feature's x, as measured, is the normalized mean of the survey: both know the same shift and scale; and it is 0 up to
 //   the rounding of the shift;
-// - the largest ‖x‖ fits the survey's ranges in the frame;
-// - the largest |x|, or the nearest centroid if that is farther away, is what the scale is for;
+// - the largest ‖x‖ fits the normalized ranges of the survey;
+// - the scale suits the largest |x|, or the nearest centroid if that is farther away;
 // - the largest weight is in [1, 2).
 template <class T>
 abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const {
@@ -131,7 +131,7 @@ abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T
   return made;
 }
 
-// Surveys the points and places them. `measured`: the sums of measure() are wanted also without protection.
+// Surveys the points and normalizes them. `measured`: measure() also without protection.
 template <class T>
 void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
   for (std::int64_t j = 0; j < centroids.rows; ++j)
@@ -157,11 +157,11 @@ void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
   });
 }
 
-// The mean of the features' variances, in the units of x: from sums by feature, or by row.
+// Returns the mean of the features' variances, in the units of x: from sums by feature, or by row.
 template <class T>
 double driver<T>::mean_variance(bool by_features) const {
   const double m = static_cast<double>(m_);
-  const std::vector<double>& sums = weighted_ ? whole_.plain : whole_.first;
+  const core::vector<double>& sums = weighted_ ? whole_.plain : whole_.first;
   double sum = 0;
   if (by_features) {
     for (std::int64_t f = 0; f < n_; ++f) sum += std::max(0.0, whole_.squares[at(f)] / m - (sums[at(f)] / m) * (sums[at(f)] / m));
@@ -173,7 +173,7 @@ double driver<T>::mean_variance(bool by_features) const {
   return sum / static_cast<double>(n_);
 }
 
-// tol · the mean variance: the shift below which a run has converged.
+// Returns tol · the mean variance: the shift at which a run has converged.
 template <class T>
 abft::guarded_threshold driver<T>::tolerance_for(double tol) {
   double made = 0;
@@ -190,10 +190,11 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
     compute();
     kept = abft::guarded_threshold(made);
     recorder_.checked(1);
-    // As many roundings as for kmeans.variance, and once more for variances of less than rounding that are cut off at 0.
-    const double m = static_cast<double>(m_), twin = tol * mean_variance(false);
-    const double limit =
-        2 * abft::kmeans_square_limit(m, static_cast<double>(n_)) * tol * (whole_.total_square / m / static_cast<double>(n_));
+    // In units of tol · total_square / (m n): the sums of squares differ by kmeans_square_limit; each of the two ways adds n variances or
+    // means, at most n u, and rounds quotients, squares, the difference and the product with tol, at most 7 u. A variance below its
+    // rounding, which is cut off at 0, changes by less.
+    const double m = static_cast<double>(m_), n = static_cast<double>(n_), twin = tol * mean_variance(false);
+    const double limit = (2 * abft::kmeans_square_limit(m, n) + 16 * abft::unit_roundoff<double>)*tol * (whole_.total_square / m / n);
     abft::finding found;
     // tol may be so large that both are Inf, or NaN.
     if (!(kept.value == twin || (std::isnan(kept.value) && std::isnan(twin)))) found.residual = kept.value - twin;
@@ -204,9 +205,9 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
   return kept;
 }
 
-// Whether `inner` are the centroids `outer` in the frame, by the roundings of one way or the other.
+// Verifies that `inner` are the centroids `outer` in normalized coordinates, up to the rounding of either conversion.
 template <class T>
-abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const std::vector<T>& inner) const {
+abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const core::vector<T>& inner) const {
   const frame<T>& chosen = frame_.values();
   const double scale = static_cast<double>(chosen.scale), far = static_cast<double>(k_far<T>);
   double worst = 0;
@@ -228,15 +229,15 @@ abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const std::v
   return found;
 }
 
-// Centroids on their way between the user's coordinates and the frame: element(e) makes one, compare(made) says whether all are right.
-// `step`: of site kmeans.centroid.
+// Converts centroids between the user's coordinates and normalized ones: element(e) computes one element, compare(made) verifies all.
+// `step`: the step of site kmeans.centroid.
 template <class T>
 template <class Element, class Compare>
 sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, const Compare& compare) {
   verify_waiting(frame_, "kmeans.frame");
   sealed_centroids<T> made;
   const auto compute = [&] {
-    std::vector<T> values(at(core::checked_product(k_, n_)));
+    core::vector<T> values(at(core::checked_product(k_, n_)));
     for (std::int64_t e = 0; e < k_ * n_; ++e) values[at(e)] = element(e);
     injector_.strike(inject::site::kmeans_centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
     made = sealed_centroids<T>(std::move(values));
@@ -261,11 +262,11 @@ sealed_centroids<T> driver<T>::into_frame(matrix_view<const T> centroids) {
         const frame<T>& chosen = frame_.values();
         return std::clamp(centroids(e / n_, e % n_) * chosen.scale - chosen.shift[at(e % n_)], -k_far<T>, k_far<T>);
       },
-      [&](const std::vector<T>& made) { return compare_frames(centroids, made); });
+      [&](const core::vector<T>& made) { return compare_frames(centroids, made); });
 }
 
 template <class T>
-sealed_centroids<T> driver<T>::out_of_frame(const std::vector<T>& centroids) {
+sealed_centroids<T> driver<T>::out_of_frame(const core::vector<T>& centroids) {
   return carry(
       3,
       [&](std::int64_t e) {
@@ -273,14 +274,14 @@ sealed_centroids<T> driver<T>::out_of_frame(const std::vector<T>& centroids) {
         const double unscale = 1 / static_cast<double>(chosen.scale);
         return static_cast<T>((static_cast<double>(centroids[at(e)]) + static_cast<double>(chosen.shift[at(e % n_)])) * unscale);
       },
-      [&](const std::vector<T>& made) { return compare_frames(row_major<const T>(made.data(), k_, n_), centroids); });
+      [&](const core::vector<T>& made) { return compare_frames(row_major<const T>(made.data(), k_, n_), centroids); });
 }
 
-// An inertia in the units of the points and weights.
+// Converts an inertia to the units of the points and weights.
 template <class T>
 double driver<T>::out_of_frame(double inertia) const {
   const frame<T>& chosen = frame_.values();
-  // Scales are powers of two; others are a fault's, without protection.
+  // Scales are powers of two, except after a fault without protection.
   if (!std::isnormal(chosen.scale) || !std::isnormal(chosen.weight_scale)) return std::numeric_limits<double>::quiet_NaN();
   return std::ldexp(inertia, -2 * std::ilogb(chosen.scale) - std::ilogb(chosen.weight_scale));
 }
@@ -288,12 +289,12 @@ double driver<T>::out_of_frame(double inertia) const {
 template void driver<float>::choose_frame(matrix_view<const float>, bool);
 template abft::guarded_threshold driver<float>::tolerance_for(double);
 template sealed_centroids<float> driver<float>::into_frame(matrix_view<const float>);
-template sealed_centroids<float> driver<float>::out_of_frame(const std::vector<float>&);
+template sealed_centroids<float> driver<float>::out_of_frame(const core::vector<float>&);
 template double driver<float>::out_of_frame(double) const;
 template void driver<double>::choose_frame(matrix_view<const double>, bool);
 template abft::guarded_threshold driver<double>::tolerance_for(double);
 template sealed_centroids<double> driver<double>::into_frame(matrix_view<const double>);
-template sealed_centroids<double> driver<double>::out_of_frame(const std::vector<double>&);
+template sealed_centroids<double> driver<double>::out_of_frame(const core::vector<double>&);
 template double driver<double>::out_of_frame(double) const;
 
 }  // namespace ballast::kmeans

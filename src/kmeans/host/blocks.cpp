@@ -153,7 +153,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   point_block<T>& b = here.block;
   const inject::place place = at_block(block);
   b.bounds = centroids.bounds;
-  const auto strike = [&](std::int64_t step, std::vector<abft::guarded_threshold>& limits) {
+  const auto strike = [&](std::int64_t step, core::vector<abft::guarded_threshold>& limits) {
     what_.injector.strike(site::kmeans_threshold, {block, blocks_, step, 2}, &limits[0].value, 2 * centroids.sections);
   };
   strike(0, b.bounds.slope);
@@ -218,8 +218,8 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
 // Computes the distances of a block to one section of centroids, by column. `origin` holds all centroids of `shared`. `strike`: the
 // injector sees the products.
 template <class T>
-void host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
-                                     std::int64_t section, bool strike) {
+abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
+                                              std::int64_t section, bool strike) {
   point_block<T>& b = here.block;
   const product_hook hook = {strike ? &what_.injector : &quiet_, {block, blocks_, section, shared.sections}};
   const auto once = [&](const panel<T>& centroids) {
@@ -227,8 +227,11 @@ void host_engine<T>::distances_block(worker& here, int slot, std::int64_t block,
     b.bounds = centroids.bounds;
     kernels_.distances(centroids, section, protect_, hook, b);
   };
-  if (!protect_) return once(shared);
-  run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int number) {
+  if (!protect_) {
+    once(shared);
+    return abft::outcome::clean;
+  }
+  return run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int number) {
     here.fresh.by_norm = shared.by_norm;
     if (number > 0) make_panel(origin, shared.k, n_, true, here.fresh);
     const panel<T>& centroids = number > 0 ? here.fresh : shared;
@@ -253,12 +256,14 @@ template void host_engine<float>::load_verified(worker&, int, std::int64_t);
 template bool host_engine<float>::store_labels(const point_block<float>&);
 template bool host_engine<double>::store_labels(const point_block<double>&);
 template void host_engine<float>::assign_block(worker&, int, std::int64_t, const panel<float>&, const sealed_centroids<float>&, bool);
-template void host_engine<float>::distances_block(worker&, int, std::int64_t, const panel<float>&, const float*, std::int64_t, bool);
+template abft::outcome host_engine<float>::distances_block(worker&, int, std::int64_t, const panel<float>&, const float*, std::int64_t,
+                                                           bool);
 template void host_engine<double>::prepare_workers(bool);
 template void host_engine<double>::make_verified_panel(const sealed_centroids<double>&, panel<double>&);
 template void host_engine<double>::load(worker&, std::int64_t) const;
 template void host_engine<double>::load_verified(worker&, int, std::int64_t);
 template void host_engine<double>::assign_block(worker&, int, std::int64_t, const panel<double>&, const sealed_centroids<double>&, bool);
-template void host_engine<double>::distances_block(worker&, int, std::int64_t, const panel<double>&, const double*, std::int64_t, bool);
+template abft::outcome host_engine<double>::distances_block(worker&, int, std::int64_t, const panel<double>&, const double*, std::int64_t,
+                                                            bool);
 
 }  // namespace ballast::kmeans::host

@@ -104,14 +104,14 @@ double host_engine<T>::take_candidates(const T* rows, std::int64_t count) {
 }
 
 template <class T>
-std::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) {
+core::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) {
   const std::int64_t all = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   core::parallel_for(threads_, protect_ ? blocks_ : 0,
                      [&](std::int64_t block, int slot) { verify_kept(workers_[at(slot)], slot, block, all); });
   const auto draw = [&](bool backwards) {
     double potential = 0;
     for (const double each : seeding_.potentials) potential += each;
-    std::vector<std::int64_t> rows;
+    core::vector<std::int64_t> rows;
     for (std::int64_t step = 0; step < m_; ++step) {
       const std::int64_t i = backwards ? m_ - 1 - step : step;
       const double part = static_cast<double>(weight_of(i)) * static_cast<double>(seeding_.closest[at(i)]);
@@ -120,7 +120,7 @@ std::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std::
     if (backwards) std::ranges::reverse(rows);
     return rows;
   };
-  std::vector<std::int64_t> rows;
+  core::vector<std::int64_t> rows;
   const auto once = [&] {
     rows = draw(false);
     if (!what_.strike_seeding) return;
@@ -141,7 +141,7 @@ std::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std::
 
 // Verifies the stored distance of each point of a block to its candidate by differences in double.
 template <class T>
-abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, const std::vector<double>& norms) {
+abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, const core::vector<double>& norms) {
   point_block<T>& b = here.block;
   load(here, block);
   kernels_.measure(b);
@@ -164,8 +164,8 @@ abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, c
 }
 
 template <class T>
-std::vector<double> host_engine<T>::weigh_candidates() {
-  std::vector<double> norms(seeding_.taken.size() / at(n_), 0.0);  // ‖candidate‖²
+core::vector<double> host_engine<T>::weigh_candidates() {
+  core::vector<double> norms(seeding_.taken.size() / at(n_), 0.0);  // ‖candidate‖²
   for (std::size_t e = 0; e < seeding_.taken.size(); ++e)
     norms[e / at(n_)] += static_cast<double>(seeding_.taken[e]) * static_cast<double>(seeding_.taken[e]);
   core::parallel_for(threads_, protect_ ? blocks_ : 0, [&](std::int64_t block, int slot) {
@@ -174,8 +174,8 @@ std::vector<double> host_engine<T>::weigh_candidates() {
       return verify_nearest(workers_[at(slot)], block, norms);
     });
   });
-  std::vector<double> made, again;
-  const auto add = [&](std::vector<double>& to, std::int64_t i) {
+  core::vector<double> made, again;
+  const auto add = [&](core::vector<double>& to, std::int64_t i) {
     const auto number = static_cast<std::size_t>(static_cast<std::uint32_t>(seeding_.nearest[at(i)]));
     if (number < to.size()) to[number] += static_cast<double>(weight_of(i));
   };
@@ -194,8 +194,7 @@ std::vector<double> host_engine<T>::weigh_candidates() {
     again.assign(norms.size(), 0.0);
     for (std::int64_t i = m_; i-- > 0;) add(again, i);
     what_.seen.checked(at(made.size()));
-    // Error bound of a sum of up to m positive numbers.
-    const double limit = abft::unit_roundoff<double> * static_cast<double>(m_);
+    const double limit = abft::reordered_sum_limit(static_cast<double>(m_));
     for (std::size_t c = 0; c < made.size(); ++c)
       if (!(std::abs(made[c] - again[c]) <= limit * again[c])) return bits_differ(true, static_cast<std::int64_t>(c));
     return abft::finding{};
@@ -205,11 +204,11 @@ std::vector<double> host_engine<T>::weigh_candidates() {
 
 template void host_engine<float>::begin_candidates();
 template double host_engine<float>::take_candidates(const float*, std::int64_t);
-template std::vector<std::int64_t> host_engine<float>::draw_candidates(double, std::uint64_t, std::uint64_t);
-template std::vector<double> host_engine<float>::weigh_candidates();
+template core::vector<std::int64_t> host_engine<float>::draw_candidates(double, std::uint64_t, std::uint64_t);
+template core::vector<double> host_engine<float>::weigh_candidates();
 template void host_engine<double>::begin_candidates();
 template double host_engine<double>::take_candidates(const double*, std::int64_t);
-template std::vector<std::int64_t> host_engine<double>::draw_candidates(double, std::uint64_t, std::uint64_t);
-template std::vector<double> host_engine<double>::weigh_candidates();
+template core::vector<std::int64_t> host_engine<double>::draw_candidates(double, std::uint64_t, std::uint64_t);
+template core::vector<double> host_engine<double>::weigh_candidates();
 
 }  // namespace ballast::kmeans::host

@@ -16,7 +16,7 @@ namespace {
 
 // Returns row i of the points: its address if its features are contiguous, else a copy in `row`.
 template <class T>
-const T* fetch(const matrix_view<const T>& points, std::int64_t i, std::vector<T>& row) {
+const T* fetch(const matrix_view<const T>& points, std::int64_t i, core::vector<T>& row) {
   if (points.column_stride == 1) return points.data + i * points.row_stride;
   for (std::size_t f = 0; f < row.size(); ++f) row[f] = points(i, static_cast<std::int64_t>(f));
   return row.data();
@@ -34,8 +34,8 @@ refused_value<T> find_not_finite(const matrix_view<const T>& points, std::int64_
 // Column statistics of the points before normalization, n each. poison: 0, or NaN if a value is not finite.
 template <class T>
 struct host_engine<T>::group_ranges {
-  std::vector<T> low, high, poison;
-  std::vector<double> sum;
+  core::vector<T> low, high, poison;
+  core::vector<double> sum;
 };
 
 // Computes the column statistics of a group, row by row, with one accumulator per feature.
@@ -43,8 +43,8 @@ template <class T>
 void host_engine<T>::survey_group(std::int64_t group, group_ranges& seen) const {
   const std::int64_t begin = first_block(group) * capacity_;
   const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
-  std::vector<T> row(at(n_));
-  std::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
+  core::vector<T> row(at(n_));
+  core::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
   seen.sum.assign(at(n_), 0.0);
   for (std::int64_t i = begin; i < end; ++i) {
     const T* x = fetch(source_.points, i, row);
@@ -71,7 +71,7 @@ ranges<T> host_engine<T>::survey() {
   }
   if (weighted()) made.heaviest = heaviest;
 
-  std::vector<group_ranges> groups(at(groups_));
+  core::vector<group_ranges> groups(at(groups_));
   core::parallel_for(threads_, groups_, [&](std::int64_t group, int) { survey_group(group, groups[at(group)]); });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
   made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
@@ -106,8 +106,8 @@ void host_engine<T>::measure_group(std::int64_t group) {
   const T* shift = source_.shift.data();
   seen.clear(n_, by_weight);
   seen.count = static_cast<double>(end - begin);
-  std::vector<T> row(at(n_));
-  std::vector<double> some(at(n_)), weighted_some(seen.plain.size());
+  core::vector<T> row(at(n_));
+  core::vector<double> some(at(n_)), weighted_some(seen.plain.size());
   for (std::int64_t part = begin; part < end; part += k_survey_rows) {
     std::ranges::fill(some, 0.0);
     std::ranges::fill(weighted_some, 0.0);
@@ -178,10 +178,10 @@ void host_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
 }
 
 template <class T>
-std::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
-  std::vector<std::int64_t> made(places.begin(), places.end());
+core::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
+  core::vector<std::int64_t> made(places.begin(), places.end());
   if (!weighted()) return made;
-  std::vector<std::int64_t> rows;
+  core::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < m_; ++i)
     if ((source_.weights[at(i)] > 0) == positive) rows.push_back(i);
   for (std::int64_t& each : made) each = rows[at(each)];
@@ -194,13 +194,13 @@ template void host_engine<float>::measure_group(std::int64_t);
 template point_sums host_engine<float>::add_measures() const;
 template point_sums host_engine<float>::measure();
 template void host_engine<float>::read_points(std::span<const std::int64_t>, float*);
-template std::vector<std::int64_t> host_engine<float>::rows_at(std::span<const std::int64_t>, bool);
+template core::vector<std::int64_t> host_engine<float>::rows_at(std::span<const std::int64_t>, bool);
 template ranges<double> host_engine<double>::survey();
 template void host_engine<double>::place(const frame<double>&);
 template void host_engine<double>::measure_group(std::int64_t);
 template point_sums host_engine<double>::add_measures() const;
 template point_sums host_engine<double>::measure();
 template void host_engine<double>::read_points(std::span<const std::int64_t>, double*);
-template std::vector<std::int64_t> host_engine<double>::rows_at(std::span<const std::int64_t>, bool);
+template core::vector<std::int64_t> host_engine<double>::rows_at(std::span<const std::int64_t>, bool);
 
 }  // namespace ballast::kmeans::host

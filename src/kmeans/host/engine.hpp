@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "abft/attempt.hpp"
+#include "core/memory.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/block.hpp"
 #include "kmeans/contract.hpp"
@@ -37,48 +37,49 @@ class host_engine final : public engine<T> {
   void place(const frame<T>& chosen) override;
   point_sums measure() override;
   void read_points(std::span<const std::int64_t> rows, T* to) override;
-  std::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
+  core::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
 
   // seeding.cpp
   void begin_seeding(std::int64_t trials) override;
   std::int64_t row_by_weight(double share) override;
   std::int64_t row_by_potential(double target) override;
-  std::vector<double> try_candidates(const T* rows, std::int64_t count) override;
+  core::vector<double> try_candidates(const T* rows, std::int64_t count) override;
   double take_centroid(const T* row, std::int64_t candidate) override;
 
   // candidates.cpp
   void begin_candidates() override;
   double take_candidates(const T* rows, std::int64_t count) override;
-  std::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) override;
-  std::vector<double> weigh_candidates() override;
+  core::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) override;
+  core::vector<double> weigh_candidates() override;
 
   // lloyd.cpp
   void begin_run() override;
   void pass(const sealed_centroids<T>& centroids) override;
   void add_sums(cluster_sums& total) override;
   point_sums repair_sums(const sealed_centroids<T>& centroids) override;
-  std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
+  core::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
 
   // results.cpp
-  summed_twice label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) override;
-  std::vector<std::int32_t> take_labels() override { return std::move(labels_); }
-  void distances(const sealed_centroids<T>& centroids, T* values) override;
+  summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) override;
+  void keep_labels() override { labels_.swap(best_labels_); }
+  void store_labels(std::span<std::int32_t> to, bool kept) override;
+  void distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) override;
 
  private:
   // Scratch of one thread.
   struct worker {
     point_block<T> block;
-    panel<T> fresh;                    // packed again for a block that failed
-    std::vector<std::int32_t> labels;  // labels of a block in doubt
+    panel<T> fresh;                     // packed again for a block that failed
+    core::vector<std::int32_t> labels;  // labels of a block in doubt
   };
   // Greedy k-means++, and k-means‖.
   struct seeding {
     std::int64_t trials = 0;
-    std::vector<T> taken;               // the centroids, or the candidates of k-means‖, taken so far
-    std::vector<T> closest;             // m: squared distance to the nearest of these
-    std::vector<std::int32_t> nearest;  // m: number of the nearest candidate (k-means‖ only)
-    std::vector<double> potentials;     // per block: Σ weight · closest
-    std::vector<double> tried;          // blocks × trials: the potential of the block with each candidate
+    core::vector<T> taken;               // the centroids, or the candidates of k-means‖, taken so far
+    core::vector<T> closest;             // m: squared distance to the nearest of these
+    core::vector<std::int32_t> nearest;  // m: number of the nearest candidate (k-means‖ only)
+    core::vector<double> potentials;     // per block: Σ weight · closest
+    core::vector<double> tried;          // blocks × trials: the potential of the block with each candidate
     panel<T> candidates;
     panel<T> last;  // the centroid that was taken last
   };
@@ -108,8 +109,8 @@ class host_engine final : public engine<T> {
   void keep_in_range(point_block<T>& b) const;
   void assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin, bool keep);
   abft::finding search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep);
-  void distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin, std::int64_t section,
-                       bool strike);
+  abft::outcome distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin, std::int64_t section,
+                                bool strike);
 
   // seeding.cpp
   std::int64_t row_from(std::int64_t first, double sum, double target, bool by_weight) const;
@@ -122,14 +123,14 @@ class host_engine final : public engine<T> {
   void cover_again(worker& here, int slot, std::int64_t block, std::int64_t candidates);
   double kept_potential(std::int64_t block) const;
   void verify_kept(worker& here, int slot, std::int64_t block, std::int64_t candidates);
-  abft::finding verify_nearest(worker& here, std::int64_t block, const std::vector<double>& norms);
+  abft::finding verify_nearest(worker& here, std::int64_t block, const core::vector<double>& norms);
 
   // lloyd.cpp
   void sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin);
   bool sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
 
   // results.cpp
-  abft::finding compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
+  abft::finding compare_distances(const point_block<T>& b, const core::vector<double>& norms, double limit, double forwards,
                                   double& backwards) const;
 
   const engine_args<T> what_;
@@ -144,18 +145,19 @@ class host_engine final : public engine<T> {
   std::int64_t capacity_ = 0;      // points in a block
   std::int64_t blocks_ = 0;
   std::int64_t groups_ = 0;
-  std::vector<worker> workers_;
-  std::vector<point_sums> measures_;     // per group
-  std::vector<block_facts> facts_;       // per block, from its first load on
-  std::vector<block_facts> fact_twins_;  // a second copy; differs from facts_ until the first load
-  core::aligned_buffer<T> squares_;      // blocks × capacity: ‖x‖², from the first load on
-  panel<T> panel_;                       // the packed centroids of the last pass
-  std::vector<double> direction_;        // n: projection_direction
-  std::vector<double> projections_;      // m: weight · (x · direction)
-  std::vector<char> projected_;          // per block: true if its projections are computed
-  std::vector<cluster_sums> partials_;   // per group
-  std::vector<std::int32_t> labels_;     // m: labels of the last pass
-  std::vector<std::int32_t> previous_;   // m: labels of the previous pass; −1 in the first pass
+  core::vector<worker> workers_;
+  core::vector<point_sums> measures_;       // per group
+  core::vector<block_facts> facts_;         // per block, from its first load on
+  core::vector<block_facts> fact_twins_;    // a second copy; differs from facts_ until the first load
+  core::aligned_buffer<T> squares_;         // blocks × capacity: ‖x‖², from the first load on
+  panel<T> panel_;                          // the packed centroids of the last pass
+  core::vector<double> direction_;          // n: projection_direction
+  core::vector<double> projections_;        // m: weight · (x · direction)
+  core::vector<char> projected_;            // per block: true if its projections are computed
+  core::vector<cluster_sums> partials_;     // per group
+  core::vector<std::int32_t> labels_;       // m: labels of the last pass
+  core::vector<std::int32_t> previous_;     // m: labels of the previous pass; −1 in the first pass
+  core::vector<std::int32_t> best_labels_;  // m: see keep_labels
   bool first_pass_ = true;
   seeding seeding_;
 };

@@ -131,8 +131,8 @@ point_sums host_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
 }
 
 template <class T>
-std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
-  std::vector<double> distance(at(m_));
+core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
+  core::vector<double> distance(at(m_));
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     load(here, block);
@@ -141,7 +141,7 @@ std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centr
     kernels_.exact(source_, centroids.values().data(), b);
     std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
   });
-  std::vector<std::int64_t> order;
+  core::vector<std::int64_t> order;
   order.reserve(at(m_));
   for (std::int64_t i = 0; i < m_; ++i) {
     if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault can produce, has no order
@@ -151,7 +151,7 @@ std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centr
   std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](std::int64_t a, std::int64_t b) {
     return distance[at(a)] != distance[at(b)] ? distance[at(a)] > distance[at(b)] : a < b;
   });
-  std::vector<far_point> made;
+  core::vector<far_point> made;
   for (std::int64_t e = 0; e < wanted; ++e) {
     const std::int64_t i = order[at(e)];
     made.push_back({i, labels_[at(i)], static_cast<double>(weight_of(i)), distance[at(i)]});
@@ -163,11 +163,11 @@ template void host_engine<float>::begin_run();
 template void host_engine<float>::pass(const sealed_centroids<float>&);
 template void host_engine<float>::add_sums(cluster_sums&);
 template point_sums host_engine<float>::repair_sums(const sealed_centroids<float>&);
-template std::vector<far_point> host_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
+template core::vector<far_point> host_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
 template void host_engine<double>::begin_run();
 template void host_engine<double>::pass(const sealed_centroids<double>&);
 template void host_engine<double>::add_sums(cluster_sums&);
 template point_sums host_engine<double>::repair_sums(const sealed_centroids<double>&);
-template std::vector<far_point> host_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
+template core::vector<far_point> host_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
 
 }  // namespace ballast::kmeans::host

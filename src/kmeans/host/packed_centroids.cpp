@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
@@ -34,8 +33,8 @@ double squared_norm(const T* c, std::int64_t n) {
 }
 
 // Groups the centroids into classes of similar norms, largest norms first. Returns one class if one is enough.
-std::vector<std::vector<std::int32_t>> classes_of(const std::vector<double>& norms) {
-  std::vector<std::int32_t> order(norms.size());
+core::vector<core::vector<std::int32_t>> classes_of(const core::vector<double>& norms) {
+  core::vector<std::int32_t> order(norms.size());
   std::iota(order.begin(), order.end(), 0);
   const auto size = [&](std::int32_t j) {  // NaN, which only a fault can produce, has no order
     const double norm = norms[static_cast<std::size_t>(j)];
@@ -43,8 +42,8 @@ std::vector<std::vector<std::int32_t>> classes_of(const std::vector<double>& nor
   };
   const auto [least, most] = std::ranges::minmax(order, {}, size);
   if (!(size(least) * k_norm_ratio * k_norm_ratio < size(most))) return {order};
-  std::ranges::stable_sort(order, std::ranges::greater{}, size);
-  std::vector<std::vector<std::int32_t>> made;
+  std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) { return size(a) != size(b) ? size(a) > size(b) : a < b; });
+  core::vector<core::vector<std::int32_t>> made;
   double top = 0;
   for (const std::int32_t j : order) {
     if (made.empty() || size(j) * k_norm_ratio * k_norm_ratio < top) {
@@ -59,7 +58,7 @@ std::vector<std::vector<std::int32_t>> classes_of(const std::vector<double>& nor
 
 // Assigns centroids to columns: fills panel::first_tile, used and names.
 template <class T>
-void arrange(const std::vector<std::vector<std::int32_t>>& classes, panel<T>& made) {
+void arrange(const core::vector<core::vector<std::int32_t>>& classes, panel<T>& made) {
   made.sorted = classes.size() > 1;
   made.first_tile.assign(1, 0);
   made.used.clear();
@@ -107,9 +106,9 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
   made.n = n;
   made.k = k;
   std::copy_n(centroids, k * n, made.rows.data());
-  std::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
+  core::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
   for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
-  arrange(classes_of(protect && made.by_norm ? own_norms : std::vector<double>(own_norms.size(), 1.0)), made);
+  arrange(classes_of(protect && made.by_norm ? own_norms : core::vector<double>(own_norms.size(), 1.0)), made);
   for (std::int64_t t = 0; t < made.tiles; ++t) {
     for (std::int64_t r = 0; r < k_tile; ++r) {
       const std::int64_t j = index_of(made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)]);
@@ -122,7 +121,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
   if (injector != nullptr) injector->strike(inject::site::kmeans_norm, {}, made.norms.data(), made.sorted ? made.used[0] : k);
   if (!protect) return;
 
-  std::vector<double> sums(static_cast<std::size_t>(n));
+  core::vector<double> sums(static_cast<std::size_t>(n));
   for (std::int64_t g = 0; g < made.sections; ++g) {
     std::ranges::fill(sums, 0.0);
     double sum_norm = 0, sum_square = 0, root_norm = 0, root_square = 0, rest = 0, sum_weights = 0;
@@ -175,11 +174,11 @@ double verify_panel(const panel<T>& made) {
   const double least = static_cast<double>(std::numeric_limits<T>::denorm_min());
   const double length = static_cast<double>(made.n);
   const double rounding = (4 + std::sqrt(length) + length / 8) * abft::unit_roundoff<double>;
-  std::vector<bool> seen(static_cast<std::size_t>(made.k));
+  core::vector<bool> seen(static_cast<std::size_t>(made.k));
   for (std::int64_t g = 0; g < made.sections; ++g) {
     const std::int64_t first = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
     const std::int64_t last = made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile;
-    std::vector<std::int64_t> members;
+    core::vector<std::int64_t> members;
     for (std::int64_t column = first; column < last; ++column) {
       const std::int64_t j = index_of(made.names[1][column]);
       const bool copy = column % k_tile >= made.used[static_cast<std::size_t>(column / k_tile)];

@@ -15,7 +15,7 @@ namespace ballast::kmeans::host {
 // Compares the distances of a block computed from differences, b.exact, with those of the search; and their sum, `forwards`, with the sum
 // in reverse order.
 template <class T>
-abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
+abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const core::vector<double>& norms, double limit, double forwards,
                                                 double& backwards) const {
   abft::finding found;
   backwards = 0;
@@ -27,7 +27,7 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const s
     found.residual = std::isnan(residual) ? residual : std::abs(residual);
     found.index = b.first + p;
   }
-  if (!(std::abs(forwards - backwards) <= 1e-12 * backwards)) {
+  if (!(std::abs(forwards - backwards) <= abft::reordered_sum_limit(static_cast<double>(b.count + 1)) * backwards)) {
     found.residual = std::numeric_limits<double>::quiet_NaN();
     found.index = b.first;
   }
@@ -37,7 +37,7 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const s
 }
 
 template <class T>
-summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) {
+summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   prepare_workers(false);
   make_verified_panel(centroids, panel_);
   labels_.resize(at(m_));
@@ -45,10 +45,10 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
   source<T> unshifted = source_;
   std::ranges::fill(unshifted.shift, T(0));
   const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
-  std::vector<double> norms(at(k_), 0.0);                                            // ‖c‖²
+  core::vector<double> norms(at(k_), 0.0);                                           // ‖c‖²
   for (std::int64_t e = 0; e < k_ * n_; ++e)
     norms[at(e / n_)] += static_cast<double>(centroids.values()[at(e)]) * static_cast<double>(centroids.values()[at(e)]);
-  std::vector<double> inertia(at(blocks_)), twin(at(blocks_));
+  core::vector<double> inertia(at(blocks_)), twin(at(blocks_));
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     if (stop()) return;
@@ -80,35 +80,51 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
   summed_twice sum;
   for (std::int64_t block = 0; block < blocks_; ++block) sum.value += inertia[at(block)];
   for (std::int64_t block = blocks_; block-- > 0;) sum.twin += twin[at(block)];
+  sum.depth = static_cast<double>(capacity_ + blocks_ + 1);
   return sum;
 }
 
 template <class T>
-void host_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) {
+void host_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
+  const core::vector<std::int32_t>& from = kept ? best_labels_ : labels_;
+  if (to.empty() || from.empty()) return;
+  const auto copy = [&] { std::ranges::copy(from, to.begin()); };
+  if (!protect_) return copy();
+  run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", 0, [&](int) {
+    copy();
+    what_.seen.checked(1);
+    return bits_differ(!std::ranges::equal(from, to), -1);
+  });
+}
+
+template <class T>
+void host_engine<T>::distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) {
   prepare_workers(true);
   make_verified_panel(centroids, panel_);
   const double unscale = 1 / static_cast<double>(source_.scale);
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     for (std::int64_t s = 0; s < panel_.sections && !stop(); ++s) {
-      distances_block(here, slot, block, panel_, centroids.values().data(), s, true);
+      const abft::outcome how = distances_block(here, slot, block, panel_, centroids.values().data(), s, true);
+      if (how == abft::outcome::uncorrectable && repairs()) return;
       const point_block<T>& b = here.block;
       const std::int64_t first = panel_.first_tile[at(s)] * k_tile, last = panel_.first_tile[at(s) + 1] * k_tile;
       for (std::int64_t p = 0; p < b.count; ++p) {
-        T* row = values + (b.first + p) * k_;
         for (std::int64_t column = first; column < last; ++column) {
           const std::int32_t j = index_of(panel_.names[0][column]);
           if (j < 0) continue;
-          row[j] = static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * capacity_ + p])) * unscale);
+          values(b.first + p, j) = static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * capacity_ + p])) * unscale);
         }
       }
     }
   });
 }
 
-template summed_twice host_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);
-template void host_engine<float>::distances(const sealed_centroids<float>&, float*);
-template summed_twice host_engine<double>::label(const sealed_centroids<double>&, const std::vector<double>&);
-template void host_engine<double>::distances(const sealed_centroids<double>&, double*);
+template summed_twice host_engine<float>::label(const sealed_centroids<float>&, const core::vector<float>&);
+template void host_engine<float>::store_labels(std::span<std::int32_t>, bool);
+template void host_engine<float>::distances(const sealed_centroids<float>&, const matrix_view<float>&);
+template summed_twice host_engine<double>::label(const sealed_centroids<double>&, const core::vector<double>&);
+template void host_engine<double>::store_labels(std::span<std::int32_t>, bool);
+template void host_engine<double>::distances(const sealed_centroids<double>&, const matrix_view<double>&);
 
 }  // namespace ballast::kmeans::host

@@ -109,7 +109,7 @@ abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_
 }
 
 template <class T>
-std::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t count) {
+core::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t count) {
   make_panel(rows, count, n_, protect_, seeding_.candidates);
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
@@ -120,7 +120,7 @@ std::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t c
     for (std::int64_t t = 0; t < count; ++t)
       seeding_.tried[at(block * seeding_.trials + t)] = sum_closest(block, b.distance.data() + t * capacity_, b.weight.data());
   });
-  std::vector<double> made(at(count), 0.0);
+  core::vector<double> made(at(count), 0.0);
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t block = 0; block < blocks_; ++block) made[at(t)] += seeding_.tried[at(block * seeding_.trials + t)];
   }
@@ -152,12 +152,12 @@ double host_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
 template void host_engine<float>::begin_seeding(std::int64_t);
 template std::int64_t host_engine<float>::row_by_weight(double);
 template std::int64_t host_engine<float>::row_by_potential(double);
-template std::vector<double> host_engine<float>::try_candidates(const float*, std::int64_t);
+template core::vector<double> host_engine<float>::try_candidates(const float*, std::int64_t);
 template double host_engine<float>::take_centroid(const float*, std::int64_t);
 template void host_engine<double>::begin_seeding(std::int64_t);
 template std::int64_t host_engine<double>::row_by_weight(double);
 template std::int64_t host_engine<double>::row_by_potential(double);
-template std::vector<double> host_engine<double>::try_candidates(const double*, std::int64_t);
+template core::vector<double> host_engine<double>::try_candidates(const double*, std::int64_t);
 template double host_engine<double>::take_centroid(const double*, std::int64_t);
 
 }  // namespace ballast::kmeans::host

@@ -1,5 +1,5 @@
-// What the arguments of the public functions must be: sizes, null pointers, strides, views that lie apart in memory.
-// Layer: algorithm (driver). Looks at addresses, never at elements.
+// Checks the arguments of the public functions: sizes, null pointers, strides, overlap.
+// Layer: algorithm (driver). Reads addresses, never elements.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -21,12 +20,12 @@
 
 namespace ballast::qr {
 
-inline constexpr index k_most = std::numeric_limits<int>::max();  // rows and columns that BLAS can count
+inline constexpr index k_most = std::numeric_limits<int>::max();  // the most rows and columns that BLAS can count
 
-// Throws invalid_argument_error, which names the view and the problem's token, unless it has `least` rows and columns, data, strides within
-// 63 bits and (where it is written) no two elements at one address.
+// Throws invalid_argument_error, which names the view and the problem's token, unless the view has `least` rows and columns, data, strides
+// within 63 bits and (if it is written) no two elements at one address.
 template <class S>
-void check_view(const matrix_view<S>& view, std::string_view name, const std::string& token, index least = 1) {
+void check_view(const matrix_view<S>& view, std::string_view name, std::string_view token, index least = 1) {
   if (view.rows < least || view.columns < least)
     throw invalid_argument_error(
         fmt::format("{}: {}: expected at least {} row and column, got {} × {}", token, name, least, view.rows, view.columns));
@@ -55,15 +54,15 @@ void check_view(const matrix_view<S>& view, std::string_view name, const std::st
   }
 }
 
-// The scalars of reflectors: `expected` of them, with data.
+// Throws invalid_argument_error unless there are `expected` scalars of reflectors, with data.
 template <class S>
-void check_tau(std::span<S> tau, index expected, const std::string& token) {
+void check_tau(std::span<S> tau, index expected, std::string_view token) {
   if (static_cast<index>(tau.size()) != expected)
     throw invalid_argument_error(fmt::format("{}: tau: expected {} elements, got {}", token, expected, tau.size()));
   if (expected > 0 && tau.data() == nullptr) throw invalid_argument_error(fmt::format("{}: tau: expected data, got a null pointer", token));
 }
 
-// The first address of a view and the one behind its last.
+// Returns the lowest address of a view, and the address after its highest element. Null for a view without elements.
 template <class S>
 std::pair<const char*, const char*> extent(const matrix_view<S>& v) {
   if (v.rows == 0 || v.columns == 0) return {nullptr, nullptr};
@@ -73,9 +72,9 @@ std::pair<const char*, const char*> extent(const matrix_view<S>& v) {
   return {low, high};
 }
 
-// Throws invalid_argument_error if two views share an element. Blocks of one matrix may interleave: their strides are the same.
+// Throws invalid_argument_error if two views share an element. Blocks of one matrix may interleave: their strides are equal.
 template <class S, class U>
-void check_apart(const matrix_view<S>& a, const matrix_view<U>& b, std::string_view names, const std::string& token) {
+void check_apart(const matrix_view<S>& a, const matrix_view<U>& b, std::string_view names, std::string_view token) {
   const auto [a0, a1] = extent(a);
   const auto [b0, b1] = extent(b);
   if (a0 == nullptr || b0 == nullptr || a1 <= b0 || b1 <= a0) return;

@@ -1,4 +1,4 @@
-// Reflectors back from orthonormal columns: LU of Q − diag(sign), whose L is V; tau_j = −sign_j U_jj.
+// Reconstructs Householder reflectors from orthonormal columns: LU of Q − diag(sign), whose L is V; tau_j = −sign_j U_jj.
 // Layer: algorithm, backend-free. In host memory.
 // Source: G. Ballard, J. Demmel, L. Grigori, M. Jacquelin, H. D. Nguyen, E. Solomonik, Reconstructing Householder vectors from TSQR, 2014.
 #pragma once
@@ -7,8 +7,8 @@
 
 namespace ballast::qr {
 
-// LU without pivots of the `rows` × `width` columns at Q (rows ≥ width), whose first element is on Q's diagonal; `sign` is chosen so that
-// |U_jj| ≥ 1. L (unit diagonal) and U take Q's place.
+// LU without pivoting of the `rows` × `width` columns at Q (rows ≥ width), whose first element lies on the diagonal of the whole Q; `sign`
+// is chosen so that |U_jj| ≥ 1. L (unit diagonal) and U overwrite Q.
 template <class S>
 void factor_signed(std::int64_t rows, std::int64_t width, S* Q, std::int64_t ldq, S* sign, S* tau) {
   for (std::int64_t c = 0; c < width; ++c) {

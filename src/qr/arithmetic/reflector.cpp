@@ -1,4 +1,4 @@
-// One Householder reflector.
+// Computes one Householder reflector.
 // Layer: algorithm. Source: LAPACK's conventions for xLARFG.
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@ namespace ballast::qr {
 
 template <class S>
 S make_reflector(S& alpha, index n, S* x) {
-  // In double with a common scale: for float nothing can overflow, for double the scale takes care.
+  // Computed in double with a common scale: for float nothing can overflow; for double the scale prevents overflow.
   double largest = 0;
   bool nan = false;
   for (index i = 0; i < n; ++i) {
@@ -20,11 +20,12 @@ S make_reflector(S& alpha, index n, S* x) {
   if (largest == 0 && !nan) return 0;
   double head = static_cast<double>(alpha);
   const double top = std::max(largest, std::abs(head));
-  // Powers of two: exact, and outside this range squares of doubles would lose accuracy. Two factors, since the reciprocal of a subnormal
-  // number is none.
+  // Powers of two are exact. Outside this range squares of doubles would lose accuracy. The scale is split into two factors, since the
+  // reciprocal of a subnormal number is not representable.
   const int e = top > 0 && std::isfinite(top) && (top > 0x1p480 || top < 0x1p-480) ? -std::ilogb(top) : 0;
   const double scale = std::ldexp(1.0, e / 2), rest = std::ldexp(1.0, e - e / 2);
-  // The sum's rounding errors are added up, too: those of equal terms all go one way, and make Q lose its orthogonality.
+  // The rounding errors of the sum are accumulated, too: the roundings of equal terms all have the same sign, and would cost Q its
+  // orthogonality.
   double squares = 0, lost = 0;
   for (index i = 0; i < n; ++i) {
     const double each = static_cast<double>(x[i]) * scale * rest;

@@ -1,4 +1,4 @@
-// What the check of an application of Q compares, column by column.
+// Compares the sums that check an application of Q, column by column.
 // Layer: algorithm, backend-free.
 // Source: docs/design/qr.md.
 #pragma once
@@ -12,15 +12,15 @@
 
 namespace ballast::qr {
 
-// Sums of `width` columns: `encoded` is (op(Q)ᵀa)ᵀx and `found` aᵀ(op(Q) x) for k_vectors random a, width × k_vectors. `norms`: of the
-// columns; `odd`: those that had Inf or NaN when they were loaded.
+// Compares the sums of `width` columns: `encoded` is (op(Q)ᵀa)ᵀx and `found` is aᵀ(op(Q) x), both for k_vectors random a,
+// width × k_vectors. `norms`: the norms of the columns. `odd`: marks the columns that held Inf or NaN when they were loaded.
 inline applied_sums compare_applied(index width, const double* encoded, const double* found, const double* norms, const char* odd) {
   applied_sums seen;
   for (index j = 0; j < width; ++j) {
     largest off;
     for (index q = 0; q < k_vectors; ++q) {
       const double expected = encoded[j + q * width];
-      // Both readings must agree that the column is odd.
+      // Both readings of the input must agree that the column holds Inf or NaN.
       off.add(odd[j] == 0 ? found[j + q * width] - expected : std::isfinite(expected) ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     }
     seen.odd |= odd[j] != 0;
@@ -29,7 +29,7 @@ inline applied_sums compare_applied(index width, const double* encoded, const do
     seen.residual = residual;
     seen.norm = norm;
     seen.column = j;
-    if (!std::isfinite(residual)) break;  // no later column may take its place
+    if (!std::isfinite(residual)) break;  // no later column may replace it
   }
   return seen;
 }

@@ -1,4 +1,4 @@
-// Up to two struck elements of a column of V, from its checkpoint.
+// Repairs up to two struck elements of a column of V from its checkpoint.
 // Layer: algorithm, backend-free. See checkpoint_repair.hpp.
 #include "qr/checks/checkpoint_repair.hpp"
 
@@ -16,17 +16,17 @@ using core::at;
 
 namespace {
 
-// One column of V below its diagonal, v(i) for first < i < m with v(first) = 1, and the four sums that it must have.
+// One column of V below its diagonal, v(i) for first < i < m with v(first) = 1, and the four sums that its checkpoint holds.
 template <class S>
 class guarded_column {
  public:
   guarded_column(S* v, index first, index m, const double* weight, const std::array<double, 4>& kept)
       : v_(v), first_(first), m_(m), weight_(weight), kept_(kept) {}
 
-  // What rounding of the sums explains.
+  // The relative difference that rounding of the sums explains.
   double slack() const { return 16 * abft::unit_roundoff<double> * std::sqrt(static_cast<double>(m_)); }
 
-  // Whether values for row i1 (and i2, if it is not negative) make all four sums come out; writes them if `commit`.
+  // Returns whether values for row i1 (and row i2, unless it is negative) make all four sums agree; writes the values if `commit`.
   bool settle(index i1, index i2, bool commit) {
     sums rest = without(i1, i2);
     const long double a = kept_[0] - rest[0], c = kept_[1] - rest[1];
@@ -49,7 +49,7 @@ class guarded_column {
   }
 
  private:
-  using sums = std::array<long double, 4>;  // this path is rare: long double costs nothing
+  using sums = std::array<long double, 4>;  // this path is rare, so that long double costs nothing
 
   void add(sums& to, index i, long double x) const {
     to[0] += x;
@@ -74,12 +74,13 @@ class guarded_column {
 
 }  // namespace
 
-// The differences of the three sums give the rows of the struck elements, and the sums of the others their values. ‖v‖² is the witness.
+// The differences of the three sums locate the rows of the struck elements; the sums over the other rows give their values. ‖v‖² confirms
+// the repair.
 template <class S>
 bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const double* sums, index stride, index* struck) {
   const index m = m_;
   const double* const weight = weight_;
-  std::vector<index>& order = order_;
+  core::vector<index>& order = order_;
   std::array<double, 4> kept{}, delta{};
   bool differs = false;
   for (index q = 0; q < 4; ++q) {
@@ -92,8 +93,8 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
   guarded_column<S> guarded(v, j, m, weight, kept);
   const double slack = guarded.slack();
 
-  // Inf and NaN show their rows themselves.
-  std::vector<index> odd;
+  // Inf and NaN show their rows directly.
+  core::vector<index> odd;
   for (index i = j + 1; i < m && odd.size() < 3; ++i) {
     if (!std::isfinite(v[i])) odd.push_back(i);
   }
@@ -106,7 +107,7 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
     std::iota(order.begin(), order.end(), index{0});
     std::sort(order.begin(), order.end(), [&](index a, index c) { return weight[a] < weight[c]; });
   }
-  // Where in `order` the weight nearest to `wanted` is.
+  // Returns the position in `order` of the weight nearest to `wanted`.
   const auto nearest = [&](double wanted) -> std::size_t {
     auto up = std::lower_bound(order.begin(), order.end(), wanted, [&](index i, double value) { return weight[i] < value; });
     if (up == order.end()) --up;
@@ -118,7 +119,7 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
   const std::size_t here = nearest(d2 / d1);
   const index one = order[here];
   if (one > j && guarded.settle(one, -1, false)) {
-    // A fault so small that a neighbour by weight would explain the sums as well is not placed.
+    // A fault is not located if it is so small that a row with a neighbouring weight would explain the sums as well.
     const auto told_apart = [&, d1 = d1](std::size_t other) {
       return std::abs(d1) * std::abs(weight[order[other]] - weight[one]) > 4 * slack;
     };
@@ -126,14 +127,14 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
     return guarded.settle(one, -1, true);
   }
 
-  // Two faults: each row i asks for a partner of a certain weight, and exactly one pair may fit.
+  // Two faults: for each row i the sums determine the weight of its partner, and exactly one pair may fit.
   index first = -1, second = -1;
   for (index i = j + 1; i < m; ++i) {
     const double rest = d2 - weight[i] * d1;
     const double wanted = (d3 - weight[i] * d2) / rest;
     if (!(wanted >= 1 - 1e-6 && wanted <= 2 + 1e-6) || 1e-9 * std::abs(rest) < slack) continue;
     const index other = order[nearest(wanted)];
-    // The sums are known to about 1e-16 of their size; most rows have no partner that near.
+    // The sums are accurate to about 1e-16 of their size; most rows have no partner with a weight that near.
     if (other <= i || std::abs(weight[other] - wanted) > 1e-9 || !guarded.settle(i, other, false)) continue;
     if (first >= 0) return false;
     first = i;

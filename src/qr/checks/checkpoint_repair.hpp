@@ -1,11 +1,10 @@
-// Repair of V from its checkpoint: c₁ = Σ v_i, c₂ = Σ w_i v_i, c₃ = Σ w_i² v_i and ‖v‖² of a column place and rebuild up to two struck
+// Repair of V from its checkpoint: c₁ = Σ v_i, c₂ = Σ w_i v_i, c₃ = Σ w_i² v_i and ‖v‖² of a column locate and rebuild up to two struck
 // elements.
 // Layer: algorithm, backend-free. In host memory.
 // Source: P. Du et al., 2011, §6.
 #pragma once
 
-#include <vector>
-
+#include "core/memory.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {
@@ -16,14 +15,15 @@ class checkpoint_repair {
   // `weight`: w, m numbers in [1, 2).
   checkpoint_repair(index m, const double* weight) : m_(m), weight_(weight) {}
 
-  // Column j of V as it is stored: v(i) for i > j, v(j) = 1. Its four sums as they were kept and as they are now, `stride` apart. True if
-  // they are equal, or if v agrees with those that were kept after the repair; *struck is j if they were not equal.
+  // Repairs column j of V as it is stored: v(i) for i > j, v(j) = 1. `kept` and `sums` hold its four sums from the checkpoint and from the
+  // current V, each `stride` apart. Returns true if they are equal, or if v agrees with `kept` after the repair; sets *struck to j if they
+  // were not equal.
   bool column(S* v, index j, const double* kept, const double* sums, index stride, index* struck);
 
  private:
   index m_;
   const double* weight_;
-  std::vector<index> order_;  // rows by weight, once they are needed
+  core::vector<index> order_;  // rows sorted by weight; filled on first use
 };
 
 }  // namespace ballast::qr

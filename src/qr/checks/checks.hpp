@@ -1,4 +1,4 @@
-// The comparison that every check of QR goes through.
+// The comparison that every check of QR uses.
 // Layer: algorithm (driver). Backend-free.
 // Source: docs/protection.md.
 #pragma once
@@ -13,11 +13,12 @@
 
 namespace ballast::qr {
 
-// |residual| ≤ threshold for check `name` (a string literal), open to injection at `where`. An event's index would be `place`.
+// Compares |residual| ≤ threshold for check `name` (a string literal), with injection sites at `where`. `place` is the index that an event
+// reports.
 inline abft::finding compare(const context& run, const inject::place& where, double residual, double threshold, const char* name,
                              index place) {
   run.seen.checked(1);
-  // An infinite value makes an infinite threshold, which must not pass it.
+  // An infinite value gives an infinite threshold, against which nothing may pass.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();
   abft::guarded_threshold tau(threshold);
   run.injector.strike(inject::site::qr_threshold, where, &tau.value, 1);

@@ -1,4 +1,4 @@
-// The largest of many numbers in size, where a NaN must not be lost.
+// The largest absolute value of many numbers; a NaN is not lost.
 // Layer: algorithm, backend-free.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ballast::qr {
 
-// The largest |x|, NaN if there is one.
+// The largest |x|, or NaN if any x is NaN.
 class largest {
  public:
   void add(double x) {
@@ -19,7 +19,7 @@ class largest {
   }
   template <class T>
   void add(const T* x, index count) {
-    // Branch-free, in lanes that a compiler can keep in registers.
+    // Branch-free, with eight partial results that a compiler can keep in registers.
     double most[8] = {}, sum[8] = {};
     index i = 0;
     for (; i + 8 <= count; i += 8) {

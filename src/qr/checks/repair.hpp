@@ -5,24 +5,25 @@
 
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "abft/correct.hpp"
 #include "abft/locate.hpp"
+#include "core/memory.hpp"
 #include "inject/injector.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {
 
-// A block X (its element (i, j) is there for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j e_j x_j, and the residuals r, s of
-// both (m values each). One changed column j makes s = (e_j / d_j) r.
+// A block X (element (i, j) exists for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j e_j x_j, and the residuals r, s of both (m
+// values each). If one column j has changed, s = (e_j / d_j) r.
 template <class S>
 struct checked_block {
   index columns = 0;
   S* X = nullptr;
   index ldx = 0;
-  index full_rows = 0;  // rows(j) = full_rows + (triangle ? j + 1 : 0), full_rows otherwise: the block's last rows are upper triangular
+  // rows(j) = full_rows + (triangle ? j + 1 : 0): with `triangle` the last rows of the block are upper triangular.
+  index full_rows = 0;
   bool triangle = false;
   const S* c1 = nullptr;
   const double* d = nullptr;
@@ -31,11 +32,11 @@ struct checked_block {
   const double* s = nullptr;
   double threshold = 0;
   index rows(index j) const { return triangle ? full_rows + j + 1 : full_rows; }
-  index first(index i) const { return i < full_rows ? 0 : i - full_rows; }  // the first column that row i has
+  index first(index i) const { return i < full_rows ? 0 : i - full_rows; }  // the first column of X that row i has
 };
 
-// Rebuilds what the residuals place: one column, or single elements in different rows. Returns the column, −1 if the fault could not be
-// placed; nothing is changed then. The caller verifies again, with weights that did not place it.
+// Rebuilds the elements that the residuals locate: one column, or single elements in different rows. Returns the column, or −1 if the fault
+// could not be located; then nothing is changed. The caller verifies again, with weights that were not used to locate the fault.
 template <class S>
 index repair_block(const checked_block<S>& b, inject::active_injector& injector, const inject::place& where) {
   const index last = b.rows(b.columns - 1);
@@ -47,8 +48,9 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     S made = static_cast<S>(value);
     return made;
   };
-  // Only rows whose residuals are more than rounding: into the others the checksum's own rounding would come. What a fault has changed in
-  // those is below the threshold, all of them together. `all`: Inf or NaN, with which residuals say nothing.
+  // Rebuilds only rows whose residuals exceed rounding: in the other rows a rebuilt element would only gain the checksum's own rounding,
+  // and the changes that a fault made there are below the threshold, all of them together. `all`: the column holds Inf or NaN, so that the
+  // residuals carry no information.
   const double rounding = b.threshold / std::sqrt(static_cast<double>(last));
   const auto rebuild_column = [&](index j, bool all) {
     for (index i = 0; i < b.rows(j); ++i) {
@@ -86,15 +88,15 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     rs += r * s;
     ss += s * s;
   }
-  // Place 0 stands for the checksum c1 itself: a fault there gives r and no s.
+  // Index 0 stands for the checksum c1 itself: a fault in c1 changes r and not s.
   const auto weight = [&](index l) { return l == 0 ? 0.0 : b.e[l - 1] / b.d[l - 1]; };
   const abft::location found = abft::locate_column(rr, rs, ss, b.columns + 1, weight);
   if (found.index == 0) return -1;
   if (found.index > 0) return rebuild_column(found.index - 1, false);
 
-  // Faults that have not spread: each row is located on its own. More of them than k_most are left to recomputation.
+  // Faults that have not spread: each row is located on its own. More than k_most such rows are left to recomputation.
   constexpr int k_most = 64;
-  std::vector<std::pair<index, index>> places;
+  core::vector<std::pair<index, index>> places;
   for (index i = 0; i < last; ++i) {
     if (std::abs(b.r[i]) <= b.threshold && std::abs(b.s[i]) <= b.threshold) continue;
     const double r = b.r[i] / top, s = b.s[i] / top;

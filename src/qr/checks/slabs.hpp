@@ -4,14 +4,14 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
+#include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "qr/arithmetic/kernels.hpp"
 
 namespace ballast::qr {
 
-// Fixed, so that sums do not depend on the threads; a slab stays in a core's cache while several sums pass over it.
+// A fixed size, so that sums do not depend on the number of threads. A slab stays in a core's cache while several sums pass over it.
 inline constexpr index k_slab_rows = 1024;
 
 // Rows top … top + rows − 1 of V: V1, or k_slab_rows rows of V2.
@@ -34,26 +34,26 @@ slab<S> slab_of(const block_reflector<S>& H, index t) {
   return {top, std::min(k_slab_rows, H.rows - top), H.V2 + (top - H.width), H.ldv};
 }
 
-// c₁ = Σv, c₂ = Σwv, c₃ = Σw²v and ‖v‖² of each column over one slab (4 × width). `weights`: of V's rows.
+// Computes c₁ = Σv, c₂ = Σwv, c₃ = Σw²v and ‖v‖² of each column over one slab (4 × width). `weights`: one for each row of V.
 template <class S>
 void checkpoint_slab(const kernels<S>& arithmetic, index width, const slab<S>& part, const double* weights, double* sums) {
   std::fill_n(sums, 4 * width, 0.0);
   arithmetic.moments(part.rows, width, part.X, part.ld, weights + part.top, sums, width);
 }
 
-// The same over all of V.
+// Computes the same sums over all of V.
 template <class S>
 void checkpoint_of(const kernels<S>& arithmetic, int threads, const block_reflector<S>& H, const double* weights,
-                   std::vector<double>& sums) {
+                   core::vector<double>& sums) {
   const index size = 4 * H.width, tasks = slabs(H);
-  std::vector<double> partial(static_cast<std::size_t>(tasks * size));
+  core::vector<double> partial(static_cast<std::size_t>(tasks * size));
   core::parallel_for(threads, tasks,
                      [&](index t, int) { checkpoint_slab(arithmetic, H.width, slab_of(H, t), weights, partial.data() + t * size); });
   sums.assign(static_cast<std::size_t>(size), 0.0);
   for (std::size_t i = 0; i < partial.size(); ++i) sums[i % sums.size()] += partial[i];
 }
 
-// V1 with its ones and zeros (width × width), from the panel's storage.
+// Copies V1 with its ones and zeros written out (width × width) from the panel's storage.
 template <class S>
 void copy_triangle(index width, const S* panel, index ld, S* V1) {
   for (index j = 0; j < width; ++j) {

@@ -6,19 +6,19 @@
 #include <cstdint>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include "abft/weights.hpp"
 #include "core/counter_rng.hpp"
+#include "core/memory.hpp"
 #include "qr/arithmetic/random.hpp"
 
 namespace ballast::qr {
 
 // Weights ε_l and ε_l ρ_l of the two checksums over columns first … first + count − 1, before the columns are equilibrated. ε_l = ±1, half
-// of them each, so that what equal columns have in common cancels. ρ_l: equispaced in size with both signs, as far apart as places can be,
-// in random order. A change of several columns of a row, smooth or not, is then to both as a change at random.
+// of them each, so that the common part of equal columns cancels. ρ_l is equispaced in size with both signs, as far apart as possible, in
+// random order. To both checksums, a change of several columns of a row, smooth or not, then looks like a random one.
 struct column_weights {
-  std::vector<double> sign, ratio;
+  core::vector<double> sign, ratio;
 
   column_weights(std::int64_t first, std::int64_t count)
       : sign(static_cast<std::size_t>(count)), ratio(static_cast<std::size_t>(count)), order_(static_cast<std::size_t>(count)) {
@@ -33,8 +33,8 @@ struct column_weights {
   }
 
  private:
-  // 0 … count − 1 in random order: from the last place on, each changes with one of those in front of it or itself. By random keys and a
-  // sort it took 4 µs for a hundred columns, most of the time of encoding on the host.
+  // Computes a random permutation of 0 … count − 1 (Fisher–Yates): from the last place down, each element is swapped with itself or with
+  // one before it. Random keys and a sort took 4 µs for a hundred columns, most of the time of encoding on the host.
   void shuffle(std::uint64_t stream, std::int64_t first) {
     std::iota(order_.begin(), order_.end(), 0u);
     for (std::uint64_t l = order_.size(); l-- > 1;) {
@@ -43,7 +43,7 @@ struct column_weights {
     }
   }
 
-  std::vector<std::uint32_t> order_;
+  core::vector<std::uint32_t> order_;
 };
 
 }  // namespace ballast::qr

@@ -1,5 +1,5 @@
-// The CPU backend of QR: BLAS for the products, recursive and tall-skinny panels, Highway for the checks' sums.
-// Layer: backend (cpu). BLAS runs on the calling thread: the driver hands out blocks.
+// The CPU backend of QR: BLAS for the products, recursive and TSQR panels, Highway for the sums of the checks.
+// Layer: backend (cpu). BLAS runs on the calling thread; the driver distributes blocks over threads.
 #include <algorithm>
 #include <cmath>
 
@@ -53,7 +53,7 @@ class blas_kernels final : public kernels<S> {
   }
 
   void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const override {
-    // The BLAS multiplies by reciprocals of the diagonal, and that of a number below this is Inf.
+    // BLAS multiplies by reciprocals of the diagonal; the reciprocal of a number below this limit is Inf.
     constexpr S smallest = sizeof(S) == 4 ? static_cast<S>(0x1p-120) : static_cast<S>(0x1p-1000);
     for (index j = 0; j < n; ++j) {
       if (std::abs(U[j + j * ldu]) < smallest) return reference_kernels<S>().solve(transposed, n, k, U, ldu, B, ldb);

@@ -1,14 +1,14 @@
-// Recursive panel, TSQR and the reconstruction of reflectors.
+// Panel factorizations on the CPU: recursive, TSQR, and the reconstruction of reflectors from Q.
 // Layer: backend (cpu).
 #include "qr/cpu/panel.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "abft/threshold.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/blas.hpp"
+#include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "qr/cpu/vector.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr index k_long_run = 128, k_short_run = 32;
 
-// A squared norm outside this range has lost digits to underflow, or overflowed: make_reflector, which scales, takes such a column.
+// False if a squared norm has lost digits to underflow, or has overflowed: make_reflector, which scales, then computes the reflector.
 template <class S>
 bool comfortable(S squares) {
   constexpr S low = sizeof(S) == 4 ? S(0x1p-80) : static_cast<S>(0x1p-900);
@@ -26,14 +26,14 @@ bool comfortable(S squares) {
   return squares >= low && squares <= high;
 }
 
-// At most k_base columns, one pass over them for each reflector.
+// Factors at most k_base columns, with one pass over them for each reflector.
 template <class S>
 void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
   S g[vector::k_base] = {};
   S weight[vector::k_base] = {};
   if (m > 1) vector::first_dots(m - 1, static_cast<int>(w), A + 1, lda, g);
   for (index j = 0; j < w; ++j) {
-    S* const a = A + j + j * lda;  // the pivot; its column's tail is below
+    S* const a = A + j + j * lda;  // the pivot; the rest of its column lies below
     const index tail = m - j - 1;
     const index right = w - j - 1;
     S scale = 1;
@@ -61,7 +61,7 @@ void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
     }
     if (tail > 0) vector::panel_step(tail, static_cast<int>(right + 1), a + 1, lda, scale, weight, g);
   }
-  // T: column j is −tau_j T Vᵀ v_j above the diagonal, tau_j on it.
+  // T: column j is −τ_j T Vᵀ v_j above the diagonal and τ_j on it.
   for (index i = 0; i + 1 < w; ++i) {
     if (m > w) vector::first_dots(m - w, static_cast<int>(w - i), A + w + i * lda, lda, g);
     for (index j = i + 1; j < w; ++j) {
@@ -96,8 +96,8 @@ index product_rows() {
     constexpr index order = 16;
     double worst = 0;  // relative error of products of equal numbers, in units of u
     for (const S x : {S(1.7), S(0.3), S(1.1)}) {
-      const std::vector<S> X(static_cast<std::size_t>(order * k_long_run), x);
-      std::vector<S> W(static_cast<std::size_t>(order * order), S(0));
+      const core::vector<S> X(static_cast<std::size_t>(order * k_long_run), x);
+      core::vector<S> W(static_cast<std::size_t>(order * order), S(0));
       core::gemm('T', 'N', order, order, k_long_run, S(1), X.data(), k_long_run, X.data(), k_long_run, S(0), W.data(), order);
       const double exact = static_cast<double>(k_long_run) * static_cast<double>(x) * static_cast<double>(x);
       for (const S each : W) worst = std::max(worst, std::abs(static_cast<double>(each) - exact) / (exact * abft::unit_roundoff<S>));
@@ -114,7 +114,7 @@ void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
   const index right = w - left;
   recursive_panel(m, left, A, lda, tau, T, ldt, work);
 
-  // The right half: C ← (I − V Tᵀ Vᵀ) C.
+  // Updates the right half: C ← (I − V Tᵀ Vᵀ) C.
   S* const C = A + left * lda;
   S* const W = work;  // left × right
   copy_block(left, right, C, lda, W, left);
@@ -143,7 +143,7 @@ void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
 
 template <class S>
 void reconstruct(index w, S* top, index ld, S* T, S* sign) {
-  // LU without pivoting of Q₁ − diag(sign), the sign chosen so that each pivot is at least 1 in size.
+  // LU without pivoting of Q₁ − diag(sign); the sign is chosen so that each pivot is at least 1 in size.
   for (index j = 0; j < w; ++j) {
     S* const a = top + j * ld;
     sign[j] = a[j] > 0 ? S(-1) : S(1);
@@ -164,16 +164,17 @@ void reconstruct(index w, S* top, index ld, S* T, S* sign) {
 
 namespace {
 
-// Columns of one tree: its extra work grows with their square, and the products that join two trees run at full speed.
+// Columns of one tree. The extra work of a tree grows with their square; the products that join two trees run at full speed.
 constexpr index k_tree_columns = 32;
-// Rows of a long product that one task takes.
+// Rows of a long product that one task computes.
 constexpr index slab_rows(bool alone) { return alone ? 512 : 4096; }
 
-// Tiles of this many bytes stay in a core's second-level cache, next to their copy.
+// A tile of this many bytes and its copy fit into a core's second-level cache.
 constexpr index k_tile_bytes = 384 << 10;
 
-// Pieces of a panel for which all threads wait, and its least bytes: what the second-level cache of a core holds is faster in one piece.
-// Measured on 16 cores of a Xeon, 4096 × 128 in f64: 8.0 ms in tiles of k_tile_bytes, 4.6 in 16 pieces, 3.9 in 8.
+// Tiles of a panel for which all threads wait (`alone`), and the least bytes of such a panel: a panel that fits into the second-level cache
+// of one core is faster as one tile. Measured on 16 cores of a Xeon, 4096 × 128 in f64: 8.0 ms in tiles of k_tile_bytes, 4.6 in 16 tiles,
+// 3.9 in 8.
 constexpr index k_pieces = 8, k_least_bytes = 2 << 20;
 
 template <class S>
@@ -182,19 +183,19 @@ index tile_rows(index m, index w, bool alone) {
   return std::max(4 * w, k_tile_bytes / (static_cast<index>(sizeof(S)) * w) / 64 * 64);
 }
 
-// One level of the tree: a matrix cut into tiles of rows, each factored on its own.
+// One level of the tree: a matrix divided into tiles of rows, each factored independently.
 template <class S>
 struct level {
   index rows = 0, tile = 0, tiles = 0;
   S* data = nullptr;
   index ld = 0;
-  core::aligned_buffer<S> stack;  // owns `data` but for the lowest level
+  core::aligned_buffer<S> stack;  // owns `data`, except on the lowest level
   core::aligned_buffer<S> T;      // tiles × w × w
   index first(index i) const { return i * tile; }
   index count(index i) const { return i + 1 < tiles ? tile : rows - first(i); }
 };
 
-// M = T V1ᵀ B for a tile, w × w: then H [B; 0] = [B; 0] − V M.
+// Computes M = T V1ᵀ B for a tile, w × w. Then H [B; 0] = [B; 0] − V M.
 template <class S>
 void tile_factor(index w, const S* V1, index ldv, const S* T, const S* B, index ldb, S* M) {
   copy_block(w, w, B, ldb, M, w);
@@ -202,7 +203,7 @@ void tile_factor(index w, const S* V1, index ldv, const S* T, const S* B, index 
   core::trmm('L', 'U', 'N', 'N', w, w, S(1), T, w, M, w);
 }
 
-// tile ← H [B; 0], where `tile` holds V on entry. scratch: count × w; M as from tile_factor.
+// tile ← H [B; 0]; `tile` holds V on entry. scratch: count × w; M as computed by tile_factor.
 template <class S>
 void expand_tile(index count, index w, S* tile, index ld, const S* B, index ldb, S* M, S* scratch) {
   const index below = count - w;
@@ -224,7 +225,7 @@ bool is_tall(index m, index w, bool alone) {
 
 namespace {
 
-// W ← W + Xᵀ Y (X m × a, Y m × b) over slabs of rows, whose sums are added in their order.
+// W ← W + Xᵀ Y (X m × a, Y m × b), by slabs of rows whose partial sums are added in a fixed order.
 template <class S>
 void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw, int threads, index slab) {
   const index tasks = (m + slab - 1) / slab;
@@ -250,7 +251,7 @@ void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
     tall_panel(m, w, A, lda, tau, own.data(), threads, alone);
     return copy_block(w, w, own.data(), w, T, ldt);
   }
-  // As recursive_panel, with the long products cut into slabs for the threads.
+  // As recursive_panel, with the long products divided into slabs for the threads.
   const index left = (w / 2 + k_tree_columns - 1) / k_tree_columns * k_tree_columns;
   const index right = w - left, slab = slab_rows(alone);
   wide_tall_panel(m, left, A, lda, tau, T, ldt, threads, alone);
@@ -284,8 +285,8 @@ void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
 
 namespace {
 
-// The tree over one panel A (m × w): up, tiles are factored and their R stacked, until one tile is left; down, each level's explicit Q
-// gives the level below its B.
+// The tree over one panel A (m × w). Upward: tiles are factored and their R stacked, until one tile is left. Downward: the explicit Q of
+// each level gives the level below its B.
 template <class S>
 class tree {
  public:
@@ -309,7 +310,7 @@ class tree {
     }
   }
 
-  // Makes Q explicit on all levels but the lowest.
+  // Computes Q explicitly on all levels except the lowest.
   void down() {
     for (std::size_t l = levels_.size(); l-- > 1;) {
       level<S>& here = levels_[l];
@@ -323,7 +324,7 @@ class tree {
     }
   }
 
-  // The first w rows of Q.
+  // Computes the first w rows of Q.
   void top_of_q(S* top) {
     const level<S>& ground = levels_.front();
     const auto [B, ldb] = above(0, 0);
@@ -335,7 +336,7 @@ class tree {
     }
   }
 
-  // The lowest level makes V = Q U⁻¹ instead of Q: H [B; 0] U⁻¹ = H [B U⁻¹; 0].
+  // Computes V = Q U⁻¹ instead of Q on the lowest level: H [B; 0] U⁻¹ = H [B U⁻¹; 0].
   void ground_to_v(const S* U) {
     level<S>& ground = levels_.front();
     core::parallel_for(threads_, ground.tiles, [&](index i, int slot) {
@@ -367,7 +368,7 @@ class tree {
     levels_.push_back(std::move(made));
   }
 
-  // Returns the tiles' R, one above the other.
+  // Returns the R factors of the tiles, stacked.
   core::aligned_buffer<S> factor_tiles(level<S>& here) {
     const index w = w_;
     core::aligned_buffer<S> stack(here.tiles * w * w);
@@ -386,7 +387,7 @@ class tree {
     return stack;
   }
 
-  // B of tile i of level l: its rows of the Q above. The highest level starts from the identity.
+  // B of tile i of level l: its rows of the Q of the level above. The highest level starts from the identity.
   block above(std::size_t l, index i) const {
     if (l + 1 == levels_.size()) return {identity_.data(), w_};
     return {levels_[l + 1].data + i * w_, levels_[l + 1].ld};
@@ -395,12 +396,12 @@ class tree {
   const index w_;
   const int threads_;
   const bool alone_;
-  std::vector<level<S>> levels_;  // the lowest first
-  std::vector<core::aligned_buffer<S>> scratch_;
+  core::vector<level<S>> levels_;  // the lowest first
+  core::vector<core::aligned_buffer<S>> scratch_;
   core::aligned_buffer<S> identity_;
 };
 
-// LAPACK writes a reflector without a tail as tau = 0, not 2: the sign of its row of R changes, and T with it.
+// LAPACK writes a reflector without a tail as τ = 0, not 2: the sign of its row of R changes, and T with it.
 template <class S>
 void drop_empty_tails(index m, index w, S* A, index lda, S* tau, S* T) {
   bool flipped = false;

@@ -14,7 +14,7 @@ namespace ballast::qr::vector {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Loads as doubles, whatever the data are.
+// Loads float or double data as doubles.
 template <class D>
 HWY_INLINE hn::Vec<D> load_wide(D d, const double* p) {
   return hn::LoadU(d, p);
@@ -24,7 +24,8 @@ HWY_INLINE hn::Vec<D> load_wide(D d, const float* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), p));
 }
 
-// Rows in chunks that stay in the first-level cache while the columns stream past; four columns at a time share one load and store of y.
+// Processes rows in chunks that stay in the first-level cache while the columns stream past; four columns at a time share one load and
+// store of y.
 template <int Count, class S>
 HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* z, std::int64_t ldz, double* y,
                               std::int64_t ldy) {
@@ -69,7 +70,7 @@ HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::i
   }
 }
 
-// Rows top … end − 1 of `Columns` columns from a on.
+// Sums rows top … end − 1 of `Columns` columns, starting at a.
 template <int Count, int Columns, class S>
 HWY_INLINE void dot_chunk(std::int64_t top, std::int64_t end, const S* a, std::int64_t lda, const double* y, std::int64_t ldy, double* z,
                           std::int64_t ldz) {
@@ -189,8 +190,9 @@ void moments_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, c
   }
 }
 
-// Sums of long columns: k_run vectors are added up plainly, the runs with their rounding errors. Equal terms, whose roundings all go one
-// way, would cost Q its orthogonality otherwise: 40 times what LAPACK loses for constant columns of 6000 rows.
+// Sums of long columns: k_run vectors are added plainly; the runs are added with compensation for their rounding errors. Without
+// compensation the roundings of equal terms, which all have the same sign, would cost Q its orthogonality: 40 times LAPACK's loss for
+// constant columns of 6000 rows.
 constexpr std::int64_t k_run = 16;
 template <int Columns, class D>
 class run_sums {
@@ -198,7 +200,7 @@ class run_sums {
   HWY_INLINE explicit run_sums(D d) : d_(d) {
     for (int l = 0; l < Columns; ++l) sum[l] = total_[l] = lost_[l] = hn::Zero(d);
   }
-  // Ends a run.
+  // Ends a run: adds its sum to the total.
   HWY_INLINE void fold() {
     for (int l = 0; l < Columns; ++l) {
       const auto t = hn::Add(total_[l], sum[l]);
@@ -209,7 +211,7 @@ class run_sums {
     }
   }
   HWY_INLINE hn::TFromD<D> value(int l) { return hn::GetLane(hn::SumOfLanes(d_, hn::Add(total_[l], lost_[l]))); }
-  hn::Vec<D> sum[Columns];  // of the run
+  hn::Vec<D> sum[Columns];  // the sum of the current run
 
  private:
   D d_;

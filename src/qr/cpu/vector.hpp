@@ -1,4 +1,4 @@
-// The loops of the CPU backend that no BLAS routine does: sums in double over float or double data, and the innermost panel.
+// The loops of the CPU backend that no BLAS routine covers: sums in double over float or double data, and the innermost panel.
 // Layer: backend (cpu). Implemented with Highway, dispatched at run time.
 #pragma once
 
@@ -29,8 +29,8 @@ void moments(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const
 template <class S>
 void first_dots(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g);
 
-// One step of the innermost panel, in one pass over it: a(:, 0) ← scale · a(:, 0), then a(:, l) ← a(:, l) − a(:, 0) w_{l−1} for
-// l = 1 … columns − 1, and the next step's g_l = Σ_{i ≥ 1} a(i, 1) a(i, l) for l = 1 … columns − 1 into g[0] ….
+// Computes one step of the innermost panel in one pass over it: a(:, 0) ← scale · a(:, 0), then a(:, l) ← a(:, l) − a(:, 0) w_{l−1} for
+// l = 1 … columns − 1. Computes the next step's g_l = Σ_{i ≥ 1} a(i, 1) a(i, l) for l = 1 … columns − 1 into g[0] ….
 template <class S>
 void panel_step(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g);
 

@@ -3,9 +3,9 @@
 #include "qr/driver/application.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "abft/threshold.hpp"
+#include "core/memory.hpp"
 #include "qr/checks/checks.hpp"
 #include "run/attempt.hpp"
 
@@ -13,7 +13,7 @@ namespace ballast::qr {
 
 namespace {
 
-constexpr index k_solve_columns = 32;  // that a triangular solve takes at once
+constexpr index k_solve_columns = 32;  // the most columns of one block of a triangular solve
 
 }  // namespace
 
@@ -24,7 +24,7 @@ orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const
   bool finite = true;
   work_->scan(&finite);
   work_->wait();
-  if (!finite) work_->scan(&finite);  // a struck scan must not switch protection off
+  if (!finite) work_->scan(&finite);  // a struck scan must not disable protection
   work_->wait();
   // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run.how.protection != protection::off && finite;
@@ -41,7 +41,7 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
     const bool repairs = run_.how.protection == protection::correct;
     const abft::tiers limits = abft::qr_application_thresholds<S>(sums.norm, m_, work_->panels * work_->panel_width);
     abft::finding seen = compare(run_, where, sums.residual, repairs ? limits.clean : limits.wrong, "qr.q", first + sums.column);
-    // Judged by repetition: what lies between the thresholds, and columns with Inf or NaN, once the others pass.
+    // A repetition judges a residual between the two thresholds, and columns with Inf or NaN if the others pass.
     seen.judged = passes(seen) ? !sums.odd : !(repairs && sums.residual <= limits.wrong);
     if (!passes(seen) || !seen.judged || number > 0) seen.bits = X.hash();
     return seen;
@@ -52,15 +52,15 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
 template <class S>
 void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) {
   const index columns = result.columns;
-  // Two blocks where that is not slower, even of two columns: work for two threads, and a fault costs half of them.
+  // Two blocks if that is not slower, even for two columns: two threads then have work, and a fault costs only half of it.
   const index width = std::clamp<index>((columns + 1) / 2, std::clamp<index>(columns, 1, work_->least_columns), work_->most_columns);
   const index tasks = (columns + width - 1) / width;
-  // First what takes longer and is needed later.
+  // encode() first: it takes longer than form(), and its result is needed later.
   if (protected_) work_->encode(transposed);
   if (work_->panels > 0 && !formed_) work_->form();
   formed_ = true;
   work_->each(tasks, [&](index s) {
-    // The identity's last columns are changed by the most panels: what takes longest comes first, for threads, and beside encode().
+    // Most panels change the identity's last columns: the longest task starts first, for threads, and while encode() runs.
     const index t = X.identity ? tasks - 1 - s : s, first = t * width;
     const auto block = work_->open(transposed, X, t, tasks, first, std::min(width, columns - first), result);
     apply_block(*block, t, tasks, first);
@@ -72,10 +72,10 @@ template <class S>
 void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
                     const matrix_view<S>& X) {
   const bool checked = run.how.protection != protection::off;
-  // At least two blocks where there are two columns, so that two threads have work.
+  // At least two blocks if there are two columns, so that two threads have work.
   const index width = std::max<index>(1, std::min(k_solve_columns, (B.columns + 1) / 2));
   const index blocks = (B.columns + width - 1) / width;
-  std::vector<solve_sums> sums(static_cast<std::size_t>(blocks));
+  core::vector<solve_sums> sums(static_cast<std::size_t>(blocks));
   on.solve(transposed, U, B, X, width, checked ? sums.data() : nullptr);
   on.wait();
   if (!checked) return;
@@ -88,7 +88,7 @@ void solve_triangle(const context& run, engine<S>& on, bool transposed, const ma
         on.wait();
       }
       abft::finding seen = compare(run, {t, blocks, 0, 1}, here.residual, here.threshold, "qr.solve", first + here.column);
-      // Inf and NaN that come again are what the data say: a number beyond the range in R, in x or between them.
+      // Inf and NaN that a recomputation repeats come from the data: a number in R, in x or in between exceeds the range.
       seen.judged = !(passes(seen) && here.odd);
       seen.bits = here.bits;
       return seen;

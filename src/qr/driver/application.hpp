@@ -1,5 +1,5 @@
-// Q of a factorization, applied to columns under protection, and the triangular solve: what ormqr, orgqr and gels are made of.
-// Layer: algorithm (driver). Backend-free.
+// Applies Q of a factorization to columns under protection, and solves with R: the steps of ormqr, orgqr and gels.
+// Layer: algorithm (driver), backend-free.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,11 @@ namespace ballast::qr {
 template <class S>
 class orthogonal_factor {
  public:
-  // V: m × count reflectors (on.works_on it) and their tau.
+  // V: m × count reflectors (on.works_on(V)) and their tau.
   orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau);
 
-  // result ← op(Q) X for `result.columns` columns; result: m rows, on.works_on it, apart from X. The first call forms the factors T, which
-  // the check of what they are applied to covers. Every block is verified before it is taken over. Check run.seen.uncorrectable() before
-  // the result is used.
+  // result ← op(Q) X for `result.columns` columns. result: m rows, on.works_on(result), apart from X. The first call computes the factors
+  // T; the checks of the blocks cover them. Every block is verified. Call run.seen.uncorrectable() before using the result.
   void apply(bool transposed, const operand<S>& X, const matrix_view<S>& result);
 
  private:
@@ -29,7 +28,7 @@ class orthogonal_factor {
   bool protected_ = false, formed_ = false;
 };
 
-// X ← U⁻¹ B or U⁻ᵀ B, verified by columns: the residual against what rounding explains. Operands as in engine::solve.
+// X ← U⁻¹ B or U⁻ᵀ B. Verifies each column: compares its residual with the rounding bound. Operands as in engine::solve.
 template <class S>
 void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
                     const matrix_view<S>& X);

@@ -1,4 +1,4 @@
-// Driver of the protected QR factorization: input, passes, panels.
+// Driver of the protected QR factorization: the input, passes, panels.
 // Layer: algorithm (driver). See factorization.hpp.
 #include "qr/driver/factorization.hpp"
 
@@ -80,10 +80,10 @@ void factorization<S>::keep(bool scaled) {
   worked_r_ = kept;
 }
 
-// Scans the columns, decides what protection is possible, and scales columns of extreme size: whether it did.
+// Scans the columns, decides which protection is possible, and scales columns of extreme size. Returns true if it scaled any.
 template <class S>
 bool factorization<S>::prepare_input() {
-  std::vector<column_size>& sizes = sizes_;
+  core::vector<column_size>& sizes = sizes_;
   sizes.resize(static_cast<std::size_t>(shape_.n));
   work_->scan(sizes.data());
   if (run_.how.protection != protection::off) {  // while a device scans
@@ -94,8 +94,8 @@ bool factorization<S>::prepare_input() {
   const auto odd = [](const column_size& each) { return !each.finite; };
   finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
   if (!finite_) {
-    // A struck scan must not switch protection off.
-    std::vector<column_size> again(sizes.size());
+    // A struck scan must not disable protection.
+    core::vector<column_size> again(sizes.size());
     work_->scan(again.data());
     work_->wait();
     for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] = odd(sizes[j]) ? again[j] : sizes[j];
@@ -120,7 +120,7 @@ bool factorization<S>::prepare_input() {
   return true;
 }
 
-// Weights of columns of norm 1; encode() equilibrates them.
+// Draws weights for columns of norm 1; encode() equilibrates them.
 template <class S>
 void factorization<S>::draw_weights() {
   const auto at = [](index i) { return static_cast<std::size_t>(i); };
@@ -146,7 +146,7 @@ void factorization<S>::encode() {
   weighted_.clear();
   double total = 0;
   for (const layout::group& g : shape_.groups) {
-    std::array<double, 3> squares{};  // of the columns with each weight
+    std::array<double, 3> squares{};  // squared norms of the weighted columns
     for (index q = 0; q < 3; ++q) {
       const double* const norms = norms_.data() + g.first;
       double* const weights = weights_.data() + q * n + g.first;
@@ -166,7 +166,7 @@ void factorization<S>::encode() {
   encoded_waits_ = true;
 }
 
-// Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
+// If weighted columns point in the same direction, they add up in their checksum, and so do their roundings.
 template <class S>
 void factorization<S>::await_thresholds() {
   if (!encoded_waits_) return;
@@ -179,7 +179,7 @@ void factorization<S>::await_thresholds() {
   certificate_threshold_ = abft::qr_residual_thresholds<S>(weighted_.back() + std::sqrt(encoded_.back()), shape_.m, shape_.n).wrong;
 }
 
-// One whole factorization. A finding that fails: it must be done again from the input, because of this.
+// Does one whole factorization. If the finding fails, it must be repeated from the input; the finding is the reason.
 template <class S>
 abft::finding factorization<S>::pass() {
   work_->begin_pass();
@@ -200,7 +200,7 @@ abft::finding factorization<S>::pass() {
       work_->end_pass();
       measure_end();
     }
-    // Two panels stay ahead, so that a backend has work while the host judges.
+    // Two panels stay ahead, so that the backend has work while the host judges.
     if (!next_good || !judge_panels(next < shape_.panels ? k : shape_.panels)) return restart_;
   }
   if (!end_measured_) {
@@ -210,7 +210,7 @@ abft::finding factorization<S>::pass() {
   return protected_ ? finish() : abft::finding{};
 }
 
-// Panel k is begun ahead, or made and judged at once, behind all in front of it. False: all must be done again.
+// Begins panel k ahead, or computes and judges it at once, after all earlier panels. Returns false if all must be repeated.
 template <class S>
 bool factorization<S>::bring_panel(index k) {
   if (goes_ahead_ && work_->goes_ahead(k)) {
@@ -219,12 +219,12 @@ bool factorization<S>::bring_panel(index k) {
   }
   await_thresholds();
   if (!judge_panels(k)) return false;
-  if (advanced_ < k) return true;  // one of them was made again, and this one's turn comes behind it
+  if (advanced_ < k) return true;  // an earlier panel was computed again, and this one follows it
   begun_ = judged_ = k + 1;
   return prepare_panel(k, nullptr);
 }
 
-// Until the first panel is enqueued, the thresholds are not waited for.
+// Does not wait for the thresholds before the first panel is enqueued.
 template <class S>
 void factorization<S>::begin_ahead(index k) {
   work_->begin_ahead(k, [&] {
@@ -234,8 +234,8 @@ void factorization<S>::begin_ahead(index k) {
   begun_ = k + 1;
 }
 
-// Judges panels in front of `upto` that were begun ahead and advanced. One that does not stand is made again at once, and what was enqueued
-// behind it is forgotten. False: all must be done again.
+// Judges the panels before `upto` that were begun ahead and advanced. Computes one that does not pass again at once; the work that was
+// enqueued after it is dropped. Returns false if all must be repeated.
 template <class S>
 bool factorization<S>::judge_panels(index upto) {
   while (judged_ < std::min({upto, begun_, advanced_})) {
@@ -247,7 +247,7 @@ bool factorization<S>::judge_panels(index upto) {
     }
     end_measured_ = false;
     if (!seen.held) {
-      // Other blocks have been updated with it, or may have been.
+      // Other blocks may have been updated with it.
       restart_ = verify_ahead(k, seen);
       return false;
     }
@@ -257,7 +257,7 @@ bool factorization<S>::judge_panels(index upto) {
       advanced_ = k;
       return true;
     }
-    // The next block may have been updated with what does not stand.
+    // The next block may have been updated with a wrong panel.
     if (repairs_ && seen.factored && k + 1 < shape_.count()) rebuild_block(k + 1, k);
     begun_ = judged_ = k + 1;
     advanced_ = k;
@@ -266,8 +266,9 @@ bool factorization<S>::judge_panels(index upto) {
   return true;
 }
 
-// Panel k verified on entry, factored, and verified again; `ahead`: what the first computation has come to, that was begun ahead. False: no
-// attempt passed. An earlier panel's V or T may have been struck after it was verified; then all blocks behind it are wrong.
+// Verifies panel k on entry, factors it, and verifies it again. `ahead`: the result of its first computation, if that was begun ahead.
+// Returns false if no attempt passed: an earlier panel's V or T may have been struck after it was verified, and then all later blocks are
+// wrong.
 template <class S>
 bool factorization<S>::prepare_panel(index k, const panel_seen* ahead) {
   abft::attempts state(repairs_ ? abft::k_repeats : 0);
@@ -281,10 +282,10 @@ bool factorization<S>::prepare_panel(index k, const panel_seen* ahead) {
     if (number > 0) rebuild_block(k, k);
     if (first == nullptr) work_->begin_panel(k);
     const settled_check entry = enter_panel(k, first);
-    // With protection::detect the computation goes on.
+    // With protection::detect the computation continues.
     if (repairs_ && entry.how == abft::outcome::uncorrectable) return entry.state.first();
     run_.seen.settled("qr.panel_entry", entry.how, entry.state, 0);
-    // A panel that could not be made at once is mostly not the only one, and each costs what was begun behind it.
+    // A panel that needs the host is rarely the only one, and each costs the work that was begun after it.
     if (first != nullptr && entry.how == abft::outcome::clean) goes_ahead_ = false;
     work_->factor_panel(k, finite_);
     abft::finding seen = protected_ ? verify_panel(k) : abft::finding{};
@@ -301,7 +302,8 @@ bool factorization<S>::prepare_panel(index k, const panel_seen* ahead) {
   return true;
 }
 
-// The first block is not verified: its checksums were just made from it, and its panel's check covers it. `ahead`: it was measured already.
+// The first block is not verified: its checksums were just computed from it, and its panel's check covers it. `ahead`: the residual was
+// measured already.
 template <class S>
 typename factorization<S>::settled_check factorization<S>::enter_panel(index k, const panel_seen* ahead) {
   settled_check made{.state = abft::attempts(repairs_ ? abft::k_repeats : 0)};
@@ -320,7 +322,7 @@ typename factorization<S>::settled_check factorization<S>::enter_panel(index k, 
   return made;
 }
 
-// Block b as it was after panel upto − 1, from the input.
+// Recomputes block b as it was after panel upto − 1, from the input.
 template <class S>
 void factorization<S>::rebuild_block(index b, index upto) {
   work_->reload(b);

@@ -1,21 +1,21 @@
-// The protected blocked QR factorization: panels with lookahead, what is verified when, and recovery.
-// Layer: algorithm (driver). Backend-free: the matrix is the factorizer's.
+// The protected blocked QR factorization: panels with lookahead, the order of the checks, and recovery.
+// Layer: algorithm (driver), backend-free: the factorizer owns the matrix.
 // Source: docs/design/qr.md; P. Du et al., 2011 (checksum columns, checkpointed V, QR update); docs/protection.md.
 #pragma once
 
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
+#include "core/memory.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {
 
 inline constexpr const char* k_block_checksum = "block_checksum";
 inline constexpr const char* k_qr_update = "qr_update";
-inline constexpr const char* k_hybrid = "hybrid";  // qr_update on cuda with its panels on the host: context::hybrid
+inline constexpr const char* k_hybrid = "hybrid";  // qr_update on cuda with the panels on the host: context::hybrid
 
 template <class S>
 class factorization {
@@ -24,18 +24,18 @@ class factorization {
   factorization(const context& run, engine<S>& on, std::string_view scheme, const matrix_view<S>& A, S* tau,
                 const matrix_view<const S>& source);
 
-  // After an uncorrectable fault (run.seen.uncorrectable()) with protection::correct, A holds the input again. `keep_r`: worked_r() is
-  // wanted.
+  // After an uncorrectable fault (run.seen.uncorrectable()) with protection::correct, A holds the input again. `keep_r`: worked_r() will be
+  // called.
   void run(bool keep_r = false);
 
-  // A's columns were worked on as 2^shift · a: n numbers, zeros for columns of a moderate size.
-  const std::vector<int>& shifts() const { return shifts_; }
+  // A's columns were computed as 2^shift · a: n numbers, zeros for columns of a moderate size.
+  const core::vector<int>& shifts() const { return shifts_; }
 
-  // R (n × n, m ≥ n) of the columns as they were worked on: in A, or beside it where columns were scaled.
+  // R (n × n, m ≥ n) of the columns as they were computed: in A, or in other memory if columns were scaled.
   const matrix_view<const S>& worked_r() const { return worked_r_; }
 
  private:
-  // A check at the end whose event waits until all of them agree.
+  // A check at the end. Its event waits until all of these checks agree.
   struct settled_check {
     abft::outcome how = abft::outcome::clean;
     abft::attempts state{0};
@@ -74,7 +74,7 @@ class factorization {
   settled_check finish_block(index b, double residual);
   abft::finding verify_matrix();
   abft::finding verify_norms();
-  settled_check finish_certificate(const double* measured);  // null: it is measured now
+  settled_check finish_certificate(const double* measured);  // null: measures it now
   void scan_r();
   template <class Look>
   settled_check look_twice(Look&& look) const;
@@ -86,27 +86,27 @@ class factorization {
   layout shape_;
   std::unique_ptr<factorizer<S>> work_;
   bool finite_ = true;
-  bool protected_ = false;            // checks are made
-  bool repairs_ = false;              // and what fails is repaired
-  bool encoded_waits_ = false;        // what encode() measures is to be waited for, and the thresholds made of it
-  bool end_measured_ = false;         // measure_end() was of the factors that are there
-  std::vector<column_size> sizes_;    // of the columns of the input
-  std::vector<double> norms_;         // the same, as they are worked on
-  std::vector<column_size> r_sizes_;  // of R's columns
-  bool r_scanned_ = false;            // and they are those of the R that is there
-  std::vector<double> weights_;       // n × 3, as factorizer::encode has them
-  std::vector<double> ratio_;         // of the second checksum's weights to the first's
-  // Of each group, and behind them of all columns: ‖columns times their weights‖; the squares of the norms of what encode() made.
-  std::vector<double> weighted_, encoded_;
-  std::vector<abft::tiers> threshold_;  // of each group
+  bool protected_ = false;             // the checks run
+  bool repairs_ = false;               // and failures are repaired
+  bool encoded_waits_ = false;         // await_thresholds() must still wait for encode() and compute the thresholds
+  bool end_measured_ = false;          // measure_end() measured the current factors
+  core::vector<column_size> sizes_;    // the input's columns
+  core::vector<double> norms_;         // the same columns as they are computed, scaled
+  core::vector<column_size> r_sizes_;  // R's columns
+  bool r_scanned_ = false;             // r_sizes_ belongs to the current R
+  core::vector<double> weights_;       // n × 3, as in factorizer::encode
+  core::vector<double> ratio_;         // the second checksum's weights over the first's
+  // For each group, then for all columns: ‖weighted columns‖, and the squared norms that encode() measured.
+  core::vector<double> weighted_, encoded_;
+  core::vector<abft::tiers> threshold_;  // one for each group
   double certificate_threshold_ = 0;
-  std::vector<block_sums> end_sums_;
+  core::vector<block_sums> end_sums_;
   double certificate_ = 0;
-  std::vector<int> shifts_;
+  core::vector<int> shifts_;
   std::shared_ptr<S> kept_r_;
   matrix_view<const S> worked_r_;
-  abft::finding restart_;  // why the pass must be repeated from the input
-  // Of one pass. Panels are begun, judged and advanced in their order; those in front of these are.
+  abft::finding restart_;  // the reason why the pass must be repeated from the input
+  // Panels are begun, judged and advanced in order. These are the numbers of such panels in the current pass.
   index begun_ = 0, judged_ = 0, advanced_ = 0;
   bool goes_ahead_ = true;  // panels may be begun before others are judged
 };

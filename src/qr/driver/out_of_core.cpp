@@ -1,5 +1,5 @@
-// Pieces of columns, factored and applied one after the other.
-// Layer: algorithm (driver). See pieces.hpp.
+// Factors and applies pieces of columns one after the other.
+// Layer: algorithm (driver). See out_of_core.hpp.
 #include "qr/driver/out_of_core.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace ballast::qr {
 using core::at;
 
 template <class S>
-auto pieces<S>::make_room() const -> room {
+auto out_of_core<S>::make_room() const -> room {
   room made;
   made.memory = on_.allocate(core::checked_product(m_, width_));
   made.view = column_major(made.memory.get(), m_, width_, m_);
@@ -23,7 +23,7 @@ auto pieces<S>::make_room() const -> room {
 }
 
 template <class S>
-void pieces<S>::copy(const matrix_view<const S>& from, const matrix_view<S>& to, std::uint64_t seal, index first,
+void out_of_core<S>::copy(const matrix_view<const S>& from, const matrix_view<S>& to, std::uint64_t seal, index first,
                      const matrix_view<S>* back) {
   run::attempt(run_.seen, run_.how.protection, "qr.piece", 0, [&](int) {
     on_.copy(from, to);
@@ -41,7 +41,7 @@ void pieces<S>::copy(const matrix_view<const S>& from, const matrix_view<S>& to,
 }
 
 template <class S>
-matrix_view<const S> pieces<S>::load(const matrix_view<const S>& V, index count, index q, const room& to) {
+matrix_view<const S> out_of_core<S>::load(const matrix_view<const S>& V, index count, index q, const room& to) {
   const index first = q * width_, rows = m_ - first, columns = std::min(width_, count - first);
   const matrix_view<S> here = to.view.block(0, 0, rows, columns);
   copy(V.block(first, first, rows, columns), here, at(q) < seals_.size() ? seals_[at(q)] : 0, first);
@@ -49,7 +49,7 @@ matrix_view<const S> pieces<S>::load(const matrix_view<const S>& V, index count,
 }
 
 template <class S>
-void pieces<S>::apply_piece(bool transposed, const matrix_view<const S>& reflectors, index q, const S* tau, const matrix_view<S>& X,
+void out_of_core<S>::apply_piece(bool transposed, const matrix_view<const S>& reflectors, index q, const S* tau, const matrix_view<S>& X,
                             const room& spare) {
   const index first = q * width_, rows = m_ - first;
   const matrix_view<S> below = X.block(first, 0, rows, X.columns), made = spare.view.block(0, 0, rows, X.columns);
@@ -59,10 +59,10 @@ void pieces<S>::apply_piece(bool transposed, const matrix_view<const S>& reflect
 }
 
 template <class S>
-void pieces<S>::factor(std::string_view scheme, const matrix_view<S>& A, S* tau) {
+void out_of_core<S>::factor(std::string_view scheme, const matrix_view<S>& A, S* tau) {
   const index steps = std::min(m_, A.columns);
   const room own = make_room(), spare = make_room(), loaded = make_room();
-  // Panels of a piece count on from those in front of it; how many there will be is not known.
+  // The count of panels goes on from piece to piece; the total is not known.
   index panels = 0, before = 0;
   run::settings how = run_.how;
   if (run_.how.on_progress)
@@ -95,7 +95,7 @@ void pieces<S>::factor(std::string_view scheme, const matrix_view<S>& A, S* tau)
 }
 
 template <class S>
-void pieces<S>::apply(bool transposed, const matrix_view<const S>& V, index count, const S* tau, const operand<S>& X,
+void out_of_core<S>::apply(bool transposed, const matrix_view<const S>& V, index count, const S* tau, const operand<S>& X,
                       const matrix_view<S>& to) {
   const room own = make_room(), spare = make_room(), loaded = make_room();
   for (index p = 0; p < parts(to.columns); ++p) {
@@ -107,7 +107,7 @@ void pieces<S>::apply(bool transposed, const matrix_view<const S>& V, index coun
       }
     }
     on_.copy(X.identity ? matrix_view<const S>(place) : X.view.block(0, first, m_, columns), here);
-    // Pieces that begin below the last of the identity's columns leave its zeros alone.
+    // Pieces that begin below the last of the identity's columns do not change its zeros.
     const index used = X.identity ? std::min(parts(count), parts(first + columns)) : parts(count);
     for (index s = 0; s < used; ++s) {
       const index q = transposed ? s : used - 1 - s;
@@ -120,7 +120,7 @@ void pieces<S>::apply(bool transposed, const matrix_view<const S>& V, index coun
   }
 }
 
-template class pieces<float>;
-template class pieces<double>;
+template class out_of_core<float>;
+template class out_of_core<double>;
 
 }  // namespace ballast::qr

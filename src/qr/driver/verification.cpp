@@ -1,4 +1,4 @@
-// The checks of a factorization and what follows from them: blocks, panels, and everything at the end.
+// The checks of a factorization and their consequences: blocks, panels, and the end.
 // Layer: algorithm (driver). See factorization.hpp; docs/design/qr.md says what each check covers.
 // Source: P. Du et al., 2011, §4 (checksums of the whole matrix), §5 (recovery).
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace ballast::qr {
 
-// Comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (2 with a single group, 3 its T, and
-// 4 what was sent), 4 R, 5 the entry, which the first panel does not have. One that is verified once has those of its making.
+// The comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (with a single group: 2, then 3
+// for its T, and 4 for the transfer), 4 R, 5 the entry, which the first panel does not have. A panel that is verified once has only 0 to 2.
 template <class S>
 inject::place factorization<S>::panel_place(index k, index step) const {
   const index steps = shape_.single_group ? index{run_.hybrid ? 5 : 4} : verified_once() ? index{3} : k == 0 ? index{5} : index{6};
   return {k, shape_.count() + 1, step, steps};
 }
 
-// Verifies data that cannot be computed again: a second look, if the comparison was struck. `look` returns its finding.
+// Verifies data that cannot be computed again: compares a second time if the comparison was struck. `look` returns its finding.
 template <class S>
 template <class Look>
 typename factorization<S>::settled_check factorization<S>::look_twice(Look&& look) const {
@@ -36,7 +36,7 @@ typename factorization<S>::settled_check factorization<S>::look_twice(Look&& loo
   }
 }
 
-// A residual of block b. Between the two thresholds, the bits of the block decide; without repair it passes.
+// Compares a residual of block b. Between the two thresholds the bits of the block decide; without repair the residual passes.
 template <class S>
 abft::finding factorization<S>::compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name,
                                               index b) const {
@@ -47,7 +47,7 @@ abft::finding factorization<S>::compare_tiers(const inject::place& where, double
   return seen;
 }
 
-// `residual`: as just measured. Places and rebuilds what fails, and verifies again.
+// Judges `residual`, which was just measured. If it fails, locates and rebuilds the fault, and verifies again.
 template <class S>
 abft::finding factorization<S>::verify_block(index b, bool finished, const inject::place& where, const char* name, double residual) {
   const layout::block& here = shape_[b];
@@ -61,7 +61,7 @@ abft::finding factorization<S>::verify_block(index b, bool finished, const injec
   work_->measure_block(b, finished, &residual);
   work_->measure_independent(b, finished, &independent);
   work_->wait();
-  // The weights that placed the column agree with any place on a line of errors that they take for one; the independent ones do not.
+  // Errors in several columns can look like one column to the weights that located it; the independent weights show the difference.
   if (!passes(compare(run_, where, residual, threshold, name, here.first)) ||
       !passes(compare(run_, where, independent, threshold, name, here.first)))
     return seen;
@@ -71,8 +71,8 @@ abft::finding factorization<S>::verify_block(index b, bool finished, const injec
   return seen;
 }
 
-// The factored panel: Q must be orthogonal; τ‖v‖² = 2; Qᵀ applied to the checksums must give R's checksums over zeros. What was
-// sent must have arrived.
+// Verifies the factored panel: Q is orthogonal; τ‖v‖² = 2; Qᵀ applied to the checksums gives R's checksums over zeros; the transferred data
+// arrived unchanged.
 template <class S>
 abft::finding factorization<S>::verify_panel(index k) {
   panel_sums sums;
@@ -91,7 +91,7 @@ abft::finding factorization<S>::verify_sums(index k, const panel_sums& sums) {
   return seen;
 }
 
-// What the driver itself compares with: a panel that the backend lets pass passes here, too.
+// Returns the limits that the driver itself uses, so that a panel that passes in the backend passes here, too.
 template <class S>
 panel_limits factorization<S>::limits_of(index k) const {
   if (!protected_) return {};
@@ -99,8 +99,8 @@ panel_limits factorization<S>::limits_of(index k) const {
   return {true, repairs_, limit, limit, abft::qr_reflector_threshold<S>(shape_.m)};
 }
 
-// Whether panel k, that was begun ahead, stands. If not, nothing is reported yet. A comparison that was struck is made again: the backend
-// has made its own.
+// Returns whether panel k, which was begun ahead, passes. If not, nothing is reported yet. A comparison that was struck is repeated: the
+// backend has compared by itself.
 template <class S>
 bool factorization<S>::judge_ahead(index k, const panel_seen& seen) {
   settled_check entry{.state = abft::attempts(0)}, panel{.state = abft::attempts(0)};
@@ -122,7 +122,8 @@ bool factorization<S>::judge_ahead(index k, const panel_seen& seen) {
   return true;
 }
 
-// Why panel k, that was begun ahead and factored, does not stand. Where no number is too large, the backend's own comparison was struck.
+// Returns the reason why panel k, which was begun ahead and factored, did not pass. If no number is too large, the backend's own comparison
+// was struck.
 template <class S>
 abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
   if (!protected_) return {};
@@ -137,7 +138,7 @@ abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
 
 // ------------------------------------------------------------------------------------------------------------------ the end
 
-// What can be measured once the factorization stands: behind one wait.
+// Enqueues the measurements of the finished factorization, so that one wait covers all of them.
 template <class S>
 void factorization<S>::measure_end() {
   end_measured_ = true;
@@ -145,15 +146,16 @@ void factorization<S>::measure_end() {
   if (!end_sums_.empty()) work_->measure_all(end_sums_.data());
   work_->measure_certificate(&certificate_);
   r_scanned_ = false;
-  // Of scaled columns R is not yet what it will be.
+  // If columns are scaled, R will still change.
   if (std::all_of(shifts_.begin(), shifts_.end(), [](int shift) { return shift == 0; })) scan_r();
 }
 
-// Judges that. Events wait until the certificate has agreed with the repairs; what a repair may have changed is measured again.
+// Judges these measurements. Events wait until the certificate has confirmed the repairs; values that a repair may have changed are
+// measured again.
 template <class S>
 abft::finding factorization<S>::finish() {
   work_->wait();
-  std::vector<settled_check> seen;
+  core::vector<settled_check> seen;
   const auto failed = [](const settled_check& each) { return each.how == abft::outcome::uncorrectable; };
   for (index b = 0; b < static_cast<index>(end_sums_.size()); ++b) {
     const block_sums& here = end_sums_[static_cast<std::size_t>(b)];
@@ -173,7 +175,7 @@ abft::finding factorization<S>::finish() {
   return {};
 }
 
-// Q orthogonal, τ‖v‖² = 2.
+// Verifies that Q is orthogonal and that τ‖v‖² = 2.
 template <class S>
 abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sums) const {
   const abft::finding seen =
@@ -183,8 +185,8 @@ abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sum
                        k);
 }
 
-// V and its checkpoint differ, and one of them is wrong. V's own equations, read anew, say which: they must fail before the repair and hold
-// behind it. A change that is too small for them is repaired by computing all again.
+// If V and its checkpoint differ, one of them is wrong. V's own equations, computed anew, tell which: they must fail before the repair and
+// hold after it. A change that is too small for them is repaired by computing everything again.
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_v(index k, double change) {
   const auto good = [&] {
@@ -206,7 +208,7 @@ typename factorization<S>::settled_check factorization<S>::finish_v(index k, dou
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_t(index k, double change) {
   settled_check made;
-  // With a single group the comparison is a step of its own. Else panel_place has none for it, and it is not open to injection.
+  // With a single group the comparison is a step of its own. Otherwise panel_place has no step for it, and faults are not injected.
   abft::finding seen{.residual = change, .index = shape_[k].first, .check = "qr.t"};
   if (shape_.single_group) {
     seen = compare(run_, panel_place(k, 3), change, 0, "qr.t", shape_[k].first);
@@ -218,8 +220,8 @@ typename factorization<S>::settled_check factorization<S>::finish_t(index k, dou
   return made;
 }
 
-// R's rows of block b: to the bit what was verified, or rebuilt. Or all rows of a block that never became a panel, and can be had again
-// from the input.
+// Verifies R's rows of block b, a panel: they must equal the verified ones to the bit, or are rebuilt. Or verifies all rows of a block that
+// never became a panel; such a block can be recomputed from the input.
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_block(index b, double residual) {
   if (shape_[b].panel) return look_twice([&] { return verify_block(b, true, panel_place(b, 4), "qr.r", residual); });
@@ -252,7 +254,7 @@ typename factorization<S>::settled_check factorization<S>::finish_certificate(co
   return look_twice([&] { return compare(run_, where, residual, certificate_threshold_, "qr.certificate", -1); });
 }
 
-// The single group's checksums. One struck column is placed and recovered; then all panels are verified again.
+// Verifies the single group's checksums. Locates and recovers one struck column; then all panels are verified again.
 template <class S>
 abft::finding factorization<S>::verify_matrix() {
   matrix_sums sums;
@@ -261,7 +263,7 @@ abft::finding factorization<S>::verify_matrix() {
   const index last = shape_.count();
   abft::finding seen = compare(run_, {last, last + 1, 0, 3}, sums.norm, threshold_[0].wrong, "qr.r", -1);
   if (passes(seen) || !repairs_ || abft::comparison_struck(seen) || !std::isfinite(sums.norm)) return seen;
-  // Place 0 stands for a fault in the first checksum itself. A wrong place is found by the certificate, whose weights are others.
+  // Index 0 stands for a fault in the first checksum itself. The certificate, which has other weights, detects a wrong location.
   const auto weight = [&](index l) { return l == 0 ? 0.0 : ratio_[static_cast<std::size_t>(l - 1)]; };
   const index found = abft::locate_column(sums.rr, sums.rs, sums.ss, shape_.n + 1, weight).index;
   if (found <= 0) return seen;
@@ -284,15 +286,15 @@ void factorization<S>::scan_r() {
   r_scanned_ = true;
 }
 
-// Orthogonal transformations keep norms: column j of R must be as long as column j of the input. This is what shows that the scan, which
-// decides scales, weights and thresholds, and the scaling there and back were right.
+// Orthogonal transformations preserve norms: column j of R must have the norm of column j of the input. This check covers the scan, which
+// decides scales, weights and thresholds, and the scaling in both directions.
 template <class S>
 abft::finding factorization<S>::verify_norms() {
   if (!r_scanned_) {
     scan_r();
     work_->wait();
   }
-  const std::vector<column_size>& made = r_sizes_;
+  const core::vector<column_size>& made = r_sizes_;
   double residual = 0, threshold = 1;
   index worst = 0;
   const double unit = abft::qr_norm_threshold<S>(1, shape_.m);
@@ -300,13 +302,13 @@ abft::finding factorization<S>::verify_norms() {
   constexpr int smallest = std::numeric_limits<S>::min_exponent - std::numeric_limits<S>::digits;  // 2 to it is the smallest number
   for (std::size_t j = 0; j < made.size(); ++j) {
     const column_size& was = sizes_[j];
-    // R has Inf where the norm of a finite column has left the range.
+    // R holds Inf if the norm of a finite column exceeds the range.
     if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<S>::max_exponent - 1) continue;
-    // Mostly 0. Not by a power of two: 0 times one that is Inf is no number.
+    // Mostly 0. ldexp, since 0 times a power of two that is Inf would be NaN.
     const int up = made[j].exponent - was.exponent;
     const double norm = up == 0 ? made[j].norm : std::ldexp(made[j].norm, up);
     const double off = made[j].finite ? std::abs(norm - was.norm) : std::numeric_limits<double>::quiet_NaN();
-    // The smallest number is what scaling back may take from each element.
+    // Scaling back may change each element by up to the smallest number.
     const double limit = unit * was.norm + root * abft::power_of_two(smallest - was.exponent);
     if (off * threshold <= residual * limit) continue;
     residual = off;

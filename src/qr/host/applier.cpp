@@ -1,4 +1,4 @@
-// Factors T of stored reflectors, and blocks of columns under Q.
+// Computes the factors T of stored reflectors, and applies Q to blocks of columns.
 // Layer: backend (host). See applier.hpp.
 #include "qr/host/applier.hpp"
 
@@ -19,7 +19,7 @@ using inject::site;
 
 namespace {
 
-constexpr index k_block_columns = 96;  // of the operand that one block takes at most
+constexpr index k_block_columns = 96;  // the most columns of the operand in one block
 
 }  // namespace
 
@@ -57,17 +57,17 @@ class block_of_columns final : public applied_block<S> {
   void verify(applied_sums& seen);
 
   const panel_applier<S>& Q_;
-  panel_set<S> own_;  // of a block that is computed again
+  panel_set<S> own_;  // used if the block is recomputed
   const bool transposed_;
   const operand<S> from_;
   const index task_, tasks_, first_, width_;
-  S* const X_;  // the columns, in the result: no store lies behind the check
+  S* const X_;  // the columns within the result: nothing is stored after the check
   const index ldx_;
-  core::aligned_buffer<S> W_;    // scratch of a product
-  std::vector<double> norm_;     // of the columns, as they are worked on
-  std::vector<double> encoded_;  // width × k_vectors: what aᵀ times the result must be
-  std::vector<int> shift_;       // columns are worked on as 2^shift · x
-  std::vector<char> odd_;        // columns with Inf or NaN
+  core::aligned_buffer<S> W_;    // scratch memory of a product
+  core::vector<double> norm_;     // norms of the scaled columns
+  core::vector<double> encoded_;  // width × k_vectors: the expected aᵀ times the result
+  core::vector<int> shift_;       // column j is computed as 2^shift · x
+  core::vector<char> odd_;        // marks columns with Inf or NaN
 };
 
 template <class S>
@@ -76,7 +76,7 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   if (Q_.panels == 0) return;
   scale();
   if (seen != nullptr) encode(again);
-  // What was made once for all blocks may have been struck.
+  // The panels that all blocks share may have been struck.
   if (again) own_ = Q_.make_panels();
   transform(again ? own_ : Q_.shared_);
   if (seen != nullptr) verify(*seen);
@@ -97,7 +97,7 @@ void block_of_columns<S>::load() {
   }
 }
 
-// Scales columns of extreme size, and finds those with Inf or NaN.
+// Scales columns of extreme size, and marks those with Inf or NaN.
 template <class S>
 void block_of_columns<S>::scale() {
   const index m = Q_.m_;
@@ -126,7 +126,7 @@ void block_of_columns<S>::scale() {
   }
 }
 
-// bᵀx for b = op(Q)ᵀa. The operand is read again: what was loaded wrong must not agree.
+// Computes bᵀx for b = op(Q)ᵀa. The operand is read again, so that a wrong load does not agree with itself.
 template <class S>
 void block_of_columns<S>::encode(bool again) {
   const index m = Q_.m_, rows = from_.view.rows;
@@ -134,7 +134,7 @@ void block_of_columns<S>::encode(bool again) {
   if (again) own = Q_.under_q(transposed_);
   const double* const b = again ? own.data() : Q_.b_.data();
   std::fill(encoded_.begin(), encoded_.end(), 0.0);
-  std::vector<S> column;
+  core::vector<S> column;
   for (index j = 0; j < width_; ++j) {
     double* const to = encoded_.data() + j;
     if (from_.identity) {
@@ -152,7 +152,7 @@ void block_of_columns<S>::encode(bool again) {
   }
 }
 
-// All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
+// Applies all panels in turn. Panels that begin below the last row of the identity's columns leave their zeros alone.
 template <class S>
 void block_of_columns<S>::transform(const panel_set<S>& panels) {
   const index m = Q_.m_, nb = Q_.panel_width;
@@ -172,7 +172,7 @@ void block_of_columns<S>::transform(const panel_set<S>& panels) {
       Q_.run_.injector.strike(site::qr_product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
     Q_.kernels_.update(H, transposed_, width_, W_.data(), from, ldx_);
     if constexpr (inject::active_injector::enabled) {
-      // Each column's rows that this panel has changed.
+      // The rows of each column that this panel has changed.
       for (index j = first_changed(k); j < width_; ++j)
         Q_.run_.injector.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, m - k * nb);
     }
@@ -184,7 +184,7 @@ void block_of_columns<S>::verify(applied_sums& seen) {
   const index m = Q_.m_;
   if constexpr (inject::active_injector::enabled)
     Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
-  std::vector<double> found(at(k_vectors * width_), 0.0);
+  core::vector<double> found(at(k_vectors * width_), 0.0);
   Q_.kernels_.dot(m, width_, X_, ldx_, k_vectors, Q_.a_.data(), m, found.data(), width_);
   seen = compare_applied(width_, encoded_.data(), found.data(), norm_.data(), odd_.data());
 }
@@ -221,7 +221,7 @@ panel_applier<S>::panel_applier(const context& run, const kernels<S>& arithmetic
 
 template <class S>
 void panel_applier<S>::scan(bool* finite) {
-  std::vector<char> odd(at(V_.columns), 0);
+  core::vector<char> odd(at(V_.columns), 0);
   core::parallel_for(run_.threads, V_.columns, [&](index j, int) {
     double squares = 0;
     if (j + 1 < m_) kernels_.squares(m_ - j - 1, 1, &V_(j + 1, j), V_.column_stride, &squares);
@@ -261,13 +261,13 @@ void panel_applier<S>::form() {
   shared_ = make_panels();
 }
 
-// op(Q)ᵀa for all a, by one reflector after the other: of what the products use, nothing but V and tau themselves. H_j is symmetric, so
-// op(Q) decides the order only.
+// Computes op(Q)ᵀa for all a, one reflector after the other. It shares only V and tau with the products. H_j is symmetric, so op(Q) only
+// decides the order.
 template <class S>
 core::aligned_buffer<double> panel_applier<S>::under_q(bool transposed) const {
   core::aligned_buffer<double> b(k_vectors * m_);
   std::copy_n(a_.data(), k_vectors * m_, b.data());
-  // All at once read V once; in two tasks, for two threads, they give the same numbers.
+  // With all vectors at once, V is read once. Two tasks, for two threads, give the same numbers.
   const int together = run_.threads > 1 ? k_vectors / 2 : k_vectors;
   core::parallel_for(run_.threads, k_vectors / together, [&](index task, int) {
     double* const y = b.data() + task * together * m_;

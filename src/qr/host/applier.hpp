@@ -1,21 +1,21 @@
-// Q of stored reflectors in host memory, applied to blocks of columns.
+// Applies Q, given by stored reflectors in host memory, to blocks of columns.
 // Layer: backend (host), over kernels<S> of reference/ or cpu/. Implements applier<S>.
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "core/memory.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr::host {
 
-// Reflectors in panels: V1 with its ones and zeros, and the factors T.
+// Reflectors in panels: V1 with its ones and zeros written out, and the factors T.
 template <class S>
 struct panel_set {
   core::aligned_buffer<S> V1, T;
-  std::vector<block_reflector<S>> all;
+  core::vector<block_reflector<S>> all;
 };
 
 template <class S>
@@ -43,7 +43,7 @@ class panel_applier final : public applier<S> {
   const matrix_view<const S> V_;
   const S* const tau_;
   panel_set<S> shared_;
-  core::aligned_buffer<double> a_, b_;  // m × k_vectors: random a, and op(Q)ᵀ times them
+  core::aligned_buffer<double> a_, b_;  // m × k_vectors: random a, and op(Q)ᵀa
 };
 
 }  // namespace ballast::qr::host

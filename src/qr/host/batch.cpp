@@ -1,15 +1,15 @@
-// Batches of small matrices on the host: each by one thread, over the kernels of reference/ or cpu/.
+// Batches of small matrices on the host: one thread computes each matrix, over the kernels of reference/ or cpu/.
 // Layer: backend (host). See qr/batch.hpp.
-// A tile is computed in scratch memory and compared, before it is stored, with sums that were made from another reading of its input and,
-// for op(Q), another of V: docs/design/qr.md, "Batches".
+// A tile is computed in scratch memory. Before it is stored, it is compared with sums from another reading of its input and, for op(Q),
+// another reading of V: docs/design/qr.md, "Batches".
 #include "qr/batch.hpp"
 #include "core/at.hpp"
+#include "core/memory.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "abft/threshold.hpp"
 #if defined(BALLAST_HAS_CPU)
@@ -34,7 +34,7 @@ namespace {
 
 constexpr int k_certificates = 2;
 constexpr index k_panel = 32;
-constexpr index k_task_elements = 1 << 14;  // of the matrices that one task takes
+constexpr index k_task_elements = 1 << 14;  // elements of the matrices that one task computes
 
 template <class S>
 const kernels<S>& kernels_of([[maybe_unused]] const context& run) {
@@ -48,7 +48,7 @@ double weight(int q, index column) {
   return random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(column));
 }
 
-// The first address of a batch and how many elements it spans.
+// Returns the memory from the lowest to the highest address of a batch.
 template <class S>
 std::span<S> whole(const matrix_batch_view<S>& v) {
   index low = 0, high = 0;
@@ -57,7 +57,7 @@ std::span<S> whole(const matrix_batch_view<S>& v) {
   return {v.data + low, static_cast<std::size_t>(high - low + 1)};
 }
 
-// One thread's work on one matrix. A tile has `m` rows, its columns one behind the other.
+// The work of one thread on one matrix. A tile has `m` rows; its columns are contiguous.
 template <class S>
 class bench_of_thread {
  public:
@@ -98,10 +98,11 @@ class bench_of_thread {
   const kernels<S>& kernels_;
   const index m_;
   core::aligned_buffer<S> tile_, V_, column_, tau_, T_, V1_, W_;
-  std::vector<double> y_;              // what is verified: k_certificates vectors of m
-  std::vector<int> shift_, exponent_;  // columns are worked on as 2^shift · x; exponents by the check's own reading
-  double norm_[k_certificates] = {};   // ‖(w_j 2^−e_j x_j)_j‖_F + ‖Σ w_j 2^−e_j x_j‖
-  bool odd_ = false;                   // Inf or NaN in the input
+  core::vector<double> y_;  // the sums to verify: k_certificates vectors of m numbers
+  // Column j is computed as 2^shift_j · x; exponent_j comes from the check's own reading.
+  core::vector<int> shift_, exponent_;
+  double norm_[k_certificates] = {};  // ‖(w_j 2^−e_j x_j)_j‖_F + ‖Σ w_j 2^−e_j x_j‖
+  bool odd_ = false;                  // the input holds Inf or NaN
 };
 
 // y_q ← Σ_j w_qj 2^−e_j x_j.
@@ -123,7 +124,7 @@ void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, b
     odd_ |= !finite;
     const int e = most > 0 && finite ? std::ilogb(most) : 0;
     exponent_[at(j)] = e;
-    // Two factors: the reciprocal of a subnormal number is none.
+    // Two factors, since the reciprocal of a subnormal number is not representable.
     const double half = std::ldexp(1.0, -e / 2), rest = std::ldexp(1.0, -e - (-e / 2));
     double w[k_certificates], own = 0;
     for (int q = 0; q < k_certificates; ++q) w[q] = weight(q, j);
@@ -144,7 +145,7 @@ void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, b
   }
 }
 
-// Columns of extreme size are brought to a moderate one by powers of two.
+// Loads the tile. Columns of extreme size are scaled to a moderate one by powers of two.
 template <class S>
 void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, bool identity) {
   const index columns = static_cast<index>(shift_.size());
@@ -173,7 +174,7 @@ void bench_of_thread<S>::store(const matrix_view<S>& to, bool upper_only) const 
   }
 }
 
-// Applies the reflectors `first` … of V, `width` of them, to columns `from` … of the tile; T is made where it is not there.
+// Applies `width` reflectors of V from `first` on to columns `from` … of the tile; computes T if it is not there.
 template <class S>
 void bench_of_thread<S>::update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns,
                                 const inject::place& where) {
@@ -188,7 +189,7 @@ void bench_of_thread<S>::update(index first, index width, const S* V, index ldv,
   kernels_.update(H, transposed, columns, W_.data(), C, m_);
 }
 
-// y_q ← H y_q; v: the elements of v_j below row j. ‖v‖² to `squares` unless that is null.
+// y_q ← H y_q. `v`: the elements of v_j below row j. Adds ‖v‖² to `squares` unless that is null.
 template <class S>
 void bench_of_thread<S>::reflect_sums(const S* v, index j, double tau, double* squares) {
   const index below = m_ - j - 1;
@@ -208,7 +209,7 @@ void bench_of_thread<S>::reflect_sums(const S* v, index j, double tau, double* s
   kernels_.subtract(below, 1, v, below, k_certificates, z, 1, y + 1, m_);
 }
 
-// y_q ← y_q − w_qj 2^−e_j x_j for column j of the tile as it will be stored, in its first rows.
+// y_q ← y_q − w_qj 2^−e_j x_j for the first rows of column j of the tile, as it will be stored.
 template <class S>
 void bench_of_thread<S>::subtract_column(index rows, index j) {
   double z[k_certificates];
@@ -224,8 +225,8 @@ std::uint64_t bench_of_thread<S>::hash(index columns, const S* scalars, index co
   return made.bits();
 }
 
-// ‖y_q‖ against the norms: the one that is the worse for its norm. Between the two thresholds the bits decide, if the tile may be computed
-// again; the caller hashes where `judged` is false.
+// Compares ‖y_q‖ with the norms, for the q with the largest quotient. Between the two thresholds the bits decide, if the tile may be
+// recomputed; the caller computes a hash if `judged` is false.
 template <class S>
 abft::finding bench_of_thread<S>::judge(index matrix, const inject::place& where, index columns, const char* name) {
   double residual = 0, norm = 0;
@@ -248,7 +249,7 @@ abft::finding bench_of_thread<S>::judge(index matrix, const inject::place& where
 template <class S>
 void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>& A, S* tau, int slot) {
   const index n = A.columns, steps = std::min(m_, n);
-  // Two panels at least where there are two columns: the smallest matrix is computed, and struck, the way others are.
+  // At least two panels if there are two columns: the smallest matrix is then computed, and struck, like the others.
   const index width = steps <= 1 ? 1 : std::min(k_panel, (steps + 1) / 2);
   const index panels = (steps + width - 1) / width, updates = n > steps ? panels : panels - 1;
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.certificate", slot, [&](int number) {
@@ -324,7 +325,7 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
     }
     run_.injector.strike(site::qr_q, {matrix, count, 1, 2}, tile_.data(), m_ * n);
     if (!is_protected()) return abft::finding{};
-    // The reflectors one after the other, from the caller's V and tau.
+    // Applies the reflectors one after the other, from the caller's V and tau.
     for (index s = 0; s < k; ++s) {
       const index j = transposed ? s : k - 1 - s;
       const double scalar = static_cast<double>(tau[j]);
@@ -366,8 +367,8 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
     kernels_.solve(transposed, m_, k, V_.data(), m_, tile_.data(), m_);
     run_.injector.strike(site::qr_q, {matrix, count, 1, 2}, tile_.data(), m_ * k);
     if (!is_protected()) return abft::finding{};
-    // op(U) (Xw) against Bw, row by row, with |op(U)| |X| beside it for the size of what rounds.
-    std::vector<double> x(at(k_certificates * m_)), size(at(m_)), sum(at(m_)), all(at(m_));
+    // Compares op(U) (Xw) with Bw, row by row; |op(U)| |X| bounds the size of the rounding.
+    core::vector<double> x(at(k_certificates * m_)), size(at(m_)), sum(at(m_)), all(at(m_));
     for (index j = 0; j < k; ++j) {
       for (int q = 0; q < k_certificates; ++q) {
         const double w = std::ldexp(weight(q, j), -exponent_[at(j)] - shift_[at(j)]);
@@ -392,7 +393,7 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
     }
     double residual = 0, limit = 1;
     for (index i = 0; i < m_; ++i) {
-      // Rounding, and what underflow takes from an element of x.
+      // Rounding, and the part of an element of x that underflow may take.
       const double allowed = abft::qr_solve_threshold<S>(sum[at(i)], m_) +
                              4 * static_cast<double>(std::numeric_limits<S>::denorm_min()) * (all[at(i)] + static_cast<double>(m_));
       for (int q = 0; q < k_certificates; ++q) {
@@ -404,7 +405,7 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
       }
     }
     abft::finding seen = compare(run_, {matrix, count, 0, 1}, residual, limit, "qr.solve", matrix);
-    // A number beyond the range in U, in x or between them: the same bits again are what the data say.
+    // Some number in U, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
     if (odd_ || !std::isfinite(residual) || !std::isfinite(limit)) seen.judged = false;
     if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(k, nullptr, 0);
     return seen;
@@ -485,7 +486,7 @@ class host_batch final : public batch_engine<S> {
   core::aligned_buffer<S> scratch_;
   index singular_ = -1;
 #if defined(BALLAST_HAS_CPU)
-  core::single_threaded_blas single_;  // Ballast's own threads call it on small matrices
+  core::single_threaded_blas single_;  // Ballast's own threads call BLAS on small matrices
 #endif
 };
 

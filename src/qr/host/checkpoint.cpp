@@ -1,4 +1,4 @@
-// V, T and tau against their checkpoint and seals.
+// Compares V, T and tau with their checkpoint and seals.
 // Layer: backend (host). See factorizer.hpp.
 // Source: P. Du et al., 2011, §6.
 #include <algorithm>
@@ -14,18 +14,18 @@ namespace ballast::qr::host {
 
 using core::at;
 
-// V is summed over as it is stored now, its triangle included. The same sums in the same order agree to the bit, or V has changed.
+// Sums over V as it is stored now, including its triangle. The same sums in the same order agree to the bit, unless V has changed.
 template <class S>
-double blocked_factorizer<S>::change_of_v(index k, std::vector<double>& sums) {
+double blocked_factorizer<S>::change_of_v(index k, core::vector<double>& sums) {
   copy_v1(k);
   checkpoint_of(kernels_, run_.threads, reflector(k), row_weights_.data() + shape_[k].first, sums);
-  const std::vector<double>& kept = checkpoints_[at(k)];
+  const core::vector<double>& kept = checkpoints_[at(k)];
   largest worst;
   for (std::size_t i = 0; i < sums.size(); ++i) worst.add(sums[i] == kept[i] ? 0 : sums[i] - kept[i]);
   return worst.value();
 }
 
-// T and tau to the bit.
+// Compares T and tau to the bit.
 template <class S>
 double blocked_factorizer<S>::change_of_t(index k) const {
   abft::result_hash seal;
@@ -36,8 +36,8 @@ double blocked_factorizer<S>::change_of_t(index k) const {
 template <class S>
 bool blocked_factorizer<S>::repair_v(index k, index* column) {
   const layout::block& b = shape_[k];
-  const std::vector<double>& kept = checkpoints_[at(k)];
-  std::vector<double> sums;
+  const core::vector<double>& kept = checkpoints_[at(k)];
+  core::vector<double> sums;
   change_of_v(k, sums);
   checkpoint_repair<S> repair(shape_.m, row_weights_.data());
   for (index l = 0; l < b.width; ++l) {

@@ -24,10 +24,10 @@ using inject::site;
 
 namespace {
 
-constexpr index k_r_rows = 512;  // rows of R that one task takes: fixed, as k_slab_rows
+constexpr index k_r_rows = 512;  // rows of R that one task sums: fixed, like k_slab_rows
 
 double sum_of_squares(const double* y, index count) {
-  // In lanes that a compiler can keep in registers.
+  // Eight partial sums that a compiler can keep in registers.
   double lanes[8] = {};
   index i = 0;
   for (; i + 8 <= count; i += 8) {
@@ -37,8 +37,9 @@ double sum_of_squares(const double* y, index count) {
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
-// The larger of the norms of `count` vectors, whose sums of squares are the sums over `tasks` of squares[q + count · task]. NaN stays.
-double largest_norm(const std::vector<double>& squares, int count) {
+// Returns the larger of the norms of `count` vectors. The sum of squares of vector q is the sum over `tasks` of squares[q + count · task].
+// NaN is kept.
+double largest_norm(const core::vector<double>& squares, int count) {
   largest norm;
   for (int q = 0; q < count; ++q) {
     double sum = 0;
@@ -64,7 +65,7 @@ typename blocked_factorizer<S>::extent blocked_factorizer<S>::extent_of(index b,
   return finished && shape_[b].panel ? extent{shape_[b].first, true} : extent{shape_.m, false};
 }
 
-// r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the larger norm.
+// Computes r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the larger norm.
 template <class S>
 double blocked_factorizer<S>::residuals(index b, const extent& taken, core::aligned_buffer<double>& y) const {
   const index m = shape_.m;
@@ -79,7 +80,7 @@ double blocked_factorizer<S>::residuals(index b, const extent& taken, core::alig
   return subtract_block(b, taken, 2, 0, y.data());
 }
 
-// y_q ← y_q − block b times weights first_weight + q, for `count` vectors of m values. Returns the largest norm of theirs.
+// y_q ← y_q − block b times weights first_weight + q, for `count` vectors of m values. Returns the largest norm of y_q.
 template <class S>
 double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int count, index first_weight, double* y) const {
   const layout::block& here = shape_[b];
@@ -88,7 +89,7 @@ double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int c
   const index rows = taken.full + (taken.triangle ? here.width : 0);
   const S* const X = A_ + here.first * lda_;
   const index tasks = (rows + k_slab_rows - 1) / k_slab_rows;
-  std::vector<double> squares(at(tasks * count));
+  core::vector<double> squares(at(tasks * count));
   core::parallel_for(run_.threads, tasks, [&](index t, int) {
     const index top = t * k_slab_rows;
     const index end = std::min(top + k_slab_rows, rows);
@@ -146,13 +147,13 @@ void blocked_factorizer<S>::measure_independent(index b, bool finished, double* 
 
 // -------------------------------------------------------------------------------------------------------------------- a panel
 
-// Two passes over V. Vectors beside V in the first: the certificate's product, p = V T x, and the checksums c1, c2; in the second the same
-// without p.
+// Two passes over V. The first multiplies it with the certificate's product, p = V T x, and the checksums c1 and c2; the second with the
+// same vectors without p.
 template <class S>
 void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   const layout::block& b = shape_[k];
   const index w = b.width;
-  const std::vector<double> z = judge_reflectors(k, seen);
+  const core::vector<double> z = judge_reflectors(k, seen);
   checkpoints_[at(k)].assign(z.begin() + 4 * w, z.begin() + 8 * w);
   abft::result_hash seal;
   for (index i = 0; i < w * w; ++i) seal.add(t(k)[i]);
@@ -167,37 +168,37 @@ void blocked_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
   (void)judge_reflectors(k, seen);
 }
 
-// What V, T and tau say of each other. Returns panel_products.
+// Checks V, T and tau against each other. Returns panel_products.
 template <class S>
-std::vector<double> blocked_factorizer<S>::judge_reflectors(index k, panel_sums* seen) const {
+core::vector<double> blocked_factorizer<S>::judge_reflectors(index k, panel_sums* seen) const {
   const layout::block& b = shape_[k];
-  std::vector<double> x(at(b.width));
+  core::vector<double> x(at(b.width));
   for (index j = 0; j < b.width; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
-  std::vector<double> z = panel_products(k, x);
+  core::vector<double> z = panel_products(k, x);
   judge_orthogonality(k, x, z, seen);
   seen->reflectors = reflector_residual(k, z.data() + 7 * b.width);
   return z;
 }
 
-// The first pass: Vᵀ times the vectors (4 × w), the checkpoint of V (4 × w) and ‖p‖².
+// The first pass: computes Vᵀ times the vectors (4 × w), the checkpoint of V (4 × w) and ‖p‖².
 template <class S>
-std::vector<double> blocked_factorizer<S>::panel_products(index k, const std::vector<double>& x) const {
+core::vector<double> blocked_factorizer<S>::panel_products(index k, const core::vector<double>& x) const {
   const layout::block& b = shape_[k];
   const block_reflector<S> H = reflector(k);
   const index m = shape_.m, w = b.width;
   const bool checksummed = !shape_.single_group;
   const int vectors = checksummed ? 4 : 2;
   const S* const c = checksums(b.group) + b.first;
-  std::vector<double> tx(at(w), 0.0);
+  core::vector<double> tx(at(w), 0.0);
   for (index j = 0; j < w; ++j) {
     for (index i = 0; i <= j; ++i) tx[at(i)] -= static_cast<double>(H.T[i + j * w]) * x[at(j)];
   }
   const index tasks = slabs(H);
   const index size = 9 * w;
-  std::vector<double> partial(at(tasks * size), 0.0);
+  core::vector<double> partial(at(tasks * size), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
     const slab<S> part = slab_of(H, task);
-    std::vector<double> y(at(4 * part.rows));
+    core::vector<double> y(at(4 * part.rows));
     std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
     double* const p = y.data() + part.rows;
     kernels_.subtract(part.rows, w, part.X, part.ld, 1, tx.data(), w, p, part.rows);
@@ -211,14 +212,14 @@ std::vector<double> blocked_factorizer<S>::panel_products(index k, const std::ve
     checkpoint_slab(kernels_, w, part, row_weights_.data() + b.first, sums + 4 * w);
     for (index i = 0; i < part.rows; ++i) sums[8 * w] += p[i] * p[i];
   });
-  std::vector<double> z(at(size), 0.0);
+  core::vector<double> z(at(size), 0.0);
   for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
   return z;
 }
 
-// Tᵀ Vᵀ V T x against (T + Tᵀ) x.
+// Compares Tᵀ Vᵀ V T x with (T + Tᵀ) x.
 template <class S>
-void blocked_factorizer<S>::judge_orthogonality(index k, const std::vector<double>& x, const std::vector<double>& z,
+void blocked_factorizer<S>::judge_orthogonality(index k, const core::vector<double>& x, const core::vector<double>& z,
                                                 panel_sums* seen) const {
   const block_reflector<S> H = reflector(k);
   const index w = H.width;
@@ -240,7 +241,7 @@ void blocked_factorizer<S>::judge_orthogonality(index k, const std::vector<doubl
     }
     const double threshold = abft::qr_orthogonality_threshold<S>(scale, shape_.m);
     if (!std::isfinite(residual) || !std::isfinite(threshold)) {
-      seen->orthogonality = std::numeric_limits<double>::quiet_NaN();  // no later row may take its place
+      seen->orthogonality = std::numeric_limits<double>::quiet_NaN();  // no later row may replace it
       return;
     }
     if (std::abs(residual) * seen->orthogonality_threshold > seen->orthogonality * threshold) {
@@ -251,7 +252,7 @@ void blocked_factorizer<S>::judge_orthogonality(index k, const std::vector<doubl
   }
 }
 
-// A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit. `squares`: ‖v‖² of each column.
+// A tau of 0 belongs to v = e₁. tau must equal T's diagonal to the bit. `squares`: ‖v‖² of each column.
 template <class S>
 double blocked_factorizer<S>::reflector_residual(index k, const double* squares) const {
   const layout::block& b = shape_[k];
@@ -264,7 +265,7 @@ double blocked_factorizer<S>::reflector_residual(index k, const double* squares)
   return worst.value();
 }
 
-// NaN if a tau of panel k is not T's diagonal to the bit, else 0.
+// Returns NaN if a tau of panel k differs from T's diagonal in any bit, else 0.
 template <class S>
 double blocked_factorizer<S>::taus_differ(index k) const {
   const layout::block& b = shape_[k];
@@ -274,9 +275,9 @@ double blocked_factorizer<S>::taus_differ(index k) const {
   return 0;
 }
 
-// The second pass, y ← y − V Tᵀ z: the certificate's product, and the panel's checksums against R's over zeros.
+// The second pass, y ← y − V Tᵀ z: for the certificate's product, and for the panel's checksums, which are compared with R above zeros.
 template <class S>
-double blocked_factorizer<S>::panel_residual(index k, const std::vector<double>& z) {
+double blocked_factorizer<S>::panel_residual(index k, const core::vector<double>& z) {
   const layout::block& b = shape_[k];
   const block_reflector<S> H = reflector(k);
   const index m = shape_.m, n = shape_.n, w = b.width;
@@ -284,14 +285,14 @@ double blocked_factorizer<S>::panel_residual(index k, const std::vector<double>&
   const int vectors = checksummed ? 3 : 1;
   const S* const c = checksums(b.group) + b.first;
   const double* const d = weights_.data() + b.first;
-  std::vector<double> tz(at(3 * w), 0.0);
+  core::vector<double> tz(at(3 * w), 0.0);
   for (int q = 0; q < vectors; ++q) multiply_t(H, true, z.data() + (q == 0 ? 0 : q + 1) * w, tz.data() + q * w);
   head_.resize(at(2 * w));
   const index tasks = slabs(H);
-  std::vector<double> squares(at(2 * tasks), 0.0);
+  core::vector<double> squares(at(2 * tasks), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
     const slab<S> part = slab_of(H, task);
-    std::vector<double> y(at(3 * part.rows));
+    core::vector<double> y(at(3 * part.rows));
     std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
     double* const r = y.data() + part.rows;
     if (checksummed) {
@@ -333,7 +334,7 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
   core::parallel_for(run_.threads, shape_.count(), [&](index b, int) {
     const bool panel = shape_[b].panel;
     if (panel) {
-      std::vector<double> sums;
+      core::vector<double> sums;
       seen[b].v = change_of_v(b, sums);
       seen[b].t = change_of_t(b);
     }
@@ -343,7 +344,7 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
     }
     if (panel) {
       const index first = shape_[b].first, w = shape_[b].width;
-      // The first panel has no rows above it, and no check on entry that would seal them.
+      // The first panel has no rows above it, and so no check on entry that would seal them.
       const bool same = (b == 0 || seal_of_r(b, 0, first) == R_seal_[at(2 * b)]) && seal_of_r(b, first, w) == R_seal_[at(2 * b + 1)];
       seen[b].rows = same ? 0 : std::numeric_limits<double>::quiet_NaN();
     } else {
@@ -352,13 +353,13 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
   });
 }
 
-// Of rows top … top + rows − 1 of block k that belong to R: a changed number always shows, several unless the sum of their words in a
-// column stays.
+// Seals rows top … top + rows − 1 of block k that belong to R. A single changed number always changes the seal; several changed numbers do,
+// unless the sum of their words in a column stays the same.
 template <class S>
 std::uint64_t blocked_factorizer<S>::seal_of_r(index k, index top, index rows) const {
   using word = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
   const layout::block& b = shape_[k];
-  std::vector<std::uint64_t> sums(at(b.width));
+  core::vector<std::uint64_t> sums(at(b.width));
   core::parallel_for(run_.threads, b.width, [&](index l, int) {
     const S* const r = A_ + top + (b.first + l) * lda_;
     const index count = std::min(rows, b.first + l + 1 - top);
@@ -398,10 +399,10 @@ void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y,
   });
 }
 
-// carried_ is Qᵀ(A r) for the V that were verified, and those are the V that are stored: the checkpoints say so.
+// carried_ is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
 template <class S>
 void blocked_factorizer<S>::measure_certificate(double* residual) {
-  std::vector<double> y(carried_.data(), carried_.data() + shape_.m);
+  core::vector<double> y(carried_.data(), carried_.data() + shape_.m);
   subtract_r(1, 2, y.data(), shape_.m);
   *residual = std::sqrt(sum_of_squares(y.data(), shape_.m));
 }
@@ -410,7 +411,7 @@ template <class S>
 void blocked_factorizer<S>::measure_matrix(matrix_sums* seen) {
   const index m = shape_.m;
   if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_checksum, {}, C_.data(), 2 * m);
-  std::vector<double> y(at(2 * m));
+  core::vector<double> y(at(2 * m));
   for (index i = 0; i < 2 * m; ++i) y[at(i)] = static_cast<double>(C_[i]);
   subtract_r(2, 0, y.data(), m);
   *seen = {largest_norm({sum_of_squares(y.data(), m), sum_of_squares(y.data() + m, m)}, 2)};

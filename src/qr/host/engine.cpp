@@ -44,7 +44,7 @@ class host_engine final : public engine<S> {
   }
 
   std::shared_ptr<S> allocate(index elements) override {
-    const auto made = std::make_shared<core::aligned_buffer<S>>(elements);
+    const auto made = std::allocate_shared<core::aligned_buffer<S>>(core::pooled_allocator<S>(), elements);
     return {made, made->data()};
   }
 
@@ -124,10 +124,10 @@ class host_engine final : public engine<S> {
  private:
   const context& run_;
   const kernels<S>& kernels_;
-  const kernels<double>& wide_;  // of checks
+  const kernels<double>& wide_;  // for the checks
   run::host_staging staging_;
 #if defined(BALLAST_HAS_CPU)
-  core::single_threaded_blas single_;  // Ballast's own threads call it on blocks
+  core::single_threaded_blas single_;  // Ballast's own threads call BLAS on blocks
 #endif
 };
 

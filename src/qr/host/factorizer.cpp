@@ -1,4 +1,4 @@
-// The input and its checksums, panels and updates.
+// Loads, scales and encodes the input; factors panels and applies them.
 // Layer: backend (host). See factorizer.hpp.
 #include "qr/host/factorizer.hpp"
 
@@ -21,14 +21,14 @@ using inject::site;
 
 namespace {
 
-// Rows that one task encodes: a fixed number, so that results do not depend on the threads.
+// Rows that one task encodes: fixed, so that results do not depend on the number of threads.
 constexpr index k_encode_rows = 512;
 
-// Checksum columns up to this many are updated by sums over slabs; more of them by the backend's products. For two columns of 200,000 rows
-// a BLAS product takes 3.7 ms, the sums 1.1 ms.
+// Up to this many checksum columns are updated by sums over slabs; more by the backend's products. For two columns of 200,000 rows a BLAS
+// product takes 3.7 ms, the sums 1.1 ms.
 constexpr index k_narrow = 8;
 
-// Large pages for a large buffer: its page faults would cost as much as writing it.
+// Requests large pages for a large buffer: otherwise its page faults would cost as much as writing it.
 template <class S>
 core::aligned_buffer<S> large_buffer(index size) {
   core::aligned_buffer<S> made(size);
@@ -37,7 +37,7 @@ core::aligned_buffer<S> large_buffer(index size) {
   const auto address = reinterpret_cast<std::uintptr_t>(made.data());
   const std::uintptr_t first = (address + page - 1) / page * page;
   const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(made.data() + size) / page * page;
-  // Advice: its failure changes nothing.
+  // This is advice: a failure changes nothing.
   if (last > first + page) (void)::madvise(reinterpret_cast<char*>(made.data()) + (first - address), last - first, MADV_HUGEPAGE);
 #endif
   return made;
@@ -69,7 +69,7 @@ column_size blocked_factorizer<S>::size_of(index rows, const S* a) const {
     size.norm = std::ldexp(std::sqrt(squares), -size.exponent);
     return size;
   }
-  // Squares left the range of doubles, or the column is zero.
+  // The squares left the range of doubles, or the column is zero.
   largest most;
   most.add(a, rows);
   size.finite = std::isfinite(most.value());
@@ -94,7 +94,7 @@ void blocked_factorizer<S>::scan_r(column_size* sizes) {
   core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(std::min(j + 1, shape_.m), A_ + j * lda_); });
 }
 
-// The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
+// Scaling may round (subnormal remainders), and unscaling must restore the exact input, so the unscaled input is kept.
 template <class S>
 void blocked_factorizer<S>::scale(const int* shifts) {
   if (source_.data == nullptr) {
@@ -170,7 +170,7 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   for (const double each : product_) squares[groups] += each * each;
 }
 
-// y_q ← y_q − rows top … top + rows − 1 of columns first … of the input, as they are worked on, times weights first_weight + q.
+// y_q ← y_q − rows top … top + rows − 1 of columns first … of the (scaled) input, times weights first_weight + q.
 template <class S>
 void blocked_factorizer<S>::subtract_input(index top, index rows, index first, index width, int count, index first_weight, double* y,
                                            index ldy) const {
@@ -179,7 +179,7 @@ void blocked_factorizer<S>::subtract_input(index top, index rows, index first, i
   if (source_.row_stride == 1 && shift_.empty())
     return kernels_.subtract(rows, width, &source_(top, first), source_.column_stride, count, z + first, shape_.n, y, ldy);
   constexpr index k_columns = 32;
-  std::vector<S> read(static_cast<std::size_t>(rows * std::min(width, k_columns)));
+  core::vector<S> read(static_cast<std::size_t>(rows * std::min(width, k_columns)));
   for (index from = first; from < first + width; from += k_columns) {
     const index columns = std::min(k_columns, first + width - from);
     for (index j = 0; j < columns; ++j) {
@@ -189,12 +189,12 @@ void blocked_factorizer<S>::subtract_input(index top, index rows, index first, i
   }
 }
 
-// Checksum columns and the certificate's product for rows top … top + count − 1 of A; keeps a copy of them if asked. Each reads for itself,
-// the later ones while the rows are in cache.
+// Computes the checksum columns and the certificate's product for rows top … top + count − 1 of A; keeps a copy of these rows if asked.
+// Each step reads the rows itself, the later ones while the rows are in cache.
 template <class S>
 void blocked_factorizer<S>::encode_rows(index top, index count, bool keep) {
   const index m = shape_.m;
-  std::vector<double> y(static_cast<std::size_t>(3 * count), 0.0);
+  core::vector<double> y(static_cast<std::size_t>(3 * count), 0.0);
   for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
     const layout::group& here = shape_.groups[g];
     std::fill(y.begin(), y.begin() + 2 * count, 0.0);
@@ -219,7 +219,7 @@ void blocked_factorizer<S>::reload(index b) {
     for (index i = 0; i < m; ++i) A_[i + j * lda_] = from_source(i, j);
   }
   if (shape_.single_group) return;
-  std::vector<double> y(static_cast<std::size_t>(2 * m), 0.0);
+  core::vector<double> y(static_cast<std::size_t>(2 * m), 0.0);
   subtract_input(0, m, here.first, here.width, 2, 0, y.data(), m);
   S* const c = checksums(here.group);
   for (index i = 0; i < 2 * m; ++i) c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
@@ -233,7 +233,7 @@ block_reflector<S> blocked_factorizer<S>::reflector(index k) const {
   return {shape_.m - b.first, b.width, v1(k), A_ + b.first + b.width + b.first * lda_, lda_, t(k)};
 }
 
-// V1 with its ones and zeros, from the panel's storage.
+// Copies V1, with its ones and zeros written out, from the panel's storage.
 template <class S>
 void blocked_factorizer<S>::copy_v1(index k) {
   const layout::block& b = shape_[k];
@@ -298,7 +298,7 @@ std::uint64_t blocked_factorizer<S>::hash_block(index b) {
   return made.bits();
 }
 
-// C (rows blocks[k].first … of a matrix) ← H_kᵀ C. `at` not null: these are data, open to injection.
+// C (rows blocks[k].first … of a matrix) ← H_kᵀ C. If `at` is not null, C is data, and injection may strike it.
 template <class S>
 void blocked_factorizer<S>::apply(index k, index columns, S* C, index ldc, S* W, const inject::place* at) {
   const block_reflector<S> H = reflector(k);
@@ -315,10 +315,10 @@ void blocked_factorizer<S>::update_block(index k, index b) {
   const index row = shape_[k].first;
   const index count = shape_.count();
   S* const C = A_ + row + here.first * lda_;
-  // The pairs (k, b), b > k, in their order.
+  // Counts the pairs (k, b), b > k, in order.
   const index pairs = shape_.panels * count - shape_.panels * (shape_.panels + 1) / 2;
   inject::place at{k * count - k * (k + 1) / 2 + b - k - 1, pairs, 0, 1};
-  // Halves of a wide block, or of the only one left: for a thread that has nothing else to do.
+  // Splits a wide block, or the only one left, into halves: a thread without other work computes one of them.
   const bool alone = k + 2 == count;
   const index parts = here.width > 64 || (alone && here.width >= 16) ? 2 : 1;
   const index part = (here.width + parts - 1) / parts;

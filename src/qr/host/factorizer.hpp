@@ -1,12 +1,11 @@
-// One protected factorization in host memory: the matrix or its working copy, checksum columns, V1, T, checkpoints, seals and the kept
-// input, with all loops over them.
-// Layer: backend (host), over kernels<S> of reference/ or cpu/. Implements factorizer<S>, whose header says what each operation does.
+// One protected factorization in host memory. Holds the matrix or its working copy, checksum columns, V1, T, checkpoints, seals and the
+// kept input, and has all loops over them.
+// Layer: backend (host), over kernels<S> of reference/ or cpu/. Implements factorizer<S>; contract.hpp describes each operation.
 // Source: docs/design/qr.md; P. Du et al., 2011 (checksum columns, checkpointed V, QR update).
 #pragma once
 
-#include <vector>
-
 #include "core/aligned_buffer.hpp"
+#include "core/memory.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/contract.hpp"
 #include "qr/host/slabs.hpp"
@@ -55,7 +54,8 @@ class blocked_factorizer final : public factorizer<S> {
   void recover_column(index j) override;
 
  private:
-  // Rows of a block that a check takes: `full` whole ones, then as many as the block is wide, of which only the upper triangle.
+  // The rows of a block that a check covers: `full` complete ones, then, with `triangle`, as many rows as the block is wide, of which only
+  // the upper triangle.
   struct extent {
     index full = 0;
     bool triangle = false;
@@ -81,8 +81,8 @@ class blocked_factorizer final : public factorizer<S> {
   S* t(index k) { return T_.data() + k * shape_.panel_width * shape_.panel_width; }
   const S* t(index k) const { return T_.data() + k * shape_.panel_width * shape_.panel_width; }
 
-  // The checkpoint of V.
-  double change_of_v(index k, std::vector<double>& sums);
+  // The checkpoint of V, and the seals.
+  double change_of_v(index k, core::vector<double>& sums);
   double change_of_t(index k) const;
   std::uint64_t seal_of_r(index k, index top, index rows) const;
 
@@ -91,18 +91,18 @@ class blocked_factorizer final : public factorizer<S> {
   double residuals(index b, const extent& rows, core::aligned_buffer<double>& y) const;
   double subtract_block(index b, const extent& rows, int count, index first_weight, double* y) const;
   void subtract_r(int count, index first_weight, double* y, index ldy) const;
-  std::vector<double> panel_products(index k, const std::vector<double>& x) const;
-  void judge_orthogonality(index k, const std::vector<double>& x, const std::vector<double>& z, panel_sums* seen) const;
-  std::vector<double> judge_reflectors(index k, panel_sums* seen) const;
+  core::vector<double> panel_products(index k, const core::vector<double>& x) const;
+  void judge_orthogonality(index k, const core::vector<double>& x, const core::vector<double>& z, panel_sums* seen) const;
+  core::vector<double> judge_reflectors(index k, panel_sums* seen) const;
   double reflector_residual(index k, const double* squares) const;
   double taus_differ(index k) const;
-  double panel_residual(index k, const std::vector<double>& z);
+  double panel_residual(index k, const core::vector<double>& z);
 
-  // Parts of recover_column.
+  // Steps of recover_column.
   struct turned;
   turned split_column(index j);
   void rotate_back(index j, turned& work) const;
-  void reflectors_of(turned& work, std::vector<S>& sign);
+  void reflectors_of(turned& work, core::vector<S>& sign);
 
   const context& run_;
   const kernels<S>& kernels_;
@@ -112,20 +112,21 @@ class blocked_factorizer final : public factorizer<S> {
   S* const tau_;
   matrix_view<const S> source_;
 
-  std::vector<int> shift_;          // columns are worked on as 2^shift · a; empty if no column needs it
-  core::aligned_buffer<S> copy_;    // of the input
-  std::vector<S> tau_copy_;         // of what the caller had in tau, where repair may fail
+  core::vector<int> shift_;         // column j is computed as 2^shift_j · a_j; empty if no column needs scaling
+  core::aligned_buffer<S> copy_;    // a copy of the input
+  core::vector<S> tau_copy_;        // the caller's initial tau, kept where repair may fail
   core::aligned_buffer<S> V1_, T_;  // panels × panel_width²
-  // Empty without protection:
-  std::vector<double> weights_;                   // n × 3: as encode() has them
-  core::aligned_buffer<S> C_;                     // m × 2 groups: the checksum columns
-  std::vector<double> product_;                   // A times the certificate's weights
-  core::aligned_buffer<double> carried_, next_;   // product_ under the panels' transformations so far, and while one is verified
-  core::aligned_buffer<double> row_weights_;      // of the checkpoint: random
-  std::vector<std::vector<double>> checkpoints_;  // of V by panel: c1, c2, c3, ‖v‖² of each column
-  std::vector<std::uint64_t> T_seal_;             // by panel
-  std::vector<std::uint64_t> R_seal_;             // by panel, of R's rows above it and of those within it
-  std::vector<double> head_;                      // checksums of R's rows of the panel that is being verified, w × 2
+  // These are empty without protection:
+  core::vector<double> weights_;  // n × 3: the weights that encode() was given
+  core::aligned_buffer<S> C_;     // m × 2 groups: the checksum columns
+  core::vector<double> product_;  // A times the certificate's weights
+  // product_ after the transformations of the panels so far, and its next value while a panel is verified.
+  core::aligned_buffer<double> carried_, next_;
+  core::aligned_buffer<double> row_weights_;        // random weights of the checkpoint
+  core::vector<core::vector<double>> checkpoints_;  // checkpoints of V by panel: c1, c2, c3, ‖v‖² of each column
+  core::vector<std::uint64_t> T_seal_;              // by panel
+  core::vector<std::uint64_t> R_seal_;              // two for each panel: of R's rows above it, and of those within it
+  core::vector<double> head_;                       // checksums of R's rows of the panel under verification, w × 2
 };
 
 }  // namespace ballast::qr::host

@@ -1,7 +1,7 @@
-// Recovery of a struck column by a rank-one update with Givens rotations, in LAPACK's storage.
+// Recovers a struck column by a rank-one update with Givens rotations, in LAPACK's storage.
 // Layer: backend (host). See factorizer.hpp.
-// Source: P. Du et al., 2011, §5; G. Golub, C. Van Loan, §12.5 (rank-one update); G. Ballard et al., 2014 (reflectors from orthonormal
-// columns: what brings Q̃JG back into LAPACK's storage).
+// Source: P. Du et al., 2011, §5; G. Golub, C. Van Loan, §12.5 (rank-one update); G. Ballard et al., 2014 (reconstruction of reflectors
+// from orthonormal columns, which brings Q̃JG back into LAPACK's storage).
 #include <algorithm>
 #include <cmath>
 
@@ -10,23 +10,23 @@
 
 namespace ballast::qr::host {
 
-// Explicit factors on the way.
+// The explicit factors during the recovery.
 template <class S>
 struct blocked_factorizer<S>::turned {
-  index length = 0;           // columns of Q and rows of R: steps, and one more where m > steps
+  index length = 0;           // columns of Q and rows of R: steps, plus one if m > steps
   core::aligned_buffer<S> w;  // Q̃ᵀ a_j; its tail is folded into one element
   core::aligned_buffer<S> Q;  // m × length
   core::aligned_buffer<S> R;  // length × n
 };
 
-// Ã = Q̃R̃ differs from A in column j. With w = Q̃ᵀa_j and R̄ = R̃ without its column j (R̃_j may be too large to subtract from):
-// A = Q̃(R̄ + w e_jᵀ). Rotations J from the bottom up turn w into a multiple of e₁ and R̄ into an upper Hessenberg matrix, G from the top
-// down brings that back to R: A = (Q̃JG) R.
+// Ã = Q̃R̃ differs from A in column j. Let w = Q̃ᵀa_j, and let R̄ be R̃ without its column j (R̃_j may be too large to subtract). Then
+// A = Q̃(R̄ + w e_jᵀ). Rotations J, from the bottom up, turn w into a multiple of e₁ and R̄ into an upper Hessenberg matrix. Rotations G,
+// from the top down, make that R again: A = (Q̃JG) R.
 template <class S>
 void blocked_factorizer<S>::recover_column(index j) {
   turned work = split_column(j);
   rotate_back(j, work);
-  std::vector<S> sign(static_cast<std::size_t>(shape_.steps));
+  core::vector<S> sign(static_cast<std::size_t>(shape_.steps));
   reflectors_of(work, sign);
   for (index c = 0; c < shape_.n; ++c) {
     for (index i = 0; i < shape_.m; ++i) {
@@ -43,7 +43,7 @@ void blocked_factorizer<S>::recover_column(index j) {
   }
 }
 
-// w, Q̃ and R̄. Where m > steps, what of a_j lies outside the span of Q̃'s columns makes one column more.
+// Computes w, Q̃ and R̄. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of Q̃.
 template <class S>
 typename blocked_factorizer<S>::turned blocked_factorizer<S>::split_column(index j) {
   const index m = shape_.m, n = shape_.n, k = shape_.steps;
@@ -81,13 +81,13 @@ typename blocked_factorizer<S>::turned blocked_factorizer<S>::split_column(index
   return made;
 }
 
-// The two sweeps of rotations.
+// Applies the two sweeps of rotations, J and G.
 template <class S>
 void blocked_factorizer<S>::rotate_back(index j, turned& work) const {
   const index m = shape_.m, n = shape_.n, length = work.length;
   S* const R = work.R.data();
   S* const w = work.w.data();
-  // Rows i and i + 1 of R, from column `first` on, and columns i and i + 1 of Q.
+  // Rotates rows i and i + 1 of R, from column `first` on, and columns i and i + 1 of Q.
   const auto rotate = [&](index i, index first, S cosine, S sine) {
     for (index c = first; c < n; ++c) {
       S& a = R[i + c * length];
@@ -121,9 +121,9 @@ void blocked_factorizer<S>::rotate_back(index j, turned& work) const {
   }
 }
 
-// Reflectors of Q's first `steps` columns: LU of Q − diag(sign), panel by panel; V is L, and tau_j = −sign_j U_jj.
+// Reconstructs the reflectors of Q's first `steps` columns: LU of Q − diag(sign), panel by panel; V is L, and tau_j = −sign_j U_jj.
 template <class S>
-void blocked_factorizer<S>::reflectors_of(turned& work, std::vector<S>& sign) {
+void blocked_factorizer<S>::reflectors_of(turned& work, core::vector<S>& sign) {
   const index m = shape_.m, k = shape_.steps;
   S* const Q = work.Q.data();
   for (index p = 0; p < shape_.panels; ++p) {
@@ -140,7 +140,7 @@ void blocked_factorizer<S>::reflectors_of(turned& work, std::vector<S>& sign) {
       kernels_.subtract_product(m - end, k - end, b.width, Q + end + b.first * m, m, Q + b.first + end * m, m, Q + end + end * m, m);
   }
   for (index c = 0; c < k; ++c) {
-    // A reflector without a tail is written as tau = 0.
+    // A reflector without a tail is stored with tau = 0.
     S& flip = sign[static_cast<std::size_t>(c)];
     if (std::all_of(Q + c + 1 + c * m, Q + m + c * m, [](S v) { return v == 0; })) {
       tau_[c] = 0;

@@ -1,10 +1,10 @@
-// A block reflector applied to a few columns by sums over slabs of V.
+// Applies a block reflector to a few columns by sums over slabs of V.
 // Layer: backend (host), over kernels<S>.
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
+#include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/checks/slabs.hpp"
@@ -24,23 +24,23 @@ void multiply_t(const block_reflector<S>& H, bool transposed, const double* z, d
   }
 }
 
-// C ← H C or Hᵀ C for a few columns, C H.rows × columns, summed in double.
+// C ← H C or Hᵀ C for a few columns; C is H.rows × columns, the sums are in double.
 template <class S, class T>
 void apply_narrow(const kernels<S>& arithmetic, int threads, const block_reflector<S>& H, bool transposed, index columns, T* C, index ldc) {
   const auto at = [](index i) { return static_cast<std::size_t>(i); };
   const index w = H.width;
   const index tasks = slabs(H);
   const index size = w * columns;
-  const auto load = [&](const slab<S>& part, std::vector<double>& y) {
+  const auto load = [&](const slab<S>& part, core::vector<double>& y) {
     y.resize(at(columns * part.rows));
     for (index q = 0; q < columns; ++q) {
       for (index i = 0; i < part.rows; ++i) y[at(i + q * part.rows)] = static_cast<double>(C[part.top + i + q * ldc]);
     }
   };
-  std::vector<double> partial(at(tasks * size), 0.0), z(at(size), 0.0), tz(at(size), 0.0);
+  core::vector<double> partial(at(tasks * size), 0.0), z(at(size), 0.0), tz(at(size), 0.0);
   core::parallel_for(threads, tasks, [&](index t, int) {
     const slab<S> part = slab_of(H, t);
-    std::vector<double> y;
+    core::vector<double> y;
     load(part, y);
     for (index q = 0; q < columns; q += 4)
       arithmetic.dot(part.rows, w, part.X, part.ld, static_cast<int>(std::min<index>(4, columns - q)), y.data() + q * part.rows, part.rows,
@@ -50,7 +50,7 @@ void apply_narrow(const kernels<S>& arithmetic, int threads, const block_reflect
   for (index q = 0; q < columns; ++q) multiply_t(H, transposed, z.data() + q * w, tz.data() + q * w);
   core::parallel_for(threads, tasks, [&](index t, int) {
     const slab<S> part = slab_of(H, t);
-    std::vector<double> y;
+    core::vector<double> y;
     load(part, y);
     for (index q = 0; q < columns; q += 4)
       arithmetic.subtract(part.rows, w, part.X, part.ld, static_cast<int>(std::min<index>(4, columns - q)), tz.data() + q * w, w,

@@ -1,4 +1,4 @@
-// The check of a triangular solve: residuals of a block of right-hand sides by two matrix products in double.
+// Checks a triangular solve: computes the residuals of a block of right-hand sides by two matrix products in double.
 // Layer: backend (host), over kernels<double>.
 // Source: docs/design/qr.md; N. Higham, Accuracy and Stability of Numerical Algorithms, theorem 8.5.
 #pragma once
@@ -6,23 +6,23 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "abft/threshold.hpp"
 #include "core/aligned_buffer.hpp"
+#include "core/memory.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr::host {
 
-// op(U) = U or Uᵀ, n × n, times a power of two that keeps products with it in the range of doubles.
+// op(U) = U or Uᵀ, n × n, times a power of two that keeps products with it within the range of doubles.
 template <class S>
 class scaled_triangle {
  public:
   scaled_triangle(bool transposed, index n, const S* U, index ldu) : transposed_(transposed), n_(n), U_(U), ldu_(ldu) {
     add_rows();
-    // A sum of a row is no smaller than its elements. One that is not moderate may be of elements that are, or have overflowed.
+    // The sum of a row is at least as large as its elements. A large sum may still have moderate elements, or have overflowed.
     if (*std::max_element(rows_.begin(), rows_.end()) <= 0x1p400 && std::none_of(rows_.begin(), rows_.end(), is_nan)) return;
     largest size;
     for (index j = 0; j < n; ++j) size.add(U + j * ldu, j + 1);
@@ -37,8 +37,8 @@ class scaled_triangle {
   double row_sum(index i) const { return rows_[static_cast<std::size_t>(i)]; }  // Σ_j |op(U)_ij|
   double diagonal(index i) const { return std::abs(static_cast<double>(U_[i + i * ldu_])) * scale_; }
 
-  // Columns first … first + width − 1 of op(U), in those rows where they are not zero throughout: to D and their sizes to A. Returns the
-  // first such row and their number, which is the leading dimension.
+  // Copies columns first … first + width − 1 of op(U) to D, and their absolute values to A, for the rows in which they may be nonzero.
+  // Returns the first such row and the number of rows, which is the leading dimension.
   struct rows {
     index first = 0, count = 0;
   };
@@ -77,11 +77,11 @@ class scaled_triangle {
   const index ldu_;
   bool finite_ = true;
   double scale_ = 1;
-  std::vector<double> rows_;
+  core::vector<double> rows_;
 };
 
-// The residuals of op(U) X = B, n × k, against what rounding explains: op(U) X and |op(U)||X| by blocks of columns of op(U). Columns of X
-// and B are scaled by powers of two where doubles would overflow. 4n²k flops.
+// Compares the residuals of op(U) X = B, n × k, with their rounding bound: computes op(U) X and |op(U)||X| by blocks of columns of op(U).
+// Columns of X and B are scaled by powers of two where doubles would overflow. 4n²k flops.
 template <class S>
 solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& X,
                        const matrix_view<const S>& B) {
@@ -94,8 +94,8 @@ solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const
     return made;
   }
   core::aligned_buffer<double> x(n * k), minus_size(n * k), residual(n * k), size(n * k), D(n * k_width), A(n * k_width);
-  std::vector<double> x_scale(static_cast<std::size_t>(k), 1.0);
-  std::vector<char> odd(static_cast<std::size_t>(k), 0);
+  core::vector<double> x_scale(static_cast<std::size_t>(k), 1.0);
+  core::vector<char> odd(static_cast<std::size_t>(k), 0);
   for (index c = 0; c < k; ++c) {
     largest most;
     most.add(&X(0, c), n);
@@ -103,7 +103,7 @@ solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const
     double& scale = x_scale[static_cast<std::size_t>(c)];
     odd[static_cast<std::size_t>(c)] = !std::isfinite(most.value());
     if (!std::isfinite(most.value()))
-      scale = 0;  // the column does not disturb the products of others
+      scale = 0;  // the column does not disturb the products of the others
     else if (most.value() > 0x1p400)
       scale = std::ldexp(1.0, -std::ilogb(most.value()));
     for (index i = 0; i < n; ++i) {
@@ -120,8 +120,8 @@ solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const
     arithmetic.subtract_product(rows.count, k, width, D.data(), rows.count, x.data() + first, n, residual.data() + rows.first, n);
     arithmetic.subtract_product(rows.count, k, width, A.data(), rows.count, minus_size.data() + first, n, size.data() + rows.first, n);
   }
-  // What underflow may take: the smallest number from an element of x, and from a reciprocal of the diagonal that the solve multiplies by;
-  // and from products, here (in double) and in the solve. All in units of the smallest normal number, since arithmetic with subnormal
+  // Underflow may take the smallest number from an element of x, from a reciprocal of the diagonal that the solve multiplies by, and from
+  // the products, both here (in double) and in the solve. All in units of the smallest normal number, since arithmetic with subnormal
   // numbers is slow.
   constexpr double smallest = std::numeric_limits<S>::min(), step = std::numeric_limits<S>::epsilon();
   constexpr double in_double = std::numeric_limits<double>::min() / smallest;
@@ -139,7 +139,7 @@ solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const
         made.odd = true;
         break;
       }
-      // Quotients, since products would underflow for small numbers.
+      // Compares quotients, since products would underflow for small numbers.
       if (off / threshold <= made.residual / made.threshold) continue;
       made.residual = off;
       made.threshold = threshold;

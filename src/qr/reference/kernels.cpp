@@ -8,7 +8,7 @@ namespace ballast::qr {
 
 namespace {
 
-// v_j(i) of a block reflector.
+// Returns v_j(i) of a block reflector.
 template <class S>
 S element(const block_reflector<S>& H, index i, index j) {
   return i < H.width ? H.V1[i + j * H.width] : H.V2[(i - H.width) + j * H.ldv];
@@ -52,7 +52,7 @@ class plain_kernels final : public kernels<S> {
     const index w = H.width;
     for (index c = 0; c < n; ++c) {
       S* const column = W + c * w;
-      // In place: T is upper triangular, so that row j of T W needs rows ≥ j, and row j of Tᵀ W rows ≤ j.
+      // Computed in place: T is upper triangular, so that row j of T W needs rows ≥ j, and row j of Tᵀ W rows ≤ j.
       for (index step = 0; step < w; ++step) {
         const index j = transposed ? w - 1 - step : step;
         double sum = 0;
@@ -127,7 +127,7 @@ class plain_kernels final : public kernels<S> {
   }
 
  private:
-  // Column j of T: −τ_j T (Vᵀ v_j) above the diagonal, τ_j on it.
+  // Computes column j of T: −τ_j T (Vᵀ v_j) above the diagonal, τ_j on it.
   template <class Element>
   static void form_t(index m, index w, Element&& v, const S* tau, S* T) {
     for (index j = 0; j < w; ++j) {

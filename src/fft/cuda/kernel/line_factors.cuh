@@ -12,7 +12,7 @@ namespace ballast::fft::cuda {
 
 using ballast::cuda::cached;
 using ballast::cuda::cached_late;
-using ballast::cuda::cached_fusion;
+using ballast::cuda::cached_pair;
 using ballast::cuda::complex_pair;
 
 template <line_policy P, class Injector>
@@ -138,7 +138,7 @@ struct line_factors : line_place<P, Injector> {
     if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) != 2)) {
       unrolled<r / 2>([&](auto i) {
         constexpr int k = 2 * decltype(i)::value;
-        const complex_pair<real> both = cached_fusion(reinterpret_cast<const real*>(of_result + k));
+        const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));
         multiply(index<k>{}, both.first);
         multiply(index<k + 1>{}, both.second);
       });

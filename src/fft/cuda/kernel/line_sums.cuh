@@ -68,7 +68,7 @@ struct line_sums : line_exchange<P, Injector> {
         unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });
       }
       if constexpr (P.stages == 1) {
-        const complex_pair<real> own = cached_fusion(static_cast<const real*>(this->a.encode));
+        const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.encode));
         add_fused(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
       } else {
         this->given[q] = sum[0] + sum[1];
@@ -90,7 +90,7 @@ struct line_sums : line_exchange<P, Injector> {
       if (P.ragged(0) && t + q * P.threads >= places) return;
       const int j = source_element(t, index<q * P.threads>{});
       const real* const table = static_cast<const real*>(a.encode);
-      const complex_pair<real> own = cached_fusion(table + 4 * j);
+      const complex_pair<real> own = cached_pair(table + 4 * j);
       const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
       const number* const z = x + q * r;
       const number up = upper<r, centre, r - 1>(z, step);
@@ -170,7 +170,7 @@ struct line_sums : line_exchange<P, Injector> {
         low = unfolded<0, half>(y, j, step);
         high = unfolded<half, r - half>(y, j, step);
       }
-      const complex_pair<real> own = cached_fusion(static_cast<const real*>(a.verify) + 4 * j);
+      const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
       add_fused(sum, own.first * (low + high), own.second * (low - high), q == 0);
     });
   }
@@ -234,8 +234,8 @@ struct line_sums : line_exchange<P, Injector> {
         for (int part = 0; part < 2; ++part) image[part] = quarter_turns<mirrored_quarters(r)>(conjugate(image[part]));
       }
       const real* const table = static_cast<const real*>(a.verify);
-      const complex_pair<real> weight = cached_fusion(table + 4 * j);
-      const complex_pair<real> other = cached_fusion(table + 4 * (first ? 0 : stride - j));
+      const complex_pair<real> weight = cached_pair(table + 4 * j);
+      const complex_pair<real> other = cached_pair(table + 4 * (first ? 0 : stride - j));
       add_fused(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
                multiply_add(other.second, image[0] - image[1], weight.second * (own[0] - own[1])), q == 0);
     });

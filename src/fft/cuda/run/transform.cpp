@@ -18,6 +18,7 @@
 #include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
+#include "core/memory.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/memory/workspace.hpp"
 #include "fft/cuda/run/device_transform.hpp"
@@ -95,7 +96,7 @@ class cuda_transform final : public device_transform {
   server fallback(const form& whole) const;
   void gives_up_fallback(const form& whole, ballast::cuda::stream on) const;
   // Divides the signals into chunks. A last chunk that is not full comes last.
-  static std::vector<form> chunks_of(const line_program<T>& program, form whole);
+  static core::vector<form> chunks_of(const line_program<T>& program, form whole);
   static std::vector<ballast::cuda::kernel_request> missing(line_program<T>& program, const form& whole);
 
   transform_options options_;
@@ -143,7 +144,7 @@ class cuda_transform<T>::flight final : public run::pending {
   line_program<T>& program_;
   std::string why_fallback_;
   device_call work_;
-  std::vector<const prepared*> chunks_;
+  core::vector<const prepared*> chunks_;
 };
 
 template <class T>
@@ -231,7 +232,7 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
     from = copy;
   }
   const std::int64_t blocks = std::min(p.groups() * p.policy.cluster, each.most_blocks);
-  std::vector<std::int64_t> at(p.repeats.size(), 0);
+  core::vector<std::int64_t> at(p.repeats.size(), 0);
   for (std::int64_t round = 0;; ++round) {
     std::int64_t source = 0;
     std::int64_t target = 0;
@@ -281,10 +282,10 @@ void cuda_transform<T>::flight::locate(const device_event& e, event_log::entry& 
 }
 
 template <class T>
-auto cuda_transform<T>::chunks_of(const line_program<T>& program, form whole) -> std::vector<form> {
+auto cuda_transform<T>::chunks_of(const line_program<T>& program, form whole) -> core::vector<form> {
   const std::int64_t rest = whole.batch % program.chunk();
   whole.batch = program.chunk();
-  std::vector<form> made{whole};
+  core::vector<form> made{whole};
   whole.batch = rest;
   if (rest != 0) made.push_back(whole);
   return made;
@@ -385,7 +386,7 @@ template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_fallback, const form& whole,
                                                        const unsigned char* in, unsigned char* out, const transform_args& how) const {
   const std::int64_t chunk = by->program->chunk();
-  std::vector<const prepared*> chunks;
+  core::vector<const prepared*> chunks;
   for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));
   auto made = std::make_unique<flight>(*this, by, std::move(why_fallback), how);
   for (std::int64_t first = 0; first < shape_.batch; first += chunk) {

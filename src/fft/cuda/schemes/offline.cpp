@@ -14,6 +14,7 @@
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
+#include "core/memory.hpp"
 #include "cuda/call/faults.hpp"
 #include "cuda/device/cufft.hpp"
 #include "cuda/jit/expression.hpp"
@@ -232,7 +233,7 @@ void offline_transform<T>::flight::collect(run::recorder& seen) {
     device.synchronize(stream_);
     return;
   }
-  std::vector<offline_sums> all(static_cast<std::size_t>(plan_.shape_.batch));
+  core::vector<offline_sums> all(static_cast<std::size_t>(plan_.shape_.batch));
   device.copy(all.data(), sums_, static_cast<std::int64_t>(all.size() * sizeof(offline_sums)), stream_);
   device.synchronize(stream_);
   seen.checked(all.size());

@@ -6,6 +6,7 @@
 
 #include "core/counter_rng.hpp"
 #include "core/macros.hpp"
+#include "cuda/block/event_ring.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -20,8 +21,8 @@ struct batch_result {
   double inertia;
   std::uint64_t hash;  // Σ batch_term over centroids, labels and the other fields
   std::int32_t iterations;
-  std::int32_t ended;   // kmeans::ending
-  std::int32_t status;  // 1: a point, weight or centroid is invalid, and nothing was fitted
+  std::int32_t stopped;  // kmeans::stop_reason
+  std::int32_t status;   // 1: a point, weight or centroid is invalid, and nothing was fitted; 2: an enqueued fit is uncorrectable
   std::int32_t unused;
 };
 
@@ -30,20 +31,29 @@ struct batch_result {
 BALLAST_HD constexpr std::uint64_t batch_term(std::uint64_t word, std::int64_t place) {
   return core::hash_term(word, static_cast<std::uint64_t>(place));
 }
-BALLAST_HD constexpr std::uint64_t batch_scalars(std::uint64_t inertia, std::int32_t iterations, std::int32_t ended, std::int32_t status,
+BALLAST_HD constexpr std::uint64_t batch_scalars(std::uint64_t inertia, std::int32_t iterations, std::int32_t stopped, std::int32_t status,
                                                  std::int64_t place) {
   const auto word = [](std::int32_t value) { return static_cast<std::uint64_t>(static_cast<std::uint32_t>(value)); };
-  return batch_term(inertia, place) + batch_term(word(iterations), place + 1) + batch_term(word(ended), place + 2) +
+  return batch_term(inertia, place) + batch_term(word(iterations), place + 1) + batch_term(word(stopped), place + 2) +
          batch_term(word(status), place + 3);
 }
+
+// The memory for the results of verified fits. Null: not stored.
+template <class T>
+struct batch_destination {
+  T* centroids;  // element f of row fit · k + j: centroids[(fit * k + j) * row_stride + f * column_stride]
+  std::int64_t row_stride, column_stride;
+  std::int32_t* labels;  // m per fit
+};
 
 template <class T>
 struct batch_arguments {
   const T* points;  // element (i, f) of fit b: points[b * stride + i * row_stride + f * column_stride]
   std::int64_t stride, row_stride, column_stride;
-  const T* weights;          // m per fit; null: all 1
-  const T* centroids;        // k × n per fit: batch_init::given
-  const std::int32_t* fits;  // the fits of this launch, by index
+  const T* weights;    // m per fit; null: all 1
+  const T* centroids;  // batch_init::given: element f of row fit · k + j, with the strides below
+  std::int64_t centroid_stride, centroid_column_stride;
+  const std::int32_t* fits;  // the fits of this launch, by index; null: all
   unsigned char* scratch;    // batch_scratch::bytes per block
   T* made;                   // k × n per fit of the launch, stored by the first of its blocks
   std::uint32_t* labels;     // m, likewise
@@ -57,6 +67,11 @@ struct batch_arguments {
   int runs, max_iter;
   double tol;
   std::uint64_t seed;
+  // Only of enqueued fits, which the device verifies and stores. tickets: one per fit, 0 before and after the kernel.
+  std::uint32_t* tickets;
+  batch_destination<T> to;
+  ballast::cuda::event_ring* events;
+  int repeats;  // abft::attempts
 };
 
 // The layout of a block's dynamic shared memory, in bytes from its start.
@@ -73,6 +88,7 @@ struct batch_memory {
   double partial[k_batch_threads / 32 * k_batch_group];
   double left[k_batch_trials];  // the potential with each candidate
   std::int32_t rows[k_batch_trials];
+  std::uint64_t hashes[4];  // enqueued fits: of the computations of this fit so far
 };
 
 // `work` serves one purpose at a time: ranges of the features; candidates; a shuffle; sums of the clusters in `chunks` parts; centroids

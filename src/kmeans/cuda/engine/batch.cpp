@@ -1,23 +1,33 @@
-// Small fits on a device: one launch for all, a block for each, or two that must agree.
-// Layer: backend "cuda" of K-Means. See kmeans/batch.hpp; the kernel is in batch.cuh.
+// Small fits on a device: a block for each, or two that must agree. Verified by the host, with a launch for all that are open; or enqueued
+// in one launch, which verifies them itself.
+// Layer: backend "cuda" of K-Means. See kmeans/batch.hpp; the kernel is in batch/batch.cuh.
 #include "kmeans/batch.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
+#include <ballast/error.hpp>
+
 #include "abft/attempt.hpp"
+#include "core/aligned_buffer.hpp"
 #include "core/at.hpp"
 #include "core/extent.hpp"
+#include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "cuda/call/device_call.hpp"
 #include "cuda/call/faults.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/cuda/batch/batch.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/cuda/engine/plan_state.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -28,79 +38,103 @@ using core::at;
 
 constexpr std::int64_t k_most_work = std::int64_t{1} << 24;  // m·n·k: beyond, an iteration is long enough for kernels of its own
 
+template <class Value>
+constexpr std::int64_t bytes_of(std::int64_t elements) {
+  return elements * static_cast<std::int64_t>(sizeof(Value));
+}
+
+bool protects(const run::settings& how) { return how.protection != protection::off; }
+
+// The arguments of a launch, except the memory of its results.
+template <class T>
+batch_arguments<T> arguments_of(const batch_args<T>& what, ballast::cuda::device_staging& staging,
+                                const ballast::cuda::capabilities& about) {
+  batch_arguments<T> made{};
+  const auto [first, elements] = core::extent_of(what.points);
+  made.points = static_cast<const T*>(staging.read(first, bytes_of<T>(elements))) + (what.points.data - first);
+  made.stride = what.points.stride;
+  made.row_stride = what.points.row_stride;
+  made.column_stride = what.points.column_stride;
+  if (!what.weights.empty())
+    made.weights = static_cast<const T*>(staging.read(what.weights.data(), static_cast<std::int64_t>(what.weights.size_bytes())));
+  made.m = static_cast<int>(what.points.rows);
+  made.n = static_cast<int>(what.points.columns);
+  made.k = static_cast<int>(what.clusters);
+  made.trials = trials_of(what.clusters);
+  made.chunks = kernel_names<T>::batch_chunks(made.n, made.k, about);
+  made.replicas = protects(what.how) ? 2 : 1;
+  made.items = what.points.count * made.replicas;
+  const bool given = what.wanted.init == init::given;
+  made.init = given ? batch_init::given : what.wanted.init == init::random ? batch_init::random : batch_init::plus_plus;
+  made.runs = given ? 1 : what.wanted.n_init;
+  made.max_iter = what.wanted.max_iter;
+  made.tol = what.wanted.tol;
+  made.seed = what.wanted.seed;
+  if (given) {
+    const matrix_view<const T>& c = what.centroids;
+    const auto [low, reach] = core::extent_of(matrix_batch_view<const T>{c.data, 1, c.rows, c.columns, c.row_stride, c.column_stride, 0});
+    made.centroids = static_cast<const T*>(staging.read(low, bytes_of<T>(reach))) + (c.data - low);
+    made.centroid_stride = c.row_stride;
+    made.centroid_column_stride = c.column_stride;
+  }
+  return made;
+}
+
+template <class T>
+const ballast::cuda::kernel& kernel_of(device_state& kept, const batch_arguments<T>& given, bool armed, bool enqueued) {
+  return kept.load(k_batch_kernel + (enqueued ? 1 : 0), armed,
+                   [&](bool instrumented) { return kernel_names<T>::batch(given.n, given.k, kept.on()->about(), instrumented, enqueued); });
+}
+
+// ---------------------------------------------------------------- Verified by the host.
+
 template <class T>
 class device_fits {
  public:
-  device_fits(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, run::recorder& seen,
-              inject::active_injector& injector)
-      : device_(ballast::cuda::current_device()),
-        how_(how),
-        seen_(seen),
-        injector_(injector),
-        staging_(device_, how.stream),
-        faults_(device_, injector, how.stream),
-        repeats_(run::repeats_of(how.protection)) {
-    seen.runs_on(device_->about().name);
-    const auto [first, elements] = core::extent_of(points);
-    given_.points = static_cast<const T*>(staging_.read(first, bytes_of<T>(elements))) + (points.data - first);
-    given_.stride = points.stride;
-    given_.row_stride = points.row_stride;
-    given_.column_stride = points.column_stride;
-    if (!wanted.weights.empty())
-      given_.weights = static_cast<const T*>(staging_.read(wanted.weights.data(), static_cast<std::int64_t>(wanted.weights.size_bytes())));
-    given_.m = static_cast<int>(points.rows);
-    given_.n = static_cast<int>(points.columns);
-    given_.k = static_cast<int>(wanted.clusters);
-    given_.trials = trials_of(wanted.clusters);
-    given_.chunks = kernel_names<T>::batch_chunks(given_.n, given_.k, device_->about());
-    given_.replicas = protects() ? 2 : 1;
-    given_.items = points.count * given_.replicas;
-    given_.init = wanted.init == init::given ? batch_init::given : wanted.init == init::random ? batch_init::random : batch_init::plus_plus;
-    given_.runs = wanted.init == init::given ? 1 : wanted.n_init;
-    given_.max_iter = wanted.max_iter;
-    given_.tol = wanted.tol;
-    given_.seed = wanted.seed;
-    if (wanted.init == init::given) {
-      std::vector<T> dense(at(points.count * wanted.clusters * points.columns));
-      for (std::size_t e = 0; e < dense.size(); ++e)
-        dense[e] = wanted.centroids(static_cast<std::int64_t>(e) / points.columns, static_cast<std::int64_t>(e) % points.columns);
-      centroids_ = upload(dense);
-      given_.centroids = static_cast<const T*>(centroids_.data());
-    }
+  explicit device_fits(const batch_args<T>& what)
+      : what_(what),
+        kept_(static_cast<device_state&>(what.kept)),
+        device_(kept_.on()),
+        staging_(device_, what.how.stream),
+        faults_(device_, what.injector, what.how.stream),
+        repeats_(run::repeats_of(what.how.protection)),
+        given_(arguments_of(what, staging_, device_->about())) {
+    what.seen.runs_on(device_->about().name);
   }
 
-  // Fits first … first + count − 1 of the call, in their places.
-  void run(std::int64_t first, std::int64_t count, batch_model<T>& made, std::vector<std::int64_t>& refused) {
-    std::vector<std::int32_t> open(at(count));
+  // Computes fits first … first + count − 1 of the call.
+  void run(std::int64_t first, std::int64_t count, batch_fits<T>& made, core::vector<std::int64_t>& refused) {
+    core::vector<std::int32_t> open(at(count)), failed;
     for (std::int64_t i = 0; i < count; ++i) open[at(i)] = static_cast<std::int32_t>(first + i);
-    std::vector<abft::attempts> state(at(count), abft::attempts(repeats_));
+    core::vector<abft::attempts> state(at(count), abft::attempts(repeats_));
+    core::vector<abft::finding> found;
     while (!open.empty()) {
       compute(open);
-      std::vector<abft::finding> found(open.size());
-      core::parallel_for(core::thread_count(how_.threads), static_cast<std::int64_t>(open.size()),
+      found.assign(open.size(), {});
+      core::parallel_for(core::thread_count(what_.how.threads), static_cast<std::int64_t>(open.size()),
                          [&](std::int64_t i, int) { found[at(i)] = take(i, open[at(i)], made); });
-      std::vector<std::int32_t> failed;
+      failed.clear();
       for (std::size_t i = 0; i < open.size(); ++i) {
         const std::int64_t fit = open[i];
-        if (protects()) {
-          injector_.strike(inject::site::kmeans_comparison, {fit, made.count, 0, 1}, &found[i].word, 1);
-          seen_.checked(1);
+        if (protects(what_.how)) {
+          what_.injector.strike(inject::site::kmeans_comparison, {fit, what_.points.count, 0, 1}, &found[i].word, 1);
+          what_.seen.checked(1);
           const abft::outcome how = state[at(fit - first)].judge(found[i]);
           if (how == abft::outcome::open) {
             failed.push_back(static_cast<std::int32_t>(fit));
             continue;
           }
-          seen_.settled("kmeans.fit", how, state[at(fit - first)], 0);
+          what_.seen.settled("kmeans.fit", how, state[at(fit - first)], 0);
         }
         if (results_[i * at(given_.replicas)].status != 0) refused.push_back(fit);
       }
-      open = std::move(failed);
+      open.swap(failed);
     }
   }
 
-  // Fits for which there is memory at a time.
+  // Returns the number of fits for which there is memory at a time.
   std::int64_t portion(std::int64_t count) const {
-    const std::int64_t each = given_.replicas * (scratch().bytes + static_cast<std::int64_t>(sizeof(batch_result))) +
+    const std::int64_t each = given_.replicas * (scratch().bytes + bytes_of<batch_result>(1)) +
                               bytes_of<T>(std::int64_t{given_.k} * given_.n) + 4 * std::int64_t{given_.m};
     return std::clamp<std::int64_t>(device_->available_memory() / 2 / each, 1, std::min<std::int64_t>(count, std::int64_t{1} << 20));
   }
@@ -108,46 +142,36 @@ class device_fits {
  private:
   using buffer = ballast::cuda::device_buffer;
 
-  template <class Value>
-  static std::int64_t bytes_of(std::int64_t elements) {
-    return elements * static_cast<std::int64_t>(sizeof(Value));
-  }
-  bool protects() const { return how_.protection != protection::off; }
   batch_scratch scratch() const { return batch_scratch_of<T>(given_.m, given_.n, given_.k); }
 
-  template <class Value>
-  buffer upload(const std::vector<Value>& values) const {
-    buffer made(device_, bytes_of<Value>(static_cast<std::int64_t>(values.size())), how_.stream);
-    device_->copy(made.data(), values.data(), made.bytes(), how_.stream);
-    return made;
-  }
-
-  // These fits on the device; what they come to, to the host.
-  void compute(const std::vector<std::int32_t>& fits) {
+  // Computes these fits on the device, and copies their results to the host.
+  void compute(const core::vector<std::int32_t>& fits) {
     const auto count = static_cast<std::int64_t>(fits.size());
+    const ballast::cuda::stream order = what_.how.stream;
     const std::int64_t blocks = count * given_.replicas, elements = count * given_.k * given_.n;
-    const buffer list = upload(fits), memory(device_, blocks * scratch().bytes, how_.stream);
-    const buffer made(device_, bytes_of<T>(elements), how_.stream), labels(device_, 4 * count * given_.m, how_.stream);
-    const buffer results(device_, bytes_of<batch_result>(blocks), how_.stream);
+    const buffer list(device_, bytes_of<std::int32_t>(count), order), memory(device_, blocks * scratch().bytes, order);
+    const buffer made(device_, bytes_of<T>(elements), order), labels(device_, 4 * count * given_.m, order);
+    const buffer results(device_, bytes_of<batch_result>(blocks), order);
+    device_->copy(list.data(), fits.data(), list.bytes(), order);
     batch_arguments<T> given = given_;
     given.fits = static_cast<const std::int32_t*>(list.data());
     given.scratch = static_cast<unsigned char*>(memory.data());
     given.made = static_cast<T*>(made.data());
     given.labels = static_cast<std::uint32_t*>(labels.data());
     given.results = static_cast<batch_result*>(results.data());
-    const ballast::cuda::kernel& kernel = device_->load(kernel_names<T>::batch(given_.n, given_.k, device_->about(), faults_.armed()));
-    ballast::cuda::launch(*device_, kernel, blocks, given, faults_, how_.stream);
+    ballast::cuda::launch(*device_, kernel_of(kept_, given, faults_.armed(), false), blocks, given, faults_, order);
     centroids_made_.resize(at(elements));
     labels_made_.resize(at(count * given_.m));
     results_.resize(at(blocks));
-    device_->copy(centroids_made_.data(), made.data(), made.bytes(), how_.stream);
-    device_->copy(labels_made_.data(), labels.data(), labels.bytes(), how_.stream);
-    device_->copy(results_.data(), results.data(), results.bytes(), how_.stream);
-    device_->synchronize(how_.stream);
+    device_->copy(centroids_made_.data(), made.data(), made.bytes(), order);
+    device_->copy(labels_made_.data(), labels.data(), labels.bytes(), order);
+    device_->copy(results_.data(), results.data(), results.bytes(), order);
+    device_->synchronize(order);
   }
 
-  // Fit number i of the launch to its place among all; whether the second block has the same result. What is hashed is what was stored.
-  abft::finding take(std::int64_t i, std::int64_t fit, batch_model<T>& to) const {
+  // Copies fit number i of the launch to its place among all, and returns whether the second block has the same result. The hash is that of
+  // the copy.
+  abft::finding take(std::int64_t i, std::int64_t fit, batch_fits<T>& to) const {
     const std::int64_t m = given_.m, size = std::int64_t{given_.k} * given_.n;
     const batch_result& own = results_[at(i * given_.replicas)];
     T* const centroids = to.centroids.data() + fit * size;
@@ -156,8 +180,8 @@ class device_fits {
     std::copy_n(labels_made_.data() + i * m, m, labels);
     to.inertia[at(fit)] = own.inertia;
     to.iterations[at(fit)] = own.iterations;
-    to.ended[at(fit)] = static_cast<ending>(own.ended);
-    if (!protects()) return {};
+    to.stopped[at(fit)] = static_cast<stop_reason>(own.stopped);
+    if (!protects(what_.how)) return {};
     using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
     std::uint64_t hash = 0;
     if (own.status == 0) {
@@ -165,7 +189,7 @@ class device_fits {
       for (std::int64_t e = 0; e < m; ++e) hash += batch_term(static_cast<std::uint32_t>(labels[e]), size + e);
     }
     hash += batch_scalars(std::bit_cast<std::uint64_t>(to.inertia[at(fit)]), to.iterations[at(fit)],
-                          static_cast<std::int32_t>(to.ended[at(fit)]), own.status, size + m);
+                          static_cast<std::int32_t>(to.stopped[at(fit)]), own.status, size + m);
     abft::finding found;
     found.word = hash == results_[at(i * given_.replicas + 1)].hash ? abft::k_pass : abft::k_fail;
     found.residual = found.word == abft::k_pass ? 0 : std::numeric_limits<double>::quiet_NaN();
@@ -174,21 +198,113 @@ class device_fits {
     return found;
   }
 
+  const batch_args<T>& what_;
+  device_state& kept_;
   const std::shared_ptr<ballast::cuda::device> device_;
-  const run::settings& how_;
-  run::recorder& seen_;
-  inject::active_injector& injector_;
   ballast::cuda::device_staging staging_;
   const ballast::cuda::fault_list faults_;
   const int repeats_;
-  batch_arguments<T> given_{};
-  buffer centroids_;
-  std::vector<T> centroids_made_;
-  std::vector<std::int32_t> labels_made_;
-  std::vector<batch_result> results_;
+  const batch_arguments<T> given_;
+  core::vector<T> centroids_made_;
+  core::vector<std::int32_t> labels_made_;
+  core::vector<batch_result> results_;
+};
+
+// ---------------------------------------------------------------- Enqueued.
+
+// The device memory of enqueued fits beside the event ring, in bytes from its start. The tickets come first.
+struct enqueued_layout {
+  std::int64_t results, made, labels, scratch, bytes;
+};
+
+template <class T>
+enqueued_layout layout_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, std::int64_t replicas) {
+  const auto room = [](std::int64_t a, std::int64_t b) { return core::checked_product((core::checked_product(a, b) + 255) / 256, 256); };
+  const batch_scratch each = batch_scratch_of<T>(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k));
+  enqueued_layout made{};
+  made.results = room(count, 4);
+  made.made = made.results + room(count * replicas, static_cast<std::int64_t>(sizeof(batch_result)));
+  made.labels = made.made + room(count, bytes_of<T>(k * n));
+  made.scratch = made.labels + room(count, 4 * m);
+  made.bytes = made.scratch + room(count * replicas, each.bytes);
+  return made;
+}
+
+template <class T>
+class enqueued_fits final : public run::pending {
+ public:
+  enqueued_fits(const batch_args<T>& what, const batch_results<T>& to)
+      : kept_(static_cast<device_state&>(what.kept)),
+        device_(kept_.on()),
+        count_(what.points.count),
+        protects_(protects(what.how)),
+        token_(what.token),
+        to_(to),
+        work_(device_, kept_.fits().take(what.how.workspace, what.how.stream), what.injector, what.how.stream) {
+    ballast::cuda::device_staging none(device_, what.how.stream);  // copies nothing: all operands are in device memory
+    batch_arguments<T> given = arguments_of(what, none, device_->about());
+    const enqueued_layout at = layout_of<T>(given.m, given.n, given.k, count_, given.replicas);
+    unsigned char* const memory = work_.memory();
+    given.tickets = reinterpret_cast<std::uint32_t*>(memory);
+    given.results = results_ = reinterpret_cast<batch_result*>(memory + at.results);
+    given.made = reinterpret_cast<T*>(memory + at.made);
+    given.labels = reinterpret_cast<std::uint32_t*>(memory + at.labels);
+    given.scratch = memory + at.scratch;
+    given.to = {to.centroids.data, to.centroids.row_stride, to.centroids.column_stride, to.labels.empty() ? nullptr : to.labels.data()};
+    given.events = work_.events();
+    given.repeats = run::repeats_of(what.how.protection);
+    if (work_.fresh()) device_->zero(given.tickets, at.results, what.how.stream);
+    work_.launch(kernel_of(kept_, given, work_.instrumented(), true), count_ * given.replicas, given);
+  }
+
+  void collect(run::recorder& seen) override {
+    seen.runs_on(device_->about().name);
+    seen.add(work_.collect([](const ballast::cuda::device_event& from, ballast::cuda::event_log::entry& made) {
+      made.site = "kmeans.fit";
+      made.index = from.index;
+    }));
+    const std::int64_t replicas = protects_ ? 2 : 1;
+    core::vector<batch_result> results(at(count_ * replicas));
+    device_->copy(results.data(), results_, bytes_of<batch_result>(count_ * replicas), work_.order());
+    work_.wait();
+    std::int64_t refused = -1;
+    for (std::int64_t fit = 0; fit < count_; ++fit) {
+      const batch_result& own = results[at(fit * replicas)];
+      if (protects_) {
+        seen.checked(2);
+        if (std::memcmp(&own, &results[at(fit * replicas + 1)], sizeof own) != 0) {
+          seen.detected("kmeans.fit", fit, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
+          continue;
+        }
+      }
+      if (own.status == 1 && refused < 0) refused = fit;
+      if (own.status != 0) continue;
+      if (!to_.inertia.empty()) to_.inertia[at(fit)] = own.inertia;
+      if (!to_.iterations.empty()) to_.iterations[at(fit)] = own.iterations;
+      if (!to_.stopped.empty()) to_.stopped[at(fit)] = static_cast<stop_reason>(own.stopped);
+    }
+    if (refused >= 0 && !seen.uncorrectable())
+      throw invalid_argument_error(
+          fmt::format("{}: fit {}: expected finite points and centroids, and finite weights ≥ 0, at least one of them above 0, got others",
+                      token_.view(), refused));
+  }
+
+ private:
+  device_state& kept_;
+  const std::shared_ptr<ballast::cuda::device> device_;
+  const std::int64_t count_;
+  const bool protects_;
+  const shared_text token_;
+  const batch_results<T> to_;
+  const ballast::cuda::device_call work_;
+  batch_result* results_ = nullptr;
 };
 
 }  // namespace
+
+std::shared_ptr<plan_state> make_plan_state(std::int64_t enqueued) {
+  return std::make_shared<device_state>(ballast::cuda::current_device(), enqueued);
+}
 
 template <class T>
 bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first) {
@@ -199,21 +315,35 @@ bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first) {
 }
 
 template <class T>
-batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, run::recorder& seen,
-                         inject::active_injector& injector, std::vector<std::int64_t>& refused) {
-  batch_model<T> made = empty_models<T>(points.count, points.rows, points.columns, wanted.clusters);
-  device_fits<T> fits(points, wanted, how, seen, injector);
-  const std::int64_t portion = fits.portion(points.count);
-  for (std::int64_t first = 0; first < points.count; first += portion)
-    fits.run(first, std::min(portion, points.count - first), made, refused);
-  return made;
+void fit_batch(const batch_args<T>& what, batch_fits<T>& made, core::vector<std::int64_t>& refused) {
+  const std::int64_t count = what.points.count, m = what.points.rows, n = what.points.columns;
+  made.centroids.resize(at(core::checked_product(core::checked_product(count, what.clusters), n)));
+  made.labels.resize(at(core::checked_product(count, m)));
+  made.inertia.resize(at(count));
+  made.iterations.resize(at(count));
+  made.stopped.resize(at(count));
+  device_fits<T> fits(what);
+  const std::int64_t portion = fits.portion(count);
+  for (std::int64_t first = 0; first < count; first += portion) fits.run(first, std::min(portion, count - first), made, refused);
+}
+
+template <class T>
+std::unique_ptr<run::pending> enqueue_batch(const batch_args<T>& what, const batch_results<T>& to) {
+  return std::make_unique<enqueued_fits<T>>(what, to);
+}
+
+template <class T>
+std::int64_t enqueued_bytes(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, bool protect) {
+  return layout_of<T>(m, n, k, count, protect ? 2 : 1).bytes;
 }
 
 template bool takes_batch<float>(std::int64_t, std::int64_t, std::int64_t, init);
 template bool takes_batch<double>(std::int64_t, std::int64_t, std::int64_t, init);
-template batch_model<float> fit_batch(const matrix_batch_view<const float>&, const options<float>&, const run::settings&, run::recorder&,
-                                      inject::active_injector&, std::vector<std::int64_t>&);
-template batch_model<double> fit_batch(const matrix_batch_view<const double>&, const options<double>&, const run::settings&, run::recorder&,
-                                       inject::active_injector&, std::vector<std::int64_t>&);
+template void fit_batch(const batch_args<float>&, batch_fits<float>&, core::vector<std::int64_t>&);
+template void fit_batch(const batch_args<double>&, batch_fits<double>&, core::vector<std::int64_t>&);
+template std::unique_ptr<run::pending> enqueue_batch(const batch_args<float>&, const batch_results<float>&);
+template std::unique_ptr<run::pending> enqueue_batch(const batch_args<double>&, const batch_results<double>&);
+template std::int64_t enqueued_bytes<float>(std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool);
+template std::int64_t enqueued_bytes<double>(std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool);
 
 }  // namespace ballast::kmeans::cuda

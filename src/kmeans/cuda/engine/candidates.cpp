@@ -43,7 +43,7 @@ void cuda_engine<T>::cover(std::int64_t first, std::int64_t count, bool strike) 
     given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
     given.nearest = static_cast<std::int32_t*>(seeding_.nearest.data()) + piece.first;
     given.potentials = static_cast<double*>(seeding_.potential.data()) + piece.first / k_seed_threads;
-    launch(names::cover(false), names::cover(true), (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given, strike);
+    launch(k_cover_kernel, names::cover, (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given, strike);
   });
 }
 
@@ -81,10 +81,10 @@ double cuda_engine<T>::take_candidates(const T* rows, std::int64_t count) {
 }
 
 template <class T>
-std::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) {
+core::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) {
   const std::int64_t words = seeding_.blocks * (k_seed_threads / 32), all = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   const buffer drawn = allocate(4 * words), again = allocate(4 * words);
-  std::vector<std::uint32_t> bits;
+  core::vector<std::uint32_t> bits;
   const auto once = [&] {
     seeding_.potentials = download<double>(seeding_.potential, seeding_.blocks);
     draw_arguments<T> given;
@@ -101,7 +101,7 @@ std::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std::
     given.flags = flags();
     given.check = protect_;
     if (protect_) clear_flags();
-    launch(names::draw(false), names::draw(true), seeding_.blocks, given, what_.strike_seeding);
+    launch(k_draw_kernel, names::draw, seeding_.blocks, given, what_.strike_seeding);
     bits = download<std::uint32_t>(drawn, words);
   };
   if (!protect_) {
@@ -120,7 +120,7 @@ std::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std::
       return found;
     });
   }
-  std::vector<std::int64_t> rows;
+  core::vector<std::int64_t> rows;
   for (std::int64_t word = 0; word < words; ++word) {
     for (std::uint32_t left = bits[at(word)]; left != 0; left &= left - 1) {
       const std::int64_t row = 32 * word + std::countr_zero(left);
@@ -131,7 +131,7 @@ std::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std::
 }
 
 template <class T>
-std::vector<double> cuda_engine<T>::weigh_candidates() {
+core::vector<double> cuda_engine<T>::weigh_candidates() {
   const std::int64_t all = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   if (protect_) {
     const buffer framed = upload(seeding_.taken);
@@ -147,15 +147,15 @@ std::vector<double> cuda_engine<T>::weigh_candidates() {
         given.exact.placed = piece.placed;
         given.exact.labels = static_cast<const std::int32_t*>(seeding_.nearest.data()) + piece.first;
         given.closest = static_cast<const T*>(seeding_.closest.data()) + piece.first;
-        launch(names::nearest(), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+        launch(k_nearest_kernel, names::nearest, (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
       });
       what_.seen.checked(at(m_));
       return read_flags();
     });
   }
-  std::vector<double> made, again;
-  std::vector<std::int32_t> nearest;
-  const auto add = [&](std::vector<double>& to, std::int64_t i) {
+  core::vector<double> made, again;
+  core::vector<std::int32_t> nearest;
+  const auto add = [&](core::vector<double>& to, std::int64_t i) {
     const auto number = static_cast<std::size_t>(static_cast<std::uint32_t>(nearest[at(i)]));
     if (number < to.size()) to[number] += weight_of(i);
   };
@@ -176,8 +176,7 @@ std::vector<double> cuda_engine<T>::weigh_candidates() {
     for (std::int64_t i = m_; i-- > 0;) add(again, i);
     what_.seen.checked(at(all));
     abft::finding found;
-    // Error bound of sums of up to m positive numbers.
-    const double limit = abft::unit_roundoff<double> * static_cast<double>(m_);
+    const double limit = abft::reordered_sum_limit(static_cast<double>(m_));
     for (std::int64_t c = 0; c < all; ++c) {
       if (std::abs(made[at(c)] - again[at(c)]) <= limit * again[at(c)]) continue;
       found.word = abft::k_fail;
@@ -191,11 +190,11 @@ std::vector<double> cuda_engine<T>::weigh_candidates() {
 
 template void cuda_engine<float>::begin_candidates();
 template double cuda_engine<float>::take_candidates(const float*, std::int64_t);
-template std::vector<std::int64_t> cuda_engine<float>::draw_candidates(double, std::uint64_t, std::uint64_t);
-template std::vector<double> cuda_engine<float>::weigh_candidates();
+template core::vector<std::int64_t> cuda_engine<float>::draw_candidates(double, std::uint64_t, std::uint64_t);
+template core::vector<double> cuda_engine<float>::weigh_candidates();
 template void cuda_engine<double>::begin_candidates();
 template double cuda_engine<double>::take_candidates(const double*, std::int64_t);
-template std::vector<std::int64_t> cuda_engine<double>::draw_candidates(double, std::uint64_t, std::uint64_t);
-template std::vector<double> cuda_engine<double>::weigh_candidates();
+template core::vector<std::int64_t> cuda_engine<double>::draw_candidates(double, std::uint64_t, std::uint64_t);
+template core::vector<double> cuda_engine<double>::weigh_candidates();
 
 }  // namespace ballast::kmeans::cuda

@@ -23,14 +23,15 @@ constexpr int k_flags = 4;
 template <class T>
 cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast::cuda::device> on)
     : what_(what),
-      device_(std::move(on)),
+      own_state_(what.kept == nullptr ? std::make_unique<device_state>(std::move(on)) : nullptr),
+      state_(what.kept == nullptr ? *own_state_ : static_cast<device_state&>(*what.kept)),
+      device_(state_.on()),
       m_(what.points.rows),
       n_(what.points.columns),
       k_(what.clusters),
       protect_(what.how.protection != protection::off),
       staging_(device_, what.how.stream),
-      call_(device_, ballast::cuda::workspace_pool(device_, ballast::cuda::k_ring_bytes).take(what.how.workspace, what.how.stream),
-            what.injector, what.how.stream),
+      call_(device_, state_.rings().take(what.how.workspace, what.how.stream), what.injector, what.how.stream),
       supply_(device_, staging_, what.points,
               choose_residence(needs_of(what.points, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
               core::thread_count(what.how.threads), what.how.stream),
@@ -43,8 +44,9 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
   if (weighted()) given_.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
   given_.m = m_;
   given_.n = static_cast<int>(n_);
-  const auto wanted = names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented());
-  (void)device_->load_all(wanted);
+  // A call that failed may have left events.
+  if (!call_.fresh()) ballast::cuda::clear_events(*device_, call_.events(), call_.order());
+  state_.prepare(call_.instrumented(), [&] { (void)device_->load_all(names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented())); });
 }
 
 template <class T>
@@ -75,8 +77,8 @@ template <class T>
 void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) const {
   const auto stride = static_cast<std::int64_t>(placed_.stride);
   const std::int64_t sections = (count + k_section - 1) / k_section;
-  std::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
-  std::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
+  core::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
+  core::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
   // In data with duplicated features the terms of a square are equal and each step of a long chain rounds alike: chains of k_chain, as on
   // the device.
   const auto square_of = [&](const T* row) {
@@ -115,9 +117,9 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
   made.panel.limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);
 }
 
-// Weights are given once and read by the host where a choice among rows is made.
+// Returns the weights in host memory, for choices among rows. They are copied at the first call.
 template <class T>
-const std::vector<T>& cuda_engine<T>::host_weights() {
+const core::vector<T>& cuda_engine<T>::host_weights() {
   if (weighted() && host_weights_.empty()) {
     host_weights_.resize(at(m_));
     download(host_weights_.data(), given_.weights, m_ * static_cast<std::int64_t>(sizeof(T)));
@@ -132,7 +134,7 @@ double cuda_engine<T>::weight_of(std::int64_t row) {
 
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what) {
-  return std::make_unique<cuda_engine<T>>(what, ballast::cuda::current_device());
+  return std::make_unique<cuda_engine<T>>(what, what.kept == nullptr ? ballast::cuda::current_device() : nullptr);
 }
 
 template class cuda_engine<float>;

@@ -1,9 +1,8 @@
-// The backend of K-Means that computes on a GPU.
-// Layer: backend "cuda", behind contract.hpp. Points are brought into the frame once (points.hpp) and stay on the device, or pass through
-// it in pieces where it has too little memory (supply.hpp); the host sees scalars, arrays of n, k or k × n numbers, a few rows, and
-// results. Everything is computed twice, in other threads and from other loads, or against an invariant; what fails is computed again by
-// launching its kernels again (run::attempt). The passes of Lloyd's iteration, which verify and repair on the device, are those of
-// lloyd.hpp.
+// The backend of K-Means that computes on a GPU. The points are normalized once (layout/points.hpp) and stay on the device, or pass through
+// it in pieces if its memory is too small (point_stream.hpp). The host sees scalars, arrays of n, k or k × n numbers, a few rows, and
+// results. Everything is computed twice, by other threads from other loads, or verified by an invariant; after a failure the kernels are
+// launched again (run::attempt). The passes of Lloyd's iterations, which verify and repair on the device, are in lloyd.hpp.
+// Layer: backend "cuda", implements contract.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +10,15 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
+#include "core/memory.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "kmeans/contract.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
 #include "kmeans/cuda/engine/lloyd.hpp"
+#include "kmeans/cuda/engine/plan_state.hpp"
 #include "kmeans/cuda/engine/point_stream.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
 
@@ -29,7 +29,7 @@ class cuda_engine final : public engine<T> {
  public:
   cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast::cuda::device> on);
 
-  // What the iterations of this call compute with, once the points have been measured: for the tuner and benchmarks, which choose policies.
+  // Returns the constants of the iterations of this call, after measure(). For the tuner and benchmarks, which choose policies.
   lloyd_problem<T> problem() const;
   const ballast::cuda::device_call& launches() const { return call_; }
 
@@ -38,40 +38,42 @@ class cuda_engine final : public engine<T> {
   void place(const frame<T>& chosen) override;
   point_sums measure() override;
   void read_points(std::span<const std::int64_t> rows, T* to) override;
-  std::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
+  core::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
 
   // seeding.cpp
   void begin_seeding(std::int64_t trials) override;
   std::int64_t row_by_weight(double share) override;
   std::int64_t row_by_potential(double target) override;
-  std::vector<double> try_candidates(const T* rows, std::int64_t count) override;
+  core::vector<double> try_candidates(const T* rows, std::int64_t count) override;
   double take_centroid(const T* row, std::int64_t candidate) override;
 
   // candidates.cpp
   void begin_candidates() override;
   double take_candidates(const T* rows, std::int64_t count) override;
-  std::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) override;
-  std::vector<double> weigh_candidates() override;
+  core::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) override;
+  core::vector<double> weigh_candidates() override;
 
-  // iterations.cpp: what lloyd.hpp does
+  // iterations.cpp: by lloyd.hpp
   void begin_run() override;
   void pass(const sealed_centroids<T>& centroids) override;
   void add_sums(cluster_sums& total) override;
   point_sums repair_sums(const sealed_centroids<T>& centroids) override;
-  std::optional<descent<T>> descend(const sealed_centroids<T>& first, int max_iter, const abft::guarded_threshold& tolerance) override;
+  std::optional<lloyd_result<T>> run_lloyd(const sealed_centroids<T>& first, int max_iter,
+                                           const abft::guarded_threshold& tolerance) override;
 
   // results.cpp
-  std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
-  summed_twice label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) override;
-  std::vector<std::int32_t> take_labels() override;
-  void distances(const sealed_centroids<T>& centroids, T* values) override;
+  core::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
+  summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) override;
+  void keep_labels() override;
+  void store_labels(std::span<std::int32_t> to, bool kept) override;
+  void distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) override;
 
  private:
   using names = kernel_names<T>;
   using buffer = ballast::cuda::device_buffer;
   using work = typename names::work;
 
-  // A group of centroids on the device, with what their row checks need.
+  // A group of centroids on the device, with the data of their row checks.
   struct group {
     buffer rows, checksum, norms, weights, weight;
     centroid_panel<T> panel{};
@@ -80,8 +82,8 @@ class cuda_engine final : public engine<T> {
   struct seeding {
     int trials = 0;
     std::int64_t blocks = 0;
-    std::vector<T> taken;            // the centroids, or candidates of k-means‖, so far
-    std::vector<double> potentials;  // of each block
+    core::vector<T> taken;            // the centroids, or candidates of k-means‖, so far
+    core::vector<double> potentials;  // per block
     buffer closest, potential, tried, nearest;
     group candidates;
   };
@@ -91,44 +93,43 @@ class cuda_engine final : public engine<T> {
   bool weighted() const { return !what_.weights.empty(); }
   std::int64_t columns() const { return n_ + (weighted() ? 1 : 0); }
 
-  // Calls use(piece) for all points, in pieces where what is `wanted` of them does not stay on the device.
+  // Calls use(piece) for all points, in pieces if the `wanted` part does not stay on the device.
   void each(part wanted, core::function_ref<void(const point_piece<T>&)> use);
   void place_piece(const point_piece<T>& piece);
   facts_arguments<T> facts_of(const point_piece<T>& piece);
+  void launch_facts(std::int64_t rows, const facts_arguments<T>& given, bool strike);
 
   // engine.cpp
   buffer allocate(std::int64_t bytes) const { return {device_, bytes, what_.how.stream}; }
   template <class Value>
-  buffer upload(const std::vector<Value>& values) const;
+  buffer upload(const core::vector<Value>& values) const;
   template <class Value>
-  std::vector<Value> download(const buffer& from, std::int64_t count) const;
+  core::vector<Value> download(const buffer& from, std::int64_t count) const;
   void download(void* to, const void* from, std::int64_t bytes) const;
-  // Launches a kernel that can be injected into. `strike`: with the faults of the call, if there are any.
-  template <class Arguments>
-  void launch(const ballast::cuda::kernel_request& production, const ballast::cuda::kernel_request& instrumented, std::int64_t blocks,
-              const Arguments& given, bool strike = true) const;
-  template <class Arguments>
-  void launch(const ballast::cuda::kernel_request& which, std::int64_t blocks, const Arguments& given) const;
+  // Launches kernel `number` of the plan, whose request is make(instrumented), or make() if it has no variant for injection. `strike`: with
+  // the faults of the call, if there are any.
+  template <class Make, class Arguments>
+  void launch(int number, Make&& make, std::int64_t blocks, const Arguments& given, bool strike = true) const;
   void clear_flags() const;
   row_flags* flags() const { return static_cast<row_flags*>(flags_.data()); }
-  // What flag `which` says since clear_flags().
+  // Returns the findings of flag `which` since clear_flags().
   abft::finding read_flags(int which = 0) const;
   void make_group(const T* rows, std::int64_t count, group& made) const;
-  const std::vector<T>& host_weights();
+  const core::vector<T>& host_weights();
   double weight_of(std::int64_t row);
 
   // iterations.cpp
   lloyd<T>& iterations();
-  // Labels and, with `sums`, sums for these centroids.
+  // Computes the labels and, with `sums`, the sums for these centroids.
   void run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances = nullptr);
-  // Takes what the kernels logged into the report.
+  // Adds the events that the kernels logged to the report.
   void collect();
 
   // prepare.cpp
   template <class Sums>
-  std::vector<Sums> sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed, bool mirrored);
+  core::vector<Sums> sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed, bool mirrored);
   template <class Sums, class Before>
-  std::vector<Sums> verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site, Before&& before);
+  core::vector<Sums> verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site, Before&& before);
   void place_rows();
   void choose_units();
   void make_facts();
@@ -136,6 +137,7 @@ class cuda_engine final : public engine<T> {
   // results.cpp
   template <class Before>
   void compute_exact(exact_arguments<T> given, const char* site, Before&& before);
+  void store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const;
 
   // seeding.cpp
   void launch_seeding(int candidate, bool take, bool fresh, bool strike);
@@ -146,6 +148,8 @@ class cuda_engine final : public engine<T> {
   std::int64_t row_from(std::int64_t first, std::int64_t count, const T* closest, double sum, double target);
 
   const engine_args<T> what_;
+  const std::unique_ptr<device_state> own_state_;  // if there is no plan
+  device_state& state_;
   const std::shared_ptr<ballast::cuda::device> device_;
   std::int64_t m_, n_, k_;
   bool protect_;
@@ -156,13 +160,14 @@ class cuda_engine final : public engine<T> {
   given_points<T> given_;  // on the device
   sealed<frame<T>> frame_;
   placed_points<T> placed_{};
-  bool known_ = false;  // the facts about the rows of placed_
+  bool known_ = false;  // true if the row statistics of placed_ are computed
   buffer shift_, x_, operand_, weight_, norm_, rounding_, projection_, signature_, unit_, direction_, expected_;
-  std::vector<T> units_;                // of each column: placed_points::unit
-  std::vector<column_sizes> sizes_;     // of each column
-  std::vector<column_totals> totals_;   // of each column
-  std::vector<block_squares> squares_;  // of each block of facts
-  std::vector<T> host_weights_;         // as they were given; where they are needed
+  buffer best_labels_;                   // m: see keep_labels
+  core::vector<T> units_;                // per column: placed_points::unit
+  core::vector<column_sizes> sizes_;     // per column
+  core::vector<column_totals> totals_;   // per column
+  core::vector<block_squares> squares_;  // per block of row statistics
+  core::vector<T> host_weights_;         // as given; read at the first use
   std::unique_ptr<lloyd<T>> lloyd_;
   seeding seeding_;
 };

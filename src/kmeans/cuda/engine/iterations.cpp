@@ -43,6 +43,7 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
   made.check = protect_;
   made.repeats = run::repeats_of(what_.how.protection);
   made.scheme = scheme_named(what_.scheme);
+  made.kept = &state_;
   return made;
 }
 
@@ -54,7 +55,9 @@ lloyd<T>& cuda_engine<T>::iterations() {
     if (what.scheme)
       throw unsupported_error(
           fmt::format("scheme: expected row_checksum for points that do not fit into the device's memory, got {}", what_.scheme));
-    what.pieces = [this](const auto& use) { each(part::placed, [&](const point_piece<T>& piece) { use(piece.first, piece.placed); }); };
+    what.pieces = [this](core::function_ref<void(std::int64_t, const placed_points<T>&)> use) {
+      each(part::placed, [&](const point_piece<T>& piece) { use(piece.first, piece.placed); });
+    };
   }
   lloyd_ = std::make_unique<lloyd<T>>(device_, call_, what);
   return *lloyd_;
@@ -91,11 +94,13 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
   each(part::placed, [&](const point_piece<T>& piece) {
-    launch(names::labelled(placed_.words), (piece.placed.m + k_row_threads - 1) / k_row_threads,
-           labelled_arguments<T>{piece.placed, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
-                                 static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});
+    launch(
+        k_labelled_kernel + placed_.words - 1, [&] { return names::labelled(placed_.words); },
+        (piece.placed.m + k_row_threads - 1) / k_row_threads,
+        labelled_arguments<T>{piece.placed, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
+                              static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});
   });
-  const std::vector<double> parts = download<double>(sums, 3 * blocks);
+  const core::vector<double> parts = download<double>(sums, 3 * blocks);
   for (std::int64_t block = 0; block < blocks; ++block) {
     total.labelled_projection += parts[at(3 * block)];
     total.labelled_weight += parts[at(3 * block + 1)];
@@ -117,15 +122,15 @@ point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
 // Runs all iterations on the device. Returns nothing if it cannot continue; the driver then runs the iterations itself, from the first
 // centroids.
 template <class T>
-std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& first, int max_iter,
-                                                  const abft::guarded_threshold& tolerance) {
+std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<T>& first, int max_iter,
+                                                         const abft::guarded_threshold& tolerance) {
   if (std::bit_cast<std::uint64_t>(tolerance.value) != std::bit_cast<std::uint64_t>(tolerance.twin)) return std::nullopt;
   lloyd<T>& runs = iterations();
   const std::uint64_t checks = runs.checks();
   runs.begin_run();
   runs.set_centroids(first.values(), first.values());
-  descent<T> made;
-  std::vector<T> values;
+  lloyd_result<T> made;
+  core::vector<T> values;
   stretch seen;
   int failures = 0;
   check failed{};
@@ -136,7 +141,7 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
     seen = runs.run(max_iter - made.iterations, tolerance);
     collect();
     made.iterations += seen.iterations;
-    const bool fails = seen.reason == stop_reason::failure;
+    const bool fails = seen.reason == device_stop::failure;
     if (failures > 0 && (seen.iterations > 0 || !fails)) {
       record(action::recomputed);
       failures = 0;
@@ -154,12 +159,12 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
     runs.set_centroids(values, values);
   }
   if (protect_) what_.seen.checked(runs.checks() - checks);
-  if (seen.reason == stop_reason::empty_cluster) return std::nullopt;
+  if (seen.reason == device_stop::empty_cluster) return std::nullopt;
   if (!runs.read_centroids(values) && !stop()) return std::nullopt;
   made.centroids = sealed_centroids<T>(std::move(values));
-  made.ended = seen.reason == stop_reason::labels_unchanged ? ending::labels_unchanged
-               : seen.reason == stop_reason::tolerance      ? ending::tolerance
-                                                            : ending::max_iter;
+  made.stopped = seen.reason == device_stop::labels_unchanged ? stop_reason::labels_unchanged
+                 : seen.reason == device_stop::tolerance      ? stop_reason::tolerance
+                                                              : stop_reason::max_iter;
   return made;
 }
 
@@ -171,7 +176,8 @@ template void cuda_engine<float>::begin_run();
 template void cuda_engine<float>::pass(const sealed_centroids<float>&);
 template void cuda_engine<float>::add_sums(cluster_sums&);
 template point_sums cuda_engine<float>::repair_sums(const sealed_centroids<float>&);
-template std::optional<descent<float>> cuda_engine<float>::descend(const sealed_centroids<float>&, int, const abft::guarded_threshold&);
+template std::optional<lloyd_result<float>> cuda_engine<float>::run_lloyd(const sealed_centroids<float>&, int,
+                                                                          const abft::guarded_threshold&);
 template lloyd_problem<double> cuda_engine<double>::problem() const;
 template lloyd<double>& cuda_engine<double>::iterations();
 template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, bool, double*);
@@ -180,6 +186,7 @@ template void cuda_engine<double>::begin_run();
 template void cuda_engine<double>::pass(const sealed_centroids<double>&);
 template void cuda_engine<double>::add_sums(cluster_sums&);
 template point_sums cuda_engine<double>::repair_sums(const sealed_centroids<double>&);
-template std::optional<descent<double>> cuda_engine<double>::descend(const sealed_centroids<double>&, int, const abft::guarded_threshold&);
+template std::optional<lloyd_result<double>> cuda_engine<double>::run_lloyd(const sealed_centroids<double>&, int,
+                                                                            const abft::guarded_threshold&);
 
 }  // namespace ballast::kmeans::cuda

@@ -163,13 +163,14 @@ int kernel_names<T>::batch_chunks(std::int64_t n, std::int64_t k, const ballast:
 }
 
 template <class T>
-auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented) -> request {
+auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented, bool enqueued)
+    -> request {
   const int chunks = batch_chunks(n, k, on);
   return {.header = "kmeans/cuda/batch/batch.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>, enqueued ? "true" : "false"}, instrumented),
           .threads = k_batch_threads,
           .shared = batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes,
-          .spills = 64,
+          .spills = enqueued ? 256 : 64,  // the data of the verification live through the whole fit
           .stack = k_line_stack};
 }
 
@@ -227,9 +228,10 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   return made;
 }
 
-ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
-  ballast::cuda::kernel_request made = what.precision == precision::f64 ? kernel_names<double>::batch(what.n, what.k, on, instrumented)
-                                                                        : kernel_names<float>::batch(what.n, what.k, on, instrumented);
+ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented, bool enqueued) {
+  ballast::cuda::kernel_request made = what.precision == precision::f64
+                                           ? kernel_names<double>::batch(what.features, what.clusters, on, instrumented, enqueued)
+                                           : kernel_names<float>::batch(what.features, what.clusters, on, instrumented, enqueued);
   if (instrumented) made.stack = made.spills = 4096;
   return made;
 }
@@ -239,8 +241,8 @@ std::vector<std::string> benchmark_problems() {
           "kmeans_f32_m1048576_n16_k64",    "kmeans_f32_m10485760_n32_k64",  "kmeans_f32_m1048576_n128_k128",
           "kmeans_f32_m1048576_n64_k1024",  "kmeans_f32_m262144_n256_k1024", "kmeans_f32_m65536_n1024_k256",
           "kmeans_f32_m4194304_n128_k1000", "kmeans_f64_m1048576_n16_k64",   "kmeans_f64_m1048576_n128_k128",
-          "kmeans_f64_m4194304_n128_k1000", "kmeans_f32_m1797_n64_k10_b1",   "kmeans_f32_m1797_n64_k10_b264",
-          "kmeans_f32_m1000_n16_k16_b2000", "kmeans_f64_m1797_n64_k10_b264"};
+          "kmeans_f64_m4194304_n128_k1000", "kmeans_f32_m1797_n64_k10_b264", "kmeans_f32_m1000_n16_k16_b2000",
+          "kmeans_f64_m1797_n64_k10_b264"};
 }
 
 std::vector<std::string> verified_problems() {
@@ -269,11 +271,12 @@ class kernel_set {
   void add(const std::string& token, bool weighted, bool wide, bool check) {
     const problem what = parse_token(token);
     const bool f64 = what.precision == precision::f64;
-    if (what.batch > 0) {
-      made.push_back(batch_request(what, on_, false));
+    if (what.batch > 1) {
+      for (const bool enqueued : {false, true}) made.push_back(batch_request(what, on_, false, enqueued));
       return;
     }
-    for (ballast::cuda::kernel_request& each : kernels_of({f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on_, false)) {
+    for (ballast::cuda::kernel_request& each :
+         kernels_of({f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on_, false)) {
       if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
     }
   }

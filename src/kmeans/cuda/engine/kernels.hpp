@@ -36,7 +36,8 @@ struct kernel_names {
   // Returns the number of parts in which a block of a small fit computes its sums: the largest power of two up to 32 for which the block's
   // shared memory suffices. 0: a block cannot hold such a fit.
   static int batch_chunks(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on);
-  static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented);
+  // `enqueued`: the variant that verifies and stores the fits without the host.
+  static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented, bool enqueued);
 
   // Returns the kernels that every call needs, with `words` words per sum.
   static std::vector<request> all(int words, bool instrumented);
@@ -51,7 +52,8 @@ int trials_of(std::int64_t k);
 std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented);
 
 // Returns the kernel of a batch of small fits.
-ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented);
+ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented,
+                                            bool enqueued = false);
 
 // Tokens of the problems that gpu-check times; verifies; runs under compute-sanitizer and with faults; and uses in its short sweep. The
 // third list also runs with weights, and with two words per sum. Together they cover every kind of pass: points in registers and read

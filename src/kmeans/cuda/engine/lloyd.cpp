@@ -14,34 +14,10 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     : device_(std::move(on)), call_(call), what_(what) {
   const placed_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
-  // Both kinds of passes share a panel: the group of tiles and the checks are the same.
-  with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
-  pass_problem labels = problem_;
-  labels.sums = false;
-  labels_only_.policy = with_sums_.policy;
-  labels_only_.policy.sums = sum_memory::none;
+  load_kernels();
   shape_ = shape_of(problem_, with_sums_.policy);
-  const bool instrumented = call_.instrumented();
-  if (what_.scheme) {
-    update_ = &device_->load(update_request(problem_, instrumented));
-    tiles_ =
-        std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
-  } else {
-    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, with_sums_.policy, instrumented),
-                                                    pass_request(labels, labels_only_.policy, instrumented),
-                                                    update_request(problem_, instrumented)};
-    const auto made = device_->load_all(wanted);
-    with_sums_.pass = made[0];
-    labels_only_.pass = made[1];
-    update_ = made[2];
-    for (kernels* each : {&with_sums_, &labels_only_}) {
-      const std::int64_t rows = pass_rows_of_block(each->policy);
-      each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
-    }
-  }
-
   const std::int64_t k = what_.k, stride = points.stride, columns = std::int64_t{points.columns} * points.words;
-  const std::int64_t sums = std::int64_t{points.words} * sum_pitch(points.stride);  // of a cluster
+  const std::int64_t sums = std::int64_t{points.words} * sum_pitch(points.stride);  // numbers per cluster
   const auto size = static_cast<std::int64_t>(sizeof(T));
   std::int64_t end = 0;
   const auto take = [&](std::int64_t bytes) {
@@ -75,6 +51,46 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
 }
 
+// Both kinds of passes share the packed centroids: the groups of tiles and the checks are the same.
+template <class T>
+void lloyd<T>::load_kernels() {
+  const placed_points<T>& points = what_.points;
+  const bool instrumented = call_.instrumented();
+  if (what_.scheme) {
+    with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
+    update_ = &device_->load(update_request(problem_, instrumented));
+    tiles_ =
+        std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
+    return;
+  }
+  const auto load = [&] {
+    pass_kernels made;
+    made.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
+    pass_problem labels = problem_;
+    labels.sums = false;
+    pass_policy without = made.policy;
+    without.sums = sum_memory::none;
+    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, made.policy, instrumented),
+                                                    pass_request(labels, without, instrumented), update_request(problem_, instrumented)};
+    const auto loaded = device_->load_all(wanted);
+    made.with_sums = loaded[0];
+    made.labels_only = loaded[1];
+    made.update = loaded[2];
+    for (int i = 0; i < 2; ++i) made.resident[i] = device_->resident_blocks(*loaded[static_cast<std::size_t>(i)]);
+    return made;
+  };
+  const pass_kernels found =
+      what_.kept != nullptr && !what_.policy ? what_.kept->passes(points.words, points.weight != nullptr, instrumented, load) : load();
+  update_ = found.update;
+  with_sums_ = {found.with_sums, found.policy, found.resident[0]};
+  labels_only_ = {found.labels_only, found.policy, found.resident[1]};
+  labels_only_.policy.sums = sum_memory::none;
+  for (kernels* each : {&with_sums_, &labels_only_}) {
+    const std::int64_t rows = pass_rows_of_block(each->policy);
+    each->blocks = std::clamp<std::int64_t>(each->blocks, 1, (points.m + rows - 1) / rows);
+  }
+}
+
 template <class T>
 void lloyd<T>::begin_run() {
   first_pass_ = true;
@@ -88,7 +104,7 @@ panel<T> lloyd<T>::panel_of(int which) const {
           at<score_bound<T>>(place_.bound), shape_};
 }
 
-// Makes the panel of given centroids, or of the sums of the last pass. The new rows are the current ones after it.
+// Packs given centroids, or those of the sums of the last pass. The new rows are the current ones afterwards.
 template <class T>
 void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance) {
   const int old = rows_, next = 1 - rows_;
@@ -144,7 +160,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
   a.repeats = what_.repeats;
   const kernels& with = with_sums ? with_sums_ : labels_only_;
-  const auto launch = [&](std::int64_t first, const placed_points<T>& points) {
+  const auto launch = [&](std::int64_t first, const placed_points<T>& points) -> void {
     a.points = points;
     a.labels = labels() + first;
     a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data()) + first;
@@ -165,14 +181,14 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
 }
 
 template <class T>
-void lloyd<T>::set_centroids(const std::vector<T>& values, const std::vector<T>& twin) {
-  const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(T));
+void lloyd<T>::set_centroids(std::span<const T> values, std::span<const T> twin) {
+  const auto bytes = static_cast<std::int64_t>(values.size_bytes());
   device_->copy(at<void>(place_.given), values.data(), bytes, call_.order());
   device_->copy(at<void>(place_.given_twin), twin.data(), bytes, call_.order());
   launch_update(true, false, abft::guarded_threshold(0));
 }
 
-// An update clears what the next pass begins with. The host may have done other passes since.
+// Clears the sums with which a pass begins, as an update does: the host may have run other passes since.
 template <class T>
 void lloyd<T>::prepare_sums() {
   if (!added_) {
@@ -196,9 +212,9 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
   const auto sum_at = [&](std::int64_t j, std::int64_t w, std::int64_t c) {
     return static_cast<std::size_t>((j * words + w) * pitch + sum_place<T>(static_cast<int>(c), points.n, points.stride));
   };
-  std::vector<unsigned long long> sums(static_cast<std::size_t>(k * words * pitch)), members(static_cast<std::size_t>(k)),
+  core::vector<unsigned long long> sums(static_cast<std::size_t>(k * words * pitch)), members(static_cast<std::size_t>(k)),
       expected(static_cast<std::size_t>(columns * words));
-  std::vector<T> unit(static_cast<std::size_t>(columns));
+  core::vector<T> unit(static_cast<std::size_t>(columns));
   pass_totals totals{};
   const auto read = [&](void* to, const void* from, std::size_t bytes) {
     device_->copy(to, from, static_cast<std::int64_t>(bytes), call_.order());
@@ -210,7 +226,7 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
   read(&totals, at<void>(place_.totals[last_sums_]), sizeof totals);
   call_.wait();
 
-  std::vector<unsigned long long> found(expected.size());
+  core::vector<unsigned long long> found(expected.size());
   unsigned long long labelled = 0, all = 0, labelled_members = 0;
   for (std::int64_t j = 0; j < k; ++j) {
     for (std::int64_t w = 0; w < words; ++w) {
@@ -255,8 +271,9 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
   loop_state state{};
   device_->zero(at<void>(place_.state), sizeof state, call_.order());
   stretch made;
-  while (made.iterations < most && made.reason == stop_reason::none) {
-    // Iterations in flight: few at first, for many runs are short. Kernels behind the last one return at once, but pieces would be copied.
+  while (made.iterations < most && made.reason == device_stop::none) {
+    // The iterations in flight: few at first, because many runs are short. Kernels after the last iteration return at once, but pieces
+    // would be copied.
     const int wanted = what_.pieces ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
     const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
     for (int i = 0; i < wanted; ++i) {
@@ -266,14 +283,14 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     }
     device_->copy(&state, at<void>(place_.state), sizeof state, call_.order());
     call_.wait();
-    made.reason = static_cast<stop_reason>(state.reason);
+    made.reason = static_cast<device_stop>(state.reason);
     made.failed = static_cast<check>(state.failed);
     const int complete = static_cast<int>(state.iterations) - made.iterations;
     made.iterations = static_cast<int>(state.iterations);
     checks_ += static_cast<std::uint64_t>(complete);
-    // Where the device stands: what was enqueued behind its last iteration did nothing.
-    if (made.reason == stop_reason::failure) added_ = false;
-    const bool unfinished = made.reason == stop_reason::empty_cluster || made.reason == stop_reason::failure;
+    // Set the indexes to those of the device: kernels that were enqueued after its last iteration did nothing.
+    if (made.reason == device_stop::failure) added_ = false;
+    const bool unfinished = made.reason == device_stop::empty_cluster || made.reason == device_stop::failure;
     const int passes = complete + (unfinished ? 1 : 0);
     rows_ = complete % 2 == 0 ? rows : 1 - rows;
     current_ = passes % 2 == 0 ? labels : 1 - labels;
@@ -288,9 +305,9 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
 }
 
 template <class T>
-bool lloyd<T>::read_centroids(std::vector<T>& values) const {
+bool lloyd<T>::read_centroids(core::vector<T>& values) const {
   const placed_points<T>& points = what_.points;
-  std::vector<T> rows(static_cast<std::size_t>(what_.k * points.stride)), twin(rows.size());
+  core::vector<T> rows(static_cast<std::size_t>(what_.k * points.stride)), twin(rows.size());
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(T));
   device_->copy(rows.data(), at<void>(place_.rows[rows_]), bytes, call_.order());
   device_->copy(twin.data(), at<void>(place_.twins[rows_]), bytes, call_.order());

@@ -34,8 +34,8 @@ bool by_rows(const given_points<T>& from) {
 // Sums over the rows of each column, by one of the two mappings of threads to elements.
 template <class T>
 template <class Sums>
-std::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed,
-                                              bool mirrored) {
+core::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed,
+                                               bool mirrored) {
   const column_shape whole = column_shape_of(from.m, static_cast<int>(columns));
   const std::int64_t bytes = static_cast<std::int64_t>(sizeof(Sums)) * columns;
   const buffer parts = allocate(bytes * whole.strips);
@@ -51,24 +51,28 @@ std::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& 
     given.mirrored = mirrored;
     given.rows_first = !from_placed && by_rows(rows);
     given.parts = static_cast<unsigned char*>(parts.data()) + first / whole.strip_rows * bytes;
-    launch(names::columns(what, false), names::columns(what, true), given.shape.blocks(), given);
+    launch(
+        k_columns_kernel + static_cast<int>(what), [&](bool instrumented) { return names::columns(what, instrumented); },
+        given.shape.blocks(), given);
   };
   if (&from == &given_) {
     each(from_placed ? part::placed : part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.placed); });
   } else {
     add(0, from, placed_);
   }
-  launch(names::fold(what), columns, fold_arguments{parts.data(), sums.data(), whole.strips, whole.columns, mirrored});
+  launch(
+      k_fold_kernel + static_cast<int>(what), [&] { return names::fold(what); }, columns,
+      fold_arguments{parts.data(), sums.data(), whole.strips, whole.columns, mirrored});
   return download<Sums>(sums, columns);
 }
 
 // Computes the same sums by both mappings, until they agree bit for bit. Calls before(number) before attempt `number`.
 template <class T>
 template <class Sums, class Before>
-std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site,
-                                                   Before&& before) {
+core::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site,
+                                                    Before&& before) {
   using words = std::array<std::uint64_t, sizeof(Sums) / sizeof(std::uint64_t)>;
-  std::vector<Sums> made;
+  core::vector<Sums> made;
   if (!protect_) {
     before(0);
     return sum_columns<Sums>(what, from, columns, false, false);
@@ -76,7 +80,7 @@ std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points
   run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
     before(number);
     made = sum_columns<Sums>(what, from, columns, false, false);
-    const std::vector<Sums> again = sum_columns<Sums>(what, from, columns, true, true);
+    const core::vector<Sums> again = sum_columns<Sums>(what, from, columns, true, true);
     what_.seen.checked(at(columns));
     abft::finding found;
     for (std::int64_t c = 0; c < columns; ++c) {
@@ -99,7 +103,7 @@ ranges<T> cuda_engine<T>::survey() {
   // Finds the lowest row of a column that has an invalid value.
   const auto find = [&](const T* values, std::int64_t stride, bool weights, std::int64_t column) {
     clear_flags();
-    launch(names::find(), std::min<std::int64_t>((m_ + k_column_threads - 1) / k_column_threads, 1024),
+    launch(k_find_kernel, names::find, std::min<std::int64_t>((m_ + k_column_threads - 1) / k_column_threads, 1024),
            find_arguments<T>{values, stride, m_, weights, flags()});
     refused_value<T> refused;
     refused.row = read_flags().index;
@@ -117,7 +121,7 @@ ranges<T> cuda_engine<T>::survey() {
     made.heaviest = seen.high;
     if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(given_.weights, 1, true, 0);
   }
-  const std::vector<sums> seen = sum_columns<sums>(work::ranges, given_, n_, false, false);
+  const core::vector<sums> seen = sum_columns<sums>(work::ranges, given_, n_, false, false);
   for (std::int64_t f = 0; f < n_; ++f) {
     const sums& each = seen[at(f)];
     made.low.push_back(static_cast<double>(each.low));
@@ -146,7 +150,7 @@ void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
   given.lanes = std::min(placed_.stride & -placed_.stride, 32);
   given.rows_first = by_rows(piece.given);
   const std::int64_t rows = k_row_threads * k_place_elements / given.lanes;
-  launch(names::place(false), names::place(true), (piece.given.m + rows - 1) / rows * (placed_.stride / given.lanes), given);
+  launch(k_place_kernel, names::place, (piece.given.m + rows - 1) / rows * (placed_.stride / given.lanes), given);
 }
 
 template <class T>
@@ -170,7 +174,7 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
     facts_arguments<T> given = facts_of(piece);
     given.flags = flags() + flag;
     given.known = true;
-    launch(names::facts(placed_.words, false), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+    launch_facts(piece.placed.m, given, false);
     what_.seen.checked(at(piece.placed.m));
   };
   const auto arrived = [&] {
@@ -219,6 +223,13 @@ facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
   return made;
 }
 
+template <class T>
+void cuda_engine<T>::launch_facts(std::int64_t rows, const facts_arguments<T>& given, bool strike) {
+  launch(
+      k_facts_kernel + placed_.words - 1, [&](bool instrumented) { return names::facts(placed_.words, instrumented); },
+      (rows + k_row_threads - 1) / k_row_threads, given, strike);
+}
+
 // Computes norm, rounding, projection and signature of each row from the given points; with protection, again from the stored x. If x does
 // not stay on the device, both came from the same copy, so a second copy is compared as well.
 template <class T>
@@ -231,8 +242,7 @@ void cuda_engine<T>::make_facts() {
     facts_arguments<T> given = facts_of(piece);
     given.squares = static_cast<block_squares*>(squares.data()) + piece.first / k_row_threads;
     given.known = known;
-    launch(names::facts(placed_.words, false), names::facts(placed_.words, true), (piece.given.m + k_row_threads - 1) / k_row_threads,
-           given);
+    launch_facts(piece.given.m, given, true);
   };
   each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
   if (protect_ && supply_.kept() == residence::none) each(part::placed, [&](const point_piece<T>& piece) { add(piece, true); });
@@ -277,7 +287,7 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   placed_.rounding = static_cast<const T*>(rounding_.data());
   placed_.projection = static_cast<const T*>(projection_.data());
   placed_.signature = static_cast<const std::uint64_t*>(signature_.data());
-  std::vector<T> direction(at(placed_.stride), T(0));
+  core::vector<T> direction(at(placed_.stride), T(0));
   for (std::int64_t f = 0; f < n_; ++f) {
     const std::uint64_t bits = core::random_bits(k_direction_seed, 3, static_cast<std::uint64_t>(f));
     direction[at(f)] = (1 + static_cast<T>(bits % 256) / 256) * ((bits >> 8) % 2 == 0 ? T(1) : T(-1));
@@ -323,7 +333,7 @@ point_sums cuda_engine<T>::measure() {
       abft::finding found;
       found.residual = by_features - made.total_square;
       // Squares may underflow if the normalization was chosen for centroids that are far away.
-      found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * made.total_square +
+      found.threshold = abft::kmeans_square_limit(static_cast<double>(m_), static_cast<double>(n_)) * made.total_square +
                         static_cast<double>(m_) * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       // If squares overflow, the normalization is wrong; the driver detects that.
       if (std::isfinite(by_features) || std::isfinite(made.total_square))
@@ -344,7 +354,7 @@ point_sums cuda_engine<T>::measure() {
   made.count = static_cast<double>(m_);
   made.weight = weighted() ? value(n_) : made.count;
   made.members = weighted() ? static_cast<double>(totals_[at(n_)].positive) : made.count;
-  std::vector<std::uint64_t> expected;
+  core::vector<std::uint64_t> expected;
   for (int w = 0; w < placed_.words; ++w)
     for (const column_totals& each : totals_) expected.push_back(each.word[w]);
   expected_ = upload(expected);
@@ -366,7 +376,7 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
   };
   const bool stays = given_.points != nullptr, gathers = stays || placed_.x != nullptr;
   const std::int64_t bytes = count * n_ * static_cast<std::int64_t>(sizeof(T));
-  const buffer list = upload(std::vector<std::int64_t>(rows.begin(), rows.end()));
+  const buffer list = upload(core::vector<std::int64_t>(rows.begin(), rows.end()));
   const buffer made = allocate(bytes), again = allocate(stays ? bytes : 0);
   const gather_arguments<T> given{
       given_, placed_.x,     static_cast<const std::int64_t*>(list.data()), static_cast<T*>(made.data()), static_cast<T*>(again.data()),
@@ -374,13 +384,13 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
   const std::int64_t blocks = (count * n_ + k_row_threads - 1) / k_row_threads;
   const auto once = [&] {
     if (!gathers) return by_host(to);
-    launch(names::gather(), protect_ && stays ? 2 * blocks : blocks, given);
+    launch(k_gather_kernel, names::gather, protect_ && stays ? 2 * blocks : blocks, given);
     download(to, made.data(), bytes);
   };
   if (!protect_) return once();
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int) {
     once();
-    std::vector<T> twin(at(count * n_));
+    core::vector<T> twin(at(count * n_));
     if (stays) {
       download(twin.data(), again.data(), bytes);
     } else {
@@ -399,11 +409,11 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
 }
 
 template <class T>
-std::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
-  std::vector<std::int64_t> made(places.begin(), places.end());
+core::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
+  core::vector<std::int64_t> made(places.begin(), places.end());
   if (!weighted()) return made;
-  const std::vector<T>& weights = host_weights();
-  std::vector<std::int64_t> rows;
+  const core::vector<T>& weights = host_weights();
+  core::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < m_; ++i)
     if ((weights[at(i)] > 0) == positive) rows.push_back(i);
   for (std::int64_t& each : made) each = rows[at(each)];
@@ -415,12 +425,12 @@ template void cuda_engine<float>::place(const frame<float>&);
 template void cuda_engine<float>::each(part, core::function_ref<void(const point_piece<float>&)>);
 template point_sums cuda_engine<float>::measure();
 template void cuda_engine<float>::read_points(std::span<const std::int64_t>, float*);
-template std::vector<std::int64_t> cuda_engine<float>::rows_at(std::span<const std::int64_t>, bool);
+template core::vector<std::int64_t> cuda_engine<float>::rows_at(std::span<const std::int64_t>, bool);
 template ranges<double> cuda_engine<double>::survey();
 template void cuda_engine<double>::place(const frame<double>&);
 template void cuda_engine<double>::each(part, core::function_ref<void(const point_piece<double>&)>);
 template point_sums cuda_engine<double>::measure();
 template void cuda_engine<double>::read_points(std::span<const std::int64_t>, double*);
-template std::vector<std::int64_t> cuda_engine<double>::rows_at(std::span<const std::int64_t>, bool);
+template core::vector<std::int64_t> cuda_engine<double>::rows_at(std::span<const std::int64_t>, bool);
 
 }  // namespace ballast::kmeans::cuda

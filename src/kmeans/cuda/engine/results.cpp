@@ -7,6 +7,7 @@
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
 #include "run/attempt.hpp"
+#include "run/staging.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -28,7 +29,7 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, B
       given.passed = passed == nullptr ? nullptr : passed + piece.first;
       given.distances = distances == nullptr ? nullptr : distances + piece.first;
       given.sums = sums == nullptr ? nullptr : sums + 2 * (piece.first / k_row_threads);
-      launch(names::exact(false), names::exact(true), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+      launch(k_exact_kernel, names::exact, (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
     });
   };
   if (!protect_) return once(0);
@@ -41,7 +42,7 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, B
 }
 
 template <class T>
-summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) {
+summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   const buffer framed = upload(centroids.values()), unshifted = upload(plain);
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer sums = allocate(16 * blocks);
@@ -56,32 +57,38 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const s
   given.limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
   compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
-  const std::vector<double> parts = download<double>(sums, 2 * blocks);
+  const core::vector<double> parts = download<double>(sums, 2 * blocks);
   summed_twice made;
   for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
   for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
+  made.depth = static_cast<double>(k_row_threads + blocks + 1);
   return made;
 }
 
 template <class T>
-std::vector<std::int32_t> cuda_engine<T>::take_labels() {
-  const auto bytes = m_ * static_cast<std::int64_t>(sizeof(std::int32_t));
-  std::vector<std::int32_t> made(at(m_));
-  download(made.data(), iterations().labels(), bytes);
-  return made;
+void cuda_engine<T>::keep_labels() {
+  if (best_labels_.bytes() == 0) best_labels_ = allocate(4 * m_);
+  device_->copy(best_labels_.data(), iterations().labels(), best_labels_.bytes(), call_.order());
 }
 
 template <class T>
-std::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
+void cuda_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
+  if (to.empty() || (kept && best_labels_.bytes() == 0)) return;
+  download(to.data(), kept ? best_labels_.data() : iterations().labels(), 4 * m_);
+}
+
+template <class T>
+core::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
   const buffer framed = upload(centroids.values()), distances = allocate(8 * m_);
   exact_arguments<T> given{};
   given.framed = static_cast<const T*>(framed.data());
   given.distances = static_cast<double*>(distances.data());
   compute_exact(given, "kmeans.relocation", [](int) {});
-  std::vector<double> distance = download<double>(distances, m_);
-  const std::vector<std::int32_t> own = take_labels();
-  const std::vector<T>& weights = host_weights();
-  std::vector<std::int64_t> order;
+  core::vector<double> distance = download<double>(distances, m_);
+  core::vector<std::int32_t> own(at(m_));
+  store_labels(own, false);
+  const core::vector<T>& weights = host_weights();
+  core::vector<std::int64_t> order;
   order.reserve(at(m_));
   for (std::int64_t i = 0; i < m_; ++i) {
     if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault can produce, has no order
@@ -91,14 +98,32 @@ std::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centr
   std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](std::int64_t a, std::int64_t b) {
     return distance[at(a)] != distance[at(b)] ? distance[at(a)] > distance[at(b)] : a < b;
   });
-  std::vector<far_point> made;
+  core::vector<far_point> made;
   for (std::int64_t e = 0; e < wanted; ++e)
     made.push_back({order[at(e)], own[at(order[at(e)])], weight_of(order[at(e)]), distance[at(order[at(e)])]});
   return made;
 }
 
+// Copies `count` rows of k distances to rows `first` and later of `values`.
 template <class T>
-void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) {
+void cuda_engine<T>::store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const {
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  const matrix_view<T> to = values.block(first, 0, count, k_);
+  if (to.column_stride == 1 && to.row_stride >= k_) {
+    device_->copy_columns(to.data, to.row_stride * size, from.data(), k_ * size, k_ * size, count, call_.order());
+    call_.wait();
+    return;
+  }
+  core::vector<T> dense(at(count * k_));
+  download(dense.data(), from.data(), count * k_ * size);
+  run::host_staging staging(call_.order());
+  const matrix_view<T> here = staging.write(to);
+  for (std::int64_t e = 0; e < count * k_; ++e) here(e / k_, e % k_) = dense[at(e)];
+  staging.commit();
+}
+
+template <class T>
+void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) {
   const std::int64_t chunk_bytes = std::min(std::int64_t{1} << 28, device_->available_memory() / 4);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   group all;
@@ -119,10 +144,10 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) 
                                false,
                                flags() + 1};
       const auto once = [&] {
-        launch(names::distances(false), names::distances(true), (count + k_row_threads - 1) / k_row_threads * sections, given);
+        launch(k_distances_kernel, names::distances, (count + k_row_threads - 1) / k_row_threads * sections, given);
         for (const bool compare : {false, true}) {
           last.compare = compare;
-          if (protect_ || !compare) launch(names::finish(), (last.count + k_row_threads - 1) / k_row_threads, last);
+          if (protect_ || !compare) launch(k_finish_kernel, names::finish, (last.count + k_row_threads - 1) / k_row_threads, last);
         }
       };
       if (!protect_) {
@@ -136,18 +161,20 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) 
           return found.word != abft::k_pass ? found : read_flags(1);
         });
       }
-      download(values + (piece.first + first) * k_, made.data(), count * k_ * size);
+      if (!stop()) store_rows(made, piece.first + first, count, values);
     }
   });
 }
 
-template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);
-template std::vector<std::int32_t> cuda_engine<float>::take_labels();
-template std::vector<far_point> cuda_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
-template void cuda_engine<float>::distances(const sealed_centroids<float>&, float*);
-template summed_twice cuda_engine<double>::label(const sealed_centroids<double>&, const std::vector<double>&);
-template std::vector<std::int32_t> cuda_engine<double>::take_labels();
-template std::vector<far_point> cuda_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
-template void cuda_engine<double>::distances(const sealed_centroids<double>&, double*);
+template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, const core::vector<float>&);
+template void cuda_engine<float>::keep_labels();
+template void cuda_engine<float>::store_labels(std::span<std::int32_t>, bool);
+template core::vector<far_point> cuda_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
+template void cuda_engine<float>::distances(const sealed_centroids<float>&, const matrix_view<float>&);
+template summed_twice cuda_engine<double>::label(const sealed_centroids<double>&, const core::vector<double>&);
+template void cuda_engine<double>::keep_labels();
+template void cuda_engine<double>::store_labels(std::span<std::int32_t>, bool);
+template core::vector<far_point> cuda_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
+template void cuda_engine<double>::distances(const sealed_centroids<double>&, const matrix_view<double>&);
 
 }  // namespace ballast::kmeans::cuda

@@ -46,8 +46,9 @@ void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool s
     given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
     given.potentials = static_cast<double*>(seeding_.potential.data()) + block;
     given.tried = static_cast<double*>(seeding_.tried.data()) + block * seeding_.trials;
-    launch(names::seeding(trials, false), names::seeding(trials, true), (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given,
-           strike);
+    launch(
+        k_seeding_kernel + (trials > 8 ? 1 : 0), [&](bool instrumented) { return names::seeding(trials, instrumented); },
+        (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given, strike);
   });
 }
 
@@ -105,7 +106,7 @@ std::int64_t cuda_engine<T>::row_by_potential(double target) {
   // Rounding may leave no row in this block and the blocks after it; then the last row that adds to the sum is returned.
   for (std::int64_t b = block; b < seeding_.blocks; ++b) {
     const std::int64_t first = b * k_seed_threads;
-    std::vector<T> closest(at(std::min<std::int64_t>(k_seed_threads, m_ - first)));
+    core::vector<T> closest(at(std::min<std::int64_t>(k_seed_threads, m_ - first)));
     download(closest.data(), static_cast<const T*>(seeding_.closest.data()) + first, static_cast<std::int64_t>(closest.size() * sizeof(T)));
     const std::int64_t found = row_from(first, static_cast<std::int64_t>(closest.size()), closest.data(), sum, target);
     if (found >= 0 || b > block) return found;
@@ -115,7 +116,7 @@ std::int64_t cuda_engine<T>::row_by_potential(double target) {
 }
 
 template <class T>
-std::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t count) {
+core::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t count) {
   make_group(rows, count, seeding_.candidates);
   if (!protect_) {
     launch_seeding(-1, false, false, what_.strike_seeding);
@@ -137,8 +138,8 @@ std::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t c
       return found;
     });
   }
-  const std::vector<double> tried = download<double>(seeding_.tried, seeding_.blocks * seeding_.trials);
-  std::vector<double> made(at(count), 0.0);
+  const core::vector<double> tried = download<double>(seeding_.tried, seeding_.blocks * seeding_.trials);
+  core::vector<double> made(at(count), 0.0);
   for (std::int64_t block = 0; block < seeding_.blocks; ++block)
     for (std::int64_t t = 0; t < count; ++t) made[at(t)] += tried[at(block * seeding_.trials + t)];
   return made;
@@ -158,12 +159,12 @@ double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
 template void cuda_engine<float>::begin_seeding(std::int64_t);
 template std::int64_t cuda_engine<float>::row_by_weight(double);
 template std::int64_t cuda_engine<float>::row_by_potential(double);
-template std::vector<double> cuda_engine<float>::try_candidates(const float*, std::int64_t);
+template core::vector<double> cuda_engine<float>::try_candidates(const float*, std::int64_t);
 template double cuda_engine<float>::take_centroid(const float*, std::int64_t);
 template void cuda_engine<double>::begin_seeding(std::int64_t);
 template std::int64_t cuda_engine<double>::row_by_weight(double);
 template std::int64_t cuda_engine<double>::row_by_potential(double);
-template std::vector<double> cuda_engine<double>::try_candidates(const double*, std::int64_t);
+template core::vector<double> cuda_engine<double>::try_candidates(const double*, std::int64_t);
 template double cuda_engine<double>::take_centroid(const double*, std::int64_t);
 
 }  // namespace ballast::kmeans::cuda

@@ -131,13 +131,13 @@ struct pass_totals {
 enum class check : std::uint32_t { row, projection, minimum, distance, centroid, totals, shift };
 
 // The reason why iterations stopped on the device.
-enum class stop_reason : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };
+enum class device_stop : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };
 
 // One per run, in device memory.
 struct loop_state {
-  std::uint32_t reason;      // a stop_reason; kernels of later iterations do nothing if it is not none
+  std::uint32_t reason;      // a device_stop; kernels of later iterations do nothing if it is not none
   std::uint32_t iterations;  // number of complete iterations
-  std::uint32_t failed;      // with stop_reason::failure: the check that failed
+  std::uint32_t failed;      // with device_stop::failure: the check that failed
 };
 
 }  // namespace ballast::kmeans::cuda

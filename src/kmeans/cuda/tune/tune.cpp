@@ -34,12 +34,18 @@ class trial {
         seen_("tune", backend::cuda, std::string(scheme), how_, injector_),
         points_(random(what)),
         device_(ballast::cuda::current_device()),
-        engine_(
-            engine_args<T>{row_major(static_cast<const T*>(points_.data()), what.m, what.n), {}, what.k, how_, seen_, injector_, false, scheme},
-            device_),
-        centroids_(points_.begin(), points_.begin() + what.k * what.n) {
+        engine_(engine_args<T>{row_major(static_cast<const T*>(points_.data()), what.points, what.features),
+                               {},
+                               what.clusters,
+                               how_,
+                               seen_,
+                               injector_,
+                               false,
+                               scheme},
+                device_),
+        centroids_(points_.begin(), points_.begin() + what.clusters * what.features) {
     frame<T> chosen;
-    chosen.shift.assign(static_cast<std::size_t>(what.n), T(0));
+    chosen.shift.assign(static_cast<std::size_t>(what.features), T(0));
     (void)engine_.survey();
     engine_.place(chosen);
     (void)engine_.measure();
@@ -78,21 +84,21 @@ class trial {
     device_->record(*begin, nullptr);
     const stretch made = runs.run(k_timed, 0.0);
     device_->record(*end, nullptr);
-    if (made.iterations < k_timed / 2 || made.reason == stop_reason::failure) return std::numeric_limits<double>::infinity();
+    if (made.iterations < k_timed / 2 || made.reason == device_stop::failure) return std::numeric_limits<double>::infinity();
     return 1e-3 * device_->milliseconds(*begin, *end) / made.iterations;
   }
   static std::vector<T> random(const problem& what) {
-    std::vector<T> made(static_cast<std::size_t>(what.m * what.n));
+    std::vector<T> made(static_cast<std::size_t>(what.points * what.features));
     for (std::size_t e = 0; e < made.size(); ++e) made[e] = static_cast<T>(core::random_uniform(1, 0, e)) - T(0.5);
     return made;
   }
-  execution how_;
+  run::settings how_;
   inject::active_injector injector_;
   run::recorder seen_;
   std::vector<T> points_;
   std::shared_ptr<ballast::cuda::device> device_;
   cuda_engine<T> engine_;
-  std::vector<T> centroids_;
+  core::vector<T> centroids_;
 };
 
 // One search: goes from `before` (the choice of the table or the rules) to the fastest of its neighbours and `rule`, and continues from
@@ -135,7 +141,7 @@ void tune_problem(const std::string& token, const problem& what, const tuned_sch
   for (const bool protect : {false, true}) {
     if (!wanted.passes) break;
     const trial<T> timed(what, protect, {});
-    const pass_problem problem{f64, what.n, what.k, f64 ? 2 : 1, false, protect, true};
+    const pass_problem problem{f64, what.features, what.clusters, f64 ? 2 : 1, false, protect, true};
     const std::vector<pass_policy> space = pass_space(problem, timed.about());
     search<pass_policy>(
         token + (protect ? ", checked" : ""), space, choose_pass(problem, timed.about(), &pass_tuning::rules()),
@@ -148,7 +154,7 @@ void tune_problem(const std::string& token, const problem& what, const tuned_sch
         results, progress);
   }
   for (const std::string& scheme : wanted.tiles) {
-    const tile_problem problem{f64, what.n, what.k, *scheme_named(scheme)};
+    const tile_problem problem{f64, what.features, what.clusters, *scheme_named(scheme)};
     const trial<T> timed(what, problem.scheme.check != tile_check::none, scheme);
     const std::vector<tile_policy> space = tile_space(problem, timed.about());
     search<tile_policy>(

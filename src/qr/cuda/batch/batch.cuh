@@ -109,6 +109,193 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   if constexpr (P.blocks > 1) team_barrier<P>();  // no block exits while others may still send to it
 }
 
+// The columns of X that a team computes, and the reflectors (Solves false) or the triangular T (Solves true) that it applies to them.
+template <class S, batch_policy P, bool Solves>
+struct batch_application {
+  using shape = batch_shape<P>;
+
+  const batch_apply_arguments<S>& a;
+  const bool there;           // false: the team has no columns, but goes through the same barriers as the others of its warp
+  const std::int64_t matrix;  // number of the matrix
+  const int first_column;
+  const S* const V;  // the reflectors, or T
+  const S* const tau;
+  const S* const from;
+  S* const X;
+  const int m, k, columns;
+
+  __device__ __forceinline__ batch_application(const batch_apply_arguments<S>& given, std::int64_t item)
+      : a(given),
+        there(item < a.count * a.chunks),
+        matrix(there ? item / a.chunks : a.count - 1),
+        first_column(static_cast<int>(item % a.chunks) * shape::width),
+        V(a.V.data + matrix * a.V.stride),
+        tau(a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors),
+        from(a.identity ? V : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride),
+        X(a.X.data + matrix * a.X.stride + first_column * a.X.column_stride),
+        m(a.m),
+        k(a.reflectors),
+        columns(a.n - first_column < shape::width ? a.n - first_column : shape::width) {}
+
+  // Returns the number of the reflector, or of the unknown, of a step.
+  __device__ __forceinline__ int number(int step) const { return a.ascending ? step : k - 1 - step; }
+  // Returns the element in row i of column j of the reflectors or of T, without its diagonal.
+  __device__ __forceinline__ S element(int i, int j) const {
+    const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
+    return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
+  }
+  __device__ __forceinline__ S diagonal(int j) const { return V[j * (a.V.row_stride + a.V.column_stride)]; }
+
+  // Loads the columns of steps s … s + count − 1 into shared memory, one by each group.
+  template <class Team>
+  __device__ __forceinline__ void load_strip(const Team& team, int s, int count) const {
+    if (team.group >= count) return;
+    const int j = number(s + team.group);
+    for (int r = 0; r < P.rows; ++r) {
+      const int row = team.row_of(r);
+      team.own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
+    }
+    if (team.lane != 0) return;
+    const S scalar = Solves ? diagonal(j) : tau[j];
+    team.own.tau[team.group] = scalar;
+    if (Solves && scalar == 0)
+      atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
+  }
+
+  // Computes unknown j from column l of the strip, and subtracts its share from the other rows.
+  template <class Team>
+  __device__ __forceinline__ void eliminate(Team& team, int l, int j, int step) const {
+    S v[P.rows], unit[P.rows], value[P.columns] = {};
+    for (int r = 0; r < P.rows; ++r) {
+      const int row = team.row_of(r);
+      v[r] = team.own.strip[l].lane[team.lane].row[r];
+      unit[r] = S(row == j);
+    }
+    for (int c = 0; c < P.columns; ++c) {
+      for (int r = 0; r < P.rows; ++r) {
+        if (team.row_of(r) == j) value[c] = team.x[c][r];
+      }
+    }
+    for (int distance = 1; distance < P.lanes; distance *= 2) {
+      for (int c = 0; c < P.columns; ++c) value[c] += __shfl_xor_sync(0xffffffffu, value[c], distance);
+    }
+    for (int c = 0; c < P.columns; ++c) value[c] /= team.own.tau[l];
+    team.template strike<P.columns>(inject::site::qr_product, step, k, value);
+    for (int c = 0; c < P.columns; ++c) {
+      for (int r = 0; r < P.rows; ++r) {
+        const S y = v[r] == 0 ? team.x[c][r] : team.x[c][r] - value[c] * v[r];
+        team.x[c][r] = unit[r] != 0 ? value[c] : y;
+      }
+    }
+  }
+
+  // Applies all reflectors, or computes all unknowns.
+  template <class Team>
+  __device__ __forceinline__ void compute(Team& team) const {
+    for (int s = 0; s < k; s += shape::strip) {
+      const int count = k - s < shape::strip ? k - s : shape::strip;
+      load_strip(team, s, count);
+      team_barrier<P>();  // the strip is complete
+      for (int l = 0; l < count; ++l) {
+        if constexpr (Solves) {
+          eliminate(team, l, number(s + l), s + l);
+        } else {
+          team.reflect(team.own.strip[l], team.own.tau[l], s + l, k);
+        }
+      }
+      team_barrier<P>();  // the strip has been read
+    }
+  }
+
+  // Applies the reflectors to the sums of the check. V and tau are loaded again, one reflector ahead of its use.
+  template <class Team, class Seen>
+  __device__ __forceinline__ void reflect_sums(const Team& team, Seen& found) const {
+    S ahead[shape::of_lane], tau_ahead = 0;
+    const auto read = [&](int s) {
+      if (s >= k) return;
+      const int j = number(s);
+      for (int i = 0; i < shape::of_lane; ++i) ahead[i] = element(team.checker() % shape::span + shape::span * i, j);
+      tau_ahead = tau[j];
+    };
+    read(0);
+    for (int s = 0; s < k; ++s) {
+      const int j = number(s);
+      S here[shape::of_lane];
+      for (int i = 0; i < shape::of_lane; ++i) here[i] = ahead[i];
+      const double factor = static_cast<double>(tau_ahead);
+      read(s + 1);
+      const double squares = team.reflect_sums([&](int i, int row) { return row == j ? 1.0 : static_cast<double>(here[i]); }, factor);
+      found.odd |= !(squares <= abft::k_largest<double>) || !(fabs(factor) <= abft::k_largest<double>);
+    }
+  }
+
+  // The largest quotient of a residual and its limit, as a pair: a division would lose a residual of NaN.
+  struct largest {
+    double residual = 0, limit = 1;
+    __device__ __forceinline__ void take(double other, double bound) {
+      if (!(other * limit <= residual * bound)) {
+        residual = other;
+        limit = bound;
+      }
+    }
+  };
+
+  // Compares T (Xw) with Bw, row by row; T is loaded again.
+  template <class Team>
+  __device__ __forceinline__ largest compare_rows(const Team& team) const {
+    largest worst;
+    for (int row = team.checker(); row < m; row += shape::checkers) {
+      double rest[k_certificates] = {team.own.sum[0][row], team.own.sum[1][row]};
+      double size = 0, sizes = 0;
+#pragma unroll 2
+      for (int j = 0; j < k; ++j) {
+        const S here = diagonal(j);
+        const double t = static_cast<double>(row == j ? here : element(row, j));
+        for (int q = 0; q < k_certificates; ++q) rest[q] -= t * team.own.rest[0][q][j];
+        size += fabs(t) * team.own.rest[0][k_certificates][j];
+        sizes += fabs(t);
+      }
+      size += fabs(team.own.sum[0][row]) + fabs(team.own.sum[1][row]);
+      // Rounding, and the part of an element of x that underflow may take.
+      constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
+      const double allowed = abft::qr_solve_threshold<S>(size, k) + 4 * smallest * (sizes + k);
+      for (int q = 0; q < k_certificates; ++q) worst.take(fabs(rest[q]), allowed);
+    }
+    for (int distance = 1; distance < shape::checkers; distance *= 2) {
+      const double other = __shfl_xor_sync(0xffffffffu, worst.residual, distance);
+      const double bound = __shfl_xor_sync(0xffffffffu, worst.limit, distance);
+      worst.take(other, bound);
+    }
+    return worst;
+  }
+
+  // Judges the tile, from the sums and hashes that the team has stored.
+  template <class Team, class Seen>
+  __device__ __forceinline__ void judge(const Team& team, Seen& found, bool open) const {
+    found.hash = team.tile_hash(0);
+    int odd = found.odd || team.any_odd() ? 1 : 0;
+    for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
+    found.odd = odd != 0;
+    if constexpr (Solves) {
+      const largest worst = compare_rows(team);
+      // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
+      found.odd |= !(worst.residual <= abft::k_largest<double>) || !(worst.limit <= abft::k_largest<double>);
+      abft::finding now = team.judge(worst.residual, {worst.limit, worst.limit}, found, a.repeats);
+      team.compare_hash(found.hash, team.tile_hash(1), now);
+      if (open) team.settle(now, a.events, matrix, 3);
+    } else {
+      abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
+      team.compare_hash(found.hash, team.tile_hash(1), now);
+      if (open) team.settle(now, a.events, matrix, 2);
+    }
+  }
+
+  template <class Team>
+  __device__ __forceinline__ void store(Team& team) const {
+    team.store(X, a.X.row_stride, a.X.column_stride, m, columns, [](int, int) { return true; });
+  }
+};
+
 // X ← op(Q) X (Solves false), or X ← T⁻¹ X with a triangular T. One team has up to `width` columns of one matrix.
 template <class S, batch_policy P, bool Solves, class Injector>
 __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
@@ -117,106 +304,28 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   const batch_apply_arguments<S>& a = given.arguments;
   batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
   const std::int64_t item = item_of<P>(), items = a.count * a.chunks;
-  const bool there = item < items;
-  if (shape::team >= 32 && !there) return;
-  const std::int64_t matrix = there ? item / a.chunks : a.count - 1;
-  const int first_column = static_cast<int>(item % a.chunks) * shape::width;
+  if (shape::team >= 32 && item >= items) return;
+  const batch_application<S, P, Solves> of(a, item);
   batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, weights, item, items);
   auto& own = team.own;
-  const S* const V = a.V.data + matrix * a.V.stride;
-  const S* const tau = a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors;
-  const S* const from = a.identity ? V : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride;
-  S* const X = a.X.data + matrix * a.X.stride + first_column * a.X.column_stride;
-  const int m = a.m, k = a.reflectors, columns = a.n - first_column < shape::width ? a.n - first_column : shape::width;
+  const int m = of.m, columns = of.columns;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
-  // Returns the element in row i of column j of the reflectors or of T, without its diagonal.
-  const auto element = [&](int i, int j) {
-    const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
-    return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
-  };
-  const auto everything = [](int, int) { return true; };
-  for (bool open = there, again = false; team.goes_on(open); again = true) {
-    team.read(a.repeats >= 0, again, from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
+  for (bool open = of.there, again = false; team.goes_on(open); again = true) {
+    team.read(a.repeats >= 0, again, of.from, a.from.row_stride, a.from.column_stride, a.given, columns, of.first_column, a.identity);
     team.strike_tile(inject::site::qr_q, 0, 2);
     team.new_phase();
-    for (int s = 0; s < k; s += shape::strip) {
-      const int count = k - s < shape::strip ? k - s : shape::strip;
-      const auto number = [&](int l) { return a.ascending ? s + l : k - 1 - s - l; };
-      if (team.group < count) {
-        const int j = number(team.group);
-        for (int r = 0; r < P.rows; ++r) {
-          const int row = team.row_of(r);
-          own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
-        }
-        if (team.lane == 0) {
-          const S scalar = Solves ? V[j * (a.V.row_stride + a.V.column_stride)] : tau[j];
-          own.tau[team.group] = scalar;
-          if (Solves && scalar == 0)
-            atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
-        }
-      }
-      team_barrier<P>();  // the strip is complete
-      for (int l = 0; l < count; ++l) {
-        const int j = number(l);
-        if constexpr (!Solves) {
-          team.reflect(own.strip[l], own.tau[l], s + l, k);
-        } else {
-          S v[P.rows], unit[P.rows], value[P.columns] = {};
-          for (int r = 0; r < P.rows; ++r) {
-            const int row = team.row_of(r);
-            v[r] = own.strip[l].lane[team.lane].row[r];
-            unit[r] = S(row == j);
-          }
-          for (int c = 0; c < P.columns; ++c) {
-            for (int r = 0; r < P.rows; ++r) {
-              if (team.row_of(r) == j) value[c] = team.x[c][r];
-            }
-          }
-          for (int distance = 1; distance < P.lanes; distance *= 2) {
-            for (int c = 0; c < P.columns; ++c) value[c] += __shfl_xor_sync(0xffffffffu, value[c], distance);
-          }
-          for (int c = 0; c < P.columns; ++c) value[c] /= own.tau[l];
-          team.template strike<P.columns>(inject::site::qr_product, s + l, k, value);
-          for (int c = 0; c < P.columns; ++c) {
-            for (int r = 0; r < P.rows; ++r) {
-              const S y = v[r] == 0 ? team.x[c][r] : team.x[c][r] - value[c] * v[r];
-              team.x[c][r] = unit[r] != 0 ? value[c] : y;
-            }
-          }
-        }
-      }
-      team_barrier<P>();  // the strip has been read
-    }
+    of.compute(team);
     team.strike_tile(inject::site::qr_q, 1, 2);
     team.new_phase();
     if (a.repeats < 0) {
       team_barrier<P>();  // the shifts are stored
-      if (open) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
+      if (open) of.store(team);
       open = false;
       continue;
     }
     typename decltype(team)::seen found;
-    if (!Solves && team.verifies()) {
-      // V and tau are loaded again, one reflector ahead of its use.
-      S ahead[shape::of_lane], tau_ahead = 0;
-      const auto read = [&](int s) {
-        if (s >= k) return;
-        const int j = a.ascending ? s : k - 1 - s;
-        for (int i = 0; i < shape::of_lane; ++i) ahead[i] = element(team.checker() % shape::span + shape::span * i, j);
-        tau_ahead = tau[j];
-      };
-      read(0);
-      for (int s = 0; s < k; ++s) {
-        const int j = a.ascending ? s : k - 1 - s;
-        S here[shape::of_lane];
-        for (int i = 0; i < shape::of_lane; ++i) here[i] = ahead[i];
-        const double factor = static_cast<double>(tau_ahead);
-        read(s + 1);
-        const double squares = team.reflect_sums([&](int i, int row) { return row == j ? 1.0 : static_cast<double>(here[i]); }, factor);
-        found.odd |= !(squares <= abft::k_largest<double>) || !(fabs(factor) <= abft::k_largest<double>);
-      }
-    }
-    team.add_weighted(m, columns, everything);
+    if (!Solves && team.verifies()) of.reflect_sums(team, found);
+    team.add_weighted(m, columns, [](int, int) { return true; });
     if constexpr (Solves) {
       block_barrier<P>();  // partial sums have been read
       team.template add_columns<1>(k_certificates, [&](int c, int r, double(&sums)[1]) {
@@ -226,60 +335,13 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     }
     team.hash_tile(m, columns);
     team_barrier<P>();  // sums and hashes are stored
-    if (team.verifies()) {
-      found.hash = team.tile_hash(0);
-      int odd = found.odd || team.any_odd() ? 1 : 0;
-      for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
-      found.odd = odd != 0;
-      if constexpr (Solves) {
-        // Compares T (Xw) with Bw, row by row; T is loaded again.
-        double worst = 0, limit = 1;
-        for (int row = team.checker(); row < m; row += shape::checkers) {
-          double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
-          double size = 0, sizes = 0;
-#pragma unroll 2
-          for (int j = 0; j < k; ++j) {
-            const S diagonal = V[j * (a.V.row_stride + a.V.column_stride)];
-            const double t = static_cast<double>(row == j ? diagonal : element(row, j));
-            for (int q = 0; q < k_certificates; ++q) rest[q] -= t * own.rest[0][q][j];
-            size += fabs(t) * own.rest[0][k_certificates][j];
-            sizes += fabs(t);
-          }
-          size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
-          // Rounding, and the part of an element of x that underflow may take.
-          constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
-          const double allowed = abft::qr_solve_threshold<S>(size, k) + 4 * smallest * (sizes + k);
-          for (int q = 0; q < k_certificates; ++q) {
-            if (!(fabs(rest[q]) * limit <= worst * allowed)) {
-              worst = fabs(rest[q]);
-              limit = allowed;
-            }
-          }
-        }
-        for (int distance = 1; distance < shape::checkers; distance *= 2) {
-          const double other = __shfl_xor_sync(0xffffffffu, worst, distance), bound = __shfl_xor_sync(0xffffffffu, limit, distance);
-          if (!(other * limit <= worst * bound)) {
-            worst = other;
-            limit = bound;
-          }
-        }
-        // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
-        found.odd |= !(worst <= abft::k_largest<double>) || !(limit <= abft::k_largest<double>);
-        abft::finding now = team.judge(worst, {limit, limit}, found, a.repeats);
-        team.compare_hash(found.hash, team.tile_hash(1), now);
-        if (open) team.settle(now, a.events, matrix, 3);
-      } else {
-        abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
-        team.compare_hash(found.hash, team.tile_hash(1), now);
-        if (open) team.settle(now, a.events, matrix, 2);
-      }
-    }
+    if (team.verifies()) of.judge(team, found, open);
     team_barrier<P>();  // the outcome is stored, and the memory may be reused
     const auto how = static_cast<abft::outcome>(own.how);
     if (!open || how == abft::outcome::open) continue;
     open = false;
     team.new_phase();
-    if (a.stores || abft::stands(how)) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
+    if (a.stores || abft::stands(how)) of.store(team);
   }
 }
 

@@ -1,4 +1,4 @@
-// Factors T of stored reflectors in wide panels, and blocks of columns under Q.
+// Computes the factors T of stored reflectors in wide panels, and applies Q to blocks of columns.
 // Layer: backend "cuda" of QR. See applier.hpp.
 #include "qr/cuda/engine/applier.hpp"
 
@@ -17,8 +17,8 @@ using inject::site;
 
 namespace {
 
-// Columns of the operand that one block takes: VᵀC in tiles of 128 × 128, one for each multiprocessor but those that make op(Q)ᵀa
-// meanwhile: one tile more than there are multiprocessors takes as long as twice as many.
+// Returns the columns of the operand in one block: VᵀC has tiles of 128 × 128, one for each multiprocessor that is not computing op(Q)ᵀa
+// meanwhile. One tile more than there are free multiprocessors takes as long as twice as many.
 index block_columns(const ballast::cuda::capabilities& on, index width) {
   constexpr index tile = 128;
   const index free = on.multiprocessors - k_chain_teams[k_chain_team_count - 1].blocks;
@@ -75,12 +75,12 @@ class block_of_columns final : public applied_block<S> {
   const bool transposed_;
   const operand<S> from_;
   const index task_, tasks_, first_, width_;
-  S* const X_;  // the columns, in the result: no store lies behind the check
+  S* const X_;  // the columns within the result: nothing is stored after the check
   const index ldx_;
   buffer W_, sums_, sizes_, shifts_;
-  std::vector<double> norm_;  // of the columns, as they are worked on
-  std::vector<int> shift_;    // columns are worked on as 2^shift · x
-  std::vector<char> odd_;     // columns with Inf or NaN
+  core::vector<double> norm_;  // norms of the scaled columns
+  core::vector<int> shift_;    // column j is computed as 2^shift_j · x
+  core::vector<char> odd_;     // marks columns with Inf or NaN
 };
 
 template <class S>
@@ -88,13 +88,13 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   load();
   if (Q_.panels == 0) return;
   scale();
-  // What was made once for all blocks may have been struck.
+  // The T and b that all blocks share may have been struck.
   const buffer own_t = again ? Q_.make_t() : buffer();
   const buffer own_b = again && seen != nullptr ? Q_.under_q(transposed_) : buffer();
   transform(again ? own_t : Q_.T_);
   if (seen == nullptr) return;
-  // bᵀx for b = op(Q)ᵀa, from another reading of the operand: what was loaded wrong must not agree.
-  on_.join(on_.beside());
+  // bᵀx for b = op(Q)ᵀa, from another reading of the operand, so that a wrong load does not agree with itself.
+  on_.join(on_.update_stream());
   double* const encoded = static_cast<double*>(sums_.data());
   double* const found = encoded + k_vectors * width_;
   const auto* const b = static_cast<const double*>((again ? own_b : Q_.b_).data());
@@ -125,7 +125,7 @@ void block_of_columns<S>::shift(int sign) {
       copy_arguments<S>{X_, 1, ldx_, X_, 1, ldx_, Q_.m_, width_, Q_.m_, 0, nullptr, static_cast<const int*>(shifts_.data()), sign, false});
 }
 
-// Scales columns of extreme size, and finds those with Inf or NaN.
+// Scales columns of extreme size, and marks those with Inf or NaN.
 template <class S>
 void block_of_columns<S>::scale() {
   auto* const sizes = static_cast<column_result*>(sizes_.data());
@@ -151,7 +151,7 @@ void block_of_columns<S>::dots(const S* X, index row_stride, index column_stride
              dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, to});
 }
 
-// All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
+// Applies all panels in turn. Panels that begin below the last row of the identity's columns leave their zeros alone.
 template <class S>
 void block_of_columns<S>::transform(const buffer& T) {
   const index m = Q_.m_, nb = Q_.panel_width;
@@ -163,7 +163,8 @@ void block_of_columns<S>::transform(const buffer& T) {
   for (index s = 0; s < used; ++s) {
     const index k = transposed_ ? s : used - 1 - s;
     formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
-    // The identity's columns in front of a panel have nothing but zeros in its rows; its own are still the identity's, and VᵀC is Vᵀ.
+    // The identity's columns before a panel hold only zeros in the panel's rows. The panel's own columns are still the identity's, so that
+    // VᵀC is Vᵀ.
     const index skipped = first_changed(k), columns = width_ - skipped;
     const index own = unit && first_ + skipped == k * nb ? std::min(H.width, columns) : 0;
     S* const W = static_cast<S*>(W_.data());
@@ -178,7 +179,7 @@ void block_of_columns<S>::transform(const buffer& T) {
     if (own < columns) on_.product(H, columns - own, from + own * ldx_, ldx_, W + own * H.width, on_.main());
     on_.strike(site::qr_product, {task_, tasks_, s, used}, W, H.width * columns);
     on_.update(H, transposed_, columns, W, from, ldx_, on_.main());
-    // Each column's rows that this panel has changed.
+    // The rows of each column that this panel has changed.
     for (index j = first_changed(k); j < width_ && on_.armed(site::qr_q); ++j)
       on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, X_ + k * nb + j * ldx_, H.rows);
   }
@@ -200,8 +201,8 @@ template <class S>
 device_applier<S>::device_applier(session<S>& on, const matrix_view<const S>& V, const S* tau) : on_(on), m_(V.rows), V_(V), tau_(tau) {
   const index count = V.columns;
   if (count == 0) return;
-  // Products of deep panels are fast, but the zeros of V and T cost width / count of the work each. Two panels at least where there are
-  // two columns, so that the smallest problem is computed, and struck, the way large ones are.
+  // Products of deep panels are fast, but the zeros of V and T cost width / count of the work each. At least two panels if there are two
+  // columns, so that the smallest problem is computed, and struck, like large ones.
   this->panel_width = std::min<index>((count + 1) / 2, count >= 4096 ? k_wide_most : count >= 1024 ? k_wide_most / 2 : k_wide_most / 4);
   this->most_columns = this->least_columns = block_columns(on.device()->about(), this->panel_width);
   this->panels = (count + this->panel_width - 1) / this->panel_width;
@@ -228,7 +229,7 @@ const S* device_applier<S>::form_v(index k) const {
   return made;
 }
 
-// All panels at once.
+// Computes T of all panels at once.
 template <class S>
 auto device_applier<S>::make_t() const -> buffer {
   const index nb = this->panel_width;
@@ -248,9 +249,9 @@ template <class S>
 auto device_applier<S>::under_q(bool transposed) const -> buffer {
   buffer made = on_.template allocate_of<double>(k_vectors * m_);
   on_.copy(made.data(), a_.data(), made.bytes());
-  on_.fork(on_.beside());
-  // H_j is symmetric, so op(Q) decides the order only.
-  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, on_.beside());
+  on_.fork(on_.update_stream());
+  // H_j is symmetric, so op(Q) only decides the order.
+  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, on_.update_stream());
   return made;
 }
 

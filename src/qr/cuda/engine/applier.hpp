@@ -1,4 +1,4 @@
-// Q of stored reflectors in device memory, applied to blocks of columns.
+// Applies Q, given by stored reflectors in device memory, to blocks of columns.
 // Layer: backend "cuda" of QR. Implements applier<S>.
 #pragma once
 
@@ -32,7 +32,7 @@ class device_applier final : public applier<S> {
 
   index width_of(index k) const { return std::min(this->panel_width, V_.columns - k * this->panel_width); }
   buffer make_t() const;
-  // op(Q)ᵀa, beside the main stream: of what the products use, nothing but V and tau themselves.
+  // Computes op(Q)ᵀa on the update stream. It shares only V and tau with the products.
   buffer under_q(bool transposed) const;
   // V of panel k, formed in scratch_.
   const S* form_v(index k) const;
@@ -44,8 +44,8 @@ class device_applier final : public applier<S> {
   const S* const tau_;
   buffer T_;
   buffer scratch_;  // V of a panel with its ones and zeros
-  buffer image_;    // of that
-  buffer a_, b_;    // m × k_vectors: random a, and op(Q)ᵀ times them
+  buffer image_;    // the image of scratch_
+  buffer a_, b_;    // m × k_vectors: random a, and op(Q)ᵀa
 };
 
 }  // namespace ballast::qr::cuda

@@ -3,14 +3,14 @@
 #include "qr/batch.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
-#include <optional>
-#include <string>
 
 #include "abft/threshold.hpp"
 #include "core/extent.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/memory/device_staging.hpp"
+#include "qr/cuda/engine/device_tables.hpp"
 #include "qr/cuda/kernels/batch_kernels.hpp"
 #include "run/attempt.hpp"
 
@@ -18,7 +18,7 @@ namespace ballast::qr::cuda {
 
 namespace {
 
-constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring, and what solve() finds
+constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring, and the result of solve()
 
 template <class S>
 batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
@@ -28,14 +28,29 @@ batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
 template <class S>
 class device_batch final : public batch_engine<S> {
  public:
-  device_batch(const context& run, index scratch_elements)
+  device_batch(const context& run, operation what, index scratch_elements)
       : device_(ballast::cuda::current_device()),
+        plan_(static_cast<plan_tables*>(run.device)),
         protection_(run.how.protection),
         staging_(device_, run.how.stream),
-        call_(device_, ballast::cuda::workspace_pool(device_, k_front + bytes_of(scratch_elements)).take(run.how.workspace, run.how.stream),
-              run.injector, run.how.stream) {
+        kept_(plan_ != nullptr && run.how.workspace.empty()),
+        captured_(device_->captured(run.how.stream)),
+        call_(device_, workspace(run, what, k_front + bytes_of(scratch_elements)), run.injector, run.how.stream) {
     run.seen.runs_on(device_->about().name);
     if (call_.fresh()) device_->zero(call_.memory(), 256, call_.order());
+  }
+
+  // The next call of the plan may take the same workspace. It must not find uncollected events, or an uncollected singular matrix; a graph
+  // that runs again may have written new ones.
+  ~device_batch() override {
+    if (!kept_ || (collected_ && !captured_)) return;
+    try {
+      if (device_->captured(call_.order())) return;
+      ballast::cuda::clear_events(*device_, call_.events(), call_.order());
+      device_->zero(call_.memory(), 256, call_.order());
+    } catch (const std::exception&) {
+      return;  // the device is lost
+    }
   }
 
   matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override {
@@ -88,7 +103,7 @@ class device_batch final : public batch_engine<S> {
     given.identity = identity;
     given.ascending = transposed;
     if (identity && given.chunks > 1) {
-      // A team would store over what others still read.
+      // Without a copy, a team would overwrite columns that others still read.
       const auto [first, elements] = core::extent_of(Q.V);
       S* const copy = scratch(elements);
       device_->copy(copy, first, bytes_of(elements), call_.order());
@@ -112,6 +127,7 @@ class device_batch final : public batch_engine<S> {
   }
 
   void collect(run::recorder& seen) override {
+    collected_ = true;
     seen.runs_on(device_->about().name);
     if (protection_ != protection::off) seen.checked(checks_);
     seen.add(call_.collect([](const ballast::cuda::device_event& e, ballast::cuda::event_log::entry& out) {
@@ -131,6 +147,15 @@ class device_batch final : public batch_engine<S> {
   index singular() override { return singular_; }
 
  private:
+  ballast::cuda::workspace workspace(const context& run, operation what, std::int64_t bytes) const {
+    if (plan_ != nullptr) return plan_->workspace_for(device_, what, bytes, run.how.workspace, run.how.stream);
+    return ballast::cuda::workspace_pool(device_, bytes).take(run.how.workspace, run.how.stream);
+  }
+  const ballast::cuda::kernel& kernel_of(batch_work what, int which) const {
+    if (plan_ != nullptr) return plan_->batch_kernel_for<S>(device_, what, which, call_.instrumented());
+    return device_->load(batch_kernel<S>(what, which, call_.instrumented()));
+  }
+
   static std::int64_t bytes_of(std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(S)); }
   int repeats() const { return protection_ == protection::off ? -1 : run::repeats_of(protection_); }
 
@@ -151,13 +176,16 @@ class device_batch final : public batch_engine<S> {
   template <class Arguments>
   void launch(batch_work what, int which, std::int64_t teams, const Arguments& given) const {
     const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
-    const ballast::cuda::kernel& kernel = device_->load(batch_kernel<S>(what, which, call_.instrumented()));
-    call_.launch(kernel, (teams + p.matrices - 1) / p.matrices * p.blocks, given);
+    call_.launch(kernel_of(what, which), (teams + p.matrices - 1) / p.matrices * p.blocks, given);
   }
 
   std::shared_ptr<ballast::cuda::device> device_;
+  plan_tables* const plan_;
   const protection protection_;
   ballast::cuda::device_staging staging_;
+  const bool kept_;      // the plan keeps the workspace
+  const bool captured_;  // the call goes into a graph
+  bool collected_ = false;
   ballast::cuda::device_call call_;
   std::uint64_t checks_ = 0;
   index solved_ = 0;
@@ -167,12 +195,12 @@ class device_batch final : public batch_engine<S> {
 }  // namespace
 
 template <class S>
-std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, index scratch_elements) {
-  return std::make_unique<device_batch<S>>(run, scratch_elements);
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation what, index scratch_elements) {
+  return std::make_unique<device_batch<S>>(run, what, scratch_elements);
 }
 
-template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&, index);
-template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&, index);
+template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&, operation, index);
+template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&, operation, index);
 
 bool takes_batch(operation what, index m, index n) {
   const ballast::cuda::capabilities& on = ballast::cuda::current_device()->about();

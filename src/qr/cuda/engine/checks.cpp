@@ -15,7 +15,7 @@ using core::at;
 
 using inject::site;
 
-// At least so many doubles; what was there is lost where that is more than before.
+// Returns memory for at least `count` doubles. The old contents are lost if the memory must grow.
 template <class S>
 double* device_factorizer<S>::numbers(buffer& of, index count) {
   const index bytes = core::checked_product(count, static_cast<index>(sizeof(double)));
@@ -33,7 +33,7 @@ void device_factorizer<S>::hash(const S* X, index ld, index rows, index columns,
 
 // -------------------------------------------------------------------------------------------------------------------- a block
 
-// y = init − block b times weights first_weight …, `count` vectors of m values; their largest norm.
+// y = init − block b times weights first_weight …, `count` vectors of m values. Also computes the largest norm of these vectors.
 template <class S>
 void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
                                        double* norm, unsigned long long* seal, stream on) {
@@ -84,9 +84,9 @@ void device_factorizer<S>::measure_block(index b, bool finished, double* residua
 }
 
 template <class S>
-std::vector<S> device_factorizer<S>::read_block(index b) {
+core::vector<S> device_factorizer<S>::read_block(index b) {
   const layout::block& here = shape_[b];
-  std::vector<S> made(at(shape_.m * here.width));
+  core::vector<S> made(at(shape_.m * here.width));
   const auto bytes = static_cast<index>(made.size() * sizeof(S));
   buffer packed = on_.allocate(bytes);
   copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), here.first, here.width, static_cast<S*>(packed.data()), shape_.m,
@@ -97,7 +97,7 @@ std::vector<S> device_factorizer<S>::read_block(index b) {
 }
 
 template <class S>
-void device_factorizer<S>::write_block(index b, const std::vector<S>& values) {
+void device_factorizer<S>::write_block(index b, const core::vector<S>& values) {
   const layout::block& here = shape_[b];
   const index m = shape_.m;
   const buffer from = on_.upload(values.data(), m * here.width);
@@ -105,20 +105,20 @@ void device_factorizer<S>::write_block(index b, const std::vector<S>& values) {
                false);
 }
 
-// The numbers of one block come to the host, which places and rebuilds: repair is rare.
+// Copies the numbers of one block to the host, which locates and rebuilds the fault: repair is rare.
 template <class S>
 index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
   const layout::block& here = shape_[b];
   const index m = shape_.m, w = here.width;
   double* const y = numbers(vectors_, 2 * m);
   weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr, on_.main());
-  std::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
-  std::vector<S> c(at(m));
+  core::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
+  core::vector<S> c(at(m));
   on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(double)));
   on_.copy(d.data(), weights() + here.first, w * static_cast<index>(sizeof(double)));
   on_.copy(e.data(), weights() + shape_.n + here.first, w * static_cast<index>(sizeof(double)));
   on_.copy(c.data(), checksums(here.group), m * static_cast<index>(sizeof(S)));
-  std::vector<S> X = read_block(b);
+  core::vector<S> X = read_block(b);
   const bool triangle = finished && here.panel;
   const index found = repair_block<S>({.columns = w,
                                        .X = X.data(),
@@ -176,7 +176,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
 
 // -------------------------------------------------------------------------------------------------------------------- a panel
 
-// The sums of each block of rows: what adds them up.
+// Computes the sums of each block of rows. Returns the arguments of the kernel that adds them up.
 template <class S>
 fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums, stream on) {
   const index blocks = product_blocks(given.h.rows, k_pass_blocks), count = 8 * given.h.width + 1;
@@ -200,8 +200,9 @@ panel_result* device_factorizer<S>::panel_results() {
   return static_cast<panel_result*>(results_.data());
 }
 
-// The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
-// checksum columns, and where the panel is verified once more at the end, seals and the checkpoint are made; else from V, T and tau alone.
+// The first pass over V, and the checks of V, T and tau against each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: the
+// sums include the checksum columns; and seals and the checkpoint are computed if the panel is verified again at the end. Otherwise only V,
+// T and tau are read.
 template <class S>
 double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
@@ -210,7 +211,7 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
   double* const tx = numbers(sums_, judge_sums());
   double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
-  const bool kept = whole && !shape_.one_block();  // seals and the checkpoint are made
+  const bool kept = whole && !shape_.one_block();  // seals and the checkpoint are computed
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
   on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
   const fold_arguments fold = partial_products({.h = h,
@@ -230,7 +231,7 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
   return tz;
 }
 
-// Two passes over V, as host::blocked_factorizer makes them.
+// Makes two passes over V, like host::blocked_factorizer.
 template <class S>
 void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   measure_panel_once(k, seen);
@@ -239,7 +240,7 @@ void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
 
 template <class S>
 void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
-  on_.join(on_.aside());  // where carried_ begins
+  on_.join(on_.check_stream());  // carried_ was initialized on this stream
   panel_result* const to = panel_results();
   sum_panel(k, to, on_.main());
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
@@ -287,7 +288,7 @@ void device_factorizer<S>::accept_panel(index k) {
   take_over(k, on_.main());
 }
 
-// What a stream beside `main` uses is there before it goes its way: memory is ordered on `main`.
+// Allocates the memory that the check stream uses before that stream forks: allocation is ordered on the main stream.
 template <class S>
 void device_factorizer<S>::make_room_for_checks() {
   if (!checked()) return;
@@ -309,7 +310,7 @@ void device_factorizer<S>::take_over(index k, stream on) {
 
 // -------------------------------------------------------------------------------------------------------------------- the end
 
-// The sums over V as it is stored now, T, tau and R as they are stored now: the same bits, or they have changed.
+// Recomputes the sums over V and the seals of T, tau and R as they are stored now: they have the same bits unless something has changed.
 template <class S>
 void device_factorizer<S>::measure_all(block_sums* seen) {
   const index panels = shape_.panels, count = shape_.count(), m = shape_.m;
@@ -319,7 +320,7 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
   double* const again = static_cast<double*>(again_.data());
   const panel_list<S> all{A_, lda_, m, shape_.steps, static_cast<int>(nb()), T(0)};
   on_.launch(work::seals, 2 * panels + (shape_.single_group ? 0 : shape_.steps), seals_arguments<S>{all, panels, now});
-  // Side by side as far as their sums take some 20 MB.
+  // Handles as many panels at once as have sums of some 20 MB.
   const index together = std::max<index>(1, 8 * k_pass_blocks / product_blocks(m, k_pass_blocks));
   for (index k = 0; k < panels; k += together) {
     const index panels_here = std::min(together, panels - k), first = shape_[k].first, columns = shape_.steps - first;
@@ -391,11 +392,11 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   const index m = shape_.m, w = b.width;
   double* const sums = numbers(sums_, 9 * nb() + 1);
   products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + b.first}, sums);
-  std::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(m));
+  core::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(m));
   on_.copy(now.data(), sums + 4 * w, 4 * w * static_cast<index>(sizeof(double)));
   on_.copy(kept.data(), static_cast<const double*>(checkpoints_.data()) + 4 * nb() * k, 4 * w * static_cast<index>(sizeof(double)));
   on_.copy(weight.data(), row_weights_.data(), m * static_cast<index>(sizeof(double)));
-  std::vector<S> V = read_block(k);
+  core::vector<S> V = read_block(k);
   checkpoint_repair<S> repair(m, weight.data());
   for (index l = 0; l < w; ++l) {
     if (!repair.column(V.data() + l * m, b.first + l, kept.data() + l, now.data() + l, w, column)) return false;
@@ -404,7 +405,7 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   return true;
 }
 
-// carried_ is Qᵀ(A r) for the V that were verified, and those are the V that are stored: the checkpoints say so.
+// carried_ is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
 template <class S>
 void device_factorizer<S>::measure_certificate(double* residual) {
   const index m = shape_.m, steps = shape_.steps, count = shape_.count();
@@ -413,7 +414,7 @@ void device_factorizer<S>::measure_certificate(double* residual) {
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
                                 .column_stride = lda_,
-                                .rows = steps,  // R has no more
+                                .rows = steps,  // rows of R
                                 .blocks = blocks(),
                                 .first_block = 0,
                                 .chunks = static_cast<int>(count),

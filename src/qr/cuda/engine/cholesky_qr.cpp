@@ -1,6 +1,6 @@
-// A panel of many rows: passes of the whole device over it, one block for each matrix of its columns.
-// Layer: backend "cuda" of QR. See factorizer.hpp, tall.cuh and square.cuh; docs/design/qr-cuda.md says when it is taken and what covers
-// it.
+// A panel of many rows by Cholesky QR: passes of the whole device over its rows, and single thread blocks for the small factors.
+// Layer: backend "cuda" of QR. See factorizer.hpp, cholesky_qr.cuh and small_factor.cuh; docs/design/qr-cuda.md says which panels use it
+// and which checks cover it.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ using inject::site;
 
 namespace {
 
-// Well conditioned columns are orthonormal after one, others after two or three; one more is for those that depend on each other.
+// Well conditioned columns are orthonormal after one pass, others after two or three; the fourth is for linearly dependent columns.
 constexpr int k_most_passes = 4;
 
 // A panel's packed triangles on the device.
@@ -25,12 +25,12 @@ tall_memory memory_of(void* data, int width) {
   return {first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
 }
 
-// ‖QᵀQ − I‖ whose square is an eighth of a unit roundoff.
+// The ‖QᵀQ − I‖ whose square is an eighth of a unit roundoff.
 template <class S>
 constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
 
-// Up to which tr G⁻¹, G the Gram matrix of w columns of length 1, one factor is enough. Orthonormal columns have w. In double Q is then
-// about as far from orthonormal columns as by LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
+// One factor is enough if tr G⁻¹ is at most this, G the Gram matrix of w columns of length 1. Orthonormal columns have tr G⁻¹ = w. In
+// double Q is then about as far from orthonormal as with LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
 template <class S>
 double most_of_inverse(int width) {
   return sizeof(S) == 4 ? 0x1p20 : 1.6 * width;
@@ -38,7 +38,7 @@ double most_of_inverse(int width) {
 
 }  // namespace
 
-// The Gram matrix of A and its factor, and the first pass.
+// Computes the Gram matrix of A and its factor, and makes the first pass.
 template <class S>
 void device_factorizer<S>::begin_tall(index k) {
   factor_gram(k, 0);
@@ -50,7 +50,7 @@ void device_factorizer<S>::begin_tall(index k) {
   if (ahead_ != k) unsettled_ = k;
 }
 
-// Random columns are direct from 2.7 rows for each of them on.
+// Random columns are direct if there are at least 2.7 rows for each column.
 template <class S>
 bool device_factorizer<S>::expects_direct(index k) const {
   return expects_direct_ && shape_.m - shape_[k].first >= 3 * shape_[k].width;
@@ -63,7 +63,7 @@ void device_factorizer<S>::strike_triangle(index k, index which, double* triangl
     on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
 }
 
-// The Gram matrix of A, or of Q behind `pass` passes. Returns where it is.
+// Computes the Gram matrix of A, or of Q after `pass` passes. Returns its address.
 template <class S>
 double* device_factorizer<S>::make_gram(index k, int pass) {
   const layout::block& b = shape_[k];
@@ -99,7 +99,7 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   strike_triangle(k, pass == 0 ? 2 : 4, R);
 }
 
-// Q ← A R⁻¹, or Q R⁻¹. If that is orthonormal up to one factor more, the panel is made. Of a direct panel Q is not made.
+// Q ← A R⁻¹, or Q R⁻¹. If one more factor makes that orthonormal, the panel is completed. For a direct panel Q is not computed.
 template <class S>
 void device_factorizer<S>::tall_pass(index k, int pass) {
   const layout::block& b = shape_[k];
@@ -123,7 +123,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   reflect(k, pass);
 }
 
-// R, V, tau and T, where `pass` passes have made the panel's Q orthonormal, or where it is direct.
+// Computes R, V, tau and T, if `pass` passes have made the panel's Q orthonormal, or if the panel is direct.
 template <class S>
 void device_factorizer<S>::reflect(index k, int pass) {
   const layout::block& b = shape_[k];
@@ -132,8 +132,8 @@ void device_factorizer<S>::reflect(index k, int pass) {
   const tall_memory here = memory_of(tall_.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = V(k);
-  // From here on the panel is written: its entry and the panel in front of it have been judged.
-  if (gate() != nullptr) on_.join(on_.aside());
+  // The launches below write the panel: wait for its entry check and for the checks of the panel before it.
+  if (gate() != nullptr) on_.join(on_.check_stream());
   on_.launch(work::square_reflectors, 1,
              square_reflectors_arguments<S>{.X = Q,
                                             .ldx = rows,
@@ -148,13 +148,13 @@ void device_factorizer<S>::reflect(index k, int pass) {
                                             .tau = tau_ + b.first,
                                             .state = tall_of(k),
                                             .gate = gate()});
-  // T is made beside the rest of V, and needed when VᵀC is there.
-  on_.fork(on_.aside());
+  // T is computed concurrently with the rest of V, and needed once VᵀC is complete.
+  on_.fork(on_.check_stream());
   on_.launch(work::square_t, k_square_t_blocks,
-             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.aside());
-  if (begins_ahead_) on_.mark(on_.aside());
+             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.check_stream());
+  if (begins_ahead_) on_.mark(on_.check_stream());
   t_marked_ = begins_ahead_;
-  if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
+  if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.check_stream());  // T has been computed from the triangle before that is struck
   strike_triangle(k, 5, here.product);
   on_.launch(substitute_of(w), substitute_blocks(w, rows - w),
              substitute_arguments<S>{.from = Q != nullptr ? Q + w : nullptr,
@@ -169,7 +169,7 @@ void device_factorizer<S>::reflect(index k, int pass) {
                                      .state = tall_of(k)});
 }
 
-// The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.
+// The device decides by its own measurements: for Q = A R⁻¹ by the distance of QᵀQ from I. Until then the panel is unchanged.
 template <class S>
 bool device_factorizer<S>::settle() {
   if (unsettled_ < 0) return false;

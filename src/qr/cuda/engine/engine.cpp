@@ -1,10 +1,11 @@
 // The CUDA backend of QR: operands, memory, copies, triangular solves.
 // Layer: backend "cuda" of QR. Implements engine<S>.
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <vector>
 
 #include "core/counter_rng.hpp"
+#include "core/memory.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "qr/cuda/engine/applier.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
@@ -13,9 +14,6 @@
 namespace ballast::qr::cuda {
 
 namespace {
-
-// A matrix of at most so many columns, and at least so many rows for each of them, is one panel.
-constexpr index k_rows_of_one_panel = 128;
 
 template <class S>
 class device_engine final : public engine<S> {
@@ -41,7 +39,8 @@ class device_engine final : public engine<S> {
   }
 
   std::shared_ptr<S> allocate(index elements) override {
-    const auto made = std::make_shared<ballast::cuda::device_buffer>(on_.template allocate_of<S>(elements));
+    const auto made =
+        std::allocate_shared<ballast::cuda::device_buffer>(core::pooled_allocator<S>(), on_.template allocate_of<S>(elements));
     return {made, static_cast<S*>(made->data())};
   }
 
@@ -71,14 +70,14 @@ class device_engine final : public engine<S> {
     on_.template fetch<int>(to.data(), X.columns, [columns, n = X.columns](const int* made) { std::copy_n(made, n, columns); });
   }
 
-  // A call on a matrix that is there needs three like it, and besides for each row what panels of reflectors, their images and scratch
-  // memory take, up to k_beside_rows bytes.
+  // A call on a matrix in the device's memory needs three more of its size. Panels of reflectors, their images and scratch memory take up
+  // to k_row_bytes bytes for each row.
   index resident_columns(const void* operand, index rows, index columns) const override {
     if (operand == nullptr || on_.run().hybrid || on_.device()->accessible(operand)) return columns;
-    constexpr index k_beside_rows = 24 << 10;
-    const index column = rows * static_cast<index>(sizeof(S)), room = on_.device()->available_memory() / 10 * 9 - rows * k_beside_rows;
+    constexpr index k_row_bytes = 24 << 10;
+    const index column = rows * static_cast<index>(sizeof(S)), room = on_.device()->available_memory() / 10 * 9 - rows * k_row_bytes;
     const index fits = room / (4 * column);
-    // Less than a panel of the usual width is no piece: the allocation says so.
+    // A piece must be wider than a usual panel. Without room for that, the allocation fails with its own message.
     return 3 * columns <= 4 * fits || fits < k_most_wide / 2 ? columns : fits / (k_most_wide / 2) * (k_most_wide / 2);
   }
 
@@ -86,13 +85,14 @@ class device_engine final : public engine<S> {
 
   index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
-    // Of so many rows for each column the passes over them are all that counts. One panel needs no update, and no check of one.
-    if (steps <= k_most_wide && rows >= k_rows_of_one_panel * steps && on_.tall(rows, steps)) return steps;
+    // With very many rows, only the passes over them count. A single panel needs no update, and no check of one.
+    const launch_choices& choices = on_.choices();
+    if (steps <= k_most_wide && rows >= choices.one_panel * steps && on_.tall(rows, steps)) return steps;
     const index widest = widest_panel(on_.device()->about());
-    // A tall panel takes as many launches and passes over its rows however wide it is.
-    const index wanted = steps >= 2048 || (steps >= 512 && on_.tall(rows, widest)) ? widest
-                         : steps >= 192 || on_.tall(rows, 64)                      ? 64
-                                                                                   : k_inner;
+    // A tall panel takes the same number of launches and passes over its rows for any width.
+    if (steps >= choices.wide_steps || (steps >= choices.wide_tall_steps && on_.tall(rows, widest)))
+      return std::min((steps + 1) / 2, widest);
+    const index wanted = steps >= choices.medium_steps || on_.tall(rows, 64) ? 64 : k_inner;
     return std::min((steps + 1) / 2, wanted);
   }
 
@@ -110,7 +110,7 @@ class device_engine final : public engine<S> {
              solve_sums* seen) override {
     const index n = U.rows, k = B.columns;
     copy(B, X);
-    // Libraries multiply by reciprocals of the diagonal, and that of a number below this is Inf.
+    // BLAS libraries multiply by reciprocals of the diagonal. The reciprocal of a number below this is Inf.
     constexpr double smallest = sizeof(S) == 4 ? 0x1p-120 : 0x1p-1000;
     if (look_at_diagonal(U, smallest)[1] == 0) {
       for (index first = 0; first < k; first += width)
@@ -145,12 +145,12 @@ class device_engine final : public engine<S> {
   index zero_on_diagonal(const matrix_view<const S>& R) override { return look_at_diagonal(R, 0)[0]; }
 
  private:
-  // The first zero, −1 if there is none; and whether a number is smaller than `small`.
-  std::vector<long long> look_at_diagonal(const matrix_view<const S>& R, double small) {
+  // Returns the index of the first zero, −1 if there is none; and 1 if a number is smaller than `small`, else 0.
+  std::array<long long, 2> look_at_diagonal(const matrix_view<const S>& R, double small) {
     const ballast::cuda::device_buffer to = on_.template allocate_of<long long>(2);
-    std::vector<long long> made(2);
+    std::array<long long, 2> made{};
     on_.launch(work::diagonal, 1, diagonal_arguments<S>{R.data, R.column_stride, R.columns, small, static_cast<long long*>(to.data())});
-    on_.template fetch<long long>(to.data(), 2, [&made](const long long* seen) { made.assign(seen, seen + 2); });
+    on_.template fetch<long long>(to.data(), 2, [&made](const long long* seen) { std::copy_n(seen, 2, made.begin()); });
     on_.wait();
     return made;
   }

@@ -1,4 +1,4 @@
-// Memory, panels and updates.
+// Memory, panels and updates of one factorization.
 // Layer: backend "cuda" of QR. See factorizer.hpp.
 #include "qr/cuda/engine/factorizer.hpp"
 
@@ -10,13 +10,13 @@ using inject::site;
 
 namespace {
 
-// Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
+// Columns of a section: products of this width run near the device's peak rate, and recomputing a block costs a product of this width.
 constexpr index k_section_columns = 4096;
 constexpr index k_hold_blocks = 64;
-// Elements for each multiprocessor of an update beside the lookahead that takes longer than a panel of 128 columns: some 300 µs of an H100
-// at 50 TFLOP/s.
+// Elements for each multiprocessor above which an update concurrent with the lookahead takes longer than a panel of 128 columns: some 300
+// µs on an H100 at 50 TFLOP/s.
 constexpr index k_long_update = index{1} << 18;
-// A panel with more than so many times as many rows as there are columns to update takes longer than their update.
+// A panel takes longer than its update if its rows exceed the columns to update by more than this factor.
 constexpr index k_tall_update = 16;
 
 }  // namespace
@@ -28,9 +28,9 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
   control_ = on_.template allocate_of<panel_control>(1);
   turns_ = std::min(k_turns, shape.panels);
-  if (shape.one_block()) return;  // nothing is updated
+  if (shape.one_block()) return;  // there are no updates
   for (index k = 0; k < turns_; ++k) make_room_for_v(k);
-  // Of every span, and of all checksum columns.
+  // Enough for every span, and for all checksum columns.
   const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
   for (buffer& each : W_) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
 }
@@ -41,11 +41,11 @@ void device_factorizer<S>::make_room_for_v(index k) {
   if (room.data() == nullptr) room = on_.template allocate_of<S>(core::checked_product(shape_.m, nb()));
 }
 
-// Updates, and checks of panels that were begun ahead, end before what comes now.
+// Later work on the main stream waits for the updates, and for the checks of panels that were begun ahead.
 template <class S>
 void device_factorizer<S>::join_all() {
-  on_.join(on_.beside());
-  on_.join(on_.aside());
+  on_.join(on_.update_stream());
+  on_.join(on_.check_stream());
 }
 
 template <class S>
@@ -72,19 +72,20 @@ void device_factorizer<S>::begin_pass() {
   marked_ = t_marked_ = false;
   on_.device()->zero(control_.data(), sizeof(panel_control), on_.main());
   if (!checked()) return;
-  on_.fork(on_.aside());
-  on_.device()->copy(carried_.data(), product_.data(), carried_.bytes(), on_.aside());  // behind encode()
+  on_.fork(on_.check_stream());
+  on_.device()->copy(carried_.data(), product_.data(), carried_.bytes(), on_.check_stream());  // after encode()
 }
 
 template <class S>
 void device_factorizer<S>::begin_panel(index k) {
-  if (!begins_ahead_) on_.join(on_.aside());  // where the checks of panels that were begun ahead end
+  if (!begins_ahead_) on_.join(on_.check_stream());  // the checks of panels begun ahead end on this stream
   if (checked() && !shape_.single_group)
     on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m,
-               begins_ahead_ ? on_.aside() : on_.main());
+               begins_ahead_ ? on_.check_stream() : on_.main());
 }
 
-// By one launch, or parts of k_inner columns by one each, and products apply a part to the columns behind it.
+// Factors panel k in one launch, or in parts of k_inner columns with one launch each; products then apply each part to the columns to its
+// right.
 template <class S>
 void device_factorizer<S>::factor_by_reflectors(index k) {
   const layout::block& b = shape_[k];
@@ -112,7 +113,7 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
   if (!one_part) on_.make_t(whole, w, tau_ + b.first, T(k));
 }
 
-// With Inf or NaN a column must not depend on those behind it, as all columns of a tall panel do.
+// With Inf or NaN no column may depend on the columns to its right, but in Cholesky QR all columns of a panel depend on each other.
 template <class S>
 void device_factorizer<S>::factor_panel(index k, bool finite) {
   const layout::block& b = shape_[k];
@@ -127,7 +128,8 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
   } else {
     factor_by_reflectors(k);
   }
-  if (begins_ahead_ && (on_.armed(site::qr_tau) || on_.armed(site::qr_t))) on_.join(on_.aside());  // what is struck now was made
+  // T and tau are complete before they are struck.
+  if (begins_ahead_ && (on_.armed(site::qr_tau) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
   for (index j = 0; j < w; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_tau) && !on_.armed(site::qr_t)) break;
     (void)settle();
@@ -150,7 +152,8 @@ template <class S>
 void device_factorizer<S>::strike_kept(index k) {
   const layout::block& b = shape_[k];
   S* const panel = A_ + b.first + b.first * lda_;
-  if (begins_ahead_ && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.aside());  // what is struck now was verified
+  // V and T are verified before they are struck.
+  if (begins_ahead_ && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
   for (index j = 0; j < b.width; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_t)) break;
     (void)settle();
@@ -160,7 +163,7 @@ void device_factorizer<S>::strike_kept(index k) {
   }
 }
 
-// Panels that clusters make are written as they are made: their entry must have been judged.
+// Only Cholesky QR panels: other panels overwrite the matrix while they are factored, so that their entry check must have passed before.
 template <class S>
 bool device_factorizer<S>::goes_ahead(index k) const {
   return on_.tall(shape_.m - shape_[k].first, shape_[k].width);
@@ -172,15 +175,15 @@ void device_factorizer<S>::begin_ahead(index k, core::function_ref<panel_limits(
   begins_ahead_ = true;
   if (k > 0) limits_ = limits();
   make_room_for_checks();
-  on_.fork(on_.aside());
+  on_.fork(on_.check_stream());
   begin_panel(k);
-  if (checked() && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.aside());
+  if (checked() && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.check_stream());
   factor_panel(k, true);
-  if (k == 0) limits_ = limits();  // the device makes the panel while these are waited for
+  if (k == 0) limits_ = limits();  // the device computes the panel while the host waits for the limits
   if (limits_.measured) {
-    on_.fork(on_.aside());
-    sum_panel(k, &record(k)->sums, on_.aside());
-    take_over(k, on_.aside());
+    on_.fork(on_.check_stream());
+    sum_panel(k, &record(k)->sums, on_.check_stream());
+    take_over(k, on_.check_stream());
   }
   end_panel(k);
   begins_ahead_ = false;
@@ -206,7 +209,7 @@ panel_seen device_factorizer<S>::await_panel(index k) {
 
 template <class S>
 void device_factorizer<S>::resume() {
-  on_.put_off(nullptr);  // the update by a panel behind the one that was held back
+  on_.put_off(nullptr);  // drops the update by a panel after the one that was held back
   join_all();
   on_.device()->zero(&control()->gate, sizeof(panel_gate), on_.main());
   formed_ = -1;
@@ -214,7 +217,7 @@ void device_factorizer<S>::resume() {
   t_marked_ = false;
 }
 
-// The columns that panel k updates together with block b.
+// Returns the columns that panel k updates together with block b.
 template <class S>
 typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, index b) const {
   if (b == k + 1) return {shape_[b].first, shape_[b].width};
@@ -229,7 +232,7 @@ bool device_factorizer<S>::updates_long(index rows, index columns) const {
   return rows * columns > k_long_update * on_.device()->about().multiprocessors;
 }
 
-// Only where updates, not panels, are what is waited for: joining a pair takes launches and products of its own.
+// Only if the updates, not the panels, limit the speed: joining a pair takes launches and products of its own.
 template <class S>
 bool device_factorizer<S>::joins_pairs(index k) const {
   const index first = k / 2 * 2, far = first + 4;
@@ -239,7 +242,7 @@ bool device_factorizer<S>::joins_pairs(index k) const {
 }
 
 // V = [V_k, V_k+1], the second below as many zeros as the first has columns, and
-// T = [T_k, −T_k (V_kᵀ V_k+1) T_k+1; 0, T_k+1]: H_k H_k+1 = I − V T Vᵀ. `first` may be where it is to be.
+// T = [T_k, −T_k (V_kᵀ V_k+1) T_k+1; 0, T_k+1]: H_k H_k+1 = I − V T Vᵀ. `first` may already be at its place in `memory`.
 template <class S>
 formed_reflector<S> device_factorizer<S>::join_pair(index k, const S* first, const S* second, buffer& memory, stream on) {
   const index rows = shape_.m - shape_[k].first, a = shape_[k].width, b = shape_[k + 1].width, w = a + b;
@@ -269,25 +272,25 @@ S* device_factorizer<S>::pair_memory(buffer& memory, stream on) {
   return static_cast<S*>(memory.data());
 }
 
-// C ← Hᵀ C for so many columns, beginning with H's first row; panel k is H's last. VᵀC of the blocks `struck` is open to injection.
+// C ← Hᵀ C for the given columns; C begins with H's first row. Panel k is H's last panel. Injection may strike VᵀC of the blocks `struck`.
 template <class S>
 void device_factorizer<S>::apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck) {
   if (on_.multiplies(H, columns.width)) {
-    const bool beside = on != on_.main(), there = beside && imaged_ == H.V;
-    buffer& image = images_[beside ? 1 : 0];
+    const bool updates = on != on_.main(), there = updates && imaged_ == H.V;
+    buffer& image = images_[updates ? 1 : 0];
     if (image.data() == nullptr) image = {on_.device(), session<S>::image_bytes(shape_.m, (joins_pairs(0) ? 2 : 1) * nb()), on};
     if (there) {
       H.image = static_cast<const S*>(image.data());
     } else {
       on_.make_image(H, image.data(), on);
-      if (beside) imaged_ = H.V;
+      if (updates) imaged_ = H.V;
     }
   }
   project(k, H, columns, C, ldc, {}, W, on, struck);
   on_.subtract(H, columns.width, W + H.width * columns.width, C, ldc, on);
 }
 
-// The part of it that leaves C as it is. `more`: columns besides, whose products come behind C's.
+// The part of apply() that does not change C: computes VᵀC and op(T) VᵀC. `more`: further columns, whose products are stored after C's.
 template <class S>
 void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, const some_columns<S>& more,
                                    S* W, stream on, span struck) {
@@ -309,14 +312,14 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
     }
   }
   if (t_marked_ && on == on_.main()) {
-    on_.join_mark(on_.aside());
+    on_.join_mark(on_.check_stream());
     t_marked_ = false;
   }
   on_.turn(H, true, columns.width + more.count, W, on, parts);
 }
 
-// Panel k's update of the next block, beside the panel's checks: of all that is behind the panel this alone is written before those have
-// passed. Checksums wait for them, but not their products.
+// Panel k's update of the next block, concurrent with the panel's checks. This is the only result after the panel that is written before
+// the checks have passed. The updates of checksums wait for the checks; their products VᵀC do not.
 template <class S>
 void device_factorizer<S>::look_ahead(index k, index b) {
   const layout::block& here = shape_[b];
@@ -330,33 +333,34 @@ void device_factorizer<S>::look_ahead(index k, index b) {
   if (together) sums = {checksums(here.group) + row, shape_.m, groups};
   project(k, H, {here.first, w}, C, lda_, sums, W, on_.main(), {b, 1});
   const S* const TW = W + H.width * (w + sums.count);
-  // The others would take multiprocessors from the lookahead, for which the next panel waits: they go first only where they take longer.
+  // The other updates would take multiprocessors from the lookahead, for which the next panel waits: they go first only if they take
+  // longer.
   const bool others_first = updates_long(shape_.m - row, shape_.n - row);
   if (others_first) decide(k);
   on_.subtract(H, w, TW, C, lda_, on_.main());
   strike_updated(k, b, on_.main());
   if (!others_first) decide(k);
   if (together) {
-    on_.subtract(H, groups, TW + H.width * w, checksums(here.group) + row, shape_.m, on_.aside());
+    on_.subtract(H, groups, TW + H.width * w, checksums(here.group) + row, shape_.m, on_.check_stream());
   } else if (groups > 0) {
-    update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(W_of_checksums_.data()), on_.aside());
+    update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(W_of_checksums_.data()), on_.check_stream());
   }
 }
 
 template <class S>
 void device_factorizer<S>::decide(index k) {
   const layout::block& b = shape_[k];
-  on_.fork(on_.aside());
+  on_.fork(on_.check_stream());
   on_.launch(work::hold, k_hold_blocks,
              hold_arguments<S>{
                  &control()->gate, record(k), {{V(k), V(k) != nullptr ? (shape_.m - b.first) * b.width : 0}, {T(k), b.width * b.width}}},
-             on_.aside());
-  on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record), on_.aside());
-  on_.follow(on_.beside(), on_.aside());
+             on_.check_stream());
+  on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record), on_.check_stream());
+  on_.follow(on_.update_stream(), on_.check_stream());
   undecided_ = -1;
 }
 
-// The pairs (k, b), b > k, in their order.
+// Counts the pairs (k, b), b > k, in order.
 template <class S>
 inject::place device_factorizer<S>::pair_place(index k, index b) const {
   const index count = shape_.count();
@@ -393,7 +397,7 @@ void device_factorizer<S>::update(index k, index b) {
   if (!shape_.single_group) update_checksums(k, V, b, b + 1, W, on_.main());
   formed_reflector<S> H = formed(k, V);
   if (joins_pairs(k) && b >= first_far(k)) {
-    if (k % 2 == 0) return strike_updated(k, b, on_.main());  // the pair's other one takes both
+    if (k % 2 == 0) return strike_updated(k, b, on_.main());  // the odd panel of the pair applies both
     S* const pair = pair_memory(pair_again_, on_.main());
     form_v(k - 1, pair, on_.main());
     H = join_pair(k - 1, pair, V, pair_again_, on_.main());
@@ -403,7 +407,7 @@ void device_factorizer<S>::update(index k, index b) {
   if (all.width == here.width) {
     apply(k, H, all, A_ + row + here.first * lda_, lda_, W, on_.main(), {b, 1});
   } else {
-    // Computed again: in a product of the shape, and at a place of the alignment, that it had.
+    // A block is recomputed: in a product of the same shape, at an address of the same alignment, as before.
     constexpr index line = 256 / static_cast<index>(sizeof(S));
     S* const memory = scratch(section_, lda_ * all.width + line);
     S* const C = memory + reinterpret_cast<std::uintptr_t>(A_ + row + all.first * lda_) % 256 / sizeof(S);
@@ -424,15 +428,15 @@ void device_factorizer<S>::update(index k, index b) {
 template <class S>
 void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
   const index count = shape_.count();
-  if (k + 1 == count && !shape_.single_group) {  // nothing is behind it
+  if (k + 1 == count && !shape_.single_group) {  // this is the last block
     if (ahead_ == k) decide(k);
     return ahead();
   }
-  // Block k + 1 has had its other updates.
+  // Block k + 1 has received its other updates before the next launches.
   if (marked_) {
-    on_.join_mark(on_.beside());
+    on_.join_mark(on_.update_stream());
   } else {
-    on_.join(on_.beside());
+    on_.join(on_.update_stream());
   }
   marked_ = false;
   form_v(k, V(k), on_.main());
@@ -441,9 +445,9 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
   if (ahead_ == k) {
     undecided_ = k;
   } else {
-    on_.fork(on_.beside());
+    on_.fork(on_.update_stream());
   }
-  // The device waits for the lookahead, not for the others.
+  // The lookahead is enqueued first, since the device waits for it and not for the other updates; those are put off.
   const bool begun_ahead = ahead_ == k;
   on_.put_off([this, k, first, count, begun_ahead] {
     S* const W = static_cast<S*>(W_[1].data());
@@ -453,31 +457,31 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
         const span all = section_of(k, b);
         const index begin = b;
         while (b < end && shape_[b].first < all.first + all.width) ++b;
-        apply(k, H, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
+        apply(k, H, all, A_ + row + all.first * lda_, lda_, W, on_.update_stream(), {begin, b - begin});
       }
     };
     formed_reflector<S> H = formed(k, V(k));
     const index far = std::min(first_far(k), count);
     update(H, first, far);
     if (shape_.single_group) {
-      update_checksums(k, H.V, 0, 1, W, on_.beside());
+      update_checksums(k, H.V, 0, 1, W, on_.update_stream());
     } else if (!begun_ahead) {
-      update_checksums(k, H.V, first, count, W, on_.beside());
+      update_checksums(k, H.V, first, count, W, on_.update_stream());
     }
     const bool joined = unpaired_ >= 0 && unpaired_ == k - 1;
     unpaired_ = joins_pairs(k) && k % 2 == 0 ? k : -1;
     if (unpaired_ < 0 && far < count) {
-      on_.mark(on_.beside());
+      on_.mark(on_.update_stream());
       marked_ = true;
-      if (joined) H = join_pair(k - 1, V(k - 1), H.V, pair_, on_.beside());
+      if (joined) H = join_pair(k - 1, V(k - 1), H.V, pair_, on_.update_stream());
       update(H, far, count);
     }
-    for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
+    for (index b = first; b < count; ++b) strike_updated(k, b, on_.update_stream());
   });
   try {
     ahead();
   } catch (...) {
-    on_.put_off(nullptr);  // it would use this object
+    on_.put_off(nullptr);  // the deferred work would use this object
     throw;
   }
   if (undecided_ == k) decide(k);  // there is no next block

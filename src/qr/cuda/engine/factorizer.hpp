@@ -1,11 +1,10 @@
 // One protected factorization in device memory: the matrix, checksum columns, T, checkpoints, seals and the kept input.
-// Layer: backend "cuda" of QR. Implements factorizer<S>, whose header says what each operation does; the host sees scalars, and the numbers
-// of a block that is repaired.
+// Layer: backend "cuda" of QR. Implements factorizer<S>; contract.hpp describes each operation. The host sees scalars, and the numbers of a
+// block that is repaired.
 // Source: docs/design/qr-cuda.md.
 #pragma once
 
-#include <vector>
-
+#include "core/memory.hpp"
 #include "qr/contract.hpp"
 #include "qr/cuda/engine/session.hpp"
 
@@ -66,8 +65,8 @@ class device_factorizer : public factorizer<S> {
   using buffer = ballast::cuda::device_buffer;
   using stream = ballast::cuda::stream;
 
-  // The columns that one product updates: of whole sections of the matrix, but for the block that is looked ahead at. A block that is
-  // computed again gets products of the same shapes at the same places, so that it gets the same bits.
+  // The columns that one product updates: whole sections of the matrix, except for the lookahead block. A block that is recomputed gets
+  // products of the same shapes at the same positions, so that it gets the same bits.
   struct span {
     index first = 0, width = 0;
   };
@@ -89,36 +88,36 @@ class device_factorizer : public factorizer<S> {
   column_result* column_results(index columns);
   void scan_columns(bool r, const double* gram, column_size* sizes);
   void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
-  S* copy_memory();  // room for it
-  // A copy of the input, where the caller has none: on the device.
+  S* copy_memory();  // allocated on first use
+  // Makes a copy of the input on the device, unless the caller has one.
   virtual void keep_source();
   // factorizer.cpp
   void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_ == k ? tall_of(k) : nullptr); }
-  // Of a panel that is being begun ahead of the host; null: none is.
+  // The gate of a panel that is being begun ahead of the host; null: no such panel.
   panel_gate* gate() const { return begins_ahead_ ? &control()->gate : nullptr; }
   panel_gate* gate_of_checks() const { return limits_.holds ? gate() : nullptr; }
-  // What its kernels and the host share.
+  // Memory that the kernels share with the host.
   struct panel_control {
     panel_gate gate;
-    panel_record records[k_places];  // of panels in turn
+    panel_record records[k_places];  // records of the last k_places panels, in turn
   };
   panel_control* control() const { return static_cast<panel_control*>(control_.data()); }
   panel_record* record(index k) const { return control()->records + k % k_places; }
   tall_state* tall_of(index k) const { return &record(k)->tall; }
-  // Panel k as products take it; V is its V, formed.
+  // Panel k as an operand of products; V is its formed V.
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
-  // Of a matrix that is one panel it is made where a pass needs it.
+  // Allocates the memory of V. A matrix that is a single panel gets it only if a pass needs it.
   void make_room_for_v(index k);
   S* V(index k) const { return static_cast<S*>(V_[k % turns_].data()); }
-  // What V is in the place that panel k takes now.
+  // Marks the V of panel k's slot as out of date.
   void forget_v(index k) {
     if (formed_ >= 0 && formed_ % turns_ == k % turns_) formed_ = -1;
   }
-  // Whether far blocks are updated with panel k and the other one of its pair, the next if k is even, at once.
+  // Returns whether far blocks are updated with both panels of k's pair at once: panels 2 i and 2 i + 1 are a pair.
   bool joins_pairs(index k) const;
   bool updates_long(index rows, index columns) const;
-  // Blocks from here on are updated by panel k behind those that the next panels wait for.
+  // The first block that panel k updates after the blocks that the next panels wait for.
   index first_far(index k) const { return joins_pairs(k) ? k / 2 * 2 + 4 : k + 3; }
   formed_reflector<S> join_pair(index k, const S* first, const S* second, buffer& memory, stream on);
   S* pair_memory(buffer& memory, stream on);
@@ -126,8 +125,8 @@ class device_factorizer : public factorizer<S> {
   void project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, const some_columns<S>& more, S* W, stream on,
                span struck);
   void look_ahead(index k, index b);
-  // Behind what the main stream has now and behind the panel's checks, the gate is looked at for panel k: from here on it may change all
-  // blocks, beside and aside.
+  // Enqueues the reading of the gate for panel k after all work on the main stream and after the panel's checks. Work that the update and
+  // check streams get later may change all blocks.
   void decide(index k);
   inject::place pair_place(index k, index b) const;
   void strike_updated(index k, index b, stream on);
@@ -135,19 +134,20 @@ class device_factorizer : public factorizer<S> {
   void join_all();
   S* scratch(buffer& of, index elements);
 
-  // tall.cpp. Where qr.panel is struck, for column j of A: 0 the panel, 1 its Gram matrix, 2 the factor of that, 3 the Gram matrix of Q, 4
-  // the factor of that, 5 U R, by which Q becomes V.
+  // cholesky_qr.cpp. Strikes of qr.panel for column j of A: 0 in the panel, 1 in its Gram matrix, 2 in the factor of that, 3 in the Gram
+  // matrix of Q, 4 in the factor of that, 5 in U R, which turns Q into V.
   inject::place tall_place(index j, index which) const { return {j + which * shape_.steps, 6 * shape_.steps, 0, 1}; }
   void strike_triangle(index k, index which, double* triangle);
   void begin_tall(index k);
-  // Whether panel k, that is begun ahead of the host, is taken for direct: what others take is not launched then.
+  // Returns whether panel k, which is begun ahead of the host, is expected to be direct: the kernels that other panels need are then not
+  // launched.
   bool expects_direct(index k) const;
   double* make_gram(index k, int pass);
   void tall_pass(index k, int pass);
   void reflect(index k, int pass);
   void factor_gram(index k, int pass);
-  // Until the device has said whether the panel that was begun is made: makes it, one way or the other. Whether it was not, so that what
-  // was enqueued behind it is worthless. The host waits here, and nowhere else for a panel.
+  // Waits until the device has decided whether the panel that was begun is complete, and completes it if it is not. Returns true if the
+  // panel was not complete: the results of work enqueued after it are then void. This is the only place where the host waits for a panel.
   bool settle();
 
   // checks.cpp
@@ -157,7 +157,7 @@ class device_factorizer : public factorizer<S> {
   void sum_panel(index k, panel_result* to, stream on);
   void take_over(index k, stream on);
   void measure_panel_once(index k, panel_sums* seen);
-  // A counter of blocks, which is 0 between the launches of a stream: the main one.
+  // A counter of thread blocks. It is 0 between launches; the launches that share it run one after the other.
   std::uint32_t* arrived() const { return static_cast<std::uint32_t*>(arrived_.data()); }
   panel_result* panel_results();
   void hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to);
@@ -168,8 +168,8 @@ class device_factorizer : public factorizer<S> {
   void make_room_for_checks();
   double* numbers(buffer& of, index count);
   void measure_entry(index k, double* norm, stream on);
-  std::vector<S> read_block(index b);
-  void write_block(index b, const std::vector<S>& values);
+  core::vector<S> read_block(index b);
+  void write_block(index b, const core::vector<S>& values);
 
   // recovery.cpp
   struct turned;
@@ -184,46 +184,49 @@ class device_factorizer : public factorizer<S> {
   S* const tau_;
   matrix_view<const S> source_;
 
-  buffer copy_;      // of the input
-  buffer tau_copy_;  // of what the caller had in tau, where repair may fail
+  buffer copy_;      // a copy of the input
+  buffer tau_copy_;  // the caller's initial tau, kept where repair may fail
   buffer T_;         // panels × nb²
   static constexpr index k_turns = 4;
   index turns_ = 1;
-  buffer V_[k_turns];            // of so many panels in turn
-  buffer V_again_, pair_again_;  // of a panel, or a pair, whose updates are repeated
-  buffer pair_;                  // V and T of a pair, beside
-  index formed_ = -1;            // the panel whose V is in its turn's place
-  index unpaired_ = -1;          // the even panel that far blocks have not been updated with yet; −1: none
-  bool marked_ = false;          // `beside` has a mark behind the near blocks of the last panel
-  bool t_marked_ = false;        // `aside` has one behind T of the panel that was begun
-  buffer W_[2];                  // VᵀC, and times T: on the main stream, and beside it
-  buffer images_[2];             // of V, for products on the main stream, and beside it
-  const S* imaged_ = nullptr;    // the V whose image is beside it
-  buffer inner_;                 // V and T of a part of a panel, and what they make
+  buffer V_[k_turns];            // V of the last turns_ panels, in turn
+  buffer V_again_, pair_again_;  // V of a panel, or of a pair, whose updates are repeated
+  buffer pair_;                  // V and T of a pair, for the update stream
+  index formed_ = -1;            // the panel whose V is in its slot
+  // The even panel with which far blocks have not been updated yet; −1: no such panel.
+  index unpaired_ = -1;
+  bool marked_ = false;        // the update stream has a mark after the near blocks of the last panel
+  bool t_marked_ = false;      // the check stream has a mark after T of the panel that was begun
+  buffer W_[2];                // VᵀC, followed by T times it: for the main stream, and for the update stream
+  buffer images_[2];           // images of V, for products on the main stream and on the update stream
+  const S* imaged_ = nullptr;  // the V whose image is in images_[1]
+  buffer inner_;               // V and T of a part of a panel, and the memory of its products
   buffer pivots_;
-  bool gram_made_ = false;  // scan() has made the first panel's Gram matrix
-  index unsettled_ = -1;    // a tall panel that was begun
+  bool gram_made_ = false;  // scan() has computed the first panel's Gram matrix
+  index unsettled_ = -1;    // a Cholesky QR panel that was begun and may not be complete; −1: no such panel
   buffer control_;
   index ahead_ = -1;      // the last panel that was begun ahead of the host
-  index undecided_ = -1;  // a panel for which the gate is still to be looked at
+  index undecided_ = -1;  // a panel for which the gate has not been read yet
   bool begins_ahead_ = false;
-  bool expects_direct_ = true;  // all so far were
-  panel_limits limits_;         // what it must pass
-  buffer gram_, tall_;          // of a tall panel: partial sums of Gram matrices; factors and what the device finds
-  buffer shifts_;               // columns are worked on as 2^shift · a; empty if no column needs it
-  buffer section_;              // where a block is computed again: a section of the matrix
-  // Empty without protection:
-  buffer weights_;               // n × 3: as encode() has them
-  buffer W_of_checksums_;        // as W_, aside
+  bool expects_direct_ = true;  // all panels so far were direct
+  panel_limits limits_;         // the limits that a panel must meet
+  // For Cholesky QR panels: partial sums of Gram matrices; factors and other triangles.
+  buffer gram_, tall_;
+  buffer shifts_;   // column j is computed as 2^shift_j · a_j; empty if no column needs scaling
+  buffer section_;  // a section of the matrix, where a block is recomputed
+  // These are empty without protection:
+  buffer weights_;               // n × 3: the weights that encode() was given
+  buffer W_of_checksums_;        // as W_, for the check stream
   buffer C_;                     // m × 2 groups: the checksum columns
   buffer product_;               // A times the certificate's weights
-  buffer carried_, next_;        // product_ under the panels' transformations so far, and while one is verified
-  buffer row_weights_, random_;  // of the checkpoint, and x of the check of orthogonality
-  buffer checkpoints_, again_;   // of V by panel: c1, c2, c3, ‖v‖² of each column
-  buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same again
-  buffer head_;                  // checksums of R's rows of the panel that is being verified, w × 2
+  buffer carried_, next_;        // product_ after the transformations of the panels so far, and its next value while a panel is verified
+  buffer row_weights_, random_;  // weights of the checkpoint, and x of the orthogonality check
+  buffer checkpoints_, again_;   // checkpoints of V by panel: c1, c2, c3, ‖v‖² of each column; and the same recomputed
+  buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same recomputed
+  buffer head_;                  // checksums of R's rows of the panel under verification, w × 2
   buffer arrived_;
-  const column_result* brought_ = nullptr;  // what encode() measured, on its way to the host, and where it is to go
+  // The results of encode()'s measurement on their way to the host, and where await_encoded() stores them.
+  const column_result* brought_ = nullptr;
   double* encoded_ = nullptr;
   buffer partial_, sums_, parts_, results_, vectors_;
 };

@@ -1,4 +1,4 @@
-// Panels between device and host, their checkpoints, and the copy of the input.
+// Moves panels between device and host, takes their checkpoints, and keeps the copy of the input.
 // Layer: backend "cuda" of QR. See hybrid.hpp.
 #include "qr/cuda/engine/hybrid.hpp"
 
@@ -6,7 +6,6 @@
 #include <bit>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -16,7 +15,6 @@
 #endif
 #include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
-#include "cuda/memory/shared_state.hpp"
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checkpoint_repair.hpp"
 #include "qr/checks/slabs.hpp"
@@ -27,42 +25,14 @@ using core::at;
 
 using inject::site;
 
-struct host_side {
-  explicit host_side(const std::shared_ptr<ballast::cuda::device>& on)
-      : copies(on, false), panel_read(on->make_event(false)), first_copied(on->make_event(false)), all_copied(on->make_event(false)) {}
-  ballast::cuda::device_stream copies;
-  std::unique_ptr<ballast::cuda::stream_event> panel_read, first_copied, all_copied;
-  ballast::cuda::pinned_buffer panel, source;
-};
+host_side::host_side(const std::shared_ptr<ballast::cuda::device>& on)
+    : copies(on, false), panel_read(on->make_event(false)), first_copied(on->make_event(false)), all_copied(on->make_event(false)) {}
 
 namespace {
 
-class host_side_pool final : public ballast::cuda::shared_state {
- public:
-  explicit host_side_pool(std::shared_ptr<ballast::cuda::device> on) : device_(std::move(on)) {}
-  std::int64_t device_bytes() const override { return 0; }
-  std::unique_ptr<host_side> take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (idle_ != nullptr) return std::move(idle_);
-    }
-    return std::make_unique<host_side>(device_);
-  }
-  // One is kept: it may hold as much pinned memory as the largest matrix so far.
-  void give(std::unique_ptr<host_side> back) {
-    const std::lock_guard lock(mutex_);
-    idle_ = std::move(back);
-  }
-
- private:
-  std::shared_ptr<ballast::cuda::device> device_;
-  std::mutex mutex_;
-  std::unique_ptr<host_side> idle_;
-};
-
-std::shared_ptr<host_side_pool> host_side_pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
-  return std::static_pointer_cast<host_side_pool>(
-      ballast::cuda::find_or_make_kept(on, "qr host side", [&] { return std::make_shared<host_side_pool>(on); }));
+// A device keeps one: it may hold as much pinned memory as the largest matrix so far needed.
+std::shared_ptr<core::idle_pool<std::unique_ptr<host_side>>> host_sides(const std::shared_ptr<ballast::cuda::device>& on) {
+  return shared_pool<core::idle_pool<std::unique_ptr<host_side>>>::of(on, "qr host side", 1);
 }
 
 template <class S>
@@ -74,10 +44,10 @@ const kernels<S>& panel_kernels() {
 #endif
 }
 
-// While it lives, the BLAS runs on the thread that calls it.
+// BLAS runs on the calling thread as long as the result is alive.
 std::shared_ptr<const void> quiet_blas() {
 #if defined(BALLAST_HAS_CPU)
-  return std::make_shared<const core::single_threaded_blas>();
+  return std::allocate_shared<const core::single_threaded_blas>(core::pooled_allocator<char>());
 #else
   return nullptr;
 #endif
@@ -85,7 +55,7 @@ std::shared_ptr<const void> quiet_blas() {
 
 void at_least(const std::shared_ptr<ballast::cuda::device>& on, ballast::cuda::pinned_buffer& memory, index bytes) {
   if (memory.bytes() >= bytes) return;
-  memory = {};  // before the new one: there may not be room for both
+  memory = {};  // freed before the new allocation: there may not be room for both
   memory = ballast::cuda::pinned_buffer(on, bytes);
 }
 
@@ -93,7 +63,7 @@ void at_least(const std::shared_ptr<ballast::cuda::device>& on, ballast::cuda::p
 template <class S>
 std::uint64_t hash_of(int threads, const S* X, index rows, index columns) {
   using word = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
-  std::vector<std::uint64_t> sums(at(columns));
+  core::vector<std::uint64_t> sums(at(columns));
   core::parallel_for(threads, columns, [&](index j, int) {
     std::uint64_t sum = 0;
     for (index i = 0; i < rows; ++i) {
@@ -114,7 +84,8 @@ hybrid_factorizer<S>::hybrid_factorizer(session<S>& on, const layout& shape, con
                                         const matrix_view<const S>& source)
     : base(on, shape, A, tau, source),
       kernels_(panel_kernels<S>()),
-      host_(host_side_pool_of(on.device())->take()),
+      lent_host_(host_sides(on.device()), [&] { return std::make_unique<host_side>(on.device()); }),
+      host_(lent_host_.get().get()),
       quiet_(quiet_blas()),
       V1_(shape.panel_width * shape.panel_width),
       checkpoints_(at(shape.panels)) {
@@ -125,13 +96,12 @@ hybrid_factorizer<S>::hybrid_factorizer(session<S>& on, const layout& shape, con
 template <class S>
 hybrid_factorizer<S>::~hybrid_factorizer() {
   try {
-    // Pinned memory goes to another call: nothing may be on its way into it or out of it.
+    // The pinned memory goes to another call: no copy may still read or write it.
     this->on_.settle();
     this->on_.device()->synchronize(this->on_.main());
     this->on_.device()->synchronize(host_->copies.get());
-    host_side_pool_of(this->on_.device())->give(std::move(host_));
   } catch (const std::exception&) {
-    host_.reset();  // what failed was reported by the call that met it
+    lent_host_.spoil();  // the call that met the failure has reported it
   }
 }
 
@@ -150,7 +120,7 @@ S* hybrid_factorizer<S>::tau_here() const {
 
 // --------------------------------------------------------------------------------------------------------- the copy of the input
 
-// It begins when the first panel has been read, so that the host can begin with that, and runs while the host factors it.
+// The copy begins when the first panel has been read, so that the host can start on that panel, and runs while the host factors it.
 template <class S>
 void hybrid_factorizer<S>::keep_source() {
   if (this->source_.data == nullptr) copy_ = copy::wanted;
@@ -174,12 +144,12 @@ void hybrid_factorizer<S>::start_copy() {
   device.record(*host_->first_copied, host_->copies.get());
   copy_source(host_->copies.get(), first, n - first);
   device.record(*host_->all_copied, host_->copies.get());
-  // The device reads pinned memory where it lies.
+  // The device reads pinned memory directly.
   this->source_ = column_major<const S>(static_cast<const S*>(host_->source.data()), m, n);
   copy_ = copy::under_way;
 }
 
-// What is enqueued on the main stream from now on may change any column, and read the copy.
+// Orders the main stream after the copy: later work may change any column, and read the copy.
 template <class S>
 void hybrid_factorizer<S>::finish_copy() {
   if (copy_ != copy::under_way) return;
@@ -191,8 +161,8 @@ template <class S>
 void hybrid_factorizer<S>::scale(const int* shifts) {
   finish_copy();
   if (this->source_.data == nullptr) {
-    // At once: what is worked on from here on is not the input.
-    this->on_.join(this->on_.beside());
+    // Copied at once: after scaling, A no longer holds the input.
+    this->on_.join(this->on_.update_stream());
     at_least(this->on_.device(), host_->source, core::checked_product(this->shape_.m, this->shape_.n) * static_cast<index>(sizeof(S)));
     copy_source(this->on_.main(), 0, this->shape_.n);
     this->source_ = column_major<const S>(static_cast<const S*>(host_->source.data()), this->shape_.m, this->shape_.n);
@@ -227,7 +197,7 @@ void hybrid_factorizer<S>::advance(index k, index first, core::function_ref<void
 
 // ---------------------------------------------------------------------------------------------------------------------- panels
 
-// Panel k, T and tau as the device has them.
+// Copies panel k, T and tau from the device.
 template <class S>
 void hybrid_factorizer<S>::bring(index k) {
   const layout::block& b = this->shape_[k];
@@ -240,12 +210,12 @@ void hybrid_factorizer<S>::bring(index k) {
   held_ = k;
 }
 
-// The way back; the host does not wait.
+// Copies the panel, T and tau to the device; the host does not wait.
 template <class S>
 void hybrid_factorizer<S>::send(index k) {
   const layout::block& b = this->shape_[k];
   const index rows = this->shape_.m - b.first, size = static_cast<index>(sizeof(S));
-  // The first panel is the first to be written over.
+  // The first panel is the first to be overwritten.
   if (copy_ == copy::under_way) this->on_.device()->wait(*host_->first_copied, this->on_.main());
   S* const there = this->A_ + b.first + b.first * this->lda_;
   this->on_.device()->copy_columns(there, this->lda_ * size, panel(), rows * size, rows * size, b.width, this->on_.main());
@@ -303,13 +273,13 @@ auto hybrid_factorizer<S>::seal_of(index k) const -> seal {
           hash_of(1, tau_here(), b.width, 1)};
 }
 
-// The device's checks see what it has received. While they run, and the panel is on its way, the host takes the checkpoint of V as it was
-// sent, and the hashes that what was received must have.
+// The device's checks see the data that it has received. While they run, and the panel is on its way, the host computes the checkpoint of V
+// as it was sent, and the hashes that the received data must have.
 template <class S>
 void hybrid_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   const layout::block& b = this->shape_[k];
   const index rows = this->shape_.m - b.first;
-  if (held_ != k) bring(k);  // it was not the host that made it
+  if (held_ != k) bring(k);  // the panel was not factored by the host
   base::measure_panel(k, seen);
   auto* const received = reinterpret_cast<unsigned long long*>(this->numbers(received_, 3));
   this->on_.device()->zero(received, 3 * static_cast<index>(sizeof *received), this->on_.main());
@@ -335,13 +305,13 @@ void hybrid_factorizer<S>::take_checkpoint(index k) {
                 checkpoints_[at(k)]);
 }
 
-// The panel comes to the host, where the same sums in the same order agree to the bit with those that were taken before it was sent.
+// Copies the panel to the host, where the same sums in the same order agree to the bit with those from before it was sent.
 template <class S>
 bool hybrid_factorizer<S>::repair_v(index k, index* column) {
   const layout::block& b = this->shape_[k];
   const index m = this->shape_.m;
-  std::vector<S> V = this->read_block(k);
-  std::vector<double> now;
+  core::vector<S> V = this->read_block(k);
+  core::vector<double> now;
   checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, V.data() + b.first, m, nullptr), row_weights_.data() + b.first, now);
   checkpoint_repair<S> repair(m, row_weights_.data());
   for (index l = 0; l < b.width; ++l) {

@@ -1,20 +1,26 @@
-// One factorization on a device and the processor beside it, as in the paper: the matrix and all updates on the device, panels on all cores
-// of the host, checkpoints of V by the host while the panel is on its way back. Layer: backend "cuda" of QR, over kernels<S> of cpu/ for
-// the panels. What is not here is device_factorizer's. Source: P. Du et al., 2011, §3 (schedule), §6.2 (when V is checkpointed), §7 (the
-// original kept during the first panel).
+// One factorization on a device and its host processor, as in the paper. The matrix and all updates are on the device; all cores of the
+// host factor the panels, and take checkpoints of V while a panel is on its way back. Everything else is inherited from device_factorizer.
+// Layer: backend "cuda" of QR, over kernels<S> of cpu/ for the panels.
+// Source: P. Du et al., 2011, §3 (schedule), §6.2 (when V is checkpointed), §7 (the original is kept during the first panel).
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "core/memory.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
 
 namespace ballast::qr::cuda {
 
-// A stream for the copy of the input, events, and pinned memory. A device keeps those of past calls: pinned memory takes long to make.
-struct host_side;
+// A stream for the copy of the input, events, and pinned memory. A device keeps one for the next call, since pinned memory takes long to
+// allocate.
+struct host_side {
+  explicit host_side(const std::shared_ptr<ballast::cuda::device>& on);
+  ballast::cuda::device_stream copies;
+  std::unique_ptr<ballast::cuda::stream_event> panel_read, first_copied, all_copied;
+  ballast::cuda::pinned_buffer panel, source;
+};
 
 template <class S>
 class hybrid_factorizer : public device_factorizer<S> {
@@ -29,12 +35,12 @@ class hybrid_factorizer : public device_factorizer<S> {
   void factor_panel(index k, bool finite) override;
   void measure_panel(index k, panel_sums* seen) override;
   void advance(index k, index first, core::function_ref<void()> ahead) override;
-  bool goes_ahead(index) const override { return false; }  // the host makes them
+  bool goes_ahead(index) const override { return false; }  // the host factors the panels
   bool repair_v(index k, index* column) override;
   void recover_column(index j) override;
 
  protected:
-  // The checkpoint of V of panel k, from what lies in host memory.
+  // Computes the checkpoint of V of panel k from the panel in host memory.
   virtual void take_checkpoint(index k);
 
  private:
@@ -53,20 +59,22 @@ class hybrid_factorizer : public device_factorizer<S> {
   void send(index k);
   block_reflector<S> reflector_of(index k, const S* panel, index ld, const S* T);
   seal seal_of(index k) const;
-  S* panel() const;  // rows × width, without gaps
+  S* panel() const;  // rows × width, contiguous
   S* T_here() const;
   S* tau_here() const;
 
   const kernels<S>& kernels_;
-  std::unique_ptr<host_side> host_;
-  const std::shared_ptr<const void> quiet_;  // while it lives, the BLAS runs on the calling thread: Ballast's own threads take pieces
+  core::lent<std::unique_ptr<host_side>> lent_host_;
+  host_side* const host_;
+  // While it lives, BLAS runs on the calling thread: Ballast's own threads divide the work.
+  const std::shared_ptr<const void> quiet_;
   core::aligned_buffer<S> V1_;
-  std::vector<double> row_weights_;               // of the checkpoint: those that the device has
-  std::vector<std::vector<double>> checkpoints_;  // by panel, as the host made them before it sent the panel
-  index held_ = -1;                               // the panel that lies in host memory
+  core::vector<double> row_weights_;                // weights of the checkpoint: the same as on the device
+  core::vector<core::vector<double>> checkpoints_;  // by panel, computed before the panel is sent
+  index held_ = -1;                                 // the panel in host memory
   seal sent_;
-  ballast::cuda::device_buffer received_;                                // the hashes of what the device has received
-  enum class copy { none, wanted, under_way, done } copy_ = copy::none;  // of the input
+  ballast::cuda::device_buffer received_;                                // the hashes of the data that the device has received
+  enum class copy { none, wanted, under_way, done } copy_ = copy::none;  // the state of the input's copy
 };
 
 }  // namespace ballast::qr::cuda

@@ -1,4 +1,4 @@
-// The input: norms, scales, the copy to go back to, checksums.
+// Norms, scaling, the kept copy and the checksums of the input.
 // Layer: backend "cuda" of QR. See factorizer.hpp.
 #include <algorithm>
 #include <cmath>
@@ -10,12 +10,12 @@ namespace ballast::qr::cuda {
 
 template <class S>
 column_result* device_factorizer<S>::column_results(index columns) {
-  columns = std::max(columns, 2 * static_cast<index>(shape_.groups.size()) + 1);  // what encode() measures aside has its place already
+  columns = std::max(columns, 2 * static_cast<index>(shape_.groups.size()) + 1);  // enough for encode(), which measures on the check stream
   if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
   return static_cast<column_result*>(results_.data());
 }
 
-// Of A, or of R. `gram`: as scan_arguments'.
+// Computes the column norms of A, or of R. `gram`: as in scan_arguments.
 template <class S>
 void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size* sizes) {
   const index n = shape_.n;
@@ -29,7 +29,7 @@ void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size*
   });
 }
 
-// The Gram matrix of a matrix that is one tall panel has the norms: then that is made now, and A is not read for them.
+// If the matrix is a single Cholesky QR panel, its Gram matrix holds the norms: it is computed now, and A is not read for the norms.
 template <class S>
 void device_factorizer<S>::scan(column_size* sizes) {
   gram_made_ = shape_.one_block() && on_.tall(shape_.m, shape_.n);
@@ -62,10 +62,10 @@ void device_factorizer<S>::keep_source() {
   source_ = column_major<const S>(to, shape_.m, shape_.n);
 }
 
-// The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
+// Scaling may round (subnormal remainders), and unscaling must restore the exact input, so the unscaled input is kept.
 template <class S>
 void device_factorizer<S>::scale(const int* shifts) {
-  on_.join(on_.beside());
+  on_.join(on_.update_stream());
   gram_made_ = false;
   keep_source();
   shifts_ = on_.upload(shifts, shape_.n);
@@ -114,24 +114,25 @@ void device_factorizer<S>::prepare(bool keep) {
     tau_copy_ = on_.template allocate_of<S>(shape_.steps);
     if (source_.data == nullptr && !shape_.single_group) (void)copy_memory();
   }
-  // Beside what the host waits for; whatever uses it is behind what joins this stream.
-  const stream aside = on_.aside();
-  on_.fork(aside);
-  on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), aside);
+  // Runs concurrently with the work that the host waits for; its results are used only after a join of this stream.
+  const stream checks = on_.check_stream();
+  on_.fork(checks);
+  on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), checks);
   const auto random = [&](const buffer& to, index count, std::uint64_t numbers, bool with_sign) {
     if (to.data() == nullptr) return;
-    on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, aside);
+    on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, checks);
   };
   random(row_weights_, m, k_checkpoint_stream, false);
   random(random_, n, k_orthogonality_stream, true);
-  if (keep) on_.device()->copy(tau_copy_.data(), tau_, tau_copy_.bytes(), aside);
+  if (keep) on_.device()->copy(tau_copy_.data(), tau_, tau_copy_.bytes(), checks);
 }
 
-// Checksum columns and the certificate's product; each reads for itself. What is made of them comes beside what is made of A.
+// Computes checksum columns and the certificate's product, with a separate reading of the input for each. The work on them runs on the
+// check stream, concurrent with the work on A.
 template <class S>
 void device_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
   const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
-  const stream aside = on_.aside();
+  const stream checks = on_.check_stream();
   weights_ = on_.upload(weights, 3 * n);
   const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
   const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
@@ -142,7 +143,7 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
     weigh_matrix(from, scaled_by, false, 2, product);
     if (keep) keep_source();
-    on_.fork(aside);
+    on_.fork(checks);
   } else {
     S* const copy = keep && source_.data == nullptr ? copy_memory() : nullptr;
     double* const parts = groups == 1 ? product : numbers(parts_, core::checked_product(m, groups));
@@ -150,16 +151,16 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     on_.launch(work::encode, encode_blocks<S>(m, sharing) * groups,
                encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
                                    static_cast<S*>(C_.data()), parts, copy, sharing});
-    on_.fork(aside);
+    on_.fork(checks);
     if (parts != product)
-      on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m}, aside);
+      on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m}, checks);
     if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
   }
   const index columns = 2 * groups + 1;
   column_result* const to = column_results(columns);
-  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups, aside);
-  on_.scan(scan_arguments<double>{product, m, m, 0, false, false, to + 2 * groups}, 1, aside);
-  brought_ = on_.template bring<column_result>(to, columns, aside);
+  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups, checks);
+  on_.scan(scan_arguments<double>{product, m, m, 0, false, false, to + 2 * groups}, 1, checks);
+  brought_ = on_.template bring<column_result>(to, columns, checks);
   encoded_ = squares;
 }
 
@@ -177,7 +178,7 @@ void device_factorizer<S>::await_encoded() {
   encoded_[groups] = square(2 * groups);
 }
 
-// to = X times the weights of column `weight`; `r`: of what lies in X's place, R alone.
+// to = X times the weights of column `weight`; `r`: X holds a factorization, and only R is multiplied.
 template <class S>
 void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to) {
   const index m = shape_.m, count = shape_.count();

@@ -1,4 +1,4 @@
-// Products of block reflectors: cuBLAS's; for wide matrices of floats those of product.cuh, and with few columns those of narrow.cuh.
+// Products of block reflectors: by cuBLAS; for wide matrices of floats by product.cuh; with few columns by narrow.cuh.
 // Layer: backend "cuda" of QR. See session.hpp.
 #include <algorithm>
 #include <type_traits>
@@ -9,15 +9,15 @@ namespace ballast::qr::cuda {
 
 namespace {
 
-// A matrix with fewer columns than so many times the reflectors' is read faster than V's image is made.
+// If a matrix has fewer columns than this multiple of the number of reflectors, reading it is faster than computing V's image.
 constexpr std::int64_t k_least_ratio = 4;
-// Of more rows a product takes cuBLAS longer than its launch takes the host.
+// With more rows than this, cuBLAS takes longer for a product than the host takes for its launch.
 constexpr std::int64_t k_narrow_most_rows = 1 << 15;
-// Chunks that a part of a product has at least.
+// The fewest chunks in each part of a product.
 constexpr std::int64_t k_least_chunks = 8;
 
-// Into how many chunks the tiles of a strip go: the fewest rounds of all multiprocessors, where a block that begins takes as long as
-// k_begins tiles.
+// Returns the number of chunks into which the tiles of a strip are divided, with the fewest waves over all multiprocessors. The start of a
+// thread block costs as much as k_begins tiles.
 int chunks_of(std::int64_t strips, std::int64_t tiles, int multiprocessors) {
   constexpr std::int64_t k_begins = 2;
   std::int64_t best = 0, chunks = 1;
@@ -35,7 +35,7 @@ std::int64_t tiles_of(std::int64_t columns) { return (columns + k_side - 1) / k_
 
 }  // namespace
 
-// By the shape alone, so that a product that is made again gets the same bits.
+// Depends on the shape alone, so that a repeated product gets the same bits.
 template <class S>
 bool session<S>::multiplies(const formed_reflector<S>& H, std::int64_t n) const {
   return kernel_names<S>::multiplies(device_->about()) && run_.how.tf32x3 && n >= k_least_ratio * H.width &&
@@ -95,7 +95,7 @@ template <class S>
 product_parts session<S>::product_in_parts(const formed_reflector<S>& H, const some_columns<S>& C, const some_columns<S>& more, stream on) {
   const auto across = [](std::int64_t n) { return (n + k_narrow_across - 1) / k_narrow_across; };
   const std::int64_t chunks = std::clamp<std::int64_t>((H.rows + k_narrow_rows - 1) / k_narrow_rows, 1, k_narrow_chunks);
-  buffer& parts = parts_[on == main() ? 0 : on == beside() ? 1 : 2];
+  buffer& parts = parts_[on == main() ? 0 : on == update_stream() ? 1 : 2];
   const std::int64_t bytes = core::checked_product(chunks * H.width * (C.count + more.count), std::int64_t{sizeof(double)});
   if (parts.bytes() < bytes) parts = {device_, bytes, on};
   auto* const data = static_cast<double*>(parts.data());

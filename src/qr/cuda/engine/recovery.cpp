@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "core/at.hpp"
+#include "core/memory.hpp"
 #include "qr/arithmetic/reconstruct.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
 
@@ -74,10 +74,10 @@ void device_factorizer<S>::measure_matrix(matrix_sums* seen) {
   });
 }
 
-// Explicit factors on the way; R stays where it is.
+// The explicit factors during the recovery; R stays in place.
 template <class S>
 struct device_factorizer<S>::turned {
-  index length = 0;  // columns of Q: steps, and one more where m > steps
+  index length = 0;  // columns of Q: steps, plus one if m > steps
   buffer w;          // Q̃ᵀ a_j; its tail is folded into one element
   buffer Q;          // m × length
   buffer Y;          // R's subdiagonal
@@ -87,14 +87,15 @@ struct device_factorizer<S>::turned {
 
 template <class S>
 void device_factorizer<S>::recover_column(index j) {
-  on_.join(on_.beside());
+  on_.join(on_.update_stream());
   turned work = split_column(j);
   rotate_back(j, work);
   reflectors_of(work);
   formed_ = -1;
 }
 
-// w, Q̃, and R̃ without its column j. Where m > steps, what of a_j lies outside the span of Q̃'s columns makes one column more.
+// Computes w, Q̃, and R̃ without its column j. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of
+// Q̃.
 template <class S>
 auto device_factorizer<S>::split_column(index j) -> turned {
   const index m = shape_.m, k = shape_.steps;
@@ -108,7 +109,7 @@ auto device_factorizer<S>::split_column(index j) -> turned {
   S* const Q = turned::of(made.Q);
   S* const V = scratch(V_again_, m * nb());
   S* const W = static_cast<S*>(W_[0].data());
-  const index most = W_[0].bytes() / (2 * nb() * static_cast<index>(sizeof(S)));  // columns that W has room for
+  const index most = W_[0].bytes() / (2 * nb() * static_cast<index>(sizeof(S)));  // the columns that W has room for
   copy_columns(source_, j, 1, w, m, true);
   for (index p = 0; p < shape_.panels; ++p) {
     form_v(p, V, on_.main());
@@ -120,7 +121,7 @@ auto device_factorizer<S>::split_column(index j) -> turned {
   for (index p = shape_.panels; p-- > 0;) {
     form_v(p, V, on_.main());
     const index row = shape_[p].first;
-    // Columns in front of `row` are still the identity's.
+    // Columns before `row` are still the identity's.
     for (index c = row; c < made.length; c += most) {
       const index n = std::min(most, made.length - c);
       S* const C = Q + row + c * m;
@@ -132,7 +133,7 @@ auto device_factorizer<S>::split_column(index j) -> turned {
   return made;
 }
 
-// The two sweeps of rotations.
+// Applies the two sweeps of rotations, J and G.
 template <class S>
 void device_factorizer<S>::rotate_back(index j, turned& work) {
   const index m = shape_.m, n = shape_.n, count = work.length - 1;
@@ -156,14 +157,14 @@ void device_factorizer<S>::rotate_back(index j, turned& work) {
   turn(c2, s2, false);
 }
 
-// Reflectors of Q's first `steps` columns, panel by panel: the host factors the square on the diagonal, the rest are products. T of all
-// panels from VᵀV.
+// Reconstructs the reflectors of Q's first `steps` columns, panel by panel: the host factors the square block on the diagonal, products
+// compute the rest. T of all panels comes from VᵀV.
 template <class S>
 void device_factorizer<S>::reflectors_of(turned& work) {
   const index m = shape_.m, k = shape_.steps, size = static_cast<index>(sizeof(S));
   S* const Q = turned::of(work.Q);
   ballast::cuda::blas& products = on_.blas(on_.main());
-  std::vector<S> sign(at(k)), tau(at(k)), square(at(nb() * nb()));
+  core::vector<S> sign(at(k)), tau(at(k)), square(at(nb() * nb()));
   for (index p = 0; p < shape_.panels; ++p) {
     const index first = shape_[p].first, w = shape_[p].width, below = m - first - w, right = k - first - w;
     S* const D = Q + first * (m + 1);
@@ -175,7 +176,7 @@ void device_factorizer<S>::reflectors_of(turned& work) {
     if (right > 0) products.trsm('L', 'L', 'N', 'U', w, right, S(1), D, m, D + w * m, m);
     if (right > 0 && below > 0) products.gemm('N', 'N', below, right, w, S(-1), D + w, m, D + w * m, m, S(1), D + w * (m + 1), m);
   }
-  // A reflector without a tail is written as tau = 0.
+  // A reflector without a tail is stored with tau = 0.
   const buffer tails = on_.template allocate_of<column_result>(k);
   auto* const norms = static_cast<column_result*>(tails.data());
   on_.scan(scan_arguments<S>{Q, m, m, 1, false, true, norms}, k, on_.main());

@@ -1,136 +1,34 @@
-// Lanes that calls share one after the other, launches, strikes.
-// Layer: backend "cuda" of QR (session.hpp).
+// Streams of a call, results on their way to the host, launches, strikes.
+// Layer: backend "cuda" of QR. See session.hpp.
 #include "qr/cuda/engine/session.hpp"
 
 #include <algorithm>
-#include <array>
 #include <exception>
-#include <mutex>
 #include <type_traits>
 
-#include "cuda/memory/shared_state.hpp"
 #include "qr/cuda/kernels/batch_kernels.hpp"
 
 namespace ballast::qr::cuda {
 
-namespace {
-
-constexpr std::int64_t k_pinned = 1 << 20;  // bytes
-constexpr std::int64_t k_place = 256;       // of each place of send(), behind them
-
-}  // namespace
-
-struct lane {
-  explicit lane(const std::shared_ptr<ballast::cuda::device>& on)
-      : main(on, true),
-        beside(on, false),
-        aside(on, true),
-        places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on),
-               ballast::cuda::device_stream(on)},
-        main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
-        beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
-        aside_blas(on->make_blas(ballast::cuda::blas_math::full, aside.get())),
-        main_reached(on->make_event(false)),
-        beside_reached(on->make_event(false)),
-        aside_reached(on->make_event(false)),
-        beside_marked(on->make_event(false)),
-        aside_marked(on->make_event(false)),
-        pinned(on, k_pinned + k_places * k_place) {}
-  ballast::cuda::device_stream main, beside, aside;
-  ballast::cuda::device_stream places[k_places + 1];  // a stream for each place, and bring()'s: the host waits for one
-  std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas, aside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> main_reached, beside_reached, aside_reached, beside_marked, aside_marked;
-  ballast::cuda::pinned_buffer pinned;
-};
-
-// Some fifty requests are strings: to look all of them up takes 90 µs, so a device keeps what they name.
 template <class S>
-struct kernel_table final : ballast::cuda::shared_state {
-  kernel_table(ballast::cuda::device& on, bool instrumented) {
-    const ballast::cuda::capabilities& about = on.about();
-    works = on.load_all(kernel_names<S>::all(about, instrumented));
-    for (int t = 0; t < k_team_count; ++t) {
-      if (kernel_names<S>::runs(t, about)) panels[t] = &on.load(kernel_names<S>::panel(t, about));
-      // A device may have no group of so many multiprocessors.
-      if (panels[t] != nullptr && on.resident_blocks(*panels[t]) < k_teams[t].blocks) panels[t] = nullptr;
-    }
-    for (int t = 0; t < k_chain_team_count; ++t) {
-      if (kernel_names<S>::runs_chain(t, about)) chains[t] = &on.load(kernel_names<S>::chain(t));
-    }
-    for (int which = 0; which < static_cast<int>(small.size()); ++which) {
-      const ballast::cuda::kernel_request wanted = batch_kernel<S>(batch_work::factor, which, false);
-      if (wanted.cluster == 1 && wanted.shared <= about.shared_per_block) small[static_cast<std::size_t>(which)] = &on.load(wanted);
-    }
-  }
-  std::int64_t device_bytes() const override { return 0; }
-  std::vector<const ballast::cuda::kernel*> works;  // by the numbers of `work`
-  const ballast::cuda::kernel* panels[k_team_count] = {};
-  const ballast::cuda::kernel* chains[k_chain_team_count] = {};
-  std::array<const ballast::cuda::kernel*, k_batch_policies.size()> small = {};  // that factor a matrix by one block, by its policy
-};
-
-namespace {
-
-// From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
-constexpr std::int64_t k_tall_least_rows = 128;
-// Rows that one block of a scan takes at least, and blocks that keep the memory of all multiprocessors busy.
-constexpr std::int64_t k_scanned_rows = 4096, k_scan_blocks = 2048;
-// That a block of threads takes at least of VᵀV.
-constexpr std::int64_t k_chunk_rows = 256;
-// A block with fewer rows than this waits for the others longer than it computes.
-constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
-
-class lane_pool final : public ballast::cuda::shared_state {
- public:
-  explicit lane_pool(std::shared_ptr<ballast::cuda::device> on) : device_(std::move(on)) {}
-  std::int64_t device_bytes() const override { return 0; }
-  std::unique_ptr<lane> take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<lane> made = std::move(idle_.back());
-        idle_.pop_back();
-        return made;
-      }
-    }
-    return std::make_unique<lane>(device_);
-  }
-  void give(std::unique_ptr<lane> back) {
-    const std::lock_guard lock(mutex_);
-    if (idle_.size() < 4) idle_.push_back(std::move(back));
-  }
-
- private:
-  std::shared_ptr<ballast::cuda::device> device_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<lane>> idle_;
-};
-
-std::shared_ptr<lane_pool> pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
-  return std::static_pointer_cast<lane_pool>(
-      ballast::cuda::find_or_make_kept(on, "qr lanes", [&] { return std::make_shared<lane_pool>(on); }));
-}
-
-}  // namespace
-
-template <class S>
-session<S>::session(const context& run) : run_(run), device_(ballast::cuda::current_device()), lane_(pool_of(device_)->take()) {
+session<S>::session(const context& run)
+    : run_(run),
+      device_(ballast::cuda::current_device()),
+      tables_(tables_of<S>(run.device, device_, inject::armed_sites(run.injector) != 0)),
+      lane_(tables_.lanes, [&] { return std::make_unique<lane>(device_); }) {
   run_.seen.runs_on(device_->about().name);
-  // What the caller has enqueued comes first.
-  if (run_.how.stream != lane_->main.get()) {
-    device_->record(*lane_->main_reached, run_.how.stream);
-    device_->wait(*lane_->main_reached, main());
+  // Earlier work of the caller's stream comes first.
+  lane& mine = *lane_.get();
+  if (run_.how.stream != mine.main.get()) {
+    device_->record(*mine.main_reached, run_.how.stream);
+    device_->wait(*mine.main_reached, main());
   }
   faults_ = ballast::cuda::fault_list(device_, run_.injector, main());
-  const bool instrumented = faults_.armed();
-  const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
-  kernels_ = std::static_pointer_cast<const kernel_table<S>>(
-      ballast::cuda::find_or_make_kept(device_, name, [&] { return std::make_shared<kernel_table<S>>(*device_, instrumented); }));
 }
 
 template <class S>
 const ballast::cuda::kernel& session<S>::kernel_of(work what) const {
-  return *kernels_->works[static_cast<std::size_t>(what)];
+  return *tables_.kernels->works[static_cast<std::size_t>(what)];
 }
 
 template <class S>
@@ -138,27 +36,26 @@ session<S>::~session() {
   settle();
   try {
     device_->synchronize(main());
-    pool_of(device_)->give(std::move(lane_));
   } catch (const std::exception&) {
-    lane_.reset();  // what failed was reported by the call that met it
+    lane_.spoil();  // the call that met the failure has reported it
   }
 }
 
 template <class S>
 void session<S>::mark(stream from) {
-  device_->record(from == beside() ? *lane_->beside_marked : *lane_->aside_marked, from);
+  device_->record(from == update_stream() ? *lane_.get()->updates_marked : *lane_.get()->checks_marked, from);
 }
 
 template <class S>
 void session<S>::join_mark(stream from) {
-  device_->wait(from == beside() ? *lane_->beside_marked : *lane_->aside_marked, main());
+  device_->wait(from == update_stream() ? *lane_.get()->updates_marked : *lane_.get()->checks_marked, main());
 }
 
 template <class S>
 void session<S>::settle() noexcept {
   try {
-    join(beside());
-    join(aside());
+    join(update_stream());
+    join(check_stream());
     for (int place = 0; place <= k_places; ++place) {
       if (sent_[place]) (void)await(place);
     }
@@ -169,27 +66,27 @@ void session<S>::settle() noexcept {
 
 template <class S>
 ballast::cuda::stream session<S>::main() const {
-  return lane_->main.get();
+  return lane_.get()->main.get();
 }
 
 template <class S>
-ballast::cuda::stream session<S>::beside() const {
-  return lane_->beside.get();
+ballast::cuda::stream session<S>::update_stream() const {
+  return lane_.get()->updates.get();
 }
 
 template <class S>
-ballast::cuda::stream session<S>::aside() const {
-  return lane_->aside.get();
+ballast::cuda::stream session<S>::check_stream() const {
+  return lane_.get()->checks.get();
 }
 
 template <class S>
 ballast::cuda::blas& session<S>::blas(stream on) const {
-  return on == main() ? *lane_->main_blas : on == beside() ? *lane_->beside_blas : *lane_->aside_blas;
+  return on == main() ? *lane_.get()->main_blas : on == update_stream() ? *lane_.get()->updates_blas : *lane_.get()->checks_blas;
 }
 
 template <class S>
 ballast::cuda::stream_event& session<S>::reached(stream by) const {
-  return by == main() ? *lane_->main_reached : by == beside() ? *lane_->beside_reached : *lane_->aside_reached;
+  return by == main() ? *lane_.get()->main_reached : by == update_stream() ? *lane_.get()->updates_reached : *lane_.get()->checks_reached;
 }
 
 template <class S>
@@ -199,13 +96,13 @@ void session<S>::follow(stream to, stream from) {
 }
 
 template <class S>
-void session<S>::put_off(std::function<void()> work) {
+void session<S>::put_off(deferred work) {
   put_off_ = std::move(work);
 }
 
 template <class S>
 void session<S>::catch_up() {
-  if (const auto work = std::exchange(put_off_, nullptr)) work();
+  if (const deferred work = std::exchange(put_off_, {})) work();
 }
 
 template <class S>
@@ -220,15 +117,15 @@ void session<S>::wait() {
 
 template <class S>
 void session<S>::send(int place, const void* from, std::int64_t bytes, stream on) {
-  const ballast::cuda::stream to = lane_->places[place].get();
+  const ballast::cuda::stream to = lane_.get()->places[place].get();
   follow(to, on);
-  device_->copy(static_cast<std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place, from, bytes, to);
+  device_->copy(static_cast<std::byte*>(lane_.get()->pinned.data()) + k_pinned + place * k_place, from, bytes, to);
   sent_[place] = true;
 }
 
 template <class S>
 void session<S>::bring(void* there, const void* from, std::int64_t bytes, stream on) {
-  const ballast::cuda::stream to = lane_->places[k_places].get();
+  const ballast::cuda::stream to = lane_.get()->places[k_places].get();
   follow(to, on);
   device_->copy(there, from, bytes, to);
   sent_[k_places] = true;
@@ -236,16 +133,16 @@ void session<S>::bring(void* there, const void* from, std::int64_t bytes, stream
 
 template <class S>
 const void* session<S>::await(int place) {
-  device_->synchronize(lane_->places[place].get());
+  device_->synchronize(lane_.get()->places[place].get());
   sent_[place] = false;
-  return static_cast<const std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place;
+  return static_cast<const std::byte*>(lane_.get()->pinned.data()) + k_pinned + place * k_place;
 }
 
 template <class S>
 void* session<S>::landing(std::int64_t bytes) {
   const std::int64_t room = (bytes + 63) / 64 * 64;
   if (landed_ + room <= k_pinned) {
-    void* const made = static_cast<std::byte*>(lane_->pinned.data()) + landed_;
+    void* const made = static_cast<std::byte*>(lane_.get()->pinned.data()) + landed_;
     landed_ += room;
     return made;
   }
@@ -257,7 +154,7 @@ template <class S>
 auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
   panel_plan made;
   for (int t = 0; t < k_team_count; ++t) {
-    if (kernels_->panels[t] != nullptr && rows > k_rows_of_block[t]) made.team = t;
+    if (tables_.kernels->panels[t] != nullptr && rows > choices().team_rows[t]) made.team = t;
   }
   const auto [blocks, threads] = k_teams[made.team];
   // Slabs end at a line of memory.
@@ -271,15 +168,15 @@ auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
 template <class S>
 bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
   if (width > widest_panel(device_->about()) || rows < 2 * width) return false;
-  return (width > k_inner && rows >= k_tall_least_rows) ||
+  return (width > k_inner && rows >= choices().tall_rows) ||
          !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
 }
 
 template <class S>
 template <class T>
 void session<S>::scan(scan_arguments<T> given, std::int64_t columns, stream on) const {
-  const std::int64_t wanted = columns > 0 ? k_scan_blocks / columns : 1;
-  given.chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, given.rows / k_scanned_rows));
+  const std::int64_t wanted = columns > 0 ? choices().scan_blocks / columns : 1;
+  given.chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, given.rows / choices().scan_rows));
   buffer memory;
   if (given.chunks > 1) {
     const std::int64_t sums = columns * given.chunks * static_cast<std::int64_t>(sizeof(double));
@@ -294,13 +191,13 @@ void session<S>::scan(scan_arguments<T> given, std::int64_t columns, stream on) 
 
 template <class S>
 void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
-  device_->launch(*kernels_->panels[team], k_teams[team].blocks, &given, sizeof given, main());
+  device_->launch(*tables_.kernels->panels[team], k_teams[team].blocks, &given, sizeof given, main());
 }
 
 template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
-  const int which = given.rows > k_rows_of_block[1] && kernels_->chains[1] != nullptr ? 1 : 0;
-  device_->launch(*kernels_->chains[which], k_chain_teams[which].blocks, &given, sizeof given, on);
+  const int which = given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
+  device_->launch(*tables_.kernels->chains[which], k_chain_teams[which].blocks, &given, sizeof given, on);
 }
 
 template <class S>
@@ -325,9 +222,9 @@ void session<S>::make_t(const matrix_view<const S>& V, std::int64_t width, const
   const std::int64_t panels = (V.columns + width - 1) / width, numbers = core::checked_product(panels, width * width);
   const int tiles = wide_tiles(static_cast<int>(width));
   const std::int64_t blocks = panels * (tiles * (tiles + 1) / 2);
-  // Two blocks for each multiprocessor, if that leaves them k_chunk_rows.
+  // Two blocks for each multiprocessor, if that leaves each of them chunk_rows rows.
   const std::int64_t chunks = std::clamp<std::int64_t>((2 * device_->about().multiprocessors + blocks - 1) / blocks, 1,
-                                                       std::max<std::int64_t>(1, V.rows / k_chunk_rows));
+                                                       std::max<std::int64_t>(1, V.rows / choices().chunk_rows));
   const buffer gram = allocate_of<double>(numbers);
   const buffer parts = chunks > 1 ? allocate_of<double>(core::checked_product(chunks, numbers)) : buffer();
   wide_arguments<S> all{.V = V.data,
@@ -352,7 +249,7 @@ void session<S>::make_t(const matrix_view<const S>& V, std::int64_t width, const
 template <class S>
 bool session<S>::factor_small(const matrix_view<S>& A, S* tau) const {
   const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
-  const ballast::cuda::kernel* const kernel = which < 0 ? nullptr : kernels_->small[static_cast<std::size_t>(which)];
+  const ballast::cuda::kernel* const kernel = which < 0 ? nullptr : tables_.kernels->small[static_cast<std::size_t>(which)];
   if (kernel == nullptr) return false;
   const batch_factor_arguments<S> given{.A = {A.data, A.row_stride, A.column_stride, 0},
                                         .tau = tau,

@@ -1,56 +1,73 @@
-// One call of QR on a device: two streams with their BLAS, memory, launches, strikes, and numbers on their way to the host.
-// Layer: backend "cuda" of QR. Everything is ordered on the stream `main`, but for what is put on `beside`, which waits and is waited for
-// by events.
+// One call of QR on a device: three streams with their BLAS, memory, launches, strikes, and results on their way to the host.
+// Layer: backend "cuda" of QR. Work is ordered on the main stream. Long updates run on the update stream, and checks on the check stream;
+// events order these two with the main stream.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "core/idle_pool.hpp"
+#include "core/memory.hpp"
 #include "cuda/call/faults.hpp"
 #include "cuda/device/blas.hpp"
 #include "cuda/device/device.hpp"
 #include "inject/injector.hpp"
 #include "qr/contract.hpp"
+#include "qr/cuda/engine/device_tables.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
 
 namespace ballast::qr::cuda {
 
-// Streams and BLAS, which take long to make: a device keeps those of past calls for the next ones.
-struct lane;
-
-// The kernels of floats or doubles, loaded.
-template <class S>
-struct kernel_table;
-
-// A block reflector H = I − V T Vᵀ as products take it.
+// A block reflector H = I − V T Vᵀ as an operand of products.
 template <class S>
 struct formed_reflector {
-  const S* V;  // rows × width, with its ones and zeros, without gaps
+  const S* V;  // rows × width, contiguous, with its ones and zeros
   std::int64_t rows, width;
   const S* T;                // width × width, upper triangular, zero below the diagonal
-  const S* image = nullptr;  // of V, by make_image(); null: all products are cuBLAS's
+  const S* image = nullptr;  // V's image, from make_image(); null: cuBLAS computes all products
 };
 
-// Columns of a matrix that products are taken of.
+// Columns of a matrix, as an operand of products.
 template <class S>
 struct some_columns {
   const S* data = nullptr;
   std::int64_t ld = 0, count = 0;
 };
 
-// VᵀC as the sums of chunks of rows. None: it lies whole in its place.
+// VᵀC as sums over chunks of rows. Without data, VᵀC is complete.
 struct product_parts {
   double* data = nullptr;
   std::int64_t chunks = 0;
 };
 
-inline constexpr int k_places = 3;
+// A function that is called later, in the memory of the call.
+class deferred {
+ public:
+  deferred() = default;
+  deferred(std::nullptr_t) {}
+  template <class Body>
+  requires(!std::is_same_v<std::remove_cvref_t<Body>, deferred>) deferred(Body&& body)
+      : body_(new holder<std::remove_cvref_t<Body>>(std::forward<Body>(body))) {}
+  explicit operator bool() const noexcept { return body_ != nullptr; }
+  void operator()() const { body_->call(); }
+
+ private:
+  struct base : core::pooled {
+    virtual ~base() = default;
+    virtual void call() = 0;
+  };
+  template <class Body>
+  struct holder final : base {
+    explicit holder(Body body) : body_(std::move(body)) {}
+    void call() override { body_(); }
+    Body body_;
+  };
+  std::unique_ptr<base> body_;
+};
 
 template <class S>
 class session {
@@ -66,18 +83,19 @@ class session {
   const context& run() const { return run_; }
   const std::shared_ptr<ballast::cuda::device>& device() const { return device_; }
   stream main() const;
-  stream beside() const;  // for long work
-  stream aside() const;   // for what `main` waits for soon
+  stream update_stream() const;  // for long work
+  stream check_stream() const;   // for work that the main stream waits for soon
   ballast::cuda::blas& blas(stream on) const;
 
-  // What is enqueued on `to` from now on waits for what `from` has now. fork(), join(): from, and to, the main stream.
+  // Later work on `to` waits for the work that `from` has now. fork(), join(): from and to the main stream.
   void follow(stream to, stream from);
   void fork(stream to) { follow(to, main()); }
   void join(stream from) { follow(main(), from); }
-  // The same, but `main` waits only for what the stream had at its last mark.
+  // As join(), but the main stream waits only for the work that the stream had at its last mark.
   void mark(stream from);
   void join_mark(stream from);
-  // Before memory is given back, which is ordered on `main`: what an exception may have left beside it ends first.
+  // Ends the work that an exception may have left on the other streams. Called before memory is released, which is ordered on the main
+  // stream.
   void settle() noexcept;
 
   buffer allocate(std::int64_t bytes) const { return {device_, bytes, main()}; }
@@ -93,7 +111,7 @@ class session {
   }
   void copy(void* to, const void* from, std::int64_t bytes) const { device_->copy(to, from, bytes, main()); }
 
-  // `count` numbers are on their way to the host; use() gets them when they are waited for, in the order of the calls.
+  // Copies `count` numbers to the host. wait() calls use() with them, in the order of the calls.
   template <class T, class Use>
   void fetch(const void* from, std::int64_t count, Use&& use) {
     const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
@@ -103,7 +121,7 @@ class session {
   }
   void wait();
 
-  // Also numbers on their way to the host, but of stream `on`: await_brought() waits for them and for nothing behind them. They stay until
+  // Copies numbers to the host in the order of stream `on`. await_brought() waits for them, and not for later work. They are valid until
   // the next wait(). One call at a time.
   template <class T>
   const T* bring(const void* from, std::int64_t count, stream on) {
@@ -114,13 +132,13 @@ class session {
   }
   void await_brought() { (void)await(k_places); }
 
-  // Up to 256 bytes that the host waits for by themselves, while the streams go on: send() takes what `on` leaves there, which must stay as
-  // it is until await(). `place`: one of k_places, for one at a time.
+  // send() copies up to 256 bytes from `from`, which must not change before await(). The host waits for them while the streams go on.
+  // `place`: one of k_places, for one copy at a time.
   void send(int place, const void* from, std::int64_t bytes, stream on);
   const void* await(int place);
 
-  // `work` is enqueued when the host next waits, or at catch_up(): what comes before it takes the host's time first.
-  void put_off(std::function<void()> work);  // null: what was put off is dropped
+  // `work` is enqueued when the host next waits, or in catch_up(): until then the host has time for other launches. Null: drops the work.
+  void put_off(deferred work);
   void catch_up();
 
   template <class Arguments>
@@ -131,47 +149,48 @@ class session {
   void launch(work what, std::int64_t blocks, const Arguments& given, stream on) const {
     device_->launch(kernel_of(what), blocks, &given, sizeof given, on);
   }
-  // Norms of so many columns of floats, or of doubles.
+  // Computes the norms of so many columns of floats or doubles.
   template <class T>
   void scan(scan_arguments<T> given, std::int64_t columns, stream on) const;
   void launch_panel(int team, const panel_arguments<S>& given) const;
   void launch_chain(const chain_arguments<S>& given, stream on) const;
-  // The cluster for a panel of so many rows and columns, and rows of each of its blocks; `resident`: whether they fit into shared memory.
+  // The cluster for a panel of so many rows and columns, and the rows of each of its blocks. `resident`: they fit into shared memory.
   struct panel_plan {
     int team = 0;
     std::int64_t slab = 0;
     bool resident = false;
   };
   panel_plan plan_panel(std::int64_t rows, int width) const;
-  // Whether a panel is made by passes of the whole device over its rows (tall.cuh), and not by clusters, which take 8 µs for each column
-  // and more where their slabs do not fit into shared memory. A prediction: docs/design/qr-cuda.md.
+  const launch_choices& choices() const { return tables_.kernels->choices; }
+  // Returns whether passes of the whole device over its rows compute a panel (cholesky_qr.cuh), and not clusters, which take 8 µs for each
+  // column, and longer if their slabs do not fit into shared memory. A prediction: docs/design/qr-cuda.md.
   bool tall(std::int64_t rows, std::int64_t width) const;
 
-  // Hash of a matrix, as abft::finding::bits. Waits.
+  // Returns a hash of a matrix, as abft::finding::bits. Waits.
   std::uint64_t hash(const S* X, std::int64_t ld, std::int64_t rows, std::int64_t columns);
 
-  // --- Block reflectors. Everything on stream `on`.
+  // --- Block reflectors. All work is ordered on stream `on`.
 
-  // V of stored reflectors with its ones and zeros, without gaps. state: as form_v_arguments'.
+  // Writes V of stored reflectors with its ones and zeros, contiguous. `state`: as in form_v_arguments.
   void form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state = nullptr) const;
-  // T of stored reflectors in blocks of `width`, from VᵀV and tau, on the main stream. Each block has width² numbers.
+  // Computes T of stored reflectors in blocks of `width`, from VᵀV and tau, on the main stream. Each block has width² numbers.
   void make_t(const matrix_view<const S>& V, std::int64_t width, const S* tau, S* T) const;
-  // QR of a matrix of a few columns and rows, one reflector after the other, by one block of threads, on the main stream. False, and
-  // nothing is done, where none holds it.
+  // Computes the QR of a small matrix by one thread block, one reflector after the other, on the main stream. Returns false, and does
+  // nothing, if no kernel holds the matrix.
   bool factor_small(const matrix_view<S>& A, S* tau) const;
-  // Whether products of H with n columns take an image of V, by kernels of our own (product.cuh). Its memory, and the image itself.
+  // Returns whether Ballast's own kernels (product.cuh) compute the products of H with n columns. They need an image of V.
   bool multiplies(const formed_reflector<S>& H, std::int64_t n) const;
   static std::int64_t image_bytes(std::int64_t rows, std::int64_t width);
   void make_image(formed_reflector<S>& H, void* to, stream on) const;
-  // W = VᵀC for n columns C. W has room for twice as many numbers, which update() needs.
+  // Computes W = VᵀC for n columns C. W has room for twice as many numbers, which update() needs.
   void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
   // C ← H C, or HᵀC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
-  // Its halves: W's second half becomes T W, or Tᵀ W; C loses V times that, TW.
+  // The two steps of update(): the second half of W ← T W, or Tᵀ W; then C ← C − V times that half, TW.
   void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts = {}) const;
   void subtract(const formed_reflector<S>& H, std::int64_t n, const S* TW, S* C, std::int64_t ldc, stream on) const;
-  // Whether n columns are so few that kernels of our own make their products (narrow.cuh). product_in_parts(): product() of some columns,
-  // and of others behind them, for turn(), in memory that is one for each stream. Its bits do not depend on how many columns there are.
+  // Returns whether Ballast's own kernels (narrow.cuh) compute the products of so few columns. product_in_parts(): the product of some
+  // columns and of others after them, for turn(), in one buffer for each stream. Its bits do not depend on the number of columns.
   bool narrow(const formed_reflector<S>& H, std::int64_t n) const;
   product_parts product_in_parts(const formed_reflector<S>& H, const some_columns<S>& C, const some_columns<S>& more, stream on);
 
@@ -194,7 +213,7 @@ class session {
  private:
   const ballast::cuda::kernel& kernel_of(work what) const;
   ballast::cuda::stream_event& reached(stream by) const;
-  // Host memory for numbers that are fetched, until they are waited for: pinned as long as there is room.
+  // Returns host memory for numbers on their way, until wait(): pinned memory while there is room.
   void* landing(std::int64_t bytes);
   void bring(void* there, const void* from, std::int64_t bytes, stream on);
   template <class T>
@@ -202,15 +221,17 @@ class session {
 
   const context& run_;
   std::shared_ptr<ballast::cuda::device> device_;
-  std::unique_ptr<lane> lane_;
-  std::shared_ptr<const kernel_table<S>> kernels_;
+  device_tables<S> tables_;
+  // Everything below may own memory whose release is ordered on the lane's streams. It is destroyed before the lane goes back or, if enough
+  // lanes are idle, is destroyed with its streams.
+  core::lent<std::unique_ptr<lane>> lane_;
   ballast::cuda::fault_list faults_;
-  buffer parts_[3];  // of products on `main`, `beside` and `aside`
-  std::vector<std::function<void()>> pending_;
-  std::function<void()> put_off_;
-  std::int64_t landed_ = 0;       // bytes of the lane's pinned memory that are taken
-  bool sent_[k_places + 1] = {};  // the last one is bring()'s
-  std::vector<core::aligned_buffer<std::byte>> more_;
+  buffer parts_[3];  // products on the main, the update and the check stream
+  core::vector<deferred> pending_;
+  deferred put_off_;
+  std::int64_t landed_ = 0;       // used bytes of the lane's pinned memory
+  bool sent_[k_places + 1] = {};  // the last one belongs to bring()
+  core::vector<core::aligned_buffer<std::byte>> more_;
 };
 
 }  // namespace ballast::qr::cuda

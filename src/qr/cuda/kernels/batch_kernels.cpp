@@ -1,4 +1,4 @@
-// Requests: policies as text, threads, shared memory.
+// Builds the requests for the batch kernels: policies as text, threads, shared memory.
 // Layer: backend "cuda" of QR.
 #include "qr/cuda/kernels/batch_kernels.hpp"
 
@@ -65,7 +65,7 @@ ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool inst
           .threads = p.lanes * p.groups * p.matrices,
           .shared = shared_of<S>(which, std::make_index_sequence<k_batch_policies.size()>()),
           .cluster = p.blocks,
-          .spills = instrumented ? 4096 : 1024,  // most of them around the checks, behind the steps
+          .spills = instrumented ? 4096 : 1024,  // most of them around the checks, after the steps
           .stack = instrumented ? 4096 : 512};
 }
 

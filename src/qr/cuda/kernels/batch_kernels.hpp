@@ -1,4 +1,4 @@
-// The kernels of batches by name, and which of them takes a matrix.
+// The batch kernels by name, and the choice of a policy for a matrix.
 // Layer: backend "cuda" of QR.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace ballast::qr::cuda {
 
-// By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a block for 64 and 128; 256 rows by 64 columns
-// a block, by 128 and 256 a cluster. A matrix takes the first that holds it.
+// By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a thread block for 64 and 128. For 256 rows: a
+// thread block for 64 columns, a cluster for 128 and 256. A matrix gets the first policy that holds it.
 inline constexpr std::array k_batch_policies = {
     batch_policy{},
     batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 4, .resident = 10, .resident_single = 12},
@@ -26,8 +26,8 @@ inline constexpr std::array k_batch_policies = {
 
 enum class batch_work { factor, apply, solve };
 
-// Which of k_batch_policies takes m × n on such a device; −1: none. To apply Q or solve, a matrix is cut into teams of some columns, so
-// only m counts.
+// Returns the index in k_batch_policies for m × n on such a device; −1: no policy fits. Only m counts when Q is applied or a system solved,
+// since teams then take some columns each.
 int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on);
 constexpr int batch_width(int which) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
@@ -37,7 +37,7 @@ constexpr int batch_width(int which) {
 template <class S>
 ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool instrumented);
 
-// All of them that can run on such a device.
+// Requests for all batch kernels that can run on such a device.
 template <class S>
 std::vector<ballast::cuda::kernel_request> batch_kernels(const ballast::cuda::capabilities& on, bool instrumented);
 

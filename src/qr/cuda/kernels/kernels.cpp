@@ -1,4 +1,4 @@
-// Requests: templates, threads and shared memory.
+// Builds the requests for QR's kernels: templates, threads and shared memory.
 // Layer: backend "cuda" of QR.
 #include "qr/cuda/kernels/kernels.hpp"
 
@@ -92,7 +92,7 @@ std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
 
 namespace {
 
-// What the kernels of tall panels have besides.
+// Static shared memory of the Cholesky QR kernels, at most.
 constexpr std::int64_t k_beside = 4 << 10;
 
 std::int64_t tall_bytes(int width) {
@@ -111,7 +111,7 @@ template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
   const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
-  // Of kernels for panels of so many columns. A device without room for the widest takes the next one, which is loaded once.
+  // For kernels in variants by panel width: a device without room for the widest variant gets the next one, which is loaded once.
   const auto among = [&](work of_128, work of_64, work of_32) {
     const int most = what == of_128 ? 128 : what == of_64 ? 64 : what == of_32 ? 32 : 0;
     return std::min(most, widest_panel(on));
@@ -161,7 +161,7 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
           .shared = panel_room(which, on),
           .cluster = blocks,
           .spills = 96,
-          .stack = 48};  // calls of divisions and roots where a tail is scaled
+          .stack = 48};  // calls of divisions and square roots, where a tail is scaled
 }
 
 template <class S>
@@ -179,7 +179,7 @@ auto kernel_names<S>::strike() -> request {
   return {.header = "qr/cuda/layout/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32, .stack = 64};
 }
 
-// Warpgroups' products are compute capability 9.0's alone.
+// Products by warpgroups (wgmma) exist on compute capability 9.0 only.
 template <class S>
 bool kernel_names<S>::multiplies(const ballast::cuda::capabilities& on) {
   return sizeof(S) == 4 && on.major == 9 && on.minor == 0 && k_ring_bytes <= on.shared_per_block;

@@ -1,4 +1,4 @@
-// The kernels of QR by name.
+// QR's kernels by name.
 // Layer: backend "cuda" of QR.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace ballast::qr::cuda {
 
-// Shapes of the cluster that factors a panel: how many blocks, their threads, and the shared memory of each on such a device.
+// Clusters that factor a panel: the number of thread blocks, and the threads of each. panel_room() gives their shared memory on a device.
 struct team {
   int blocks;
   int threads;
@@ -20,7 +20,7 @@ inline constexpr int k_team_count = 4;
 inline constexpr team k_chain_teams[] = {{1, 128}, {4, 256}};
 inline constexpr int k_chain_team_count = 2;
 
-// Blocks of a launch that gives each thread a row of so many, or each block a tile of 32 rows and columns.
+// Thread blocks of a launch that gives each thread one of `rows` rows, or each block a tile of 32 rows and columns.
 inline std::int64_t slabs(std::int64_t rows) { return (rows + k_threads - 1) / k_threads; }
 inline std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
 
@@ -33,7 +33,7 @@ enum class work {
   form_v,
   hold,
   random,
-  products_128,  // over panels of at most so many columns
+  products_128,  // over panels of at most 128 columns, and so on
   products_64,
   products_32,
   fold,
@@ -57,7 +57,7 @@ enum class work {
   wide_join,
   solve,
   solve_check,
-  gram_128,  // of panels of at most so many columns
+  gram_128,  // for panels of at most 128 columns, and so on
   gram_64,
   gram_32,
   substitute_128,
@@ -70,7 +70,7 @@ enum class work {
   turn_few,
   turn_many,
   narrow_subtract,
-  // Only where kernel_names::multiplies says so:
+  // Only available if kernel_names::multiplies() is true:
   split,
   project,
   add_parts,
@@ -79,10 +79,11 @@ enum class work {
   count
 };
 
-// Columns of the widest panel on such a device: the square matrices of a tall one fit into the shared memory of a block.
+// Returns the columns of the widest panel on such a device: the small factors of a Cholesky QR panel must fit into the shared memory of a
+// block.
 int widest_panel(const ballast::cuda::capabilities& on);
 
-// For panels of at most `width` columns.
+// These return the kernel for panels of at most `width` columns.
 constexpr work gram_of(int width) { return width <= 32 ? work::gram_32 : width <= 64 ? work::gram_64 : work::gram_128; }
 constexpr work substitute_of(int width) {
   return width <= 32 ? work::substitute_32 : width <= 64 ? work::substitute_64 : work::substitute_128;
@@ -96,22 +97,22 @@ template <class S>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
   static request of(work what, const ballast::cuda::capabilities& on);
-  static request panel(int which, const ballast::cuda::capabilities& on);  // of k_teams
-  static request chain(int which);                                         // of k_chain_teams
+  static request panel(int which, const ballast::cuda::capabilities& on);  // `which` indexes k_teams
+  static request chain(int which);                                         // `which` indexes k_chain_teams
   static request strike();
-  // Whether products of floats are made by product.cuh on such a device.
+  // Returns whether product.cuh computes products of floats on such a device.
   static bool multiplies(const ballast::cuda::capabilities& on);
-  // Which of k_teams can run on such a device.
+  // Returns whether entry `which` of k_teams can run on such a device.
   static bool runs(int which, const ballast::cuda::capabilities& on);
-  static bool runs_chain(int which, const ballast::cuda::capabilities& on);  // of k_chain_teams
-  // All of them that can run there; the strikes of tests among them if `instrumented`.
+  static bool runs_chain(int which, const ballast::cuda::capabilities& on);  // the same for k_chain_teams
+  // Requests for all kernels that can run there, including the strikes of tests if `instrumented`.
   static std::vector<request> all(const ballast::cuda::capabilities& on, bool instrumented);
 };
 
-// Bytes of shared memory that the panel's slab and what stands in front of it may take.
+// Returns the bytes of shared memory available for a panel's slab and the data before it.
 std::int64_t panel_room(int which, const ballast::cuda::capabilities& on);
 
-// The kernels of both precisions: in the bundle, and checked for registers and spills. Each once.
+// Requests for the kernels of both precisions, each once: they are in the bundle, and checked for registers and spills.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);
 
 }  // namespace ballast::qr::cuda

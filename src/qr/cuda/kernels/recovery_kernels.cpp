@@ -1,4 +1,4 @@
-// Requests: templates, threads and shared memory.
+// Builds the requests for the recovery kernels: templates, threads and shared memory.
 // Layer: backend "cuda" of QR.
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 

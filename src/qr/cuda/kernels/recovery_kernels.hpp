@@ -1,4 +1,4 @@
-// The kernels of recovery by name.
+// The recovery kernels by name.
 // Layer: backend "cuda" of QR.
 #pragma once
 
@@ -20,12 +20,12 @@ struct recovery_names {
   static request tail();
   static request store();
   static request match();
-  static request make_one();   // the plain recovery: one rotation …
-  static request apply_one();  // … and two rows
-  // Columns of a block of rotations on such a device: the most threads whose tile takes at most half of a block's shared memory, so that
+  static request make_one();   // the plain recovery: computes one rotation
+  static request apply_one();  // the plain recovery: applies it to two rows
+  // Columns in a block of rotations on such a device: the most threads whose tile takes at most half of a block's shared memory, so that
   // two blocks share a multiprocessor.
   static int block(const ballast::cuda::capabilities& on);
-  // All for the widest block on such a device.
+  // Requests for all kernels, for the widest block on such a device.
   static std::vector<request> all(const ballast::cuda::capabilities& on);
 };
 

@@ -82,143 +82,164 @@ __device__ __forceinline__ void set_weights(panel_memory<Blocks, Threads>& own, 
   own.z[l] = l < j ? h + scale * g : 0;
 }
 
+// A thread block that factors its slab of the panel.
 // Thread mapping: lane i of a warp has rows i, i + 32, … of the slab, warp w has columns w, w + Threads / 32, ….
 template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ panel_arguments<S> a) {
+struct panel_block {
   using memory = panel_memory<Blocks, Threads>;
   static_assert(sizeof(memory) == panel_front(Blocks, Threads));
-  memory& own = *reinterpret_cast<memory*>(arch::shared_memory());
-  constexpr int warps = Threads / 32;
-  const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
-  const int lane = arch::lane(), warp = arch::warp();
-  const int w = a.width;
-  const std::int64_t first = rank * a.slab;
-  const std::int64_t left = a.rows - first;
-  const int count = static_cast<int>(left < 0 ? 0 : left < a.slab ? left : a.slab);
-  const bool resident = a.pivots == nullptr;
-  S* const memory_slab = reinterpret_cast<S*>(&own + 1);
-  S* const X = resident ? memory_slab : a.A + first;
-  const std::int64_t ld = resident ? a.slab : a.lda;
-  S* const even = resident ? memory_slab + w * a.slab : a.pivots + first;
-  S* const odd = resident ? memory_slab + (w + 1) * a.slab : a.pivots + a.rows + first;
+  static constexpr int warps = Threads / 32;
 
-  for (int l = warp; l < w; l += warps) {
-    for (int i = lane; i < count; i += 32) {
-      const S x = a.A[first + i + l * a.lda];
-      if (resident) X[i + l * ld] = x;
-      if (l == 0) even[i] = x;
+  const panel_arguments<S>& a;
+  memory& own;
+  const int rank, lane, warp, w;
+  const std::int64_t first;   // the first row of the slab
+  const int count;            // rows of the slab
+  const bool resident;        // true if the slab is in shared memory
+  S* const X;                 // the slab
+  const std::int64_t ld;      // its leading dimension
+  S *const even, *const odd;  // the columns that become reflectors with an even and with an odd number
+  int turn = 0;               // the half of `slots` and `row` for the next exchange
+
+  __device__ __forceinline__ explicit panel_block(const panel_arguments<S>& given)
+      : a(given),
+        own(*reinterpret_cast<memory*>(arch::shared_memory())),
+        rank(Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank())),
+        lane(arch::lane()),
+        warp(arch::warp()),
+        w(a.width),
+        first(rank * a.slab),
+        count(rows_left()),
+        resident(a.pivots == nullptr),
+        X(resident ? memory_slab() : a.A + first),
+        ld(resident ? a.slab : a.lda),
+        even(resident ? memory_slab() + w * a.slab : a.pivots + first),
+        odd(resident ? memory_slab() + (w + 1) * a.slab : a.pivots + a.rows + first) {}
+
+  __device__ __forceinline__ int rows_left() const {
+    const std::int64_t left = a.rows - first;
+    return static_cast<int>(left < 0 ? 0 : left < a.slab ? left : a.slab);
+  }
+  __device__ __forceinline__ S* memory_slab() const { return reinterpret_cast<S*>(&own + 1); }
+  // Returns the first row of the slab that is below row j of the panel.
+  __device__ __forceinline__ std::int64_t below(int j) const { return j + 1 > first ? j + 1 - first : 0; }
+  __device__ __forceinline__ bool has_row(int j) const { return j >= first && j < first + count; }
+
+  __device__ __forceinline__ void load() const {
+    for (int l = warp; l < w; l += warps) {
+      for (int i = lane; i < count; i += 32) {
+        const S x = a.A[first + i + l * a.lda];
+        if (resident) X[i + l * ld] = x;
+        if (l == 0) even[i] = x;
+      }
     }
   }
-  team_sync<Blocks>();  // the slab is loaded, and all blocks have started, so that they can be sent to
 
   // Computes the dot products of the pivot's tail below row j with all columns, into `part`.
-  const auto dots = [&](int j, const S* pivot) {
+  __device__ __forceinline__ void dots(int j, const S* pivot) const {
     for (int l = warp; l < w; l += warps) {
       double sum[1] = {0};
-      for (std::int64_t i = (j + 1 > first ? j + 1 - first : 0) + lane; i < count; i += 32) {
+      for (std::int64_t i = below(j) + lane; i < count; i += 32) {
         const S y = l == j ? pivot[i] : X[i + l * ld];
         sum[0] += static_cast<double>(pivot[i]) * static_cast<double>(y);
       }
       ballast::cuda::add_lanes<Threads, 32, 1>(sum);
       if (lane == 0) own.part[l] = sum[0];
     }
-  };
-  dots(0, even);
+  }
 
-  int turn = 0;
-  for (int j = 0; j < w; ++j) {
-    S* const pivot = j % 2 == 0 ? even : odd;
-    S* const next = j % 2 == 0 ? odd : even;
-    const bool has_row = j >= first && j < first + count;
-    send(own, turn, rank, w);
-    if (has_row) {
-      for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
-        const int to = e / k_inner, l = e % k_inner;
-        if (l >= w) continue;
-        const double h = static_cast<double>(l == j ? pivot[j - first] : X[j - first + l * ld]);
-        if constexpr (Blocks == 1) {
-          own.row[turn][l] = h;
-        } else {
-          arch::store_remote(&own.row[turn][l], static_cast<unsigned>(to), h);
-        }
+  // Sends row j to all blocks. Called by the block that has it. The caller needs a barrier of the cluster afterwards.
+  __device__ __forceinline__ void send_row(int j, const S* pivot) const {
+    for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
+      const int to = e / k_inner, l = e % k_inner;
+      if (l >= w) continue;
+      const double h = static_cast<double>(l == j ? pivot[j - first] : X[j - first + l * ld]);
+      if constexpr (Blocks == 1) {
+        own.row[turn][l] = h;
+      } else {
+        arch::store_remote(&own.row[turn][l], static_cast<unsigned>(to), h);
       }
     }
+  }
+
+  // Computes reflector j from the sums and the row that all blocks have sent. Called by the first warp, lane l for column l. g and h
+  // receive its sum and its element, as in set_weights().
+  __device__ __forceinline__ void reflector(int j, double& g, double& h) const {
+    for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
+    h = lane < w ? own.row[turn][lane] : 0;
+    const double squares = __shfl_sync(0xffffffffu, g, j), alpha = __shfl_sync(0xffffffffu, h, j);
+    // Squares of floats neither underflow nor overflow in double.
+    const bool plain =
+        fabs(alpha) <= 0x1p450 && (sizeof(S) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
+    const double beta = plain ? -copysign(sqrt(alpha * alpha + squares), alpha) : alpha;
+    const double scale = plain ? 1 / (alpha - beta) : 0, tau = plain ? (beta - alpha) / beta : 0;
+    if (lane == 0) {
+      own.scale = scale;
+      own.beta = beta;
+      own.tau = static_cast<double>(static_cast<S>(tau));
+      own.alpha = alpha;
+      own.plain = plain || j + 1 >= a.rows || (sizeof(S) == 4 && squares == 0);
+    }
+    set_weights(own, lane, j, g, h, scale, static_cast<double>(static_cast<S>(tau)));
+  }
+
+  // Computes reflector j if the squares of its tail leave the range, or if the tail holds Inf or NaN: the tail is scaled by its largest
+  // element, and stored as v itself.
+  __device__ __forceinline__ void rescale(int j, S* pivot, double g, double h) {
+    const std::int64_t begin = below(j) + threadIdx.x;
+    double most = 0;
+    for (std::int64_t i = begin; i < count; i += Threads) most = larger(most, fabs(static_cast<double>(pivot[i])));
+    gather<true>(own, most);
+    send(own, turn, rank, 1);
     team_sync<Blocks>();  // all blocks have sent
-    double g = 0, h = 0;
-    if (warp == 0) {
-      for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
-      h = lane < w ? own.row[turn][lane] : 0;
-      const double squares = __shfl_sync(0xffffffffu, g, j), alpha = __shfl_sync(0xffffffffu, h, j);
-      // Squares of floats neither underflow nor overflow in double.
-      const bool plain =
-          fabs(alpha) <= 0x1p450 && (sizeof(S) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
-      const double beta = plain ? -copysign(sqrt(alpha * alpha + squares), alpha) : alpha;
-      const double scale = plain ? 1 / (alpha - beta) : 0, tau = plain ? (beta - alpha) / beta : 0;
-      if (lane == 0) {
-        own.scale = scale;
-        own.beta = beta;
-        own.tau = static_cast<double>(static_cast<S>(tau));
-        own.alpha = alpha;
-        own.plain = plain || j + 1 >= a.rows || (sizeof(S) == 4 && squares == 0);
-      }
-      set_weights(own, lane, j, g, h, scale, static_cast<double>(static_cast<S>(tau)));
-    }
+    most = own.slots[turn][0][0];
+    for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[turn][r][0]);
     turn ^= 1;
-    __syncthreads();  // the reflector is complete
-    if (!own.plain) {
-      // The squares of the tail leave the range, or it holds Inf or NaN: it is scaled by its largest element, and stored as v itself.
-      const std::int64_t below = (j + 1 > first ? j + 1 - first : 0) + threadIdx.x;
-      double most = 0;
-      for (std::int64_t i = below; i < count; i += Threads) most = larger(most, fabs(static_cast<double>(pivot[i])));
-      gather<true>(own, most);
+    const double alpha = own.alpha;
+    double beta = alpha, tau = 0;
+    if (!(most == 0)) {
+      const double top = larger(most, fabs(alpha));
+      const int e = top <= std::numeric_limits<double>::max() ? -std::ilogb(top) : 0;
+      double squares = 0;
+      for (std::int64_t i = begin; i < count; i += Threads) {
+        const double x = std::ldexp(static_cast<double>(pivot[i]), e);
+        squares += x * x;
+      }
+      gather<false>(own, squares);
       send(own, turn, rank, 1);
       team_sync<Blocks>();  // all blocks have sent
-      most = own.slots[turn][0][0];
-      for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[turn][r][0]);
+      squares = 0;
+      for (int r = 0; r < Blocks; ++r) squares += own.slots[turn][r][0];
       turn ^= 1;
-      const double alpha = own.alpha;
-      double beta = alpha, tau = 0;
-      if (!(most == 0)) {
-        const double top = larger(most, fabs(alpha));
-        const int e = top <= std::numeric_limits<double>::max() ? -std::ilogb(top) : 0;
-        double squares = 0;
-        for (std::int64_t i = below; i < count; i += Threads) {
-          const double x = std::ldexp(static_cast<double>(pivot[i]), e);
-          squares += x * x;
-        }
-        gather<false>(own, squares);
-        send(own, turn, rank, 1);
-        team_sync<Blocks>();  // all blocks have sent
-        squares = 0;
-        for (int r = 0; r < Blocks; ++r) squares += own.slots[turn][r][0];
-        turn ^= 1;
-        const double head = std::ldexp(alpha, e);
-        const double scaled = -copysign(sqrt(head * head + squares), head);
-        tau = static_cast<double>(static_cast<S>((scaled - head) / scaled));
-        beta = std::ldexp(scaled, -e);
-        for (std::int64_t i = below; i < count; i += Threads)
-          pivot[i] = static_cast<S>(std::ldexp(static_cast<double>(pivot[i]), e) / (head - scaled));
-        __syncthreads();  // v is complete
-        dots(j, pivot);
-        send(own, turn, rank, w);
-        team_sync<Blocks>();  // all blocks have sent
-        if (warp == 0) {
-          g = 0;
-          for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
-        }
-        turn ^= 1;
-      }
+      const double head = std::ldexp(alpha, e);
+      const double scaled = -copysign(sqrt(head * head + squares), head);
+      tau = static_cast<double>(static_cast<S>((scaled - head) / scaled));
+      beta = std::ldexp(scaled, -e);
+      for (std::int64_t i = begin; i < count; i += Threads)
+        pivot[i] = static_cast<S>(std::ldexp(static_cast<double>(pivot[i]), e) / (head - scaled));
+      __syncthreads();  // v is complete
+      dots(j, pivot);
+      send(own, turn, rank, w);
+      team_sync<Blocks>();  // all blocks have sent
       if (warp == 0) {
-        set_weights(own, lane, j, g, h, tau == 0 ? 0.0 : 1.0, tau);
-        if (lane == 0) {
-          own.scale = tau == 0 ? 0 : 1;
-          own.beta = beta;
-          own.tau = tau;
-        }
+        g = 0;
+        for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
       }
-      __syncthreads();  // the reflector is complete
+      turn ^= 1;
     }
-    // T: column j is −τ T Vᵀv_j above the diagonal. Computed by the last warp, lane l for row l.
+    if (warp == 0) {
+      set_weights(own, lane, j, g, h, tau == 0 ? 0.0 : 1.0, tau);
+      if (lane == 0) {
+        own.scale = tau == 0 ? 0 : 1;
+        own.beta = beta;
+        own.tau = tau;
+      }
+    }
+    __syncthreads();  // the reflector is complete
+  }
+
+  // T: column j is −τ T Vᵀv_j above the diagonal. Computed by the last warp of the first block, lane l for row l.
+  __device__ __forceinline__ void extend_t(int j) const {
     if (rank == 0 && warp == warps - 1) {
       double sums[4] = {};
       int q = 0;  // the sum includes q < lane: T is zero there
@@ -230,13 +251,16 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       own.T[j][lane] = lane < j ? static_cast<double>(static_cast<S>(-own.tau * sum)) : lane == j ? own.tau : 0;
     }
     if (rank == 0 && threadIdx.x == 0) a.tau[j] = static_cast<S>(own.tau);
-    // Applies reflector j, and computes the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to
-    // the slab; column j + 1 is read from the slab and written to `next`, so that no warp waits for another.
+  }
+
+  // Applies reflector j, and computes the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to
+  // the slab; column j + 1 is read from the slab and written to `next`, so that no warp waits for another.
+  __device__ __forceinline__ void apply(int j, const S* pivot, S* next, bool with_row) const {
     const double scale = own.scale, next_weight = j + 1 < w ? own.weight[j + 1] : 0;
     constexpr int mine = k_inner / warps;  // columns of a warp
     double sum[mine] = {}, weight[mine];
     for (int c = 0; c < mine; ++c) weight[c] = own.weight[warp + c * warps];
-    for (std::int64_t i = (j + 1 > first ? j + 1 - first : 0) + lane; i < count; i += 32) {
+    for (std::int64_t i = below(j) + lane; i < count; i += 32) {
       const S v = static_cast<S>(static_cast<double>(pivot[i]) * scale);
       S x = 0;
       if (j + 1 < w) x = static_cast<S>(static_cast<double>(X[i + (j + 1) * ld]) - static_cast<double>(v) * next_weight);
@@ -263,25 +287,53 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       if (l >= w) continue;
       if (lane == 0) own.part[l] = sum[c];
       // Row j belongs to R.
-      if (has_row && lane == 0 && l >= j) {
+      if (with_row && lane == 0 && l >= j) {
         S& r = X[j - first + l * ld];
         r = l == j ? static_cast<S>(own.beta) : static_cast<S>(static_cast<double>(r) - weight[c]);
       }
     }
+  }
+
+  // Stores the slab and T.
+  __device__ __forceinline__ void store() const {
+    if (resident) {
+      for (int l = warp; l < w; l += warps) {
+        for (int i = lane; i < count; i += 32) a.A[first + i + l * a.lda] = X[i + l * ld];
+      }
+    }
+    if (rank == 0) {
+      for (int e = static_cast<int>(threadIdx.x); e < w * w; e += Threads) {
+        const int l = e / w, i = e % w;
+        a.T[i + l * a.ldt] = i <= l ? static_cast<S>(own.T[l][i]) : S(0);
+      }
+    }
+  }
+};
+
+template <class S, int Blocks, int Threads>
+__global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ panel_arguments<S> a) {
+  panel_block<S, Blocks, Threads> block(a);
+  block.load();
+  team_sync<Blocks>();  // the slab is loaded, and all blocks have started, so that they can be sent to
+  block.dots(0, block.even);
+  for (int j = 0; j < block.w; ++j) {
+    S* const pivot = j % 2 == 0 ? block.even : block.odd;
+    S* const next = j % 2 == 0 ? block.odd : block.even;
+    const bool has_row = block.has_row(j);
+    send(block.own, block.turn, block.rank, block.w);
+    if (has_row) block.send_row(j, pivot);
+    team_sync<Blocks>();  // all blocks have sent
+    double g = 0, h = 0;
+    if (block.warp == 0) block.reflector(j, g, h);
+    block.turn ^= 1;
+    __syncthreads();  // the reflector is complete
+    if (!block.own.plain) block.rescale(j, pivot, g, h);
+    block.extend_t(j);
+    block.apply(j, pivot, next, has_row);
     // The barrier in send() separates this pass from the writes of the next reflector.
   }
   __syncthreads();  // the slab and T are final
-  if (resident) {
-    for (int l = warp; l < w; l += warps) {
-      for (int i = lane; i < count; i += 32) a.A[first + i + l * a.lda] = X[i + l * ld];
-    }
-  }
-  if (rank == 0) {
-    for (int e = static_cast<int>(threadIdx.x); e < w * w; e += Threads) {
-      const int l = e / w, i = e % w;
-      a.T[i + l * a.ldt] = i <= l ? static_cast<S>(own.T[l][i]) : S(0);
-    }
-  }
+  block.store();
   team_sync<Blocks>();  // no block exits while others may still send to it
 }
 

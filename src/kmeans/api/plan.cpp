@@ -1,0 +1,261 @@
+// Plans of K-Means: choice of backend and scheme, validation of the operands of each call, the report.
+// Layer: algorithm, over driver/driver.hpp.
+#include "kmeans/api/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "core/parallel.hpp"
+#include "cuda/device/residence.hpp"
+#include "kmeans/api/validation.hpp"
+#include "kmeans/batch.hpp"
+#include "kmeans/driver/driver.hpp"
+#include "run/call_scope.hpp"
+#include "run/dispatch.hpp"
+#include "run/staging.hpp"
+
+namespace ballast::kmeans {
+
+namespace {
+
+// The cost of a call on a device: passes over the points, bytes of results that are copied to the host, and how often the host waits.
+struct device_work {
+  double passes = 1;
+  double results = 0;
+  double waits = 0;
+};
+
+// The number of waits in cuda/ with protection: docs/design/kmeans-cuda.md, "Small problems".
+constexpr double k_waits_of_call = 11;       // survey, normalization, row statistics, totals; labels and inertia
+constexpr double k_waits_of_run = 18;        // reads of the state, centroids; the launches of 20 iterations take as long as 8 waits
+constexpr double k_usual_iterations = 20;    // assumed number of iterations of a run
+constexpr double k_seconds_of_wait = 25e-6;  // with the launches before it; two are 50 µs in run/dispatch
+
+device_work work_of(operation what, const problem& size, const options& wanted) {
+  const double m = static_cast<double>(size.points), k = static_cast<double>(size.clusters);
+  if (what == operation::predict) return {1, 4 * m, k_waits_of_call};
+  if (what == operation::transform) return {1, (size.precision == precision::f32 ? 4 : 8) * m * k, k_waits_of_call};
+  if (what == operation::batch) return {k_usual_iterations * wanted.n_init, 0, 2};
+  const double trials = 2 + std::floor(std::log(k));
+  const double plus_plus = k * (trials + 9);  // a row for each candidate, candidates, distances, the centroid
+  double passes = k_usual_iterations, waits = k_waits_of_run;
+  if (wanted.init == init::kmeans_plus_plus) {
+    passes += trials + 1;
+    waits += plus_plus;
+  } else if (wanted.init == init::kmeans_parallel) {
+    const double drawn = wanted.oversampling * wanted.rounds;  // candidates, in multiples of k
+    passes += drawn;
+    waits += 5 * (drawn * k / 64 + wanted.rounds) + plus_plus;
+  }
+  return {passes * wanted.n_init, 4 * m, k_waits_of_call + waits * wanted.n_init};
+}
+
+bool host_is_faster(operation what, const problem& size, const options& wanted, int threads) {
+  const device_work work = work_of(what, size, wanted);
+  const double elements = static_cast<double>(size.points) * static_cast<double>(size.features) *
+                          static_cast<double>(what == operation::batch ? size.batch : 1);
+  const double bytes = elements * (size.precision == precision::f32 ? 4 : 8) + work.results;
+  const double flops = 2 * elements * static_cast<double>(size.clusters) * work.passes;
+  return run::copying_takes_longer({bytes, flops, size.precision, threads, work.waits * k_seconds_of_wait});
+}
+
+bool in_host_memory(const void* memory) { return ballast::cuda::residence_of(memory) == ballast::cuda::residence::host; }
+
+}  // namespace
+
+prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, const execution& in)
+    : problem(size), options(wanted), where(in), token(to_token(size)), row_checksum(k_scheme) {
+  kmeans::problem one = size;
+  one.batch = 1;
+  one_token = to_token(one);
+  const run::settings how = run::settings_of(where);
+  backend = run::choose_backend(how, token);
+  const int threads = core::thread_count(where.threads);
+  const bool any_scheme = where.scheme.empty() || where.scheme == k_scheme;
+  if (where.backend != ballast::backend::automatic || backend != ballast::backend::cuda || !any_scheme ||
+      run::host_backend() == ballast::backend::reference)
+    return;
+  for (std::size_t i = 0; i < k_operations; ++i)
+    host_is_faster[i] = kmeans::host_is_faster(static_cast<operation>(i), size, wanted, threads);
+}
+
+void prepared::choose_schemes(bool takes_batch) {
+  const bool device = backend == ballast::backend::cuda;
+  std::vector<std::string_view> known = {k_scheme};
+  if (device) {
+    known.push_back(k_dmr);
+    known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
+  }
+  const std::string_view scheme = run::choose_scheme(run::settings_of(where), k_scheme, known, token);
+  if (device) cuda::check_scheme(scheme, where.protection != protection::off);
+  if (scheme == k_dmr && !takes_batch)
+    throw unsupported_error(
+        fmt::format("{}: scheme {}: expected a fit that a block of threads can hold, m·n·k ≤ 2^24, k·n within its shared memory, not "
+                    "k-means||, got a larger one or k-means||",
+                    token.view(), k_dmr));
+  const auto set = [&](operation what, std::string_view name) { schemes[static_cast<std::size_t>(what)] = shared_text(name); };
+  set(operation::fit, scheme);
+  set(operation::batch, where.scheme.empty() && takes_batch ? k_dmr : scheme);
+  if (scheme != k_dmr) set(operation::predict, scheme);
+  if (scheme == k_scheme) set(operation::transform, scheme);
+}
+
+ballast::backend prepared::backend_for(operation what, const run::settings& how, std::initializer_list<const void*> operands) const {
+  return host_is_faster[static_cast<std::size_t>(what)] && how.faults == nullptr && std::ranges::all_of(operands, in_host_memory)
+             ? run::host_backend()
+             : backend;
+}
+
+const shared_text& prepared::scheme_of(operation what) const {
+  const shared_text& found = schemes[static_cast<std::size_t>(what)];
+  if (found.empty())
+    throw unsupported_error(fmt::format("{}: scheme: expected one of {} for {}, got {}", token.view(),
+                                        what == operation::predict ? "row_checksum and those of FT K-Means" : k_scheme,
+                                        what == operation::predict ? "predict" : "transform", where.scheme));
+  return found;
+}
+
+// ---------------------------------------------------------------- The plan.
+
+template <class T>
+plan<T>::plan(const kmeans::problem& size, const options& wanted, const execution& where) {
+  kmeans::problem own = size;
+  own.precision = precision_of<T>;
+  const std::string token = to_token(own);
+  implementation_ = run::in_call(nullptr, where.device, token, [&] {
+    check_problem(token, own);
+    check_options(token, wanted);
+    auto made = std::make_shared<implementation>(own, wanted, where);
+    const bool device = made->backend == ballast::backend::cuda;
+    const bool takes_batch = device && cuda::takes_batch<T>(own.points, own.features, own.clusters, wanted.init);
+    made->choose_schemes(takes_batch);
+    if (device) {
+      const bool enqueues = made->scheme_of(operation::batch) == k_dmr;
+      made->state = cuda::make_plan_state(
+          enqueues ? cuda::enqueued_bytes<T>(own.points, own.features, own.clusters, own.batch, where.protection != protection::off) : 0);
+    }
+    return made;
+  });
+}
+
+template <class T>
+plan<T>::~plan() = default;
+template <class T>
+plan<T>::plan(const plan&) = default;
+template <class T>
+plan<T>::plan(plan&&) noexcept = default;
+template <class T>
+plan<T>& plan<T>::operator=(const plan&) = default;
+template <class T>
+plan<T>& plan<T>::operator=(plan&&) noexcept = default;
+
+template <class T>
+auto plan<T>::made() const -> const implementation& {
+  if (implementation_ == nullptr) throw invalid_argument_error("kmeans::plan: expected a plan, got one that was moved from");
+  return *implementation_;
+}
+
+template <class T>
+const problem& plan<T>::problem() const {
+  return made().problem;
+}
+
+template <class T>
+ballast::backend plan<T>::backend() const {
+  return made().backend;
+}
+
+template <class T>
+std::int64_t plan<T>::workspace_bytes() const {
+  const implementation& plan = made();
+  return plan.state == nullptr ? 0 : plan.state->workspace_bytes();
+}
+
+template <class T>
+report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& now) const {
+  const implementation& plan = made();
+  const kmeans::problem& size = plan.problem;
+  return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    check_fit(plan.one_token, size, plan.options, from);
+    check_results(plan.one_token, size, to);
+    const run::settings how = run::settings_of(plan.where, now);
+    const shared_text& scheme = plan.scheme_of(operation::fit);
+    if (scheme == k_dmr) {
+      const matrix_view<const T>& points = from.points;
+      const auto one = [](auto* value) { return value == nullptr ? std::span(value, 0) : std::span(value, 1); };
+      return fit_batch<T>(
+          plan, {{points.data, 1, points.rows, points.columns, points.row_stride, points.column_stride, 0}, from.weights, from.centroids},
+          {to.centroids, to.labels, one(to.inertia), one(to.iterations), one(to.stopped)}, how, plan.one_token, scheme);
+    }
+    const auto which = plan.backend_for(operation::fit, how, {from.points.data, to.labels.data()});
+    run::host_staging staging(how.stream);
+    const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
+    return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
+        .fit(plan.options, given, to);
+  });
+}
+
+template <class T>
+report plan<T>::fit(const batch_data<T>& from, const batch_results<T>& to, const call& now) const {
+  const implementation& plan = made();
+  return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
+    check_fit(plan.token, plan.problem, plan.options, from);
+    check_results(plan.token, plan.problem, to);
+    return fit_batch(plan, from, to, run::settings_of(plan.where, now), plan.token, plan.scheme_of(operation::batch));
+  });
+}
+
+template <class T>
+pending_report plan<T>::enqueue_fit(const batch_data<T>& from, const batch_results<T>& to, const call& now) const {
+  const implementation& plan = made();
+  return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
+    check_fit(plan.token, plan.problem, plan.options, from);
+    check_results(plan.token, plan.problem, to);
+    return enqueue_batch<T>(implementation_, from, to, now);
+  });
+}
+
+template <class T>
+report plan<T>::predict(const data<T>& from, const prediction_results& to, const call& now) const {
+  const implementation& plan = made();
+  const kmeans::problem& size = plan.problem;
+  return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    check_points_and_centroids(plan.one_token, size, from);
+    check_span(plan.one_token, "labels", to.labels, size.points);
+    const run::settings how = run::settings_of(plan.where, now);
+    const shared_text& scheme = plan.scheme_of(operation::predict);
+    const auto which = plan.backend_for(operation::predict, how, {from.points.data, to.labels.data()});
+    run::host_staging staging(how.stream);
+    const matrix_view<const T> centroids = staging.read(from.centroids);
+    return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
+        .predict(centroids, to);
+  });
+}
+
+template <class T>
+report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, const call& now) const {
+  const implementation& plan = made();
+  const kmeans::problem& size = plan.problem;
+  return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    check_points_and_centroids(plan.one_token, size, from);
+    check_result(plan.one_token, "values", values, size.points, size.clusters);
+    const run::settings how = run::settings_of(plan.where, now);
+    const shared_text& scheme = plan.scheme_of(operation::transform);
+    const auto which = plan.backend_for(operation::transform, how, {from.points.data, values.data});
+    run::host_staging staging(how.stream);
+    const matrix_view<const T> centroids = staging.read(from.centroids);
+    return driver<T>({from.points, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
+        .transform(centroids, values);
+  });
+}
+
+template class plan<float>;
+template class plan<double>;
+
+}  // namespace ballast::kmeans

@@ -1,0 +1,53 @@
+// Problems of K-Means, their tokens, and names.
+// Layer: algorithm. See include/ballast/kmeans.hpp.
+#include <string>
+#include <string_view>
+
+#include <ballast/kmeans.hpp>
+
+#include "core/format.hpp"
+#include "core/token.hpp"
+
+namespace ballast::kmeans {
+inline namespace abi_1 {
+
+std::string_view to_string(init value) noexcept {
+  switch (value) {
+    case init::kmeans_plus_plus: return "k-means++";
+    case init::random: return "random";
+    case init::given: return "given";
+    case init::kmeans_parallel: return "k-means||";
+  }
+  return "?";
+}
+
+std::string_view to_string(stop_reason value) noexcept {
+  switch (value) {
+    case stop_reason::labels_unchanged: return "labels unchanged";
+    case stop_reason::tolerance: return "tolerance";
+    case stop_reason::max_iter: return "max_iter";
+  }
+  return "?";
+}
+
+std::string to_token(const problem& value) {
+  const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.points, value.features, value.clusters);
+  return value.batch == 1 ? one : fmt::format("{}_b{}", one, value.batch);
+}
+
+problem parse_token(std::string_view text) {
+  core::token_reader reader(text, "kmeans_f32_m131072_n128_k128");
+  problem made;
+  reader.skip("kmeans_");
+  made.precision = reader.precision();
+  made.points = reader.number("_m");
+  made.features = reader.number("_n");
+  made.clusters = reader.number("_k");
+  if (reader.at("_b")) made.batch = reader.number("_b");
+  reader.end();
+  if (made.clusters > made.points) throw reader.refusal("k ≤ m");
+  return made;
+}
+
+}  // namespace abi_1
+}  // namespace ballast::kmeans

@@ -1,0 +1,108 @@
+// The state of a plan on its device, from one call to the next: loaded kernels, and the device memory of its calls.
+// Layer: backend "cuda" of K-Means, host. An engine without a plan makes one for itself.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "cuda/call/device_call.hpp"
+#include "cuda/device/device.hpp"
+#include "kmeans/contract.hpp"
+#include "kmeans/cuda/policy/choose_policy.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// The numbers of the kernels of a plan. A kind with several variants has as many numbers.
+enum kernel_number : int {
+  k_columns_kernel = 0,                  // 4: kernel_names::work
+  k_fold_kernel = k_columns_kernel + 4,  // likewise
+  k_find_kernel = k_fold_kernel + 4,
+  k_place_kernel,
+  k_facts_kernel,  // 2: words per sum
+  k_gather_kernel = k_facts_kernel + 2,
+  k_distances_kernel,
+  k_finish_kernel,
+  k_exact_kernel,
+  k_labelled_kernel,                         // 2: words per sum
+  k_seeding_kernel = k_labelled_kernel + 2,  // 2: up to 8 candidates per step; more
+  k_cover_kernel = k_seeding_kernel + 2,
+  k_draw_kernel,
+  k_nearest_kernel,
+  k_batch_kernel,  // 2: verified by the host; enqueued
+  k_kernel_numbers = k_batch_kernel + 2
+};
+
+// The kernels of Lloyd's iterations.
+struct pass_kernels {
+  pass_policy policy;  // the policy of the pass with sums
+  const ballast::cuda::kernel* with_sums = nullptr;
+  const ballast::cuda::kernel* labels_only = nullptr;
+  const ballast::cuda::kernel* update = nullptr;
+  std::int64_t resident[2] = {};  // blocks of either pass that the device runs at the same time
+};
+
+// Thread-safe.
+class device_state final : public plan_state {
+ public:
+  using kernel = ballast::cuda::kernel;
+
+  // `fits_bytes`: bytes of device memory, beside the event ring, for fits that are enqueued (batch.hpp); 0: there are none.
+  explicit device_state(std::shared_ptr<ballast::cuda::device> on, std::int64_t fits_bytes = 0)
+      : device_(std::move(on)), rings_(device_, ballast::cuda::k_ring_bytes), fits_(device_, ballast::cuda::k_ring_bytes + fits_bytes) {}
+
+  const std::shared_ptr<ballast::cuda::device>& on() const noexcept { return device_; }
+  const ballast::cuda::workspace_pool& rings() const noexcept { return rings_; }
+  const ballast::cuda::workspace_pool& fits() const noexcept { return fits_; }
+  std::int64_t workspace_bytes() const override { return fits_.bytes(); }
+
+  // Returns a kernel. At its first use it is loaded for make(instrumented), or make() if it has no variant for injection.
+  template <class Make>
+  const kernel& load(int number, bool instrumented, Make&& make) {
+    std::atomic<const kernel*>& known = kernels_[static_cast<std::size_t>(number)][instrumented ? 1 : 0];
+    if (const kernel* const found = known.load(std::memory_order_acquire)) return *found;
+    const kernel& made = [&]() -> const kernel& {
+      if constexpr (std::is_invocable_v<Make, bool>) {
+        return device_->load(make(instrumented));
+      } else {
+        return device_->load(make());
+      }
+    }();
+    known.store(&made, std::memory_order_release);
+    return made;
+  }
+
+  // Calls make() once for each value of `instrumented`, to load kernels in parallel.
+  template <class Make>
+  void prepare(bool instrumented, Make&& make) {
+    std::atomic<bool>& done = prepared_[instrumented ? 1 : 0];
+    if (done.load(std::memory_order_acquire)) return;
+    make();
+    done.store(true, std::memory_order_release);
+  }
+
+  // Returns the kernels of passes, from make() at their first use.
+  template <class Make>
+  const pass_kernels& passes(int words, bool weighted, bool instrumented, Make&& make) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<const pass_kernels>& known =
+        passes_[static_cast<std::size_t>((words - 1) * 4 + (weighted ? 2 : 0) + (instrumented ? 1 : 0))];
+    if (known == nullptr) known = std::make_unique<const pass_kernels>(make());
+    return *known;
+  }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> device_;
+  ballast::cuda::workspace_pool rings_, fits_;
+  std::array<std::array<std::atomic<const kernel*>, 2>, k_kernel_numbers> kernels_{};
+  std::atomic<bool> prepared_[2] = {};
+  std::mutex mutex_;
+  std::array<std::unique_ptr<const pass_kernels>, 8> passes_;
+};
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,56 @@
+// The operations on batches, for a plan that fits them.
+// Layer: algorithm (driver), backend-free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <ballast/qr.hpp>
+
+#include "qr/api/plan.hpp"
+
+namespace ballast::qr {
+
+// The operands of one call, checked.
+template <class S>
+struct batch_task {
+  const prepared& plan;
+  operation what = operation::geqrf;
+  matrix_batch_view<S> A = {};
+  matrix_batch_view<const S> V = {};  // A of ormqr
+  std::span<S> tau = {};
+  std::span<const S> scalars = {};  // tau of ormqr and orgqr
+  matrix_batch_view<S> C = {};      // C, or B of gels
+  side from = side::left;
+  transpose op = transpose::no;
+
+  const void* operand() const { return what == operation::ormqr ? static_cast<const void*>(V.data) : A.data; }
+  index rows() const { return what == operation::ormqr ? V.rows : A.rows; }
+  index columns() const { return what == operation::ormqr ? V.columns : A.columns; }
+  index count() const { return what == operation::ormqr ? C.count : A.count; }
+};
+
+// Each checks its arguments. As the functions of plan<T>.
+template <class S>
+batch_task<S> geqrf_task(const prepared& plan, const matrix_batch_view<S>& A, std::span<S> tau);
+template <class S>
+batch_task<S> ormqr_task(const prepared& plan, side from, transpose op, const matrix_batch_view<const S>& A, std::span<const S> tau,
+                         const matrix_batch_view<S>& C);
+template <class S>
+batch_task<S> orgqr_task(const prepared& plan, const matrix_batch_view<S>& A, std::span<const S> tau);
+template <class S>
+batch_task<S> gels_task(const prepared& plan, const matrix_batch_view<S>& A, const matrix_batch_view<S>& B);
+
+// Computes the task, and returns its report.
+template <class S>
+report run_batch(const batch_task<S>& work, const call& now);
+
+// Enqueues the task on the call's stream.
+template <class S>
+pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const batch_task<S>& work, const call& now);
+
+// As plan<T>::workspace_bytes.
+std::int64_t batch_workspace_bytes(const prepared& plan, operation what);
+
+}  // namespace ballast::qr

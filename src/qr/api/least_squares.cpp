@@ -1,0 +1,253 @@
+// gels, and the solution from factors: the triangular solve with R, the application of Q, and powers of two that keep numbers in range.
+// Layer: algorithm (driver), backend-free. See include/ballast/qr.hpp.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "core/function_ref.hpp"
+#include "qr/api/operations.hpp"
+#include "qr/api/out_of_core_call.hpp"
+#include "qr/driver/application.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+// Prepares two operands for writing, as engine::write. Operands that interleave become one piece of memory: with two copies, the second
+// copy back would overwrite results of the first with old values.
+template <class S>
+void write_both(engine<S>& on, matrix_view<S>& A, matrix_view<S>& B) {
+  const auto [a0, a1] = extent(A);
+  const auto [b0, b1] = extent(B);
+  if (a1 <= b0 || b1 <= a0) {
+    A = on.write(A);
+    B = on.write(B);
+    return;
+  }
+  S* const low = reinterpret_cast<S*>(const_cast<char*>(std::min(a0, b0)));
+  const auto elements = static_cast<std::size_t>(std::max(a1, b1) - std::min(a0, b0)) / sizeof(S);
+  S* const here = on.write(std::span<S>(low, elements)).data();
+  A.data = here + (A.data - low);
+  B.data = here + (B.data - low);
+}
+
+// R (n × n) with columns of a moderate size: R itself, or a copy of its columns times 2^shifts.
+template <class S>
+struct moderate {
+  moderate(engine<S>& on, const matrix_view<const S>& R) : view(R), shifts(static_cast<std::size_t>(R.columns), 0) {
+    const core::vector<int> same(shifts);
+    on.exponents(R, true, same.data(), shifts.data());
+    on.wait();
+    for (int& e : shifts) e = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+    if (shifts == same) return;
+    copy_ = owned<S>(on, R.rows, R.columns);
+    on.copy_scaled(R, copy_.view, same.data(), shifts.data());
+    view = copy_.view;
+  }
+  matrix_view<const S> view;
+  core::vector<int> shifts;
+
+ private:
+  owned<S> copy_;
+};
+
+// Solves a least-squares problem from the factors of A or Aᵀ. Numbers near the ends of the range must not overflow on the way, nor
+// underflow: R belongs to A's columns times 2^rows, and right-hand sides of extreme size are scaled by powers of two before, and back
+// after.
+template <class S>
+class least_squares {
+ public:
+  // result ← Q X, or Qᵀ X. X may have fewer rows than Q; the others are 0.
+  using application = core::function_ref<void(bool transposed, const matrix_view<const S>& X, const matrix_view<S>& result)>;
+
+  // `R`: n × n, of columns times 2^rows; `B`: m × k. `on` works on both, and on the operands of Q.
+  least_squares(operation_call<S>& here, engine<S>& on, application apply, index m, const matrix_view<const S>& R,
+                const core::vector<int>& rows, bool under, const matrix_view<const S>& B)
+      : on_(on),
+        under_(under),
+        rows_(rows),
+        columns_(static_cast<std::size_t>(B.columns), 0),
+        C_(on_, m, B.columns),
+        X_(on_, R.rows, B.columns) {
+    const matrix_view<const S> right = under ? B.block(0, 0, R.rows, B.columns) : B;
+    const owned<S> scaled = scale(here, right);
+    const matrix_view<const S> D = scaled.memory ? scaled.view : right;
+    if (here.lost()) return;
+    if (under) {
+      solve_triangle<S>(here.run, on_, true, R, D, X_.view);
+      if (!here.lost()) apply(false, X_.view, C_.view);
+    } else {
+      apply(true, D, C_.view);
+      if (!here.lost()) solve_triangle<S>(here.run, on_, false, R, C_.view.block(0, 0, R.rows, B.columns), X_.view);
+    }
+  }
+
+  // Stores the solution as gels leaves it in B.
+  void store(const matrix_view<S>& B) const {
+    const core::vector<int> same(static_cast<std::size_t>(B.rows), 0);
+    on_.copy_scaled(C_.view, B, same.data(), columns_.data());
+    if (!under_) store_solution(B.block(0, 0, X_.view.rows, B.columns));
+  }
+  // Stores only X of an overdetermined system.
+  void store_solution(const matrix_view<S>& X) const { on_.copy_scaled(X_.view, X, rows_.data(), columns_.data()); }
+
+ private:
+  // Returns a scaled copy of the right-hand sides if one is needed, and sets columns_ to the exponents that reverse the scaling.
+  owned<S> scale(operation_call<S>& here, const matrix_view<const S>& right) {
+    const core::vector<int> same(static_cast<std::size_t>(right.rows), 0);
+    const core::vector<int>& rows = under_ ? rows_ : same;
+    owned<S> made;
+    run::attempt(here.seen, here.how.protection, "qr.scale", 0, [&](int) {
+      core::vector<int> found(columns_.size()), seen(columns_.size()), shifts(columns_.size());
+      on_.exponents(right, false, rows.data(), found.data());
+      on_.wait();
+      const auto extreme = [](int e) { return std::abs(e) > abft::k_moderate_exponent<S>; };
+      std::transform(found.begin(), found.end(), shifts.begin(), [&](int e) { return extreme(e) ? -e : 0; });
+      std::transform(shifts.begin(), shifts.end(), columns_.begin(), [](int e) { return -e; });
+      const auto zero = [](int e) { return e == 0; };
+      if (std::all_of(rows.begin(), rows.end(), zero) && std::all_of(shifts.begin(), shifts.end(), zero)) {
+        made = {};
+        return abft::finding{};
+      }
+      made = owned<S>(on_, right.rows, right.columns);
+      on_.copy_scaled(right, made.view, rows.data(), shifts.data());
+      on_.exponents(made.view, false, same.data(), seen.data());
+      on_.wait();
+      // A wrong exponent must not scale a column to nothing.
+      abft::finding judged;
+      for (std::size_t j = 0; j < seen.size(); ++j) {
+        if (seen[j] != found[j] + shifts[j]) judged.word = abft::k_fail;
+      }
+      return judged;
+    });
+    return made;
+  }
+
+  engine<S>& on_;
+  const bool under_;
+  const core::vector<int>& rows_;
+  core::vector<int> columns_;
+  const owned<S> C_, X_;  // op(Q) times the right-hand sides, or times X; and X
+};
+
+// Returns a function that applies Q, stored in the host's memory, in pieces.
+template <class S>
+auto by_pieces(out_of_core<S>& parts, const matrix_view<const S>& V, const S* tau) {
+  return [&parts, V, tau](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) {
+    copy_on_host<S>(X, to.block(0, 0, X.rows, X.columns));
+    for (index j = 0; j < to.columns; ++j) std::fill(&to(0, j) + X.rows, &to(0, j) + to.rows, S(0));
+    parts.apply(transposed, V, V.columns, tau, {.view = to}, to);
+  };
+}
+
+// gels of a matrix, or of its transpose `tall`, that passes in pieces. The host solves with R, which it reads once.
+template <class S>
+index gels_in_pieces(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
+  const index m = tall.rows, n = tall.columns;
+  const host_matrix<S> F(m, n);
+  copy_on_host<S>(tall, F.view);
+  const std::shared_ptr<S> tau = here.on->allocate(n);
+  out_of_core<S> parts(here.run, *here.on, m, width);
+  parts.factor(here.plan.scheme, F.view, tau.get());
+  if (here.lost()) return -1;
+  const matrix_view<const S> factors = F.view;
+  const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);
+  const moderate<S> R(*near, factors.block(0, 0, n, n));
+  if (const index zero = near->zero_on_diagonal(R.view); zero >= 0) return zero;
+  const least_squares<S> solved(here, *near, by_pieces(parts, factors, tau.get()), m, R.view, R.shifts, under, B);
+  if (here.lost()) return -1;
+  copy_on_host<S>(factors, tall);
+  solved.store(B);
+  return -1;
+}
+
+void refuse_singular(index column, std::string_view token) {
+  if (column >= 0)
+    throw rank_deficient_error(fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {}", token, column));
+}
+
+}  // namespace
+
+template <class S>
+index gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
+  engine<S>& on = *here.on;
+  const bool under = A.rows < A.columns;
+  const index width = piece_width(here, A.data, std::max(A.rows, A.columns), std::min(A.rows, A.columns));
+  if (width > 0 && in_host_memory(B.data)) return gels_in_pieces(here, width, under ? A.transposed() : A, under, B);
+  write_both(on, A, B);
+  // The factors of A, or of Aᵀ, are computed in a copy: nothing is committed before all is verified, and A is there for a restart.
+  const matrix_view<S> tall = under ? A.transposed() : A;
+  const index m = tall.rows, n = tall.columns;
+  const owned<S> F(on, m, n);
+  on.copy(tall, F.view);
+  const std::shared_ptr<S> tau = on.allocate(n);
+  factorization<S> made(here.run, on, here.plan.scheme, F.view, tau.get(), tall);
+  made.run(true);
+  if (here.lost()) return -1;
+  if (const index zero = on.zero_on_diagonal(made.worked_r()); zero >= 0) return zero;
+  orthogonal_factor<S> Q(here.run, on, F.view, tau.get());
+  if (here.lost()) return -1;
+  const auto apply = [&](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) { Q.apply(transposed, {X}, to); };
+  const least_squares<S> solved(here, on, apply, m, made.worked_r(), made.shifts(), under, B);
+  if (here.lost()) return -1;
+  on.copy(F.view, tall);
+  solved.store(B);
+  on.wait();
+  on.commit();
+  return -1;
+}
+
+template <class S>
+report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const call& now) {
+  check_view(A, "A", plan.token);
+  check_view(B, "B", plan.token);
+  const index most = std::max(A.rows, A.columns);
+  if (B.rows != most)
+    throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), most, B.rows));
+  check_apart(A, B, "A and B", plan.token);
+  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { refuse_singular(gels_in(here, A, B), plan.token); });
+}
+
+template <class S>
+report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S> tau, matrix_view<const S> B, matrix_view<S> X,
+                const call& now) {
+  const index m = F.rows, n = F.columns;
+  check_view(B, "B", plan.token);
+  if (m < n)
+    throw invalid_argument_error(fmt::format("{}: expected at least as many rows as columns, got {} × {}", plan.token.view(), m, n));
+  if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", plan.token.view(), m, B.rows));
+  return run_operation<S>(plan, now, F.data, [&](operation_call<S>& here) {
+    engine<S>& on = *here.on;
+    if (const index width = piece_width(here, F.data, m, n); width > 0 && in_host_memory(B.data)) {
+      const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);
+      const moderate<S> R(*near, F.block(0, 0, n, n));
+      refuse_singular(near->zero_on_diagonal(R.view), plan.token);
+      out_of_core<S> parts(here.run, on, m, width);
+      const auto apply = by_pieces<S>(parts, F, on.read(tau).data());
+      const least_squares<S> solved(here, *near, apply, m, R.view, R.shifts, false, B);
+      if (!here.lost()) solved.store_solution(X);
+      return;
+    }
+    const workable<const S> factors(on, F);
+    const moderate<S> R(on, factors.view.block(0, 0, n, n));
+    refuse_singular(on.zero_on_diagonal(R.view), plan.token);
+    orthogonal_factor<S> Q(here.run, on, factors.view, on.read(tau).data());
+    if (here.lost()) return;
+    const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Q.apply(transposed, {Y}, to); };
+    const least_squares<S> solved(here, on, apply, m, R.view, R.shifts, false, on.read(B));
+    if (!here.lost()) solved.store_solution(X);
+    on.wait();
+  });
+}
+
+#define BALLAST_INSTANTIATE(S)                                                              \
+  template index gels_in<S>(operation_call<S>&, matrix_view<S>, matrix_view<S>);            \
+  template report gels_of<S>(const prepared&, matrix_view<S>, matrix_view<S>, const call&); \
+  template report solve_of<S>(const prepared&, matrix_view<const S>, std::span<const S>, matrix_view<const S>, matrix_view<S>, const call&);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+#undef BALLAST_INSTANTIATE
+
+}  // namespace ballast::qr

@@ -1,0 +1,43 @@
+// The contents of a plan: the problem, the chosen backend and scheme, and the memory of its calls.
+// Layer: algorithm, backend-free.
+#pragma once
+
+#include <memory>
+
+#include <ballast/qr.hpp>
+
+#include "core/memory.hpp"
+#include "qr/contract.hpp"
+#include "run/settings.hpp"
+
+namespace ballast::qr {
+
+// A plan without its type of numbers.
+struct prepared {
+  // Chooses the backend and the scheme. Does not look at the sizes: each operation states its own requirements.
+  prepared(const qr::problem& size, const execution& where, const options& wanted);
+
+  // Returns the settings of one call.
+  run::settings settings_for(const call& now) const;
+  // Returns the backend for a call whose matrix lies at `operand`.
+  ballast::backend backend_for(const void* operand, const run::settings& how) const;
+
+  qr::problem problem;
+  execution where;
+  options wanted;
+  shared_text token;
+  int threads = 1;
+  ballast::backend backend = ballast::backend::cpu;
+  // Set only if cuda was chosen automatically: the cpu backend finishes before operands of the host could be copied.
+  bool host_is_faster = false;
+  shared_text scheme;
+  std::unique_ptr<device_state> device;  // of the cuda backend
+  mutable core::arena memory;            // of the calls
+};
+
+template <class T>
+struct plan<T>::implementation : prepared {
+  using prepared::prepared;
+};
+
+}  // namespace ballast::qr

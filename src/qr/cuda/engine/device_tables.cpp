@@ -1,0 +1,134 @@
+// Creates and finds the resources that calls share.
+// Layer: backend "cuda" of QR. See device_tables.hpp.
+#include "qr/cuda/engine/device_tables.hpp"
+
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+// Idle lanes of a device. A call beyond these creates its own lane and destroys it.
+constexpr std::size_t k_idle_lanes = 4;
+
+}  // namespace
+
+lane::lane(const std::shared_ptr<ballast::cuda::device>& on)
+    : main(on, true),
+      updates(on, false),
+      checks(on, true),
+      places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on),
+             ballast::cuda::device_stream(on)},
+      main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
+      updates_blas(on->make_blas(ballast::cuda::blas_math::full, updates.get())),
+      checks_blas(on->make_blas(ballast::cuda::blas_math::full, checks.get())),
+      main_reached(on->make_event(false)),
+      updates_reached(on->make_event(false)),
+      checks_reached(on->make_event(false)),
+      updates_marked(on->make_event(false)),
+      checks_marked(on->make_event(false)),
+      pinned(on, k_pinned + k_places * k_place) {}
+
+template <class S>
+kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
+    : choices(choice_table::active().choices_for(on.about().major, sizeof(S) == 8)) {
+  const ballast::cuda::capabilities& about = on.about();
+  works = on.load_all(kernel_names<S>::all(about, instrumented));
+  for (int t = 0; t < k_team_count; ++t) {
+    if (kernel_names<S>::runs(t, about)) panels[t] = &on.load(kernel_names<S>::panel(t, about));
+    // A device may have no group of so many multiprocessors.
+    if (panels[t] != nullptr && on.resident_blocks(*panels[t]) < k_teams[t].blocks) panels[t] = nullptr;
+  }
+  for (int t = 0; t < k_chain_team_count; ++t) {
+    if (kernel_names<S>::runs_chain(t, about)) chains[t] = &on.load(kernel_names<S>::chain(t));
+  }
+  for (int which = 0; which < static_cast<int>(small.size()); ++which) {
+    const ballast::cuda::kernel_request wanted = batch_kernel<S>(batch_work::factor, which, false);
+    if (wanted.cluster == 1 && wanted.shared <= about.shared_per_block) small[static_cast<std::size_t>(which)] = &on.load(wanted);
+  }
+}
+
+void plan_tables::move_to(const std::shared_ptr<ballast::cuda::device>& on) {
+  if (on_ == on) return;
+  for (auto& each : floats_) each = {};
+  for (auto& each : doubles_) each = {};
+  for (auto& each : workspaces_) each = nullptr;
+  batch_kernels_ = {};
+  on_ = on;
+}
+
+template <class S>
+device_tables<S> plan_tables::tables(const std::shared_ptr<ballast::cuda::device>& on, bool instrumented) {
+  const auto mine = [&]() -> device_tables<S>& {
+    if constexpr (std::is_same_v<S, float>) {
+      return floats_[instrumented ? 1 : 0];
+    } else {
+      return doubles_[instrumented ? 1 : 0];
+    }
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    move_to(on);
+    if (mine().kernels != nullptr) return mine();
+  }
+  // Without the lock: the kernels may have to be compiled.
+  device_tables<S> made = tables_of<S>(nullptr, on, instrumented);
+  const std::lock_guard lock(mutex_);
+  if (on_ == on) mine() = made;
+  return made;
+}
+
+ballast::cuda::workspace plan_tables::workspace_for(const std::shared_ptr<ballast::cuda::device>& on, operation what, std::int64_t bytes,
+                                                    std::span<std::byte> given, ballast::cuda::stream order) {
+  std::shared_ptr<ballast::cuda::workspace_pool> pool;
+  {
+    const std::lock_guard lock(mutex_);
+    move_to(on);
+    auto& mine = workspaces_[static_cast<std::size_t>(what)];
+    // Matrices with other gaps may need another size.
+    if (mine == nullptr || mine->bytes() != bytes) mine = std::make_shared<ballast::cuda::workspace_pool>(on, bytes);
+    pool = mine;
+  }
+  return pool->take(given, order);
+}
+
+template <class S>
+const ballast::cuda::kernel& plan_tables::batch_kernel_for(const std::shared_ptr<ballast::cuda::device>& on, batch_work what, int which,
+                                                           bool instrumented) {
+  const auto mine = [&]() -> const ballast::cuda::kernel*& {
+    return batch_kernels_[sizeof(S) == 8 ? 1 : 0][instrumented ? 1 : 0][static_cast<std::size_t>(what)][static_cast<std::size_t>(which)];
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    move_to(on);
+    if (mine() != nullptr) return *mine();
+  }
+  const ballast::cuda::kernel& made = on->load(batch_kernel<S>(what, which, instrumented));
+  const std::lock_guard lock(mutex_);
+  if (on_ == on) mine() = &made;
+  return made;
+}
+
+template <class S>
+device_tables<S> tables_of(device_state* kept, const std::shared_ptr<ballast::cuda::device>& on, bool instrumented) {
+  if (kept != nullptr) return static_cast<plan_tables*>(kept)->tables<S>(on, instrumented);
+  const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
+  return {on, shared_pool<lane_pool>::of(on, "qr lanes", k_idle_lanes),
+          std::static_pointer_cast<const kernel_table<S>>(
+              ballast::cuda::find_or_make_kept(on, name, [&] { return std::make_shared<kernel_table<S>>(*on, instrumented); }))};
+}
+
+std::unique_ptr<device_state> make_device_state() { return std::make_unique<plan_tables>(); }
+
+template struct kernel_table<float>;
+template struct kernel_table<double>;
+template device_tables<float> tables_of<float>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
+template device_tables<double> tables_of<double>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
+template const ballast::cuda::kernel& plan_tables::batch_kernel_for<float>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int,
+                                                                           bool);
+template const ballast::cuda::kernel& plan_tables::batch_kernel_for<double>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int,
+                                                                            bool);
+
+}  // namespace ballast::qr::cuda
