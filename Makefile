@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test quick strike bench format lint build clean
+.PHONY: demo test test-full quick strike bench format lint build clean
 
 # What the demonstration needs: the command, without and with injection. No tests, no rivals, no kernels for a GPU.
 demo:
@@ -8,14 +8,27 @@ demo:
 	cmake --build build/demo --target ballast-command ballast-instrumented
 	python3 examples/demo.py build/demo/bin/ballast
 
-# Everything in release; then the unit and backend tests under AddressSanitizer and UndefinedBehaviorSanitizer, with a sample of the longest
-# lists of cases and with the kernels that run on the emulator (BALLAST_EMULATED_TESTS in test/CMakeLists.txt).
+# What continuous integration runs, in 25 minutes of two processors: CONTRIBUTING.md, "Tests". In an optimized build what a user runs: the
+# command, an installed library, the stages of gpu-check, properties, strikes. Under AddressSanitizer and UndefinedBehaviorSanitizer the unit
+# tests and the tests of every backend, of what the change touches more (scripts/touched).
+launcher := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 test:
 	scripts/install-dependencies test
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher)
+	cmake --build --preset release --target tests_release
+	ctest --test-dir build/release --output-on-failure -j 2 -L release
+	cmake --preset asan $$(scripts/touched --cmake) $(launcher)
+	cmake --build --preset asan --target tests_unit tests_backend
+	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
+
+# Every case of every list, in both builds, and the whole bundle of kernels: for a release, and before a change of the foundation is merged.
+efforts = $(foreach algorithm,FFT KMEANS QR,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
+test-full:
+	scripts/install-dependencies test
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(call efforts,full) $(launcher)
 	cmake --build --preset release
 	ctest --test-dir build/release --output-on-failure -j 2
-	cmake --preset asan
+	cmake --preset asan $(call efforts,wide) $(launcher)
 	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
@@ -23,7 +36,8 @@ test:
 # compiles hundreds of kernels for the emulator the first time.
 BACKEND ?= fft
 quick:
-	test -f build/release/build.ninja || { scripts/install-dependencies test && cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF; }
+	test -f build/release/build.ninja || { scripts/install-dependencies test && \
+	  cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher); }
 	cmake --build --preset release --target tests_unit backend_$(BACKEND)
 	ctest --test-dir build/release --output-on-failure -j 2 -R '^(unit_.*|layers)$$' & units=$$!; \
 	  BALLAST_TEST_EFFORT=sample build/release/bin/backend_$(BACKEND) --gtest_brief=1 && wait $$units
@@ -54,7 +68,7 @@ lint:
 
 build:
 	scripts/install-dependencies build
-	cmake --preset release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF
+	cmake --preset release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(launcher)
 	cmake --build --preset release
 
 clean:

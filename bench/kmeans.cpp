@@ -92,55 +92,52 @@ struct scratch_folder {
 
 template <class T>
 subject make(const kmeans::problem& wanted, const settings& how) {
-  const std::int64_t fits = std::max<std::int64_t>(wanted.batch, 1);
-  auto points = std::make_shared<matrix<T>>(fits * wanted.m, wanted.n);
-  auto centroids = std::make_shared<matrix<T>>(fits * wanted.k, wanted.n);
+  const std::int64_t fits = wanted.batch, m = wanted.points, n = wanted.features, k = wanted.clusters;
+  auto points = std::make_shared<matrix<T>>(fits * m, n);
+  auto centroids = std::make_shared<matrix<T>>(fits * k, n);
   // k overlapping normal clusters, so that Lloyd does not converge within the measured iterations.
   std::mt19937 random(1);
   std::normal_distribution<T> normal;
-  matrix<T> centres(wanted.k, wanted.n);
-  for (std::int64_t c = 0; c < wanted.k; ++c)
-    for (std::int64_t f = 0; f < wanted.n; ++f) centres(c, f) = normal(random);
+  matrix<T> centres(k, n);
+  for (std::int64_t c = 0; c < k; ++c)
+    for (std::int64_t f = 0; f < n; ++f) centres(c, f) = normal(random);
   for (std::int64_t i = 0; i < points->rows(); ++i) {
-    const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wanted.k));
-    for (std::int64_t f = 0; f < wanted.n; ++f) (*points)(i, f) = centres(c, f) + normal(random);
+    const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(k));
+    for (std::int64_t f = 0; f < n; ++f) (*points)(i, f) = centres(c, f) + normal(random);
   }
   for (std::int64_t c = 0; c < centroids->rows(); ++c)
-    for (std::int64_t f = 0; f < wanted.n; ++f) (*centroids)(c, f) = (*points)(c / wanted.k * wanted.m + c % wanted.k, f);
+    for (std::int64_t f = 0; f < n; ++f) (*centroids)(c, f) = (*points)(c / k * m + c % k, f);
 
   subject made;
   made.token = kmeans::to_token(wanted);
   made.unit = "Lloyd iteration";
-  made.flops =
-      2.0 * static_cast<double>(fits) * static_cast<double>(wanted.m) * static_cast<double>(wanted.n) * static_cast<double>(wanted.k);
+  made.flops = 2.0 * static_cast<double>(fits) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   for (const auto level : {protection::off, protection::correct}) {
     made.variants.push_back({std::string(to_string(level)), [=] {
-                               kmeans::options<T> options{.clusters = wanted.k,
-                                                          .init = kmeans::init::given,
-                                                          .centroids = std::as_const(*centroids).view(),
-                                                          .max_iter = k_iterations,
-                                                          .tol = 0};
+                               const kmeans::options options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0};
+                               const matrix_view<const T> first = std::as_const(*centroids).view();
                                int iterations = 1;
                                const execution where{.backend = how.backend, .threads = how.threads, .protection = level};
                                const double seconds = seconds_of([&] {
-                                 if (wanted.batch > 0) {
-                                   const auto all = row_major(std::as_const(*points).data(), wanted.m, wanted.n);
-                                   iterations = std::ranges::max(kmeans::fit(batch_of(all, wanted.batch), options, where).iterations);
+                                 const auto all = row_major(std::as_const(*points).data(), m, n);
+                                 if (fits > 1) {
+                                   const kmeans::batch_data<T> from{batch_of(all, fits), {}, first};
+                                   iterations = std::ranges::max(kmeans::fit(from, k, options, where).iterations);
                                  } else {
-                                   iterations = kmeans::fit(std::as_const(*points).view(), options, where).iterations;
+                                   iterations = kmeans::fit(kmeans::data<T>{all, {}, first}, k, options, where).iterations;
                                  }
                                });
                                return seconds / iterations;
                              }});
   }
-  if (how.peers && wanted.batch == 0) {
+  if (how.peers && fits == 1) {
     auto folder = std::make_shared<scratch_folder>();
     write_raw(folder->path / "points", *points);
     write_raw(folder->path / "centroids", *centroids);
     const std::string type = sizeof(T) == 4 ? "float32" : "float64";
     auto rival = std::make_shared<child>(std::vector<std::string>{how.python, how.scripts + "/scikit_learn.py", folder->path.string(), type,
-                                                                  std::to_string(wanted.m), std::to_string(wanted.n),
-                                                                  std::to_string(wanted.k), std::to_string(how.threads)});
+                                                                  std::to_string(m), std::to_string(n), std::to_string(k),
+                                                                  std::to_string(how.threads)});
     rival->ask();  // makes the child read the files and warm up
     made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
   }

@@ -32,8 +32,8 @@ template <class T>
 subject make(const qr::problem& wanted, const settings& how) {
   auto held = std::make_shared<data<T>>();
   // The matrices of a batch are stored contiguously, as the columns of one matrix.
-  const std::int64_t count = std::max<std::int64_t>(wanted.batch, 1), rank = std::min(wanted.m, wanted.n);
-  held->original = matrix<T>(wanted.m, wanted.n * count, order::column_major);
+  const std::int64_t count = wanted.batch, rank = std::min(wanted.rows, wanted.columns);
+  held->original = matrix<T>(wanted.rows, wanted.columns * count, order::column_major);
   held->work = held->original;
   held->tau.resize(static_cast<std::size_t>(rank * count));
   std::mt19937 random(1);
@@ -42,24 +42,25 @@ subject make(const qr::problem& wanted, const settings& how) {
 
   subject made;
   made.token = qr::to_token(wanted);
-  made.unit = wanted.batch > 0 ? "batch" : "factorization";
-  const double m = static_cast<double>(wanted.m), n = static_cast<double>(wanted.n);
+  made.unit = count > 1 ? "batch" : "factorization";
+  const double m = static_cast<double>(wanted.rows), n = static_cast<double>(wanted.columns);
   made.flops = static_cast<double>(count) * (m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3));
   for (const auto level : {protection::off, protection::correct}) {
+    const qr::plan<T> plan(wanted, {.backend = how.backend, .threads = how.threads, .protection = level});
     made.variants.push_back({std::string(to_string(level)), [=] {
                                held->work = held->original;
-                               const execution ours{.backend = how.backend, .threads = how.threads, .protection = level};
                                return seconds_of([&] {
-                                 if (wanted.batch > 0) {
-                                   (void)qr::geqrf(batch_of(column_major(held->work.data(), wanted.m, wanted.n), count), held->tau, ours);
+                                 if (count > 1) {
+                                   (void)plan.geqrf(batch_of(column_major(held->work.data(), wanted.rows, wanted.columns), count),
+                                                    held->tau);
                                  } else {
-                                   (void)qr::geqrf(held->work.view(), held->tau, ours);
+                                   (void)plan.geqrf(held->work.view(), held->tau);
                                  }
                                });
                              }});
   }
   if (how.peers) {
-    const int im = static_cast<int>(wanted.m), in = static_cast<int>(wanted.n);
+    const int im = static_cast<int>(wanted.rows), in = static_cast<int>(wanted.columns);
     int info = 0;
     T size = 0;
     geqrf(im, in, held->work.data(), held->tau.data(), &size, -1, &info);
@@ -70,7 +71,7 @@ subject make(const qr::problem& wanted, const settings& how) {
                                int status = 0;
                                return seconds_of([&] {
                                  for (std::int64_t b = 0; b < count; ++b)
-                                   geqrf(im, in, held->work.data() + b * wanted.m * wanted.n, held->tau.data() + b * rank,
+                                   geqrf(im, in, held->work.data() + b * wanted.rows * wanted.columns, held->tau.data() + b * rank,
                                          held->lapack_work.data(), static_cast<int>(held->lapack_work.size()), &status);
                                });
                              }});

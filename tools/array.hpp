@@ -1,11 +1,13 @@
-// An array in a file: .npy (NumPy's format 1.0 to 3.0, both orders) and .csv.
+// An array of numbers, and the files that hold one: .npy (npy.hpp), .csv and .tsv (csv.hpp).
 // Layer: tools.
-// Source: NEP 1, "A simple file format for NumPy arrays".
 #pragma once
 
 #include <complex>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,19 +16,38 @@
 
 namespace ballast::tools {
 
+struct table_options;
+
+// What was found in an input file, beside its numbers.
+struct input_facts {
+  std::string file;                 // as it is printed
+  std::vector<std::int64_t> shape;  // of the array that was read
+  bool table = false;               // true for text; the fields up to `notes` are those of a table
+  bool has_header = false;
+  std::vector<std::string> header;  // names of the chosen columns, as they are printed
+  std::int64_t comment_lines = 0, blank_lines = 0, skipped_lines = 0;
+  // The rows that were left out: their lines in the file, and their numbers among all rows.
+  std::vector<std::int64_t> dropped_lines, dropped_rows;
+  std::vector<std::int64_t> row_lines;  // the line of each row, if rows may be left out
+  std::vector<std::string> notes;
+  std::int64_t not_finite = 0;  // values that are NaN or Inf; counted by array::as
+};
+
 struct array {
   using storage = std::variant<std::vector<float>, std::vector<double>, std::vector<std::complex<float>>, std::vector<std::complex<double>>,
                                std::vector<std::int32_t>>;
   std::vector<std::int64_t> shape;
   bool fortran = false;  // true if the first axis varies fastest
   storage values;
+  std::shared_ptr<input_facts> facts = nullptr;  // of an array that was read
 
   bool is_complex() const { return values.index() == 2 || values.index() == 3; }
   bool is_double() const { return values.index() == 1 || values.index() == 3; }
-  std::int64_t size() const;
+  std::int64_t size() const;                  // −1 if it exceeds 64 bits
   std::vector<std::int64_t> strides() const;  // strides in elements
 
-  // Returns the values as T. Real values become complex numbers with imaginary part 0. Throws invalid_argument_error for complex to real.
+  // Returns the values as T. Real values become complex numbers with imaginary part 0. Throws invalid_argument_error for complex to real,
+  // and for a finite value that exceeds float. Notes in `facts` how many values became 0.
   template <class T>
   std::vector<T> as() &&;
 };
@@ -34,18 +55,26 @@ struct array {
 // Returns a text like "150x4".
 std::string to_string(const std::vector<std::int64_t>& shape);
 
-// Reads a file; the extension selects .npy or .csv.
-// .npy: little-endian f4, f8, c8 or c16. The header is checked against the size of the file before memory is allocated.
-// .csv: numbers with a decimal point; complex numbers as 1.5-2j; one separator in the whole file (comma, semicolon or tab); fields with or
-// without double quotes. Lines that begin with # and empty lines are skipped. The first other line may be a header of names, which must not
-// begin like a number. A single column gives a one-dimensional array. The result is always double or complex double.
-// Throws invalid_argument_error with file, line and column, and the expected and the actual text.
-array read_array(const std::filesystem::path& file);
+// Returns the number of values that are NaN or Inf.
+template <class T>
+std::int64_t not_finite(std::span<const T> values);
 
-// Throws invalid_argument_error unless the name ends in .npy or .csv and, for .csv, an array of `axes` axes fits (at most 2).
+// Leaves out rows of an array with one or two axes. `rows` is sorted.
+void leave_out_rows(array& from, const std::vector<std::int64_t>& rows);
+
+enum class file_format { npy, csv, tsv };
+
+// Returns the format that the ending of the name says, in capitals or not: .npy, .csv or .tsv.
+std::optional<file_format> format_of(const std::filesystem::path& file);
+
+// Reads a file; "-" is standard input. A file whose name has no ending (/dev/stdin) is .npy if it begins like one, and .csv otherwise.
+// `options` are those of tables; for a .npy file they must have their defaults. Throws invalid_argument_error.
+array read_array(const std::filesystem::path& file, const table_options& options);
+
+// Throws invalid_argument_error unless an array of `axes` axes can be written to a file of this name: at most 2 axes fit into a table.
 void check_writable_kind(const std::filesystem::path& file, std::size_t axes);
 
-// Writes the bytes of an array for a file of this name, .npy or .csv.
+// Writes the bytes of an array for a file of this name.
 outputs::content content_of(const std::filesystem::path& file, array value);
 
 }  // namespace ballast::tools

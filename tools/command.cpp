@@ -2,6 +2,7 @@
 #include "command.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -70,6 +71,12 @@ class progress_line {
   double last_ = 0;
 };
 
+std::string about_not_finite(std::int64_t results, std::int64_t of, std::int64_t inputs) {
+  const std::string why =
+      inputs > 0 ? fmt::format("so are {} of the input", inputs) : "all input is finite, so numbers exceeded the range of the precision";
+  return fmt::format("{} of {} results are NaN or Inf: {}", results, of, why);
+}
+
 }  // namespace
 
 invocation::invocation(const common_options& options, std::string operation) : options_(options), operation_(std::move(operation)) {
@@ -125,13 +132,19 @@ int invocation::finish(const nlohmann::ordered_json& results, const std::vector<
                                   {"seconds", seen.seconds},
                                   {"verdict", to_string(seen.verdict)},
                                   {"report", std::move(report_json)}};
-    if (!failed) out.update(results);
+    out["inputs"] = options_.files->json();
+    if (!failed) {
+      out["not_finite"] = not_finite_;
+      out.update(results);
+    }
     write_text("{}\n", out.dump(2));
   } else if (!options_.quiet) {
     write_text("{}  backend {}, protection {}, scheme {}\n", seen.problem.view(), to_string(seen.backend), to_string(seen.protection),
                seen.scheme.view());
+    for (const std::string& line : options_.files->lines()) write_text("{}\n", line);
     if (!failed) {
       for (const std::string& line : lines) write_text("{}\n", line);
+      if (not_finite_ > 0) write_text("{}\n", about_not_finite(not_finite_, values_, options_.files->not_finite()));
     }
     write_text("verdict {}: {} checks, {} detected, {} corrected, {} recomputed, {} uncorrectable; {:.3g} s\n", to_string(seen.verdict),
                seen.checks, seen.detected, seen.corrected, seen.recomputed, seen.uncorrectable, seen.seconds);
@@ -149,21 +162,26 @@ int invocation::finish(const nlohmann::ordered_json& results, const std::vector<
   return failed ? k_uncorrectable : k_done;
 }
 
-void run_sibling(const std::string& name, const std::vector<std::string>& arguments) {
+std::filesystem::path sibling(const std::string& name) {
   std::error_code status;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", status).parent_path();
-  if (status) throw unsupported_error(fmt::format("{}: cannot be found: this system does not say where the running program lies", name));
+  if (status) return {};
   for (const auto& folder : {here, here.parent_path() / "libexec" / "ballast"}) {
-    const auto program = folder / name;
-    if (access(program.c_str(), X_OK) != 0) continue;
-    std::vector<char*> argv = {const_cast<char*>(name.c_str())};
-    for (const auto& each : arguments) argv.push_back(const_cast<char*>(each.c_str()));
-    argv.push_back(nullptr);
-    execv(program.c_str(), argv.data());
-    throw unsupported_error(fmt::format("{}: {}", printable(program), std::strerror(errno)));
+    if (access((folder / name).c_str(), X_OK) == 0) return folder / name;
   }
-  throw unsupported_error(fmt::format("{} is not installed: expected it in {} or {}", name, printable(here),
-                                      printable(here.parent_path() / "libexec/ballast")));
+  return {};
+}
+
+void run_sibling(const std::string& name, const std::vector<std::string>& arguments, const std::string& origin) {
+  const std::filesystem::path program = sibling(name);
+  if (program.empty())
+    throw unsupported_error(fmt::format("{} is not installed: expected it in the folder of this program or in ../libexec/ballast{}{}", name,
+                                        origin.empty() ? "" : "; ", origin));
+  std::vector<char*> argv = {const_cast<char*>(name.c_str())};
+  for (const auto& each : arguments) argv.push_back(const_cast<char*>(each.c_str()));
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw unsupported_error(fmt::format("{}: {}", printable(program), std::strerror(errno)));
 }
 
 nlohmann::ordered_json json_number(double value) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 
 #include "array.hpp"
 #include "command_line.hpp"
+#include "inputs.hpp"
 #include "outputs.hpp"
 #include "terminal.hpp"
 
@@ -31,7 +34,8 @@ struct common_options {
   std::string events;
   bool json = false;
   bool quiet = false;
-  bool no_tf32x3 = false;  // qr::options::tf32x3; of the commands that have it
+  bool no_tf32x3 = false;                                      // qr::options::tf32x3; of the commands that have it
+  std::shared_ptr<inputs> files = std::make_shared<inputs>();  // the input files, with the options for tables
 
   void add_to(command_line& command);
   // Returns the precision of the computation: that of the option, or else f64 if `file_is_double`.
@@ -58,6 +62,13 @@ class invocation {
   // Adds the report of a call of this run. Returns false if it was uncorrectable: its results must not be used.
   bool add(const report& seen);
 
+  // Counts the NaN and Inf among the results of this run. If there are any, finish() tells it.
+  template <class T>
+  void count(std::span<const T> values) {
+    values_ += static_cast<std::int64_t>(values.size());
+    not_finite_ += not_finite<T>(values);
+  }
+
   // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, always
   // writes the event log, and returns the exit status.
   int finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines);
@@ -71,6 +82,7 @@ class invocation {
   outputs files_;
   std::optional<report> report_;
   std::unique_ptr<faults> faults_;
+  std::int64_t values_ = 0, not_finite_ = 0;
 };
 
 // Each function adds its subcommand to the program's command line.
@@ -82,8 +94,11 @@ void add_bench(command_line& program);
 void add_tune(command_line& program);
 void add_info(command_line& program);
 
-// Replaces this process by the program `name` in the same folder, or in ../libexec/ballast. Throws unsupported_error if that fails.
-[[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments);
+// Returns the path of the program `name` in the folder of this program or in ../libexec/ballast, or an empty path.
+std::filesystem::path sibling(const std::string& name);
+
+// Replaces this process by that program. Throws unsupported_error if that fails; `origin` says how to get a program that is not there.
+[[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments, const std::string& origin = "");
 
 // Converts a number for JSON. NaN and Inf become strings, because JSON has no such numbers.
 nlohmann::ordered_json json_number(double value);

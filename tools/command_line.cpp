@@ -52,6 +52,22 @@ CLI::Validator one_of(const std::vector<std::string>& names) {
           fmt::format("{{{}}}", fmt::join(names, ",")), "name"};
 }
 
+CLI::Validator not_empty() {
+  return {[](const std::string& text) -> std::string { return text.empty() ? "expected a text, got an empty one" : ""; }, "", "text"};
+}
+
+// Returns the message about an empty argument, or "". Without this check the parser takes the argument after --option= as its value.
+std::string about_empty(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view each = argv[i];
+    if (each.empty())
+      return fmt::format("argument {}, after \"{}\": expected a text, got an empty one (of an unset variable?)", i, argv[i - 1]);
+    if (each.starts_with("--") && each.find('=') == each.size() - 1)
+      return fmt::format("{}: expected a value, got an empty one (of an unset variable?)", each.substr(0, each.size() - 1));
+  }
+  return "";
+}
+
 int refuse(const std::string& program, const std::string& why) {
   write_text(stderr, "{}: {}\n`{} --help` says what there is.\n", program, printable(why), program);
   return k_bad_usage;
@@ -118,7 +134,7 @@ template void command_line::integer(const std::string&, std::int64_t&, const std
 template void command_line::integer(const std::string&, std::uint64_t&, const std::string&, std::uint64_t, presence);
 
 void command_line::list(const std::string& names, std::vector<std::string>& values, const std::string& description) {
-  CLI::Option* const option = parser_->app->add_option(names, values, description)->delimiter(',');
+  CLI::Option* const option = parser_->app->add_option(names, values, description)->delimiter(',')->check(not_empty());
   if (!values.empty()) option->capture_default_str();
 }
 
@@ -138,6 +154,8 @@ void command_line::rest(std::vector<std::string>& arguments) {
   parser_->app->callback([app = parser_->app, &arguments] { arguments = app->remaining(); });
 }
 
+void command_line::hide() { parser_->app->group(""); }
+
 void command_line::version(std::function<std::string()> text) { parser_->app->set_version_flag("--version", std::move(text)); }
 
 void command_line::footer(const std::string& text) { parser_->app->footer(text); }
@@ -147,11 +165,18 @@ void command_line::action(std::function<int()> body) { parser_->action = std::mo
 std::optional<int> command_line::parse(int argc, char** argv) {
   CLI::App& app = *parser_->app;
   std::vector<std::string> names;
-  for (const auto& each : parser_->subcommands) names.push_back(each->parser_->app->get_name());
-  if (argc < 2 || (argv[1][0] != '-' && std::ranges::find(names, std::string_view(argv[1])) == names.end())) {
+  bool known = false;
+  for (const auto& each : parser_->subcommands) {
+    const CLI::App& command = *each->parser_->app;
+    known = known || (argc > 1 && command.get_name() == argv[1]);
+    if (!command.get_group().empty()) names.push_back(command.get_name());
+  }
+  if (argc < 2 || (argv[1][0] != '-' && !known)) {
     const std::string got = argc < 2 ? "none" : fmt::format("\"{}\"", argv[1]);
     return refuse(app.get_name(), fmt::format("expected a subcommand ({}), got {}", fmt::join(names, ", "), got));
   }
+  if (const std::string empty = about_empty(argc, argv); !empty.empty())
+    return refuse(known ? fmt::format("{} {}", app.get_name(), argv[1]) : app.get_name(), empty);
   try {
     app.parse(argc, argv);
     return std::nullopt;

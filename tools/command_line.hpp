@@ -13,7 +13,8 @@ namespace ballast::tools {
 enum class presence { optional, required };
 
 // The command line of a program, or of one of its subcommands. Options have names like "-o,--output". parse() writes their values through
-// the references, which must still be valid. The value before parse() is the default: --help shows it if it is allowed and not empty.
+// the references, which must still be valid. The value before parse() is the default: --help shows it if it is allowed and not empty. An
+// empty argument, as an unset variable of a shell gives it, is no value: it is refused.
 class command_line {
  public:
   command_line(const std::string& program, const std::string& description);
@@ -43,6 +44,9 @@ class command_line {
   void repeated(const std::string& names, std::vector<std::string>& values, const std::string& description);
   // Stores all following arguments, including --help, for another program.
   void rest(std::vector<std::string>& arguments);
+
+  // Leaves this subcommand out of the list in --help and in messages. It can still be named.
+  void hide();
 
   // Makes --version print the result of `text`.
   void version(std::function<std::string()> text);

@@ -1,6 +1,10 @@
 // The subcommand `ballast fft`.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -84,6 +88,67 @@ std::vector<std::size_t> resolve_axes(const fft_options& wanted, std::size_t ran
   return made;
 }
 
+// Large numbers: their sums, and their squares in the checks, may exceed T where the result does not. So each signal with a value above
+// 2^limit is multiplied by a power of two, which changes no digit, and its result is divided by it.
+template <class T>
+class scaling {
+ public:
+  // `axes` of the arrays belong to a signal; the others are those of the batch.
+  scaling(std::vector<std::size_t> axes, std::size_t rank) : axes_(std::move(axes)), batched_(rank, true) {
+    for (const std::size_t axis : axes_) batched_[axis] = false;
+  }
+
+  template <class Value>
+  void before(std::vector<Value>& values, const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
+    T most = 0;
+    for (const Value& each : values) most = std::max(most, largest(each));
+    if (most < std::ldexp(T{1}, k_limit)) return;
+    each_value(shape, strides, [&](std::size_t at, std::size_t signal) {
+      if (signal >= exponents_.size()) exponents_.resize(signal + 1, 0);
+      if (const T size = largest(values[at]); size > 0) exponents_[signal] = std::max(exponents_[signal], std::ilogb(size) - k_limit);
+    });
+    each_value(shape, strides, [&](std::size_t at, std::size_t signal) { scale(values[at], -exponents_[signal]); });
+  }
+
+  template <class Value>
+  void after(std::vector<Value>& values, const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) const {
+    if (exponents_.empty()) return;
+    each_value(shape, strides, [&](std::size_t at, std::size_t signal) { scale(values[at], exponents_[signal]); });
+  }
+
+ private:
+  static constexpr int k_limit = std::numeric_limits<T>::max_exponent / 4;
+
+  static T finite_size(T value) { return std::isfinite(value) ? std::abs(value) : 0; }
+  static T largest(T value) { return finite_size(value); }
+  static T largest(std::complex<T> value) { return std::max(finite_size(value.real()), finite_size(value.imag())); }
+  static void scale(T& value, int exponent) { value = std::ldexp(value, exponent); }
+  static void scale(std::complex<T>& value, int exponent) {
+    value = {std::ldexp(value.real(), exponent), std::ldexp(value.imag(), exponent)};
+  }
+
+  // Calls visit(offset, signal) for each element.
+  template <class Visit>
+  void each_value(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides, const Visit& visit) const {
+    const std::int64_t size = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    for (std::int64_t i = 0; i < size; ++i) {
+      std::int64_t rest = i, at = 0, signal = 0, signals = 1;
+      for (std::size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) {
+        const std::int64_t index = rest % shape[axis];
+        at += index * strides[axis];
+        if (!batched_[axis]) continue;
+        signal += index * signals;
+        signals *= shape[axis];
+      }
+      visit(static_cast<std::size_t>(at), static_cast<std::size_t>(signal));
+    }
+  }
+
+  std::vector<std::size_t> axes_;
+  std::vector<bool> batched_;
+  std::vector<int> exponents_;  // of each signal; empty: no signal is scaled
+};
+
 template <class T>
 T magnitude(T value) {
   return std::abs(value);
@@ -106,6 +171,8 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   std::vector<std::int64_t> real_shape = read.shape, out_shape = read.shape;
   if (kind == fft::kind::r2c) out_shape[last] = read.shape[last] / 2 + 1;
   if (kind == fft::kind::c2r) {
+    if (wanted.length == 0 && read.shape[last] == 1)
+      throw invalid_argument_error("--length: expected 1, because a half spectrum of 1 element is that of 1 point, got none");
     real_shape[last] = wanted.length > 0 ? wanted.length : 2 * (read.shape[last] - 1);
     if (real_shape[last] / 2 + 1 != read.shape[last])
       throw invalid_argument_error(fmt::format("--length: expected {} or {} for a half spectrum of {} elements, got {}",
@@ -128,12 +195,15 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   problem.norm = wanted.norm == "ortho" ? fft::norm::ortho : wanted.norm == "forward" ? fft::norm::forward : fft::norm::backward;
   const auto batched = make_problem(std::move(problem), real_shape, axes, read.strides(), result.strides());
 
-  const std::vector<In> in = std::move(read).as<In>();
+  const std::vector<std::int64_t> in_shape = read.shape, in_strides = read.strides();
+  std::vector<In> in = std::move(read).as<In>();
+  scaling<T> scaled(axes, rank);
+  scaled.before(in, in_shape, in_strides);
   std::vector<Out> out(static_cast<std::size_t>(result.size()));
   const fft::plan plan(batched.problem, work.where());
   bool usable = true;
   for (std::size_t i = 0; i < batched.in_offsets.size(); ++i) {
-    const auto from = std::span(in).subspan(static_cast<std::size_t>(batched.in_offsets[i]));
+    const auto from = std::span(std::as_const(in)).subspan(static_cast<std::size_t>(batched.in_offsets[i]));
     const auto to = std::span(out).subspan(static_cast<std::size_t>(batched.out_offsets[i]));
     if constexpr (std::is_same_v<In, T>) {
       usable &= work.add(plan.forward(from, to, work.now()));
@@ -147,6 +217,8 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (usable) {
+    scaled.after(out, result.shape, result.strides());
+    work.count<Out>(out);
     results = {{"shape", out_shape}};
     lines.push_back(fmt::format("output shape {}", to_string(out_shape)));
     if (rank == 1 && !wanted.inverse && real_shape[0] > 2) {
@@ -183,16 +255,17 @@ int run(const fft_options& wanted, array read) {
 void add_fft(command_line& program) {
   auto wanted = std::make_shared<fft_options>();
   command_line& command = program.subcommand("fft", "Transform INPUT along its last axis, or along --axes");
-  command.operand("INPUT", wanted->input, ".npy or .csv, real or complex");
+  command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real or complex; - is standard input");
   command.text("-o,--output", wanted->output, "write the result");
   command.flag("--inverse", wanted->inverse, "inverse transform");
   command.flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
   command.list("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end");
   command.choice("--norm", wanted->norm, "where 1/N goes", {"backward", "ortho", "forward"});
   command.integer("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one", std::int64_t{1});
+  wanted->files->add_to(command);
   wanted->add_to(command);
   command.action([wanted] {
-    array read = read_array(wanted->input);
+    array read = wanted->files->operand(wanted->input);
     return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
                                                                      : run<double>(*wanted, std::move(read));
   });

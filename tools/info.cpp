@@ -71,16 +71,17 @@ void add_info(command_line& program) {
 
 namespace {
 
-// Adds a subcommand that runs another program.
-void add_program(command_line& program, const char* name, const char* description, const char* other,
-                 const std::vector<std::string>& first) {
+// Adds a subcommand that runs another program. --help shows it if that program is installed. `origin` says where it comes from.
+void add_program(command_line& program, const std::string& name, const std::string& description, const std::string& other,
+                 const std::vector<std::string>& first, const std::string& origin) {
   command_line& command = program.subcommand(name, description);
+  if (sibling(other).empty()) command.hide();
   auto rest = std::make_shared<std::vector<std::string>>();
   command.rest(*rest);
   command.action([=]() -> int {
     std::vector<std::string> arguments = first;
     arguments.insert(arguments.end(), rest->begin(), rest->end());
-    run_sibling(other, arguments);
+    run_sibling(other, arguments, origin);
   });
 }
 
@@ -88,12 +89,12 @@ void add_program(command_line& program, const char* name, const char* descriptio
 
 void add_bench(command_line& program) {
   add_program(program, "bench", "Time problems given by their tokens; --peers runs FFTW or cuFFT, scikit-learn and LAPACK beside them",
-              "ballast-bench", {});
+              "ballast-bench", {}, "it is built from the source, with -DBALLAST_BUILD_BENCHMARKS=ON, and runs in the build folder");
 }
 
 void add_tune(command_line& program) {
   add_program(program, "tune", "Measure which GPU kernels are fastest on this machine for problems given by their tokens, and keep them",
-              "ballast-kernels", {"tune"});
+              "ballast-kernels", {"tune"}, "it is installed with this program");
 }
 
 }  // namespace ballast::tools

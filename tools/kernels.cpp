@@ -105,12 +105,12 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
   return jobs;
 }
 
-int run_bundle(const std::vector<std::string>& architectures, const std::filesystem::path& file) {
+int run_bundle(const std::vector<std::string>& architectures, const selection& chosen, const std::filesystem::path& file) {
   tools::outputs files;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
   files.reserve(file);
   std::vector<cuda::image> images;
-  for (const job& each : compile_all(architectures, common)) {
+  for (const job& each : compile_all(architectures, common, chosen)) {
     if (each.made == nullptr) {
       tools::write_text(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;
@@ -200,12 +200,12 @@ int run(int argc, char** argv) {
       program.subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
   tools::command_line& ptx = program.subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
   for (tools::command_line* command : {&bundle, &check, &ptx}) command->list("--arch", architectures, "architectures, separated by commas");
-  for (tools::command_line* command : {&check, &ptx}) {
+  for (tools::command_line* command : {&bundle, &check, &ptx}) {
     command->text("--filter", chosen.filter, "only kernels whose expression contains this text");
     command->integer("--every", chosen.every, "one of so many kernels, for each architecture others", 1);
   }
   bundle.text("-o", file, "the file to write", tools::presence::required);
-  bundle.action([&] { return run_bundle(architectures, file); });
+  bundle.action([&] { return run_bundle(architectures, chosen, file); });
   check.action([&] { return run_check(architectures, chosen); });
   ptx.action([&] { return run_ptx(architectures, chosen); });
   std::vector<std::string> tokens;

@@ -34,27 +34,28 @@ std::vector<T> real_values(array& read, const std::string& file) {
   return std::move(read).as<T>();
 }
 
-std::string_view how_it_ended(kmeans::ending value) {
+std::string_view text_of(kmeans::stop_reason value) {
   switch (value) {
-    case kmeans::ending::labels_unchanged: return "converged: no label changed";
-    case kmeans::ending::tolerance: return "converged: shift within --tol";
-    case kmeans::ending::max_iter: return "stopped by --max-iter";
+    case kmeans::stop_reason::labels_unchanged: return "converged: no label changed";
+    case kmeans::stop_reason::tolerance: return "converged: shift within --tol";
+    case kmeans::stop_reason::max_iter: return "stopped by --max-iter";
   }
   return "?";
 }
 
-// The options of the library, and the content of the files that they refer to.
+// The options of the library, and the content of the files that the command names.
 template <class T>
 struct fit_options {
-  kmeans::options<T> options;
+  kmeans::options options;
+  matrix_view<const T> centroids;  // a view of `given`
   std::vector<T> given, weights;
 };
 
+// Rows of the points that were left out are left out of the weights as well, and the reverse.
 template <class T>
-fit_options<T> options_of(const kmeans_options& wanted) {
+fit_options<T> options_of(const kmeans_options& wanted, array& points) {
   fit_options<T> made;
-  auto& [options, given, weights] = made;
-  options.clusters = wanted.clusters;
+  auto& [options, centroids, given, weights] = made;
   options.n_init = wanted.n_init;
   options.max_iter = wanted.max_iter;
   options.tol = wanted.tol;
@@ -68,15 +69,15 @@ fit_options<T> options_of(const kmeans_options& wanted) {
     options.oversampling = wanted.oversampling;
     options.rounds = wanted.rounds;
   } else {
-    array start = read_array(wanted.init);
+    array start = wanted.files->of_option("--init", wanted.init);
     options.init = kmeans::init::given;
     given = real_values<T>(start, wanted.init);
-    options.centroids = points_of(start, given, wanted.init);  // for a batch: contiguous
+    centroids = points_of(start, given, wanted.init);  // for a batch: contiguous
   }
   if (!wanted.weights.empty()) {
-    array read_weights = read_array(wanted.weights);
+    array read_weights = wanted.files->of_option("--weights", wanted.weights);
+    inputs::keep_common_rows(points, read_weights);
     weights = real_values<T>(read_weights, wanted.weights);
-    options.weights = weights;
   }
   return made;
 }
@@ -86,17 +87,17 @@ int run(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
   if (!wanted.labels.empty()) work.reserve(wanted.labels, 1);
   if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 2);
+  const fit_options<T> given = options_of<T>(wanted, read);
   const std::vector<T> values = real_values<T>(read, wanted.input);
   const auto points = points_of(read, values, wanted.input);
-  const fit_options<T> given = options_of<T>(wanted);
 
-  execution how = work.how();
+  call now = work.now();
   if (wanted.verbose) {
-    how.on_progress = [](const progress& now) {
-      write_text(stderr, "run {}, iteration {}: inertia {:.10g}\n", now.run + 1, now.done, now.value);
+    now.on_progress = [](const progress& so_far) {
+      write_text(stderr, "run {}, iteration {}: inertia {:.10g}\n", so_far.run + 1, so_far.done, so_far.value);
     };
   }
-  auto model = kmeans::fit(points, given.options, how);
+  auto model = kmeans::fit({points, given.weights, given.centroids}, wanted.clusters, given.options, work.where(), now);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -108,10 +109,10 @@ int run(const kmeans_options& wanted, array read) {
     results = {{"inertia", json_number(model.inertia)},
                {"iterations", model.iterations},
                {"converged", model.converged()},
-               {"ended", to_string(model.ended)},
+               {"stopped", to_string(model.stopped)},
                {"sizes", sizes}};
     lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
-                                how_it_ended(model.ended), fmt::join(sizes, " ")));
+                                text_of(model.stopped), fmt::join(sizes, " ")));
     if (!wanted.labels.empty()) work.write(wanted.labels, {{points.rows}, false, std::move(model.labels)});
     if (!wanted.centroids.empty()) {
       const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
@@ -128,20 +129,20 @@ int run_batch(const kmeans_options& wanted, array read) {
   if (!wanted.labels.empty()) work.reserve(wanted.labels, 2);
   if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 3);
   if (wanted.verbose) throw invalid_argument_error("--verbose: expected points × features, a single fit, got a batch");
+  const fit_options<T> given = options_of<T>(wanted, read);
   const std::vector<T> values = real_values<T>(read, wanted.input);
   const auto strides = read.strides();
   const matrix_batch_view<const T> points{values.data(), read.shape[0], read.shape[1], read.shape[2], strides[1], strides[2], strides[0]};
-  const fit_options<T> given = options_of<T>(wanted);
-  auto made = kmeans::fit(points, given.options, work.how());
+  auto made = kmeans::fit({points, given.weights, given.centroids}, wanted.clusters, given.options, work.where(), work.now());
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(made.report)) {
-    nlohmann::ordered_json inertia = nlohmann::ordered_json::array(), ended = nlohmann::ordered_json::array();
+    nlohmann::ordered_json inertia = nlohmann::ordered_json::array(), stopped = nlohmann::ordered_json::array();
     for (const double each : made.inertia) inertia.push_back(json_number(each));
-    for (const kmeans::ending each : made.ended) ended.push_back(to_string(each));
-    results = {{"inertia", inertia}, {"iterations", made.iterations}, {"ended", ended}};
+    for (const kmeans::stop_reason each : made.stopped) stopped.push_back(to_string(each));
+    results = {{"inertia", inertia}, {"iterations", made.iterations}, {"stopped", stopped}};
     const auto [least, most] = std::ranges::minmax(made.inertia);
-    const auto at_most = std::ranges::count(made.ended, kmeans::ending::max_iter);
+    const auto at_most = std::ranges::count(made.stopped, kmeans::stop_reason::max_iter);
     lines.push_back(fmt::format("{} fits: inertia {:.10g} to {:.10g}, at most {} iterations; {} stopped by --max-iter", made.count, least,
                                 most, std::ranges::max(made.iterations), at_most));
     if (!wanted.labels.empty()) work.write(wanted.labels, {{points.count, points.rows}, false, std::move(made.labels)});
@@ -157,7 +158,7 @@ void add_kmeans(command_line& program) {
   auto wanted = std::make_shared<kmeans_options>();
   command_line& command =
       program.subcommand("kmeans", "Cluster the rows of INPUT (points × features, or a batch × points × features) into K clusters");
-  command.operand("INPUT", wanted->input, ".npy or .csv");
+  command.operand("INPUT", wanted->input, ".npy, .csv or .tsv; - is standard input");
   command.integer("-k", wanted->clusters, "number of clusters", std::int64_t{1}, presence::required);
   command.text("--init", wanted->init, "k-means++, k-means||, random, or a file with K first centroids (of a batch K for each)");
   command.number("--oversampling", wanted->oversampling, "k-means||: candidates of a round, in multiples of K");
@@ -167,13 +168,14 @@ void add_kmeans(command_line& program) {
                  "stop when the centroids' summed squared shift is below this times the mean variance of the features");
   command.integer("--n-init", wanted->n_init, "runs; the best one is kept", 1);
   command.integer("--seed", wanted->seed, "the same seed gives the same result", std::uint64_t{0});
-  command.text("--weights", wanted->weights, "a file with a weight for each point, of a batch one behind the other");
+  command.text("--weights", wanted->weights, "a file with a weight for each point; for a batch, those of all data sets in order");
   command.text("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command.text("--centroids", wanted->centroids, "write the K centroids");
   command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
+  wanted->files->add_to(command);
   wanted->add_to(command);
   command.action([wanted] {
-    array read = read_array(wanted->input);
+    array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3) {
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_batch<float>(*wanted, std::move(read))
                                                                        : run_batch<double>(*wanted, std::move(read));

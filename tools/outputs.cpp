@@ -18,6 +18,7 @@
 
 #include <ballast/error.hpp>
 
+#include "descriptor.hpp"
 #include "terminal.hpp"
 
 namespace ballast::tools {
@@ -32,29 +33,17 @@ namespace {
 
 [[noreturn]] void fail(const fs::path& file, int reason) { throw error(fmt::format("{}: {}", printable(file), std::strerror(reason))); }
 
-// Owns a file descriptor.
-class descriptor {
- public:
-  explicit descriptor(int number = -1) : number_(number) {}
-  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  descriptor& operator=(descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
+// Returns the path that a link to a file that does not exist leads to, or the path itself. Such a link is followed as one to a file is.
+fs::path end_of_links(const fs::path& file) {
+  fs::path at = file;
+  for (int links = 0; links < 40; ++links) {  // as many as the kernel follows
+    std::error_code failure;
+    const fs::path next = fs::read_symlink(at, failure);
+    if (failure) return at;
+    at = at.parent_path() / next;  // an absolute `next` replaces the folder
   }
-  ~descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-  // Closes it now, because some file systems report lost data only at close. Returns 0 or errno.
-  int close() {
-    const int number = std::exchange(number_, -1);
-    return number >= 0 && ::close(number) != 0 ? errno : 0;
-  }
-
- private:
-  int number_;
-};
+  refuse(file, fmt::format("cannot be written: {}", std::strerror(ELOOP)));
+}
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
@@ -193,6 +182,8 @@ class outputs::entry {
       if (failure) refuse(file_, failure.message());
     } else if (errno != ENOENT || !file_.has_filename()) {
       refuse(file_, fmt::format("cannot be written: {}", std::strerror(errno)));
+    } else {
+      real = end_of_links(file_);
     }
     const fs::path parent = real.has_parent_path() ? real.parent_path() : fs::path(".");
     name_ = real.filename().native();
@@ -285,6 +276,7 @@ outputs::outputs() = default;
 outputs::~outputs() = default;
 
 void outputs::reserve(const fs::path& file) {
+  if (file == "-") refuse(file, "expected the name of a file (./- is one, /dev/stdout is standard output), got -");
   auto made = std::make_unique<entry>(file);
   for (const auto& each : entries_) {
     if (each->same(*made)) refuse(file, "expected a different file for each output, got the same twice");

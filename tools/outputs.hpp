@@ -23,7 +23,8 @@ class outputs {
   outputs& operator=(const outputs&) = delete;
 
   // Announces an output before the computation. It tests at once whether the file can be written, by a temporary file that it removes
-  // again: so before commit() there is no file on disk that a signal could leave there. A replaced file keeps its mode, owner and group.
+  // again: so before commit() there is no file on disk that a signal could leave there. A replaced file keeps its mode, owner and group. A
+  // symbolic link stays; the file that it names is replaced, or created if it does not exist.
   // Throws invalid_argument_error if the path cannot be written, is a folder, has an owner or group that the result could not get, or was
   // announced before.
   void reserve(const std::filesystem::path& file);

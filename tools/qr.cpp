@@ -18,6 +18,12 @@ struct lstsq_options : common_options {
   std::string a, b, x;
 };
 
+template <class T>
+qr::plan<T> plan_for(const common_options& wanted, const invocation& work, std::int64_t rows, std::int64_t columns,
+                     std::int64_t batch = 1) {
+  return qr::plan<T>({.rows = rows, .columns = columns, .batch = batch}, work.where(), {.tf32x3 = !wanted.no_tf32x3});
+}
+
 // Returns the array as a column-major matrix; with one axis there is one column.
 template <class T>
 matrix<T> matrix_of(array read, const std::string& file) {
@@ -111,19 +117,22 @@ int run_qr(const qr_options& wanted, array read) {
   if (!wanted.q.empty()) work.reserve(wanted.q, 2);
   if (!wanted.r.empty()) work.reserve(wanted.r, 2);
   const matrix<T> A = matrix_of<T>(std::move(read), wanted.input);
-  const auto factors = qr::factor(A.view(), work.how());
+  const std::int64_t rank = std::min(A.rows(), A.columns());
+  matrix<T> F = A;
+  std::vector<T> tau(static_cast<std::size_t>(rank));
+  const qr::plan<T> plan = plan_for<T>(wanted, work, A.rows(), A.columns());
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
-  if (work.add(factors.report)) {
+  if (work.add(plan.geqrf(F.view(), tau, work.now()))) {
     // The protected orgqr forms Q from the factors' first min(m, n) columns.
-    const std::int64_t rank = std::min(A.rows(), A.columns());
-    matrix<T> Q(A.rows(), rank, order::column_major);
-    std::copy_n(factors.storage.data(), Q.size(), Q.data());
-    if (work.add(qr::orgqr(Q.view(), factors.tau, work.how()))) {
-      const matrix<T> R = factors.r();
+    matrix<T> Q(A.rows(), rank, order::column_major), R(rank, A.columns());
+    std::copy_n(F.data(), Q.size(), Q.data());
+    if (work.add(plan.orgqr(Q.view(), tau, work.now()))) {
+      for (std::int64_t i = 0; i < rank; ++i)
+        for (std::int64_t j = i; j < A.columns(); ++j) R(i, j) = F(i, j);
       errors found;
       std::mt19937_64 random(1);
-      found.add(std::as_const(A).view(), std::as_const(Q).view(), R.view(), random, k_probes);
+      found.add(A.view(), std::as_const(Q).view(), std::as_const(R).view(), random, k_probes);
       results = found.json();
       lines.push_back(found.line());
       if (!wanted.q.empty()) work.write(wanted.q, array_of(Q));
@@ -184,7 +193,8 @@ int run_qr_batch(const qr_options& wanted, array read) {
   std::vector<T> tau(static_cast<std::size_t>(rank * A.count));
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
-  if (work.add(qr::geqrf(F.view(), tau, work.how()))) {
+  const qr::plan<T> plan = plan_for<T>(wanted, work, m, n, A.count);
+  if (work.add(plan.geqrf(F.view(), tau, work.now()))) {
     matrices<T> Q(A.count, m, rank), R(A.count, rank, n);
     for (std::int64_t b = 0; b < A.count; ++b) {
       for (std::int64_t j = 0; j < n; ++j) {
@@ -192,7 +202,7 @@ int run_qr_batch(const qr_options& wanted, array read) {
         for (std::int64_t i = 0; i <= std::min(j, rank - 1); ++i) R.view()[b](i, j) = F.view()[b](i, j);
       }
     }
-    if (work.add(qr::orgqr(Q.view(), tau, work.how()))) {
+    if (work.add(plan.orgqr(Q.view(), tau, work.now()))) {
       errors found;
       std::mt19937_64 random(1);
       for (std::int64_t b = 0; b < A.count; ++b) found.add(A.view()[b], std::as_const(Q).view()[b], std::as_const(R).view()[b], random, 1);
@@ -219,7 +229,7 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   matrix<T> solution(std::max(m, n), p, order::column_major);
   for (std::int64_t j = 0; j < p; ++j)
     for (std::int64_t i = 0; i < m; ++i) solution(i, j) = B(i, j);
-  const report seen = qr::gels(factored.view(), solution.view(), work.how());
+  const report seen = plan_for<T>(wanted, work, m, n).gels(factored.view(), solution.view(), work.now());
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(seen)) {
@@ -266,7 +276,7 @@ int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
       for (std::int64_t i = 0; i < m; ++i) solution.view()[b](i, j) = B.view()[b](i, j);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
-  if (work.add(qr::gels(factored.view(), solution.view(), work.how()))) {
+  if (work.add(plan_for<T>(wanted, work, m, n, A.count).gels(factored.view(), solution.view(), work.now()))) {
     nlohmann::ordered_json norms = nlohmann::ordered_json::array();
     long double most = 0;
     for (std::int64_t b = 0; b < A.count; ++b) {
@@ -304,11 +314,12 @@ void add_qr(command_line& program) {
   command.operand("INPUT", wanted->input, ".npy or .csv, real");
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
+  wanted->files->add_to(command);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {
-    array read = read_array(wanted->input);
+    array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3)
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr_batch<float>(*wanted, std::move(read))
                                                                        : run_qr_batch<double>(*wanted, std::move(read));
@@ -324,11 +335,13 @@ void add_lstsq(command_line& program) {
   command.operand("A", wanted->a, ".npy or .csv, m × n, or a batch × m × n");
   command.operand("B", wanted->b, ".npy or .csv, m × right-hand sides, or a batch of them");
   command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
+  wanted->files->add_to(command, true);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {
-    array a = read_array(wanted->a), b = read_array(wanted->b);
+    array a = wanted->files->operand(wanted->a), b = wanted->files->second_operand(wanted->b);
+    inputs::keep_common_rows(a, b);
     if (a.shape.size() == 3)
       return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
                  ? run_lstsq_batch<float>(*wanted, std::move(a), std::move(b))

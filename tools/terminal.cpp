@@ -16,14 +16,6 @@
 
 namespace ballast::tools {
 
-namespace {
-
-struct decoded {
-  std::uint32_t character = 0;
-  std::size_t bytes = 0;  // 0: not UTF-8
-};
-
-// Decodes the first character of `text`, by the table of well-formed sequences in the Unicode Standard, section 3.9.
 decoded first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned lead = byte(0);
@@ -40,9 +32,12 @@ decoded first_character(std::string_view text) {
   return {character, bytes};
 }
 
-// Returns whether the character ends a line or changes the direction of the following text.
+namespace {
+
+// Returns whether the character ends a line, changes the direction of the following text, has no width, or looks like a space.
 bool deceives(std::uint32_t c) {
-  return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+  return c == 0xa0 || c == 0xad || c == 0x61c || (c >= 0x2000 && c <= 0x200f) || (c >= 0x2028 && c <= 0x202f) ||
+         (c >= 0x205f && c <= 0x206f) || c == 0x3000 || c == 0xfeff;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // Layer: tools.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -14,10 +16,19 @@
 namespace ballast::tools {
 
 // Converts external text (file names, file contents, arguments) for messages and JSON to valid UTF-8 without control characters. Bytes that
-// are not UTF-8 become \xNN, control characters become \n, \t or \xNN, and characters that change the direction of text become \u{NNNN}.
+// are not UTF-8 become \xNN, control characters become \n, \t or \xNN. Characters that change the direction of text, have no width, or are
+// spaces of another kind become \u{NNNN}.
 std::string printable(std::string_view text);
 inline std::string printable(const std::string& text) { return printable(std::string_view(text)); }
 std::string printable(const std::filesystem::path& file);
+
+struct decoded {
+  std::uint32_t character = 0;
+  std::size_t bytes = 0;  // 0: not UTF-8
+};
+
+// Decodes the first character of `text`, by the table of well-formed sequences in the Unicode Standard, section 3.9.
+decoded first_character(std::string_view text);
 
 // Formats and writes. A stream that does not take the text keeps its error flag, which run_program looks at; nothing is thrown, so that a
 // full disk or a closed stream does not change the exit status of a fault that could not be repaired.

@@ -3,7 +3,9 @@
 // scope's arena; outside of one, from the heap.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <new>
 #include <vector>
@@ -14,7 +16,11 @@ namespace ballast::core {
 // Blocks may outlive the arena.
 class arena {
  public:
-  arena();
+  // spares: the bodies of a parallel loop overlap differently from call to call. When a body takes a block, the arena allocates as many as
+  // all threads of the loop would need if they ran that body at the same time, so that a later call needs no more. Only blocks of up to
+  // 1 MiB have spares. For arenas that serve many calls.
+  enum class spares { no, yes };
+  explicit arena(spares kept = spares::no);
   ~arena();
   arena(const arena&) = delete;
   arena& operator=(const arena&) = delete;
@@ -30,16 +36,23 @@ class arena {
   state* state_;
 };
 
-// Makes `of` the arena of this thread until the scope ends; null: the heap.
+// Makes `of` the arena of this thread until the scope ends; null: the heap. threads > 1: the scope is a body of a parallel loop with so
+// many threads.
 class arena_scope {
  public:
-  explicit arena_scope(arena* of) noexcept;
+  explicit arena_scope(arena* of, int threads = 1) noexcept;
   ~arena_scope();
   arena_scope(const arena_scope&) = delete;
   arena_scope& operator=(const arena_scope&) = delete;
 
  private:
-  arena* before_;
+  friend class arena;
+  static constexpr int k_spare_classes = 14;  // spare blocks have up to 1 MiB
+  // The values of the enclosing scope of this thread.
+  arena* arena_before_;
+  int threads_before_;
+  std::array<std::uint16_t, k_spare_classes> held_before_;
+  std::array<std::uint16_t, k_spare_classes> held_at_begin_{};
 };
 
 // Memory at a 128-byte boundary, from the current arena or from the heap. Throws std::bad_alloc.

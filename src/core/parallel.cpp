@@ -161,7 +161,7 @@ void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_
     oneapi::tbb::parallel_for(
         oneapi::tbb::blocked_range<std::int64_t>(0, tasks, 1),
         [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {
-          const arena_scope here(memory);
+          const arena_scope here(memory, threads);
           const int slot = oneapi::tbb::this_task_arena::current_thread_index();
           // isolate: a body that waits for an inner loop must not start another outer task on the same slot meanwhile.
           for (std::int64_t task = range.begin(); task < range.end(); ++task)

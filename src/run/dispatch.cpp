@@ -26,6 +26,14 @@ std::vector<backend> available(bool cuda) {
 
 }  // namespace
 
+backend host_backend() noexcept {
+#if defined(BALLAST_HAS_CPU)
+  return backend::cpu;
+#else
+  return backend::reference;
+#endif
+}
+
 std::vector<backend> available_backends() { return available(true); }
 
 backend choose_backend(const settings& how, std::string_view token) {

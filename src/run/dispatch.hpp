@@ -18,13 +18,7 @@ namespace ballast::run {
 std::vector<backend> available_backends();
 
 // The fastest backend that computes on the host.
-constexpr backend host_backend() {
-#if defined(BALLAST_HAS_CPU)
-  return backend::cpu;
-#else
-  return backend::reference;
-#endif
-}
+backend host_backend() noexcept;
 
 // The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
 // what there is; `token` names the problem.

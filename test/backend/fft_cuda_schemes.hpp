@@ -1,10 +1,11 @@
-// What the tests of the cuda backend's schemes run, and what their kernels are generated for: both read this list.
+// The cases of the tests of the cuda backend's schemes. The generator of their kernels reads the same list.
 // Layer: tests.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@
 #include "fft/contract.hpp"
 #include "fft/cuda/run/transform.hpp"
 #include "fft/problem.hpp"
+#include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "simt/emulated_device.hpp"
+#include "support/effort.hpp"
 #include "support/fft_data.hpp"
 
 namespace scheme_test {
@@ -58,33 +61,43 @@ struct scheme_case {
   std::string scheme;
   std::string token;
   bool protect = true;
-  bool small = false;  // on a device with so little shared memory that 4096 points are two passes, or a cluster's
+  bool small = false;                         // on a device with so little shared memory that 4096 points are two passes, or a cluster's
+  test::effort least = test::effort::sample;  // less effort leaves the case out
 
   ballast::protection protection() const { return protect ? ballast::protection::correct : ballast::protection::off; }
 };
 
+// As the name of a test.
+inline std::string name_of(const scheme_case& what) { return what.scheme + '_' + what.token; }
+inline void PrintTo(const scheme_case& what, std::ostream* to) { *to << name_of(what); }
+
 inline const std::vector<scheme_case>& cases() {
   static const std::vector<scheme_case> all = {
-      {"multi_transaction_4", "fft_c2c_f32_n64_b37_fwd"},
-      {"multi_transaction_2", "fft_c2c_f32_n1024_b5_fwd"},
+      {"multi_transaction_4", "fft_c2c_f32_n64_b37_fwd", true, false, test::effort::smoke},
+      {"multi_transaction_2", "fft_c2c_f32_n1024_b5_fwd", true, false, test::effort::wide},
       {"multi_transaction_8", "fft_c2c_f64_n128_b70_inv"},
       {"multi_transaction_2", "fft_r2c_f32_n96_b41_fwd"},
       {"multi_transaction_4", "fft_c2c_f32_n4096_b3_fwd", true, true},
       {"threadblock", "fft_c2c_f32_n64_b9_fwd"},
       {"multi_transaction_32", "fft_c2r_f32_n64_b300_inv"},
-      {"one_sided", "fft_c2c_f32_n64_b9_fwd"},
-      {"thread", "fft_c2c_f32_n96_b9_fwd"},
-      {"thread", "fft_c2c_f64_n64_b16_fwd"},
+      {"one_sided", "fft_c2c_f32_n64_b9_fwd", true, false, test::effort::smoke},
+      {"thread", "fft_c2c_f32_n96_b9_fwd", true, false, test::effort::smoke},
+      {"thread", "fft_c2c_f64_n64_b16_fwd", true, false, test::effort::wide},
       {"one_sided", "fft_c2c_f32_n4096_b2_fwd", true, true},
-      {"thread", "fft_c2c_f32_n4096_b2_inv", true, true},
+      {"thread", "fft_c2c_f32_n4096_b2_inv", true, true, test::effort::wide},
       {"offline", "fft_c2c_f32_n60x90_b3_inv"},
-      {"offline", "fft_c2c_f64_n256_b9_fwd"},
-      {"v0", "fft_c2c_f32_n256_b5_inv", false},
+      {"offline", "fft_c2c_f64_n256_b9_fwd", true, false, test::effort::smoke},
+      {"v0", "fft_c2c_f32_n256_b5_inv", false, false, test::effort::smoke},
       {"v1", "fft_c2c_f32_n4096_b2_fwd", false, true},
       {"v2", "fft_c2c_f32_n1024_b2_fwd", false},
       {"tuned", "fft_c2c_f32_n1024_b2_fwd", false},
   };
-  return all;
+  static const std::vector<scheme_case> taken = [] {
+    std::vector<scheme_case> made = all;
+    std::erase_if(made, [](const scheme_case& each) { return each.least > test::chosen_effort(); });
+    return made;
+  }();
+  return taken;
 }
 
 inline ballast::cuda::capabilities device_for(const scheme_case& what) {
@@ -99,15 +112,13 @@ struct result {
   std::vector<T> out;  // scalars of the output side
 };
 
-// Runs the case on the current device, in its memory. Data are `in`, scalars of the input side; `in_place`: c2c only.
+// Runs the case on the current device, in its memory, struck by `faults`. Data are `in`, scalars of the input side; `in_place`: c2c only.
 template <class T>
-result<T> execute(const scheme_case& what, execution how, const std::vector<T>& in, bool in_place) {
+result<T> execute(const scheme_case& what, protection guard, const inject::plan* faults, const std::vector<T>& in, bool in_place) {
   const fft::token parsed = fft::parse_token(what.token);
   const fft::geometry shape = fft::resolve(parsed.problem);
-  how.backend = backend::cuda;
-  how.scheme = what.scheme;
-  how.throw_on_uncorrectable = false;
-  const fft::plan plan(parsed.problem, how);
+  const inject::scope struck(faults);
+  const fft::plan plan(parsed.problem, {.backend = backend::cuda, .protection = guard, .scheme = what.scheme});
   const auto device = ballast::cuda::current_device();
   const auto outputs = static_cast<std::size_t>(test::words_of_side(shape.output));
   ballast::cuda::device_buffer source(device, static_cast<std::int64_t>(in.size() * sizeof(T)));

@@ -13,14 +13,11 @@ using namespace ballast;
 template <class T>
 void list(const scheme_test::scheme_case& what) {
   const std::vector<T> in(static_cast<std::size_t>(scheme_test::input_words(what)));
-  execution how;
-  how.protection = what.protection();
-  (void)scheme_test::execute<T>(what, how, in, false);
+  (void)scheme_test::execute<T>(what, what.protection(), nullptr, in, false);
   if (!what.protect) return;
   inject::plan faults;
   faults.add({inject::site::fft_output});
-  how.faults = &faults;
-  (void)scheme_test::execute<T>(what, how, in, false);
+  (void)scheme_test::execute<T>(what, what.protection(), &faults, in, false);
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // The schemes of the cuda backend under the emulator: results against a transform in double, with and without injected faults.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -17,7 +21,7 @@ namespace {
 using namespace ballast;
 using scheme_test::scheme_case;
 
-// What a case is compared with: the packed words of each signal in more precision.
+// Returns the packed words of each signal in higher precision, for comparison.
 template <class T>
 std::vector<std::vector<fft::wide<T>>> expected(const scheme_case& what, const std::vector<T>& in) {
   const fft::token parsed = fft::parse_token(what.token);
@@ -55,19 +59,20 @@ class device_here {
   test::current_device_guard current_;
 };
 
-// body(case, a value of the type of its data).
-template <class Body>
-void each_case(Body&& body) {
-  for (const scheme_case& each : scheme_test::cases()) {
-    SCOPED_TRACE(each.scheme + " " + each.token);
-    const device_here device(each);
-    if (fft::parse_token(each.token).problem.precision == precision::f32) {
-      body(each, float());
+class scheme_test_of_cases : public testing::TestWithParam<scheme_case> {
+ protected:
+  static const scheme_case& what() { return GetParam(); }
+  // Calls body(a value of the type of the data) on the emulator.
+  template <class Body>
+  static void with_data(const Body& body) {
+    const device_here device(what());
+    if (fft::parse_token(what().token).problem.precision == precision::f32) {
+      body(float());
     } else {
-      body(each, double());
+      body(double());
     }
   }
-}
+};
 
 bool composite(const scheme_case& what) { return what.scheme == "threadblock" || what.scheme.starts_with("multi_transaction"); }
 bool can_be_in_place(const scheme_case& what) { return fft::parse_token(what.token).problem.kind == fft::kind::c2c; }
@@ -76,25 +81,44 @@ double allowed(const scheme_case& what) { return test::error_bound_of_kind(fft::
 template <class T>
 constexpr double k_repaired = sizeof(T) == 4 ? 2e-5 : 4e-14;
 
-execution with(protection level, const inject::plan* faults = nullptr) {
-  execution how;
-  how.protection = level;
-  how.faults = faults;
-  return how;
+std::string test_name(const testing::TestParamInfo<scheme_case>& info) { return scheme_test::name_of(info.param); }
+
+// The cases that `wanted` holds of.
+std::vector<scheme_case> cases_that(const std::function<bool(const scheme_case&)>& wanted) {
+  std::vector<scheme_case> made;
+  std::ranges::copy_if(scheme_test::cases(), std::back_inserter(made), wanted);
+  return made;
 }
 
-TEST(fft_cuda_schemes, are_right_and_clean_without_faults) {
-  each_case([](const scheme_case& what, auto zero) {
+class fft_cuda_scheme_test : public scheme_test_of_cases {};
+class fft_cuda_protected_scheme_test : public scheme_test_of_cases {};
+class fft_cuda_composite_scheme_test : public scheme_test_of_cases {};
+class fft_cuda_multi_transaction_test : public scheme_test_of_cases {};
+class fft_cuda_kernel_check_test : public scheme_test_of_cases {};
+
+bool is_protected(const scheme_case& what) { return what.protect; }
+bool has_large_groups(const scheme_case& what) { return composite(what) && !what.small; }
+bool has_several_tiles(const scheme_case& what) { return what.scheme.starts_with("multi_transaction_") && !what.small; }
+bool is_checked_by_its_kernels(const scheme_case& what) { return what.protect && what.scheme != "offline"; }
+
+INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_scheme_test, testing::ValuesIn(scheme_test::cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_protected_scheme_test, testing::ValuesIn(cases_that(is_protected)), test_name);
+INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_composite_scheme_test, testing::ValuesIn(cases_that(has_large_groups)), test_name);
+INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_multi_transaction_test, testing::ValuesIn(cases_that(has_several_tiles)), test_name);
+INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_kernel_check_test, testing::ValuesIn(cases_that(is_checked_by_its_kernels)), test_name);
+
+TEST_P(fft_cuda_scheme_test, are_right_and_clean_without_faults) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    const auto in = some_data<T>(what);
-    const auto right = expected(what, in);
+    const auto in = some_data<T>(what());
+    const auto right = expected(what(), in);
     for (const bool in_place : {false, true}) {
-      if (in_place && !can_be_in_place(what)) continue;
-      const auto seen = scheme_test::execute<T>(what, with(what.protection()), in, in_place);
+      if (in_place && !can_be_in_place(what())) continue;
+      const auto seen = scheme_test::execute<T>(what(), what().protection(), nullptr, in, in_place);
       EXPECT_EQ(seen.report.verdict, verdict::clean);
-      EXPECT_EQ(seen.report.scheme, what.scheme);
-      EXPECT_EQ(seen.report.checks > 0, what.protect);
-      for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what));
+      EXPECT_EQ(seen.report.scheme, what().scheme);
+      EXPECT_EQ(seen.report.checks > 0, what().protect);
+      for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what()));
     }
   });
 }
@@ -102,11 +126,8 @@ TEST(fft_cuda_schemes, are_right_and_clean_without_faults) {
 TEST(fft_cuda_schemes, are_refused_where_they_mean_nothing) {
   const device_here device(scheme_test::cases()[0]);
   const auto refused = [](const std::string& scheme, protection level, const std::string& token) {
-    execution how = with(level);
-    how.backend = backend::cuda;
-    how.scheme = scheme;
     try {
-      const fft::plan made(fft::parse_token(token).problem, how);
+      const fft::plan made(fft::parse_token(token).problem, {.backend = backend::cuda, .protection = level, .scheme = scheme});
     } catch (const unsupported_error& e) {
       return std::string(e.what());
     }
@@ -123,26 +144,25 @@ TEST(fft_cuda_schemes, are_refused_where_they_mean_nothing) {
 }
 
 // A fault that doubles or halves a number: what a composite sees it corrects, in place or not.
-TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_protected_scheme_test, correct_what_is_struck_between_load_and_store) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    if (!what.protect) return;
-    const auto in = some_data<T>(what);
-    const auto right = expected(what, in);
+    const auto in = some_data<T>(what());
+    const auto right = expected(what(), in);
     int corrected = 0;
     int missed = 0;
     int runs = 0;
     for (const auto where : {inject::site::fft_input, inject::site::fft_stage, inject::site::fft_intermediate, inject::site::fft_output,
                              inject::site::fft_twiddle}) {
       // These schemes see nothing else.
-      if (what.scheme == "thread" && where != inject::site::fft_stage) continue;
-      if (what.scheme == "offline" && where != inject::site::fft_output) continue;
+      if (what().scheme == "thread" && where != inject::site::fft_stage) continue;
+      if (what().scheme == "offline" && where != inject::site::fft_output) continue;
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
         SCOPED_TRACE(std::string(inject::row_of(where).name) + " seed " + std::to_string(seed));
-        const bool in_place = can_be_in_place(what) && seed % 2 == 1;
+        const bool in_place = can_be_in_place(what()) && seed % 2 == 1;
         inject::plan faults;
         faults.add({.site = where, .model = inject::model::bit_flip, .seed = seed, .bit = sizeof(T) == 4 ? 23 : 52});
-        const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, in_place);
+        const auto seen = scheme_test::execute<T>(what(), protection::correct, &faults, in, in_place);
         ++runs;
         EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
         EXPECT_EQ(seen.report.false_alarms, 0u);
@@ -156,29 +176,28 @@ TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
       }
     }
     EXPECT_LE(missed, runs / 2);
-    EXPECT_GE(corrected, !composite(what) ? 0 : what.small ? runs / 5 : runs / 3);
+    EXPECT_GE(corrected, !composite(what()) ? 0 : what().small ? runs / 5 : runs / 3);
   });
 }
 
 // NaN, Inf and numbers of any size: a composite cannot correct them.
-TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_protected_scheme_test, never_pass_what_they_cannot_correct) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    if (!what.protect) return;
-    const auto in = some_data<T>(what);
-    const auto right = expected(what, in);
+    const auto in = some_data<T>(what());
+    const auto right = expected(what(), in);
     int repaired = 0;
     for (const auto model :
          {inject::model::nan, inject::model::infinity, inject::model::random_value, inject::model::vector_mask, inject::model::stuck_at}) {
       for (std::uint64_t seed = 0; seed < 4; ++seed) {
         SCOPED_TRACE(std::string(inject::k_model_names[static_cast<std::size_t>(model)]) + " seed " + std::to_string(seed));
-        const bool in_place = can_be_in_place(what) && seed % 2 == 1;
+        const bool in_place = can_be_in_place(what()) && seed % 2 == 1;
         inject::plan faults;
-        const auto where = what.scheme == "offline"              ? inject::site::fft_output
-                           : seed < 2 || what.scheme == "thread" ? inject::site::fft_stage
-                                                                 : inject::site::fft_input;
+        const auto where = what().scheme == "offline"              ? inject::site::fft_output
+                           : seed < 2 || what().scheme == "thread" ? inject::site::fft_stage
+                                                                   : inject::site::fft_input;
         faults.add({.site = where, .model = model, .seed = seed});
-        const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, in_place);
+        const auto seen = scheme_test::execute<T>(what(), protection::correct, &faults, in, in_place);
         if (seen.report.verdict == verdict::uncorrectable) {
           EXPECT_TRUE(in_place || model == inject::model::stuck_at);
           continue;
@@ -192,18 +211,17 @@ TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
   });
 }
 
-TEST(fft_cuda_schemes, locate_the_signal) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_composite_scheme_test, locate_the_signal) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    if (!composite(what) || what.small) return;
-    const auto in = some_data<T>(what);
-    const auto right = expected(what, in);
+    const auto in = some_data<T>(what());
+    const auto right = expected(what(), in);
     std::set<std::int64_t> places;
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       inject::plan faults;
       faults.add({.site = inject::site::fft_stage, .model = inject::model::bit_flip, .seed = seed, .bit = sizeof(T) == 4 ? 25 : 54});
-      const auto seen = scheme_test::execute<T>(what, with(protection::detect, &faults), in, false);
+      const auto seen = scheme_test::execute<T>(what(), protection::detect, &faults, in, false);
       if (seen.report.detected == 0) continue;
       EXPECT_EQ(seen.report.verdict, verdict::uncorrectable);
       ASSERT_EQ(seen.report.events.size(), 1u);
@@ -212,7 +230,7 @@ TEST(fft_cuda_schemes, locate_the_signal) {
       EXPECT_GT(told.residual, told.threshold);
       const auto off = errors(seen.out, right);
       const auto worst = std::ranges::max_element(off);
-      if (*worst < allowed(what)) continue;  // it struck a number that is not stored
+      if (*worst < allowed(what())) continue;  // it struck a number that is not stored
       EXPECT_EQ(told.index, worst - off.begin());
       places.insert(told.index);
     }
@@ -221,16 +239,15 @@ TEST(fft_cuda_schemes, locate_the_signal) {
 }
 
 // Equal faults in equal signals must not cancel: in two tiles of a group, and in all of them.
-TEST(fft_cuda_schemes, see_equal_faults_of_equal_signals) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_multi_transaction_test, see_equal_faults_of_equal_signals) {
+  with_data([](auto zero) {
     using T = decltype(zero);
     const std::string many = "multi_transaction_";
-    if (!what.scheme.starts_with(many) || what.small) return;
-    const std::int64_t group = std::stoll(what.scheme.substr(many.size()));
-    std::vector<T> in = some_data<T>(what);
-    const std::size_t one = in.size() / static_cast<std::size_t>(fft::parse_token(what.token).problem.batch);
+    const std::int64_t group = std::stoll(what().scheme.substr(many.size()));
+    std::vector<T> in = some_data<T>(what());
+    const std::size_t one = in.size() / static_cast<std::size_t>(fft::parse_token(what().token).problem.batch);
     for (std::size_t i = one; i < in.size(); ++i) in[i] = in[i - one];
-    const auto right = expected(what, in);
+    const auto right = expected(what(), in);
     int found = 0;
     std::vector<std::vector<std::int64_t>> struck(1);
     for (std::int64_t g = 0; g < group; ++g) struck[0].push_back(g);
@@ -246,7 +263,7 @@ TEST(fft_cuda_schemes, see_equal_faults_of_equal_signals) {
                       .seed = seed,
                       .bit = sizeof(T) == 4 ? 25 : 54,
                       .interval = tile});
-        const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
+        const auto seen = scheme_test::execute<T>(what(), protection::correct, &faults, in, false);
         found += seen.report.verdict != verdict::clean ? 1 : 0;
         EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
         for (const double error : errors(seen.out, right)) ASSERT_LT(error, k_repaired<T>);
@@ -257,38 +274,36 @@ TEST(fft_cuda_schemes, see_equal_faults_of_equal_signals) {
 }
 
 // A fault in the check alone changes nothing but the report.
-TEST(fft_cuda_schemes, recognise_faults_of_the_check) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_kernel_check_test, recognise_faults_of_the_check) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    if (!what.protect || what.scheme == "offline") return;
-    const auto in = some_data<T>(what);
-    const auto right = expected(what, in);
+    const auto in = some_data<T>(what());
+    const auto right = expected(what(), in);
     for (const auto where : {inject::site::fft_checksum, inject::site::fft_threshold, inject::site::fft_comparison}) {
       SCOPED_TRACE(std::string(inject::row_of(where).name));
       inject::plan faults;
       faults.add({.site = where, .model = inject::model::nan, .seed = 5});
-      const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
+      const auto seen = scheme_test::execute<T>(what(), protection::correct, &faults, in, false);
       EXPECT_EQ(seen.report.verdict, verdict::recomputed);
       EXPECT_EQ(seen.report.false_alarms, 1u);
-      for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what));
+      for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what()));
     }
   });
 }
 
-TEST(fft_cuda_schemes, repair_several_faults_out_of_place) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_protected_scheme_test, repair_several_faults_out_of_place) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    if (!what.protect) return;
-    const auto in = some_data<T>(what);
-    const auto right = expected(what, in);
+    const auto in = some_data<T>(what());
+    const auto right = expected(what(), in);
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       inject::plan faults;
-      faults.add({.site = what.scheme == "offline" ? inject::site::fft_output : inject::site::fft_stage,
+      faults.add({.site = what().scheme == "offline" ? inject::site::fft_output : inject::site::fft_stage,
                   .model = inject::model::bit_flip,
                   .count = 6,
                   .seed = seed,
                   .bit = sizeof(T) == 4 ? 24 : 53});
-      const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
+      const auto seen = scheme_test::execute<T>(what(), protection::correct, &faults, in, false);
       EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
       EXPECT_NE(seen.report.verdict, verdict::clean);
       for (const double error : errors(seen.out, right)) ASSERT_LT(error, k_repaired<T>);
@@ -297,17 +312,16 @@ TEST(fft_cuda_schemes, repair_several_faults_out_of_place) {
 }
 
 // Signals that are equal, of any size, zero, or not numbers are no faults, also in place.
-TEST(fft_cuda_schemes, raise_no_alarm_for_unusual_data) {
-  each_case([](const scheme_case& what, auto zero) {
+TEST_P(fft_cuda_protected_scheme_test, raise_no_alarm_for_unusual_data) {
+  with_data([](auto zero) {
     using T = decltype(zero);
-    if (!what.protect) return;
-    const auto usual = some_data<T>(what);
-    const std::size_t one = usual.size() / static_cast<std::size_t>(fft::parse_token(what.token).problem.batch);
+    const auto usual = some_data<T>(what());
+    const std::size_t one = usual.size() / static_cast<std::size_t>(fft::parse_token(what().token).problem.batch);
     const auto check = [&](const char* name, auto&& element) {
       SCOPED_TRACE(name);
       std::vector<T> in(usual);
       for (std::size_t i = 0; i < in.size(); ++i) in[i] = element(i, in[i]);
-      const auto seen = scheme_test::execute<T>(what, with(protection::correct), in, can_be_in_place(what));
+      const auto seen = scheme_test::execute<T>(what(), protection::correct, nullptr, in, can_be_in_place(what()));
       EXPECT_EQ(seen.report.verdict, verdict::clean);
       return seen.out;
     };

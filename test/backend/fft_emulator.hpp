@@ -14,7 +14,7 @@
 
 namespace ballast::fft {
 
-// Whether short lines already take several passes.
+// Returns whether even short lines take several passes.
 inline bool divides(machine which) { return which == machine::small || which == machine::paired; }
 
 inline ballast::cuda::capabilities capabilities_of(machine which) {
@@ -33,15 +33,15 @@ inline ballast::cuda::capabilities capabilities_of(machine which) {
 }
 
 inline void choose_pairing(machine which) {
-  cuda::override_pairing(which == machine::paired ? cuda::pairing::wherever_possible : cuda::pairing::never);
+  cuda::override_fusion(which == machine::paired ? cuda::fusion::wherever_possible : cuda::fusion::never);
 }
 
-// One whose compiler never ends: only general kernels can be had.
-class general_device final : public test::forwarding_device {
+// One whose compiler never ends: only fallback kernels can be had.
+class fallback_device final : public test::forwarding_device {
  public:
   using forwarding_device::forwarding_device;
   std::string why_not_ready(std::span<const ballast::cuda::kernel_request> wanted, bool) override {
-    return test::recording_device::why_not_general(wanted);
+    return test::recording_device::why_not_fallback(wanted);
   }
 };
 
@@ -52,15 +52,15 @@ class emulator {
       : device_(std::make_shared<simt::emulated_device>(capabilities_of(which), seed << 32)) {
     choose_pairing(which);
     if (which == machine::paired) device_->run_together(static_cast<std::int64_t>(2 + seed % 4));
-    if (which == machine::general) {
-      ballast::cuda::override_device(std::make_shared<general_device>(device_));
+    if (which == machine::fallback) {
+      ballast::cuda::override_device(std::make_shared<fallback_device>(device_));
     } else {
       ballast::cuda::override_device(device_);
     }
   }
   ~emulator() {
     ballast::cuda::override_device(nullptr);
-    cuda::override_pairing(cuda::pairing::where_it_pays);
+    cuda::override_fusion(cuda::fusion::where_it_pays);
   }
   emulator(const emulator&) = delete;
   emulator& operator=(const emulator&) = delete;

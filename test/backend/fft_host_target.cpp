@@ -1,6 +1,9 @@
 // The reference and the cpu backend, for fft_test.cpp.
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <set>
+#include <string>
 
 #include "backend/fft_target.hpp"
 #include "support/effort.hpp"
@@ -15,14 +18,8 @@ class host_target final : public target {
   std::string_view signal_site() const override { return "fft.signal"; }
   std::shared_ptr<const void> prepare(const fft_case&, std::uint64_t) const override { return nullptr; }
   double floor() const override { return test::k_host_floor; }
-  execution how(std::uint64_t order, protection guard, const inject::plan* faults) const override {
-    execution made;
-    made.backend = which_;
-    made.protection = guard;
-    made.faults = faults;
-    made.threads = static_cast<int>(1 + (order - 1) % 3);
-    made.throw_on_uncorrectable = false;
-    return made;
+  execution how(std::uint64_t order, protection guard) const override {
+    return {.backend = which_, .threads = static_cast<int>(1 + (order - 1) % 3), .protection = guard};
   }
   std::shared_ptr<void> allocate(std::size_t bytes) const override { return {std::malloc(bytes), std::free}; }
   bool same_arithmetic(const test::subject<float>&, bool) const override { return true; }
@@ -34,13 +31,22 @@ class host_target final : public target {
 
 const host_target k_reference(backend::reference), k_cpu(backend::cpu);
 
+const target* const k_both[] = {&k_reference, &k_cpu};
+
+// The cases `tokens` on both backends.
 std::vector<run_of_case> both(const std::vector<const char*>& tokens, int repeats_f32 = 1, int repeats_f64 = 1) {
   std::vector<run_of_case> made;
   for (const char* each : tokens) {
     const bool single = parse_token(each).problem.precision == precision::f32;
-    made.push_back({{each, machine::whole, k_bare | k_faults}, {&k_reference, &k_cpu}, single ? repeats_f32 : repeats_f64});
+    for (const target* on : k_both) made.push_back({{each, machine::whole, k_bare | k_faults}, on, single ? repeats_f32 : repeats_f64});
   }
   return made;
+}
+
+// Norms differ in a factor at the end: once is enough where a test is slow.
+bool worth_many_data(const run_of_case& run) {
+  const geometry shape = resolve(run.which.problem());
+  return run.which.norm == norm::backward && !(test::sampled() && shape.points() * shape.batch > 3000);
 }
 
 }  // namespace
@@ -54,11 +60,12 @@ const std::vector<run_of_case>& every_run() {
     const auto add = [&](fft_case each) {
       each.uses |= k_bare;
       each.where = machine::whole;
-      if (each.strided() || names.insert(name_of(each)).second) made.push_back({each, {&k_reference, &k_cpu}});
+      if (!names.insert(name_of(each)).second) return;
+      for (const target* on : k_both) made.push_back({each, on});
     };
     for (const fft_case& each : host_cases()) add(each);
     std::uint64_t number = 0;
-    for (const fft_case& each : emulated_cases()) {
+    for (const fft_case& each : small_cases()) {
       if (test::taken(number++, 3)) add(each);
     }
     return made;
@@ -66,48 +73,62 @@ const std::vector<run_of_case>& every_run() {
   return runs;
 }
 
+std::vector<run_of_case> clean_runs() {
+  std::vector<run_of_case> made;
+  std::ranges::copy_if(every_run(), std::back_inserter(made), worth_many_data);
+  return made;
+}
+
+std::vector<run_of_case> special_runs() {
+  std::vector<run_of_case> made = clean_runs();
+  std::erase_if(made, [](const run_of_case& run) { return run.which.problem().batch < 2; });
+  return made;
+}
+
 const std::vector<run_of_case>& fault_runs() {
   static const std::vector<run_of_case> runs = [] {
     std::vector<run_of_case> made;
+    const auto add = [&](const fft_case& each, const target* on, int repeats, int model_step = 1) {
+      made.push_back({each, on, repeats, model_step, made.size()});
+    };
+    std::size_t number = 0;
     for (const fft_case& each : host_fault_cases()) {
       const problem p = each.problem();
-      run_of_case run{each, {&k_reference, &k_cpu}, test::sampled() ? 2 : p.precision == precision::f32 ? 6 : 3};
-      // The only twiddle factors of the reference are ones here: a zero imaginary part that is struck with zero changes nothing.
-      if (p.shape[0] == 37) run.targets = {&k_cpu};
-      if (p.shape[0] == 10007) {
-        if (test::sampled()) continue;
-        run.targets = {&k_cpu};
-        run.model_step = 3;
-      }
-      // The reference is the slower by far. Of a sample it takes a third.
-      if (!test::taken(made.size(), 3)) run.targets = {&k_cpu};
-      made.push_back(run);
+      const int repeats = test::sampled() ? 2 : p.precision == precision::f32 ? 6 : 3;
+      const bool long_line = p.shape[0] == 10007;
+      if (long_line && test::sampled()) continue;
+      // The reference is the slower by far. In a sample it has a third of the cases. The only twiddle factors that it has for 37 points are
+      // ones: a zero imaginary part that is struck with zero changes nothing.
+      if (test::taken(number++, 3) && p.shape[0] != 37 && !long_line) add(each, &k_reference, repeats);
+      add(each, &k_cpu, repeats, long_line ? 3 : 1);
     }
-    // What the emulator is struck with, on the backend that is fast, two seeds each.
-    for (const fft_case& each : emulated_cases()) {
-      if ((each.uses & k_faults) == 0 || test::sampled()) continue;
+    // The cases that are struck on the emulator, on the faster backend, two seeds each.
+    std::set<std::string> names;
+    for (const run_of_case& run : made) names.insert(name_of(run.which));
+    for (fft_case each : small_cases()) {
+      each.where = machine::whole;
+      if ((each.uses & k_faults) == 0 || test::sampled() || !names.insert(name_of(each)).second) continue;
       const geometry shape = resolve(each.problem());
-      if (shape.points() * shape.batch <= 5000) made.push_back({each, {&k_cpu}, 2});
+      if (shape.points() * shape.batch <= 5000) add(each, &k_cpu, 2);
     }
     return made;
   }();
   return runs;
 }
 
-const std::vector<run_of_case>& flip_runs() {
-  static const std::vector<run_of_case> runs =
-      both({"fft_c2c_f32_n256_b16_fwd", "fft_c2c_f64_n256_b16_fwd"}, test::sampled() ? 200 : 3000, test::sampled() ? 200 : 1000);
-  return runs;
+std::vector<run_of_case> flip_runs() {
+  return both({"fft_c2c_f32_n256_b16_fwd", "fft_c2c_f64_n256_b16_fwd"}, test::sampled() ? 200 : 3000, test::sampled() ? 200 : 1000);
 }
 
-const std::vector<run_of_case>& persistent_runs() {
-  static const std::vector<run_of_case> runs = both({"fft_c2c_f32_n64_b20_fwd", "fft_c2c_f64_n64_b20_fwd"});
-  return runs;
-}
+std::vector<run_of_case> persistent_runs() { return both({"fft_c2c_f32_n64_b20_fwd", "fft_c2c_f64_n64_b20_fwd"}); }
 
-const std::vector<run_of_case>& many_tile_runs() {
-  static const std::vector<run_of_case> runs = both({"fft_c2c_f32_n64_b200_fwd", "fft_c2c_f64_n64_b200_fwd"});
-  return runs;
+std::vector<run_of_case> many_tile_runs() { return both({"fft_c2c_f32_n64_b200_fwd", "fft_c2c_f64_n64_b200_fwd"}); }
+
+std::vector<run_of_case> allocation_runs() {
+  return both({"fft_c2c_f32_n1_b3_fwd", "fft_c2c_f32_n64_b40_fwd", "fft_c2c_f64_n134_b20_fwd", "fft_c2c_f64_n263_b9_inv",
+               "fft_c2c_f32_n8192_b2_fwd", "fft_c2c_f64_n8192_b9_inv", "fft_c2c_f32_n10007_b1_fwd", "fft_c2c_f32_n48x32_b40_fwd",
+               "fft_c2c_f64_n6x20x24_b1_fwd", "fft_r2c_f32_n90_b18_fwd", "fft_r2c_f64_n33_b9_fwd", "fft_c2r_f32_n90_b18_inv",
+               "fft_c2r_f64_n35_b9_inv", "fft_r2c_f64_n12x18_b3_fwd", "fft_c2r_f32_n12x18_b3_inv"});
 }
 
 }  // namespace ballast::fft

@@ -1,8 +1,11 @@
-// What a plan of the FFT refuses, with which words; and tokens.
+// Plans of the FFT: what they refuse and with which words, several threads at once, copies; and tokens.
 #include <complex>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,15 +42,24 @@ TEST(fft_plan, refuses_what_has_no_meaning_and_says_why) {
   refused({.shape = {4}, .batch = 2, .output = {{1}, 3}}, "signals overlap");
   refused({.shape = {4, 4}, .output = {{3, 1}, 0}}, "rows overlap");
   refused({.shape = {4}, .input = {{huge}, 0}}, "extent overflows");
-  execution how;
-  how.backend = backend::cuda;
-  EXPECT_THROW(plan({.shape = {4}}, how), unsupported_error);
-  how = {};
-  how.scheme = "hope";
-  EXPECT_THROW(plan({.shape = {4}}, how), unsupported_error);
-  how = {};
-  how.threads = -1;
-  EXPECT_THROW(plan({.shape = {4}}, how), invalid_argument_error);
+  EXPECT_THROW(plan({.shape = {4}}, {.threads = -1}), invalid_argument_error);
+}
+
+TEST(fft_plan, refuses_what_this_machine_cannot_run) {
+  EXPECT_THROW(plan({.shape = {4}}, {.backend = backend::cuda}), unsupported_error);
+  EXPECT_THROW(plan({.shape = {4}}, {.scheme = "hope"}), unsupported_error);
+  EXPECT_THROW(plan({.shape = {4}}, {.scheme = "one_sided"}), unsupported_error) << "a scheme of cuda alone";
+  std::vector<std::complex<float>> x(4), y(4);
+  EXPECT_THROW((void)plan({.shape = {4}}).enqueue_forward(x, y), unsupported_error);
+  EXPECT_THROW((void)plan({.shape = {4}}).enqueue_inverse(x, y), unsupported_error);
+}
+
+TEST(fft_plan, says_what_it_is) {
+  const problem asked{.precision = precision::f64, .shape = {12, 18}, .batch = 3};
+  const plan made(asked, {.backend = backend::cpu});
+  EXPECT_EQ(to_token(made.problem(), direction::forward), "fft_c2c_f64_n12x18_b3_fwd");
+  EXPECT_EQ(made.backend(), backend::cpu);
+  EXPECT_EQ(made.workspace_bytes(), 0);
 }
 
 TEST(fft_plan, refuses_data_that_do_not_fit) {
@@ -69,6 +81,88 @@ TEST(fft_plan, refuses_data_that_do_not_fit) {
   EXPECT_THROW((void)rows.forward(memory, std::span(reinterpret_cast<std::complex<float>*>(memory.data()), 10)), invalid_argument_error)
       << "in place needs padded rows";
 }
+
+TEST(fft_plan, refuses_both_directions_of_the_wrong_type) {
+  std::vector<std::complex<float>> x(10), y(10);
+  std::vector<std::complex<double>> wide_x(10), wide_y(10);
+  std::vector<float> r(10);
+  std::vector<double> wide_r(10);
+  const auto refused = [](const auto& call) { EXPECT_THROW((void)call(), invalid_argument_error); };
+  const plan made({.precision = precision::f64, .shape = {8}}), to_half({.kind = kind::r2c, .shape = {8}}),
+      from_half({.kind = kind::c2r, .precision = precision::f64, .shape = {8}});
+  refused([&] { return made.forward(x, y); });
+  refused([&] { return made.inverse(x, y); });
+  refused([&] { return made.forward(wide_r, wide_y); });
+  refused([&] { return made.inverse(wide_x, wide_r); });
+  refused([&] { return made.enqueue_forward(x, y); });
+  refused([&] { return made.enqueue_inverse(wide_x, wide_r); });
+  refused([&] { return to_half.forward(wide_r, wide_y); });
+  refused([&] { return to_half.inverse(x, r); });
+  refused([&] { return to_half.enqueue_forward(x, y); });
+  refused([&] { return from_half.inverse(x, r); });
+  refused([&] { return from_half.enqueue_forward(wide_r, wide_y); });
+  EXPECT_EQ(to_half.forward(r, y).verdict, verdict::clean);
+  EXPECT_EQ(from_half.inverse(wide_x, wide_r).verdict, verdict::clean);
+}
+
+TEST(fft_plan, events_and_errors_belong_to_the_call) {
+  const plan made({.shape = {8}});
+  std::vector<std::complex<float>> x(8, 1), y(8);
+  int events = 0;
+  EXPECT_EQ(made.forward(x, y, {.on_event = [&](const event&) { ++events; }}).verdict, verdict::clean);
+  EXPECT_EQ(events, 0);
+}
+
+// ---- Several threads at once ----
+
+struct shared_plan {
+  const char* token;
+  backend where;
+};
+class fft_shared_plan_test : public testing::TestWithParam<shared_plan> {};
+
+TEST_P(fft_shared_plan_test, gives_the_same_bits_to_every_thread) {
+  const token read = parse_token(GetParam().token);
+  const plan made(read.problem, {.backend = GetParam().where, .threads = 2});
+  std::int64_t points = read.problem.batch;
+  for (const std::int64_t n : read.problem.shape) points *= n;
+  const auto data = [&](int number) {
+    std::vector<std::complex<double>> x(static_cast<std::size_t>(points));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = {static_cast<double>((i * 37 + 11) % 101) + number, static_cast<double>(i % 89)};
+    return x;
+  };
+  constexpr int k_threads = 4;
+  std::vector<std::vector<std::complex<double>>> wanted(k_threads, std::vector<std::complex<double>>(static_cast<std::size_t>(points)));
+  for (int t = 0; t < k_threads; ++t) {
+    EXPECT_EQ(plan(read.problem, {.backend = GetParam().where}).forward(data(t), wanted[static_cast<std::size_t>(t)]).verdict,
+              verdict::clean);
+  }
+  std::vector<int> right(k_threads);
+  {
+    std::vector<std::jthread> team;
+    for (int t = 0; t < k_threads; ++t) {
+      team.emplace_back([&, t] {
+        const plan mine = made;  // copies share everything
+        const auto x = data(t);
+        for (int round = 0; round < 10; ++round) {
+          std::vector<std::complex<double>> y(x.size());
+          const report seen = mine.forward(x, y);
+          right[static_cast<std::size_t>(t)] += seen.verdict == verdict::clean && y == wanted[static_cast<std::size_t>(t)] ? 1 : 0;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(right, std::vector<int>(k_threads, 10));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    fft, fft_shared_plan_test,
+    testing::Values(shared_plan{"fft_c2c_f64_n64_b40_fwd", backend::reference}, shared_plan{"fft_c2c_f64_n64_b40_fwd", backend::cpu},
+                    shared_plan{"fft_c2c_f64_n263_b40_fwd", backend::cpu}, shared_plan{"fft_c2c_f64_n8192_b2_fwd", backend::cpu},
+                    shared_plan{"fft_c2c_f64_n12x18_b40_fwd", backend::cpu}, shared_plan{"fft_c2c_f64_n10007_b1_fwd", backend::cpu}),
+    [](const auto& info) { return std::string(to_string(info.param.where)) + '_' + info.param.token; });
+
+// ---- Tokens ----
 
 TEST(fft_token, round_trip_and_errors) {
   for (const char* text :

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numbers>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -36,72 +37,101 @@ class fft_protection : public testing::Test {};
 using precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(fft_protection, precisions);
 
+// A line of a form and a length in one precision: the parameter of a test. Weights have no precision.
+struct line_case {
+  form what;
+  std::int64_t n;
+  precision type = precision::f64;
+};
+std::string name_of_line(const line_case& each) {
+  constexpr const char* forms[] = {"complex", "real_forward", "real_inverse"};
+  return fmt::format("{}_n{}", forms[static_cast<int>(each.what)], each.n);
+}
+void PrintTo(const line_case& each, std::ostream* to) { *to << to_string(each.type) << '_' << name_of_line(each); }
+std::string line_name(const testing::TestParamInfo<line_case>& info) { return name_of_line(info.param); }
+std::string typed_line_name(const testing::TestParamInfo<line_case>& info) {
+  return fmt::format("{}_{}", to_string(info.param.type), name_of_line(info.param));
+}
+
 // ---- Weights ----
 
 std::int64_t rows_of(form what, std::int64_t n) { return what == form::complex ? n : what == form::real_forward ? n / 2 + 1 : n / 2; }
 std::int64_t inputs_of(form what, std::int64_t n) { return what == form::complex ? n : what == form::real_forward ? n / 2 : n / 2 + 1; }
 
 // The responses of the inputs are those of a transform in more precision of the weights: the steps of the search are the line's.
-TEST(fft_weights, are_followed_through_the_line_as_it_is) {
-  for (const form what : {form::complex, form::real_forward, form::real_inverse}) {
-    for (const std::int64_t n : {2, 4, 6, 8, 10, 14, 30, 64, 90, 134, 163, 211, 250, 263, 432, 526, 844, 1001, 1024}) {
-      if (what != form::complex && n % 2 == 1) continue;
-      const output_weights chosen = choose_weights(what, n, 1);
-      const auto seen = input_responses(what, n, chosen);
-      ASSERT_EQ(seen.size(), static_cast<std::size_t>(inputs_of(what, n)));
-      const std::int64_t unit = what == form::real_inverse ? 2 : 1;
-      for (int v = 0; v < 2; ++v) {
-        std::vector<number> a(static_cast<std::size_t>(n));
-        for (std::size_t k = 0; k < chosen.a.size(); ++k) {
-          ASSERT_NEAR(std::abs(chosen.a[k]), 1, 1e-12);
-          if ((static_cast<std::int64_t>(k) / unit < second_half(rows_of(what, n))) == (v == 0)) a[k] = chosen.a[k];
-        }
-        const auto b = dft(a);
-        for (std::size_t j = 0; j < seen.size(); ++j) {
-          const std::size_t last = static_cast<std::size_t>(n) - 1, mirrored = j == 0 ? 0 : last + 1 - j;
-          const bool alone = j == 0 || j == mirrored;
-          const number to_real = what == form::complex ? b[j] : what == form::real_forward ? b[2 * j] : alone ? b[j] : b[j] + b[mirrored];
-          const number to_imaginary = what == form::complex        ? number(0, 1) * b[j]
-                                      : what == form::real_forward ? b[2 * j + 1]
-                                                                   : number(0, 1) * (b[mirrored] - b[j]);
-          EXPECT_LE(std::abs(seen[j].real[v] - to_real), 1e-11) << n << " " << j;
-          EXPECT_LE(std::abs(seen[j].imaginary[v] - to_imaginary), 1e-11) << n << " " << j;
-        }
-      }
+class fft_weights_of_line_test : public testing::TestWithParam<line_case> {};
+
+TEST_P(fft_weights_of_line_test, are_followed_through_the_line_as_it_is) {
+  const auto [what, n, type] = GetParam();
+  const output_weights chosen = choose_weights(what, n, 1);
+  const auto seen = input_responses(what, n, chosen);
+  ASSERT_EQ(seen.size(), static_cast<std::size_t>(inputs_of(what, n)));
+  const std::int64_t unit = what == form::real_inverse ? 2 : 1;
+  for (int v = 0; v < 2; ++v) {
+    std::vector<number> a(static_cast<std::size_t>(n));
+    for (std::size_t k = 0; k < chosen.a.size(); ++k) {
+      ASSERT_NEAR(std::abs(chosen.a[k]), 1, 1e-12);
+      if ((static_cast<std::int64_t>(k) / unit < second_half(rows_of(what, n))) == (v == 0)) a[k] = chosen.a[k];
+    }
+    const auto b = dft(a);
+    for (std::size_t j = 0; j < seen.size(); ++j) {
+      const std::size_t last = static_cast<std::size_t>(n) - 1, mirrored = j == 0 ? 0 : last + 1 - j;
+      const bool alone = j == 0 || j == mirrored;
+      const number to_real = what == form::complex ? b[j] : what == form::real_forward ? b[2 * j] : alone ? b[j] : b[j] + b[mirrored];
+      const number to_imaginary = what == form::complex        ? number(0, 1) * b[j]
+                                  : what == form::real_forward ? b[2 * j + 1]
+                                                               : number(0, 1) * (b[mirrored] - b[j]);
+      EXPECT_LE(std::abs(seen[j].real[v] - to_real), 1e-11) << n << " " << j;
+      EXPECT_LE(std::abs(seen[j].imaginary[v] - to_imaginary), 1e-11) << n << " " << j;
     }
   }
 }
 
-// By the definition: what a number between two stages gives to the outputs is q, q + s, q + 2s, … times powers of a root of unity.
-TEST(fft_weights, every_number_between_stages_responds) {
-  for (const std::int64_t n : {1, 2, 3, 8, 12, 45, 61, 64, 96, 100, 122, 135, 199, 243}) {
-    const output_weights chosen = choose_weights(form::complex, n, 2);
-    EXPECT_GE(chosen.least_response, k_least_response);
-    double least = 1e300;
-    std::int64_t s = 1;
-    auto radices = prime_factors(n);
-    radices.push_back(1);
-    for (const std::int64_t p : radices) {
-      const std::int64_t m = n / s;
-      for (std::int64_t q = 0; q < s; ++q) {
-        for (std::int64_t i = 0; i < m; ++i) {
-          number sums[2] = {};
-          for (std::int64_t k = 0; k < m; ++k) {
-            const number w = std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(i * k % m) / static_cast<double>(m));
-            sums[q + s * k < second_half(n) ? 0 : 1] += w * chosen.a[static_cast<std::size_t>(q + s * k)];
-          }
-          const double response = std::max(std::abs(sums[0] + sums[1]), std::abs(sums[0] - sums[1])) / std::sqrt(static_cast<double>(m));
-          least = std::min(least, response);
-        }
-      }
-      s *= p;
-    }
-    EXPECT_GE(least, k_least_response) << n;
-    if ((n & (n - 1)) == 0) {
-      EXPECT_NEAR(chosen.least_response, 1, 1e-9) << n;
+std::vector<line_case> followed_lines() {
+  std::vector<line_case> made;
+  for (const form what : {form::complex, form::real_forward, form::real_inverse}) {
+    for (const std::int64_t n : {2, 4, 6, 8, 10, 14, 30, 64, 90, 134, 163, 211, 250, 263, 432, 526, 844, 1001, 1024}) {
+      if (what == form::complex || n % 2 == 0) made.push_back({what, n});
     }
   }
+  return made;
 }
+INSTANTIATE_TEST_SUITE_P(fft, fft_weights_of_line_test, testing::ValuesIn(followed_lines()), line_name);
+
+// By the definition: what a number between two stages gives to the outputs is q, q + s, q + 2s, … times powers of a root of unity.
+class fft_weights_between_stages_test : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(fft_weights_between_stages_test, every_number_responds) {
+  const std::int64_t n = GetParam();
+  const output_weights chosen = choose_weights(form::complex, n, 2);
+  EXPECT_GE(chosen.least_response, k_least_response);
+  double least = 1e300;
+  std::int64_t s = 1;
+  auto radices = prime_factors(n);
+  radices.push_back(1);
+  for (const std::int64_t p : radices) {
+    const std::int64_t m = n / s;
+    for (std::int64_t q = 0; q < s; ++q) {
+      for (std::int64_t i = 0; i < m; ++i) {
+        number sums[2] = {};
+        for (std::int64_t k = 0; k < m; ++k) {
+          const number w = std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(i * k % m) / static_cast<double>(m));
+          sums[q + s * k < second_half(n) ? 0 : 1] += w * chosen.a[static_cast<std::size_t>(q + s * k)];
+        }
+        const double response = std::max(std::abs(sums[0] + sums[1]), std::abs(sums[0] - sums[1])) / std::sqrt(static_cast<double>(m));
+        least = std::min(least, response);
+      }
+    }
+    s *= p;
+  }
+  EXPECT_GE(least, k_least_response) << n;
+  if ((n & (n - 1)) == 0) {
+    EXPECT_NEAR(chosen.least_response, 1, 1e-9) << n;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(fft, fft_weights_between_stages_test, testing::Values(1, 2, 3, 8, 12, 45, 61, 64, 96, 100, 122, 135, 199, 243),
+                         [](const auto& info) { return fmt::format("n{}", info.param); });
 
 TEST(fft_weights, are_found_for_every_length) {
   const std::int64_t step = test::sampled() ? 53 : 7;
@@ -150,7 +180,7 @@ class struck_line {
     kernels<T>().sum_outputs(done, by_.rows_out(), by_.output_weights(false, &output_));
     return {done, done + 2 * by_.rows_out() * lanes_};
   }
-  // Whether lane l of the last run fails its check, and the norm of what differs from the clean result there.
+  // seen: returns whether lane l of the last run fails its check. effect: the norm of the difference from the clean result there.
   bool seen(std::int64_t l) {
     cpu::lane_verdicts verdicts;
     const double kappa = k_kappa * by_.sensitivity();
@@ -181,57 +211,72 @@ class struck_line {
   double size_ = 0;
 };
 
-// Every real and imaginary part behind every stage, one in each lane at a time, changed by what gives an effect a little above the floor.
-TYPED_TEST(fft_protection, a_change_of_any_number_behind_a_stage_is_seen) {
-  using T = TypeParam;
-  struct line_case {
-    form what;
-    std::int64_t n;
-  };
-  const std::vector<line_case> cases = {
-      {form::complex, 64},       {form::complex, 816},      {form::complex, 2048},     {form::complex, 45},
-      {form::complex, 122},      {form::complex, 375},      {form::complex, 134},      {form::complex, 163},
-      {form::complex, 211},      {form::complex, 263},      {form::complex, 633},      {form::real_forward, 256},
-      {form::real_forward, 180}, {form::real_forward, 422}, {form::real_inverse, 256}, {form::real_inverse, 90}};
-  for (const auto& [what, n] : cases) {
-    if (test::sampled() && n > 400) continue;
-    struck_line<T> given(what, n, static_cast<std::uint64_t>(n));
-    const std::int64_t lanes = given.lanes();
-    int missed = 0, struck = 0;
-    for (std::int64_t step = 0; step < given.by().stages(); ++step) {
-      std::int64_t numbers = lanes;
-      double gain = 0;  // from a change behind this stage to its effect: 0 until it is known
-      for (std::int64_t first = 0; first < numbers; first += lanes) {
-        // Twice: with a change that is too large to drown in rounding, to know its effect, and with one at the floor.
-        std::array<double, cpu::k_max_lanes> change;
-        change.fill(1e3);
-        for (const bool known : {false, true}) {
-          const auto result = given.run(
-              [&](inject::site where, std::int64_t at, T* data, std::int64_t scalars) {
-                if (where != inject::site::fft_stage || at != step) return;
-                numbers = scalars / lanes;
-                for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l)
-                  data[(first + l) * lanes + l] += static_cast<T>(change[static_cast<std::size_t>(l)]);
-              },
-              [](T*) {});
-          for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l) {
-            const double effect = given.effect(result, l);
-            if (!known) {
-              gain = effect / 1e3;
-              // Numbers that no output needs.
-              change[static_cast<std::size_t>(l)] = gain > 1e-4 ? 1.02 * given.floor() / gain : 0;
-            } else if (effect >= given.floor()) {
-              ++struck;
-              missed += given.seen(l) ? 0 : 1;
-            }
+// Changes every real and imaginary part after every stage, one in each lane at a time, so that the effect is a little above the floor.
+template <class T>
+void strike_every_number(form what, std::int64_t n) {
+  struck_line<T> given(what, n, static_cast<std::uint64_t>(n));
+  const std::int64_t lanes = given.lanes();
+  int missed = 0, struck = 0;
+  for (std::int64_t step = 0; step < given.by().stages(); ++step) {
+    std::int64_t numbers = lanes;
+    double gain = 0;  // from a change after this stage to its effect: 0 until it is known
+    for (std::int64_t first = 0; first < numbers; first += lanes) {
+      // Twice: with a change that is too large to drown in rounding, to know its effect, and with one at the floor.
+      std::array<double, cpu::k_max_lanes> change;
+      change.fill(1e3);
+      for (const bool known : {false, true}) {
+        const auto result = given.run(
+            [&](inject::site where, std::int64_t at, T* data, std::int64_t scalars) {
+              if (where != inject::site::fft_stage || at != step) return;
+              numbers = scalars / lanes;
+              for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l)
+                data[(first + l) * lanes + l] += static_cast<T>(change[static_cast<std::size_t>(l)]);
+            },
+            [](T*) {});
+        for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l) {
+          const double effect = given.effect(result, l);
+          if (!known) {
+            gain = effect / 1e3;
+            // Numbers that no output needs.
+            change[static_cast<std::size_t>(l)] = gain > 1e-4 ? 1.02 * given.floor() / gain : 0;
+          } else if (effect >= given.floor()) {
+            ++struck;
+            missed += given.seen(l) ? 0 : 1;
           }
         }
       }
     }
-    EXPECT_EQ(missed, 0) << "of " << struck << ", form " << static_cast<int>(what) << " n " << n;
-    EXPECT_GT(struck, n) << n;
+  }
+  EXPECT_EQ(missed, 0) << "of " << struck;
+  EXPECT_GT(struck, n);
+}
+
+class fft_stage_test : public testing::TestWithParam<line_case> {};
+
+TEST_P(fft_stage_test, a_change_of_any_number_behind_it_is_seen) {
+  const auto [what, n, type] = GetParam();
+  if (type == precision::f32) {
+    strike_every_number<float>(what, n);
+  } else {
+    strike_every_number<double>(what, n);
   }
 }
+
+std::vector<line_case> struck_lines() {
+  std::vector<line_case> made;
+  const auto add = [&](form what, const std::vector<std::int64_t>& lengths) {
+    for (const precision type : {precision::f32, precision::f64}) {
+      for (const std::int64_t n : lengths) {
+        if (!test::sampled() || n <= 400) made.push_back({what, n, type});
+      }
+    }
+  };
+  add(form::complex, {64, 816, 2048, 45, 122, 375, 134, 163, 211, 263, 633});
+  add(form::real_forward, {256, 180, 422});
+  add(form::real_inverse, {256, 90});
+  return made;
+}
+INSTANTIATE_TEST_SUITE_P(fft, fft_stage_test, testing::ValuesIn(struck_lines()), typed_line_name);
 
 // A wrong sum or difference in a last butterfly changes output k and k + n/2 by the same, with equal or with opposite signs.
 TYPED_TEST(fft_protection, a_wrong_sum_in_a_last_butterfly_is_seen_at_every_length) {
@@ -258,7 +303,7 @@ TYPED_TEST(fft_protection, a_wrong_sum_in_a_last_butterfly_is_seen_at_every_leng
 
 // ---- Seals ----
 
-// A tile is sealed before it is verified. What changes in it after that is seen when it is loaded again, by other lanes.
+// A tile is sealed before it is verified. A later change is seen when it is loaded again, by other lanes.
 TYPED_TEST(fft_protection, a_sealed_tile_may_not_change_before_it_is_loaded_again) {
   using T = TypeParam;
   const auto& kernel = kernels<T>();
@@ -299,7 +344,7 @@ TYPED_TEST(fft_protection, a_sealed_tile_may_not_change_before_it_is_loaded_agai
   }
 }
 
-// What a store returns is the parity of the numbers that were verified, unless one of them is another by then.
+// A store returns the parity of the verified numbers, unless one of them has changed since.
 TYPED_TEST(fft_protection, what_is_stored_is_what_was_verified) {
   using T = TypeParam;
   const auto& kernel = kernels<T>();
@@ -402,12 +447,11 @@ cpu::tile_result process(double scale, double check_scale, const std::vector<T>&
   core::aligned_buffer<T> fine(2 * n * lanes);
   for (std::int64_t j = 0; j < 2 * n; ++j) std::fill_n(fine.data() + j * lanes, lanes, static_cast<T>(1 - j % 2));
   inject::active_injector injector(nullptr, "fft");
-  execution how;
-  how.throw_on_uncorrectable = false;
+  const run::settings how{.throw_on_uncorrectable = false};
   run::recorder seen("", backend::cpu, "", how, injector);
-  const call one{direction::forward, scale, check_scale, false, protection::correct, 1, nullptr, {}, seen, injector};
+  const transform_args one{direction::forward, scale, check_scale, false, protection::correct, 1, nullptr, {}, seen, injector};
   const cpu::places all{1, 0};
-  cpu::scratch<T> mine(by.rows_scratch() * 2 * lanes);
+  cpu::scratch<T> mine(by.rows_scratch() * 2 * lanes, false);
   cpu::tile_job<T> job;
   job.transform = &by;
   job.from = {.how = cpu::access::columns, .base = in.data(), .lane = 2, .element = 2 * lanes};
@@ -451,13 +495,12 @@ TYPED_TEST(fft_protection, a_wrong_norm_factor_is_seen_by_every_backend) {
       const auto make = where == backend::cpu ? cpu::make_transform : reference::make_transform;
       const auto by = make(given.shape, token.problem.precision, true);
       inject::active_injector injector(nullptr, "fft");
-      execution how;
-      how.throw_on_uncorrectable = false;
+      const run::settings how{.throw_on_uncorrectable = false};
       for (const double factor : {1.0, 4.0}) {
         run::recorder seen("", where, "", how, injector);
         std::vector<T> out = given.fresh();
         by->run(given.in.data(), out.data(),
-                call{direction::forward, factor, 1, false, protection::correct, 1, nullptr, {}, seen, injector});
+                transform_args{direction::forward, factor, 1, false, protection::correct, 1, nullptr, {}, seen, injector});
         EXPECT_EQ(seen.finish().verdict, factor == 1 ? verdict::clean : verdict::uncorrectable) << shape << " " << to_string(where);
       }
     }

@@ -40,10 +40,10 @@ class kmeans_batch : public kmeans_backend<Configuration> {
   static matrix_batch_view<const T> view(const data_set<T>& from) {
     return batch_of(from.view(), static_cast<std::int64_t>(from.values.size()) / (from.m * from.n));
   }
-  static execution reference() { return {.backend = backend::reference, .threads = 1}; }
+  static run::settings reference() { return {.backend = backend::reference, .threads = 1}; }
 
   // The same as single fits of the reference, to rounding.
-  void expect_as_single(const matrix_batch_view<const T>& points, const options<T>& wanted, const batch_model<T>& found) {
+  void expect_as_single(const matrix_batch_view<const T>& points, const request<T>& wanted, const batch_model<T>& found) {
     const std::int64_t m = points.rows, n = points.columns, k = wanted.clusters;
     ASSERT_EQ(found.count, points.count);
     ASSERT_EQ(static_cast<std::int64_t>(found.centroids.size()), points.count * k * n);
@@ -53,7 +53,7 @@ class kmeans_batch : public kmeans_backend<Configuration> {
     EXPECT_EQ(found.report.problem, to_token({precision_of<T>, m, n, k, points.count}));
     for (std::int64_t b = 0; b < points.count; ++b) {
       SCOPED_TRACE("fit " + std::to_string(b));
-      options<T> own = wanted;
+      request<T> own = wanted;
       own.seed += static_cast<std::uint64_t>(b);
       if (!wanted.weights.empty()) own.weights = wanted.weights.subspan(at(b * m), at(m));
       if (wanted.init == init::given) own.centroids = wanted.centroids.block(b * k, 0, k, n);
@@ -61,7 +61,7 @@ class kmeans_batch : public kmeans_backend<Configuration> {
       EXPECT_TRUE(std::equal(right.labels.begin(), right.labels.end(), found.labels.begin() + b * m));
       EXPECT_NEAR(found.inertia[at(b)], right.inertia, 64 * k_u<T> * right.inertia + 1000 * k_u<T> * k_u<T> * static_cast<double>(m * n));
       EXPECT_EQ(found.iterations[at(b)], right.iterations);
-      EXPECT_EQ(found.ended[at(b)], right.ended);
+      EXPECT_EQ(found.stopped[at(b)], right.stopped);
       double size = 0, off = 0;
       for (std::int64_t e = 0; e < k * n; ++e) {
         size = std::max(size, std::abs(static_cast<double>(right.centroids.data()[e])));
@@ -84,7 +84,7 @@ TYPED_TEST(kmeans_batch, fits_as_the_reference_does_one_by_one) {
     const data_set<T> points = this->sets(m, n, k, count);
     for (const init first : {init::kmeans_plus_plus, init::random}) {
       SCOPED_TRACE(to_token({precision_of<T>, m, n, k, count}) + " " + std::string(to_string(first)));
-      const options<T> wanted{.clusters = k, .init = first, .seed = 3};
+      const request<T> wanted{.clusters = k, .init = first, .seed = 3};
       const batch_model<T> found = fit(this->view(points), wanted, this->how());
       this->expect_as_single(this->view(points), wanted, found);
       EXPECT_EQ(found.report.scheme, this->on_cuda ? "dmr" : "row_checksum");
@@ -110,7 +110,7 @@ TYPED_TEST(kmeans_batch, takes_given_centroids_weights_strides_and_restarts) {
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t f = 0; f < n; ++f) turned[at(b * m * n + (n - 1 - f) * m + i)] = points.values[at(b * m * n + i * n + f)];
   }
-  const options<T> given{
+  const request<T> given{
       .clusters = k, .init = init::given, .centroids = row_major<const T>(first.data(), count * k, n), .weights = weights};
   const batch_model<T> found = fit(this->view(points), given, this->how());
   this->expect_as_single(this->view(points), given, found);
@@ -124,7 +124,7 @@ TYPED_TEST(kmeans_batch, takes_given_centroids_weights_strides_and_restarts) {
   std::vector<T> own;
   for (int r = 0; r < 3; ++r) own.insert(own.end(), weights.begin(), weights.begin() + m);
   for (const init way : {init::random, init::kmeans_plus_plus}) {
-    const options<T> runs{.clusters = k, .init = way, .weights = own, .n_init = 3, .seed = 11};
+    const request<T> runs{.clusters = k, .init = way, .weights = own, .n_init = 3, .seed = 11};
     matrix_batch_view<const T> one = this->view(points);
     one.stride = 0;
     this->expect_as_single(one, runs, fit(one, runs, this->how()));
@@ -138,9 +138,9 @@ TYPED_TEST(kmeans_batch, relocates_empty_clusters) {
   // All first centroids at one place: all clusters but one are empty. And fewer different points than clusters.
   std::vector<T> first(at(2 * k * n), T(0.1));
   for (std::int64_t e = m * n; e < 2 * m * n; ++e) points.values[at(e)] = static_cast<T>((e / n) % 4);
-  const options<T> wanted{.clusters = k, .init = init::given, .centroids = row_major<const T>(first.data(), 2 * k, n)};
+  const request<T> wanted{.clusters = k, .init = init::given, .centroids = row_major<const T>(first.data(), 2 * k, n)};
   this->expect_as_single(this->view(points), wanted, fit(this->view(points), wanted, this->how()));
-  const options<T> drawn{.clusters = k, .seed = 2};
+  const request<T> drawn{.clusters = k, .seed = 2};
   const batch_model<T> found = fit(this->view(points), drawn, this->how());
   EXPECT_EQ(found.report.verdict, verdict::clean);
   EXPECT_LE(found.inertia[1], 1e-9);  // four points, nine clusters
@@ -172,7 +172,7 @@ TYPED_TEST(kmeans_batch, hostile_data_raise_no_alarm) {
 TYPED_TEST(kmeans_batch, refuses_what_has_no_meaning_and_names_the_fit) {
   using T = typename TestFixture::T;
   data_set<T> points = this->sets(20, 2, 3, 3);
-  const auto message = [&](const matrix_batch_view<const T>& view, const options<T>& wanted) -> std::string {
+  const auto message = [&](const matrix_batch_view<const T>& view, const request<T>& wanted) -> std::string {
     try {
       (void)fit(view, wanted, this->how());
     } catch (const invalid_argument_error& refused) {
@@ -192,9 +192,9 @@ TYPED_TEST(kmeans_batch, refuses_what_has_no_meaning_and_names_the_fit) {
   const std::string refused = message(this->view(points), {.clusters = 3});
   EXPECT_TRUE(has(refused, "fit 2")) << refused;
   EXPECT_TRUE(has(refused, "row 3, column 1")) << refused;
-  execution other = this->how();
+  run::settings other = this->how();
   other.scheme = "magic";
-  EXPECT_THROW((void)fit(this->view(points), options<T>{.clusters = 3}, other), unsupported_error);
+  EXPECT_THROW((void)fit(this->view(points), request<T>{.clusters = 3}, other), unsupported_error);
   EXPECT_EQ(to_token(parse_token("kmeans_f32_m9_n2_k3_b7")), "kmeans_f32_m9_n2_k3_b7");
   EXPECT_EQ(parse_token("kmeans_f32_m9_n2_k3_b7").batch, 7);
   for (const char* bad : {"kmeans_f32_m9_n2_k3_b", "kmeans_f32_m9_n2_k3_b0", "kmeans_f32_m9_n2_k3_b7x"})
@@ -215,11 +215,11 @@ TYPED_TEST(kmeans_batch, faults_at_every_site_are_repaired) {
   using T = typename TestFixture::T;
   const std::int64_t m = 40, n = 3, k = 5, count = 2;
   const data_set<T> points = this->sets(m, n, k, count, 0.3);
-  const options<T> wanted{.clusters = k, .max_iter = 3, .seed = 5};
+  const request<T> wanted{.clusters = k, .max_iter = 3, .seed = 5};
   const batch_model<T> clean = fit(this->view(points), wanted, this->how());
   const auto same = [&](const batch_model<T>& found) {
     return found.labels == clean.labels && found.centroids == clean.centroids && found.inertia == clean.inertia &&
-           found.iterations == clean.iterations && found.ended == clean.ended;
+           found.iterations == clean.iterations && found.stopped == clean.stopped;
   };
   constexpr std::uint64_t seeds = 5;  // with fewer a site is not met by a strike that matters
   for (const inject::site where : k_sites) {
@@ -228,7 +228,7 @@ TYPED_TEST(kmeans_batch, faults_at_every_site_are_repaired) {
       for (std::uint64_t seed = 0; seed < seeds; ++seed) {
         SCOPED_TRACE(std::to_string(static_cast<int>(where)) + " " + std::to_string(static_cast<int>(model)) + " " + std::to_string(seed));
         const inject::plan faults({fault_at(where, model, seed)});
-        execution how = this->how();
+        run::settings how = this->how();
         how.faults = &faults;
         const batch_model<T> found = fit(this->view(points), wanted, how);
         EXPECT_TRUE(found.report.verdict == verdict::clean || found.report.verdict == verdict::recomputed) << to_json(found.report);
@@ -255,14 +255,14 @@ TYPED_TEST(kmeans_batch, a_persistent_fault_is_reported) {
   using T = typename TestFixture::T;
   const std::int64_t m = 40, n = 2, k = 3, count = 3;
   const data_set<T> points = this->sets(m, n, k, count, 0.3);
-  const options<T> wanted{.clusters = k, .seed = 1};
+  const request<T> wanted{.clusters = k, .seed = 1};
   const batch_model<T> clean = fit(this->view(points), wanted, this->how());
   int met = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     inject::request stuck = fault_at(inject::site::kmeans_points, inject::model::stuck_at, seed);
     stuck.bit = sizeof(T) == 4 ? 30 : 62;
     const inject::plan faults({stuck});
-    execution how = this->how();
+    run::settings how = this->how();
     how.faults = &faults;
     const batch_model<T> found = fit(this->view(points), wanted, how);
     if (found.report.verdict != verdict::uncorrectable) continue;
@@ -284,9 +284,9 @@ TYPED_TEST(kmeans_batch, a_persistent_fault_is_reported) {
 TYPED_TEST(kmeans_batch, the_scheme_serves_single_fits) {
   using T = typename TestFixture::T;
   const data_set<T> points = this->sets(80, 3, 4, 1);
-  execution how = this->how();
+  run::settings how = this->how();
   how.scheme = "dmr";
-  const options<T> wanted{.clusters = 4, .seed = 9};
+  const request<T> wanted{.clusters = 4, .seed = 9};
   const model<T> found = fit(points.view(), wanted, how);
   const batch_model<T> batch = fit(this->view(points), wanted, how);
   EXPECT_EQ(found.report.scheme, "dmr");
@@ -294,11 +294,11 @@ TYPED_TEST(kmeans_batch, the_scheme_serves_single_fits) {
   EXPECT_EQ(found.labels, batch.labels);
   EXPECT_EQ(found.inertia, batch.inertia[0]);
   expect_nearest<T>(points.view(), found.centroids.view(), found.labels, found.inertia);
-  EXPECT_THROW((void)fit(points.view(), options<T>{.clusters = 4, .init = init::kmeans_parallel}, how), unsupported_error);
+  EXPECT_THROW((void)fit(points.view(), request<T>{.clusters = 4, .init = init::kmeans_parallel}, how), unsupported_error);
   EXPECT_THROW((void)predict(points.view(), points.rows(4), how), unsupported_error);
   const std::vector<T> large(at(std::int64_t{1} << 16), T(1));
-  EXPECT_THROW((void)fit(row_major(large.data(), 256, 256), options<T>{.clusters = 256}, how).inertia, unsupported_error);
-  const options<T> parallel{.clusters = 4, .init = init::kmeans_parallel, .seed = 2};
+  EXPECT_THROW((void)fit(row_major(large.data(), 256, 256), request<T>{.clusters = 256}, how).inertia, unsupported_error);
+  const request<T> parallel{.clusters = 4, .init = init::kmeans_parallel, .seed = 2};
   EXPECT_EQ(fit(this->view(points), parallel, this->how()).report.scheme, "row_checksum");
 }
 

@@ -16,9 +16,11 @@
 #include <ballast/kmeans.hpp>
 
 #include "inject/plan.hpp"
+#include "kmeans/driver/driver.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/kmeans_calls.hpp"
 #include "support/reals.hpp"
 
 namespace ballast::kmeans {
@@ -63,7 +65,7 @@ class kmeans_backend : public testing::Test {
     if (on_cuda) guard_.emplace(std::make_shared<simt::emulated_device>());
   }
   // Verdicts are compared, not thrown.
-  execution how(int threads = 2, protection level = protection::correct) const {
+  run::settings how(int threads = 2, protection level = protection::correct) const {
     return {.backend = k_backend, .threads = threads, .protection = level, .throw_on_uncorrectable = false};
   }
   // How many faults of a kind are tried.
@@ -93,6 +95,17 @@ struct configuration_names {
     return std::string(to_string(C::which)) + (sizeof(typename C::real) == 4 ? "_f32" : "_f64");
   }
 };
+
+// One fit by the driver of this backend; faults also strike the choice of first centroids.
+template <class T>
+model<T> fit_with_struck_seeding(const data_set<T>& points, const request<T>& wanted, const run::settings& how) {
+  model<T> made;
+  made.centroids = matrix<T>(wanted.clusters, points.n);
+  made.labels.resize(static_cast<std::size_t>(points.m));
+  driver<T> by({points.view(), wanted.weights, wanted.clusters, how, "seeding", how.backend, "row_checksum", nullptr, true});
+  made.report = by.fit(wanted.how(), {}, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped});
+  return made;
+}
 
 // Of tests that only one backend has.
 using test::real_names;

@@ -33,7 +33,8 @@ void print_all() {
     for (const bool instrumented : {false, true}) {
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented)) print(each);
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(instrumented)) print(each);
-      if (words == 1) print(kernel_names<T>::batch(2, 2, simt::emulated_capabilities(), instrumented));
+      for (const bool enqueued : {false, true})
+        if (words == 1) print(kernel_names<T>::batch(2, 2, simt::emulated_capabilities(), instrumented, enqueued));
     }
   }
   for (const shape& each : k_shapes) {

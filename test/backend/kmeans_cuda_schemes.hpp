@@ -25,7 +25,7 @@ struct scheme_case {
   bool wide() const { return problem().precision == precision::f64; }
   // Products of rounded operands.
   bool coarse() const { return !wide() && !does().naive && does().unit == kmeans::cuda::tile_unit::tensor; }
-  kmeans::cuda::tile_problem tiles() const { return {wide(), problem().n, problem().k, does()}; }
+  kmeans::cuda::tile_problem tiles() const { return {wide(), problem().features, problem().clusters, does()}; }
 };
 
 // Every scheme in both precisions; one tile and several; depths of one interval of checks and of two; every tile of the rules with checks.

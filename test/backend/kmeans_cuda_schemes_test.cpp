@@ -20,6 +20,7 @@
 #include "kmeans/cuda/engine/engine.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/kmeans_calls.hpp"
 
 namespace {
 
@@ -44,16 +45,16 @@ struct data {
   explicit data(const scheme_case& what) : shape(what.problem()) {
     std::mt19937_64 random(7);
     std::normal_distribution<double> normal;
-    for (std::int64_t i = 0; i < shape.m; ++i)
-      for (std::int64_t f = 0; f < shape.n; ++f)
+    for (std::int64_t i = 0; i < shape.points; ++i)
+      for (std::int64_t f = 0; f < shape.features; ++f)
         points.push_back(static_cast<T>(3 * static_cast<double>((i * 7 + f) % 5) + normal(random)));
-    centroids.assign(points.begin(), points.begin() + shape.k * shape.n);
+    centroids.assign(points.begin(), points.begin() + shape.clusters * shape.features);
   }
-  matrix_view<const T> x() const { return row_major(points.data(), shape.m, shape.n); }
-  matrix_view<const T> c() const { return row_major(centroids.data(), shape.k, shape.n); }
+  matrix_view<const T> x() const { return row_major(points.data(), shape.points, shape.features); }
+  matrix_view<const T> c() const { return row_major(centroids.data(), shape.clusters, shape.features); }
   double distance(std::int64_t i, std::int64_t j) const {
     double sum = 0;
-    for (std::int64_t f = 0; f < shape.n; ++f) {
+    for (std::int64_t f = 0; f < shape.features; ++f) {
       const double d = static_cast<double>(x()(i, f)) - static_cast<double>(c()(j, f));
       sum += d * d;
     }
@@ -63,10 +64,10 @@ struct data {
   double worst(const std::vector<std::int32_t>& labels) const {
     double size = 0, most = 0;
     for (const T each : points) size = std::max(size, std::abs(static_cast<double>(each)));
-    for (std::int64_t i = 0; i < shape.m; ++i) {
+    for (std::int64_t i = 0; i < shape.points; ++i) {
       double nearest = distance(i, 0);
-      for (std::int64_t j = 1; j < shape.k; ++j) nearest = std::min(nearest, distance(i, j));
-      most = std::max(most, (distance(i, labels[static_cast<std::size_t>(i)]) - nearest) / (size * size * static_cast<double>(shape.n)));
+      for (std::int64_t j = 1; j < shape.clusters; ++j) nearest = std::min(nearest, distance(i, j));
+      most = std::max(most, (distance(i, labels[static_cast<std::size_t>(i)]) - nearest) / (size * size * static_cast<double>(shape.features)));
     }
     return most;
   }
@@ -78,8 +79,8 @@ double allowed(const scheme_case& what) {
   return what.coarse() ? 0x1p-10 : 8 * k_u<T>;
 }
 
-execution with(const scheme_case& what, protection level, const inject::plan* faults = nullptr) {
-  execution how;
+run::settings with(const scheme_case& what, protection level, const inject::plan* faults = nullptr) {
+  run::settings how;
   how.backend = backend::cuda;
   how.scheme = what.scheme;
   how.protection = what.protects() ? level : protection::off;
@@ -109,8 +110,8 @@ kmeans::prediction predict(const data<T>& held, const scheme_case& what, protect
 
 template <class T>
 kmeans::model<T> fit(const data<T>& held, const scheme_case& what, int iterations, const inject::plan* faults = nullptr) {
-  kmeans::options<T> wanted;
-  wanted.clusters = held.shape.k;
+  kmeans::request<T> wanted;
+  wanted.clusters = held.shape.clusters;
   wanted.init = kmeans::init::given;
   wanted.centroids = held.c();
   wanted.weights = held.weights;
@@ -139,10 +140,10 @@ TEST_F(kmeans_cuda_schemes, fit_as_the_reference_does) {
     for (const bool weighted : {false, true}) {
       if (weighted && !(weights && what.scheme == "warp_checksum")) continue;
       if (weighted)
-        for (std::int64_t i = 0; i < held.shape.m; ++i)
+        for (std::int64_t i = 0; i < held.shape.points; ++i)
           held.weights.push_back(static_cast<T>(i % 5 == 0 ? 0 : 0.25 * static_cast<double>(i % 3 + 1)));
-      kmeans::options<T> wanted;
-      wanted.clusters = held.shape.k;
+      kmeans::request<T> wanted;
+      wanted.clusters = held.shape.clusters;
       wanted.init = kmeans::init::given;
       wanted.centroids = held.c();
       wanted.weights = held.weights;
@@ -164,7 +165,7 @@ TEST_F(kmeans_cuda_schemes, fit_as_the_reference_does) {
 TEST_F(kmeans_cuda_schemes, are_refused_where_they_mean_nothing) {
   const data<float> held(scheme_test::cases()[0]);
   const auto refused = [&](const std::string& scheme, protection level, backend where = backend::cuda) {
-    execution how;
+    run::settings how;
     how.backend = where;
     how.scheme = scheme;
     how.protection = level;
@@ -182,7 +183,7 @@ TEST_F(kmeans_cuda_schemes, are_refused_where_they_mean_nothing) {
   const std::string unknown = refused("e3", protection::correct);
   for (const auto name : kmeans::cuda::schemes()) EXPECT_NE(unknown.find(name), std::string::npos) << name;
   EXPECT_NE(refused("naive", protection::off, backend::reference).find("expected one of row_checksum"), std::string::npos);
-  execution how = {.backend = backend::cuda, .protection = protection::off, .scheme = "naive"};
+  run::settings how = {.backend = backend::cuda, .protection = protection::off, .scheme = "naive"};
   EXPECT_THROW((void)kmeans::transform(held.x(), held.c(), how), unsupported_error);
 }
 
@@ -367,14 +368,14 @@ TEST_F(kmeans_cuda_schemes, raise_no_alarm_for_unusual_data) {
       SCOPED_TRACE(name);
       data<T> held(what);
       for (std::size_t e = 0; e < held.points.size(); ++e) held.points[e] = element(e, held.points[e]);
-      held.centroids.assign(held.points.begin(), held.points.begin() + held.shape.k * held.shape.n);
+      held.centroids.assign(held.points.begin(), held.points.begin() + held.shape.clusters * held.shape.features);
       EXPECT_EQ(predict(held, what).report.verdict, verdict::clean);
     };
     check("0", [](std::size_t, T) { return T(0); });
     check("constant", [](std::size_t, T) { return T(-7.7); });
-    check("two values", [&](std::size_t e, T) { return e / static_cast<std::size_t>(what.problem().n) % 2 == 0 ? T(0.1) : T(0.7); });
+    check("two values", [&](std::size_t e, T) { return e / static_cast<std::size_t>(what.problem().features) % 2 == 0 ? T(0.1) : T(0.7); });
     check("features alike", [&](std::size_t e, T) {
-      return static_cast<T>(1.0 / static_cast<double>(e / static_cast<std::size_t>(what.problem().n) % 37 + 3));
+      return static_cast<T>(1.0 / static_cast<double>(e / static_cast<std::size_t>(what.problem().features) % 37 + 3));
     });
     check("large", [](std::size_t, T x) { return x * T(1e30); });
     check("small", [](std::size_t, T x) { return x * T(1e-30); });
@@ -390,15 +391,15 @@ void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint
   const data<T> held(what);
   // Instrumented kernels, struck by nothing else.
   const inject::plan none = fault_at(inject::site::kmeans_tolerance, inject::model::zero, 0);
-  const execution how = with(what, protection::correct, &none);
+  const run::settings how = with(what, protection::correct, &none);
   inject::active_injector injector(&none, "kmeans");
   run::recorder seen("test", backend::cuda, what.scheme, how, injector);
-  const kmeans::engine_args<T> call{held.x(), {}, held.shape.k, how, seen, injector, false, what.scheme};
+  const kmeans::engine_args<T> call{held.x(), {}, held.shape.clusters, how, seen, injector, false, what.scheme};
   kmeans::cuda::cuda_engine<T> made(call, ballast::cuda::current_device());
   (void)made.survey();
   kmeans::frame<T> frame;
   frame.scale = T(0.0625);
-  frame.shift.assign(static_cast<std::size_t>(held.shape.n), T(0.4));
+  frame.shift.assign(static_cast<std::size_t>(held.shape.features), T(0.4));
   made.place(frame);
   (void)made.measure();
   std::vector<T> centroids;
@@ -416,8 +417,8 @@ void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint
     seen_all.second += log.recomputed;
     repaired += log.corrected + log.recomputed;
     const auto tile = kmeans::cuda::choose_tile(what.tiles(), ballast::cuda::current_device()->about());
-    blocks += static_cast<std::uint64_t>((held.shape.m + tile.rows - 1) / tile.rows * ((held.shape.k + tile.columns - 1) / tile.columns));
-    EXPECT_LE(held.worst({runs.labels(), runs.labels() + held.shape.m}), allowed<T>(what));
+    blocks += static_cast<std::uint64_t>((held.shape.points + tile.rows - 1) / tile.rows * ((held.shape.clusters + tile.columns - 1) / tile.columns));
+    EXPECT_LE(held.worst({runs.labels(), runs.labels() + held.shape.points}), allowed<T>(what));
   }
   EXPECT_GE(10 * repaired, blocks);
   EXPECT_LE(repaired, blocks);

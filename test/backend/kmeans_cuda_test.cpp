@@ -25,7 +25,7 @@ namespace {
 // One engine of a backend with the call that it belongs to.
 template <class T>
 struct subject {
-  execution how;
+  run::settings how;
   inject::active_injector injector;
   run::recorder seen;
   std::unique_ptr<engine<T>> made;
@@ -74,7 +74,7 @@ frame<T> frame_of(std::int64_t n, bool weighted) {
   return made;
 }
 
-void expect_close(const std::vector<double>& a, const std::vector<double>& b, double slack) {
+void expect_close(const core::vector<double>& a, const core::vector<double>& b, double slack) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], slack);
 }
@@ -171,7 +171,7 @@ std::vector<std::int64_t> seed(subject<T>& on, std::int64_t n, std::int64_t k, s
     std::int64_t rows[3];
     for (int t = 0; t < 3; ++t) rows[t] = on->row_by_potential(potential * std::fmod(0.1234 * static_cast<double>(3 * j + t + 1), 1.0));
     on->read_points(rows, drawn.data());
-    const std::vector<double> left = on->try_candidates(drawn.data(), 3);
+    const core::vector<double> left = on->try_candidates(drawn.data(), 3);
     const auto best = std::min_element(left.begin(), left.end()) - left.begin();
     potential = on->take_centroid(drawn.data() + best * n, best);
     if (whole && !on.seen.uncorrectable()) {
@@ -245,7 +245,7 @@ TYPED_TEST(kmeans_cuda, a_struck_candidate_number_is_seen) {
     return on->weigh_candidates();
   };
   subject<T> clean(backend::cuda, row_major(x.data(), m, n), {}, 6);
-  const std::vector<double> expected = weigh(clean);
+  const core::vector<double> expected = weigh(clean);
   int changed = 0, detected = 0;
   for (std::uint64_t number = 0; number < (test::sampled() ? 8u : 40u); ++number) {
     inject::request fault = fault_at(inject::site::kmeans_index, inject::model::bit_flip, number, 0);
@@ -342,7 +342,7 @@ TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
     if (m < 600) continue;
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
       const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), model, 0)});
-      execution how{.backend = backend::cuda, .throw_on_uncorrectable = false, .faults = &faults};
+      run::settings how{.backend = backend::cuda, .throw_on_uncorrectable = false, .faults = &faults};
       const auto struck = transform(points, centroids, how);
       const auto equal = [&](const matrix<T>& a) { return std::equal(a.data(), a.data() + a.size(), found.values.data()); };
       EXPECT_GT(struck.report.detected, 0u) << inject::k_model_names[model];
@@ -371,13 +371,13 @@ TYPED_TEST(kmeans_cuda, a_struck_label_is_not_handed_out) {
     }
   }
   const auto points = row_major(x.data(), m, n), centroids = row_major(static_cast<const T*>(c.data()), k, n);
-  execution how{.backend = backend::cuda, .threads = 1, .throw_on_uncorrectable = false};
+  run::settings how{.backend = backend::cuda, .threads = 1, .throw_on_uncorrectable = false};
   const auto squared = [&](std::int64_t i, std::int32_t j) {
     double sum = 0;
     for (std::int64_t f = 0; f < n; ++f) sum += std::pow(static_cast<double>(points(i, f)) - static_cast<double>(centroids(j, f)), 2);
     return sum;
   };
-  options<T> wanted{.clusters = k, .init = init::given, .centroids = centroids, .max_iter = 2, .tol = 0};
+  request<T> wanted{.clusters = k, .init = init::given, .centroids = centroids, .max_iter = 2, .tol = 0};
   const auto right = predict(points, centroids, how);
   const auto model = fit(points, wanted, how);
   ASSERT_EQ(right.report.verdict, verdict::clean);

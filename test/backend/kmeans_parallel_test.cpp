@@ -14,7 +14,6 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "inject/plan.hpp"
-#include "kmeans/driver/driver.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::kmeans {
@@ -60,11 +59,11 @@ TYPED_TEST(kmeans_parallel, makes_the_choice_of_the_reference_for_any_number_of_
   const auto points = clouds<T>(m, 5, 9, 17);
   std::vector<T> weights(static_cast<std::size_t>(m));
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(i % 4) / 2;
-  execution reference = this->how();
+  run::settings reference = this->how();
   reference.backend = backend::reference;
   for (const bool weighted : {false, true}) {
     for (const double oversampling : {2.0, 8.0}) {
-      options<T> wanted{
+      request<T> wanted{
           .clusters = 11, .init = init::kmeans_parallel, .n_init = 2, .max_iter = 1, .seed = 99, .oversampling = oversampling, .rounds = 3};
       if (weighted) wanted.weights = weights;
       const auto expected = fit(points.view(), wanted, reference);
@@ -79,7 +78,7 @@ TYPED_TEST(kmeans_parallel, makes_the_choice_of_the_reference_for_any_number_of_
       EXPECT_EQ(bare.report.checks, 0u);
     }
   }
-  options<T> wanted{.clusters = 11, .init = init::kmeans_parallel, .max_iter = 1, .seed = 99};
+  request<T> wanted{.clusters = 11, .init = init::kmeans_parallel, .max_iter = 1, .seed = 99};
   const auto one = fit(points.view(), wanted, this->how());
   wanted.rounds = 1;
   EXPECT_NE(fit(points.view(), wanted, this->how()).labels, one.labels);
@@ -106,12 +105,11 @@ TYPED_TEST(kmeans_parallel, refuses_options_without_meaning) {
 TYPED_TEST(kmeans_parallel, every_step_is_protected_and_matters) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(this->on_cuda ? 600 : 1300, 4, 12, 97);
-  const options<T> wanted{.clusters = 12, .init = init::kmeans_parallel, .max_iter = 1, .seed = 5, .oversampling = 4, .rounds = 3};
+  const request<T> wanted{.clusters = 12, .init = init::kmeans_parallel, .max_iter = 1, .seed = 5, .oversampling = 4, .rounds = 3};
   const auto run = [&](const inject::plan* faults, protection level) {
-    execution how = this->how(2, level);
+    run::settings how = this->how(2, level);
     how.faults = faults;
-    driver<T> made(points.view(), {}, 12, how, "seeding", TestFixture::k_backend, "row_checksum", true);
-    return made.fit(wanted);
+    return fit_with_struck_seeding(points, wanted, how);
   };
   const auto same = [](const model<T>& a, const model<T>& b) {
     return a.labels == b.labels && a.inertia == b.inertia &&

@@ -17,7 +17,6 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "inject/sites.hpp"
-#include "kmeans/driver/driver.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::kmeans {
@@ -65,7 +64,7 @@ struct scene {
 };
 
 template <class T>
-result<T> struck(const data_set<T>& points, const scene& what, const inject::plan* faults, execution how) {
+result<T> struck(const data_set<T>& points, const scene& what, const inject::plan* faults, run::settings how) {
   how.faults = faults;
   how.throw_on_uncorrectable = false;
   return result<T>(
@@ -94,10 +93,10 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
     for (const inject::site_row& row : inject::k_sites) {
       if (!row.operation.empty() && row.operation != "kmeans") continue;
       // On cuda the host divides no sums unless somebody watches the iterations.
-      execution how = this->how();
+      run::settings how = this->how();
       if (this->on_cuda && row.site == inject::site::kmeans_total) how.on_progress = [](const progress&) {};
       const auto with = [&](protection level) {
-        execution made = how;
+        run::settings made = how;
         made.protection = level;
         return made;
       };
@@ -203,7 +202,7 @@ TYPED_TEST(kmeans_protection, no_false_alarm_in_1e5_clean_intervals) {
                                 .seed = round},
                                this->how());
         ASSERT_EQ(found.report.verdict, verdict::clean)
-            << "kind " << kind << " round " << round << " " << found.report.problem << to_json(found.report);
+            << "kind " << kind << " round " << round << " " << found.report.problem.view() << to_json(found.report);
         // A block has at most 512 points; seeding and the final labels pass over them as well.
         const std::int64_t passes = found.iterations + 1 + (round % 3 == 0 ? 2 * k - 1 : 0);
         intervals += passes * ((m + 511) / 512);
@@ -249,7 +248,7 @@ TYPED_TEST(kmeans_protection, what_is_not_seen_is_below_the_floor) {
         fault.seed = seed;
         fault.model = seed % 3 == 0 ? inject::model::random_bits : inject::model::bit_flip;
         const inject::plan faults({fault});
-        execution how = this->how();
+        run::settings how = this->how();
         how.faults = &faults;
         const auto found = predict(points.view(), points.rows(k), how);
         ASSERT_NE(found.report.verdict, verdict::uncorrectable);
@@ -309,7 +308,7 @@ TYPED_TEST(kmeans_protection, the_floor_is_as_low_as_it_is_said_to_be) {
         // Mantissa bits around the size of the step.
         fault.bit = (sizeof(T) == 4 ? 41 : 12) + static_cast<int>(seed % 10);
         const inject::plan faults({fault});
-        execution how = this->how();
+        run::settings how = this->how();
         how.faults = &faults;
         const auto found = predict(points.view(), centroids.view(), how);
         if (found.report.detected > 0) {
@@ -366,7 +365,7 @@ TYPED_TEST(kmeans_protection, far_centroids_do_not_hide_faults_of_near_ones) {
       fault.site = inject::site::kmeans_product;
       fault.seed = seed;
       const inject::plan faults({fault});
-      execution how = this->how();
+      run::settings how = this->how();
       how.faults = &faults;
       const auto found = predict(points.view(), centroids.view(), how);
       ASSERT_NE(found.report.verdict, verdict::uncorrectable);
@@ -419,7 +418,7 @@ TYPED_TEST(kmeans_protection, predict_and_transform_are_protected) {
   for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
     for (std::uint64_t seed = 0; seed < (this->on_cuda && test::sampled() ? 2 : 5); ++seed) {
       const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed)});
-      execution how = this->how();
+      run::settings how = this->how();
       how.faults = &faults;
       const auto labels = predict(points.view(), points.rows(k), how);
       const auto found = transform(points.view(), points.rows(k), how);
@@ -450,7 +449,7 @@ TYPED_TEST(kmeans_protection, labels_are_stored_as_they_were_found) {
       inject::request fault = fault_at(inject::site::kmeans_label, model, seed);
       fault.bit = static_cast<int>(seed % 3);
       const inject::plan faults({fault});
-      execution how = this->how();
+      run::settings how = this->how();
       how.faults = &faults;
       const auto found = predict(points.view(), points.rows(9), how);
       EXPECT_EQ(found.labels, clean.labels) << seed << to_json(found.report);
@@ -466,12 +465,11 @@ TYPED_TEST(kmeans_protection, labels_are_stored_as_they_were_found) {
 TYPED_TEST(kmeans_protection, seeding_is_protected) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(this->on_cuda ? 600 : 2000, 4, 12, 97);
-  const options<T> wanted{.clusters = 12, .max_iter = 1, .seed = 5};
+  const request<T> wanted{.clusters = 12, .max_iter = 1, .seed = 5};
   const auto run = [&](const inject::plan* faults, protection level) {
-    execution how = this->how(2, level);
+    run::settings how = this->how(2, level);
     how.faults = faults;
-    driver<T> made(points.view(), {}, 12, how, "seeding", TestFixture::k_backend, "row_checksum", true);
-    return result<T>(made.fit(wanted));
+    return result<T>(fit_with_struck_seeding(points, wanted, how));
   };
   const auto clean = run(nullptr, protection::correct);
   int changed = 0;
@@ -502,7 +500,7 @@ TYPED_TEST(kmeans_protection, centroids_come_in_and_go_out_unchanged) {
   for (std::uint64_t seed = 0; seed < (this->on_cuda ? 8 : 40); ++seed) {
     for (const auto model : {inject::model::bit_flip, inject::model::zero, inject::model::nan}) {
       const inject::plan faults({fault_at(inject::site::kmeans_centroid, model, seed)});
-      execution how = this->how();
+      run::settings how = this->how();
       how.faults = &faults;
       const auto found = struck(points, what, &faults, this->how());
       EXPECT_TRUE(found.close(clean, 5)) << to_json(found.report);
@@ -566,7 +564,7 @@ TYPED_TEST(kmeans_protection, uncorrectable_is_thrown_or_returned) {
   const inject::plan faults(
       {fault_at(this->on_cuda ? inject::site::kmeans_inertia : inject::site::kmeans_product, inject::model::stuck_at, 3)});
   const inject::plan of_distances({fault_at(inject::site::kmeans_product, inject::model::stuck_at, 3)});
-  execution how = this->how();
+  run::settings how = this->how();
   how.faults = &faults;
   EXPECT_EQ(fit(points.view(), {.clusters = 5}, how).report.verdict, verdict::uncorrectable);
   how.throw_on_uncorrectable = true;

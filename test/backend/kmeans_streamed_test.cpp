@@ -54,7 +54,7 @@ class observed_device final : public test::forwarding_device {
 template <class T>
 class kmeans_streamed : public testing::Test {
  protected:
-  static execution how(protection level = protection::correct) {
+  static run::settings how(protection level = protection::correct) {
     return {.backend = backend::cuda, .threads = 2, .protection = level, .throw_on_uncorrectable = false};
   }
   // As much memory as there can be where only so much stays on the device.
@@ -112,7 +112,7 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
   const auto all = [&](std::int64_t memory, bool weighted, init way, protection level, const matrix_view<const T>& view) {
     const auto device = std::make_shared<observed_device>(std::make_shared<simt::emulated_device>(with_memory(memory)));
     const test::current_device_guard current(device);
-    options<T> wanted{.clusters = k, .init = way, .max_iter = 2, .tol = 0, .seed = 3, .rounds = 1};
+    request<T> wanted{.clusters = k, .init = way, .max_iter = 2, .tol = 0, .seed = 3, .rounds = 1};
     if (way == init::given) wanted.centroids = points.rows(k);
     if (weighted) wanted.weights = weights;
     outcome made{fit(view, wanted, this->how(level)), {}, {}, 0};

@@ -150,7 +150,7 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
       const truth expected = brute_force(points.view(), first, k, 30, tol);
       const auto found =
           fit(points.view(), {.clusters = k, .init = init::given, .centroids = points.rows(k), .max_iter = 30, .tol = tol}, this->how());
-      SCOPED_TRACE(found.report.problem);
+      SCOPED_TRACE(found.report.problem.view());
       EXPECT_EQ(found.report.verdict, verdict::clean);
       EXPECT_EQ(found.report.backend, TestFixture::k_backend);
       EXPECT_GT(found.report.checks, 0u);
@@ -221,7 +221,7 @@ TYPED_TEST(kmeans_backend, same_seed_same_bits_for_any_number_of_threads) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(!this->on_cuda ? 9001 : test::sampled() ? 401 : 1101, 7, 30, 17);
   for (const init way : {init::kmeans_plus_plus, init::random}) {
-    const options<T> wanted{.clusters = 23, .init = way, .n_init = 2, .max_iter = 12, .seed = 99};
+    const request<T> wanted{.clusters = 23, .init = way, .n_init = 2, .max_iter = 12, .seed = 99};
     const auto one = fit(points.view(), wanted, this->how(1));
     EXPECT_EQ(one.report.verdict, verdict::clean);
     // On cuda they gather pieces of the points; two numbers of them are enough.
@@ -246,7 +246,7 @@ TYPED_TEST(kmeans_backend, any_strides) {
   using T = typename TestFixture::real;
   const std::int64_t m = 333, n = 9, k = 6;
   const auto points = clouds<T>(m, n, k, 23);
-  const options<T> wanted{.clusters = k, .max_iter = 9, .seed = 4};
+  const request<T> wanted{.clusters = k, .max_iter = 9, .seed = 4};
   const auto expected = fit(points.view(), wanted, this->how());
   std::vector<T> columns(static_cast<std::size_t>(m * n)), sparse(static_cast<std::size_t>(m * n * 6)),
       reversed(static_cast<std::size_t>(m * n));
@@ -276,7 +276,7 @@ TYPED_TEST(kmeans_backend, operands_in_device_memory) {
   const auto points = clouds<T>(m, n, k, 113);
   std::vector<T> weights(static_cast<std::size_t>(m));
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(1 + i % 3);
-  const options<T> wanted{.clusters = k, .init = init::given, .centroids = points.rows(k), .weights = weights};
+  const request<T> wanted{.clusters = k, .init = init::given, .centroids = points.rows(k), .weights = weights};
   const auto expected = fit(points.view(), wanted, this->how());
   const auto expected_distances = transform(points.view(), points.rows(k), this->how());
 
@@ -290,7 +290,7 @@ TYPED_TEST(kmeans_backend, operands_in_device_memory) {
   const ballast::cuda::device_buffer x = there(points.values);
   const ballast::cuda::device_buffer w = there(weights);
   const auto rows = [&](std::int64_t count) { return row_major(static_cast<const T*>(x.data()), count, n); };
-  options<T> on_device = wanted;
+  request<T> on_device = wanted;
   on_device.centroids = rows(k);
   on_device.weights = {static_cast<const T*>(w.data()), weights.size()};
   const auto found = fit(rows(m), on_device, this->how());
@@ -355,7 +355,7 @@ TYPED_TEST(kmeans_backend, data_of_any_size_and_kind) {
 TYPED_TEST(kmeans_backend, fewer_different_points_than_clusters) {
   using T = typename TestFixture::real;
   const auto run = [&](const data_set<T>& points, std::int64_t k, init way, double tol) {
-    options<T> wanted{.clusters = k, .init = way, .tol = tol, .seed = 3};
+    request<T> wanted{.clusters = k, .init = way, .tol = tol, .seed = 3};
     if (way == init::given) wanted.centroids = points.rows(k);
     return fit(points.view(), wanted, this->how());
   };
@@ -364,7 +364,7 @@ TYPED_TEST(kmeans_backend, fewer_different_points_than_clusters) {
   const auto one = run(five, 5, init::given, 1e-4);
   EXPECT_EQ(one.report.verdict, verdict::clean);
   EXPECT_EQ(one.iterations, 1);
-  EXPECT_EQ(one.ended, ending::tolerance);
+  EXPECT_EQ(one.stopped, stop_reason::tolerance);
   EXPECT_EQ(one.labels, (std::vector<std::int32_t>{0, 1, 1, 3, 4}));
   EXPECT_EQ(one.inertia, 0);
   // Values whose sums round.
@@ -395,9 +395,9 @@ TYPED_TEST(kmeans_backend, a_run_says_what_ended_it) {
     return fit(points.view(), {.clusters = 8, .init = init::given, .centroids = points.rows(8), .max_iter = max_iter, .tol = tol},
                this->how());
   };
-  EXPECT_EQ(run(300, 0).ended, ending::labels_unchanged);
-  EXPECT_EQ(run(300, 0.05).ended, ending::tolerance);
-  EXPECT_EQ(run(2, 0).ended, ending::max_iter);
+  EXPECT_EQ(run(300, 0).stopped, stop_reason::labels_unchanged);
+  EXPECT_EQ(run(300, 0.05).stopped, stop_reason::tolerance);
+  EXPECT_EQ(run(2, 0).stopped, stop_reason::max_iter);
   EXPECT_FALSE(run(2, 0).converged());
 }
 
@@ -407,10 +407,10 @@ TYPED_TEST(kmeans_backend, progress_tells_the_inertia_of_each_iteration) {
   std::vector<T> weights(1200);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(0.25 + static_cast<double>(i % 7));
   for (const bool weighted : {false, true}) {
-    options<T> wanted{.clusters = 9, .init = init::given, .centroids = points.rows(9), .max_iter = 6, .tol = 0};
+    request<T> wanted{.clusters = 9, .init = init::given, .centroids = points.rows(9), .max_iter = 6, .tol = 0};
     if (weighted) wanted.weights = weights;
     std::vector<progress> seen;
-    execution how = this->how();
+    run::settings how = this->how();
     how.on_progress = [&](const progress& now) { seen.push_back(now); };
     const auto found = fit(points.view(), wanted, how);
     ASSERT_EQ(seen.size(), static_cast<std::size_t>(found.iterations));
@@ -431,7 +431,7 @@ TYPED_TEST(kmeans_backend, progress_tells_the_inertia_of_each_iteration) {
     }
   }
   std::vector<std::int64_t> runs;
-  execution how = this->how();
+  run::settings how = this->how();
   how.on_progress = [&](const progress& now) { runs.push_back(now.run); };
   (void)fit(points.view(), {.clusters = 9, .n_init = 3, .max_iter = 2, .tol = 0}, how);
   EXPECT_EQ(runs, (std::vector<std::int64_t>{0, 0, 1, 1, 2, 2}));
@@ -458,7 +458,7 @@ TYPED_TEST(kmeans_backend, hard_data_are_not_refused) {
     for (const init way : {init::given, init::random, init::kmeans_plus_plus}) {
       if (this->on_cuda && test::sampled() && way == init::random) continue;
       SCOPED_TRACE(std::string(what) + " " + std::string(to_string(way)));
-      options<T> wanted{.clusters = k, .init = way, .max_iter = 10, .seed = 1};
+      request<T> wanted{.clusters = k, .init = way, .max_iter = 10, .seed = 1};
       if (way == init::given) wanted.centroids = points.rows(k);
       const auto found = fit(points.view(), wanted, this->how());
       EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
@@ -597,7 +597,7 @@ TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
     }
     return "no invalid_argument_error";
   };
-  const auto refused = [&](options<T> wanted, matrix_view<const T> view) { return message([&] { (void)fit(view, wanted, this->how()); }); };
+  const auto refused = [&](request<T> wanted, matrix_view<const T> view) { return message([&] { (void)fit(view, wanted, this->how()); }); };
   const std::string token = std::string("kmeans_") + (sizeof(T) == 4 ? "f32" : "f64") + "_m20_n3_k";
   EXPECT_EQ(refused({.clusters = 0}, points.view()), token + "0: clusters: expected at least 1, got 0");
   EXPECT_EQ(refused({.clusters = 21}, points.view()), token + "21: clusters: expected at most the number of points, 20, got 21");
@@ -636,11 +636,11 @@ TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
   const auto narrow = row_major<const T>(points.values.data(), 4, 2);
   EXPECT_NE(message([&] { (void)predict(points.view(), narrow, this->how()); }).find("expected 4 × 3, got 4 × 2"), std::string::npos);
   if (!this->on_cuda) {
-    execution cuda = this->how();
+    run::settings cuda = this->how();
     cuda.backend = backend::cuda;
     EXPECT_THROW((void)fit(points.view(), {.clusters = 2}, cuda), unsupported_error);
   }
-  execution scheme = this->how();
+  run::settings scheme = this->how();
   scheme.scheme = "magic";
   EXPECT_THROW((void)fit(points.view(), {.clusters = 2}, scheme), unsupported_error);
 }
@@ -648,9 +648,9 @@ TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
 #if !defined(BALLAST_TEST_KMEANS_ON_CUDA)  // of no backend, or of two of them
 TEST(kmeans_token, goes_both_ways) {
   const problem made = parse_token("kmeans_f64_m131072_n128_k9");
-  EXPECT_EQ(made.m, 131072);
-  EXPECT_EQ(made.n, 128);
-  EXPECT_EQ(made.k, 9);
+  EXPECT_EQ(made.points, 131072);
+  EXPECT_EQ(made.features, 128);
+  EXPECT_EQ(made.clusters, 9);
   EXPECT_EQ(made.precision, precision::f64);
   EXPECT_EQ(to_token(made), "kmeans_f64_m131072_n128_k9");
   for (const char* bad : {"", "kmeans", "kmeans_f32_m1_n1", "kmeans_f32_m1_n1_k1x", "kmeans_f16_m1_n1_k1", "kmeans_f32_m-1_n1_k1",
@@ -661,7 +661,7 @@ TEST(kmeans_token, goes_both_ways) {
 
 TEST(kmeans_backends, agree_with_each_other) {
   const auto points = clouds<float>(5000, 12, 10, 71);
-  const options<float> wanted{.clusters = 10, .init = init::given, .centroids = points.rows(10), .max_iter = 10};
+  const request<float> wanted{.clusters = 10, .init = init::given, .centroids = points.rows(10), .max_iter = 10};
   const auto a = fit(points.view(), wanted, {.backend = backend::reference});
   const auto b = fit(points.view(), wanted, {.backend = backend::cpu});
   EXPECT_EQ(a.iterations, b.iterations);

@@ -315,7 +315,7 @@ TYPED_TEST(qr_cuda_apply, several_blocks_of_columns_are_computed_each_by_itself)
     const matrix_view<const T> V{Q.V.data(), m, n, 1, Q.ldv};
     const matrix<T> X = formed ? copy_of<T>(V) : random_matrix<T>(m, columns, 2);
     const auto apply = [&](backend which, const inject::plan* faults, matrix<T>& C) {
-      const execution how{.backend = which, .faults = faults};
+      const run::settings how{.backend = which, .faults = faults};
       return formed ? orgqr(C.view(), Q.tau, how) : ormqr(side::left, transpose::no, V, Q.tau, C.view(), how);
     };
     matrix<T> expected = X, host = X;

@@ -229,7 +229,7 @@ TEST(qr_cuda_products, what_they_make_wrong_is_repaired) {
       {"add_parts_kernel", [&](const void* a) { device->alter(static_cast<const project_arguments*>(a)->W + 70, off); }},
       {"subtract_kernel", [&](const void* a) { device->alter(static_cast<const subtract_arguments*>(a)->C + 70, off); }}};
   const auto how = [](protection level, bool tf32x3) {
-    return execution{.backend = backend::cuda, .threads = 1, .protection = level, .tf32x3 = tf32x3};
+    return run::settings{.backend = backend::cuda, .threads = 1, .protection = level, .tf32x3 = tf32x3};
   };
   const auto factor = [&](protection level, bool tf32x3) {
     matrix<float> F = A;

@@ -190,7 +190,7 @@ TYPED_TEST(qr_cuda, an_uncorrectable_fault_gives_the_input_back) {
   const std::vector<T> start(A.data(), A.data() + A.size()), scalars(40, T(5));
   const on_device<T> F(device, start.data(), start.size()), tau(device, scalars.data(), scalars.size());
   const inject::plan faults({{.site = inject::site::qr_tau, .model = inject::model::stuck_at, .seed = 1}});
-  const execution how{.backend = backend::cuda, .faults = &faults};
+  const run::settings how{.backend = backend::cuda, .faults = &faults};
   EXPECT_THROW((void)geqrf(column_major(F.data(), index{60}, index{40}), std::span<T>(tau.data(), 40), how), uncorrectable_error);
   EXPECT_EQ(F.values(), start);
   EXPECT_EQ(tau.values(), scalars);

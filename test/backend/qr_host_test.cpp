@@ -165,7 +165,7 @@ TYPED_TEST(qr_host, an_uncorrectable_fault_leaves_device_memory_alone) {
   const std::vector<T> start(A.data(), A.data() + A.size());
   const on_device<T> F(device, start), tau(device, std::vector<T>(24));
   const inject::plan faults({{.site = inject::site::qr_tau, .model = inject::model::stuck_at, .seed = 1}});
-  execution how = this->how();
+  run::settings how = this->how();
   how.faults = &faults;
   device->bytes_written = 0;
   EXPECT_THROW((void)geqrf(column_major(F.data(), 40, 24), std::span<T>(tau.data(), 24), how), uncorrectable_error);
@@ -388,7 +388,7 @@ class engine_over final : public forwarding_engine<S> {
 template <class S, class Call>
 report struck_call(backend which, const typename struck_kernels<S>::strike& wanted, typename struck_kernels<S>::counts* calls,
                    Call&& made) {
-  execution how{.backend = which, .threads = 1, .throw_on_uncorrectable = false};
+  run::settings how{.backend = which, .threads = 1, .throw_on_uncorrectable = false};
   inject::active_injector injector(how.faults, "qr");
   run::recorder seen("qr", which, k_block_checksum, how, injector);
   const context run{seen, injector, how, which, 1};
@@ -734,7 +734,7 @@ TYPED_TEST(qr_host, operations_may_be_done_as_late_as_they_are_waited_for) {
         for (const inject::site where : sites_of_a_factorization) {
           for (const inject::model what : {inject::model::random_value, inject::model::nan, inject::model::stuck_at}) {
             const inject::plan faults({fault(where, what, 3)});
-            execution how = this->how(scheme);
+            run::settings how = this->how(scheme);
             how.faults = &faults;
             how.throw_on_uncorrectable = false;
             how.threads = 1;

@@ -183,7 +183,7 @@ TYPED_TEST(qr_hybrid, plain_and_blocked_rotations_agree) {
   const auto device = this->with_narrow_blocks();
   const device_for_a_test here(device);
   inject::active_injector injector(nullptr, "qr");
-  const execution how{.backend = backend::cuda};
+  const run::settings how{.backend = backend::cuda};
   run::recorder seen("qr", backend::cuda, "hybrid", how, injector);
   const context call{seen, injector, how, backend::cuda, 1};
   cuda::session<T> on(call);

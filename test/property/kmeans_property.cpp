@@ -9,6 +9,8 @@
 
 #include <ballast/kmeans.hpp>
 
+#include "support/kmeans_calls.hpp"
+
 namespace ballast::kmeans {
 namespace {
 
@@ -21,10 +23,10 @@ struct problem_data {
   std::uint64_t seed = 0;
   ballast::backend where = backend::cpu;
   matrix_view<const T> view() const { return row_major(values.data(), m, n); }
-  options<T> wanted(int max_iter = 15) const {
+  request<T> wanted(int max_iter = 15) const {
     return {.clusters = k, .init = way, .weights = weights, .max_iter = max_iter, .seed = seed};
   }
-  execution how(int threads = 1) const { return {.backend = where, .threads = threads}; }
+  run::settings how(int threads = 1) const { return {.backend = where, .threads = threads}; }
 };
 
 template <class T>

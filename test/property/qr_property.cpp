@@ -1,6 +1,7 @@
-// What holds for every matrix: A = QR with orthonormal Q, R of the leading columns, invariance under powers of two, verdicts.
+// Properties of every factorization: A = QR with orthonormal Q, R of the leading columns, invariance under powers of two, verdicts.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,8 @@
 
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
+#include "run/settings.hpp"
+#include "support/qr_calls.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -29,20 +32,20 @@ matrix<T> any_matrix(index m, index n) {
   return A;
 }
 
-execution any_execution() {
+run::settings any_execution() {
   return {.backend = *rc::gen::element(backend::reference, backend::cpu),
           .threads = *rc::gen::inRange(1, 4),
-          .scheme = *rc::gen::element(std::string("block_checksum"), std::string("qr_update"))};
+          .scheme = *rc::gen::element(std::string_view("block_checksum"), std::string_view("qr_update"))};
 }
 
 template <class T>
 void gives_back_its_matrix() {
   const index m = *rc::gen::inRange(1, 40), n = *rc::gen::inRange(1, 40);
   const matrix<T> A = any_matrix<T>(m, n);
-  const execution how = any_execution();
+  const run::settings how = any_execution();
   const auto made = factor(A.view(), how);
   RC_ASSERT(made.report.verdict == verdict::clean);
-  const matrix<T> Q = made.q(how), R = made.r();
+  const matrix<T> Q = q_of(made, how).values, R = made.r();
   const double u = abft::unit_roundoff<T>;
   for (index j = 0; j < n; ++j) {
     double norm = 0, off = 0;
@@ -70,7 +73,7 @@ RC_GTEST_PROP(qr, f64_gives_back_its_matrix, ()) { gives_back_its_matrix<double>
 RC_GTEST_PROP(qr, columns_may_be_scaled_by_powers_of_two, ()) {
   const index m = *rc::gen::inRange(1, 30), n = *rc::gen::inRange(1, 30);
   const matrix<double> A = any_matrix<double>(m, n);
-  const execution how = any_execution();
+  const run::settings how = any_execution();
   matrix<double> B = A;
   std::vector<int> power(static_cast<std::size_t>(n));
   for (index j = 0; j < n; ++j) {
@@ -94,7 +97,7 @@ RC_GTEST_PROP(qr, leading_columns_stand_alone, ()) {
   const index m = *rc::gen::inRange(2, 30), n = *rc::gen::inRange(2, 30);
   const matrix<double> A = any_matrix<double>(m, n);
   const index k = *rc::gen::inRange<index>(1, n);
-  const execution how = any_execution();
+  const run::settings how = any_execution();
   const auto all = factor(A.view(), how), some = factor(matrix_view<const double>(A.view().block(0, 0, m, k)), how);
   for (index j = 0; j < k; ++j) {
     double norm = 0, other = 0;
@@ -109,7 +112,7 @@ RC_GTEST_PROP(qr, leading_columns_stand_alone, ()) {
 RC_GTEST_PROP(qr, a_fault_is_repaired_or_reported, ()) {
   const index m = *rc::gen::inRange(2, 30), n = *rc::gen::inRange(2, 30);
   const matrix<double> A = any_matrix<double>(m, n);
-  execution how = any_execution();
+  run::settings how = any_execution();
   const auto clean = factor(A.view(), how);
   std::vector<inject::site> sites;
   for (const inject::site_row& row : inject::k_sites) {
@@ -129,7 +132,7 @@ RC_GTEST_PROP(qr, a_fault_is_repaired_or_reported, ()) {
     return;
   }
   // Q and R may differ where A is nearly rank-deficient; that they make A may not.
-  const matrix<double> Q = struck.q({.backend = how.backend}), R = struck.r();
+  const matrix<double> Q = struck.q({.backend = how.backend}).values, R = struck.r();
   for (index j = 0; j < n; ++j) {
     double norm = 0, off = 0;
     for (index i = 0; i < m; ++i) {

@@ -93,8 +93,13 @@ void* emulated_device::allocate(std::int64_t bytes, ballast::cuda::stream) {
   return memory;
 }
 
-void emulated_device::release(void* memory, ballast::cuda::stream) noexcept {
+void emulated_device::release(void* memory, ballast::cuda::stream on) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (released(on)) {
+    // The driver crashes in cuMemFreeAsync.
+    std::fprintf(stderr, "emulated_device::release: the stream was released before the memory that is ordered on it\n");
+    std::abort();
+  }
   const auto found = memory_.find(static_cast<const unsigned char*>(memory));
   if (found == memory_.end()) {
     std::fprintf(stderr, "emulated_device::release: %p was not allocated here\n", memory);
@@ -187,11 +192,14 @@ std::int64_t emulated_device::resident_blocks(const ballast::cuda::kernel& which
 }
 
 // Throws if `on` is a released stream of this device. Other numbers are streams of the caller and are accepted.
+bool emulated_device::released(ballast::cuda::stream on) const {
+  const auto number = reinterpret_cast<std::uintptr_t>(on);
+  return number >= k_first_stream && number < k_first_stream + next_stream_ && !streams_.contains(on);
+}
+
 void emulated_device::check_stream(ballast::cuda::stream on) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto number = reinterpret_cast<std::uintptr_t>(on);
-  if (number >= k_first_stream && number < k_first_stream + next_stream_ && !streams_.contains(on))
-    throw error("stream: expected one that is alive, got one that was released");
+  if (released(on)) throw error("stream: expected one that is alive, got one that was released");
 }
 
 void emulated_device::synchronize(ballast::cuda::stream on) { check_stream(on); }
@@ -306,6 +314,7 @@ class host_blas final : public ballast::cuda::blas {
 
 std::unique_ptr<ballast::cuda::blas> emulated_device::make_blas(ballast::cuda::blas_math, ballast::cuda::stream on) {
   check_stream(on);
+  if (!why_no_blas_.empty()) throw ballast::unsupported_error(why_no_blas_);
   return std::make_unique<host_blas>();
 }
 

@@ -84,7 +84,11 @@ class emulated_device final : public ballast::cuda::device {
   void wait(const ballast::cuda::stream_event& event, ballast::cuda::stream on) override;
   bool passed(const ballast::cuda::stream_event& event) override;
   double milliseconds(const ballast::cuda::stream_event& first, const ballast::cuda::stream_event& last) override;
+  std::string why_no_blas() override { return why_no_blas_; }
   std::unique_ptr<ballast::cuda::blas> make_blas(ballast::cuda::blas_math math, ballast::cuda::stream on) override;
+
+  // From now on make_blas() throws unsupported_error with this reason; empty: it works again.
+  void lacks_blas(std::string why) { why_no_blas_ = std::move(why); }
 
   // Makes so many blocks of each launch interleave from its start (rounded up to whole clusters, and limited to the resident ones). By
   // default one cluster starts, and in every fourth launch three.
@@ -98,6 +102,7 @@ class emulated_device final : public ballast::cuda::device {
  private:
   struct loaded;
   struct moment;
+  bool released(ballast::cuda::stream on) const;  // true if the stream was created here and is released; with the lock
   void check_stream(ballast::cuda::stream on) const;
   ballast::cuda::capabilities about_;
   std::uint64_t seed_;
@@ -108,6 +113,7 @@ class emulated_device final : public ballast::cuda::device {
   std::set<ballast::cuda::stream> streams_;
   std::uintptr_t next_stream_ = 0;
   std::int64_t launches_ = 0;
+  std::string why_no_blas_;
   std::int64_t together_ = 0;
   std::map<std::tuple<std::string, int, std::int64_t, int>, std::unique_ptr<loaded>> kernels_;
 };

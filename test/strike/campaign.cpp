@@ -131,7 +131,7 @@ class struck {
     book_.calling = true;
     clock_.enter();
     try {
-      made.said = problem_.call(how_);
+      made.said = problem_.run(now_);
     } catch (const std::exception& e) {
       made.threw = true;
       put(book_.message, e.what());
@@ -219,6 +219,7 @@ class struck {
   book& book_;
   std::span<entry> entries_;
   const execution& how_;
+  const ballast::call now_{.throw_on_uncorrectable = false};
   const plan& wanted_;
   const bool small_;  // true: numbers have 32 bits
   interrupter clock_;
@@ -233,7 +234,6 @@ class campaign {
     how_.backend = backend::cpu;
     how_.threads = wanted.threads;
     how_.protection = how;
-    how_.throw_on_uncorrectable = false;
     made_.subject = name;
     made_.protection = how;
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -86,9 +86,9 @@ class fft_subject final : public subject {
     judged_.emplace(std::move(reference), out_words_, std::move(floors));
   }
 
-  void prepare(const execution& how) override { plan_.emplace(problem_, how); }
+  void prepare(const execution& where) override { plan_.emplace(problem_, where); }
   void reset() override { std::fill(output_.begin(), output_.end(), T(0)); }
-  report call(const execution&) override {
+  report run(const call& now) override {
     using complex = std::complex<T>;
     const auto points = [](auto& words) {
       using word = std::remove_reference_t<decltype(words[0])>;
@@ -97,10 +97,11 @@ class fft_subject final : public subject {
     };
     const std::vector<T>& in = input_;
     switch (problem_.kind) {
-      case fft::kind::r2c: return plan_->forward(std::span<const T>(in), points(output_));
-      case fft::kind::c2r: return plan_->inverse(points(in), std::span<T>(output_));
+      case fft::kind::r2c: return plan_->forward(std::span<const T>(in), points(output_), now);
+      case fft::kind::c2r: return plan_->inverse(points(in), std::span<T>(output_), now);
       default:
-        return way_ == fft::direction::forward ? plan_->forward(points(in), points(output_)) : plan_->inverse(points(in), points(output_));
+        return way_ == fft::direction::forward ? plan_->forward(points(in), points(output_), now)
+                                               : plan_->inverse(points(in), points(output_), now);
     }
   }
   void keep() override { judged_->keep(output_.data()); }

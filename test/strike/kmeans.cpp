@@ -2,7 +2,7 @@
 // near every boundary. Labels are judged by themselves (is there a nearer centroid?), centroids and inertia against the clean call.
 #include <algorithm>
 #include <cstring>
-#include <utility>
+#include <optional>
 
 #include <ballast/kmeans.hpp>
 
@@ -20,21 +20,28 @@ constexpr double k_sum_floor = 16;
 template <class T>
 class kmeans_subject final : public subject {
  public:
-  explicit kmeans_subject(const kmeans::problem& wanted) : m_(wanted.m), n_(wanted.n), k_(wanted.k), points_(normal<T>(m_ * n_, 2)) {
+  explicit kmeans_subject(const kmeans::problem& wanted)
+      : size_(wanted), m_(wanted.points), n_(wanted.features), k_(wanted.clusters), points_(normal<T>(m_ * n_, 2)) {
     for (std::int64_t i = 0; i < m_; ++i) norms_.push_back(norm(&points_[static_cast<std::size_t>(i * n_)]));
   }
 
-  void prepare(const execution&) override {}
-  void reset() override { got_ = {}; }
-  report call(const execution& how) override {
-    got_ = kmeans::fit(row_major(std::as_const(points_).data(), m_, n_),
-                       {.clusters = k_,
-                        .init = kmeans::init::given,
-                        .centroids = row_major(std::as_const(points_).data(), k_, n_),
-                        .max_iter = k_iterations,
-                        .tol = 0},
-                       how);
-    return got_.report;
+  void prepare(const execution& where) override {
+    plan_.emplace(size_, kmeans::options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0}, where);
+  }
+  void reset() override {
+    got_ = {};
+    got_.centroids = matrix<T>(k_, n_);
+    got_.labels.resize(static_cast<std::size_t>(m_));
+  }
+  report run(const call& now) override {
+    const T* const points = points_.data();
+    return plan_->fit({.points = row_major(points, m_, n_), .centroids = row_major(points, k_, n_)},
+                      {.centroids = got_.centroids.view(),
+                       .labels = got_.labels,
+                       .inertia = &got_.inertia,
+                       .iterations = &got_.iterations,
+                       .stopped = &got_.stopped},
+                      now);
   }
   void keep() override {
     kept_ = got_;
@@ -53,10 +60,9 @@ class kmeans_subject final : public subject {
     }
     seen.same = std::memcmp(got_.centroids.data(), kept_.centroids.data(), kept_.centroids.size() * sizeof(T)) == 0 &&
                 got_.labels == kept_.labels && std::memcmp(&got_.inertia, &kept_.inertia, sizeof got_.inertia) == 0 &&
-                got_.iterations == kept_.iterations && got_.converged() == kept_.converged();
+                got_.iterations == kept_.iterations && got_.stopped == kept_.stopped;
     if (seen.same) return seen;
-    if (got_.iterations != kept_.iterations || got_.converged() != kept_.converged())
-      seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
+    if (got_.iterations != kept_.iterations || got_.stopped != kept_.stopped) seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
     effect labels;
     judge_labels(labels);
     labels.roundings /= label_rounding_;
@@ -114,8 +120,10 @@ class kmeans_subject final : public subject {
     }
   }
 
+  kmeans::problem size_;
   std::int64_t m_, n_, k_;
   std::vector<T> points_;
+  std::optional<kmeans::plan<T>> plan_;
   std::vector<double> norms_;
   kmeans::model<T> got_, kept_;
   double label_rounding_ = 1, error_ = 0;

@@ -61,8 +61,9 @@ class qr_subject final : public subject {
  public:
   qr_subject(std::string_view operation, const qr::problem& wanted)
       : operation_(operation),
-        m_(wanted.m),
-        n_(wanted.n),
+        size_(wanted),
+        m_(wanted.rows),
+        n_(wanted.columns),
         columns_(n_ / 2),
         given_(normal<T>(m_ * n_, 3)),
         right_(normal<T>(m_ * columns_, 4)) {
@@ -97,17 +98,17 @@ class qr_subject final : public subject {
     }
   }
 
-  void prepare(const execution&) override {}
+  void prepare(const execution& where) override { plan_.emplace(size_, where); }
   void reset() override {
     a_ = given_;
     b_ = right_;
     if (operation_ == "geqrf") std::fill(tau_.begin(), tau_.end(), T(0));
   }
-  report call(const execution& how) override {
-    if (operation_ == "geqrf") return qr::geqrf(column_major(a_.data(), m_, n_), tau_, how);
-    if (operation_ == "gels") return qr::gels(column_major(a_.data(), m_, n_), column_major(b_.data(), m_, columns_), how);
-    return qr::ormqr(qr::side::left, qr::transpose::yes, column_major(std::as_const(a_).data(), m_, n_), std::as_const(tau_),
-                     column_major(b_.data(), m_, columns_), how);
+  report run(const call& now) override {
+    if (operation_ == "geqrf") return plan_->geqrf(column_major(a_.data(), m_, n_), tau_, now);
+    if (operation_ == "gels") return plan_->gels(column_major(a_.data(), m_, n_), column_major(b_.data(), m_, columns_), now);
+    return plan_->ormqr(qr::side::left, qr::transpose::yes, column_major(std::as_const(a_).data(), m_, n_), std::as_const(tau_),
+                        column_major(b_.data(), m_, columns_), now);
   }
   void keep() override {
     if (judged_factors_) judged_factors_->keep(a_.data());
@@ -138,8 +139,10 @@ class qr_subject final : public subject {
   }
 
   std::string operation_;
+  qr::problem size_;
   std::int64_t m_, n_, columns_;
   std::vector<T> given_, right_, tau_, a_, b_;
+  std::optional<qr::plan<T>> plan_;
   std::optional<judged_parts<T>> judged_factors_, judged_tau_, judged_right_;
 };
 
@@ -147,7 +150,7 @@ class qr_subject final : public subject {
 
 std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token) {
   const qr::problem parsed = qr::parse_token(token);
-  if (parsed.m < parsed.n) throw invalid_argument_error("expected at least as many rows as columns");
+  if (parsed.rows < parsed.columns) throw invalid_argument_error("expected at least as many rows as columns");
   if (parsed.precision == precision::f32) return std::make_unique<qr_subject<float>>(operation, parsed);
   return std::make_unique<qr_subject<double>>(operation, parsed);
 }

@@ -37,12 +37,12 @@ struct effect {
 class subject {
  public:
   virtual ~subject() = default;
-  virtual void prepare(const execution& how) = 0;  // constructs plans; not struck
-  virtual void reset() = 0;                        // restores the data that a call overwrites; not struck
-  virtual report call(const execution& how) = 0;   // struck
-  virtual void keep() = 0;                         // keeps the result of the last call as the clean one, and measures its rounding error
-  virtual effect judge() = 0;                      // compares the result of the last call with the kept one
-  virtual double clean_error() const = 0;          // returns the relative error of the kept result
+  virtual void prepare(const execution& where) = 0;  // constructs the plan; not struck
+  virtual void reset() = 0;                          // restores the data that a call overwrites; not struck
+  virtual report run(const call& now) = 0;           // calls the plan once; struck
+  virtual void keep() = 0;                           // keeps the result of the last call as the clean one, and measures its rounding error
+  virtual effect judge() = 0;                        // compares the result of the last call with the kept one
+  virtual double clean_error() const = 0;            // returns the relative error of the kept result
 };
 
 // Constructs a subject. `name`: like those of `default_subjects`, with any sizes. Throws invalid_argument_error.

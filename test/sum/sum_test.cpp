@@ -30,7 +30,7 @@ std::string expression(const policy& p, bool instrumented) {
   return cuda::kernel_expression("ballast::sum::sum_kernel", {text}, instrumented);
 }
 
-report sums(const double* x, double* y, std::int64_t m, std::int64_t n, const execution& how) {
+report sums(const double* x, double* y, std::int64_t m, std::int64_t n, const run::settings& how) {
   const auto on = cuda::current_device();
   inject::active_injector injector(how.faults, "kmeans");
   run::recorder seen("sum_f64_m" + std::to_string(m) + "_n" + std::to_string(n), backend::cuda, "twice", how, injector);

@@ -1,4 +1,4 @@
-// What so few events among so many trials say of their rate.
+// Computes a bound of the rate of events from their number in many trials.
 // Layer: test harness. Needs no package, so that test/gpu can use it.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace ballast::test {
 
-// Clopper and Pearson, one-sided: the rate at which at most `seen` of `trials` are seen with a chance of 1 %. The true rate is below with
-// 99 %. Sums `seen` + 1 terms 100 times.
+// Returns the one-sided bound of Clopper and Pearson: the rate at which at most `seen` events in `trials` have a probability of 1 %. The
+// true rate is below it with 99 % confidence. Sums `seen` + 1 terms 100 times.
 inline double bound_99(std::int64_t seen, std::int64_t trials) {
   if (trials == 0 || seen >= trials) return 1;
   const auto n = static_cast<double>(trials);

@@ -1,5 +1,5 @@
-// CUDA devices for tests: one that records which kernels it is asked to load, one that hands every call on to another device, and the guard
-// that makes a device the current one.
+// CUDA devices for tests: one that records the kernels that it loads, one that forwards every call to another device, and the guard that
+// makes a device the current one.
 // Layer: test harness. Needs no package, so that test/gpu can use it.
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace ballast::test {
 
-// `device` is what current_device() returns while this lives.
+// Makes current_device() return `device` during the lifetime of this object.
 class current_device_guard {
  public:
   explicit current_device_guard(std::shared_ptr<cuda::device> device) { cuda::override_device(std::move(device)); }
@@ -33,23 +33,23 @@ class current_device_guard {
   current_device_guard& operator=(const current_device_guard&) = delete;
 };
 
-// Loads every kernel, launches none, and writes down what it was asked to load. Plans that run on it show which kernels they need.
-// Every address counts as device memory. Copies of more than 1 MB are left out, so that arrays may be addresses where no memory is.
+// Loads every kernel, launches none, and records the requests. So a plan that runs on it shows which kernels it needs.
+// Every address counts as device memory. Copies of more than 1 MB are skipped, so that large arrays may be addresses without memory.
 class recording_device final : public cuda::device {
  public:
   explicit recording_device(cuda::capabilities about) : about_(std::move(about)) {}
 
-  // As if only the general kernels of the FFT could be had without a compiler, which never ends.
-  bool only_general = false;
-  static std::string why_not_general(std::span<const cuda::kernel_request> wanted) {
-    const auto general = [](const cuda::kernel_request& each) { return each.expression.find(".general=true") != std::string::npos; };
-    return std::ranges::all_of(wanted, general) ? "" : "they are being compiled";
+  // true: behaves as if only the fallback kernels of the FFT were ready, and compilation never ended.
+  bool only_fallback = false;
+  static std::string why_not_fallback(std::span<const cuda::kernel_request> wanted) {
+    const auto fallback = [](const cuda::kernel_request& each) { return each.expression.find(".fallback=true") != std::string::npos; };
+    return std::ranges::all_of(wanted, fallback) ? "" : "they are being compiled";
   }
   std::string why_not_ready(std::span<const cuda::kernel_request> wanted, bool) override {
-    return only_general ? why_not_general(wanted) : "";
+    return only_fallback ? why_not_fallback(wanted) : "";
   }
 
-  // Each request once, in the order in which they came; and the value that `user` had then.
+  // Each request once, in the order of arrival; and the value of `user` at that time.
   std::vector<cuda::kernel_request> requests;
   std::vector<std::string> users;
   std::string user;
@@ -92,7 +92,7 @@ class recording_device final : public cuda::device {
     throw unsupported_error("recording_device: expected no call of BLAS: it computes nothing");
   }
 
-  // One line for each request, as the generators of simt_kernels (test/simt/CMakeLists.txt) print them.
+  // Prints one line for each request, in the format of the generators of simt_kernels (test/simt/CMakeLists.txt).
   void print() const {
     for (const cuda::kernel_request& each : requests) std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
   }
@@ -105,7 +105,7 @@ class recording_device final : public cuda::device {
   std::mutex mutex_;
 };
 
-// Hands every call on to another device. Tests derive from it to see or change some of them.
+// Forwards every call to another device. Tests derive from it to observe or change some calls.
 class forwarding_device : public cuda::device {
  public:
   explicit forwarding_device(std::shared_ptr<cuda::device> inner) : inner_(std::move(inner)) {}
@@ -137,13 +137,14 @@ class forwarding_device : public cuda::device {
   double milliseconds(const cuda::stream_event& first, const cuda::stream_event& last) override {
     return inner_->milliseconds(first, last);
   }
+  std::string why_no_blas() override { return inner_->why_no_blas(); }
   std::unique_ptr<cuda::blas> make_blas(cuda::blas_math math, cuda::stream on) override { return inner_->make_blas(math, on); }
 
  protected:
   std::shared_ptr<cuda::device> inner_;
 };
 
-// Counts what is copied out of its memory and into it.
+// Counts the bytes that are copied out of its memory and into it.
 class counted_device final : public forwarding_device {
  public:
   using forwarding_device::forwarding_device;
@@ -155,7 +156,8 @@ class counted_device final : public forwarding_device {
   }
 };
 
-// Counts how often each kernel is launched, by the name of its template, BLAS is called, and the host waits for a stream.
+// Counts the launches of each kernel, by the name of its template, the calls of BLAS, fills and copies, and the waits of the host for a
+// stream.
 class counted_launches final : public forwarding_device {
  public:
   using forwarding_device::forwarding_device;

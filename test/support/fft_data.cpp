@@ -45,7 +45,7 @@ std::int64_t words_of_side(const fft::side& side) { return side.extent * (side.r
 
 namespace {
 
-// Packed words of `side`, signal b: body(word, where), where an index of real numbers.
+// Calls body(word, where) for the packed words of signal b of `side`. `where`: the index in the array of real numbers.
 template <class Body>
 void walk(const fft::side& side, std::int64_t b, const Body& body) {
   const std::int64_t parts = side.real ? 1 : 2;
@@ -106,7 +106,7 @@ std::vector<T> filled(std::string_view kind, const fft::side& side, std::int64_t
   const std::int64_t words = words_of_signal(side), elements = words / parts;
   const bool single = sizeof(T) == 4;
   std::vector<T> made = noise<T>(words * batch, seed);
-  // body(word as double, signal, element of the signal, whether it is an imaginary part)
+  // Calls body(word as double, signal, element of the signal, true for an imaginary part) for all words.
   const auto change = [&](auto&& body) {
     in_pieces(words * batch, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
@@ -175,7 +175,8 @@ std::vector<fft::wide<T>> reference(const fft::problem& problem, fft::direction 
       for (std::int64_t k = 0; k < n[2]; ++k) {
         std::complex<W> z;
         if (shape.kind == fft::kind::c2r) {
-          // A half spectrum: the other half is its mirror image, and of its own mirror images the Hermitian part counts.
+          // A half spectrum: the other half is its mirror image. Elements that are mirror images within the half contribute their Hermitian
+          // part.
           const auto mirror = [&] { return std::conj(element((n[0] - i) % n[0], (n[1] - j) % n[1], (n[2] - k) % n[2])); };
           z = 2 * k > n[2] ? mirror() : k == 0 || 2 * k == n[2] ? (element(i, j, k) + mirror()) * W(0.5) : element(i, j, k);
         } else {
@@ -190,7 +191,7 @@ std::vector<fft::wide<T>> reference(const fft::problem& problem, fft::direction 
     const std::int64_t length = n[axis];
     if (length == 1) continue;
     const std::int64_t lines = shape.points() / length;
-    const std::int64_t weight = length * 8;  // work of a line, so that in_pieces uses the cores for few long lines, too
+    const std::int64_t weight = length * 8;  // the work of one line, so that in_pieces uses all cores for few long lines, too
     in_pieces(lines * weight, [&](std::int64_t first, std::int64_t last) {
       std::vector<std::complex<W>> line(at(length));
       for (std::int64_t l = (first + weight - 1) / weight; l < (last + weight - 1) / weight; ++l) {

@@ -1,4 +1,4 @@
-// A device that does what its streams hold as late, or as early, as their order and their events allow.
+// A device that executes the work of its streams as late, or as early, as their order and their events allow.
 // Layer: test harness.
 #pragma once
 
@@ -23,15 +23,15 @@
 
 namespace ballast::test {
 
-// Does what a stream holds only when it must, in an order that the streams and events allow: the stream that is waited for first, the
-// others first, any, or one stream (the seed-th that was made, from 0) only where no other can go on. As CUDA does, it reads pageable
-// memory of the host before a call returns, and waits where it writes to it.
+// Executes the work of a stream only when it must, in an order that streams and events allow: first the stream that is waited for, first
+// the others, in random order, or one stream (number `seed`, counted from 0) only if no other can continue. Like CUDA it reads pageable
+// host memory before a call returns, and waits for the stream if it writes to pageable host memory.
 class late_device final : public forwarding_device {
  public:
   enum class manner { awaited_first, others_first, any, one_last };
   late_device(std::shared_ptr<cuda::device> inner, manner how, std::uint64_t seed)
       : forwarding_device(std::move(inner)), how_(how), seed_(seed), bits_(seed) {}
-  // So many waits for events were asked for so far, and the one that is left out: a test of what a missing wait does. −1: none.
+  // The number of waits for events so far, and the number of the wait to skip (−1: none), which tests the effect of a missing wait.
   std::int64_t waits() const { return waits_; }
   std::int64_t left_out = -1;
 

@@ -1,4 +1,4 @@
-// Kernels of QR on the emulator one by one: numbers to its memory and back, and launches.
+// Runs single kernels of QR on the emulator: copies numbers to its memory and back, and launches kernels.
 // Layer: test harness.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace ballast::qr::subjects {
 
-// S: float or double, which kernels by the numbers of cuda::work are for.
+// S: float or double, the precision of the kernels that cuda::work selects.
 template <class S>
 class kernels_on_emulator : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// What the tests of QR on cuda share: a device for one test, factors from it.
+// Shared code of the tests of QR on cuda: a device for one test, and factors from it.
 // Layer: test harness.
 #pragma once
 
@@ -25,7 +25,7 @@
 
 namespace ballast::qr::subjects {
 
-// A device for one test; the one of all tests comes back behind it.
+// Makes `device` the current one for one test; the destructor restores the device of all tests.
 class device_for_a_test {
  public:
   explicit device_for_a_test(std::shared_ptr<ballast::cuda::device> device) : before_(ballast::cuda::overriding_device()) {
@@ -42,11 +42,11 @@ class device_for_a_test {
   std::shared_ptr<ballast::cuda::device> before_;
 };
 
-// Changes what launches of kernels have written.
+// Changes data that launches of kernels have written.
 class struck_device final : public test::forwarding_device {
  public:
   using forwarding_device::forwarding_device;
-  // Behind launch `which` of kernel `name`, counted from 0: change(its argument).
+  // After launch number `which` (from 0) of kernel `name`, change(its argument) is called.
   struct strike {
     std::string name;
     std::int64_t which = 0;
@@ -86,8 +86,8 @@ class struck_device final : public test::forwarding_device {
 };
 
 template <class T>
-factored<T> factor_on(backend which, const matrix<T>& A, const inject::plan* faults = nullptr, std::string scheme = "") {
-  return factor_in_place<T>(A.view(), {.backend = which, .threads = 1, .scheme = std::move(scheme), .faults = faults});
+factored<T> factor_on(backend which, const matrix<T>& A, const inject::plan* faults = nullptr, std::string_view scheme = "") {
+  return factor_in_place<T>(A.view(), {.backend = which, .threads = 1, .scheme = scheme, .faults = faults});
 }
 
 template <class T>

@@ -1,7 +1,7 @@
-// What the tests of QR share: kinds of matrices, what a factorization is measured by, the fixture of every backend, and faults.
+// Shared code of the tests of QR: kinds of matrices, the error measures of a factorization, the fixture of every backend, and faults.
 // Tolerances: Householder QR is backward stable with ‖A − QR‖_F ≤ c·u·‖A‖_F, c a modest multiple of √n in practice (Higham, §19.3); the
-// ratios below divide by max(m, n)·u as LAPACK's own tests do, whose limit is 30.
-// Layer: test harness. BALLAST_TEST_QR_ON_CUDA: the program that runs on cuda by the emulator, else that of the host backends.
+// ratios below divide by max(m, n)·u like LAPACK's own tests, whose limit is 30.
+// Layer: test harness. With BALLAST_TEST_QR_ON_CUDA the program runs on cuda by the emulator, otherwise on the host backends.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,9 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "run/settings.hpp"
 #include "support/effort.hpp"
+#include "support/qr_calls.hpp"
 
 extern "C" {
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
@@ -95,11 +98,11 @@ dense<T> matrix_of_kind(const std::string& kind, index m, index n, std::uint64_t
 }
 
 struct ratios {
-  double residual = 0;       // max over columns ‖(A − QR)_j‖ / (‖A_j‖ max(m, n) u): by column, so that scaling hides nothing
+  double residual = 0;       // max over columns ‖(A − QR)_j‖ / (‖A_j‖ max(m, n) u): by column, so that scaling hides no error
   double orthogonality = 0;  // ‖I − QᵀQ‖_max / (max(m, n) u)
 };
 
-// x ← x − τ v vᵀx, v's first element being 1. Tests spend much of their time here: the sanitizers need not look at it.
+// Computes x ← x − τ v vᵀx, where v's first element is 1. Without sanitizers, because tests spend much of their time here.
 #if defined(__GNUC__)
 __attribute__((no_sanitize("address", "undefined")))
 #endif
@@ -112,7 +115,7 @@ reflect(long double* x, const long double* v, index count, long double tau) {
   for (index i = 1; i < count; ++i) x[i] -= v[i] * dot;
 }
 
-// Q by applying the stored reflectors one after the other in long double: nothing of the library is trusted.
+// Applies the stored reflectors one at a time in long double, without any code of the library.
 template <class T>
 ratios ratios_of(matrix_view<const T> A, matrix_view<const T> F, const std::vector<T>& tau) {
   const index m = A.rows, n = A.columns, k = std::min(m, n);
@@ -124,7 +127,7 @@ ratios ratios_of(matrix_view<const T> A, matrix_view<const T> F, const std::vect
   for (index j = 0; j < k; ++j) {
     for (index i = j + 1; i < m; ++i) v(j)[i] = F(i, j);
   }
-  // The reflectors number `last` to 0, or 0 to `last`: those behind it find zeros.
+  // Applies reflectors `last` to 0, or 0 to `last`. Reflectors after `last` would only meet zeros.
   const auto apply = [&](std::vector<long double>& x, index last, bool transposed) {
     for (index s = 0; s <= last; ++s) {
       const index j = transposed ? s : last - s;
@@ -140,11 +143,11 @@ ratios ratios_of(matrix_view<const T> A, matrix_view<const T> F, const std::vect
       off += std::pow(x[static_cast<std::size_t>(i)] - A(i, j), 2);
       norm += std::pow(static_cast<long double>(A(i, j)), 2);
     }
-    // The smallest number that T tells from zero sets how well a subnormal column can be met.
+    // The smallest number of T limits the accuracy of a subnormal column.
     const long double floor = static_cast<long double>(m) * std::numeric_limits<T>::denorm_min();
     seen.residual = std::max(seen.residual, static_cast<double>((std::sqrt(off) - floor) / (std::sqrt(norm) + floor)) / size);
   }
-  // QᵀQ on unit vectors: Q e_j then Qᵀ, with inexact tau and v, is not the identity if those are wrong.
+  // Applies QᵀQ to unit vectors: the result differs from e_j if tau and v do not fit together.
   for (index j = 0; j < k; j += std::max<index>(1, k / 16)) {
     std::vector<long double> x(static_cast<std::size_t>(m), 0);
     x[static_cast<std::size_t>(j)] = 1;
@@ -164,7 +167,7 @@ struct factored {
 };
 
 template <class T>
-factored<T> factor_in_place(matrix_view<const T> A, execution how) {
+factored<T> factor_in_place(matrix_view<const T> A, run::settings how) {
   factored<T> made{copy_of(A), std::vector<T>(static_cast<std::size_t>(std::min(A.rows, A.columns))), {}};
   how.throw_on_uncorrectable = false;
   made.report = geqrf(made.F.view(), made.tau, how);
@@ -195,17 +198,17 @@ class qr : public testing::Test {
  protected:
   using T = typename Setting::real;
   static constexpr backend which = Setting::which;
-  static execution how(std::string scheme = "") { return {.backend = which, .threads = 2, .scheme = std::move(scheme)}; }
+  static run::settings how(std::string_view scheme = "") { return {.backend = which, .threads = 2, .scheme = scheme}; }
   static std::vector<std::pair<index, index>> shapes() {
     std::vector<std::pair<index, index>> all = {{1, 1}, {5, 1}, {1, 5}, {2, 2}, {16, 7}, {7, 16}, {40, 40}, {70, 33}, {33, 70}, {65, 64}};
     if (which == backend::cuda && test::sampled()) all = {{1, 1}, {5, 1}, {1, 5}, {16, 7}, {33, 70}, {65, 40}, {210, 20}};
-    if (which == backend::cuda && !test::sampled()) all.insert(all.end(), {{210, 20}, {100, 90}});  // several blocks of threads
+    if (which == backend::cuda && !test::sampled()) all.insert(all.end(), {{210, 20}, {100, 90}});  // several thread blocks
     if (which == backend::cpu) all.insert(all.end(), {{150, 130}, {130, 200}, {300, 300}, {6000, 24}, {9000, 40}, {8000, 17}});
     if (which == backend::cpu && !test::sampled()) all.push_back({5000, 200});
     return all;
   }
-  // Every kind with every shape. On the emulator a sample takes a third of these pairs, and another third in double precision: every kind
-  // and every shape stays.
+  // Every kind with every shape. On the emulator a sample has a third of these pairs, and in double precision another third; it keeps every
+  // kind and every shape.
   struct kind_and_shape {
     std::string kind;
     index m, n;
@@ -221,7 +224,7 @@ class qr : public testing::Test {
     }
     return all;
   }
-  // Of so many rounds: all, or on the emulator, which is slow, a part.
+  // Returns the number of rounds to run: all, or a part on the slow emulator.
   static std::uint64_t rounds(std::uint64_t all) {
     return which == backend::cuda ? std::max<std::uint64_t>(1, all / (test::sampled() ? 16 : 3)) : all;
   }
@@ -237,7 +240,8 @@ struct names {
 #if defined(BALLAST_TEST_QR_ON_CUDA)
 inline const std::vector<const char*> k_schemes = {"block_checksum", "qr_update", "hybrid"};
 inline const std::vector<backend> k_backends = {backend::cuda};
-// For long lists of faults: hybrid strikes all of qr_update that is on the device, but the panel, which block_checksum strikes.
+// The schemes for long lists of faults. In a sample, hybrid covers all sites of qr_update on the device except the panel, which
+// block_checksum covers.
 inline std::vector<const char*> struck_schemes() {
   return test::sampled() ? std::vector<const char*>{"block_checksum", "hybrid"} : k_schemes;
 }
@@ -273,7 +277,7 @@ inline void longley(dense<double>& A, dense<double>& b) {
   }
 }
 
-// What a user ends up with: factors, Q and a least-squares solution, from one plan of faults.
+// All results of a user: factors, Q and a least-squares solution, with one plan of faults.
 template <class T>
 struct everything {
   dense<T> F;
@@ -283,7 +287,7 @@ struct everything {
 };
 
 template <class T>
-everything<T> compute(matrix_view<const T> A, execution how, const inject::plan* faults) {
+everything<T> compute(matrix_view<const T> A, run::settings how, const inject::plan* faults) {
   how.faults = faults;
   how.throw_on_uncorrectable = false;
   auto made = factor(A, how);
@@ -295,7 +299,7 @@ everything<T> compute(matrix_view<const T> A, execution how, const inject::plan*
   return all;
 }
 
-// The largest relative change by column, in units of u.
+// Returns the largest relative change of a column, in units of u.
 template <class T>
 double change(const dense<T>& a, const dense<T>& b) {
   double worst = 0;
@@ -321,7 +325,7 @@ inline inject::request fault(inject::site where, inject::model what, std::uint64
   return made;
 }
 
-// Those that a call with this scheme passes.
+// Returns the sites that a call with this scheme reaches.
 inline std::vector<inject::site> sites(std::string_view scheme = "") {
   std::vector<inject::site> all;
   for (const inject::site_row& row : inject::k_sites) {

@@ -1,4 +1,4 @@
-// What callers can do wrong with the objects of the public interface: sizes that overflow, null and misaligned operands, objects that were
+// Wrong uses of the objects of the public interface: sizes that overflow, null and misaligned operands, objects that were
 // moved from or changed. Each is refused with a message; none is undefined behaviour.
 #include <complex>
 #include <cstdint>
@@ -63,7 +63,9 @@ TEST(plan, refuses_every_use_after_it_was_moved_from) {
   // NOLINTBEGIN(bugprone-use-after-move): what is tested
   EXPECT_TRUE(has(refusal([&] { (void)one.forward(x, y); }), "moved from"));
   EXPECT_TRUE(has(refusal([&] { (void)one.inverse(x, y); }), "moved from"));
-  EXPECT_TRUE(has(refusal([&] { (void)one.enqueue(fft::direction::forward, x.data(), y.data()); }), "moved from"));
+  EXPECT_TRUE(has(refusal([&] { (void)one.enqueue_forward(x, y); }), "moved from"));
+  EXPECT_TRUE(has(refusal([&] { (void)one.enqueue_inverse(x, y); }), "moved from"));
+  EXPECT_TRUE(has(refusal([&] { (void)one.backend(); }), "moved from"));
   EXPECT_TRUE(has(refusal([&] { (void)one.problem(); }), "moved from"));
   EXPECT_TRUE(has(refusal([&] { (void)one.workspace_bytes(); }), "moved from"));
   const fft::plan copy = one;
@@ -104,21 +106,20 @@ TEST(qr, factors_refuse_members_that_do_not_belong_together) {
   changed = good;
   const auto taken = std::move(changed);
   refuses(changed, "factors: storage");  // NOLINT(bugprone-use-after-move): what is tested
-  EXPECT_EQ(taken.q().rows(), 3);
+  EXPECT_EQ(taken.q().values.rows(), 3);
   // The other order holds the same factors.
   changed = good;
   changed.storage = matrix<double>(3, 2, order::row_major);
   for (int i = 0; i < 3; ++i)
     for (int j = 0; j < 2; ++j) changed.storage(i, j) = good.storage(i, j);
   EXPECT_EQ(changed.r()(0, 1), good.r()(0, 1));
-  EXPECT_EQ(changed.q()(2, 1), good.q()(2, 1));
+  EXPECT_EQ(changed.q().values(2, 1), good.q().values(2, 1));
 }
 
 TEST(kmeans, refuses_null_weights) {
   const std::vector<float> points{0, 1, 5, 6};
-  kmeans::options<float> wanted{.clusters = 2};
-  wanted.weights = {static_cast<const float*>(nullptr), 4};
-  EXPECT_TRUE(has(refusal([&] { (void)kmeans::fit(row_major(points.data(), 4, 1), wanted); }), "weights: expected an address, got null"));
+  const kmeans::data<float> from{.points = row_major(points.data(), 4, 1), .weights = {static_cast<const float*>(nullptr), 4}};
+  EXPECT_TRUE(has(refusal([&] { (void)kmeans::fit(from, 2); }), "weights: expected an address, got null"));
 }
 
 TEST(operands, are_aligned_to_their_elements) {
@@ -134,7 +135,7 @@ TEST(operands, are_aligned_to_their_elements) {
   EXPECT_EQ(
       plan.forward({reinterpret_cast<std::complex<float>*>(reinterpret_cast<float*>(memory.data()) + 1), 8}, {complex + 16, 8}).verdict,
       verdict::clean);
-  EXPECT_TRUE(has(refusal([&] { (void)kmeans::fit(row_major<const float>(f32, 4, 1), {.clusters = 2}); }), "multiple of 4 bytes"));
+  EXPECT_TRUE(has(refusal([&] { (void)kmeans::fit(row_major<const float>(f32, 4, 1), 2); }), "multiple of 4 bytes"));
   std::vector<float> tau(2);
   EXPECT_TRUE(has(refusal([&] { (void)qr::geqrf(column_major(f32, 3, 2), tau); }), "multiple of 4 bytes"));
 }

@@ -151,24 +151,24 @@ TEST_F(cuda_fft_program, tables_that_are_large_for_the_device_do_not_stay) {
 class compiling_device final : public test::forwarding_device {
  public:
   explicit compiling_device(std::shared_ptr<ballast::cuda::device> inner) : forwarding_device(std::move(inner)) {}
-  std::string why_not = "they are being compiled";  // answer for all kernels except the general ones
-  bool general = true;                              // true if the general kernels are in the bundle
+  std::string why_not = "they are being compiled";  // answer for all kernels except the fallback ones
+  bool fallback = true;                              // true if the fallback kernels are in the bundle
   bool capturing = false;
-  std::function<void()> before_load = [] {};  // called before a kernel that is not general is loaded
+  std::function<void()> before_load = [] {};  // called before a kernel that is not fallback is loaded
   int asked = 0;                              // number of requests to compile
-  int loaded = 0;                             // number of loaded kernels that are not general
-  int loaded_general = 0;
+  int loaded = 0;                             // number of loaded kernels that are not fallback
+  int loaded_fallback = 0;
 
   std::string why_not_ready(std::span<const ballast::cuda::kernel_request> wanted, bool compile) override {
     asked += compile ? 1 : 0;
-    if (test::recording_device::why_not_general(wanted).empty()) return general ? "" : why_not;
+    if (test::recording_device::why_not_fallback(wanted).empty()) return fallback ? "" : why_not;
     return why_not;
   }
   bool captured(ballast::cuda::stream) override { return capturing; }
   const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
-    const bool is_general = test::recording_device::why_not_general({&wanted, 1}).empty();
-    if (!is_general) before_load();
-    (is_general ? loaded_general : loaded) += 1;
+    const bool is_fallback = test::recording_device::why_not_fallback({&wanted, 1}).empty();
+    if (!is_fallback) before_load();
+    (is_fallback ? loaded_fallback : loaded) += 1;
     return inner_->load(wanted);
   }
 };
@@ -182,35 +182,39 @@ class cuda_fft_first_call : public cuda_fft_program {
     return made.inverse(std::span<const std::complex<float>>(data_), std::span<std::complex<float>>(data_));
   }
   static fft::problem of(std::int64_t n) { return {.shape = {n}, .batch = (1 << 17) / n}; }
+  // A plan that fallback kernels may serve at first.
+  static plan impatient(const fft::problem& problem, const execution& how = on_cuda()) {
+    return plan(problem, how, {.kernels = kernels::fallback_at_first});
+  }
 
   std::shared_ptr<compiling_device> compiler_ = std::make_shared<compiling_device>(device_);
   test::current_device_guard compiling_{compiler_};
 };
 
-TEST_F(cuda_fft_first_call, general_kernels_serve_until_the_best_are_compiled) {
+TEST_F(cuda_fft_first_call, fallback_kernels_serve_until_the_best_are_compiled) {
   for (const protection guard : {protection::off, protection::correct}) {
     for (const std::int64_t n : {64, 100, 1000, 4096, 4099}) {
       SCOPED_TRACE(n);
       ballast::cuda::forget_idle_states();
       compiler_->why_not = "they are being compiled";
-      compiler_->asked = compiler_->loaded = compiler_->loaded_general = 0;
-      const plan made(of(n), on_cuda(guard));
+      compiler_->asked = compiler_->loaded = compiler_->loaded_fallback = 0;
+      const plan made = impatient(of(n), on_cuda(guard));
       const std::int64_t workspace = made.workspace_bytes();
       for (int call = 0; call < 3; ++call) {
         const report seen = run(made);
-        EXPECT_EQ(seen.general_kernels, "they are being compiled");
-        EXPECT_NE(to_json(seen).find("\"general_kernels\":\"they are being compiled\""), std::string::npos);
+        EXPECT_EQ(seen.fallback_kernels, "they are being compiled");
+        EXPECT_NE(to_json(seen).find("\"fallback_kernels\":\"they are being compiled\""), std::string::npos);
         EXPECT_EQ(compiler_->loaded, 0);
         EXPECT_EQ(compiler_->asked, call + 1);
       }
-      EXPECT_GT(compiler_->loaded_general, 0);
-      const plan second(of(n), on_cuda(guard));
-      EXPECT_FALSE(run(second).general_kernels.empty()) << "another plan of the same problem";
+      EXPECT_GT(compiler_->loaded_fallback, 0);
+      const plan second = impatient(of(n), on_cuda(guard));
+      EXPECT_FALSE(run(second).fallback_kernels.empty()) << "another plan of the same problem";
       compiler_->why_not.clear();
       for (const plan* each : {&made, &second}) {
         const report seen = run(*each);
-        EXPECT_TRUE(seen.general_kernels.empty());
-        EXPECT_EQ(to_json(seen).find("general_kernels"), std::string::npos);
+        EXPECT_TRUE(seen.fallback_kernels.empty());
+        EXPECT_EQ(to_json(seen).find("fallback_kernels"), std::string::npos);
       }
       EXPECT_GT(compiler_->loaded, 0);
       EXPECT_EQ(made.workspace_bytes(), workspace);
@@ -222,28 +226,24 @@ TEST_F(cuda_fft_first_call, general_kernels_serve_until_the_best_are_compiled) {
 }
 
 TEST_F(cuda_fft_first_call, a_plan_that_waits_loads_its_own_kernels) {
-  execution how = on_cuda();
-  how.wait_for_kernels = true;
-  EXPECT_TRUE(run(plan(of(1000), how)).general_kernels.empty());
-  EXPECT_EQ(compiler_->loaded_general + compiler_->asked, 0);
+  EXPECT_TRUE(run(plan(of(1000), on_cuda())).fallback_kernels.empty());
+  EXPECT_EQ(compiler_->loaded_fallback + compiler_->asked, 0);
   EXPECT_GT(compiler_->loaded, 0);
 }
 
-TEST_F(cuda_fft_first_call, what_has_no_general_form_waits) {
-  (void)run(plan(of(1024), on_cuda(protection::correct, "threadblock")));
-  (void)run(plan(of(1024), on_cuda(protection::off, "v1")));
-  (void)run(plan(of(1024), on_cuda(protection::correct, "one_sided")));
-  EXPECT_EQ(compiler_->loaded_general + compiler_->asked, 0);
-  compiler_->general = false;  // an installation without a bundle
-  EXPECT_TRUE(run(plan(of(1000), on_cuda())).general_kernels.empty());
-  EXPECT_EQ(compiler_->loaded_general, 0);
+TEST_F(cuda_fft_first_call, what_has_no_fallback_form_waits) {
+  (void)run(impatient(of(1024), on_cuda(protection::correct, "threadblock")));
+  (void)run(impatient(of(1024), on_cuda(protection::off, "v1")));
+  (void)run(impatient(of(1024), on_cuda(protection::correct, "one_sided")));
+  EXPECT_EQ(compiler_->loaded_fallback + compiler_->asked, 0);
+  compiler_->fallback = false;  // an installation without a bundle
+  EXPECT_TRUE(run(impatient(of(1000))).fallback_kernels.empty());
+  EXPECT_EQ(compiler_->loaded_fallback, 0);
   EXPECT_EQ(compiler_->asked, 0) << "the call compiles them itself: nobody else should";
 }
 
 TEST_F(cuda_fft_first_call, a_call_does_not_wait_for_one_that_does) {
-  execution how = on_cuda();
-  how.wait_for_kernels = true;
-  const plan waiting(of(1000), how), other(of(1000), on_cuda());
+  const plan waiting(of(1000), on_cuda()), other = impatient(of(1000));
   std::atomic<bool> in_load = false, done = false, too_late = false;
   const auto until = [](const std::atomic<bool>& it) {
     for (int i = 0; i < 500 && !it; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -253,87 +253,87 @@ TEST_F(cuda_fft_first_call, a_call_does_not_wait_for_one_that_does) {
     in_load = true;
     if (!until(done)) too_late = true;
   };
-  std::jthread first([&] { EXPECT_TRUE(run(waiting).general_kernels.empty()); });
+  std::jthread first([&] { EXPECT_TRUE(run(waiting).fallback_kernels.empty()); });
   ASSERT_TRUE(until(in_load));
-  EXPECT_EQ(run(other).general_kernels, "they are being compiled");
+  EXPECT_EQ(run(other).fallback_kernels, "they are being compiled");
   done = true;
   first.join();
   EXPECT_FALSE(too_late);
 }
 
 TEST_F(cuda_fft_first_call, a_compiler_that_refuses_is_in_every_report) {
-  const plan made(of(1000), on_cuda());
+  const plan made = impatient(of(1000));
   compiler_->why_not = "the compiler said no";
-  for (int call = 0; call < 2; ++call) EXPECT_EQ(run(made).general_kernels, "the compiler said no");
+  for (int call = 0; call < 2; ++call) EXPECT_EQ(run(made).fallback_kernels, "the compiler said no");
   EXPECT_EQ(compiler_->loaded, 0);
 }
 
 TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_is_loaded) {
-  const plan made(of(1000), on_cuda());
+  const plan made = impatient(of(1000));
   (void)run(made);
   compiler_->capturing = true;
-  const int general = compiler_->loaded_general, asked = compiler_->asked;
+  const int fallback = compiler_->loaded_fallback, asked = compiler_->asked;
   for (const char* why : {"they are being compiled", ""}) {
     compiler_->why_not = why;
-    EXPECT_FALSE(run(made).general_kernels.empty());
+    EXPECT_FALSE(run(made).fallback_kernels.empty());
   }
   EXPECT_EQ(compiler_->loaded, 0);
-  EXPECT_EQ(compiler_->loaded_general, general);
+  EXPECT_EQ(compiler_->loaded_fallback, fallback);
   EXPECT_EQ(compiler_->asked, asked);
   compiler_->capturing = false;
-  EXPECT_TRUE(run(made).general_kernels.empty());
+  EXPECT_TRUE(run(made).fallback_kernels.empty());
   compiler_->capturing = true;
-  EXPECT_TRUE(run(made).general_kernels.empty());
+  EXPECT_TRUE(run(made).fallback_kernels.empty());
 }
 
-// The general kernels stay loaded while one direction has computed with them but not with its own.
+// The fallback kernels stay loaded while one direction has computed with them but not with its own.
 TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_its_direction_has_run_on) {
-  const plan made(of(1000), on_cuda());
+  const plan made = impatient(of(1000));
   compiler_->why_not.clear();
   (void)run(made);
   compiler_->why_not = "they are being compiled";
-  EXPECT_FALSE(run_inverse(made).general_kernels.empty());
+  EXPECT_FALSE(run_inverse(made).fallback_kernels.empty());
   for (const bool captured : {false, true}) {
     SCOPED_TRACE(captured);
     compiler_->capturing = captured;
     const int alive = device_->alive;
-    EXPECT_TRUE(run(made).general_kernels.empty());
+    EXPECT_TRUE(run(made).fallback_kernels.empty());
     EXPECT_EQ(device_->alive, alive) << "nothing is given back";
     compiler_->capturing = true;
-    const int loaded = compiler_->loaded, loaded_general = compiler_->loaded_general;
-    EXPECT_FALSE(run_inverse(made).general_kernels.empty());
+    const int loaded = compiler_->loaded, loaded_fallback = compiler_->loaded_fallback;
+    EXPECT_FALSE(run_inverse(made).fallback_kernels.empty());
     EXPECT_EQ(compiler_->loaded, loaded);
-    EXPECT_EQ(compiler_->loaded_general, loaded_general);
+    EXPECT_EQ(compiler_->loaded_fallback, loaded_fallback);
   }
   compiler_->capturing = false;
   compiler_->why_not.clear();
   const int alive = device_->alive;
-  EXPECT_TRUE(run_inverse(made).general_kernels.empty());
+  EXPECT_TRUE(run_inverse(made).fallback_kernels.empty());
   ballast::cuda::forget_idle_states();
   EXPECT_LT(device_->alive, alive) << "nobody needs them any more";
 }
 
-// The device has little memory, and the general kernels need much.
-TEST_F(cuda_fft_first_call, general_kernels_take_no_large_part_of_the_memory) {
+// The device has little memory, and the fallback kernels need much.
+TEST_F(cuda_fft_first_call, fallback_kernels_take_no_large_part_of_the_memory) {
   const auto little = std::make_shared<compiling_device>(std::make_shared<counting_device>(std::int64_t{1} << 21));
   const test::current_device_guard current(little);
-  EXPECT_TRUE(run(plan({.shape = {100000}}, on_cuda())).general_kernels.empty());
-  EXPECT_EQ(little->loaded_general, 0);
-  EXPECT_FALSE(run(plan({.shape = {1000}}, on_cuda())).general_kernels.empty());
+  EXPECT_TRUE(run(impatient({.shape = {100000}})).fallback_kernels.empty());
+  EXPECT_EQ(little->loaded_fallback, 0);
+  EXPECT_FALSE(run(impatient({.shape = {1000}})).fallback_kernels.empty());
 }
 
-TEST_F(cuda_fft_first_call, the_general_kernels_memory_goes_with_them) {
-  const plan made(of(4099), on_cuda());
+TEST_F(cuda_fft_first_call, the_fallback_kernels_memory_goes_with_them) {
+  const plan made = impatient(of(4099));
   (void)run(made);
   compiler_->why_not.clear();
   (void)run(made);
   ballast::cuda::forget_idle_states();
   const int with = device_->alive;
-  const plan alone(of(4099), on_cuda());
+  const plan alone = impatient(of(4099));
   EXPECT_EQ(device_->alive, with);
   {
     ballast::cuda::forget_idle_states();
-    const plan direct(of(4099), on_cuda());
+    const plan direct = impatient(of(4099));
     (void)run(direct);
     EXPECT_EQ(device_->alive, with + 1) << "the second plan's workspace, and nothing else is held";
   }

@@ -27,13 +27,13 @@ namespace ballast::fft::cuda {
 namespace {
 
 schedule scheduled(const problem& p, direction way, const capabilities& device, check_form check = check_form::verify_before_store,
-                   bool general = false) {
+                   bool fallback = false) {
   schedule_request wanted;
   wanted.shape = resolve(p);
   wanted.precision = p.precision;
   wanted.direction = way;
   wanted.check = check;
-  wanted.general = general;
+  wanted.fallback = fallback;
   return make_schedule(wanted, device);
 }
 
@@ -101,14 +101,14 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
       {{5, 1}, 4, {}, {}},
   };
   for (const capabilities* device : {&hopper(), &static_cast<const capabilities&>(little), &ampere()}) {
-    const bool general = device == &ampere();
+    const bool fallback = device == &ampere();
     for (const layouts& c : cases) {
       for (const kind what : {kind::c2c, kind::r2c, kind::c2r}) {
         problem p{.kind = what, .shape = c.shape, .batch = c.batch, .input = c.in, .output = c.out};
         SCOPED_TRACE(fmt::format("{} on {} bytes", to_token(p, natural_direction(what)), device->shared_per_block));
         const geometry g = resolve(p);
         schedule made;
-        ASSERT_NO_THROW(made = scheduled(p, natural_direction(what), *device, check_form::verify_before_store, general));
+        ASSERT_NO_THROW(made = scheduled(p, natural_direction(what), *device, check_form::verify_before_store, fallback));
         // The signal of the element at each place.
         const auto elements_of = [&](const side& s) {
           std::map<std::int64_t, std::int64_t> signal;
@@ -181,11 +181,11 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
   }
 }
 
-// Thousands of random problems of every kind, precision, number of axes, layout and direction become passes of general kernels. All these
+// Thousands of random problems of every kind, precision, number of axes, layout and direction become passes of fallback kernels. All these
 // kernels are in the bundle, and each pass uses only forms that they read from their argument.
-TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
+TEST(cuda_fft_schedule, fallback_kernels_serve_every_problem) {
   std::set<std::string> served, bundled;
-  for (const ballast::cuda::kernel_request& each : general_kernels()) bundled.insert(each.expression);
+  for (const ballast::cuda::kernel_request& each : fallback_kernels()) bundled.insert(each.expression);
   EXPECT_EQ(bundled.size(), 44u);
   for (const capabilities* device : {&ampere(), &hopper()}) {
     std::set<std::string> common;
@@ -217,7 +217,7 @@ TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
     wanted.direction = p.kind == kind::c2c && draw(11) < 0.5 ? direction::inverse : natural_direction(p.kind);
     wanted.scaled = draw(12) < 0.5;
     wanted.check = draw(13) < 0.5 ? check_form::none : check_form::verify_before_store;
-    wanted.general = true;
+    wanted.fallback = true;
     const capabilities& device = draw(14) < 0.5 ? ampere() : hopper();
     SCOPED_TRACE(to_token(p, wanted.direction));
     const schedule made = make_schedule(wanted, device);
@@ -225,7 +225,7 @@ TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
     for (std::size_t at = 0; at < made.passes.size(); ++at) {
       const pass& each = made.passes[at];
       const line_policy& own = each.policy;
-      ASSERT_TRUE(own.general);
+      ASSERT_TRUE(own.fallback);
       ASSERT_FALSE(each.pair);
       const std::string expression = kernel_for(made, at, false).expression;
       ASSERT_TRUE(bundled.contains(expression)) << expression;
@@ -346,7 +346,7 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
         wanted.precision = p.precision;
         wanted.direction = natural_direction(p.kind);
         wanted.check = check;
-        wanted.pairs = pairing::wherever_possible;
+        wanted.pairs = fusion::wherever_possible;
         schedule made;
         try {
           made = make_schedule(wanted, *device);
@@ -357,7 +357,7 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
           const pass& first = made.passes[i];
           if (!first.pair) continue;
           const pass& second = made.passes[i + 1];
-          const pair_arguments& pair = *first.pair;
+          const fused_arguments& pair = *first.pair;
           EXPECT_FALSE(second.pair.has_value());
           EXPECT_EQ(first.to, second.from);
           EXPECT_EQ(first.policy.block(), second.policy.block());

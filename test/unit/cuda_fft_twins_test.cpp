@@ -19,6 +19,7 @@
 #include "cuda/memory/shared_state.hpp"
 #include "fft/cuda/plan/tables.hpp"
 #include "support/devices.hpp"
+#include "support/fft_data.hpp"
 
 namespace ballast::fft {
 
@@ -89,7 +90,7 @@ class uploading_device final : public test::forwarding_device {
 };
 
 // General kernels compute a problem with this many signals.
-constexpr std::int64_t k_general = 3;
+constexpr std::int64_t k_fallback = 3;
 
 class cuda_fft_twins : public testing::Test {
  protected:
@@ -101,14 +102,15 @@ class cuda_fft_twins : public testing::Test {
   // Returns the tables of a plan that is constructed anew while `by` is active.
   std::vector<std::size_t> tables(const fft::problem& problem, const meddling& by, protection guard = protection::correct) {
     ballast::cuda::forget_idle_states();
-    there_->only_general = problem.batch == k_general;
+    there_->only_fallback = problem.batch == k_fallback;
     device_->uploads.clear();
     wanted = by;
     calls = struck = 0;
-    execution how{.backend = backend::cuda, .protection = guard};
     std::vector<std::complex<float>> data(static_cast<std::size_t>((problem.shape[0] + 2) * problem.batch));
-    const plan made(problem, how);
-    auto pending = made.enqueue(problem.kind == kind::c2r ? direction::inverse : direction::forward, data.data(), data.data());
+    const plan made(problem, {.backend = backend::cuda, .protection = guard},
+                    {problem.batch == k_fallback ? kernels::fallback_at_first : kernels::own});
+    const direction way = problem.kind == kind::c2r ? direction::inverse : direction::forward;
+    auto pending = test::enqueue<float>(made, resolve(problem), way, data.data(), data.data());
     wanted = {};
     return device_->uploads;
   }
@@ -127,7 +129,7 @@ struct struck_table {
 const struck_table k_struck[] = {
     {"chirp", {.shape = {4099}}, {meddling::at::chirp, 4099, 100}},
     {"filter", {.shape = {4099}}, {meddling::at::filter, 4099, 1}},
-    {"factors between passes", {.shape = {1 << 17}, .batch = k_general}, {meddling::at::root, 1 << 17, 17}},
+    {"factors between passes", {.shape = {1 << 17}, .batch = k_fallback}, {meddling::at::root, 1 << 17, 17}},
     {"factors between passes, of two parts", {.shape = {1 << 22}}, {meddling::at::root, 1 << 22, 17}},
     {"spectrum of reals", {.kind = kind::r2c, .shape = {1024}}, {meddling::at::root, 1024, 31}},
     {"reals of a spectrum", {.kind = kind::c2r, .shape = {1024}}, {meddling::at::root, 1024, 31}},

@@ -416,16 +416,16 @@ TEST_F(kmeans_pass, iterations_run_without_the_host) {
       made.set_centroids(first, first);
       const stretch ran = made.run(5, 0);
       EXPECT_EQ(ran.iterations, 5);
-      EXPECT_EQ(ran.reason, stop_reason::none);
+      EXPECT_EQ(ran.reason, device_stop::none);
       // Of 600 normal points few need a second look, and none at centroids that no score lists.
       EXPECT_LT(made.looks().first, 60u);
       EXPECT_EQ(made.looks().second, 0u);
-      std::vector<float> centroids;
+      core::vector<float> centroids;
       EXPECT_TRUE(made.read_centroids(centroids));
       for (std::size_t e = 0; e < right.size(); ++e)
         EXPECT_NEAR(static_cast<double>(centroids[e]), right[e], 2e-7 * (1 + std::abs(right[e])));
       const stretch rest = made.run(100, 0);
-      EXPECT_EQ(rest.reason, stop_reason::labels_unchanged);
+      EXPECT_EQ(rest.reason, device_stop::labels_unchanged);
       EXPECT_LT(rest.iterations, 60);
       EXPECT_TRUE(state.events().events.empty());
     }
@@ -462,10 +462,10 @@ TEST_F(kmeans_pass, labels_that_change_in_memory_are_seen) {
     EXPECT_EQ(made.run(2, 0).iterations, 2);
     device_->copy(made.labels() + 100, &other, 4, nullptr);
     const stretch seen = made.run(2, 0);
-    EXPECT_EQ(seen.reason, stop_reason::failure);
+    EXPECT_EQ(seen.reason, device_stop::failure);
     EXPECT_EQ(seen.failed, check::totals);
     EXPECT_EQ(seen.iterations, 0);
-    std::vector<float> centroids;
+    core::vector<float> centroids;
     EXPECT_TRUE(made.read_centroids(centroids));
     made.begin_run();
     made.set_centroids(centroids, centroids);
@@ -520,7 +520,7 @@ TEST_F(kmeans_pass, faults_in_sums_are_seen) {
           call_state state(device_, strikes ? &faults : nullptr);
           points_on_device<float> points(device_, m, 20, 37, values, {}, 1, check, 2);
           const stretch ran = make(state, points)->run(3, 0);
-          stopped[check] += ran.reason == stop_reason::failure ? 1 : 0;
+          stopped[check] += ran.reason == device_stop::failure ? 1 : 0;
         }
       }
       const bool strikes = std::string_view(site) != "none";

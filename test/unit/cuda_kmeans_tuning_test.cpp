@@ -86,7 +86,7 @@ TEST(cuda_kmeans_tuning, the_space_of_passes_has_the_rules) {
                             "kmeans_f64_m1048576_n16_k64", "kmeans_f64_m4194304_n128_k1000", "kmeans_f32_m65536_n1024_k256"}) {
     const problem each = parse_token(token);
     const bool f64 = each.precision == precision::f64;
-    const pass_problem what{f64, each.n, each.k, f64 ? 2 : 1, false, true, true};
+    const pass_problem what{f64, each.features, each.clusters, f64 ? 2 : 1, false, true, true};
     const auto space = pass_space(what, hopper());
     EXPECT_GT(space.size(), 4u) << token;
     const pass_policy rule = choose_pass(what, hopper(), &pass_tuning::rules());
@@ -136,7 +136,7 @@ TEST(cuda_kmeans_tuning, registers_of_a_loader_are_enough_for_the_others) {
   for (const char* token : {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m1048576_n64_k1024", "kmeans_f32_m65536_n1024_k256"}) {
     const problem each = parse_token(token);
     for (const bool check : {false, true}) {
-      for (const pass_policy& one : pass_space({false, each.n, each.k, 1, false, check, true}, hopper())) {
+      for (const pass_policy& one : pass_space({false, each.features, each.clusters, 1, false, check, true}, hopper())) {
         if (!has_loader(one)) continue;
         ++loaders;
         const int launched = ballast::cuda::registers_of_thread(pass_threads(one), one.blocks, hopper());

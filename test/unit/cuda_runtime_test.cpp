@@ -549,7 +549,6 @@ TEST_F(cuda_runtime, a_device_of_the_tests_takes_the_place_of_the_real_one) {
   EXPECT_EQ(run::available_backends().front(), backend::cuda);
   EXPECT_EQ(run::choose_backend({.backend = backend::cuda}, "t"), backend::cuda);
   EXPECT_EQ(run::choose_backend({}, "t"), backend::cuda);
-  EXPECT_EQ(run::choose_backend({}, "t", "This"), backend::cpu);
   override_device(nullptr);
   EXPECT_EQ(why_unavailable(), before);
   if (before.empty()) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int k_refused = 42;
 
-// What waitpid says of a child that runs `body` and exits with its result; one that hangs is ended by SIGALRM.
+// Returns the status from waitpid of a child that runs `body` and exits with its result. SIGALRM ends a child that hangs.
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -45,7 +45,7 @@ double compute() {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = {static_cast<double>(i % 97), static_cast<double>(i % 89)};
   (void)fft::plan({.precision = precision::f64, .shape = {1024}, .batch = 16}, how).forward(x, y);
   const std::vector<float> points = some_points();
-  const auto model = kmeans::fit(row_major(points.data(), 5000, 4), {.clusters = 7, .max_iter = 5}, how);
+  const auto model = kmeans::fit(row_major(points.data(), 5000, 4), 7, {.max_iter = 5}, how);
   matrix<double> A(200, 90, order::column_major);
   for (int j = 0; j < 90; ++j)
     for (int i = 0; i < 200; ++i) A(i, j) = (i * 31 + j * 17) % 101 + (i == j ? 200 : 0);
@@ -91,8 +91,8 @@ TEST(fork, a_child_of_a_process_that_computes_is_refused_and_never_hangs) {
 TEST(fork, a_callback_may_fork) {
   const std::vector<float> points = some_points();
   const auto run = [&](std::function<void(const progress&)> each) {
-    return kmeans::fit(row_major(points.data(), 5000, 4), {.clusters = 7, .max_iter = 5},
-                       {.backend = backend::cpu, .threads = 3, .on_progress = std::move(each)});
+    return kmeans::fit(row_major(points.data(), 5000, 4), 7, {.max_iter = 5}, {.backend = backend::cpu, .threads = 3},
+                       {.on_progress = std::move(each)});
   };
   const auto expected = run({});
   const int status = in_child([&] {

@@ -22,7 +22,7 @@ struct block_with_checksums {
 
   static double random(std::uint64_t stream, index i) { return core::random_uniform(7, stream, static_cast<std::uint64_t>(i)) - 0.5; }
   double& at(index i, index j) { return X[static_cast<std::size_t>(i + j * rows)]; }
-  double sum(index i, const std::vector<double>& by) {
+  double sum(index i, const auto& by) {
     double made = 0;
     for (index j = 0; j < columns; ++j) made += by[static_cast<std::size_t>(j)] * at(i, j);
     return made;

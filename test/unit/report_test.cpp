@@ -17,7 +17,7 @@ namespace ballast::run {
 namespace {
 
 TEST(recorder, verdict_is_the_worst_that_happened) {
-  const execution how{.throw_on_uncorrectable = false};
+  const run::settings how{.throw_on_uncorrectable = false};
   const auto verdict_of = [&](std::vector<action> actions) {
     inject::active_injector none(nullptr, "fft");
     recorder seen("token", backend::cpu, "scheme", how, none);
@@ -36,7 +36,7 @@ TEST(recorder, verdict_is_the_worst_that_happened) {
 }
 
 TEST(recorder, throws_when_asked_and_the_error_carries_the_report) {
-  const execution how;
+  const run::settings how;
   inject::active_injector none(nullptr, "fft");
   recorder seen("fft_c2c_f32_n8_b1_fwd", backend::cpu, "s", how, none);
   seen.detected("fft.composite", 3, std::numeric_limits<double>::quiet_NaN(), 1, action::uncorrectable, 0);
@@ -50,7 +50,7 @@ TEST(recorder, throws_when_asked_and_the_error_carries_the_report) {
 }
 
 TEST(recorder, counts_survive_a_full_log_and_many_threads) {
-  const execution how;
+  const run::settings how;
   inject::active_injector none(nullptr, "fft");
   recorder seen("token", backend::cpu, "s", how, none);
   const std::int64_t many = static_cast<std::int64_t>(report::k_max_events) + 100;
@@ -65,7 +65,7 @@ TEST(recorder, a_struck_event_is_marked_and_the_counts_stand) {
   strike.site = inject::site::event_log;
   const inject::plan faults({strike});
   inject::active_injector injector(&faults, "fft");
-  const execution how;
+  const run::settings how;
   recorder seen("token", backend::cpu, "s", how, injector);
   seen.detected("here", 1, 2, 1, action::recomputed, 0);
   seen.detected("here", 2, 2, 1, action::recomputed, 0);
@@ -108,12 +108,15 @@ TEST(dispatch, a_backend_can_be_forced_and_an_absent_one_is_refused) {
   EXPECT_EQ(choose_backend({.backend = backend::reference}, "t"), backend::reference);
   EXPECT_EQ(choose_backend({.backend = backend::cpu}, "t"), backend::cpu);
   EXPECT_EQ(choose_backend({}, "t"), available_backends().front());
-  EXPECT_EQ(choose_backend({}, "t", "This"), backend::cpu);
+  EXPECT_EQ(host_backend(), backend::cpu);
+  if (available_backends().front() == backend::cuda) return;
   try {
-    (void)choose_backend({.backend = backend::cuda}, "t", "This");
+    (void)choose_backend({.backend = backend::cuda}, "t");
     FAIL() << "no exception";
   } catch (const unsupported_error& seen) {
-    EXPECT_STREQ(seen.what(), "t: backend: expected one that can run here (cpu, reference), got cuda; This has no CUDA backend");
+    const std::string expected = "t: backend: expected one that can run here (cpu, reference), got cuda; ";
+    EXPECT_EQ(std::string(seen.what()).substr(0, expected.size()), expected);
+    EXPECT_GT(std::string(seen.what()).size(), expected.size()) << "no reason";
   }
 }
 

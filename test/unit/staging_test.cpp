@@ -14,6 +14,7 @@
 #include "cuda/device/residence.hpp"
 #include "run/staging.hpp"
 #include "simt/emulated_device.hpp"
+#include "support/fft_data.hpp"
 
 namespace ballast::run {
 namespace {
@@ -84,7 +85,15 @@ TEST_F(staging, operands_on_a_device_that_are_not_aligned_are_refused_before_a_k
   };
   const auto check = [&](const fft::problem& what, fft::direction way, std::int64_t in, std::int64_t out, const char* message) {
     const fft::plan plan(what, {.backend = backend::cuda});
-    EXPECT_EQ(refusal([&] { (void)plan.enqueue(way, bytes + in, bytes + 2048 + out); }), message);
+    const auto enqueue = [&]<class T>() { (void)test::enqueue<T>(plan, fft::resolve(what), way, bytes + in, bytes + 2048 + out); };
+    EXPECT_EQ(refusal([&] {
+                if (what.precision == precision::f32) {
+                  enqueue.template operator()<float>();
+                } else {
+                  enqueue.template operator()<double>();
+                }
+              }),
+              message);
   };
   check({.shape = {64}}, fft::direction::forward, 4, 0,
         "in: expected device memory at a multiple of 8 bytes, an element's size, got an address 4 bytes behind one");

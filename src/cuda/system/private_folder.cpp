@@ -149,6 +149,21 @@ std::string private_folder::write(const std::string& name, std::string_view cont
   return why.empty() ? write_in(folder, path_ / name, content, 0600) : why;
 }
 
+namespace {
+
+// Tries to create something in the folder. Returns 0 or errno. Permissions do not tell: by them root may write everywhere, also in /proc.
+int try_to_create_in(const fs::path& folder) {
+  // Other processes never see a file without a name, but some file systems have no such files.
+  if (descriptor(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600))) return 0;
+  std::random_device random;
+  const fs::path probe = folder / fmt::format(".{:08x}{:08x}{:08x}.partial", random(), random(), random());
+  if (::mkdir(probe.c_str(), 0700) != 0) return errno;
+  ::rmdir(probe.c_str());
+  return 0;
+}
+
+}  // namespace
+
 std::string private_folder::refusal() const {
   // The existing part of the path must be a writable folder; make() would create the rest.
   for (fs::path existing = path_;; existing = existing.parent_path()) {
@@ -159,7 +174,8 @@ std::string private_folder::refusal() const {
     }
     if (!S_ISDIR(about.st_mode)) return fmt::format("{} is not a folder", existing.string());
     if (existing == path_ && !is_private(about)) return why_not_private(existing, about);
-    return ::access(existing.c_str(), W_OK | X_OK) == 0 ? "" : because(existing, errno);
+    const int reason = try_to_create_in(existing);
+    return reason == 0 ? "" : "nothing can be created in " + because(existing, reason);
   }
 }
 

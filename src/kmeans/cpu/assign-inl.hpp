@@ -226,6 +226,115 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
   }
 }
 
+// Loads the state of a search that earlier sections have begun.
+template <class T, bool Protect>
+HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search<T>& s) {
+  const lanes_of<T> d;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  for (int v = 0; v < 2; ++v) {
+    s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
+    s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
+    if constexpr (Protect) {
+      s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
+      s.index_twin[v] = load_index<T>(block.index_twin.data() + at + v * lanes);
+    }
+  }
+}
+
+// Searches section g of the centroids for 2 vectors of points at x.
+template <class T, bool Protect>
+HWY_INLINE void search_section(const T* x, std::int64_t n, const panel<T>& centroids, std::int64_t g, const product_hook& hook,
+                               inject::place& here, std::int64_t points, search<T>& s) {
+  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1];
+  for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < last; ++t) {
+    const T start = Protect ? centroids.start[t] : T(0);
+    const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
+    const auto columns = [&](std::int64_t r) {
+      const std::int64_t column = t * k_tile + r;
+      return tile_columns<T>{centroids.packed.data() + t * n * k_tile + r, centroids.norms.data() + column,
+                             centroids.names[0].data() + column, centroids.names[1].data() + column, centroids.weights.data() + column};
+    };
+    if constexpr (k_rows == k_tile) {
+      if (real > k_tile / 2) {
+        search_tile<T, k_tile, Protect>(x, n, columns(0), start, real, hook, here, points, s);
+      } else {
+        search_tile<T, k_tile / 2, Protect>(x, n, columns(0), start, real, hook, here, points, s);
+      }
+      ++here.step;
+    } else {
+      for (int r = 0; r < k_tile && r < real; r += k_rows, ++here.step)
+        search_tile<T, k_rows, Protect>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
+    }
+  }
+}
+
+// Compares the checksum of section g with the expected one. `kept`: the failures so far, per lane. The residual in units of its limit of
+// doubt goes to block.spread.
+template <class T>
+HWY_INLINE void verify_section(point_block<T>& block, std::int64_t g, std::int64_t at, const search<T>& s,
+                               const vector_of<T> (&expected)[2], vector_of<T> (&kept)[2]) {
+  const lanes_of<T> d;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]));
+  const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
+  const T share = static_cast<T>(block.bounds.doubt[static_cast<std::size_t>(g)]);
+  const auto doubt = hn::Set(d, share * share);
+  const auto least = hn::Set(d, std::numeric_limits<T>::min());
+  for (int v = 0; v < 2; ++v) {
+    const auto limit = hn::MulAdd(slope, hn::LoadU(d, block.squares + at + v * lanes), offset);
+    const auto residual = hn::Sub(s.sum[v], expected[v]);
+    kept[v] = compare(residual, limit, kept[v]);
+    const auto ratio = hn::Mul(hn::Mul(residual, residual), reciprocal<T>(hn::Max(hn::Mul(limit, doubt), least)));
+    T* const seen = block.spread.data() + (4 * g + 2 * v) * lanes;
+    hn::StoreU(hn::Max(hn::LoadU(d, seen), ratio), d, seen);
+    hn::StoreU(hn::Add(hn::LoadU(d, seen + lanes), ratio), d, seen + lanes);
+  }
+}
+
+// Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
+template <class T, bool Protect>
+HWY_INLINE void commit_search(point_block<T>& block, std::int64_t at, bool keep, bool all, const search<T>& s, vector_of<T> (&kept)[2],
+                              row_failure& found) {
+  const lanes_of<T> d;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  for (int v = 0; v < 2; ++v) {
+    store_index<T>(s.index[v], block.index.data() + at + v * lanes);
+    if (keep || !all) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
+    if constexpr (Protect) {
+      store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
+      if (!all) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
+      kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
+      // A NaN is not equal to 0, so it counts as a failure.
+      const auto clean = hn::Eq(kept[v], hn::Zero(d));
+      if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
+        HWY_ALIGN T shown[lanes];
+        hn::Store(kept[v], d, shown);
+        for (std::int64_t l = 0; l < lanes; ++l)
+          if (!(shown[l] == 0))
+            found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
+      }
+    }
+  }
+}
+
+// Returns whether a residual of the block stands out from the rounding error. A corrupted register affects one pair of vectors, so the
+// largest residual of every lane may be wrong. The other residuals show the rounding error.
+template <class T>
+HWY_INLINE bool doubtful(const point_block<T>& block, std::int64_t sections, std::int64_t pairs) {
+  const lanes_of<T> d;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  bool made = false;
+  for (std::int64_t g = 0; g < sections; ++g) {
+    const T* const seen = block.spread.data() + 4 * g * lanes;
+    const auto largest0 = hn::LoadU(d, seen), largest1 = hn::LoadU(d, seen + 2 * lanes);
+    const auto most = hn::MaxOfLanes(d, hn::Max(largest0, largest1));
+    const auto rest =
+        hn::SumOfLanes(d, hn::Add(hn::Sub(hn::LoadU(d, seen + lanes), largest0), hn::Sub(hn::LoadU(d, seen + 3 * lanes), largest1)));
+    if (stands_out(static_cast<double>(hn::GetLane(most)), static_cast<double>(hn::GetLane(rest)), k_width<T> * (pairs - 1))) made = true;
+  }
+  return made;
+}
+
 template <class T, bool Protect>
 HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const product_hook& hook, point_block<T>& block) {
   const lanes_of<T> d;
@@ -255,19 +364,11 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
       const std::int64_t at = pair * width;
       search<T> s;
       [[maybe_unused]] search<T> before;
-      [[maybe_unused]] vector_of<T> kept[2], expected[2];
+      vector_of<T> kept[2];
+      [[maybe_unused]] vector_of<T> expected[2];
       if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
       begin_search<T, Protect>(s);
-      if (begin > 0) {
-        for (int v = 0; v < 2; ++v) {
-          s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
-          s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
-          if constexpr (Protect) {
-            s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
-            s.index_twin[v] = load_index<T>(block.index_twin.data() + at + v * lanes);
-          }
-        }
-      }
+      if (begin > 0) load_search<T, Protect>(block, at, s);
       inject::place here = hook.place;
       here.steps = pairs * of_pair;
       here.step = pair * of_pair + before_these;
@@ -281,43 +382,9 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
             begin_search<T, Protect>(s);
           }
         }
-        const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1];
-        for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < last; ++t) {
-          const T start = Protect ? centroids.start[t] : T(0);
-          const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
-          const auto columns = [&](std::int64_t r) {
-            const std::int64_t column = t * k_tile + r;
-            return tile_columns<T>{centroids.packed.data() + t * n * k_tile + r, centroids.norms.data() + column,
-                                   centroids.names[0].data() + column, centroids.names[1].data() + column,
-                                   centroids.weights.data() + column};
-          };
-          if constexpr (k_rows == k_tile) {
-            if (real > k_tile / 2) {
-              search_tile<T, k_tile, Protect>(x, n, columns(0), start, real, hook, here, points, s);
-            } else {
-              search_tile<T, k_tile / 2, Protect>(x, n, columns(0), start, real, hook, here, points, s);
-            }
-            ++here.step;
-          } else {
-            for (int r = 0; r < k_tile && r < real; r += k_rows, ++here.step)
-              search_tile<T, k_rows, Protect>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
-          }
-        }
+        search_section<T, Protect>(x, n, centroids, g, hook, here, points, s);
         if constexpr (Protect) {
-          const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]));
-          const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
-          const T share = static_cast<T>(block.bounds.doubt[static_cast<std::size_t>(g)]);
-          const auto doubt = hn::Set(d, share * share);
-          const auto least = hn::Set(d, std::numeric_limits<T>::min());
-          for (int v = 0; v < 2; ++v) {
-            const auto limit = hn::MulAdd(slope, hn::LoadU(d, block.squares + at + v * lanes), offset);
-            const auto residual = hn::Sub(s.sum[v], expected[v]);
-            kept[v] = compare(residual, limit, kept[v]);
-            const auto ratio = hn::Mul(hn::Mul(residual, residual), reciprocal<T>(hn::Max(hn::Mul(limit, doubt), least)));
-            T* const seen = block.spread.data() + (4 * g + 2 * v) * lanes;
-            hn::StoreU(hn::Max(hn::LoadU(d, seen), ratio), d, seen);
-            hn::StoreU(hn::Add(hn::LoadU(d, seen + lanes), ratio), d, seen + lanes);
-          }
+          verify_section(block, g, at, s, expected, kept);
           if (HWY_UNLIKELY(centroids.sorted)) {
             for (int v = 0; v < 2; ++v) {
               join<T>(before.minimum[v], before.index[v], s.minimum[v], s.index[v]);
@@ -326,40 +393,10 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
           }
         }
       }
-      for (int v = 0; v < 2; ++v) {
-        store_index<T>(s.index[v], block.index.data() + at + v * lanes);
-        if (keep || !all) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
-        if constexpr (Protect) {
-          store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
-          if (!all) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
-          kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
-          // A NaN is not equal to 0, so it counts as a failure.
-          const auto clean = hn::Eq(kept[v], hn::Zero(d));
-          if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
-            HWY_ALIGN T shown[lanes];
-            hn::Store(kept[v], d, shown);
-            for (std::int64_t l = 0; l < lanes; ++l)
-              if (!(shown[l] == 0))
-                found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
-          }
-        }
-      }
+      commit_search<T, Protect>(block, at, keep, all, s, kept, found);
     }
   }
-  if constexpr (Protect) {
-    // A corrupted register affects one pair of vectors, so the largest residual of every lane may be wrong. The other residuals show the
-    // rounding error.
-    block.doubtful = false;
-    for (std::int64_t g = 0; g < centroids.sections; ++g) {
-      const T* const seen = block.spread.data() + 4 * g * lanes;
-      const auto largest0 = hn::LoadU(d, seen), largest1 = hn::LoadU(d, seen + 2 * lanes);
-      const auto most = hn::MaxOfLanes(d, hn::Max(largest0, largest1));
-      const auto rest =
-          hn::SumOfLanes(d, hn::Add(hn::Sub(hn::LoadU(d, seen + lanes), largest0), hn::Sub(hn::LoadU(d, seen + 3 * lanes), largest1)));
-      if (stands_out(static_cast<double>(hn::GetLane(most)), static_cast<double>(hn::GetLane(rest)), width * (pairs - 1)))
-        block.doubtful = true;
-    }
-  }
+  if constexpr (Protect) block.doubtful = doubtful(block, centroids.sections, pairs);
   return found;
 }
 

@@ -1,80 +1,88 @@
 // The one-line functions, and factorizations that own their storage: each makes a plan and runs it once.
 // Layer: algorithm (driver), backend-free. See include/ballast/qr.hpp.
 #include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "qr/api/batch.hpp"
 #include "qr/api/operations.hpp"
 #include "qr/api/plan.hpp"
+#include "run/call_scope.hpp"
 
 namespace ballast::qr {
 
 namespace {
 
-// A plan for A. It does not check the shape, so that the operation names the argument that is wrong.
-template <class S>
-prepared plan_for(const matrix_view<S>& A, const execution& where) {
-  return prepared({precision_of<std::remove_const_t<S>>, A.rows, A.columns}, where, {});
+// Calls work(plan) with a plan for A that serves this call only. It does not check the shape, so that the operation names the argument that
+// is wrong.
+template <class S, class Work>
+auto with_plan(const matrix_view<S>& A, index batch, const execution& where, Work&& work) {
+  return run::in_call(nullptr, where.device, "qr", [&] {
+    const prepared plan({precision_of<std::remove_const_t<S>>, A.rows, A.columns, batch}, where, {}, core::arena::spares::no);
+    return work(plan);
+  });
 }
-template <class S>
-prepared plan_for(const matrix_batch_view<S>& A, index count, const execution& where) {
-  return prepared({precision_of<std::remove_const_t<S>>, A.rows, A.columns, count}, where, {});
+template <class S, class Work>
+auto with_plan(const matrix_view<S>& A, const execution& where, Work&& work) {
+  return with_plan(A, 1, where, std::forward<Work>(work));
+}
+template <class S, class Work>
+auto with_plan(const matrix_batch_view<S>& A, index batch, const execution& where, Work&& work) {
+  return with_plan(matrix_view<S>{A.data, A.rows, A.columns, A.row_stride, A.column_stride}, batch, where, std::forward<Work>(work));
 }
 
 template <class T>
 factors<T> factor_once(matrix_view<const T> A, const execution& where, const call& now) {
-  const prepared plan = plan_for(A, where);
-  check_view(A, "A", plan.token);
-  factors<T> made;
-  made.storage = matrix<T>(A.rows, A.columns, order::column_major);
-  made.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
-  made.report = factor_of<T>(plan, A, made.storage.view(), made.tau, now);
-  return made;
+  return with_plan(A, where, [&](const prepared& plan) {
+    check_view(A, "A", plan.token);
+    factors<T> made;
+    made.storage = matrix<T>(A.rows, A.columns, order::column_major);
+    made.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
+    made.report = factor_of<T>(plan, A, made.storage.view(), made.tau, now);
+    return made;
+  });
 }
 
-// A plan for stored factors. The caller may change `storage` and `tau`, so that every use of them checks whether they belong together.
+// The caller may change `storage` and `tau`, so that every use of them checks whether they belong together.
 template <class T>
-prepared plan_for(const factors<T>& these, const execution& where) {
+void check_factors(const factors<T>& these) {
   const std::string token = to_token({precision_of<T>, these.storage.rows(), these.storage.columns()});
   check_view(these.storage.view(), "factors: storage", token);
   check_tau(std::span<const T>(these.tau), std::min(these.storage.rows(), these.storage.columns()), token);
-  return plan_for(these.storage.view(), where);
 }
 
 }  // namespace
 
 inline namespace abi_1 {
 
-#define BALLAST_DEFINE(T)                                                                                                               \
-  report geqrf(matrix_view<T> A, std::span<T> tau, const execution& where, const call& now) {                                           \
-    return geqrf_of<T>(plan_for(A, where), A, tau, now);                                                                                \
-  }                                                                                                                                     \
-  report ormqr(side from, transpose op, matrix_view<const T> A, std::span<const T> tau, matrix_view<T> C, const execution& where,       \
-               const call& now) {                                                                                                       \
-    return ormqr_of<T>(plan_for(A, where), from, op, A, tau, C, now);                                                                   \
-  }                                                                                                                                     \
-  report orgqr(matrix_view<T> A, std::span<const T> tau, const execution& where, const call& now) {                                     \
-    return orgqr_of<T>(plan_for(A, where), A, tau, now);                                                                                \
-  }                                                                                                                                     \
-  report gels(matrix_view<T> A, matrix_view<T> B, const execution& where, const call& now) {                                            \
-    return gels_of<T>(plan_for(A, where), A, B, now);                                                                                   \
-  }                                                                                                                                     \
-  report geqrf(matrix_batch_view<T> A, std::span<T> tau, const execution& where, const call& now) {                                     \
-    const prepared plan = plan_for(A, A.count, where);                                                                                  \
-    return run_batch(geqrf_task<T>(plan, A, tau), now);                                                                                 \
-  }                                                                                                                                     \
-  report ormqr(side from, transpose op, matrix_batch_view<const T> A, std::span<const T> tau, matrix_batch_view<T> C,                   \
-               const execution& where, const call& now) {                                                                               \
-    const prepared plan = plan_for(A, C.count, where);                                                                                  \
-    return run_batch(ormqr_task<T>(plan, from, op, A, tau, C), now);                                                                    \
-  }                                                                                                                                     \
-  report orgqr(matrix_batch_view<T> A, std::span<const T> tau, const execution& where, const call& now) {                               \
-    const prepared plan = plan_for(A, A.count, where);                                                                                  \
-    return run_batch(orgqr_task<T>(plan, A, tau), now);                                                                                 \
-  }                                                                                                                                     \
-  report gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const execution& where, const call& now) {                                \
-    const prepared plan = plan_for(A, A.count, where);                                                                                  \
-    return run_batch(gels_task<T>(plan, A, B), now);                                                                                    \
-  }                                                                                                                                     \
+#define BALLAST_DEFINE(T)                                                                                                                \
+  report geqrf(matrix_view<T> A, std::span<T> tau, const execution& where, const call& now) {                                            \
+    return with_plan(A, where, [&](const prepared& plan) { return geqrf_of<T>(plan, A, tau, now); });                                    \
+  }                                                                                                                                      \
+  report ormqr(side from, transpose op, matrix_view<const T> A, std::span<const T> tau, matrix_view<T> C, const execution& where,        \
+               const call& now) {                                                                                                        \
+    return with_plan(A, where, [&](const prepared& plan) { return ormqr_of<T>(plan, from, op, A, tau, C, now); });                       \
+  }                                                                                                                                      \
+  report orgqr(matrix_view<T> A, std::span<const T> tau, const execution& where, const call& now) {                                      \
+    return with_plan(A, where, [&](const prepared& plan) { return orgqr_of<T>(plan, A, tau, now); });                                    \
+  }                                                                                                                                      \
+  report gels(matrix_view<T> A, matrix_view<T> B, const execution& where, const call& now) {                                             \
+    return with_plan(A, where, [&](const prepared& plan) { return gels_of<T>(plan, A, B, now); });                                       \
+  }                                                                                                                                      \
+  report geqrf(matrix_batch_view<T> A, std::span<T> tau, const execution& where, const call& now) {                                      \
+    return with_plan(A, A.count, where, [&](const prepared& plan) { return run_batch(geqrf_task<T>(plan, A, tau), now); });              \
+  }                                                                                                                                      \
+  report ormqr(side from, transpose op, matrix_batch_view<const T> A, std::span<const T> tau, matrix_batch_view<T> C,                    \
+               const execution& where, const call& now) {                                                                                \
+    return with_plan(A, C.count, where, [&](const prepared& plan) { return run_batch(ormqr_task<T>(plan, from, op, A, tau, C), now); }); \
+  }                                                                                                                                      \
+  report orgqr(matrix_batch_view<T> A, std::span<const T> tau, const execution& where, const call& now) {                                \
+    return with_plan(A, A.count, where, [&](const prepared& plan) { return run_batch(orgqr_task<T>(plan, A, tau), now); });              \
+  }                                                                                                                                      \
+  report gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const execution& where, const call& now) {                                 \
+    return with_plan(A, A.count, where, [&](const prepared& plan) { return run_batch(gels_task<T>(plan, A, B), now); });                 \
+  }                                                                                                                                      \
   factors<T> factor(matrix_view<const T> A, const execution& where, const call& now) { return factor_once(A, where, now); }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)
@@ -84,7 +92,7 @@ BALLAST_DEFINE(double)
 
 template <class T>
 matrix<T> factors<T>::r() const {
-  (void)plan_for(*this, {.backend = backend::reference});
+  check_factors(*this);
   matrix<T> made(std::min(storage.rows(), storage.columns()), storage.columns());
   for (index i = 0; i < made.rows(); ++i) {
     for (index j = i; j < made.columns(); ++j) made(i, j) = storage(i, j);
@@ -94,19 +102,23 @@ matrix<T> factors<T>::r() const {
 
 template <class T>
 computed<T> factors<T>::q(const execution& where, const call& now) const {
-  const prepared plan = plan_for(*this, where);
-  computed<T> made{matrix<T>(storage.rows(), std::min(storage.rows(), storage.columns()), order::column_major), {}};
-  made.report = form_q_of<T>(plan, storage.view(), tau, made.values.view(), now);
-  return made;
+  check_factors(*this);
+  return with_plan(storage.view(), where, [&](const prepared& plan) {
+    computed<T> made{matrix<T>(storage.rows(), std::min(storage.rows(), storage.columns()), order::column_major), {}};
+    made.report = form_q_of<T>(plan, storage.view(), tau, made.values.view(), now);
+    return made;
+  });
 }
 
 template <class T>
 computed<T> factors<T>::solve(matrix_view<const T> B, const execution& where, const call& now) const {
-  const prepared plan = plan_for(*this, where);
-  check_view(B, "B", plan.token);
-  computed<T> made{matrix<T>(storage.columns(), B.columns, order::column_major), {}};
-  made.report = solve_of<T>(plan, storage.view(), tau, B, made.values.view(), now);
-  return made;
+  check_factors(*this);
+  return with_plan(storage.view(), where, [&](const prepared& plan) {
+    check_view(B, "B", plan.token);
+    computed<T> made{matrix<T>(storage.columns(), B.columns, order::column_major), {}};
+    made.report = solve_of<T>(plan, storage.view(), tau, B, made.values.view(), now);
+    return made;
+  });
 }
 
 inline namespace abi_1 {

@@ -54,8 +54,8 @@ bool copying_takes_longer(const problem& size, int threads) {
 
 }  // namespace
 
-prepared::prepared(const qr::problem& size, const execution& at, const options& with)
-    : problem(size), where(at), wanted(with), token(to_token(size)) {
+prepared::prepared(const qr::problem& size, const execution& at, const options& with, core::arena::spares kept)
+    : problem(size), where(at), wanted(with), token(to_token(size)), memory(kept) {
   run::in_call(nullptr, where.device, token, [&] {
     const run::settings how = run::settings_of(where);
     threads = core::thread_count(how.threads);
@@ -117,7 +117,9 @@ const prepared& fit(const prepared& plan, const matrix_batch_view<S>& A, bool fi
 
 template <class T>
 plan<T>::plan(const qr::problem& size, const execution& where, const options& wanted)
-    : implementation_(std::make_shared<implementation>(checked(size, precision_of<T>), where, wanted)) {}
+    : implementation_(run::in_call(nullptr, where.device, "qr::plan", [&] {
+        return std::make_shared<implementation>(checked(size, precision_of<T>), where, wanted);
+      })) {}
 
 template <class T>
 plan<T>::~plan() = default;

@@ -14,8 +14,9 @@ namespace ballast::qr {
 
 // A plan without its type of numbers.
 struct prepared {
-  // Chooses the backend and the scheme. Does not look at the sizes: each operation states its own requirements.
-  prepared(const qr::problem& size, const execution& where, const options& wanted);
+  // Chooses the backend and the scheme. Does not look at the sizes: each operation states its own requirements. `kept`: whether the plan
+  // serves many calls.
+  prepared(const qr::problem& size, const execution& where, const options& wanted, core::arena::spares kept);
 
   // Returns the settings of one call.
   run::settings settings_for(const call& now) const;
@@ -37,7 +38,8 @@ struct prepared {
 
 template <class T>
 struct plan<T>::implementation : prepared {
-  using prepared::prepared;
+  implementation(const qr::problem& size, const execution& where, const options& wanted)
+      : prepared(size, where, wanted, core::arena::spares::yes) {}
 };
 
 }  // namespace ballast::qr

@@ -23,7 +23,6 @@ using test::detection_floor;
 using test::distance;
 using test::distance_of;
 using test::error_bound;
-using test::execute;
 using test::in_place_problem;
 using test::noise;
 using test::pack;
@@ -32,17 +31,13 @@ using test::scale_of;
 using test::words_of_side;
 using test::words_of_signal;
 
-inline execution on_gpu(protection guard, const std::string& scheme = {}, const inject::plan* faults = nullptr) {
-  execution how;
-  how.backend = tested;
-  how.stream = gpu::stream();
-  how.protection = guard;
-  how.scheme = scheme;
-  how.faults = faults;
-  how.throw_on_uncorrectable = false;
-  how.wait_for_kernels = true;  // time and verify the kernels of the problem
-  return how;
+// Plans wait for the kernels of their problem, which are what is timed and verified.
+inline execution on_gpu(protection guard, const std::string& scheme = {}) {
+  return {.backend = tested, .protection = guard, .scheme = scheme};
 }
+
+// A call on the stream of the GPU; an uncorrectable fault is only reported.
+inline call on_stream() { return test::quiet_call(gpu::stream()); }
 
 template <class T>
 class device_problem {
@@ -72,7 +67,8 @@ class device_problem {
     gpu::synchronize();
   }
 
-  report run(const fft::plan& plan) const { return execute<T>(plan, shape_, way_, in(), out()); }
+  report run(const fft::plan& plan, const call& now = on_stream()) const { return test::execute<T>(plan, shape_, way_, in(), out(), now); }
+  pending_report enqueue(const fft::plan& plan) const { return test::enqueue<T>(plan, shape_, way_, in(), out(), on_stream()); }
 
   // Returns the raw output. Sets `wrong` to a description if anything outside the output was written or an element was not; otherwise to
   // "".

@@ -21,7 +21,7 @@ int sanitize(const settings& wanted, const time_limit& limit);
 int bench(const settings& wanted, const time_limit& limit);
 // Rows of type "fault": the cost of repairing one fault. Only with the instrumented library.
 int repairs(const settings& wanted, const time_limit& limit);
-// Rows of type "first call": seconds until the first result of a new problem, whether general kernels computed it, seconds until the
+// Rows of type "first call": seconds until the first result of a new problem, whether fallback kernels computed it, seconds until the
 // kernels of the problem took over, and until the same plan is constructed and enqueued again.
 int first_calls(const settings& wanted, const time_limit& limit);
 // Rows of type "strike": the effect of single bits that flip after single instructions; "strike place": the places of those flips that no

@@ -43,27 +43,25 @@ template <class T>
 bool measure(const fft::token& token, row& line) {
   const device_problem<T> problem(token.problem, token.direction);
   problem.prepare(noise<T>(problem.in_words(), 1));
-  execution at_once = on_gpu(protection::correct);
-  at_once.wait_for_kernels = false;
   const auto plan_and_start = [&] {
-    const fft::plan plan(problem.problem(), at_once);
-    return plan.enqueue(problem.way(), problem.in(), problem.out());
+    const fft::plan plan(problem.problem(), on_gpu(protection::correct), {.kernels = fft::kernels::fallback_at_first});
+    return problem.enqueue(plan);
   };
   std::string wrong;
   report seen;
   const double first = bench::seconds_of([&] { seen = plan_and_start().get(); });
-  bool general = !seen.general_kernels.empty();
-  line.add("first", first).add("general", general).add("why", seen.general_kernels).add("verdict", to_string(seen.verdict));
+  bool fallback = !seen.fallback_kernels.empty();
+  line.add("first", first).add("fallback", fallback).add("why", seen.fallback_kernels).add("verdict", to_string(seen.verdict));
   const std::vector<T> early = problem.read(wrong);
   const auto start = std::chrono::steady_clock::now();
   double waited = 0;
-  while (general && waited < 60) {
+  while (fallback && waited < 60) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     seen = plan_and_start().get();
-    general = !seen.general_kernels.empty();
+    fallback = !seen.fallback_kernels.empty();
     waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  line.add("switched", first + waited).add("general_at_last", general).add("why_at_last", seen.general_kernels);
+  line.add("switched", first + waited).add("fallback_at_last", fallback).add("why_at_last", seen.fallback_kernels);
   std::vector<double> again;
   for (int repetition = 0; repetition < 9; ++repetition) {
     std::optional<pending_report> pending;
@@ -76,7 +74,7 @@ bool measure(const fft::token& token, row& line) {
   const std::vector<fft::wide<T>> wanted(late.begin(), late.end());
   const double difference = distance_of(early.data(), wanted.data(), static_cast<std::int64_t>(early.size())).relative();
   const double bound = 3 * error_bound(token.problem);  // bound on the difference of both results
-  const bool passes = wrong.empty() && difference <= bound && !general && seen.verdict == verdict::clean;
+  const bool passes = wrong.empty() && difference <= bound && !fallback && seen.verdict == verdict::clean;
   line.add("difference_in_bounds", difference / bound).add("wrong", wrong).add("pass", passes);
   return passes;
 }
@@ -85,9 +83,9 @@ bool measure(const fft::token& token, row& line) {
 
 int first_calls(const settings& wanted, const time_limit& limit) {
   int failed = 0, skipped = 0;
-  // Every installation has the general kernels in its bundle. If this program has none, they are compiled before the clock starts.
+  // Every installation has the fallback kernels in its bundle. If this program has none, they are compiled before the clock starts.
   const cuda::capabilities& about = cuda::current_device()->about();
-  cuda::kernels().prepare(fft::cuda::general_kernels(), about.major, about.minor, cuda::driver::available().version / 1000);
+  cuda::kernels().prepare(fft::cuda::fallback_kernels(), about.major, about.minor, cuda::driver::available().version / 1000);
   for (int i = 0; i < (wanted.quick ? 6 : k_problems); ++i) {
     if (limit.over()) {
       ++skipped;

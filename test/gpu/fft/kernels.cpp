@@ -16,12 +16,9 @@ template <class T>
 void use(test::recording_device& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
   device.user = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
   const fft::geometry shape = fft::resolve(problem);
-  execution how;
-  how.backend = backend::cuda;
-  how.protection = guard;
-  how.scheme = scheme;
+  const fft::plan plan(problem, {.backend = backend::cuda, .protection = guard, .scheme = scheme});
   const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
-  (void)execute<T>(fft::plan(problem, how), shape, way, address(std::uintptr_t{1} << 40), address(std::uintptr_t{1} << 50));
+  (void)test::execute<T>(plan, shape, way, address(std::uintptr_t{1} << 40), address(std::uintptr_t{1} << 50));
 }
 
 }  // namespace
@@ -30,7 +27,7 @@ int record_fft(test::recording_device& device, const settings& wanted) {
   int failed = 0;
   if (wanted.tokens.empty() && !inject::active_injector::enabled) {
     device.user = "every problem's first calls";
-    for (const cuda::kernel_request& each : fft::cuda::general_kernels()) (void)device.load(each);
+    for (const cuda::kernel_request& each : fft::cuda::fallback_kernels()) (void)device.load(each);
   }
   std::set<std::string> refused;
   const auto add_once = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
@@ -63,16 +60,15 @@ int record_fft(test::recording_device& device, const settings& wanted) {
       }
     }
   };
-  std::vector<fft::cuda::pairing> pairings = {fft::cuda::pairing::where_it_pays};
-  if (wanted.compare_pairs)
-    pairings = {fft::cuda::pairing::where_it_pays, fft::cuda::pairing::wherever_possible, fft::cuda::pairing::never};
+  std::vector<fft::cuda::fusion> pairings = {fft::cuda::fusion::where_it_pays};
+  if (wanted.compare_pairs) pairings = {fft::cuda::fusion::where_it_pays, fft::cuda::fusion::wherever_possible, fft::cuda::fusion::never};
   const auto add = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
                        bool in_place) {
-    for (const fft::cuda::pairing which : pairings) {
-      fft::cuda::override_pairing(which);
+    for (const fft::cuda::fusion which : pairings) {
+      fft::cuda::override_fusion(which);
       add_once(token, guards, schemes, in_place);
     }
-    fft::cuda::override_pairing(fft::cuda::pairing::where_it_pays);
+    fft::cuda::override_fusion(fft::cuda::fusion::where_it_pays);
   };
   const std::vector<protection> both = {protection::off, protection::correct};
   std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;

@@ -11,6 +11,7 @@
 #include "device_problem.hpp"
 #include "fft/cuda/run/transform.hpp"
 #include "fft_stages.hpp"
+#include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
@@ -110,12 +111,17 @@ variant ballast_variant(const std::string& name, const fft::token& token, const 
   try {
     auto plan = std::make_shared<fft::plan>(token.problem, on_gpu(guard, scheme));
     made.run = [plan, shape, way = token.direction, type = token.problem.precision](const void* in, void* out) {
-      if (tested == backend::cuda) {
-        (void)plan->enqueue(way, in, out);  // all on one stream; reports are not timed
-      } else if (type == precision::f32) {
-        (void)execute<float>(*plan, shape, way, in, out);
+      const auto start = [&]<class T>() {
+        if (tested == backend::cuda) {
+          (void)test::enqueue<T>(*plan, shape, way, in, out, on_stream());  // all on one stream; reports are not timed
+        } else {
+          (void)test::execute<T>(*plan, shape, way, in, out, on_stream());
+        }
+      };
+      if (type == precision::f32) {
+        start.template operator()<float>();
       } else {
-        (void)execute<double>(*plan, shape, way, in, out);
+        start.template operator()<double>();
       }
     };
   } catch (const std::exception& e) {
@@ -177,7 +183,8 @@ int cost_of_fault(const fft::token& token, const fft::geometry& shape, const are
   row line("fault");
   line.add("token", fft::to_token(token.problem, token.direction));
   try {
-    const fft::plan plan(token.problem, on_gpu(protection::correct, "", &faults));
+    const fft::plan plan(token.problem, on_gpu(protection::correct));
+    const inject::scope injected(&faults);
     std::vector<double> struck, waiting;
     std::uint64_t repaired = 0;
     for (int repetition = -1; repetition < repetitions; ++repetition) {
@@ -188,9 +195,9 @@ int cost_of_fault(const fft::token& token, const fft::geometry& shape, const are
         report seen;
         const double seconds = gpu::seconds_of([&] {
           if (token.problem.precision == precision::f32) {
-            seen = execute<float>(plan, shape, token.direction, memory.input(0), memory.output(0));
+            seen = test::execute<float>(plan, shape, token.direction, memory.input(0), memory.output(0), on_stream());
           } else {
-            seen = execute<double>(plan, shape, token.direction, memory.input(0), memory.output(0));
+            seen = test::execute<double>(plan, shape, token.direction, memory.input(0), memory.output(0), on_stream());
           }
         });
         if (repetition < 0) continue;
@@ -247,12 +254,12 @@ int bench(const settings& wanted, const time_limit& limit) {
       variants.push_back(ballast_variant("correct", token, shape, protection::correct, ""));
       if (wanted.compare_pairs) {
         for (const auto& [suffix, which] :
-             {std::pair(" in pairs", fft::cuda::pairing::wherever_possible), std::pair(" one by one", fft::cuda::pairing::never)}) {
-          fft::cuda::override_pairing(which);
+             {std::pair(" in pairs", fft::cuda::fusion::wherever_possible), std::pair(" one by one", fft::cuda::fusion::never)}) {
+          fft::cuda::override_fusion(which);
           variants.push_back(ballast_variant(std::string("off") + suffix, token, shape, protection::off, ""));
           variants.push_back(ballast_variant(std::string("correct") + suffix, token, shape, protection::correct, ""));
         }
-        fft::cuda::override_pairing(fft::cuda::pairing::where_it_pays);
+        fft::cuda::override_fusion(fft::cuda::fusion::where_it_pays);
       }
       if (each.schemes) {
         for (const std::string& scheme : wanted.schemes.empty() ? k_other_schemes : wanted.schemes)

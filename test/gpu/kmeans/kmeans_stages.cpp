@@ -28,16 +28,16 @@ std::vector<std::string> timed_set(bool quick) {
 
 template <class T>
 std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed) {
-  const std::int64_t rows = what.m * std::max<std::int64_t>(what.batch, 1);
-  std::vector<T> made(static_cast<std::size_t>(rows * what.n));
+  const std::int64_t rows = what.points * what.batch;
+  std::vector<T> made(static_cast<std::size_t>(rows * what.features));
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::uint64_t centre =
         centres > 0 ? core::random_bits(seed, 9, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(centres) : 0;
-    for (std::int64_t f = 0; f < what.n; ++f) {
-      const auto e = static_cast<std::uint64_t>(i * what.n + f);
+    for (std::int64_t f = 0; f < what.features; ++f) {
+      const auto e = static_cast<std::uint64_t>(i * what.features + f);
       double x = nearly_normal(seed, 1, e);
       if (centres > 0)
-        x = 0.4 * x + 2 * nearly_normal(seed, 2, centre * static_cast<std::uint64_t>(what.n) + static_cast<std::uint64_t>(f));
+        x = 0.4 * x + 2 * nearly_normal(seed, 2, centre * static_cast<std::uint64_t>(what.features) + static_cast<std::uint64_t>(f));
       made[e] = static_cast<T>(x);
     }
   }
@@ -55,18 +55,20 @@ int record(test::recording_device& on, const settings& wanted) {
     const kmeans::problem what = kmeans::parse_token(token);
     const bool f64 = what.precision == precision::f64;
     on.user = token;
-    if (what.batch > 0) {
-      (void)on.load(kmeans::cuda::batch_request(what, on.about(), false));
-      if (inject::active_injector::enabled) (void)on.load(kmeans::cuda::batch_request(what, on.about(), true));
+    if (what.batch > 1) {
+      for (const bool enqueued : {false, true}) {
+        (void)on.load(kmeans::cuda::batch_request(what, on.about(), false, enqueued));
+        if (inject::active_injector::enabled) (void)on.load(kmeans::cuda::batch_request(what, on.about(), true, enqueued));
+      }
       return;
     }
     for (const bool check : {true, false}) {
       for (const ballast::cuda::kernel_request& each : kmeans::cuda::kernels_of(
-               {f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), inject::active_injector::enabled))
+               {f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), inject::active_injector::enabled))
         (void)on.load(each);
       if (inject::active_injector::enabled)
         for (const ballast::cuda::kernel_request& each :
-             kmeans::cuda::kernels_of({f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), false))
+             kmeans::cuda::kernels_of({f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), false))
           (void)on.load(each);
     }
   };

@@ -9,6 +9,7 @@
 #include "kmeans/contract.hpp"
 #include "kmeans_stages.hpp"
 #include "samples.hpp"
+#include "support/kmeans_calls.hpp"
 
 namespace ballast::gpu_check::clusters {
 namespace {
@@ -20,7 +21,7 @@ constexpr int k_few = 4, k_many = 36, k_rounds = 5;
 // An engine with its call.
 template <class T>
 struct runner {
-  execution how;
+  run::settings how;
   inject::active_injector injector;
   run::recorder seen;
   std::unique_ptr<kmeans::engine<T>> engine;
@@ -47,7 +48,7 @@ struct runner {
   std::pair<double, int> run(const kmeans::sealed_centroids<T>& first, int iterations) {
     gpu::synchronize();
     const time_limit clock(0);
-    const auto made = engine->descend(first, iterations, abft::guarded_threshold(0.0));
+    const auto made = engine->run_lloyd(first, iterations, abft::guarded_threshold(0.0));
     return {-clock.left() * 1e3, made ? made->iterations : 0};
   }
 };
@@ -57,12 +58,12 @@ int time(const std::string& token) {
   const kmeans::problem what = kmeans::parse_token(token);
   const std::vector<T> values = points_of<T>(what, 0, 11);
   const gpu::buffer there = gpu::buffer_of(values);
-  const auto points = row_major(static_cast<const T*>(there.data()), what.m, what.n);
-  std::vector<T> start(values.begin(), values.begin() + what.k * what.n);
+  const auto points = row_major(static_cast<const T*>(there.data()), what.points, what.features);
+  core::vector<T> start(values.begin(), values.begin() + what.clusters * what.features);
   for (T& each : start) each *= T(0.25);
   const kmeans::sealed_centroids<T> first(std::move(start));
   int failed = 0;
-  runner<T> off(points, what.k, protection::off), correct(points, what.k, protection::correct);
+  runner<T> off(points, what.clusters, protection::off), correct(points, what.clusters, protection::correct);
   std::vector<double> prepared[2], iterations[2];
   for (int round = -1; round < k_rounds; ++round) {
     for (const int which : {0, 1}) {
@@ -99,13 +100,13 @@ int time_batch(const std::string& token) {
   const kmeans::problem what = kmeans::parse_token(token);
   const std::vector<T> values = points_of<T>(what, 0, 11);
   std::vector<T> start;
-  for (std::int64_t e = 0; e < what.batch * what.k * what.n; ++e)
-    start.push_back(values[static_cast<std::size_t>(e / (what.k * what.n) * what.m * what.n + e % (what.k * what.n))]);
+  for (std::int64_t e = 0; e < what.batch * what.clusters * what.features; ++e)
+    start.push_back(values[static_cast<std::size_t>(e / (what.clusters * what.features) * what.points * what.features + e % (what.clusters * what.features))]);
   const gpu::buffer there = gpu::buffer_of(values);
-  const auto points = batch_of(row_major(static_cast<const T*>(there.data()), what.m, what.n), what.batch);
-  kmeans::options<T> wanted{.clusters = what.k,
+  const auto points = batch_of(row_major(static_cast<const T*>(there.data()), what.points, what.features), what.batch);
+  kmeans::request<T> wanted{.clusters = what.clusters,
                             .init = kmeans::init::given,
-                            .centroids = row_major(static_cast<const T*>(start.data()), what.batch * what.k, what.n),
+                            .centroids = row_major(static_cast<const T*>(start.data()), what.batch * what.clusters, what.features),
                             .max_iter = k_many,
                             .tol = 0};
   struct variant {
@@ -147,7 +148,7 @@ int time_batch(const std::string& token) {
 int bench(const settings& wanted, const time_limit& limit) {
   return time_each(wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens, kmeans::parse_token, limit, "iteration",
                    [](auto zero, const std::string& token) {
-                     return kmeans::parse_token(token).batch > 0 ? time_batch<decltype(zero)>(token) : time<decltype(zero)>(token);
+                     return kmeans::parse_token(token).batch > 1 ? time_batch<decltype(zero)>(token) : time<decltype(zero)>(token);
                    });
 }
 

@@ -49,7 +49,7 @@ const char* name_of(injection what) { return what == injection::none ? "none" : 
 // Points of a problem, prepared for one scheme and protection.
 template <class T>
 struct swept {
-  execution how;
+  run::settings how;
   inject::plan plan;
   inject::active_injector injector;
   run::recorder seen;
@@ -65,11 +65,11 @@ struct swept {
         injector(with == injection::none ? nullptr : &plan, "kmeans"),
         seen("sweep", backend::cuda, scheme, how, injector),
         device(cuda::current_device()),
-        engine(kmeans::engine_args<T>{points, {}, what.k, how, seen, injector, false, scheme}, device),
+        engine(kmeans::engine_args<T>{points, {}, what.clusters, how, seen, injector, false, scheme}, device),
         first(centroids) {
     kmeans::frame<T> frame;
     frame.scale = T(0.25);
-    frame.shift.assign(static_cast<std::size_t>(what.n), T(0));
+    frame.shift.assign(static_cast<std::size_t>(what.features), T(0));
     (void)engine.survey();
     engine.place(frame);
     (void)engine.measure();
@@ -108,8 +108,8 @@ int sweep_one(const std::string& token) {
   const kmeans::problem what = kmeans::parse_token(token);
   const std::vector<T> values = points_of<T>(what, 0, 11);
   const gpu::buffer there = gpu::buffer_of(values);
-  const auto points = row_major(static_cast<const T*>(there.data()), what.m, what.n);
-  const std::vector<T> first(values.begin(), values.begin() + what.k * what.n);
+  const auto points = row_major(static_cast<const T*>(there.data()), what.points, what.features);
+  const std::vector<T> first(values.begin(), values.begin() + what.clusters * what.features);
   int failed = 0;
   std::vector<std::int32_t> right;
   const auto time = [&](const std::string& scheme, protection level, injection with) {
@@ -134,16 +134,16 @@ int sweep_one(const std::string& token) {
             *held.device, [&] { runs->pass(false); }, held.how.stream);
       }
       const auto log = held.engine.launches().collect([](const auto&, auto&) {});
-      const auto found = held.labels(*runs, what.m);
+      const auto found = held.labels(*runs, what.points);
       if (right.empty()) right = found;
       std::int64_t different = 0;
       for (std::size_t i = 0; i < found.size(); ++i) different += found[i] != right[i] ? 1 : 0;
       // Labels of rounded operands may differ; otherwise only ties may.
       const auto does = kmeans::cuda::scheme_named(scheme);
       const bool coarse = sizeof(T) == 4 && does && !does->naive && does->unit == kmeans::cuda::tile_unit::tensor;
-      const bool pass = static_cast<double>(different) <= (coarse ? 1e-2 : 1e-4) * static_cast<double>(what.m) && log.uncorrectable == 0 &&
+      const bool pass = static_cast<double>(different) <= (coarse ? 1e-2 : 1e-4) * static_cast<double>(what.points) && log.uncorrectable == 0 &&
                         (struck || log.corrected + log.recomputed == 0);
-      line.add("milliseconds", 1e3 * seconds).add("gflops", 2e-9 * static_cast<double>(what.m * what.n * what.k) / seconds);
+      line.add("milliseconds", 1e3 * seconds).add("gflops", 2e-9 * static_cast<double>(what.points * what.features * what.clusters) / seconds);
       line.add("different_labels", different).add("corrected", static_cast<std::int64_t>(log.corrected));
       line.add("recomputed", static_cast<std::int64_t>(log.recomputed)).add("pass", pass);
       failed += pass ? 0 : 1;
@@ -189,12 +189,12 @@ void add_sweep_kernels(const std::string& token, const cuda::capabilities& on, s
   for (const bool struck : {false, true}) {
     if (struck && !inject::active_injector::enabled) continue;
     for (const bool check : {false, true}) {
-      for (auto& each : kmeans::cuda::kernels_of({f64, what.n, what.k, f64 ? 2 : 1, false, check, true}, on, struck))
+      for (auto& each : kmeans::cuda::kernels_of({f64, what.features, what.clusters, f64 ? 2 : 1, false, check, true}, on, struck))
         made.push_back(std::move(each));
     }
   }
   for (const std::string_view scheme : kmeans::cuda::schemes()) {
-    const kmeans::cuda::tile_problem problem{f64, what.n, what.k, *kmeans::cuda::scheme_named(scheme)};
+    const kmeans::cuda::tile_problem problem{f64, what.features, what.clusters, *kmeans::cuda::scheme_named(scheme)};
     for (const bool struck : {false, true}) {
       if (struck && !inject::active_injector::enabled) continue;
       for (auto& each : kmeans::cuda::tile_kernels(problem, kmeans::cuda::choose_tile(problem, on), f64 ? 2 : 1, false, struck))

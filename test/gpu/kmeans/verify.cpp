@@ -8,6 +8,7 @@
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "kmeans_stages.hpp"
+#include "support/kmeans_calls.hpp"
 
 namespace ballast::gpu_check::clusters {
 namespace {
@@ -17,7 +18,7 @@ namespace gpu = bench::gpu;
 template <class T>
 constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
 
-execution on(backend which, protection level = protection::correct, const inject::plan* faults = nullptr) {
+run::settings on(backend which, protection level = protection::correct, const inject::plan* faults = nullptr) {
   return {.backend = which,
           .threads = 1,
           .protection = level,
@@ -36,7 +37,7 @@ struct subject {
   subject(const std::string& token, std::int64_t centres, bool weighted = false) : what(kmeans::parse_token(token)) {
     values = points_of<T>(what, centres, 5);
     if (weighted)
-      for (std::int64_t i = 0; i < what.m * fits(); ++i)
+      for (std::int64_t i = 0; i < what.points * fits(); ++i)
         weights.push_back(static_cast<T>(i % 4 == 0 ? 0 : 0.25 * static_cast<double>(i % 7 + 1)));
     upload();
   }
@@ -44,16 +45,16 @@ struct subject {
     there = gpu::buffer_of(values);
     weights_there = gpu::buffer_of(weights);
   }
-  matrix_view<const T> host() const { return row_major(values.data(), what.m, what.n); }
-  matrix_view<const T> device() const { return row_major(static_cast<const T*>(there.data()), what.m, what.n); }
-  std::int64_t fits() const { return std::max<std::int64_t>(what.batch, 1); }
+  matrix_view<const T> host() const { return row_major(values.data(), what.points, what.features); }
+  matrix_view<const T> device() const { return row_major(static_cast<const T*>(there.data()), what.points, what.features); }
+  std::int64_t fits() const { return what.batch; }
   matrix_batch_view<const T> host_batch() const { return batch_of(host(), what.batch); }
   matrix_batch_view<const T> device_batch() const { return batch_of(device(), what.batch); }
-  matrix_view<const T> first() const { return {values.data(), what.k * fits(), what.n, what.n, 1}; }
+  matrix_view<const T> first() const { return {values.data(), what.clusters * fits(), what.features, what.features, 1}; }
   std::span<const T> device_weights() const { return {static_cast<const T*>(weights_there.data()), weights.size()}; }
-  kmeans::options<T> options(int iterations, bool given, std::span<const T> w) const {
-    kmeans::options<T> made;
-    made.clusters = what.k;
+  kmeans::request<T> options(int iterations, bool given, std::span<const T> w) const {
+    kmeans::request<T> made;
+    made.clusters = what.clusters;
     made.weights = w;
     made.max_iter = iterations;
     made.tol = 0;
@@ -92,13 +93,13 @@ void expect_clean(one_case& now, const report& seen) {
 template <class T>
 void compare_labels(one_case& now, const subject<T>& held, const kmeans::prediction& ours, const kmeans::prediction& right) {
   std::int64_t different = 0, wrong = 0;
-  for (std::int64_t i = 0; i < held.what.m; ++i) {
+  for (std::int64_t i = 0; i < held.what.points; ++i) {
     const auto p = static_cast<std::size_t>(i);
     if (ours.labels[p] == right.labels[p]) continue;
     ++different;
     const double a = square_distance(held.host(), i, held.first(), ours.labels[p]),
                  b = square_distance(held.host(), i, held.first(), right.labels[p]);
-    wrong += a - b > 16 * k_u<T> * (std::sqrt(static_cast<double>(held.what.n)) + 4) * (a + b + static_cast<double>(held.what.n)) ? 1 : 0;
+    wrong += a - b > 16 * k_u<T> * (std::sqrt(static_cast<double>(held.what.features)) + 4) * (a + b + static_cast<double>(held.what.features)) ? 1 : 0;
   }
   now.line().add("near_ties", different);
   now.expect(wrong == 0, std::to_string(wrong) + " labels are wrong");
@@ -132,7 +133,7 @@ void accuracy(tally& seen, const std::string& token) {
     });
   }
   // The reference takes 0.9 ns for each of these, and several times as long to draw centroids.
-  if (held.what.m * held.what.n * held.what.k > std::int64_t{1} << 29) return;
+  if (held.what.points * held.what.features * held.what.clusters > std::int64_t{1} << 29) return;
   {
     one_case now(seen, "accuracy", token, "transform");
     now.guarded([&] {
@@ -144,13 +145,13 @@ void accuracy(tally& seen, const std::string& token) {
         worst = std::max(worst, std::abs(static_cast<double>(ours.values.data()[e]) - static_cast<double>(right.values.data()[e])) /
                                     (1 + static_cast<double>(right.values.data()[e])));
       now.line().add("error", worst);
-      now.expect(worst <= 64 * k_u<T> * std::sqrt(static_cast<double>(held.what.n) + 8), "distances differ by " + text(worst));
+      now.expect(worst <= 64 * k_u<T> * std::sqrt(static_cast<double>(held.what.features) + 8), "distances differ by " + text(worst));
     });
   }
   for (const kmeans::init way : {kmeans::init::kmeans_plus_plus, kmeans::init::kmeans_parallel}) {
     one_case now(seen, "accuracy", token, way == kmeans::init::kmeans_parallel ? "k-means||" : "k-means++");
     now.guarded([&] {
-      kmeans::options<T> wanted = held.options(1, false, {});
+      kmeans::request<T> wanted = held.options(1, false, {});
       wanted.init = way;
       const auto ours = kmeans::fit(held.device(), wanted, on(tested));
       const auto right = kmeans::fit(held.host(), wanted, on(backend::reference));
@@ -164,10 +165,10 @@ void accuracy(tally& seen, const std::string& token) {
     one_case now(seen, "accuracy", token, "points of the host, by columns");
     now.guarded([&] {
       std::vector<T> turned(held.values.size());
-      for (std::int64_t i = 0; i < held.what.m; ++i)
-        for (std::int64_t f = 0; f < held.what.n; ++f)
-          turned[static_cast<std::size_t>(f * held.what.m + i)] = held.values[static_cast<std::size_t>(i * held.what.n + f)];
-      const auto by_columns = column_major<const T>(turned.data(), held.what.m, held.what.n);
+      for (std::int64_t i = 0; i < held.what.points; ++i)
+        for (std::int64_t f = 0; f < held.what.features; ++f)
+          turned[static_cast<std::size_t>(f * held.what.points + i)] = held.values[static_cast<std::size_t>(i * held.what.features + f)];
+      const auto by_columns = column_major<const T>(turned.data(), held.what.points, held.what.features);
       const auto ours = kmeans::fit(by_columns, held.options(3, true, {}), on(tested));
       const auto right = kmeans::fit(held.device(), held.options(3, true, {}), on(tested));
       expect_clean(now, ours.report);
@@ -187,7 +188,7 @@ void batch_accuracy(tally& seen, const std::string& token) {
       const auto bare = kmeans::fit(held.device_batch(), held.options(3, given, {}), on(tested, protection::off));
       const auto right = kmeans::fit(held.host_batch(), held.options(3, given, {}), on(backend::reference));
       expect_clean(now, ours.report);
-      now.expect(ours.report.scheme == "dmr", "scheme " + ours.report.scheme);
+      now.expect(ours.report.scheme == "dmr", "scheme " + ours.report.scheme.str());
       double worst = 0;
       for (std::size_t b = 0; b < right.inertia.size(); ++b) worst = std::max(worst, std::abs(ours.inertia[b] / right.inertia[b] - 1));
       now.line().add("error", worst);
@@ -224,7 +225,7 @@ void clean(tally& seen, const std::string& token, int kind) {
       case 3: x *= e % 97 == 0 ? T(1e6) : T(1); break;
       case 4: x = static_cast<T>(static_cast<double>(e) / static_cast<double>(held.values.size()) + 1e4); break;
       case 5:
-        x = static_cast<T>(static_cast<double>(e / static_cast<std::size_t>(held.what.n) % 2) + 4 * k_u<T> * static_cast<double>(x));
+        x = static_cast<T>(static_cast<double>(e / static_cast<std::size_t>(held.what.features) % 2) + 4 * k_u<T> * static_cast<double>(x));
         break;
       default: break;
     }
@@ -232,7 +233,7 @@ void clean(tally& seen, const std::string& token, int kind) {
   held.upload();
   one_case now(seen, "clean", token, names[kind]);
   now.guarded([&] {
-    if (held.what.batch > 0) {
+    if (held.what.batch > 1) {
       expect_clean(now, kmeans::fit(held.device_batch(), held.options(12, false, held.device_weights()), on(tested)).report);
       return;
     }
@@ -260,7 +261,7 @@ void faults(tally& seen, const std::string& token, const settings& wanted, const
 
 template <class T>
 void check_accuracy(tally& seen, const std::string& token) {
-  kmeans::parse_token(token).batch > 0 ? batch_accuracy<T>(seen, token) : accuracy<T>(seen, token);
+  kmeans::parse_token(token).batch > 1 ? batch_accuracy<T>(seen, token) : accuracy<T>(seen, token);
 }
 
 }  // namespace
@@ -279,7 +280,7 @@ int verify(const settings& wanted, const time_limit& limit) {
   if (wanted.includes("accuracy") && !only_faults) each(verified_set(wanted.quick), accurate);
   if (inject::active_injector::enabled && wanted.includes("faults"))
     each(sanitized_set(), [&](auto zero, const std::string& token) {
-      kmeans::parse_token(token).batch > 0 ? batch_faults<decltype(zero)>(seen, token, wanted, limit)
+      kmeans::parse_token(token).batch > 1 ? batch_faults<decltype(zero)>(seen, token, wanted, limit)
                                            : faults<decltype(zero)>(seen, token, wanted, limit);
     });
   return ended(seen, "verify");

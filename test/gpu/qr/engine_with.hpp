@@ -11,6 +11,7 @@
 #include "core/parallel.hpp"
 #include "qr/cuda/engine/session.hpp"
 #include "qr/driver/factorization.hpp"
+#include "run/settings.hpp"
 
 namespace ballast::gpu_check::factors {
 
@@ -62,7 +63,7 @@ class engine_with final : public qr::engine<S> {
 // Runs one call of geqrf on device memory with the factorizer of `make`; returns after its end. `source`: the input, if the caller keeps a
 // copy. `plain`: see qr::context.
 template <class S>
-report factor_with(const std::string& token, const char* scheme, const execution& how, bool plain, const matrix_view<S>& A, S* tau,
+report factor_with(const std::string& token, const char* scheme, const run::settings& how, bool plain, const matrix_view<S>& A, S* tau,
                    const matrix_view<const S>& source, typename engine_with<S>::make_factorizer_of make) {
   inject::active_injector injector(nullptr, "qr");
   run::recorder seen(token, backend::cuda, scheme, how, injector);

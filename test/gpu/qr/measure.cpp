@@ -195,9 +195,14 @@ std::string refusal(const Work& work) {
 }
 
 // Returns whether Q is applied and formed, too.
-bool applied_too(const qr::problem& what) { return what.m == what.n && (what.n == 8192 || what.n == 4096); }
+bool applied_too(const qr::problem& what) { return what.rows == what.columns && (what.columns == 8192 || what.columns == 4096); }
 
-execution how(protection level) { return {.backend = backend::cuda, .protection = level, .stream = gpu::stream()}; }
+// The plans without and with protection.
+template <class T>
+std::array<qr::plan<T>, 2> plans_for(const qr::problem& what) {
+  const auto with = [&](protection level) { return qr::plan<T>(what, {.backend = backend::cuda, .protection = level}); };
+  return {with(protection::off), with(protection::correct)};
+}
 
 // Returns 1 for a false alarm.
 int alarms(const std::string& token, const report& seen) {
@@ -208,16 +213,17 @@ int alarms(const std::string& token, const report& seen) {
 
 // Times ormqr on a matrix of the factors' shape, which is the input, and orgqr. `a`: overwritten; `why`: the reason if there is no rival.
 template <class T>
-int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars, cusolver* rival, const std::string& why,
-           const time_limit& limit) {
+int time_q(const std::string& token, const std::array<qr::plan<T>, 2>& plans, const gpu::buffer& source, T* a, T* scalars, cusolver* rival,
+           const std::string& why, const time_limit& limit) {
   static constexpr std::array names = {"off", "correct", "cusolver"};
   const qr::problem what = qr::parse_token(token);
-  const index m = what.m, n = what.n, k = std::min(m, n);
+  const index m = what.rows, n = what.columns, k = std::min(m, n);
   const std::span<T> tau(scalars, static_cast<std::size_t>(k));
   const std::span<const T> given = tau;
   int failed = 0;
   gpu::copy(a, source.data(), source.bytes());
-  failed += alarms(token, qr::geqrf(column_major(a, m, n), tau, how(protection::correct)));
+  const call now{.stream = gpu::stream()};
+  failed += alarms(token, plans[1].geqrf(column_major(a, m, n), tau, now));
   const gpu::buffer factors(source.bytes());
   gpu::copy(factors.data(), a, source.bytes());
   const T* const f = static_cast<const T*>(factors.data());
@@ -236,16 +242,16 @@ int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars
           return true;
         },
         [&](std::size_t which) {
-          const execution on = how(which == 0 ? protection::off : protection::correct);
           if (which == 2) {
             refused[2] = refusal([&] {
               if (forms) rival->form(m, n, a, scalars);
               if (!forms) rival->apply(m, n, f, scalars, a);
             });
           } else if (forms) {
-            failed += alarms(token, qr::orgqr(column_major(a, m, n), given, on));
+            failed += alarms(token, plans[which].orgqr(column_major(a, m, n), given, now));
           } else {
-            failed += alarms(token, qr::ormqr(qr::side::left, qr::transpose::yes, column_major(f, m, n), given, column_major(a, m, n), on));
+            failed += alarms(
+                token, plans[which].ormqr(qr::side::left, qr::transpose::yes, column_major(f, m, n), given, column_major(a, m, n), now));
           }
           gpu::synchronize();
         },
@@ -262,8 +268,8 @@ int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars
 template <class T>
 int time(const std::string& token, const time_limit& limit) {
   const qr::problem what = qr::parse_token(token);
-  if (what.batch > 0) return time_batch<T>(token, limit);
-  const index m = what.m, n = what.n, k = std::min(m, n);
+  if (what.batch > 1) return time_batch<T>(token, limit);
+  const index m = what.rows, n = what.columns, k = std::min(m, n);
   int failed = 0;
   const gpu::buffer source(m * n * static_cast<index>(sizeof(T))), A(source.bytes()), tau(k * static_cast<index>(sizeof(T)));
   {
@@ -283,8 +289,10 @@ int time(const std::string& token, const time_limit& limit) {
     refused[2] = refusal([&] { rival->prepare_run(m, n, a); });
     refused[3] = refusal([&] { rival->prepare_run_64(m, n, a, scalars); });
   }
-  const auto ours = [&](protection level) {
-    failed += alarms(token, qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how(level)));
+  const std::array<qr::plan<T>, 2> plans = plans_for<T>(what);
+  const auto ours = [&](const qr::plan<T>& plan) {
+    const std::span<T> reflectors(scalars, static_cast<std::size_t>(k));
+    failed += alarms(token, plan.geqrf(column_major(a, m, n), reflectors, {.stream = gpu::stream()}));
   };
   const auto times = in_turn(
       names.size(), k_rounds, limit,
@@ -295,8 +303,7 @@ int time(const std::string& token, const time_limit& limit) {
         return true;
       },
       [&](std::size_t which) {
-        if (which == 0) ours(protection::off);
-        if (which == 1) ours(protection::correct);
+        if (which < 2) ours(plans[which]);
         if (which == 2) refused[2] = refusal([&] { rival->run(m, n, a, scalars); });
         if (which == 3) refused[3] = refusal([&] { rival->run_64(m, n, a, scalars); });
         gpu::synchronize();
@@ -304,7 +311,7 @@ int time(const std::string& token, const time_limit& limit) {
       [](std::size_t) {});
   for (std::size_t which = 0; which < names.size(); ++which)
     print_times({"factorization", token, "geqrf", names[which]}, times[which], flops_of(what), refused[which]);
-  if (applied_too(what)) failed += time_q(token, source, a, scalars, rival ? &*rival : nullptr, why, limit);
+  if (applied_too(what)) failed += time_q(token, plans, source, a, scalars, rival ? &*rival : nullptr, why, limit);
   return failed;
 }
 

@@ -26,12 +26,12 @@ class cublas_batched {
 
   template <class T>
   cublas_batched(const qr::problem& what, T* A, T* tau)
-      : m_(static_cast<int>(what.m)), n_(static_cast<int>(what.n)), count_(static_cast<int>(what.batch)) {
+      : m_(static_cast<int>(what.rows)), n_(static_cast<int>(what.columns)), count_(static_cast<int>(what.batch)) {
     check(library().create(&handle_), "cublasCreate");
     check(library().set_stream(handle_, gpu::stream()), "cublasSetStream");
     std::vector<T*> pointers;
-    for (index b = 0; b < what.batch; ++b) pointers.push_back(A + b * what.m * what.n);
-    for (index b = 0; b < what.batch; ++b) pointers.push_back(tau + b * std::min(what.m, what.n));
+    for (index b = 0; b < what.batch; ++b) pointers.push_back(A + b * what.rows * what.columns);
+    for (index b = 0; b < what.batch; ++b) pointers.push_back(tau + b * std::min(what.rows, what.columns));
     pointers_ = gpu::buffer(static_cast<index>(pointers.size() * sizeof(T*)));
     gpu::copy(pointers_.data(), pointers.data(), pointers_.bytes());
     gpu::synchronize();
@@ -94,10 +94,13 @@ class cublas_batched {
 template <class T>
 int time_batch(const std::string& token, const time_limit& limit) {
   const qr::problem what = qr::parse_token(token);
-  const index k = std::min(what.m, what.n) * what.batch;
+  const index k = std::min(what.rows, what.columns) * what.batch;
   int failed = 0;
-  const gpu::buffer source(what.m * what.n * what.batch * static_cast<index>(sizeof(T))), A(source.bytes()),
-      tau(k * static_cast<index>(sizeof(T))), room(std::max<index>(256, qr::workspace_bytes(qr::operation::geqrf, what)));
+  const auto plan_with = [&](protection level) { return qr::plan<T>(what, {.backend = backend::cuda, .protection = level}); };
+  const std::array plans{plan_with(protection::off), plan_with(protection::correct)};
+  const gpu::buffer room(std::max<index>(256, plans[0].workspace_bytes(qr::operation::geqrf)));
+  const gpu::buffer source(what.rows * what.columns * what.batch * static_cast<index>(sizeof(T))), A(source.bytes()),
+      tau(k * static_cast<index>(sizeof(T)));
   {
     const std::vector<T> values = matrix_of<T>(what, 11);
     gpu::copy(source.data(), values.data(), source.bytes());
@@ -108,12 +111,11 @@ int time_batch(const std::string& token, const time_limit& limit) {
   std::optional<cublas_batched> rival;
   const std::string why = cublas_batched::why_not();
   if (why.empty()) rival.emplace(what, a, scalars);
-  const matrix_batch_view<T> view = batch_of(column_major(a, what.m, what.n), what.batch);
+  const matrix_batch_view<T> view = batch_of(column_major(a, what.rows, what.columns), what.batch);
   const std::span<std::byte> workspace(static_cast<std::byte*>(room.data()), static_cast<std::size_t>(room.bytes()));
   // Enqueues and waits; the report is read after the clock stops, like in a program that continues with other work.
-  const auto ours = [&](protection level) {
-    return qr::enqueue_geqrf(view, std::span<T>(scalars, static_cast<std::size_t>(k)),
-                             {.backend = backend::cuda, .protection = level, .stream = gpu::stream(), .workspace = workspace});
+  const auto ours = [&](const qr::plan<T>& plan) {
+    return plan.enqueue_geqrf(view, std::span<T>(scalars, static_cast<std::size_t>(k)), {.stream = gpu::stream(), .workspace = workspace});
   };
   static constexpr std::array names = {"off", "correct", "cublas batched"};
   std::optional<pending_report> pending;
@@ -129,7 +131,7 @@ int time_batch(const std::string& token, const time_limit& limit) {
         if (which == 2) {
           rival->run(a);
         } else {
-          pending.emplace(ours(which == 0 ? protection::off : protection::correct));
+          pending.emplace(ours(plans[which]));
         }
         gpu::synchronize();
       },

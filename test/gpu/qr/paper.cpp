@@ -20,6 +20,7 @@
 
 #if defined(BALLAST_HAS_CPU)
 #include "core/blas.hpp"
+#include "run/settings.hpp"
 #endif
 
 namespace ballast::gpu_check::factors {
@@ -55,17 +56,18 @@ class subject {
  public:
   explicit subject(const std::string& token)
       : token_(token), what_(qr::parse_token(token)), device_(ballast::cuda::current_device()), stream_(device_) {
-    if (what_.m != what_.n || what_.batch > 0) throw invalid_argument_error(token + ": expected a square matrix, got another problem");
-    const index bytes = what_.n * what_.n * static_cast<index>(sizeof(T));
+    if (what_.rows != what_.columns || what_.batch > 1)
+      throw invalid_argument_error(token + ": expected a square matrix, got another problem");
+    const index bytes = what_.columns * what_.columns * static_cast<index>(sizeof(T));
     source_ = ballast::cuda::device_buffer(device_, bytes, stream_.get());
     A_ = ballast::cuda::device_buffer(device_, bytes, stream_.get());
-    tau_ = ballast::cuda::device_buffer(device_, what_.n * static_cast<index>(sizeof(T)), stream_.get());
+    tau_ = ballast::cuda::device_buffer(device_, what_.columns * static_cast<index>(sizeof(T)), stream_.get());
     const std::vector<T> values = matrix_of<T>(what_, 11);
     device_->copy(source_.data(), values.data(), bytes, stream_.get());
     device_->synchronize(stream_.get());
   }
 
-  index n() const { return what_.n; }
+  index n() const { return what_.columns; }
   index bytes() const { return A_.bytes(); }
 
   void restore() const {
@@ -75,7 +77,7 @@ class subject {
 
   // Runs one call of hybrid on the matrix that restore() left.
   report call(const study& wanted, bool input_kept) const {
-    const execution how{.backend = backend::cuda, .protection = wanted.level, .throw_on_uncorrectable = false, .stream = stream_.get()};
+    const run::settings how{.backend = backend::cuda, .protection = wanted.level, .throw_on_uncorrectable = false, .stream = stream_.get()};
     const matrix_view<const T> source = input_kept ? column_major<const T>(pointer(source_), n(), n()) : matrix_view<const T>{};
     return factor_with<T>(token_, qr::k_hybrid, how, wanted.plain, column_major(pointer(A_), n(), n()), pointer(tau_), source,
                           [&wanted](qr::cuda::session<T>& session, const auto& shape, const auto& A, T* tau, const auto& input) {
@@ -134,7 +136,7 @@ bool agree(const std::vector<T>& a, const std::vector<T>& b) {
 template <class T>
 int rotations(const std::string& token, const subject<T>& of, int rounds, const time_limit& limit) {
   static constexpr std::array names = {"plain", "blocked"};
-  const execution how{.backend = backend::cuda};
+  const run::settings how{.backend = backend::cuda};
   inject::active_injector injector(nullptr, "qr");
   run::recorder seen(token, backend::cuda, qr::k_hybrid, how, injector);
   const qr::context run{seen, injector, how, backend::cuda, 1};

@@ -62,8 +62,9 @@ std::vector<std::string> repaired_set(bool quick) {
 }
 
 double flops_of(const qr::problem& what) {
-  const double large = static_cast<double>(std::max(what.m, what.n)), small = static_cast<double>(std::min(what.m, what.n));
-  return 2 * small * small * (large - small / 3) * static_cast<double>(std::max<std::int64_t>(what.batch, 1));
+  const double large = static_cast<double>(std::max(what.rows, what.columns)),
+               small = static_cast<double>(std::min(what.rows, what.columns));
+  return 2 * small * small * (large - small / 3) * static_cast<double>(what.batch);
 }
 
 void print_times(const timed& what, const std::vector<double>& milliseconds, double flops, const std::string& refused) {
@@ -79,7 +80,7 @@ void print_times(const timed& what, const std::vector<double>& milliseconds, dou
 
 template <class T>
 std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed) {
-  std::vector<T> made(static_cast<std::size_t>(what.m * what.n * std::max<std::int64_t>(what.batch, 1)));
+  std::vector<T> made(static_cast<std::size_t>(what.rows * what.columns * what.batch));
   constexpr std::size_t each = std::size_t{1} << 18;
   core::parallel_for(core::thread_count(0), static_cast<std::int64_t>((made.size() + each - 1) / each), [&](std::int64_t part, int) {
     const std::size_t first = static_cast<std::size_t>(part) * each;

@@ -10,6 +10,7 @@
 #include "engine_with.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
 #include "qr_stages.hpp"
+#include "run/settings.hpp"
 #include "samples.hpp"
 
 namespace ballast::gpu_check::factors {
@@ -66,9 +67,9 @@ int time_repairs(const std::string& token, const time_limit& limit) {
   const qr::problem what = qr::parse_token(token);
   const auto device = ballast::cuda::current_device();
   const ballast::cuda::device_stream stream(device);
-  const index bytes = what.m * what.n * static_cast<index>(sizeof(T));
+  const index bytes = what.rows * what.columns * static_cast<index>(sizeof(T));
   const ballast::cuda::device_buffer source(device, bytes, stream.get()), A(device, bytes, stream.get()),
-      tau(device, std::min(what.m, what.n) * static_cast<index>(sizeof(T)), stream.get());
+      tau(device, std::min(what.rows, what.columns) * static_cast<index>(sizeof(T)), stream.get());
   const std::vector<T> values = matrix_of<T>(what, 11);
   device->copy(source.data(), values.data(), bytes, stream.get());
   device->synchronize(stream.get());
@@ -81,9 +82,9 @@ int time_repairs(const std::string& token, const time_limit& limit) {
         return true;
       },
       [&](std::size_t v) {
-        const execution how{
+        const run::settings how{
             .backend = backend::cuda, .protection = variants[v].level, .throw_on_uncorrectable = false, .stream = stream.get()};
-        seen[v] = factor_with<T>(token, qr::k_block_checksum, how, false, column_major(static_cast<T*>(A.data()), what.m, what.n),
+        seen[v] = factor_with<T>(token, qr::k_block_checksum, how, false, column_major(static_cast<T*>(A.data()), what.rows, what.columns),
                                  static_cast<T*>(tau.data()), matrix_view<const T>{},
                                  [v](qr::cuda::session<T>& session, const auto& shape, const auto& matrix, T* scalars, const auto& input) {
                                    return std::make_unique<struck_factorizer<T>>(variants[v].what, session, shape, matrix, scalars, input);

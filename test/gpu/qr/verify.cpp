@@ -10,6 +10,8 @@
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "qr_stages.hpp"
+#include "run/settings.hpp"
+#include "support/qr_calls.hpp"
 
 namespace ballast::gpu_check::factors {
 namespace {
@@ -20,7 +22,7 @@ using index = std::int64_t;
 template <class T>
 constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
 
-execution on(protection level = protection::correct, const inject::plan* faults = nullptr) {
+run::settings on(protection level = protection::correct, const inject::plan* faults = nullptr) {
   return {.backend = tested, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults, .stream = gpu::stream()};
 }
 
@@ -30,8 +32,6 @@ std::vector<double> random_vector(index count, std::uint64_t seed) {
   return made;
 }
 
-index count_of(const qr::problem& what) { return std::max<index>(what.batch, 1); }
-
 // Factors in device memory, read back. A batch is stored matrix by matrix.
 template <class T>
 struct factored {
@@ -40,15 +40,15 @@ struct factored {
 };
 
 template <class T>
-factored<T> factor(const qr::problem& what, const std::vector<T>& A, const execution& how) {
-  const index k = std::min(what.m, what.n) * count_of(what);
+factored<T> factor(const qr::problem& what, const std::vector<T>& A, const run::settings& how) {
+  const index k = std::min(what.rows, what.columns) * what.batch;
   factored<T> made{std::vector<T>(A.size()), std::vector<T>(static_cast<std::size_t>(k)), {}};
   const gpu::buffer there(static_cast<index>(A.size() * sizeof(T))), scalars(k * static_cast<index>(sizeof(T)));
   gpu::copy(there.data(), A.data(), there.bytes());
   gpu::synchronize();
-  const matrix_view<T> first = column_major(static_cast<T*>(there.data()), what.m, what.n);
+  const matrix_view<T> first = column_major(static_cast<T*>(there.data()), what.rows, what.columns);
   const std::span<T> tau(static_cast<T*>(scalars.data()), static_cast<std::size_t>(k));
-  made.seen = what.batch > 0 ? qr::geqrf(batch_of(first, what.batch), tau, how) : qr::geqrf(first, tau, how);
+  made.seen = what.batch > 1 ? qr::geqrf(batch_of(first, what.batch), tau, how) : qr::geqrf(first, tau, how);
   gpu::copy(made.F.data(), there.data(), there.bytes());
   gpu::copy(made.tau.data(), scalars.data(), scalars.bytes());
   gpu::synchronize();
@@ -59,7 +59,7 @@ factored<T> factor(const qr::problem& what, const std::vector<T>& A, const execu
 // would have a larger error than the measured one.
 template <class T>
 void apply(const qr::problem& what, const factored<T>& f, bool transposed, std::vector<double>& x) {
-  const index m = what.m, k = std::min(m, what.n);
+  const index m = what.rows, k = std::min(m, what.columns);
   for (index s = 0; s < k; ++s) {
     const index j = transposed ? s : k - 1 - s;
     const T* const v = f.F.data() + j * m;
@@ -80,7 +80,7 @@ double norm_of(const std::vector<double>& x) {
 // Returns ‖A x − Q R x‖ over ‖A‖_F ‖x‖ √max(m, n) u / √n, and ‖QᵀQ y − y‖ over ‖y‖ √max(m, n) u, for random x and y.
 template <class T>
 std::pair<double, double> errors_of_one(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
-  const index m = what.m, n = what.n;
+  const index m = what.rows, n = what.columns;
   const std::vector<double> x = random_vector(n, 7);
   std::vector<double> right(static_cast<std::size_t>(m)), made(right);
   double square = 0;
@@ -108,7 +108,7 @@ std::pair<double, double> errors_of_one(const qr::problem& what, const std::vect
 // Returns the maximum over all matrices of a batch.
 template <class T>
 std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
-  if (what.batch == 0) return errors_of_one(what, A, f);
+  if (what.batch == 1) return errors_of_one(what, A, f);
   std::pair<double, double> worst = {0, 0};
   const auto part = [&](const std::vector<T>& all, index b) {
     const index own = static_cast<index>(all.size()) / what.batch;
@@ -131,65 +131,65 @@ void batch_accuracy(tally& seen, const std::string& token) {
     const std::vector<T> A = matrix_of<T>(what, 3);
     factored<T> made = factor(what, A, on());
     std::vector<T> Q = made.F;
-    const matrix_batch_view<T> q = batch_of(column_major(Q.data(), what.m, what.n), what.batch);
+    const matrix_batch_view<T> q = batch_of(column_major(Q.data(), what.rows, what.columns), what.batch);
     const report formed = qr::orgqr(q, std::span<const T>(made.tau), on());
     now.expect(formed.verdict == verdict::clean && formed.detected == 0, "orgqr: a false alarm: " + describe(formed));
-    std::vector<T> G = A, B = matrix_of<T>({what.precision, what.m, 1, what.batch}, 9);
+    std::vector<T> G = A, B = matrix_of<T>({what.precision, what.rows, 1, what.batch}, 9);
     const std::vector<T> right = B;
-    const report solved = qr::gels(batch_of(column_major(G.data(), what.m, what.n), what.batch),
-                                   batch_of(column_major(B.data(), what.m, index{1}), what.batch), on());
+    const report solved = qr::gels(batch_of(column_major(G.data(), what.rows, what.columns), what.batch),
+                                   batch_of(column_major(B.data(), what.rows, index{1}), what.batch), on());
     now.expect(solved.verdict == verdict::clean && solved.detected == 0, "gels: a false alarm: " + describe(solved));
     double off = 0, along = 0;
     for (index b = 0; b < what.batch; ++b) {
-      const T* const a = A.data() + b * what.m * what.n;
-      for (index j = 0; j < what.n; ++j) {
+      const T* const a = A.data() + b * what.rows * what.columns;
+      for (index j = 0; j < what.columns; ++j) {
         for (index l = 0; l <= j; ++l) {
           double dot = j == l ? -1 : 0;
-          for (index i = 0; i < what.m; ++i) dot += static_cast<double>(q[b](i, j)) * static_cast<double>(q[b](i, l));
+          for (index i = 0; i < what.rows; ++i) dot += static_cast<double>(q[b](i, j)) * static_cast<double>(q[b](i, l));
           off = std::max(off, std::abs(dot));
         }
       }
-      std::vector<double> r(right.begin() + b * what.m, right.begin() + (b + 1) * what.m);
+      std::vector<double> r(right.begin() + b * what.rows, right.begin() + (b + 1) * what.rows);
       double largest = 1;
-      for (index j = 0; j < what.n; ++j) {
-        const auto x = static_cast<double>(B[static_cast<std::size_t>(b * what.m + j)]);
+      for (index j = 0; j < what.columns; ++j) {
+        const auto x = static_cast<double>(B[static_cast<std::size_t>(b * what.rows + j)]);
         largest = std::max(largest, std::abs(x));
-        for (index i = 0; i < what.m; ++i) r[static_cast<std::size_t>(i)] -= static_cast<double>(a[i + j * what.m]) * x;
+        for (index i = 0; i < what.rows; ++i) r[static_cast<std::size_t>(i)] -= static_cast<double>(a[i + j * what.rows]) * x;
       }
-      for (index j = 0; j < what.n; ++j) {
+      for (index j = 0; j < what.columns; ++j) {
         double sum = 0;
-        for (index i = 0; i < what.m; ++i) sum += r[static_cast<std::size_t>(i)] * static_cast<double>(a[i + j * what.m]);
+        for (index i = 0; i < what.rows; ++i) sum += r[static_cast<std::size_t>(i)] * static_cast<double>(a[i + j * what.rows]);
         along = std::max(along, std::abs(sum) / largest);
       }
     }
-    now.expect(off <= 100 * static_cast<double>(what.m) * k_u<T>, "orgqr: columns are not orthonormal");
-    now.expect(along <= 300 * static_cast<double>(what.m * what.n) * k_u<T>, "gels: the residual is not orthogonal to A");
+    now.expect(off <= 100 * static_cast<double>(what.rows) * k_u<T>, "orgqr: columns are not orthonormal");
+    now.expect(along <= 300 * static_cast<double>(what.rows * what.columns) * k_u<T>, "gels: the residual is not orthogonal to A");
   });
 }
 
 // Least squares of a matrix in host memory: the residual is orthogonal to A.
 template <class T>
 void least_squares(one_case& now, const qr::problem& what, const std::vector<T>& A) {
-  std::vector<T> G = A, B(static_cast<std::size_t>(what.m));
-  for (index i = 0; i < what.m; ++i)
+  std::vector<T> G = A, B(static_cast<std::size_t>(what.rows));
+  for (index i = 0; i < what.rows; ++i)
     B[static_cast<std::size_t>(i)] = static_cast<T>(core::random_uniform(9, 0, static_cast<std::uint64_t>(i)));
   const std::vector<T> right = B;
-  const report solved = qr::gels(column_major(G.data(), what.m, what.n), column_major(B.data(), what.m, index{1}), on());
+  const report solved = qr::gels(column_major(G.data(), what.rows, what.columns), column_major(B.data(), what.rows, index{1}), on());
   now.expect(solved.verdict == verdict::clean && solved.detected == 0, "gels: a false alarm: " + describe(solved));
   std::vector<double> r(right.begin(), right.end());
   double most = 0;
-  for (index j = 0; j < what.n; ++j) {
-    for (index i = 0; i < what.m; ++i)
+  for (index j = 0; j < what.columns; ++j) {
+    for (index i = 0; i < what.rows; ++i)
       r[static_cast<std::size_t>(i)] -=
-          static_cast<double>(A[static_cast<std::size_t>(i + j * what.m)]) * static_cast<double>(B[static_cast<std::size_t>(j)]);
+          static_cast<double>(A[static_cast<std::size_t>(i + j * what.rows)]) * static_cast<double>(B[static_cast<std::size_t>(j)]);
   }
-  for (index j = 0; j < what.n; ++j) {
+  for (index j = 0; j < what.columns; ++j) {
     double sum = 0;
-    for (index i = 0; i < what.m; ++i)
-      sum += r[static_cast<std::size_t>(i)] * static_cast<double>(A[static_cast<std::size_t>(i + j * what.m)]);
+    for (index i = 0; i < what.rows; ++i)
+      sum += r[static_cast<std::size_t>(i)] * static_cast<double>(A[static_cast<std::size_t>(i + j * what.rows)]);
     most = std::max(most, std::abs(sum));
   }
-  const double bound = 300 * static_cast<double>(what.m) * k_u<T>;
+  const double bound = 300 * static_cast<double>(what.rows) * k_u<T>;
   now.line().add("gels_in_bounds", most / bound);
   now.expect(most <= bound, "gels: the residual is not orthogonal to A");
 }
@@ -210,9 +210,9 @@ void in_pieces(tally& seen, const std::string& token) {
     if (taken <= 0) return now.fail("expected more memory than the matrix has");
     const cuda::device_buffer others(device, taken, gpu::stream());
     gpu::synchronize();
-    factored<T> made{A, std::vector<T>(static_cast<std::size_t>(std::min(what.m, what.n))), {}};
+    factored<T> made{A, std::vector<T>(static_cast<std::size_t>(std::min(what.rows, what.columns))), {}};
     const time_limit clock(0);
-    made.seen = qr::geqrf(column_major(made.F.data(), what.m, what.n), std::span<T>(made.tau), on());
+    made.seen = qr::geqrf(column_major(made.F.data(), what.rows, what.columns), std::span<T>(made.tau), on());
     now.line().add("milliseconds", -clock.left() * 1e3).add("room", room).add("bytes", bytes);
     now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + describe(made.seen));
     const auto [residual, orthogonality] = errors_of(what, A, made);
@@ -240,27 +240,27 @@ void accuracy(tally& seen, const std::string& token) {
       now.expect(residual < k_bound && orthogonality < k_bound, "errors above the bound");
     });
   }
-  if (what.batch > 0 && what.m >= what.n) return batch_accuracy<T>(seen, token);
-  if (what.m < what.n || what.m > 6000) return;
+  if (what.batch > 1 && what.rows >= what.columns) return batch_accuracy<T>(seen, token);
+  if (what.rows < what.columns || what.rows > 6000) return;
   one_case now(seen, "accuracy", token, "orgqr, gels");
   now.guarded([&] {
     // Host operands: the columns of Q are orthonormal, and the residual of least squares is orthogonal to A.
     factored<T> made = factor(what, A, on());
     std::vector<T> Q = made.F;
-    const report formed = qr::orgqr(column_major(Q.data(), what.m, what.n), std::span<const T>(made.tau), on());
+    const report formed = qr::orgqr(column_major(Q.data(), what.rows, what.columns), std::span<const T>(made.tau), on());
     now.expect(formed.verdict == verdict::clean && formed.detected == 0, "orgqr: a false alarm: " + describe(formed));
     double worst = 0;
-    for (index j = 0; j < what.n; j += std::max<index>(1, what.n / 7)) {
-      std::vector<double> e(static_cast<std::size_t>(what.m));
+    for (index j = 0; j < what.columns; j += std::max<index>(1, what.columns / 7)) {
+      std::vector<double> e(static_cast<std::size_t>(what.rows));
       e[static_cast<std::size_t>(j)] = 1;
       apply(what, made, false, e);
-      for (index i = 0; i < what.m; ++i)
+      for (index i = 0; i < what.rows; ++i)
         worst =
-            std::max(worst, std::abs(e[static_cast<std::size_t>(i)] - static_cast<double>(Q[static_cast<std::size_t>(i + j * what.m)])));
+            std::max(worst, std::abs(e[static_cast<std::size_t>(i)] - static_cast<double>(Q[static_cast<std::size_t>(i + j * what.rows)])));
     }
     now.line().add("orgqr", worst / k_u<T>);
-    now.expect(worst <= 20 * std::sqrt(static_cast<double>(what.m)) * k_u<T>, "orgqr: another Q");
-    if (what.m == what.n) return;
+    now.expect(worst <= 20 * std::sqrt(static_cast<double>(what.rows)) * k_u<T>, "orgqr: another Q");
+    if (what.rows == what.columns) return;
     least_squares(now, what, A);
   });
 }
@@ -270,10 +270,10 @@ void clean(tally& seen, const std::string& token, int kind) {
   static constexpr const char* names[] = {"constant", "scaled columns", "graded", "low rank", "zero columns", "subnormal", "nearly equal"};
   const qr::problem what = qr::parse_token(token);
   std::vector<T> A = matrix_of<T>(what, 4);
-  for (index c = 0; c < what.n * count_of(what); ++c) {
-    const index j = c % what.n;
-    for (index i = 0; i < what.m; ++i) {
-      T& a = A[static_cast<std::size_t>(i + c * what.m)];
+  for (index c = 0; c < what.columns * what.batch; ++c) {
+    const index j = c % what.columns;
+    for (index i = 0; i < what.rows; ++i) {
+      T& a = A[static_cast<std::size_t>(i + c * what.rows)];
       if (kind == 0) a = T(1.7);
       if (kind == 1) a = std::ldexp(a, static_cast<int>(j * 37 % 121) - 60);
       if (kind == 2) a = std::ldexp(a, -static_cast<int>((i + j) % 100));

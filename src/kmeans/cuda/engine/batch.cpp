@@ -21,7 +21,6 @@
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/call/device_call.hpp"
-#include "cuda/call/faults.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "inject/injector.hpp"
@@ -86,6 +85,39 @@ const ballast::cuda::kernel& kernel_of(device_state& kept, const batch_arguments
                    [&](bool instrumented) { return kernel_names<T>::batch(given.n, given.k, kept.on()->about(), instrumented, enqueued); });
 }
 
+// The device memory of `count` fits beside the event ring, in bytes from its start. The tickets come first.
+struct fits_layout {
+  std::int64_t list, results, made, labels, scratch, bytes;
+};
+
+template <class T>
+fits_layout layout_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, std::int64_t replicas) {
+  const auto room = [](std::int64_t a, std::int64_t b) { return core::checked_product((core::checked_product(a, b) + 255) / 256, 256); };
+  const batch_scratch each = batch_scratch_of<T>(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k));
+  fits_layout made{};
+  made.list = room(count, 4);
+  made.results = made.list + room(count, 4);
+  made.made = made.results + room(count * replicas, bytes_of<batch_result>(1));
+  made.labels = made.made + room(count, bytes_of<T>(k * n));
+  made.scratch = made.labels + room(count, 4 * m);
+  made.bytes = made.scratch + room(count * replicas, each.bytes);
+  return made;
+}
+
+// Sets the memory of a launch; fresh memory gets tickets of 0.
+template <class T>
+fits_layout place(batch_arguments<T>& given, const ballast::cuda::device_call& work, ballast::cuda::device& on, std::int64_t count) {
+  const fits_layout at = layout_of<T>(given.m, given.n, given.k, count, given.replicas);
+  unsigned char* const memory = work.memory();
+  given.tickets = reinterpret_cast<std::uint32_t*>(memory);
+  given.results = reinterpret_cast<batch_result*>(memory + at.results);
+  given.made = reinterpret_cast<T*>(memory + at.made);
+  given.labels = reinterpret_cast<std::uint32_t*>(memory + at.labels);
+  given.scratch = memory + at.scratch;
+  if (work.fresh()) on.zero(given.tickets, at.list, work.order());
+  return at;
+}
+
 // ---------------------------------------------------------------- Verified by the host.
 
 template <class T>
@@ -96,10 +128,12 @@ class device_fits {
         kept_(static_cast<device_state&>(what.kept)),
         device_(kept_.on()),
         staging_(device_, what.how.stream),
-        faults_(device_, what.injector, what.how.stream),
         repeats_(run::repeats_of(what.how.protection)),
-        given_(arguments_of(what, staging_, device_->about())) {
+        given_(arguments_of(what, staging_, device_->about())),
+        portion_(portion_of(what.points.count)),
+        work_(device_, take(what.how.workspace), what.injector, what.how.stream) {
     what.seen.runs_on(device_->about().name);
+    at_ = place(given_, work_, *device_, portion_);
   }
 
   // Computes fits first … first + count − 1 of the call.
@@ -132,40 +166,40 @@ class device_fits {
     }
   }
 
-  // Returns the number of fits for which there is memory at a time.
-  std::int64_t portion(std::int64_t count) const {
-    const std::int64_t each = given_.replicas * (scratch().bytes + bytes_of<batch_result>(1)) +
-                              bytes_of<T>(std::int64_t{given_.k} * given_.n) + 4 * std::int64_t{given_.m};
-    return std::clamp<std::int64_t>(device_->available_memory() / 2 / each, 1, std::min<std::int64_t>(count, std::int64_t{1} << 20));
-  }
+  // Returns the number of fits that one launch computes.
+  std::int64_t portion() const { return portion_; }
 
  private:
-  using buffer = ballast::cuda::device_buffer;
-
-  batch_scratch scratch() const { return batch_scratch_of<T>(given_.m, given_.n, given_.k); }
+  // All fits if the workspace of the plan serves them; else as many as half of the free memory holds.
+  std::int64_t portion_of(std::int64_t count) const {
+    const std::int64_t all = layout_of<T>(given_.m, given_.n, given_.k, count, given_.replicas).bytes;
+    const std::int64_t room = device_->available_memory() / 2;
+    if (ballast::cuda::k_ring_bytes + all <= kept_.fits().bytes() && (!what_.how.workspace.empty() || all <= room)) return count;
+    const std::int64_t one = layout_of<T>(given_.m, given_.n, given_.k, 1, given_.replicas).bytes;
+    return std::clamp<std::int64_t>(room / one, 1, std::min<std::int64_t>(count, std::int64_t{1} << 20));
+  }
+  ballast::cuda::workspace take(std::span<std::byte> given) const {
+    const std::int64_t bytes = ballast::cuda::k_ring_bytes + layout_of<T>(given_.m, given_.n, given_.k, portion_, given_.replicas).bytes;
+    if (portion_ == what_.points.count && bytes <= kept_.fits().bytes()) return kept_.fits().take(given, what_.how.stream);
+    return ballast::cuda::workspace_pool(device_, bytes).take({}, what_.how.stream);
+  }
 
   // Computes these fits on the device, and copies their results to the host.
   void compute(const core::vector<std::int32_t>& fits) {
     const auto count = static_cast<std::int64_t>(fits.size());
     const ballast::cuda::stream order = what_.how.stream;
     const std::int64_t blocks = count * given_.replicas, elements = count * given_.k * given_.n;
-    const buffer list(device_, bytes_of<std::int32_t>(count), order), memory(device_, blocks * scratch().bytes, order);
-    const buffer made(device_, bytes_of<T>(elements), order), labels(device_, 4 * count * given_.m, order);
-    const buffer results(device_, bytes_of<batch_result>(blocks), order);
-    device_->copy(list.data(), fits.data(), list.bytes(), order);
+    auto* const list = reinterpret_cast<std::int32_t*>(work_.memory() + at_.list);
+    device_->copy(list, fits.data(), bytes_of<std::int32_t>(count), order);
     batch_arguments<T> given = given_;
-    given.fits = static_cast<const std::int32_t*>(list.data());
-    given.scratch = static_cast<unsigned char*>(memory.data());
-    given.made = static_cast<T*>(made.data());
-    given.labels = static_cast<std::uint32_t*>(labels.data());
-    given.results = static_cast<batch_result*>(results.data());
-    ballast::cuda::launch(*device_, kernel_of(kept_, given, faults_.armed(), false), blocks, given, faults_, order);
+    given.fits = list;
+    work_.launch(kernel_of(kept_, given, work_.instrumented(), false), blocks, given);
     centroids_made_.resize(at(elements));
     labels_made_.resize(at(count * given_.m));
     results_.resize(at(blocks));
-    device_->copy(centroids_made_.data(), made.data(), made.bytes(), order);
-    device_->copy(labels_made_.data(), labels.data(), labels.bytes(), order);
-    device_->copy(results_.data(), results.data(), results.bytes(), order);
+    device_->copy(centroids_made_.data(), given.made, bytes_of<T>(elements), order);
+    device_->copy(labels_made_.data(), given.labels, bytes_of<std::int32_t>(count * given_.m), order);
+    device_->copy(results_.data(), given.results, bytes_of<batch_result>(blocks), order);
     device_->synchronize(order);
   }
 
@@ -202,33 +236,17 @@ class device_fits {
   device_state& kept_;
   const std::shared_ptr<ballast::cuda::device> device_;
   ballast::cuda::device_staging staging_;
-  const ballast::cuda::fault_list faults_;
   const int repeats_;
-  const batch_arguments<T> given_;
+  batch_arguments<T> given_;
+  const std::int64_t portion_;
+  const ballast::cuda::device_call work_;
+  fits_layout at_{};
   core::vector<T> centroids_made_;
   core::vector<std::int32_t> labels_made_;
   core::vector<batch_result> results_;
 };
 
 // ---------------------------------------------------------------- Enqueued.
-
-// The device memory of enqueued fits beside the event ring, in bytes from its start. The tickets come first.
-struct enqueued_layout {
-  std::int64_t results, made, labels, scratch, bytes;
-};
-
-template <class T>
-enqueued_layout layout_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, std::int64_t replicas) {
-  const auto room = [](std::int64_t a, std::int64_t b) { return core::checked_product((core::checked_product(a, b) + 255) / 256, 256); };
-  const batch_scratch each = batch_scratch_of<T>(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k));
-  enqueued_layout made{};
-  made.results = room(count, 4);
-  made.made = made.results + room(count * replicas, static_cast<std::int64_t>(sizeof(batch_result)));
-  made.labels = made.made + room(count, bytes_of<T>(k * n));
-  made.scratch = made.labels + room(count, 4 * m);
-  made.bytes = made.scratch + room(count * replicas, each.bytes);
-  return made;
-}
 
 template <class T>
 class enqueued_fits final : public run::pending {
@@ -243,17 +261,11 @@ class enqueued_fits final : public run::pending {
         work_(device_, kept_.fits().take(what.how.workspace, what.how.stream), what.injector, what.how.stream) {
     ballast::cuda::device_staging none(device_, what.how.stream);  // copies nothing: all operands are in device memory
     batch_arguments<T> given = arguments_of(what, none, device_->about());
-    const enqueued_layout at = layout_of<T>(given.m, given.n, given.k, count_, given.replicas);
-    unsigned char* const memory = work_.memory();
-    given.tickets = reinterpret_cast<std::uint32_t*>(memory);
-    given.results = results_ = reinterpret_cast<batch_result*>(memory + at.results);
-    given.made = reinterpret_cast<T*>(memory + at.made);
-    given.labels = reinterpret_cast<std::uint32_t*>(memory + at.labels);
-    given.scratch = memory + at.scratch;
+    (void)place(given, work_, *device_, count_);
+    results_ = given.results;
     given.to = {to.centroids.data, to.centroids.row_stride, to.centroids.column_stride, to.labels.empty() ? nullptr : to.labels.data()};
     given.events = work_.events();
     given.repeats = run::repeats_of(what.how.protection);
-    if (work_.fresh()) device_->zero(given.tickets, at.results, what.how.stream);
     work_.launch(kernel_of(kept_, given, work_.instrumented(), true), count_ * given.replicas, given);
   }
 
@@ -323,8 +335,8 @@ void fit_batch(const batch_args<T>& what, batch_fits<T>& made, core::vector<std:
   made.iterations.resize(at(count));
   made.stopped.resize(at(count));
   device_fits<T> fits(what);
-  const std::int64_t portion = fits.portion(count);
-  for (std::int64_t first = 0; first < count; first += portion) fits.run(first, std::min(portion, count - first), made, refused);
+  for (std::int64_t first = 0; first < count; first += fits.portion())
+    fits.run(first, std::min(fits.portion(), count - first), made, refused);
 }
 
 template <class T>

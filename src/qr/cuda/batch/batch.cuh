@@ -115,20 +115,19 @@ struct batch_application {
   using shape = batch_shape<P>;
 
   const batch_apply_arguments<S>& a;
-  const bool there;           // false: the team has no columns, but goes through the same barriers as the others of its warp
-  const std::int64_t matrix;  // number of the matrix
-  const int first_column;
-  const S* const V;  // the reflectors, or T
+  batch_memory<S, P>& own;
+  const std::int64_t matrix;  // the number of the matrix
+  const S* const V;           // the reflectors, or T
   const S* const tau;
   const S* const from;
   S* const X;
   const int m, k, columns;
 
-  __device__ __forceinline__ batch_application(const batch_apply_arguments<S>& given, std::int64_t item)
+  __device__ __forceinline__ batch_application(const batch_apply_arguments<S>& given, batch_memory<S, P>& memory, std::int64_t which,
+                                               int first_column)
       : a(given),
-        there(item < a.count * a.chunks),
-        matrix(there ? item / a.chunks : a.count - 1),
-        first_column(static_cast<int>(item % a.chunks) * shape::width),
+        own(memory),
+        matrix(which),
         V(a.V.data + matrix * a.V.stride),
         tau(a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors),
         from(a.identity ? V : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride),
@@ -137,8 +136,8 @@ struct batch_application {
         k(a.reflectors),
         columns(a.n - first_column < shape::width ? a.n - first_column : shape::width) {}
 
-  // Returns the number of the reflector, or of the unknown, of a step.
-  __device__ __forceinline__ int number(int step) const { return a.ascending ? step : k - 1 - step; }
+  // Returns the number of the reflector, or of the unknown, of step s + l.
+  __device__ __forceinline__ int number(int s, int l) const { return a.ascending ? s + l : k - 1 - s - l; }
   // Returns the element in row i of column j of the reflectors or of T, without its diagonal.
   __device__ __forceinline__ S element(int i, int j) const {
     const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
@@ -150,14 +149,14 @@ struct batch_application {
   template <class Team>
   __device__ __forceinline__ void load_strip(const Team& team, int s, int count) const {
     if (team.group >= count) return;
-    const int j = number(s + team.group);
+    const int j = number(s, team.group);
     for (int r = 0; r < P.rows; ++r) {
       const int row = team.row_of(r);
-      team.own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
+      own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
     }
     if (team.lane != 0) return;
     const S scalar = Solves ? diagonal(j) : tau[j];
-    team.own.tau[team.group] = scalar;
+    own.tau[team.group] = scalar;
     if (Solves && scalar == 0)
       atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
   }
@@ -168,7 +167,7 @@ struct batch_application {
     S v[P.rows], unit[P.rows], value[P.columns] = {};
     for (int r = 0; r < P.rows; ++r) {
       const int row = team.row_of(r);
-      v[r] = team.own.strip[l].lane[team.lane].row[r];
+      v[r] = own.strip[l].lane[team.lane].row[r];
       unit[r] = S(row == j);
     }
     for (int c = 0; c < P.columns; ++c) {
@@ -179,7 +178,7 @@ struct batch_application {
     for (int distance = 1; distance < P.lanes; distance *= 2) {
       for (int c = 0; c < P.columns; ++c) value[c] += __shfl_xor_sync(0xffffffffu, value[c], distance);
     }
-    for (int c = 0; c < P.columns; ++c) value[c] /= team.own.tau[l];
+    for (int c = 0; c < P.columns; ++c) value[c] /= own.tau[l];
     team.template strike<P.columns>(inject::site::qr_product, step, k, value);
     for (int c = 0; c < P.columns; ++c) {
       for (int r = 0; r < P.rows; ++r) {
@@ -198,9 +197,9 @@ struct batch_application {
       team_barrier<P>();  // the strip is complete
       for (int l = 0; l < count; ++l) {
         if constexpr (Solves) {
-          eliminate(team, l, number(s + l), s + l);
+          eliminate(team, l, number(s, l), s + l);
         } else {
-          team.reflect(team.own.strip[l], team.own.tau[l], s + l, k);
+          team.reflect(own.strip[l], own.tau[l], s + l, k);
         }
       }
       team_barrier<P>();  // the strip has been read
@@ -213,13 +212,13 @@ struct batch_application {
     S ahead[shape::of_lane], tau_ahead = 0;
     const auto read = [&](int s) {
       if (s >= k) return;
-      const int j = number(s);
+      const int j = number(s, 0);
       for (int i = 0; i < shape::of_lane; ++i) ahead[i] = element(team.checker() % shape::span + shape::span * i, j);
       tau_ahead = tau[j];
     };
     read(0);
     for (int s = 0; s < k; ++s) {
-      const int j = number(s);
+      const int j = number(s, 0);
       S here[shape::of_lane];
       for (int i = 0; i < shape::of_lane; ++i) here[i] = ahead[i];
       const double factor = static_cast<double>(tau_ahead);
@@ -245,17 +244,17 @@ struct batch_application {
   __device__ __forceinline__ largest compare_rows(const Team& team) const {
     largest worst;
     for (int row = team.checker(); row < m; row += shape::checkers) {
-      double rest[k_certificates] = {team.own.sum[0][row], team.own.sum[1][row]};
+      double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
       double size = 0, sizes = 0;
 #pragma unroll 2
       for (int j = 0; j < k; ++j) {
         const S here = diagonal(j);
         const double t = static_cast<double>(row == j ? here : element(row, j));
-        for (int q = 0; q < k_certificates; ++q) rest[q] -= t * team.own.rest[0][q][j];
-        size += fabs(t) * team.own.rest[0][k_certificates][j];
+        for (int q = 0; q < k_certificates; ++q) rest[q] -= t * own.rest[0][q][j];
+        size += fabs(t) * own.rest[0][k_certificates][j];
         sizes += fabs(t);
       }
-      size += fabs(team.own.sum[0][row]) + fabs(team.own.sum[1][row]);
+      size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
       // Rounding, and the part of an element of x that underflow may take.
       constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
       const double allowed = abft::qr_solve_threshold<S>(size, k) + 4 * smallest * (sizes + k);
@@ -267,27 +266,6 @@ struct batch_application {
       worst.take(other, bound);
     }
     return worst;
-  }
-
-  // Judges the tile, from the sums and hashes that the team has stored.
-  template <class Team, class Seen>
-  __device__ __forceinline__ void judge(const Team& team, Seen& found, bool open) const {
-    found.hash = team.tile_hash(0);
-    int odd = found.odd || team.any_odd() ? 1 : 0;
-    for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
-    found.odd = odd != 0;
-    if constexpr (Solves) {
-      const largest worst = compare_rows(team);
-      // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
-      found.odd |= !(worst.residual <= abft::k_largest<double>) || !(worst.limit <= abft::k_largest<double>);
-      abft::finding now = team.judge(worst.residual, {worst.limit, worst.limit}, found, a.repeats);
-      team.compare_hash(found.hash, team.tile_hash(1), now);
-      if (open) team.settle(now, a.events, matrix, 3);
-    } else {
-      abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
-      team.compare_hash(found.hash, team.tile_hash(1), now);
-      if (open) team.settle(now, a.events, matrix, 2);
-    }
   }
 
   template <class Team>
@@ -304,27 +282,30 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   const batch_apply_arguments<S>& a = given.arguments;
   batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
   const std::int64_t item = item_of<P>(), items = a.count * a.chunks;
-  if (shape::team >= 32 && item >= items) return;
-  const batch_application<S, P, Solves> of(a, item);
+  const bool there = item < items;
+  if (shape::team >= 32 && !there) return;
+  const std::int64_t matrix = there ? item / a.chunks : a.count - 1;
+  const int first_column = static_cast<int>(item % a.chunks) * shape::width;
   batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, weights, item, items);
   auto& own = team.own;
-  const int m = of.m, columns = of.columns;
+  const batch_application<S, P, Solves> job(a, own, matrix, first_column);
+  const int m = job.m, columns = job.columns;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
-  for (bool open = of.there, again = false; team.goes_on(open); again = true) {
-    team.read(a.repeats >= 0, again, of.from, a.from.row_stride, a.from.column_stride, a.given, columns, of.first_column, a.identity);
+  for (bool open = there, again = false; team.goes_on(open); again = true) {
+    team.read(a.repeats >= 0, again, job.from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
     team.strike_tile(inject::site::qr_q, 0, 2);
     team.new_phase();
-    of.compute(team);
+    job.compute(team);
     team.strike_tile(inject::site::qr_q, 1, 2);
     team.new_phase();
     if (a.repeats < 0) {
       team_barrier<P>();  // the shifts are stored
-      if (open) of.store(team);
+      if (open) job.store(team);
       open = false;
       continue;
     }
     typename decltype(team)::seen found;
-    if (!Solves && team.verifies()) of.reflect_sums(team, found);
+    if (!Solves && team.verifies()) job.reflect_sums(team, found);
     team.add_weighted(m, columns, [](int, int) { return true; });
     if constexpr (Solves) {
       block_barrier<P>();  // partial sums have been read
@@ -335,13 +316,30 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     }
     team.hash_tile(m, columns);
     team_barrier<P>();  // sums and hashes are stored
-    if (team.verifies()) of.judge(team, found, open);
+    if (team.verifies()) {
+      found.hash = team.tile_hash(0);
+      int odd = found.odd || team.any_odd() ? 1 : 0;
+      for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
+      found.odd = odd != 0;
+      if constexpr (Solves) {
+        const auto worst = job.compare_rows(team);
+        // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
+        found.odd |= !(worst.residual <= abft::k_largest<double>) || !(worst.limit <= abft::k_largest<double>);
+        abft::finding now = team.judge(worst.residual, {worst.limit, worst.limit}, found, a.repeats);
+        team.compare_hash(found.hash, team.tile_hash(1), now);
+        if (open) team.settle(now, a.events, matrix, 3);
+      } else {
+        abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
+        team.compare_hash(found.hash, team.tile_hash(1), now);
+        if (open) team.settle(now, a.events, matrix, 2);
+      }
+    }
     team_barrier<P>();  // the outcome is stored, and the memory may be reused
     const auto how = static_cast<abft::outcome>(own.how);
     if (!open || how == abft::outcome::open) continue;
     open = false;
     team.new_phase();
-    if (a.stores || abft::stands(how)) of.store(team);
+    if (a.stores || abft::stands(how)) job.store(team);
   }
 }
 

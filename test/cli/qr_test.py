@@ -1,0 +1,78 @@
+"""`ballast qr` and `ballast lstsq`: results against the definition and NumPy."""
+
+import unittest
+
+import numpy as np
+
+from support import DATA, WithFolder, run, run_json
+
+
+class Qr(WithFolder):
+    def test_factors(self):
+        for shape in ((30, 7), (7, 30), (12, 12), (1, 1), (200, 150)):
+            for dtype, tolerance in (("f8", 1e-13), ("f4", 1e-5)):
+                A = self.random.normal(size=shape).astype(dtype)
+                seen = run_json("qr", self.save("a.npy", np.asfortranarray(A)), "--q", self.dir / "q.npy", "--r", self.dir / "r.npy")
+                Q, R = np.load(self.dir / "q.npy"), np.load(self.dir / "r.npy")
+                self.assertLess(np.linalg.norm(Q @ R - A), tolerance * np.linalg.norm(A))
+                self.assertLess(np.linalg.norm(Q.T @ Q - np.eye(Q.shape[1])), tolerance * 10)
+                np.testing.assert_array_equal(R, np.triu(R))
+                self.assertLess(seen["residual"], tolerance)
+                self.assertLess(seen["orthogonality"], tolerance)
+
+    def test_products_in_fp32_are_an_option(self):
+        A = self.save("a.npy", self.random.normal(size=(40, 20)).astype("f4"))
+        run("qr", A, "--r", self.dir / "r.npy", "--backend", "cpu")
+        run("qr", A, "--r", self.dir / "r32.npy", "--backend", "cpu", "--no-tf32x3")  # the host has no TF32: the same bits
+        np.testing.assert_array_equal(np.load(self.dir / "r.npy"), np.load(self.dir / "r32.npy"))
+
+    def test_longley_to_nine_digits(self):
+        seen = run_json("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o", self.dir / "x.npy")
+        certified = np.loadtxt(DATA / "longley-x.csv", skiprows=4)
+        x = np.load(self.dir / "x.npy")[:, 0]
+        np.testing.assert_allclose(x, certified, rtol=1e-9)
+        np.testing.assert_array_equal(seen["x"][0], x)
+
+    def test_several_right_hand_sides_and_least_norm(self):
+        for shape in ((20, 5), (5, 20)):
+            A, B = self.random.normal(size=shape), self.random.normal(size=(shape[0], 3))
+            run("lstsq", self.save("a.npy", A), self.save("b.npy", B), "-o", self.dir / "x.npy")
+            np.testing.assert_allclose(np.load(self.dir / "x.npy"), np.linalg.lstsq(A, B, rcond=None)[0], rtol=1e-9, atol=1e-9)
+
+    def test_batches(self):
+        for shape in ((6, 12, 5), (3, 5, 12), (40, 8, 8), (2, 70, 66), (1, 1, 1)):
+            for dtype, tolerance in (("f8", 1e-13), ("f4", 1e-5)):
+                A = self.random.normal(size=shape).astype(dtype)
+                seen = run_json("qr", self.save("a.npy", A), "--q", self.dir / "q.npy", "--r", self.dir / "r.npy")
+                Q, R = np.load(self.dir / "q.npy"), np.load(self.dir / "r.npy")
+                rank = min(shape[1:])
+                self.assertEqual(Q.shape, (*shape[:2], rank))
+                self.assertEqual(R.shape, (shape[0], rank, shape[2]))
+                self.assertEqual(seen["problem"], f"qr_{'f64' if dtype == 'f8' else 'f32'}_m{shape[1]}_n{shape[2]}_b{shape[0]}")
+                for a, q, r in zip(A, Q, R):
+                    self.assertLess(np.linalg.norm(q @ r - a), tolerance * np.linalg.norm(a))
+                    np.testing.assert_array_equal(r, np.triu(r))
+                self.assertLess(seen["residual"], tolerance)
+                self.assertLess(seen["orthogonality"], tolerance)
+        A, B = self.random.normal(size=(5, 9, 4)), self.random.normal(size=(5, 9, 2))
+        seen = run_json("lstsq", self.save("a.npy", A), self.save("b.npy", np.asfortranarray(B)), "-o", self.dir / "x.npy")
+        X = np.load(self.dir / "x.npy")
+        for a, b, x, norms in zip(A, B, X, seen["residual"]):
+            np.testing.assert_allclose(x, np.linalg.lstsq(a, b, rcond=None)[0], rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(norms, np.linalg.norm(a @ x - b, axis=0), rtol=1e-6)
+        run("qr", self.save("a.npy", A), "--q", self.dir / "q.csv", status=2)
+        run("lstsq", self.save("a.npy", A), self.save("b.npy", B[:4]), status=2)
+        run("lstsq", self.save("a.npy", A), self.save("b.npy", B[0]), status=2)
+        struck = run_json("qr", self.save("a.npy", A), "--inject", "site=qr.panel,model=nan,seed=1")
+        self.assertEqual(struck["verdict"], "recomputed")
+        self.assertLess(struck["report"]["events"][0]["index"], 5)
+
+    def test_wrong_shapes(self):
+        a, b = self.save("a.npy", np.ones((4, 2))), self.save("b.npy", np.ones(5))
+        self.assertIn("rows", run("lstsq", a, b, status=2).stderr)
+        run("qr", self.save("e.npy", np.zeros((0, 3))), status=2)
+        run("qr", self.save("c.npy", np.ones((3, 3)) * 1j), status=2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
