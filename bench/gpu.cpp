@@ -20,6 +20,7 @@ constexpr int k_out_of_memory = 2;
 constexpr unsigned k_non_blocking = 1;
 constexpr int k_capture_relaxed = 2;
 
+// The functions of the CUDA driver. It has many members because each function that the benchmarks call is one.
 struct driver {
   std::string missing;
   int (*init)(unsigned);

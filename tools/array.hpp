@@ -18,10 +18,10 @@ namespace ballast::tools {
 
 struct table_options;
 
-// What was found in an input file, beside its numbers.
+// The facts about an input file, beside its numbers.
 struct input_facts {
   std::string file;                 // as it is printed
-  std::vector<std::int64_t> shape;  // of the array that was read
+  std::vector<std::int64_t> shape;  // the array's
   bool table = false;               // true for text; the fields up to `notes` are those of a table
   bool has_header = false;
   std::vector<std::string> header;  // names of the chosen columns, as they are printed
@@ -39,7 +39,7 @@ struct array {
   std::vector<std::int64_t> shape;
   bool fortran = false;  // true if the first axis varies fastest
   storage values;
-  std::shared_ptr<input_facts> facts = nullptr;  // of an array that was read
+  std::shared_ptr<input_facts> facts = nullptr;  // set if the array was read from a file
 
   bool is_complex() const { return values.index() == 2 || values.index() == 3; }
   bool is_double() const { return values.index() == 1 || values.index() == 3; }

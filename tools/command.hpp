@@ -50,7 +50,7 @@ class invocation {
   invocation(const invocation&) = delete;
   invocation& operator=(const invocation&) = delete;
 
-  // Of every call of this run.
+  // The arguments of every call of this run.
   const execution& where() const { return where_; }
   const call& now() const { return now_; }
 

@@ -146,7 +146,7 @@ class scaling {
 
   std::vector<std::size_t> axes_;
   std::vector<bool> batched_;
-  std::vector<int> exponents_;  // of each signal; empty: no signal is scaled
+  std::vector<int> exponents_;  // one for each signal; empty: no signal is scaled
 };
 
 template <class T>

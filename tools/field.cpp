@@ -46,7 +46,7 @@ std::errc parse_ascii(std::string_view text, std::complex<double>& value, bool& 
 
 enum class character_class { letter, digit, other };
 
-// The class of a character in a name. Characters of all scripts are letters, but for the ranges of signs and digits below.
+// The class of a character in a name. Characters of all scripts are letters, except the ranges of signs and digits below.
 character_class class_of(std::uint32_t c) {
   struct range {
     std::uint32_t first, last;

@@ -1,5 +1,6 @@
 // The subcommand `ballast kmeans`.
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -69,6 +70,8 @@ fit_options<T> options_of(const kmeans_options& wanted, array& points) {
     options.oversampling = wanted.oversampling;
     options.rounds = wanted.rounds;
   } else {
+    if (!format_of(wanted.init) && wanted.init != "-" && !std::filesystem::exists(wanted.init))
+      throw invalid_argument_error(fmt::format("--init: expected k-means++, k-means||, random or a file, got \"{}\"", printable(wanted.init)));
     array start = wanted.files->of_option("--init", wanted.init);
     options.init = kmeans::init::given;
     given = real_values<T>(start, wanted.init);
@@ -101,6 +104,8 @@ int run(const kmeans_options& wanted, array read) {
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
+    work.count<T>({model.centroids.data(), static_cast<std::size_t>(model.centroids.size())});
+    work.count<double>({&model.inertia, 1});
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(wanted.clusters));
     for (const auto label : model.labels) {
       // With protection off, a fault can give a label any value.
@@ -137,6 +142,8 @@ int run_batch(const kmeans_options& wanted, array read) {
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(made.report)) {
+    work.count<T>(made.centroids);
+    work.count<double>(made.inertia);
     nlohmann::ordered_json inertia = nlohmann::ordered_json::array(), stopped = nlohmann::ordered_json::array();
     for (const double each : made.inertia) inertia.push_back(json_number(each));
     for (const kmeans::stop_reason each : made.stopped) stopped.push_back(to_string(each));

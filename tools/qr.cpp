@@ -130,6 +130,8 @@ int run_qr(const qr_options& wanted, array read) {
     if (work.add(plan.orgqr(Q.view(), tau, work.now()))) {
       for (std::int64_t i = 0; i < rank; ++i)
         for (std::int64_t j = i; j < A.columns(); ++j) R(i, j) = F(i, j);
+      work.count<T>({Q.data(), static_cast<std::size_t>(Q.size())});
+      work.count<T>({R.data(), static_cast<std::size_t>(R.size())});
       errors found;
       std::mt19937_64 random(1);
       found.add(A.view(), std::as_const(Q).view(), std::as_const(R).view(), random, k_probes);
@@ -203,6 +205,8 @@ int run_qr_batch(const qr_options& wanted, array read) {
       }
     }
     if (work.add(plan.orgqr(Q.view(), tau, work.now()))) {
+      work.count<T>(Q.values);
+      work.count<T>(R.values);
       errors found;
       std::mt19937_64 random(1);
       for (std::int64_t b = 0; b < A.count; ++b) found.add(A.view()[b], std::as_const(Q).view()[b], std::as_const(R).view()[b], random, 1);
@@ -254,6 +258,7 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
       }
       values.push_back(std::move(column));
     }
+    work.count<T>({X.data(), static_cast<std::size_t>(X.size())});
     results = {{"residual", norms}};
     if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger results need -o
     if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
@@ -292,6 +297,7 @@ int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
       }
       norms.push_back(std::move(own));
     }
+    work.count<T>(X.values);
     lines.push_back(fmt::format("‖A x − b‖ ≤ {:.10g} for each of {} matrices", static_cast<double>(most), A.count));
     if (A.count * p <= 10000) results = {{"residual", norms}};  // for each matrix, a list over the right-hand sides
     if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
@@ -311,7 +317,7 @@ constexpr const char* k_no_tf32x3 = "on a Hopper GPU, multiply large f32 matrice
 void add_qr(command_line& program) {
   auto wanted = std::make_shared<qr_options>();
   command_line& command = program.subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
-  command.operand("INPUT", wanted->input, ".npy or .csv, real");
+  command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real; - is standard input");
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
   wanted->files->add_to(command);
@@ -332,8 +338,8 @@ void add_lstsq(command_line& program) {
   auto wanted = std::make_shared<lstsq_options>();
   command_line& command =
       program.subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
-  command.operand("A", wanted->a, ".npy or .csv, m × n, or a batch × m × n");
-  command.operand("B", wanted->b, ".npy or .csv, m × right-hand sides, or a batch of them");
+  command.operand("A", wanted->a, ".npy, .csv or .tsv, m × n, or a batch × m × n; - is standard input");
+  command.operand("B", wanted->b, ".npy, .csv or .tsv, m × right-hand sides, or a batch of them");
   command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
   wanted->files->add_to(command, true);
   wanted->add_to(command);

@@ -38,7 +38,7 @@ struct problem {
   ballast::precision precision = ballast::precision::f32;
   std::int64_t points = 0;    // m
   std::int64_t features = 0;  // n
-  std::int64_t clusters = 8;  // k, 1 ≤ k ≤ m
+  std::int64_t clusters = 8;  // k ≥ 1; for fits k ≤ m
   std::int64_t batch = 1;     // data sets, fitted independently
 };
 
@@ -119,7 +119,9 @@ struct batch_results {
 // k·n within its shared memory, no k-means‖). Labels of "tensor" and of the last three are exact in f64; in f32 they are those of TF32
 // products.
 // Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids), unsupported_error, device_error,
-// out_of_memory_error, uncorrectable_error; results are then not to be used.
+// out_of_memory_error, uncorrectable_error. Results are stored after they have been verified: a call that throws uncorrectable_error has
+// stored none, but distances of rows, and fits of a batch, that passed their checks may have been stored. A report with verdict
+// uncorrectable, for calls without throw_on_uncorrectable, means that the results are not to be used.
 template <class T>
 class plan {
  public:
@@ -132,19 +134,23 @@ class plan {
   BALLAST_API plan& operator=(plan&&) noexcept;
 
   BALLAST_API report fit(const data<T>& from, const fit_results<T>& to, const call& now = {}) const;
-  // Fits problem::batch data sets. Fit b is that of data set b with the seed `seed` + b. event::index is the fit where a check has no row
-  // of points. call::on_progress is not called. The message of an error names the fit.
+  // Fits problem::batch data sets of this size. Fit b is that of data set b with the seed `seed` + b. event::index is the fit where a check
+  // has no row of points. call::on_progress is not called. The message of an error names the fit.
   BALLAST_API report fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
   // The nearest of data::centroids for each point. Weights count in the inertia only.
   BALLAST_API report predict(const data<T>& from, const prediction_results& to, const call& now = {}) const;
   // values: m × k Euclidean distances (not squared) of each point to each centroid, host or device, any strides.
   BALLAST_API report transform(const data<T>& from, const matrix_view<T>& values, const call& now = {}) const;
 
-  // The same on call::stream without waiting, for the cuda backend. fit: with scheme "dmr", one launch. Throws unsupported_error where a
-  // host decision is needed, with the reason.
+  // The same for a batch on call::stream without waiting: one launch by scheme "dmr", in which the device verifies, repairs and stores each
+  // fit. Points, weights, centroids and labels lie in device memory (invalid_argument_error otherwise). pending_report::get() stores what
+  // `to` has in host memory, which must live until then, and throws invalid_argument_error for NaN or Inf in the operands. A CUDA graph can
+  // capture the call once the plan has enqueued one outside of it. A fit that is uncorrectable is not stored. Throws unsupported_error for
+  // other backends than cuda, and for other schemes, whose iterations need decisions of the host.
   [[nodiscard]] BALLAST_API pending_report enqueue_fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
 
-  // Bytes of device memory for call::workspace; 0 for other backends than cuda.
+  // Bytes of device memory for call::workspace; 0 for other backends than cuda. A batch by "dmr" needs no other memory beside copies of
+  // host operands; other calls take the rest of their memory from the driver's pool.
   BALLAST_API std::int64_t workspace_bytes() const;
 
   BALLAST_API const kmeans::problem& problem() const;

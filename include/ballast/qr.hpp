@@ -60,7 +60,8 @@ struct options {
 
 // A prepared problem: where and how it is computed. Immutable and thread-safe; copies share it. It keeps the memory of its calls: after the
 // first call of an operation, a call of the same operation allocates no memory on the host (docs/design/memory.md says what a device
-// allocates). The matrices of a call have the plan's shape: A of geqrf and gels, and of orgqr and ormqr the A that geqrf left.
+// allocates). The matrices of a call have the plan's shape. ormqr and orgqr also take the first columns of such an A: Q with more columns
+// than A needs a plan of its own.
 template <class T>
 class plan {
  public:
@@ -104,7 +105,7 @@ class plan {
   // the functions above, whose events then have the number of the matrix as index. gels: as its single form, but A holds factors that are
   // not scaled back, and each of its three steps (factor, apply Q, solve) is stored by itself: after an uncorrectable fault A_b and B_b may
   // hold anything. Throws rank_deficient_error, which names the first matrix, if an R has an exact zero on its diagonal; the other matrices
-  // are solved, and the X of these hold Inf or NaN.
+  // are solved, and the B of such a matrix is not to be used.
   BALLAST_API report geqrf(matrix_batch_view<T> A, std::span<T> tau, const call& now = {}) const;
   BALLAST_API report ormqr(side from, transpose op, matrix_batch_view<const T> A, std::span<const T> tau, matrix_batch_view<T> C,
                            const call& now = {}) const;
@@ -120,9 +121,10 @@ class plan {
   [[nodiscard]] BALLAST_API pending_report enqueue_orgqr(matrix_batch_view<T> A, std::span<const T> tau, const call& now = {}) const;
   [[nodiscard]] BALLAST_API pending_report enqueue_gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const call& now = {}) const;
 
-  // Bytes of device memory that the operation on problem().batch matrices takes from call::workspace; without a workspace it allocates. 0
-  // for other backends than cuda, and for a single matrix larger than a batch's: such a call allocates in stream order. A workspace that is
-  // too small is an invalid_argument_error.
+  // Bytes of device memory that the operation on a batch of problem().batch matrices takes from call::workspace; without a workspace it
+  // takes the plan's own memory. 0 for other backends than cuda, and for larger matrices: such a call, like all functions for one matrix,
+  // allocates in stream order. A workspace that is too small is an invalid_argument_error. orgqr: for matrices without gaps between their
+  // elements; others need as many bytes more as their gaps have.
   BALLAST_API std::int64_t workspace_bytes(operation what) const;
 
   BALLAST_API const qr::problem& problem() const;

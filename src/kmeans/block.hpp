@@ -107,6 +107,7 @@ struct point_block {
   limits bounds;                                  // the block's copy of the thresholds in panel
   bool doubtful = false;                          // true if a residual stands out (abft::row_limits::doubt)
   core::vector<T> spread;                         // scratch of the search: the spread of the residuals of each section
+  T* row = nullptr;                               // n: scratch for a row whose features are not contiguous
   const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it
 };
 
@@ -148,7 +149,8 @@ struct kernels {
   void (*sign)(const point_block<T>& block, std::uint64_t* lanes);
   void (*sign_source)(const source<T>& from, const point_block<T>& block, std::uint64_t* lanes);
   // Adds x of `count` rows from `first` on to `sums` and x² to `squares`, n each, and writes the ‖x‖² of each row to `norms`; in double.
-  void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms);
+  // `row`: point_block::row.
+  void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T* row);
   // Computes norm of each point.
   void (*measure)(point_block<T>& block);
   // Finds index of each point over all packed centroids; with `keep` also minimum. With `protect` also finds index_twin, compares the

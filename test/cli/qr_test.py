@@ -67,6 +67,12 @@ class Qr(WithFolder):
         self.assertEqual(struck["verdict"], "recomputed")
         self.assertLess(struck["report"]["events"][0]["index"], 5)
 
+    def test_results_beyond_the_range_are_told(self):
+        A, b = self.save("a.npy", np.array([[1e-200]])), self.save("b.npy", np.array([1e200]))
+        self.assertEqual(run_json("lstsq", A, b)["not_finite"], 1)
+        self.assertIn("1 of 1 results are NaN or Inf: all input is finite", run("lstsq", A, b).stdout)
+        self.assertEqual(run_json("qr", A)["not_finite"], 0)
+
     def test_wrong_shapes(self):
         a, b = self.save("a.npy", np.ones((4, 2))), self.save("b.npy", np.ones(5))
         self.assertIn("rows", run("lstsq", a, b, status=2).stderr)

@@ -83,7 +83,7 @@ void release_cluster_barrier(cluster_state& cluster) {
 }
 
 unsigned cluster_rank() { return static_cast<unsigned>(now.current->block->rank); }
-unsigned cluster_size() { return static_cast<unsigned>(now.cluster); }
+unsigned cluster_size() { return static_cast<unsigned>(now.shape.cluster); }
 
 void cluster_arrive(place where) {
   lane_state& self = *now.current;

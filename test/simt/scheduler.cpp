@@ -91,7 +91,7 @@ std::string name_of(const uint3& at, const dim3& in) {
 }
 
 std::string name_of(const lane_state& lane) {
-  return fmt::format("thread {} of block {}", name_of(lane.index, now.block), name_of(lane.block->index, now.grid));
+  return fmt::format("thread {} of block {}", name_of(lane.index, now.shape.block), name_of(lane.block->index, now.shape.grid));
 }
 
 }  // namespace
@@ -273,8 +273,8 @@ cluster_state& new_cluster(std::int64_t shared_bytes) {
   now.clusters.push_back(std::make_unique<cluster_state>());
   cluster_state* const cluster = now.clusters.back().get();
   cluster->slot = static_cast<int>(now.clusters.size()) - 1;
-  const unsigned threads = now.block.x * now.block.y * now.block.z;
-  for (int rank = 0; rank < now.cluster; ++rank) {
+  const unsigned threads = now.shape.block.x * now.shape.block.y * now.shape.block.z;
+  for (int rank = 0; rank < now.shape.cluster; ++rank) {
     cluster->blocks.push_back(std::make_unique<block_state>(shared_bytes));
     block_state* const block = cluster->blocks.back().get();
     block->cluster = cluster;
@@ -287,7 +287,7 @@ cluster_state& new_cluster(std::int64_t shared_bytes) {
       lane->block = block;
       lane->warp = &block->warps[i / 32];
       lane->lane = static_cast<int>(i % 32);
-      lane->index = {i % now.block.x, i / now.block.x % now.block.y, i / (now.block.x * now.block.y)};
+      lane->index = {i % now.shape.block.x, i / now.shape.block.x % now.shape.block.y, i / (now.shape.block.x * now.shape.block.y)};
       block->lanes.push_back(lane);
       warp_state& warp = *lane->warp;
       warp.block = block;
@@ -300,11 +300,11 @@ cluster_state& new_cluster(std::int64_t shared_bytes) {
 
 // Starts the next cluster of the grid in this slot.
 void start_next(cluster_state& cluster) {
-  const auto across = static_cast<std::int64_t>(now.grid.x / static_cast<unsigned>(now.cluster));
+  const auto across = static_cast<std::int64_t>(now.shape.grid.x / static_cast<unsigned>(now.shape.cluster));
   const std::int64_t index = now.order[now.next++];
-  const auto x = static_cast<unsigned>(index % across) * static_cast<unsigned>(now.cluster);
-  const auto y = static_cast<unsigned>(index / across % now.grid.y);
-  const auto z = static_cast<unsigned>(index / across / now.grid.y);
+  const auto x = static_cast<unsigned>(index % across) * static_cast<unsigned>(now.shape.cluster);
+  const auto y = static_cast<unsigned>(index / across % now.shape.grid.y);
+  const auto z = static_cast<unsigned>(index / across / now.shape.grid.y);
   cluster.live = 0;
   cluster.arrived = 0;
   for (auto& block : cluster.blocks) {
@@ -479,9 +479,9 @@ void launch(dim3 grid, dim3 block, int cluster, std::int64_t shared_bytes, const
   const std::lock_guard<std::mutex> alone(one_launch);
   now.how = &how;
   now.kernel = &kernel;
-  now.grid = grid;
-  now.block = block;
-  now.cluster = cluster;
+  now.shape.grid = grid;
+  now.shape.block = block;
+  now.shape.cluster = cluster;
   now.random_state = ballast::core::random_bits(how.seed, 0, 0) | 1;
   now.next = 0;
   now.live = 0;

@@ -207,9 +207,11 @@ struct cluster_state {
 struct scheduler {
   const options* how = nullptr;
   ballast::core::function_ref<void()>* kernel = nullptr;
-  dim3 grid;
-  dim3 block;
-  int cluster = 1;
+  struct {
+    dim3 grid;
+    dim3 block;
+    int cluster = 1;
+  } shape;
 
   std::uint64_t random_state = 0;
   std::vector<std::int64_t> order;  // the order of the clusters

@@ -79,7 +79,8 @@ template <class T>
 report execute(const fft::plan& plan, const fft::geometry& shape, fft::direction way, const void* in, void* out,
                const call& now = quiet_call()) {
   return with_spans<T>(
-      shape, way, in, out, [&](auto x, auto y) { return plan.forward(x, y, now); }, [&](auto x, auto y) { return plan.inverse(x, y, now); });
+      shape, way, in, out, [&](auto x, auto y) { return plan.forward(x, y, now); },
+      [&](auto x, auto y) { return plan.inverse(x, y, now); });
 }
 // The same without waiting.
 template <class T>

@@ -152,7 +152,7 @@ class compiling_device final : public test::forwarding_device {
  public:
   explicit compiling_device(std::shared_ptr<ballast::cuda::device> inner) : forwarding_device(std::move(inner)) {}
   std::string why_not = "they are being compiled";  // answer for all kernels except the fallback ones
-  bool fallback = true;                              // true if the fallback kernels are in the bundle
+  bool fallback = true;                             // true if the fallback kernels are in the bundle
   bool capturing = false;
   std::function<void()> before_load = [] {};  // called before a kernel that is not fallback is loaded
   int asked = 0;                              // number of requests to compile

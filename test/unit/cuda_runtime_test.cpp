@@ -31,19 +31,24 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What the driver below knows. Its functions are plain pointers, so its state is global; each test starts with a new one.
+// The launch that the driver below was asked for.
+struct launch_seen {
+  driver::launch_config config{};
+  unsigned cluster = 0;
+  int argument = 0;         // first 4 bytes of the argument
+  int second_argument = 0;  // the same for the second argument, if the kernel has one
+};
+
+// The state of the driver below. Its functions are plain pointers, so its state is global; each test starts with a new one.
 struct fake_state {
   std::vector<std::string> calls;             // in order, without the context's
   std::vector<driver::context> contexts;      // the stack of the (only) thread
-  std::uint64_t threshold = 0;                // of the pool
+  std::uint64_t threshold = 0;                // the pool's
   std::map<driver::address, unsigned> types;  // CUmemorytype by address; absent: the driver does not know it
   std::map<driver::address, int> ordinals;
   std::vector<driver::address> managed;
   std::map<int, int> function_values;  // function attributes that were set
-  driver::launch_config config{};
-  unsigned cluster = 0;     // of the launch
-  int argument = 0;         // first 4 bytes of the launch's argument
-  int second_argument = 0;  // of the second argument, if the kernel has one
+  launch_seen launched;
   std::vector<std::size_t> parameter_bytes = {8};
   int events = 0;   // alive
   int pinned = 0;   // alive
@@ -67,9 +72,9 @@ stream const k_second_stream = reinterpret_cast<stream>(0x70);
 driver::event_handle const k_event = reinterpret_cast<driver::event_handle>(0x80);
 constexpr int k_device = 3;
 
-driver::api make_api() {
-  using driver::k_success, driver::k_invalid_value;
-  driver::api made{};
+using driver::k_success, driver::k_invalid_value;
+
+void add_device(driver::api& made) {
   made.error_name = [](driver::result, const char** text) { return *text = "CUDA_ERROR_FAKE", k_success; };
   made.error_string = [](driver::result, const char** text) { return *text = "fake words", k_success; };
   made.device_name = [](char* text, int bytes, driver::device_id) {
@@ -100,6 +105,10 @@ driver::api make_api() {
   };
   made.context_push = [](driver::context pushed) { return fake.contexts.push_back(pushed), k_success; };
   made.context_pop = [](driver::context* popped) { return *popped = fake.contexts.back(), fake.contexts.pop_back(), k_success; };
+  made.context_priorities = [](int* least, int* greatest) { return *least = 0, *greatest = -5, k_success; };
+}
+
+void add_kernels(driver::api& made) {
   made.module_load = [](driver::module_handle* module, const void* image, unsigned options, const int* keys, void** values) {
     fake.calls.push_back(std::string("load ") + static_cast<const char*>(image));
     if (fake.load_result != k_success && options == 2 && keys[0] == driver::k_error_log)
@@ -118,15 +127,19 @@ driver::api make_api() {
     if (which != driver::k_static_shared) return k_invalid_value;
     return *value = 6144, k_success;
   };
+  made.parameter = [](driver::function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    if (index >= fake.parameter_bytes.size()) return k_invalid_value;
+    return *offset = 0, *bytes = fake.parameter_bytes[index], k_success;
+  };
   made.launch = [](const driver::launch_config* config, driver::function, void** arguments, void**) {
     fake.calls.push_back("launch");
-    fake.config = *config;
+    fake.launched.config = *config;
     const bool clusters = config->attribute_count == 2 && config->attributes[0].id == driver::k_cluster_dimension &&
                           config->attributes[1].id == driver::k_cluster_policy &&
                           config->attributes[1].value.flag == driver::k_cluster_balances;
-    fake.cluster = clusters ? config->attributes[0].value.cluster[0] : 0;
-    std::memcpy(&fake.argument, arguments[0], sizeof fake.argument);
-    if (fake.parameter_bytes.size() > 1) std::memcpy(&fake.second_argument, arguments[1], sizeof fake.second_argument);
+    fake.launched.cluster = clusters ? config->attributes[0].value.cluster[0] : 0;
+    std::memcpy(&fake.launched.argument, arguments[0], sizeof fake.launched.argument);
+    if (fake.parameter_bytes.size() > 1) std::memcpy(&fake.launched.second_argument, arguments[1], sizeof fake.launched.second_argument);
     return fake.launch_result;
   };
   made.resident_blocks = [](int* blocks, driver::function, int threads, std::size_t shared) {
@@ -135,6 +148,9 @@ driver::api make_api() {
   made.resident_clusters = [](int* clusters, driver::function, const driver::launch_config* config) {
     return *clusters = config->attributes->value.cluster[0] == 16 ? 7 : -1, k_success;
   };
+}
+
+void add_memory(driver::api& made) {
   made.allocate = [](driver::address* memory, std::size_t bytes, driver::memory_pool pool, driver::stream_handle on) {
     fake.calls.push_back("allocate");
     if (fake.out_of_memory) return driver::k_out_of_memory;
@@ -171,20 +187,18 @@ driver::api make_api() {
     }
     return k_success;
   };
-  made.stream_capturing = [](driver::stream_handle stream, int* status) {
-    return *status = fake.capturing, stream == nullptr ? k_invalid_value : k_success;
-  };
-  made.stream_synchronize = [](driver::stream_handle) { return fake.calls.push_back("synchronize"), k_success; };
-  made.parameter = [](driver::function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    if (index >= fake.parameter_bytes.size()) return k_invalid_value;
-    return *offset = 0, *bytes = fake.parameter_bytes[index], k_success;
-  };
-  made.context_priorities = [](int* least, int* greatest) { return *least = 0, *greatest = -5, k_success; };
   made.host_allocate = [](void** memory, std::size_t bytes, unsigned) {
     if (fake.out_of_memory) return driver::k_out_of_memory;
     return ++fake.pinned, *memory = std::malloc(bytes), k_success;
   };
   made.host_release = [](void* memory) { return --fake.pinned, std::free(memory), k_success; };
+}
+
+void add_streams(driver::api& made) {
+  made.stream_capturing = [](driver::stream_handle stream, int* status) {
+    return *status = fake.capturing, stream == nullptr ? k_invalid_value : k_success;
+  };
+  made.stream_synchronize = [](driver::stream_handle) { return fake.calls.push_back("synchronize"), k_success; };
   made.stream_create = [](driver::stream_handle* stream, unsigned flags, int priority) {
     fake.calls.push_back("stream " + std::to_string(priority));
     if (flags != driver::k_non_blocking) return k_invalid_value;
@@ -209,6 +223,14 @@ driver::api make_api() {
   made.event_query = [](driver::event_handle) { return fake.event_state; };
   made.event_synchronize = [](driver::event_handle) { return fake.calls.push_back("synchronize event"), k_success; };
   made.event_elapsed = [](float* milliseconds, driver::event_handle, driver::event_handle) { return *milliseconds = 1.5F, k_success; };
+}
+
+driver::api make_api() {
+  driver::api made{};
+  add_device(made);
+  add_kernels(made);
+  add_memory(made);
+  add_streams(made);
   return made;
 }
 
@@ -329,7 +351,7 @@ TEST_F(cuda_runtime, loads_once_and_allows_what_the_kernel_wants) {
   EXPECT_EQ(fake.function_values, (std::map<int, int>{{driver::k_nonportable_cluster, 1}}));
 }
 
-// What the kernel declares itself counts, and what is reserved of each block.
+// Memory that the kernel declares itself counts, and so does the memory that is reserved for each block.
 TEST_F(cuda_runtime, leaves_shared_memory_for_the_blocks_that_are_to_run_side_by_side) {
   const auto on = open();
   kernel_request several = k_plain;
@@ -393,17 +415,17 @@ TEST_F(cuda_runtime, launches_as_requested) {
   const kernel& wide = on->load(k_wide);
   const std::int64_t argument = 77;
   on->launch(plain, 5, &argument, sizeof argument, k_stream);
-  EXPECT_EQ(fake.config.grid[0], 5u);
-  EXPECT_EQ(fake.config.grid[1] * fake.config.grid[2], 1u);
-  EXPECT_EQ(fake.config.block[0], 256u);
-  EXPECT_EQ(fake.config.block[1] * fake.config.block[2], 1u);
-  EXPECT_EQ(fake.config.shared_bytes, 4096u);
-  EXPECT_EQ(fake.config.stream, k_stream);
-  EXPECT_EQ(fake.cluster, 0u);
-  EXPECT_EQ(fake.argument, 77);
+  EXPECT_EQ(fake.launched.config.grid[0], 5u);
+  EXPECT_EQ(fake.launched.config.grid[1] * fake.launched.config.grid[2], 1u);
+  EXPECT_EQ(fake.launched.config.block[0], 256u);
+  EXPECT_EQ(fake.launched.config.block[1] * fake.launched.config.block[2], 1u);
+  EXPECT_EQ(fake.launched.config.shared_bytes, 4096u);
+  EXPECT_EQ(fake.launched.config.stream, k_stream);
+  EXPECT_EQ(fake.launched.cluster, 0u);
+  EXPECT_EQ(fake.launched.argument, 77);
   on->launch(wide, 32, &argument, sizeof argument, k_stream);
-  EXPECT_EQ(fake.cluster, 16u);
-  EXPECT_EQ(fake.config.block[0], 512u);
+  EXPECT_EQ(fake.launched.cluster, 16u);
+  EXPECT_EQ(fake.launched.config.block[0], 512u);
   EXPECT_EQ(on->resident_blocks(plain), 4 * 132);
   EXPECT_EQ(on->resident_blocks(wide), 7 * 16);
 }
@@ -432,8 +454,8 @@ TEST_F(cuda_runtime, launches_with_several_arguments) {
   const std::int32_t second = 88;
   const kernel_argument both[] = {{&first, sizeof first}, {&second, sizeof second}};
   on->launch(plain, 1, both, k_stream);
-  EXPECT_EQ(fake.argument, 77);
-  EXPECT_EQ(fake.second_argument, 88);
+  EXPECT_EQ(fake.launched.argument, 77);
+  EXPECT_EQ(fake.launched.second_argument, 88);
   EXPECT_THAT(message<error>([&] { on->launch(plain, 1, &first, sizeof first, k_stream); }), HasSubstr("2 arguments, got 1"));
   const kernel_argument wrong[] = {{&first, sizeof first}, {&first, sizeof first}};
   EXPECT_THAT(message<error>([&] { on->launch(plain, 1, wrong, k_stream); }), HasSubstr("argument of 4 bytes, got 8"));
@@ -492,7 +514,7 @@ TEST_F(cuda_runtime, pinned_memory_has_an_owner) {
   EXPECT_THROW(pinned_buffer(on, 1), std::bad_alloc);
 }
 
-// What may be captured into a graph: one call of the driver each, on the stream, none that waits.
+// Work that may be captured into a graph: one call of the driver each, on the stream; no call waits.
 TEST_F(cuda_runtime, stream_work_is_nothing_but_stream_work) {
   const auto on = open();
   const kernel& plain = on->load(k_plain);
@@ -508,7 +530,7 @@ TEST_F(cuda_runtime, stream_work_is_nothing_but_stream_work) {
   EXPECT_THAT(fake.calls, ElementsAre("allocate", "fill", "copy", "launch", "release"));
 }
 
-// What the estimate was made of, and both sides of it.
+// The numbers from which the estimate was derived, and cases on both sides of it.
 TEST(dispatch, operands_of_the_host_stay_where_copying_takes_longer) {
   const auto stays = [](double points, double log_length, int threads) {
     return run::copying_takes_longer({2 * 8 * points, 5 * points * log_length, precision::f32, threads});

@@ -108,7 +108,8 @@ struct copied_rectangle {
   std::size_t width, height;
 };
 
-// The functions of the driver. bind() in driver.cpp has the names that the library exports.
+// The functions of the driver. bind() in driver.cpp has the names that the library exports. It has many members because each function that
+// the library calls is one.
 struct api {
   result (*init)(unsigned flags);
   result (*driver_version)(int* version);  // 1000 · major + 10 · minor of the newest toolkit that the driver supports

@@ -114,6 +114,7 @@ std::uint64_t joined_scalars(const T* from, std::int64_t count) {
   return joined;
 }
 
+// The kernels of one vector width. It has many members because each kernel is one, for a choice at run time.
 template <class T>
 struct kernel_table {
   int lanes;

@@ -51,14 +51,14 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
     make_convolution_of_prime(convolved);
   else if (convolved > 1)
     make_convolution(convolved);
-  for (const auto* stages : {&plan_, &inner_[0], &inner_[1]}) {
+  for (const auto* stages : {&plan_, &convolution_.inner[0], &convolution_.inner[1]}) {
     for (const stage& each : *stages) {
       ++stages_;
       butterflies_ += each.rows / each.radix;
       twiddled_ += each.twiddles >= 0 || each.radix % 2 == 1 ? 1 : 0;
     }
   }
-  rows_scratch_ = std::max({rows_in_, rows_out_, padded_});
+  rows_scratch_ = std::max({rows_in_, rows_out_, convolution_.padded});
   if (protect) make_weights(n, stream);
 }
 
@@ -94,26 +94,26 @@ void line<T>::make_stages(const std::vector<std::int64_t>& coprime, std::int64_t
 // Builds the tables of Bluestein's convolution for the last factor of the line.
 template <class T>
 void line<T>::make_convolution(std::int64_t p) {
-  together_ = length_ / p;
+  convolution_.together = length_ / p;
   const std::int64_t length = smooth_length(2 * p - 1);
-  padded_ = together_ * length;
-  make_stages({length}, padded_, together_, inner_[0]);
-  inner_[1] = inner_[0];
-  for (std::int64_t j = 0; j < p; ++j) append(chirp_, chirp<wide<T>>(j, p));
-  for (const auto& z : chirp_filter<wide<T>>(p, length)) append(filter_, z / static_cast<wide<T>>(length));
+  convolution_.padded = convolution_.together * length;
+  make_stages({length}, convolution_.padded, convolution_.together, convolution_.inner[0]);
+  convolution_.inner[1] = convolution_.inner[0];
+  for (std::int64_t j = 0; j < p; ++j) append(convolution_.chirp, chirp<wide<T>>(j, p));
+  for (const auto& z : chirp_filter<wide<T>>(p, length)) append(convolution_.filter, z / static_cast<wide<T>>(length));
 }
 
 template <class T>
 void line<T>::make_convolution_of_prime(std::int64_t p) {
   cyclic_convolution made = make_cyclic(p);
-  together_ = length_ / p;
-  padded_ = length_ - together_;
-  make_stages(made.factors, padded_, together_, inner_[0]);
+  convolution_.together = length_ / p;
+  convolution_.padded = length_ - convolution_.together;
+  make_stages(made.factors, convolution_.padded, convolution_.together, convolution_.inner[0]);
   std::ranges::reverse(made.factors);
-  make_stages(made.factors, padded_, together_, inner_[1]);
-  for (const auto& z : cyclic_filter<wide<T>>(made)) append(filter_, z);
-  order_in_ = std::move(made.input);
-  order_out_ = std::move(made.output);
+  make_stages(made.factors, convolution_.padded, convolution_.together, convolution_.inner[1]);
+  for (const auto& z : cyclic_filter<wide<T>>(made)) append(convolution_.filter, z);
+  convolution_.order_in = std::move(made.input);
+  convolution_.order_out = std::move(made.output);
 }
 
 template <class T>
@@ -121,7 +121,7 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
   const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
   // The stored half of a spectrum stands for the whole: the norm of the whole is up to √2 times the norm of the half.
   const bool half = form_ == form::real_inverse || half_spectrum_;
-  sensitivity_ = (half ? std::sqrt(2.0) : 1) * (padded_ > 0 ? k_convolution_sensitivity : 1);
+  sensitivity_ = (half ? std::sqrt(2.0) : 1) * (convolution_.padded > 0 ? k_convolution_sensitivity : 1);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   for (const bool swapped : {false, true}) {
     auto& in = input_weights_[swapped];
@@ -210,11 +210,11 @@ template <class T>
 T* line<T>::convolve(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const {
   const auto& kernel = kernels<T>();
   const auto other = [&](const T* p) { return p == x ? y : x; };
-  kernel.multiply_rows(x, y, length_, padded_, chirp_.data(), together_, swapped);
-  T* done = run_stages(inner_[0], y, x, swapped, at, ahead, strike);
-  kernel.multiply_rows(done, done, padded_, padded_, filter_.data(), together_, swapped);
-  done = run_stages(inner_[1], done, other(done), !swapped, at, ahead, strike);
-  kernel.multiply_rows(done, done, length_, length_, chirp_.data(), together_, swapped);
+  kernel.multiply_rows(x, y, length_, convolution_.padded, convolution_.chirp.data(), convolution_.together, swapped);
+  T* done = run_stages(convolution_.inner[0], y, x, swapped, at, ahead, strike);
+  kernel.multiply_rows(done, done, convolution_.padded, convolution_.padded, convolution_.filter.data(), convolution_.together, swapped);
+  done = run_stages(convolution_.inner[1], done, other(done), !swapped, at, ahead, strike);
+  kernel.multiply_rows(done, done, length_, length_, convolution_.chirp.data(), convolution_.together, swapped);
   return done;
 }
 
@@ -222,18 +222,19 @@ template <class T>
 T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const {
   const auto& kernel = kernels<T>();
   const auto other = [&](const T* p) { return p == x ? y : x; };
-  const std::int64_t row = 2 * kernel.lanes, first = together_ * row;
-  const auto points = static_cast<std::int64_t>(order_in_.size());
-  kernel.permute_rows(x, y, points, together_, order_in_.data());
-  T* const alone = y + padded_ * row;  // x_0, then y_0: after the rows of the transforms
-  T* done = run_stages(inner_[0], y, x, swapped, at, ahead, strike);
-  kernel.mix_rows(done, alone, together_, filter_[0]);
-  kernel.multiply_rows(done + first, done + first, padded_ - together_, padded_ - together_, filter_.data() + 2, together_, swapped);
-  done = run_stages(inner_[1], done, other(done), !swapped, at, ahead, strike);
+  const std::int64_t row = 2 * kernel.lanes, first = convolution_.together * row;
+  const auto points = static_cast<std::int64_t>(convolution_.order_in.size());
+  kernel.permute_rows(x, y, points, convolution_.together, convolution_.order_in.data());
+  T* const alone = y + convolution_.padded * row;  // x_0, then y_0: after the rows of the transforms
+  T* done = run_stages(convolution_.inner[0], y, x, swapped, at, ahead, strike);
+  kernel.mix_rows(done, alone, convolution_.together, convolution_.filter[0]);
+  kernel.multiply_rows(done + first, done + first, convolution_.padded - convolution_.together, convolution_.padded - convolution_.together,
+                       convolution_.filter.data() + 2, convolution_.together, swapped);
+  done = run_stages(convolution_.inner[1], done, other(done), !swapped, at, ahead, strike);
   T* const to = other(done);
   constexpr std::int64_t k_first[] = {0};
-  kernel.permute_rows(alone, to, 1, together_, k_first);
-  kernel.permute_rows(done, to + first, points - 1, together_, order_out_.data() + 1);
+  kernel.permute_rows(alone, to, 1, convolution_.together, k_first);
+  kernel.permute_rows(done, to + first, points - 1, convolution_.together, convolution_.order_out.data() + 1);
   return to;
 }
 
@@ -251,9 +252,9 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
   steps at;
   at.strikes_factors = strikes_factors;
   T* done = run_stages(plan_, x, y, swapped, at, ahead, strike);
-  if (padded_ > 0)
-    done = order_in_.empty() ? convolve(done, other(done), swapped, at, ahead, strike)
-                             : convolve_cyclically(done, other(done), swapped, at, ahead, strike);
+  if (convolution_.padded > 0)
+    done = convolution_.order_in.empty() ? convolve(done, other(done), swapped, at, ahead, strike)
+                                         : convolve_cyclically(done, other(done), swapped, at, ahead, strike);
   if constexpr (inject::active_injector::enabled) {
     if (stages_ == 0) {
       strike(inject::site::fft_intermediate, 0, done, length_ * 2 * kernel.lanes);

@@ -79,14 +79,16 @@ class line {
   T* convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
 
   form form_;
-  std::int64_t length_ = 1;      // points of the complex transform
-  std::int64_t together_ = 1;    // number of simultaneous convolutions
-  std::int64_t padded_ = 0;      // rows of all their inner transforms; 0 without convolutions
-  std::vector<stage> plan_;      // the stages before the convolutions
-  std::vector<stage> inner_[2];  // the stages of the transforms within them, forward and back
+  std::int64_t length_ = 1;  // points of the complex transform
+  struct {
+    std::int64_t together = 1;                      // number of simultaneous convolutions
+    std::int64_t padded = 0;                        // rows of all their inner transforms; 0 without convolutions
+    std::vector<stage> inner[2];                    // the stages of these transforms, forward and back
+    std::vector<T> chirp, filter;                   // tables: fft/tables/extended_precision_dft.hpp
+    std::vector<std::int64_t> order_in, order_out;  // row orders of a cyclic convolution, which has no chirp: fft/tables/cyclic.hpp
+  } convolution_;
+  std::vector<stage> plan_;  // the stages before the convolutions
   std::vector<T> twiddles_, roots_;
-  std::vector<T> chirp_, filter_;                        // tables of the convolution: fft/tables/extended_precision_dft.hpp
-  std::vector<std::int64_t> order_in_, order_out_;       // row orders of a cyclic convolution, which has no chirp: fft/tables/cyclic.hpp
   std::vector<T> split_;                                 // e^{−2πi k/n} of the real forms
   std::vector<T> input_weights_[2], output_weights_[2];  // [swapped]
   bool half_spectrum_ = false;

@@ -19,10 +19,10 @@ using core::at;
 // Operands are validated before memory for their results is allocated.
 template <class T>
 model<T> fit_once(const data<T>& from, std::int64_t clusters, const options& wanted, const execution& where, const call& now) {
-  const problem size{precision_of<T>, from.points.rows, from.points.columns, clusters};
-  const plan<T> plan(size, wanted, where);
-  const std::string token = to_token(size);
-  return run::in_call(nullptr, where.device, token, [&] {
+  return run::in_call(nullptr, where.device, "kmeans", [&] {
+    const problem size{precision_of<T>, from.points.rows, from.points.columns, clusters};
+    const plan<T> plan(size, wanted, where);
+    const std::string token = to_token(size);
     check_fit(token, size, wanted, from);
     model<T> made;
     made.centroids = matrix<T>(clusters, size.features);
@@ -34,10 +34,10 @@ model<T> fit_once(const data<T>& from, std::int64_t clusters, const options& wan
 
 template <class T>
 batch_model<T> fit_once(const batch_data<T>& from, std::int64_t clusters, const options& wanted, const execution& where, const call& now) {
-  const problem size{precision_of<T>, from.points.rows, from.points.columns, clusters, from.points.count};
-  const plan<T> plan(size, wanted, where);
-  const std::string token = to_token(size);
-  return run::in_call(nullptr, where.device, token, [&] {
+  return run::in_call(nullptr, where.device, "kmeans", [&] {
+    const problem size{precision_of<T>, from.points.rows, from.points.columns, clusters, from.points.count};
+    const plan<T> plan(size, wanted, where);
+    const std::string token = to_token(size);
     check_fit(token, size, wanted, from);
     batch_model<T> made;
     made.count = size.batch;
@@ -56,10 +56,10 @@ batch_model<T> fit_once(const batch_data<T>& from, std::int64_t clusters, const 
 
 template <class T>
 prediction predict_once(const data<T>& from, const execution& where, const call& now) {
-  const problem size{precision_of<T>, from.points.rows, from.points.columns, from.centroids.rows};
-  const plan<T> plan(size, {}, where);
-  const std::string token = to_token(size);
-  return run::in_call(nullptr, where.device, token, [&] {
+  return run::in_call(nullptr, where.device, "kmeans", [&] {
+    const problem size{precision_of<T>, from.points.rows, from.points.columns, from.centroids.rows};
+    const plan<T> plan(size, {}, where);
+    const std::string token = to_token(size);
     check_points_and_centroids(token, size, from);
     prediction made;
     made.labels.resize(at(size.points));
@@ -70,10 +70,10 @@ prediction predict_once(const data<T>& from, const execution& where, const call&
 
 template <class T>
 distances<T> transform_once(const data<T>& from, const execution& where, const call& now) {
-  const problem size{precision_of<T>, from.points.rows, from.points.columns, from.centroids.rows};
-  const plan<T> plan(size, {}, where);
-  const std::string token = to_token(size);
-  return run::in_call(nullptr, where.device, token, [&] {
+  return run::in_call(nullptr, where.device, "kmeans", [&] {
+    const problem size{precision_of<T>, from.points.rows, from.points.columns, from.centroids.rows};
+    const plan<T> plan(size, {}, where);
+    const std::string token = to_token(size);
     check_points_and_centroids(token, size, from);
     distances<T> made;
     made.values = matrix<T>(size.points, size.clusters);

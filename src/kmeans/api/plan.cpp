@@ -127,7 +127,7 @@ template <class T>
 plan<T>::plan(const kmeans::problem& size, const options& wanted, const execution& where) {
   kmeans::problem own = size;
   own.precision = precision_of<T>;
-  const std::string token = to_token(own);
+  const std::string token = run::in_call(nullptr, -1, "kmeans", [&] { return to_token(own); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     check_problem(token, own);
     check_options(token, wanted);

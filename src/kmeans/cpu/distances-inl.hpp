@@ -24,12 +24,11 @@ HWY_NOINLINE void exact(const source<T>& from, const T* centroids, point_block<T
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = block.n;
-  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T* c = centroids + block.label[p] * n;
-    const T* x = fetch(from, block.first + p, n, row.data());
+    const T* x = fetch(from, block.first + p, n, block.row);
     auto sum = hn::Zero(d);
     std::int64_t f = 0;
     for (; f + lanes <= n; f += lanes) {

@@ -135,12 +135,11 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
-  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(d, from.scale);
   const T* shift = from.shift.data();
   word sums[width] = {};
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const T* x = fetch(from, block.first + p, n, row.data());
+    const T* x = fetch(from, block.first + p, n, block.row);
     auto sum = hn::Zero(du);
     std::int64_t f = 0;
     for (; f + lanes <= n; f += lanes)
@@ -163,16 +162,15 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
 
 template <class T>
 HWY_NOINLINE void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* HWY_RESTRICT sums,
-                           double* HWY_RESTRICT squares, double* HWY_RESTRICT norms) {
+                           double* HWY_RESTRICT squares, double* HWY_RESTRICT norms, T* row) {
   const wide<T> d;
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = from.points.columns;
-  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < count; ++p) {
-    const T* x = fetch(from, first + p, n, row.data());
+    const T* x = fetch(from, first + p, n, row);
     auto norm = hn::Zero(d);
     std::int64_t f = 0;
     for (; f + lanes <= n; f += lanes) {

@@ -24,12 +24,11 @@ HWY_NOINLINE void accumulate(const source<T>& from, const point_block<T>& block,
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = block.n;
   const bool weighted = into.weights.size() != 0;
-  core::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {
     const std::int64_t j = block.label[p];
-    const T* x = fetch(from, block.first + p, n, row.data());
+    const T* x = fetch(from, block.first + p, n, block.row);
     double* sums = into.sums.data() + j * n;
     std::int64_t f = 0;
     if (!weighted) {

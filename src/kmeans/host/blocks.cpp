@@ -35,7 +35,10 @@ void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::
 
 template <class T>
 void host_engine<T>::prepare_workers(bool with_distances) {
-  if (workers_.empty()) workers_.resize(at(threads_));
+  if (workers_.empty()) {
+    workers_.resize(at(threads_));
+    for (int slot = 0; slot < threads_; ++slot) workers_[at(slot)].block.row = rows_[at(slot)].row.data();
+  }
   if (protect_ && facts_.empty()) {
     facts_.resize(at(blocks_));
     block_facts unknown;

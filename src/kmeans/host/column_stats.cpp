@@ -40,10 +40,10 @@ struct host_engine<T>::group_ranges {
 
 // Computes the column statistics of a group, row by row, with one accumulator per feature.
 template <class T>
-void host_engine<T>::survey_group(std::int64_t group, group_ranges& seen) const {
+void host_engine<T>::survey_group(std::int64_t group, int slot, group_ranges& seen) {
   const std::int64_t begin = first_block(group) * capacity_;
   const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
-  core::vector<T> row(at(n_));
+  core::vector<T>& row = rows_[at(slot)].row;
   core::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
   seen.sum.assign(at(n_), 0.0);
   for (std::int64_t i = begin; i < end; ++i) {
@@ -72,7 +72,7 @@ ranges<T> host_engine<T>::survey() {
   if (weighted()) made.heaviest = heaviest;
 
   core::vector<group_ranges> groups(at(groups_));
-  core::parallel_for(threads_, groups_, [&](std::int64_t group, int) { survey_group(group, groups[at(group)]); });
+  core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) { survey_group(group, slot, groups[at(group)]); });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
   made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
   made.sum.assign(at(n_), 0.0);
@@ -97,7 +97,7 @@ void host_engine<T>::place(const frame<T>& chosen) {
 
 // Sums x over one group row by row, k_survey_rows rows at a time, with one accumulator per feature.
 template <class T>
-void host_engine<T>::measure_group(std::int64_t group) {
+void host_engine<T>::measure_group(std::int64_t group, int slot) {
   point_sums& seen = measures_[at(group)];
   const std::int64_t begin = first_block(group) * capacity_;
   const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
@@ -106,15 +106,14 @@ void host_engine<T>::measure_group(std::int64_t group) {
   const T* shift = source_.shift.data();
   seen.clear(n_, by_weight);
   seen.count = static_cast<double>(end - begin);
-  core::vector<T> row(at(n_));
-  core::vector<double> some(at(n_)), weighted_some(seen.plain.size());
+  auto& [row, some, weighted_some] = rows_[at(slot)];
   for (std::int64_t part = begin; part < end; part += k_survey_rows) {
     std::ranges::fill(some, 0.0);
     std::ranges::fill(weighted_some, 0.0);
     double weight_sum = 0;
     const std::int64_t rows = std::min(k_survey_rows, end - part);
     double norms[k_survey_rows];
-    kernels_.sum_rows(source_, part, rows, some.data(), seen.squares.data(), norms);
+    kernels_.sum_rows(source_, part, rows, some.data(), seen.squares.data(), norms, row.data());
     for (std::int64_t i = part; i < part + rows; ++i) {
       const double square = norms[i - part];
       seen.total_square += square;
@@ -148,9 +147,9 @@ template <class T>
 point_sums host_engine<T>::measure() {
   measures_.resize(at(groups_));
   core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) {
-    if (!protect_) return measure_group(group);
+    if (!protect_) return measure_group(group, slot);
     run::attempt(what_.seen, what_.how.protection, "kmeans.variance", slot, [&](int) {
-      measure_group(group);
+      measure_group(group, slot);
       const point_sums& seen = measures_[at(group)];
       const double by_features = std::accumulate(seen.squares.begin(), seen.squares.end(), 0.0);
       abft::finding found;
@@ -190,14 +189,14 @@ core::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t>
 
 template ranges<float> host_engine<float>::survey();
 template void host_engine<float>::place(const frame<float>&);
-template void host_engine<float>::measure_group(std::int64_t);
+template void host_engine<float>::measure_group(std::int64_t, int);
 template point_sums host_engine<float>::add_measures() const;
 template point_sums host_engine<float>::measure();
 template void host_engine<float>::read_points(std::span<const std::int64_t>, float*);
 template core::vector<std::int64_t> host_engine<float>::rows_at(std::span<const std::int64_t>, bool);
 template ranges<double> host_engine<double>::survey();
 template void host_engine<double>::place(const frame<double>&);
-template void host_engine<double>::measure_group(std::int64_t);
+template void host_engine<double>::measure_group(std::int64_t, int);
 template point_sums host_engine<double>::add_measures() const;
 template point_sums host_engine<double>::measure();
 template void host_engine<double>::read_points(std::span<const std::int64_t>, double*);

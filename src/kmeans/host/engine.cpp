@@ -29,6 +29,13 @@ host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernel
   blocks_ = (m_ + capacity_ - 1) / capacity_;
   // Each group has its own k × n sums. There are enough groups to occupy the threads, but few enough that adding their sums costs little.
   groups_ = std::min(blocks_, std::clamp<std::int64_t>(m_ / (4 * k_), 8, 64));
+  // Allocated here, so that the memory of a call does not depend on which threads run.
+  rows_.resize(at(threads_));
+  for (row_scratch& each : rows_) {
+    each.row.resize(at(n_));
+    each.sums.resize(at(n_));
+    each.weighted_sums.resize(weighted() ? at(n_) : 0);
+  }
 }
 
 template <class T>

@@ -72,6 +72,11 @@ class host_engine final : public engine<T> {
     panel<T> fresh;                     // packed again for a block that failed
     core::vector<std::int32_t> labels;  // labels of a block in doubt
   };
+  // Scratch of one thread for a row and its sums: n each.
+  struct row_scratch {
+    core::vector<T> row;
+    core::vector<double> sums, weighted_sums;
+  };
   // Greedy k-means++, and k-means‖.
   struct seeding {
     std::int64_t trials = 0;
@@ -93,8 +98,8 @@ class host_engine final : public engine<T> {
 
   // column_stats.cpp
   struct group_ranges;
-  void survey_group(std::int64_t group, group_ranges& seen) const;
-  void measure_group(std::int64_t group);
+  void survey_group(std::int64_t group, int slot, group_ranges& seen);
+  void measure_group(std::int64_t group, int slot);
   point_sums add_measures() const;
 
   // blocks.cpp
@@ -146,6 +151,7 @@ class host_engine final : public engine<T> {
   std::int64_t blocks_ = 0;
   std::int64_t groups_ = 0;
   core::vector<worker> workers_;
+  core::vector<row_scratch> rows_;          // per thread
   core::vector<point_sums> measures_;       // per group
   core::vector<block_facts> facts_;         // per block, from its first load on
   core::vector<block_facts> fact_twins_;    // a second copy; differs from facts_ until the first load

@@ -36,7 +36,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
   cluster_sums& sums = partials_[at(group)];
   sums.clear();
   bool stored = true;
-  if (again) measure_group(group);
+  if (again) measure_group(group, slot);
   for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
     // These arrays are read after the search; prefetch them while it runs.
     const std::int64_t begin = block * capacity_;

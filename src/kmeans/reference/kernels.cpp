@@ -71,7 +71,7 @@ void sign_source(const source<T>& from, const point_block<T>& block, std::uint64
 }
 
 template <class T>
-void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms) {
+void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T*) {
   for (std::int64_t p = 0; p < count; ++p) {
     norms[p] = 0;
     for (std::int64_t f = 0; f < from.points.columns; ++f) {

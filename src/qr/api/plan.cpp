@@ -24,7 +24,8 @@ namespace {
 
 // Returns true if the batch kernels do all work of this problem. Everything else needs cuBLAS.
 bool needs_no_blas(const problem& size) {
-  return size.batch > 1 && std::max(size.rows, size.columns) <= k_batch_side && cuda::takes_batch(operation::geqrf, size.rows, size.columns);
+  return size.batch > 1 && std::max(size.rows, size.columns) <= k_batch_side &&
+         cuda::takes_batch(operation::geqrf, size.rows, size.columns);
 }
 
 // The backend of a plan. If the caller names none: cuda, unless the device lacks cuBLAS.
@@ -97,8 +98,8 @@ void check_shape(const prepared& plan, index rows, index columns, index count, b
   if (count != size.batch)
     throw invalid_argument_error(fmt::format("{}: expected {} matrices, got {}", plan.token.view(), size.batch, count));
   if (rows != size.rows || (first_columns ? columns > size.columns : columns != size.columns))
-    throw invalid_argument_error(fmt::format("{}: A: expected the plan's {} × {}{}, got {} × {}", plan.token.view(), size.rows, size.columns,
-                                             first_columns ? " or its first columns" : "", rows, columns));
+    throw invalid_argument_error(fmt::format("{}: A: expected the plan's {} × {}{}, got {} × {}", plan.token.view(), size.rows,
+                                             size.columns, first_columns ? " or its first columns" : "", rows, columns));
 }
 
 // A plan that fits A.
@@ -117,9 +118,8 @@ const prepared& fit(const prepared& plan, const matrix_batch_view<S>& A, bool fi
 
 template <class T>
 plan<T>::plan(const qr::problem& size, const execution& where, const options& wanted)
-    : implementation_(run::in_call(nullptr, where.device, "qr::plan", [&] {
-        return std::make_shared<implementation>(checked(size, precision_of<T>), where, wanted);
-      })) {}
+    : implementation_(run::in_call(nullptr, where.device, "qr::plan",
+                                   [&] { return std::make_shared<implementation>(checked(size, precision_of<T>), where, wanted); })) {}
 
 template <class T>
 plan<T>::~plan() = default;

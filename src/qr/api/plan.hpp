@@ -32,8 +32,8 @@ struct prepared {
   // Set only if cuda was chosen automatically: the cpu backend finishes before operands of the host could be copied.
   bool host_is_faster = false;
   shared_text scheme;
-  std::unique_ptr<device_state> device;  // of the cuda backend
-  mutable core::arena memory;            // of the calls
+  std::unique_ptr<device_state> device;  // shared state of the cuda backend
+  mutable core::arena memory;            // the memory of the calls
 };
 
 template <class T>

@@ -83,7 +83,7 @@ void factorization<S>::keep(bool scaled) {
 // Scans the columns, decides which protection is possible, and scales columns of extreme size. Returns true if it scaled any.
 template <class S>
 bool factorization<S>::prepare_input() {
-  core::vector<column_size>& sizes = sizes_;
+  core::vector<column_size>& sizes = columns_.sizes;
   sizes.resize(static_cast<std::size_t>(shape_.n));
   work_->scan(sizes.data());
   if (run_.how.protection != protection::off) {  // while a device scans
@@ -104,19 +104,19 @@ bool factorization<S>::prepare_input() {
   // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run_.how.protection != protection::off && finite_;
   repairs_ = protected_ && run_.how.protection == protection::correct;
-  shifts_.clear();
+  columns_.shifts.clear();
   if (!finite_) {
-    shifts_.resize(sizes.size(), 0);
+    columns_.shifts.resize(sizes.size(), 0);
     return false;
   }
   const auto extreme = [](const column_size& each) { return std::abs(each.exponent) > abft::k_moderate_exponent<S>; };
-  norms_.clear();
+  columns_.norms.clear();
   for (const column_size& each : sizes) {
-    shifts_.push_back(extreme(each) ? -each.exponent : 0);
-    norms_.push_back(each.norm * abft::power_of_two(each.exponent + shifts_.back()));
+    columns_.shifts.push_back(extreme(each) ? -each.exponent : 0);
+    columns_.norms.push_back(each.norm * abft::power_of_two(each.exponent + columns_.shifts.back()));
   }
   if (std::none_of(sizes.begin(), sizes.end(), extreme)) return false;
-  work_->scale(shifts_.data());
+  work_->scale(columns_.shifts.data());
   return true;
 }
 
@@ -125,13 +125,13 @@ template <class S>
 void factorization<S>::draw_weights() {
   const auto at = [](index i) { return static_cast<std::size_t>(i); };
   const index n = shape_.n;
-  weights_.resize(at(3 * n));
-  ratio_.clear();
-  ratio_.reserve(at(n));
+  encoded_.weights.resize(at(3 * n));
+  encoded_.ratio.clear();
+  encoded_.ratio.reserve(at(n));
   for (const layout::group& g : shape_.groups) {
     const column_weights drawn(g.first, g.width);
-    ratio_.insert(ratio_.end(), drawn.ratio.begin(), drawn.ratio.end());
-    double* const of_group = weights_.data() + g.first;
+    encoded_.ratio.insert(encoded_.ratio.end(), drawn.ratio.begin(), drawn.ratio.end());
+    double* const of_group = encoded_.weights.data() + g.first;
     for (index l = 0; l < g.width; ++l) {
       of_group[l] = drawn.sign[at(l)];
       of_group[n + l] = drawn.sign[at(l)] * drawn.ratio[at(l)];
@@ -143,13 +143,13 @@ void factorization<S>::draw_weights() {
 template <class S>
 void factorization<S>::encode() {
   const index n = shape_.n;
-  weighted_.clear();
+  encoded_.weighted.clear();
   double total = 0;
   for (const layout::group& g : shape_.groups) {
     std::array<double, 3> squares{};  // squared norms of the weighted columns
     for (index q = 0; q < 3; ++q) {
-      const double* const norms = norms_.data() + g.first;
-      double* const weights = weights_.data() + q * n + g.first;
+      const double* const norms = columns_.norms.data() + g.first;
+      double* const weights = encoded_.weights.data() + q * n + g.first;
       double sum = 0;
       for (index l = 0; l < g.width; ++l) {
         weights[l] *= abft::equilibrating(norms[l]);
@@ -157,38 +157,39 @@ void factorization<S>::encode() {
       }
       squares[static_cast<std::size_t>(q)] = sum;
     }
-    weighted_.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
+    encoded_.weighted.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
     total += squares[2];
   }
-  weighted_.push_back(std::sqrt(total));
-  encoded_.resize(weighted_.size());
-  work_->encode(weights_.data(), repairs_, encoded_.data());
-  encoded_waits_ = true;
+  encoded_.weighted.push_back(std::sqrt(total));
+  encoded_.squares.resize(encoded_.weighted.size());
+  work_->encode(encoded_.weights.data(), repairs_, encoded_.squares.data());
+  encoded_.waits = true;
 }
 
 // If weighted columns point in the same direction, they add up in their checksum, and so do their roundings.
 template <class S>
 void factorization<S>::await_thresholds() {
-  if (!encoded_waits_) return;
-  encoded_waits_ = false;
+  if (!encoded_.waits) return;
+  encoded_.waits = false;
   work_->await_encoded();
-  threshold_.clear();
+  encoded_.thresholds.clear();
   for (std::size_t g = 0; g < shape_.groups.size(); ++g)
-    threshold_.push_back(
-        abft::qr_residual_thresholds<S>(weighted_[g] + std::sqrt(encoded_[g]), shape_.m, shape_.groups[g].width, shape_.steps));
-  certificate_threshold_ = abft::qr_residual_thresholds<S>(weighted_.back() + std::sqrt(encoded_.back()), shape_.m, shape_.n).wrong;
+    encoded_.thresholds.push_back(abft::qr_residual_thresholds<S>(encoded_.weighted[g] + std::sqrt(encoded_.squares[g]), shape_.m,
+                                                                  shape_.groups[g].width, shape_.steps));
+  encoded_.certificate_threshold =
+      abft::qr_residual_thresholds<S>(encoded_.weighted.back() + std::sqrt(encoded_.squares.back()), shape_.m, shape_.n).wrong;
 }
 
 // Does one whole factorization. If the finding fails, it must be repeated from the input; the finding is the reason.
 template <class S>
 abft::finding factorization<S>::pass() {
   work_->begin_pass();
-  begun_ = judged_ = advanced_ = 0;
-  goes_ahead_ = finite_;
-  end_measured_ = false;
+  panels_.begun = panels_.judged = panels_.advanced = 0;
+  panels_.goes_ahead = finite_;
+  end_.measured = false;
   if (!bring_panel(0)) return restart_;
-  while (advanced_ < shape_.panels) {
-    const index k = advanced_++, next = k + 1;
+  while (panels_.advanced < shape_.panels) {
+    const index k = panels_.advanced++, next = k + 1;
     bool next_good = true;
     work_->advance(k, next + 1, [&] {
       if (next >= shape_.count()) return;
@@ -203,7 +204,7 @@ abft::finding factorization<S>::pass() {
     // Two panels stay ahead, so that the backend has work while the host judges.
     if (!next_good || !judge_panels(next < shape_.panels ? k : shape_.panels)) return restart_;
   }
-  if (!end_measured_) {
+  if (!end_.measured) {
     work_->end_pass();
     if (protected_) measure_end();
   }
@@ -213,14 +214,14 @@ abft::finding factorization<S>::pass() {
 // Begins panel k ahead, or computes and judges it at once, after all earlier panels. Returns false if all must be repeated.
 template <class S>
 bool factorization<S>::bring_panel(index k) {
-  if (goes_ahead_ && work_->goes_ahead(k)) {
+  if (panels_.goes_ahead && work_->goes_ahead(k)) {
     begin_ahead(k);
     return true;
   }
   await_thresholds();
   if (!judge_panels(k)) return false;
-  if (advanced_ < k) return true;  // an earlier panel was computed again, and this one follows it
-  begun_ = judged_ = k + 1;
+  if (panels_.advanced < k) return true;  // an earlier panel was computed again, and this one follows it
+  panels_.begun = panels_.judged = k + 1;
   return prepare_panel(k, nullptr);
 }
 
@@ -231,21 +232,21 @@ void factorization<S>::begin_ahead(index k) {
     await_thresholds();
     return limits_of(k);
   });
-  begun_ = k + 1;
+  panels_.begun = k + 1;
 }
 
 // Judges the panels before `upto` that were begun ahead and advanced. Computes one that does not pass again at once; the work that was
 // enqueued after it is dropped. Returns false if all must be repeated.
 template <class S>
 bool factorization<S>::judge_panels(index upto) {
-  while (judged_ < std::min({upto, begun_, advanced_})) {
-    const index k = judged_;
+  while (panels_.judged < std::min({upto, panels_.begun, panels_.advanced})) {
+    const index k = panels_.judged;
     const panel_seen seen = work_->await_panel(k);
     if (judge_ahead(k, seen)) {
-      ++judged_;
+      ++panels_.judged;
       continue;
     }
-    end_measured_ = false;
+    end_.measured = false;
     if (!seen.held) {
       // Other blocks may have been updated with it.
       restart_ = verify_ahead(k, seen);
@@ -254,13 +255,13 @@ bool factorization<S>::judge_panels(index upto) {
     work_->resume();
     if (seen.again) {
       begin_ahead(k);
-      advanced_ = k;
+      panels_.advanced = k;
       return true;
     }
     // The next block may have been updated with a wrong panel.
     if (repairs_ && seen.factored && k + 1 < shape_.count()) rebuild_block(k + 1, k);
-    begun_ = judged_ = k + 1;
-    advanced_ = k;
+    panels_.begun = panels_.judged = k + 1;
+    panels_.advanced = k;
     return prepare_panel(k, &seen);
   }
   return true;
@@ -286,7 +287,7 @@ bool factorization<S>::prepare_panel(index k, const panel_seen* ahead) {
     if (repairs_ && entry.how == abft::outcome::uncorrectable) return entry.state.first();
     run_.seen.settled("qr.panel_entry", entry.how, entry.state, 0);
     // A panel that needs the host is rarely the only one, and each costs the work that was begun after it.
-    if (first != nullptr && entry.how == abft::outcome::clean) goes_ahead_ = false;
+    if (first != nullptr && entry.how == abft::outcome::clean) panels_.goes_ahead = false;
     work_->factor_panel(k, finite_);
     abft::finding seen = protected_ ? verify_panel(k) : abft::finding{};
     if (repairs_ && (!passes(seen) || number > 0)) seen.bits = work_->hash_block(k);

@@ -29,7 +29,7 @@ class factorization {
   void run(bool keep_r = false);
 
   // A's columns were computed as 2^shift · a: n numbers, zeros for columns of a moderate size.
-  const core::vector<int>& shifts() const { return shifts_; }
+  const core::vector<int>& shifts() const { return columns_.shifts; }
 
   // R (n × n, m ≥ n) of the columns as they were computed: in A, or in other memory if columns were scaled.
   const matrix_view<const S>& worked_r() const { return worked_r_; }
@@ -86,29 +86,38 @@ class factorization {
   layout shape_;
   std::unique_ptr<factorizer<S>> work_;
   bool finite_ = true;
-  bool protected_ = false;             // the checks run
-  bool repairs_ = false;               // and failures are repaired
-  bool encoded_waits_ = false;         // await_thresholds() must still wait for encode() and compute the thresholds
-  bool end_measured_ = false;          // measure_end() measured the current factors
-  core::vector<column_size> sizes_;    // the input's columns
-  core::vector<double> norms_;         // the same columns as they are computed, scaled
-  core::vector<column_size> r_sizes_;  // R's columns
-  bool r_scanned_ = false;             // r_sizes_ belongs to the current R
-  core::vector<double> weights_;       // n × 3, as in factorizer::encode
-  core::vector<double> ratio_;         // the second checksum's weights over the first's
-  // For each group, then for all columns: ‖weighted columns‖, and the squared norms that encode() measured.
-  core::vector<double> weighted_, encoded_;
-  core::vector<abft::tiers> threshold_;  // one for each group
-  double certificate_threshold_ = 0;
-  core::vector<block_sums> end_sums_;
-  double certificate_ = 0;
-  core::vector<int> shifts_;
+  bool protected_ = false;  // the checks run
+  bool repairs_ = false;    // and failures are repaired
+  struct {
+    core::vector<int> shifts;           // as in shifts()
+    core::vector<column_size> sizes;    // the input's columns
+    core::vector<double> norms;         // the same columns as they are computed, scaled
+    core::vector<column_size> r_sizes;  // R's columns
+    bool r_scanned = false;             // r_sizes belongs to the current R
+  } columns_;
+  struct {
+    core::vector<double> weights;  // n × 3, as in factorizer::encode
+    core::vector<double> ratio;    // the second checksum's weights over the first's
+    // For each group, then for all columns: ‖weighted columns‖, and the squared norms that encode() measured.
+    core::vector<double> weighted, squares;
+    bool waits = false;                    // await_thresholds() must still wait for encode() and compute the thresholds
+    core::vector<abft::tiers> thresholds;  // one for each group
+    double certificate_threshold = 0;
+  } encoded_;
+  // The results of measure_end().
+  struct {
+    bool measured = false;  // they belong to the current factors
+    core::vector<block_sums> sums;
+    double certificate = 0;
+  } end_;
   std::shared_ptr<S> kept_r_;
   matrix_view<const S> worked_r_;
   abft::finding restart_;  // the reason why the pass must be repeated from the input
   // Panels are begun, judged and advanced in order. These are the numbers of such panels in the current pass.
-  index begun_ = 0, judged_ = 0, advanced_ = 0;
-  bool goes_ahead_ = true;  // panels may be begun before others are judged
+  struct {
+    index begun = 0, judged = 0, advanced = 0;
+    bool goes_ahead = true;  // panels may be begun before others are judged
+  } panels_;
 };
 
 }  // namespace ballast::qr

@@ -51,7 +51,7 @@ abft::finding factorization<S>::compare_tiers(const inject::place& where, double
 template <class S>
 abft::finding factorization<S>::verify_block(index b, bool finished, const inject::place& where, const char* name, double residual) {
   const layout::block& here = shape_[b];
-  const abft::tiers& limits = threshold_[static_cast<std::size_t>(here.group)];
+  const abft::tiers& limits = encoded_.thresholds[static_cast<std::size_t>(here.group)];
   abft::finding seen = compare_tiers(where, residual, limits, name, b);
   if (passes(seen) || !seen.judged || !repairs_) return seen;
   const double threshold = limits.clean;
@@ -87,7 +87,7 @@ abft::finding factorization<S>::verify_sums(index k, const panel_sums& sums) {
   abft::finding seen = verify_reflectors(k, sums);
   if (passes(seen) && run_.hybrid) seen = compare(run_, panel_place(k, 4), sums.sent, 0, "qr.transfer", b.first);
   if (passes(seen) && !shape_.single_group)
-    seen = compare_tiers(panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", k);
+    seen = compare_tiers(panel_place(k, 2), sums.data, encoded_.thresholds[static_cast<std::size_t>(b.group)], "qr.panel", k);
   return seen;
 }
 
@@ -95,7 +95,7 @@ abft::finding factorization<S>::verify_sums(index k, const panel_sums& sums) {
 template <class S>
 panel_limits factorization<S>::limits_of(index k) const {
   if (!protected_) return {};
-  const double limit = limit_of(threshold_[static_cast<std::size_t>(shape_[k].group)]);
+  const double limit = limit_of(encoded_.thresholds[static_cast<std::size_t>(shape_[k].group)]);
   return {true, repairs_, limit, limit, abft::qr_reflector_threshold<S>(shape_.m)};
 }
 
@@ -141,13 +141,13 @@ abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
 // Enqueues the measurements of the finished factorization, so that one wait covers all of them.
 template <class S>
 void factorization<S>::measure_end() {
-  end_measured_ = true;
-  end_sums_.assign(verified_once() ? 0 : shape_.blocks.size(), {});
-  if (!end_sums_.empty()) work_->measure_all(end_sums_.data());
-  work_->measure_certificate(&certificate_);
-  r_scanned_ = false;
+  end_.measured = true;
+  end_.sums.assign(verified_once() ? 0 : shape_.blocks.size(), {});
+  if (!end_.sums.empty()) work_->measure_all(end_.sums.data());
+  work_->measure_certificate(&end_.certificate);
+  columns_.r_scanned = false;
   // If columns are scaled, R will still change.
-  if (std::all_of(shifts_.begin(), shifts_.end(), [](int shift) { return shift == 0; })) scan_r();
+  if (std::all_of(columns_.shifts.begin(), columns_.shifts.end(), [](int shift) { return shift == 0; })) scan_r();
 }
 
 // Judges these measurements. Events wait until the certificate has confirmed the repairs; values that a repair may have changed are
@@ -157,8 +157,8 @@ abft::finding factorization<S>::finish() {
   work_->wait();
   core::vector<settled_check> seen;
   const auto failed = [](const settled_check& each) { return each.how == abft::outcome::uncorrectable; };
-  for (index b = 0; b < static_cast<index>(end_sums_.size()); ++b) {
-    const block_sums& here = end_sums_[static_cast<std::size_t>(b)];
+  for (index b = 0; b < static_cast<index>(end_.sums.size()); ++b) {
+    const block_sums& here = end_.sums[static_cast<std::size_t>(b)];
     if (shape_[b].panel) {
       seen.push_back(finish_v(b, here.v));
       if (!failed(seen.back())) seen.push_back(finish_t(b, here.t));
@@ -168,8 +168,8 @@ abft::finding factorization<S>::finish() {
   const auto all_good = [&] { return std::none_of(seen.begin(), seen.end(), failed); };
   if (shape_.single_group && all_good()) seen.push_back(look_twice([&] { return verify_matrix(); }));
   const bool changed = std::any_of(seen.begin(), seen.end(), [](const settled_check& each) { return each.how != abft::outcome::clean; });
-  if (changed) r_scanned_ = false;
-  if (all_good() || !repairs_) seen.push_back(finish_certificate(changed ? nullptr : &certificate_));
+  if (changed) columns_.r_scanned = false;
+  if (all_good() || !repairs_) seen.push_back(finish_certificate(changed ? nullptr : &end_.certificate));
   if (repairs_ && !all_good()) return std::find_if(seen.begin(), seen.end(), failed)->state.first();
   for (const settled_check& each : seen) run_.seen.settled("qr", each.how, each.state, 0);
   return {};
@@ -251,7 +251,7 @@ typename factorization<S>::settled_check factorization<S>::finish_certificate(co
   }
   const index last = shape_.count();
   const inject::place where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{3} : index{2}};
-  return look_twice([&] { return compare(run_, where, residual, certificate_threshold_, "qr.certificate", -1); });
+  return look_twice([&] { return compare(run_, where, residual, encoded_.certificate_threshold, "qr.certificate", -1); });
 }
 
 // Verifies the single group's checksums. Locates and recovers one struck column; then all panels are verified again.
@@ -261,10 +261,10 @@ abft::finding factorization<S>::verify_matrix() {
   work_->measure_matrix(&sums);
   work_->wait();
   const index last = shape_.count();
-  abft::finding seen = compare(run_, {last, last + 1, 0, 3}, sums.norm, threshold_[0].wrong, "qr.r", -1);
+  abft::finding seen = compare(run_, {last, last + 1, 0, 3}, sums.norm, encoded_.thresholds[0].wrong, "qr.r", -1);
   if (passes(seen) || !repairs_ || abft::comparison_struck(seen) || !std::isfinite(sums.norm)) return seen;
   // Index 0 stands for a fault in the first checksum itself. The certificate, which has other weights, detects a wrong location.
-  const auto weight = [&](index l) { return l == 0 ? 0.0 : ratio_[static_cast<std::size_t>(l - 1)]; };
+  const auto weight = [&](index l) { return l == 0 ? 0.0 : encoded_.ratio[static_cast<std::size_t>(l - 1)]; };
   const index found = abft::locate_column(sums.rr, sums.rs, sums.ss, shape_.n + 1, weight).index;
   if (found <= 0) return seen;
   work_->recover_column(found - 1);
@@ -281,27 +281,27 @@ abft::finding factorization<S>::verify_matrix() {
 
 template <class S>
 void factorization<S>::scan_r() {
-  r_sizes_.resize(sizes_.size());
-  work_->scan_r(r_sizes_.data());
-  r_scanned_ = true;
+  columns_.r_sizes.resize(columns_.sizes.size());
+  work_->scan_r(columns_.r_sizes.data());
+  columns_.r_scanned = true;
 }
 
 // Orthogonal transformations preserve norms: column j of R must have the norm of column j of the input. This check covers the scan, which
 // decides scales, weights and thresholds, and the scaling in both directions.
 template <class S>
 abft::finding factorization<S>::verify_norms() {
-  if (!r_scanned_) {
+  if (!columns_.r_scanned) {
     scan_r();
     work_->wait();
   }
-  const core::vector<column_size>& made = r_sizes_;
+  const core::vector<column_size>& made = columns_.r_sizes;
   double residual = 0, threshold = 1;
   index worst = 0;
   const double unit = abft::qr_norm_threshold<S>(1, shape_.m);
   const double root = std::sqrt(static_cast<double>(shape_.m));
   constexpr int smallest = std::numeric_limits<S>::min_exponent - std::numeric_limits<S>::digits;  // 2 to it is the smallest number
   for (std::size_t j = 0; j < made.size(); ++j) {
-    const column_size& was = sizes_[j];
+    const column_size& was = columns_.sizes[j];
     // R holds Inf if the norm of a finite column exceeds the range.
     if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<S>::max_exponent - 1) continue;
     // Mostly 0. ldexp, since 0 times a power of two that is Inf would be NaN.

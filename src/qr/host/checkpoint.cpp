@@ -30,7 +30,7 @@ template <class S>
 double blocked_factorizer<S>::change_of_t(index k) const {
   abft::result_hash seal;
   for (index i = 0; i < shape_[k].width * shape_[k].width; ++i) seal.add(t(k)[i]);
-  return seal.bits() != T_seal_[at(k)] ? std::numeric_limits<double>::quiet_NaN() : taus_differ(k);
+  return seal.bits() != seals_.T[at(k)] ? std::numeric_limits<double>::quiet_NaN() : taus_differ(k);
 }
 
 template <class S>

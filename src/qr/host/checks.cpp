@@ -108,7 +108,7 @@ double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int c
 template <class S>
 void blocked_factorizer<S>::measure_block(index b, bool finished, double* residual) {
   core::aligned_buffer<double> y;
-  if (shape_[b].panel && !finished) R_seal_[at(2 * b)] = seal_of_r(b, 0, shape_[b].first);
+  if (shape_[b].panel && !finished) seals_.R[at(2 * b)] = seal_of_r(b, 0, shape_[b].first);
   *residual = residuals(b, extent_of(b, finished), y);
 }
 
@@ -157,8 +157,8 @@ void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   checkpoints_[at(k)].assign(z.begin() + 4 * w, z.begin() + 8 * w);
   abft::result_hash seal;
   for (index i = 0; i < w * w; ++i) seal.add(t(k)[i]);
-  T_seal_[at(k)] = seal.bits();
-  if (!shape_.single_group) R_seal_[at(2 * k + 1)] = seal_of_r(k, b.first, w);
+  seals_.T[at(k)] = seal.bits();
+  if (!shape_.single_group) seals_.R[at(2 * k + 1)] = seal_of_r(k, b.first, w);
   seen->data = panel_residual(k, z);
 }
 
@@ -199,7 +199,7 @@ core::vector<double> blocked_factorizer<S>::panel_products(index k, const core::
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
     const slab<S> part = slab_of(H, task);
     core::vector<double> y(at(4 * part.rows));
-    std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
+    std::copy_n(certificate_.carried.data() + b.first + part.top, part.rows, y.data());
     double* const p = y.data() + part.rows;
     kernels_.subtract(part.rows, w, part.X, part.ld, 1, tx.data(), w, p, part.rows);
     if (checksummed) {
@@ -293,7 +293,7 @@ double blocked_factorizer<S>::panel_residual(index k, const core::vector<double>
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
     const slab<S> part = slab_of(H, task);
     core::vector<double> y(at(3 * part.rows));
-    std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
+    std::copy_n(certificate_.carried.data() + b.first + part.top, part.rows, y.data());
     double* const r = y.data() + part.rows;
     if (checksummed) {
       for (int q = 0; q < 2; ++q) {
@@ -301,7 +301,7 @@ double blocked_factorizer<S>::panel_residual(index k, const core::vector<double>
       }
     }
     kernels_.subtract(part.rows, w, part.X, part.ld, vectors, tz.data(), w, y.data(), part.rows);
-    std::copy_n(y.data(), part.rows, next_.data() + b.first + part.top);
+    std::copy_n(y.data(), part.rows, certificate_.next.data() + b.first + part.top);
     if (!checksummed) return;
     if (task == 0) {
       std::copy_n(r, 2 * w, head_.data());
@@ -324,7 +324,7 @@ void blocked_factorizer<S>::accept_panel(index k) {
       for (index i = 0; i < b.width; ++i) checksums(b.group)[b.first + i + q * shape_.m] = static_cast<S>(head_[at(i + q * b.width)]);
     }
   }
-  std::copy_n(next_.data() + b.first, shape_.m - b.first, carried_.data() + b.first);
+  std::copy_n(certificate_.next.data() + b.first, shape_.m - b.first, certificate_.carried.data() + b.first);
 }
 
 // -------------------------------------------------------------------------------------------------------------------- the end
@@ -345,7 +345,7 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
     if (panel) {
       const index first = shape_[b].first, w = shape_[b].width;
       // The first panel has no rows above it, and so no check on entry that would seal them.
-      const bool same = (b == 0 || seal_of_r(b, 0, first) == R_seal_[at(2 * b)]) && seal_of_r(b, first, w) == R_seal_[at(2 * b + 1)];
+      const bool same = (b == 0 || seal_of_r(b, 0, first) == seals_.R[at(2 * b)]) && seal_of_r(b, first, w) == seals_.R[at(2 * b + 1)];
       seen[b].rows = same ? 0 : std::numeric_limits<double>::quiet_NaN();
     } else {
       measure_block(b, true, &seen[b].rows);
@@ -399,10 +399,10 @@ void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y,
   });
 }
 
-// carried_ is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
+// certificate_.carried is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
 template <class S>
 void blocked_factorizer<S>::measure_certificate(double* residual) {
-  core::vector<double> y(carried_.data(), carried_.data() + shape_.m);
+  core::vector<double> y(certificate_.carried.data(), certificate_.carried.data() + shape_.m);
   subtract_r(1, 2, y.data(), shape_.m);
   *residual = std::sqrt(sum_of_squares(y.data(), shape_.m));
 }

@@ -52,8 +52,8 @@ blocked_factorizer<S>::blocked_factorizer(const context& run, const kernels<S>& 
   const index size = core::checked_product(shape.panels, shape.panel_width * shape.panel_width);
   V1_ = core::aligned_buffer<S>(size);
   T_ = core::aligned_buffer<S>(size);
-  T_seal_.resize(static_cast<std::size_t>(shape.panels));
-  R_seal_.resize(static_cast<std::size_t>(2 * shape.panels));
+  seals_.T.resize(static_cast<std::size_t>(shape.panels));
+  seals_.R.resize(static_cast<std::size_t>(2 * shape.panels));
   checkpoints_.resize(static_cast<std::size_t>(shape.panels));
 }
 
@@ -147,14 +147,14 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   const auto groups = static_cast<index>(shape_.groups.size());
   weights_.assign(weights, weights + 3 * shape_.n);
   C_ = large_buffer<S>(core::checked_product(m, 2 * groups));
-  product_.resize(static_cast<std::size_t>(m));
+  certificate_.product.resize(static_cast<std::size_t>(m));
   row_weights_ = large_buffer<double>(m);
   core::parallel_for(run_.threads, (m + k_encode_rows - 1) / k_encode_rows, [&](index t, int) {
     for (index i = t * k_encode_rows; i < std::min((t + 1) * k_encode_rows, m); ++i)
       row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
   });
-  carried_ = core::aligned_buffer<double>(m);
-  next_ = core::aligned_buffer<double>(m);
+  certificate_.carried = core::aligned_buffer<double>(m);
+  certificate_.next = core::aligned_buffer<double>(m);
   if (keep && tau_copy_.empty()) tau_copy_.assign(tau_, tau_ + shape_.steps);
   keep = keep && source_.data == nullptr;
   if (keep) copy_ = large_buffer<S>(core::checked_product(m, shape_.n));
@@ -167,7 +167,7 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
     squares[g] = std::max(both[0], both[1]);
   }
   squares[groups] = 0;
-  for (const double each : product_) squares[groups] += each * each;
+  for (const double each : certificate_.product) squares[groups] += each * each;
 }
 
 // y_q ← y_q − rows top … top + rows − 1 of columns first … of the (scaled) input, times weights first_weight + q.
@@ -208,7 +208,7 @@ void blocked_factorizer<S>::encode_rows(index top, index count, bool keep) {
     if (!keep) continue;
     for (index j = here.first; j < here.first + here.width; ++j) std::copy_n(A_ + top + j * lda_, count, copy_.data() + top + j * m);
   }
-  for (index i = 0; i < count; ++i) product_[static_cast<std::size_t>(top + i)] = -y[static_cast<std::size_t>(2 * count + i)];
+  for (index i = 0; i < count; ++i) certificate_.product[static_cast<std::size_t>(top + i)] = -y[static_cast<std::size_t>(2 * count + i)];
 }
 
 template <class S>
@@ -242,7 +242,7 @@ void blocked_factorizer<S>::copy_v1(index k) {
 
 template <class S>
 void blocked_factorizer<S>::begin_pass() {
-  if (!weights_.empty()) std::copy(product_.begin(), product_.end(), carried_.data());
+  if (!weights_.empty()) std::copy(certificate_.product.begin(), certificate_.product.end(), certificate_.carried.data());
 }
 
 template <class S>

@@ -119,14 +119,19 @@ class blocked_factorizer final : public factorizer<S> {
   // These are empty without protection:
   core::vector<double> weights_;  // n × 3: the weights that encode() was given
   core::aligned_buffer<S> C_;     // m × 2 groups: the checksum columns
-  core::vector<double> product_;  // A times the certificate's weights
-  // product_ after the transformations of the panels so far, and its next value while a panel is verified.
-  core::aligned_buffer<double> carried_, next_;
+  // A times the certificate's weights; the same after the transformations of the panels so far, and its next value while a panel is
+  // verified.
+  struct {
+    core::vector<double> product;
+    core::aligned_buffer<double> carried, next;
+  } certificate_;
   core::aligned_buffer<double> row_weights_;        // random weights of the checkpoint
   core::vector<core::vector<double>> checkpoints_;  // checkpoints of V by panel: c1, c2, c3, ‖v‖² of each column
-  core::vector<std::uint64_t> T_seal_;              // by panel
-  core::vector<std::uint64_t> R_seal_;              // two for each panel: of R's rows above it, and of those within it
-  core::vector<double> head_;                       // checksums of R's rows of the panel under verification, w × 2
+  struct {
+    core::vector<std::uint64_t> T;  // by panel
+    core::vector<std::uint64_t> R;  // two for each panel: of R's rows above it, and of those within it
+  } seals_;
+  core::vector<double> head_;  // checksums of R's rows of the panel under verification, w × 2
 };
 
 }  // namespace ballast::qr::host

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "../../../bench/gpu.hpp"
 #include "each_case.hpp"
@@ -198,6 +200,66 @@ void batch_accuracy(tally& seen, const std::string& token) {
   }
 }
 
+// The results of enqueued fits, in device memory.
+template <class T>
+struct enqueued {
+  gpu::buffer centroids, labels;
+  std::vector<double> inertia;
+
+  explicit enqueued(const kmeans::problem& what)
+      : centroids(what.batch * what.clusters * what.features * static_cast<std::int64_t>(sizeof(T))),
+        labels(4 * what.batch * what.points),
+        inertia(static_cast<std::size_t>(what.batch)) {}
+
+  kmeans::batch_results<T> places(const kmeans::problem& what) {
+    return {row_major(static_cast<T*>(centroids.data()), what.batch * what.clusters, what.features),
+            {static_cast<std::int32_t*>(labels.data()), static_cast<std::size_t>(what.batch * what.points)},
+            inertia,
+            {},
+            {}};
+  }
+  void poison() {
+    gpu::fill(centroids.data(), 0x77, centroids.bytes());
+    gpu::fill(labels.data(), 0x77, labels.bytes());
+    inertia.assign(inertia.size(), -1);
+  }
+  bool same(const kmeans::batch_model<T>& right) const {
+    std::vector<T> values(right.centroids.size());
+    std::vector<std::int32_t> own(right.labels.size());
+    gpu::copy(values.data(), centroids.data(), centroids.bytes());
+    gpu::copy(own.data(), labels.data(), labels.bytes());
+    gpu::synchronize();
+    return values == right.centroids && own == right.labels && inertia == right.inertia;
+  }
+};
+
+// Compares a batch that is enqueued, and captured in a graph, with the same batch with a waiting host.
+template <class T>
+void batch_enqueued(tally& seen, const std::string& token) {
+  const subject<T> held(token, 7);
+  one_case now(seen, "accuracy", token, "batch, enqueued");
+  now.guarded([&] {
+    const auto wanted = held.options(3, false, {});
+    const auto right = kmeans::fit(held.device_batch(), wanted, on(tested));
+    const kmeans::plan<T> plan(held.what, wanted.how(), on(tested).where());
+    const kmeans::batch_data<T> from = wanted.operands(held.device_batch());
+    enqueued<T> found(held.what);
+    for (int i = 0; i < 2; ++i) {
+      found.poison();
+      expect_clean(now, plan.enqueue_fit(from, found.places(held.what), on(tested).now()).get());
+      now.expect(found.same(right), "the results are not those of a waiting host");
+    }
+    std::optional<pending_report> waiting;
+    const gpu::graph captured([&] { waiting.emplace(plan.enqueue_fit(from, found.places(held.what), on(tested).now())); });
+    for (int replay = 0; replay < 2; ++replay) {
+      found.poison();
+      captured.launch();
+      expect_clean(now, waiting->get());
+      now.expect(found.same(right), "the results of a graph are others");
+    }
+  });
+}
+
 template <class T>
 void batch_faults(tally& seen, const std::string& token, const settings& wanted, const time_limit& limit) {
   const subject<T> held(token, 5);
@@ -208,6 +270,17 @@ void batch_faults(tally& seen, const std::string& token, const settings& wanted,
   strike_every_site(seen, "kmeans", token, 62, true, wanted, limit, [&](const inject::plan& plan) {
     const auto found = run(&plan);
     return outcome{found.report, found.labels != right.labels || found.centroids != right.centroids || found.inertia != right.inertia};
+  });
+  const auto wanted_fit = held.options(3, true, {});
+  const kmeans::plan<T> plan(held.what, wanted_fit.how(), on(tested).where());
+  kmeans::batch_data<T> from = wanted_fit.operands(held.device_batch());
+  from.centroids.data = static_cast<const T*>(held.there.data());
+  enqueued<T> found(held.what);
+  strike_every_site(seen, "kmeans", token + " enqueued", 62, true, wanted, limit, [&](const inject::plan& faults) {
+    const inject::scope armed(&faults);
+    found.poison();
+    const report got = plan.enqueue_fit(from, found.places(held.what), on(tested).now()).get();
+    return outcome{got, !found.same(right)};
   });
 }
 
@@ -261,7 +334,9 @@ void faults(tally& seen, const std::string& token, const settings& wanted, const
 
 template <class T>
 void check_accuracy(tally& seen, const std::string& token) {
-  kmeans::parse_token(token).batch > 1 ? batch_accuracy<T>(seen, token) : accuracy<T>(seen, token);
+  if (kmeans::parse_token(token).batch == 1) return accuracy<T>(seen, token);
+  batch_accuracy<T>(seen, token);
+  if (tested == backend::cuda) batch_enqueued<T>(seen, token);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace ballast::fft::cuda {
 
 // The lowest layer of line_tile. Each layer is a file of its own and has the layer below as its base class: place, factors, real, memory,
 // exchange, sums, transform, tile. In nested generic lambdas GCC 12 finds a member of a base only after `this->` or `below::`.
+// It has many members because the state of a thread that several layers share is here, with the constants of the policy.
 template <line_policy P, class Injector>
 struct line_place {
   using real = std::conditional_t<P.wide, double, float>;

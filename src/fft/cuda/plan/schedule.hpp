@@ -31,6 +31,8 @@ struct signal_of_index {
 // The contents of the table of a factor_form::table.
 enum class table_kind : std::uint8_t { none, chirp, filter };
 
+// All lines along one dimension, computed by one kernel. It has many members because a pass combines the policy of its kernel with the
+// numbers that the host copies into line_arguments.
 struct pass {
   line_policy policy;
   line_request request;  // the request for which the policy was chosen
@@ -47,8 +49,8 @@ struct pass {
   std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
-  std::int64_t convolution = 0;        // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
-  std::int64_t padded_to = 0;          // length of the convolution
+  std::int64_t convolution = 0;         // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
+  std::int64_t padded_to = 0;           // length of the convolution
   std::optional<fused_arguments> pair;  // set if this pass and the next one are one launch; its counters are set at the launch
 
   std::int64_t lines() const;   // lines of all repeats
@@ -84,14 +86,14 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;  // composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
-  bool plain = false;    // scheme v1: no swizzle, and the same parameters for every problem
+  bool plain = false;     // scheme v1: no swizzle, and the same parameters for every problem
   bool fallback = false;  // use fallback kernels only (fallback.hpp)
   alignment aligned = {};
   fusion pairs = fusion::where_it_pays;
 };
 
-// Returns the passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for problems that `fallback` does
-// not support.
+// Returns the passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for problems that `fallback`
+// does not support.
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

@@ -64,6 +64,8 @@ struct exchange_layout {
 // is the product of the radices up to stage cluster_after. Up to that stage, block b has the elements k₁n₂ + c with c / (n₂ / cluster) = b.
 // After it, block b has the elements cn₁ + k₁, in the order that these stages give, with rank_of_residue(k₁) = b. A block treats its
 // elements like a line of share() elements.
+//
+// It has many members because each choice for which a kernel is compiled separately is one.
 struct line_policy {
   bool wide = false;         // double precision
   bool inverse = false;      // exchanges real and imaginary parts at load and store
@@ -84,7 +86,7 @@ struct line_policy {
   bool truncated = false;      // elements at positions ≥ `stored` are not written
   bool shared_source = false;  // reads data that other blocks of the same launch write: coherently, line_tile::shared_shift away
   bool shared_target = false;  // writes data that other blocks of the same launch read
-  bool fallback = false;        // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
+  bool fallback = false;       // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
   int transactions = 1;        // composite: tiles that share one check
   int length = 1;
   int lines = 1;
@@ -265,6 +267,8 @@ enum argument_form : unsigned {
   k_form_twiddles = 16,  // the table of the store has the layout of factor_form::twiddle
 };
 
+// The argument of a line kernel. It has many members because one argument serves all policies: each form, factor and check reads tables and
+// numbers of its own.
 struct line_arguments {
   const void* in;
   void* out;

@@ -13,7 +13,8 @@
 
 namespace ballast::kmeans::cuda {
 
-// The state of a thread during one launch: its position and its arguments.
+// The state of a thread during one launch: its position and its arguments. It has many members because the constants of the policy are
+// among them.
 template <class T, pass_policy P, class Injector>
 struct pass_scores {
   using fragment = operands<T>;

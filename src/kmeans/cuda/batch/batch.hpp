@@ -46,6 +46,8 @@ struct batch_destination {
   std::int32_t* labels;  // m per fit
 };
 
+// The argument of a batch kernel. It has many members because one launch computes whole fits: initialization, iterations, checks and
+// results.
 template <class T>
 struct batch_arguments {
   const T* points;  // element (i, f) of fit b: points[b * stride + i * row_stride + f * column_stride]

@@ -19,6 +19,8 @@
 
 namespace ballast::kmeans::cuda {
 
+// The fit of a thread block. It has many members because all steps of a fit run in one kernel, and share its sizes, its pointers into
+// shared memory and its pointers into scratch memory.
 template <class T, bool Enqueued, class Injector>
 class batch_fit {
  public:

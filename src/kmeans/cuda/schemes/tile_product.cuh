@@ -28,6 +28,7 @@ __device__ __forceinline__ features<T> rounded(features<T> v) {
   return v;
 }
 
+// The product of a thread block: a tile of the scores. It has many members because the constants of the policy are among them.
 template <class T, tile_policy P, class Injector>
 struct tile_product {
   using launch = ballast::cuda::kernel_launch<tile_arguments<T>, Injector>;

@@ -58,6 +58,8 @@ inline double score_walk(double u, int n) {
   return k_row_factor * u * (4 + std::sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
 }
 
+// The argument of the update kernel. It has many members because one launch computes the new rows, verifies them and decides whether to
+// stop, and its inputs come with second copies.
 template <class T>
 struct update_arguments {
   placed_points<T> points;

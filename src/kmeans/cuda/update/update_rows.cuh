@@ -28,6 +28,7 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
+// The state of a thread of the update kernel. It has many members because the constants of the policy are among them.
 template <class T, update_policy P, class Injector>
 struct update {
   using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;

@@ -266,7 +266,7 @@ struct small_arguments {
   double* z;
 };
 
-// Multiplies blocks of columns by weights.
+// Multiplies blocks of columns by weights. It has many members because each of the results is optional, and has its own pointer.
 template <class S>
 struct weigh_arguments {
   const S* X = nullptr;
