@@ -71,7 +71,8 @@ fit_options<T> options_of(const kmeans_options& wanted, array& points) {
     options.rounds = wanted.rounds;
   } else {
     if (!format_of(wanted.init) && wanted.init != "-" && !std::filesystem::exists(wanted.init))
-      throw invalid_argument_error(fmt::format("--init: expected k-means++, k-means||, random or a file, got \"{}\"", printable(wanted.init)));
+      throw invalid_argument_error(
+          fmt::format("--init: expected k-means++, k-means||, random or a file, got \"{}\"", printable(wanted.init)));
     array start = wanted.files->of_option("--init", wanted.init);
     options.init = kmeans::init::given;
     given = real_values<T>(start, wanted.init);

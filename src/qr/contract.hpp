@@ -24,7 +24,7 @@ namespace ballast::qr {
 
 using index = std::int64_t;
 
-// What the calls of one plan share on a device: streams, kernels, memory. cuda::make_device_state() makes one.
+// The state that the calls of one plan share on a device: streams, kernels, memory. cuda::make_device_state() makes one.
 class device_state {
  public:
   device_state() = default;
@@ -418,7 +418,7 @@ namespace cuda {
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run);
 std::unique_ptr<device_state> make_device_state();
-}
+}  // namespace cuda
 
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run) {

@@ -67,7 +67,8 @@ struct data {
     for (std::int64_t i = 0; i < shape.points; ++i) {
       double nearest = distance(i, 0);
       for (std::int64_t j = 1; j < shape.clusters; ++j) nearest = std::min(nearest, distance(i, j));
-      most = std::max(most, (distance(i, labels[static_cast<std::size_t>(i)]) - nearest) / (size * size * static_cast<double>(shape.features)));
+      most = std::max(most,
+                      (distance(i, labels[static_cast<std::size_t>(i)]) - nearest) / (size * size * static_cast<double>(shape.features)));
     }
     return most;
   }
@@ -417,7 +418,8 @@ void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint
     seen_all.second += log.recomputed;
     repaired += log.corrected + log.recomputed;
     const auto tile = kmeans::cuda::choose_tile(what.tiles(), ballast::cuda::current_device()->about());
-    blocks += static_cast<std::uint64_t>((held.shape.points + tile.rows - 1) / tile.rows * ((held.shape.clusters + tile.columns - 1) / tile.columns));
+    blocks += static_cast<std::uint64_t>((held.shape.points + tile.rows - 1) / tile.rows *
+                                         ((held.shape.clusters + tile.columns - 1) / tile.columns));
     EXPECT_LE(held.worst({runs.labels(), runs.labels() + held.shape.points}), allowed<T>(what));
   }
   EXPECT_GE(10 * repaired, blocks);

@@ -165,7 +165,7 @@ class device {
   // Waits for `last`, and returns the time on the device between two timed events, to about half a microsecond.
   virtual double milliseconds(const stream_event& first, const stream_event& last) = 0;
 
-  // Returns the reason why make_blas() cannot work, in one sentence; empty if it can. The first call may take a fair part of a second.
+  // Returns the reason why make_blas() cannot work, in one sentence; empty if it can. The first call may take 0.3 s.
   virtual std::string why_no_blas() { return {}; }
 
   // Creates a cuBLAS handle with its work ordered on one stream. Throws unsupported_error with why_no_blas(). Takes milliseconds: create

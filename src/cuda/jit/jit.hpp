@@ -90,7 +90,7 @@ class kernel_cache {
     std::filesystem::path bundle = {};  // the file of the bundle; empty: no bundle
     // Returns the compiler for code that drivers of this major version run; nvrtc::find, except in tests.
     std::function<const nvrtc::compiler*(int newest_major)> compiler = nvrtc::find;
-    std::filesystem::path helper = {};  // the program that compiles behind callers (compile_main.cpp); empty: none
+    std::filesystem::path helper = {};  // the program that compiles in the background (compile_main.cpp); empty: none
   };
   enum class origin : std::uint8_t { memory, bundle, disk, compiler };
   struct found {
@@ -149,7 +149,7 @@ class kernel_cache {
   std::shared_ptr<const image> read(const std::string& text, int toolkit) const;
   void write(const image& made);
 
-  void settle();  // what ended helpers have left
+  void settle();  // records the results of helpers that have ended
 
   settings settings_;
   private_folder folder_;

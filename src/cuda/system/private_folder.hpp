@@ -28,7 +28,7 @@ class private_folder {
   // the file. Returns the reason of a failure, or "".
   std::string write(const std::string& name, std::string_view content) const;
 
-  // Returns the result that make() would have, as far as it can be determined without leaving anything behind.
+  // Returns the result that make() would have, as far as it can be determined without changing anything.
   std::string refusal() const;
 
  private:

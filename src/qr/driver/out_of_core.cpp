@@ -24,7 +24,7 @@ auto out_of_core<S>::make_room() const -> room {
 
 template <class S>
 void out_of_core<S>::copy(const matrix_view<const S>& from, const matrix_view<S>& to, std::uint64_t seal, index first,
-                     const matrix_view<S>* back) {
+                          const matrix_view<S>* back) {
   run::attempt(run_.seen, run_.how.protection, "qr.piece", 0, [&](int) {
     on_.copy(from, to);
     abft::finding seen;
@@ -50,7 +50,7 @@ matrix_view<const S> out_of_core<S>::load(const matrix_view<const S>& V, index c
 
 template <class S>
 void out_of_core<S>::apply_piece(bool transposed, const matrix_view<const S>& reflectors, index q, const S* tau, const matrix_view<S>& X,
-                            const room& spare) {
+                                 const room& spare) {
   const index first = q * width_, rows = m_ - first;
   const matrix_view<S> below = X.block(first, 0, rows, X.columns), made = spare.view.block(0, 0, rows, X.columns);
   orthogonal_factor<S>(run_, on_, reflectors, tau + first).apply(transposed, {below}, made);
@@ -96,7 +96,7 @@ void out_of_core<S>::factor(std::string_view scheme, const matrix_view<S>& A, S*
 
 template <class S>
 void out_of_core<S>::apply(bool transposed, const matrix_view<const S>& V, index count, const S* tau, const operand<S>& X,
-                      const matrix_view<S>& to) {
+                           const matrix_view<S>& to) {
   const room own = make_room(), spare = make_room(), loaded = make_room();
   for (index p = 0; p < parts(to.columns); ++p) {
     const index first = p * width_, columns = std::min(width_, to.columns - first);

@@ -63,7 +63,7 @@ class block_of_columns final : public applied_block<S> {
   const index task_, tasks_, first_, width_;
   S* const X_;  // the columns within the result: nothing is stored after the check
   const index ldx_;
-  core::aligned_buffer<S> W_;    // scratch memory of a product
+  core::aligned_buffer<S> W_;     // scratch memory of a product
   core::vector<double> norm_;     // norms of the scaled columns
   core::vector<double> encoded_;  // width × k_vectors: the expected aᵀ times the result
   core::vector<int> shift_;       // column j is computed as 2^shift · x

@@ -63,8 +63,9 @@ int record(test::recording_device& on, const settings& wanted) {
       return;
     }
     for (const bool check : {true, false}) {
-      for (const ballast::cuda::kernel_request& each : kmeans::cuda::kernels_of(
-               {f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), inject::active_injector::enabled))
+      for (const ballast::cuda::kernel_request& each :
+           kmeans::cuda::kernels_of({f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on.about(),
+                                    inject::active_injector::enabled))
         (void)on.load(each);
       if (inject::active_injector::enabled)
         for (const ballast::cuda::kernel_request& each :

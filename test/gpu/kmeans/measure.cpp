@@ -101,7 +101,8 @@ int time_batch(const std::string& token) {
   const std::vector<T> values = points_of<T>(what, 0, 11);
   std::vector<T> start;
   for (std::int64_t e = 0; e < what.batch * what.clusters * what.features; ++e)
-    start.push_back(values[static_cast<std::size_t>(e / (what.clusters * what.features) * what.points * what.features + e % (what.clusters * what.features))]);
+    start.push_back(values[static_cast<std::size_t>(e / (what.clusters * what.features) * what.points * what.features +
+                                                    e % (what.clusters * what.features))]);
   const gpu::buffer there = gpu::buffer_of(values);
   const auto points = batch_of(row_major(static_cast<const T*>(there.data()), what.points, what.features), what.batch);
   kmeans::request<T> wanted{.clusters = what.clusters,

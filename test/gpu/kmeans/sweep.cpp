@@ -141,9 +141,10 @@ int sweep_one(const std::string& token) {
       // Labels of rounded operands may differ; otherwise only ties may.
       const auto does = kmeans::cuda::scheme_named(scheme);
       const bool coarse = sizeof(T) == 4 && does && !does->naive && does->unit == kmeans::cuda::tile_unit::tensor;
-      const bool pass = static_cast<double>(different) <= (coarse ? 1e-2 : 1e-4) * static_cast<double>(what.points) && log.uncorrectable == 0 &&
-                        (struck || log.corrected + log.recomputed == 0);
-      line.add("milliseconds", 1e3 * seconds).add("gflops", 2e-9 * static_cast<double>(what.points * what.features * what.clusters) / seconds);
+      const bool pass = static_cast<double>(different) <= (coarse ? 1e-2 : 1e-4) * static_cast<double>(what.points) &&
+                        log.uncorrectable == 0 && (struck || log.corrected + log.recomputed == 0);
+      line.add("milliseconds", 1e3 * seconds)
+          .add("gflops", 2e-9 * static_cast<double>(what.points * what.features * what.clusters) / seconds);
       line.add("different_labels", different).add("corrected", static_cast<std::int64_t>(log.corrected));
       line.add("recomputed", static_cast<std::int64_t>(log.recomputed)).add("pass", pass);
       failed += pass ? 0 : 1;

@@ -101,7 +101,10 @@ void compare_labels(one_case& now, const subject<T>& held, const kmeans::predict
     ++different;
     const double a = square_distance(held.host(), i, held.first(), ours.labels[p]),
                  b = square_distance(held.host(), i, held.first(), right.labels[p]);
-    wrong += a - b > 16 * k_u<T> * (std::sqrt(static_cast<double>(held.what.features)) + 4) * (a + b + static_cast<double>(held.what.features)) ? 1 : 0;
+    wrong +=
+        a - b > 16 * k_u<T> * (std::sqrt(static_cast<double>(held.what.features)) + 4) * (a + b + static_cast<double>(held.what.features))
+            ? 1
+            : 0;
   }
   now.line().add("near_ties", different);
   now.expect(wrong == 0, std::to_string(wrong) + " labels are wrong");

@@ -237,7 +237,7 @@ struct line_sums : line_exchange<P, Injector> {
       const complex_pair<real> weight = cached_pair(table + 4 * j);
       const complex_pair<real> other = cached_pair(table + 4 * (first ? 0 : stride - j));
       add_fused(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
-               multiply_add(other.second, image[0] - image[1], weight.second * (own[0] - own[1])), q == 0);
+                multiply_add(other.second, image[0] - image[1], weight.second * (own[0] - own[1])), q == 0);
     });
     for (int v = 0; v < 4; ++v) sum[v] *= real(0.5);
   }

@@ -201,7 +201,7 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
 
 template <class T>
 void cuda_transform<T>::flight::launch_fused(const prepared_pass& first, const prepared_pass& second, const places& base,
-                                            const transform_args& how) const {
+                                             const transform_args& how) const {
   fused_argument<line_arguments> given{first.arguments, second.arguments, *first.pass.pair};
   set_call(first, given.first, base, how);
   set_call(second, given.second, base, how);
