@@ -16,6 +16,7 @@
 
 #include "ballast/error.hpp"
 #include "core/blas.hpp"
+#include "core/memory.hpp"
 #include "cuda/device/blas.hpp"
 
 namespace simt {
@@ -299,7 +300,7 @@ class host_blas final : public ballast::cuda::blas {
   template <class T>
   static void symmetric(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C,
                         std::int64_t ldc) {
-    std::vector<T> product(static_cast<std::size_t>(n * n));
+    ballast::core::vector<T> product(static_cast<std::size_t>(n * n));
     ballast::core::gemm(trans, trans == 'N' ? 'T' : 'N', n, n, k, alpha, A, lda, A, lda, T(0), product.data(), n);
     for (std::int64_t j = 0; j < n; ++j) {
       for (std::int64_t i = uplo == 'U' ? 0 : j; i < (uplo == 'U' ? j + 1 : n); ++i) {

@@ -127,8 +127,7 @@ class kernel_cache {
 
   const cuda::bundle& bundled() const { return bundle_; }
   const std::filesystem::path& folder() const { return folder_.path(); }
-  // Returns "writable", or the reason why the cache cannot be written. A folder that others can write is not read either. Leaves nothing
-  // behind.
+  // Returns "writable", or the reason why the cache cannot be written. A folder that others can write is not read either. Changes nothing.
   std::string folder_state() const;
 
  private:

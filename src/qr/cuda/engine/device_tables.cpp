@@ -55,6 +55,7 @@ void plan_tables::move_to(const std::shared_ptr<ballast::cuda::device>& on) {
   for (auto& each : floats_) each = {};
   for (auto& each : doubles_) each = {};
   for (auto& each : workspaces_) each = nullptr;
+  pool_ = nullptr;
   batch_kernels_ = {};
   on_ = on;
 }

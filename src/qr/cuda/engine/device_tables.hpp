@@ -83,6 +83,15 @@ class plan_tables final : public device_state {
   ballast::cuda::workspace workspace_for(const std::shared_ptr<ballast::cuda::device>& on, operation what, std::int64_t bytes,
                                          std::span<std::byte> given, ballast::cuda::stream order);
 
+  // As shared_pool<Pool>::of(). A plan uses one pool by this function.
+  template <class Pool>
+  std::shared_ptr<Pool> pool(const std::shared_ptr<ballast::cuda::device>& on, const char* name, std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    move_to(on);
+    if (pool_ == nullptr) pool_ = shared_pool<Pool>::of(on, name, most);
+    return std::static_pointer_cast<Pool>(pool_);
+  }
+
   // The kernel of a batch operation by its policy.
   template <class S>
   const ballast::cuda::kernel& batch_kernel_for(const std::shared_ptr<ballast::cuda::device>& on, batch_work what, int which,
@@ -96,6 +105,7 @@ class plan_tables final : public device_state {
   std::shared_ptr<ballast::cuda::device> on_;  // the device of everything below
   device_tables<float> floats_[2];             // [1]: instrumented
   device_tables<double> doubles_[2];
+  std::shared_ptr<void> pool_;
   std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;        // by operation
   std::array<std::array<std::array<policy_kernels, 3>, 2>, 2> batch_kernels_ = {};  // by precision, instrumentation and batch_work
 };

@@ -31,8 +31,11 @@ host_side::host_side(const std::shared_ptr<ballast::cuda::device>& on)
 namespace {
 
 // A device keeps one: it may hold as much pinned memory as the largest matrix so far needed.
-std::shared_ptr<core::idle_pool<std::unique_ptr<host_side>>> host_sides(const std::shared_ptr<ballast::cuda::device>& on) {
-  return shared_pool<core::idle_pool<std::unique_ptr<host_side>>>::of(on, "qr host side", 1);
+using host_side_pool = core::idle_pool<std::unique_ptr<host_side>>;
+std::shared_ptr<host_side_pool> host_sides(device_state* kept, const std::shared_ptr<ballast::cuda::device>& on) {
+  constexpr const char* name = "qr host side";
+  if (kept != nullptr) return static_cast<plan_tables*>(kept)->pool<host_side_pool>(on, name, 1);
+  return shared_pool<host_side_pool>::of(on, name, 1);
 }
 
 template <class S>
@@ -84,7 +87,7 @@ hybrid_factorizer<S>::hybrid_factorizer(session<S>& on, const layout& shape, con
                                         const matrix_view<const S>& source)
     : base(on, shape, A, tau, source),
       kernels_(panel_kernels<S>()),
-      lent_host_(host_sides(on.device()), [&] { return std::make_unique<host_side>(on.device()); }),
+      lent_host_(host_sides(on.run().device, on.device()), [&] { return std::make_unique<host_side>(on.device()); }),
       host_(lent_host_.get().get()),
       quiet_(quiet_blas()),
       V1_(shape.panel_width * shape.panel_width),
