@@ -45,7 +45,7 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   std::vector<std::string> transforms, clusterings;
   for (const std::string& token : tokens) {
     if (token.starts_with("kmeans_")) {
-      if (kmeans::parse_token(token).batch > 0)
+      if (kmeans::parse_token(token).batch > 1)
         throw invalid_argument_error(fmt::format("tune: expected problems without a batch, whose kernel has no policy, got \"{}\"", token));
       clusterings.push_back(token);
     } else {
