@@ -33,11 +33,11 @@ ranges<T> driver<T>::survey() {
     if (number == 0 && protects()) continue;
     if (seen.weight.row >= 0)
       throw invalid_argument_error(
-          fmt::format("{}: weights: expected finite numbers ≥ 0, got {} at {}", token_, seen.weight.value, seen.weight.row));
+          fmt::format("{}: weights: expected finite numbers ≥ 0, got {} at {}", token_.view(), seen.weight.value, seen.weight.row));
     if (!(seen.heaviest > 0))
-      throw invalid_argument_error(fmt::format("{}: weights: expected at least one above 0, got only zeros", token_));
-    throw invalid_argument_error(fmt::format("{}: points: expected finite numbers, got {} in row {}, column {}", token_, seen.point.value,
-                                             seen.point.row, seen.point.column));
+      throw invalid_argument_error(fmt::format("{}: weights: expected at least one above 0, got only zeros", token_.view()));
+    throw invalid_argument_error(fmt::format("{}: points: expected finite numbers, got {} in row {}, column {}", token_.view(),
+                                             seen.point.value, seen.point.row, seen.point.column));
   }
 }
 
@@ -138,7 +138,7 @@ void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
     for (std::int64_t f = 0; f < n_; ++f)
       if (!std::isfinite(centroids(j, f)))
         throw invalid_argument_error(
-            fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_, centroids(j, f), j, f));
+            fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_.view(), centroids(j, f), j, f));
   const auto once = [&] {
     ranges<T> seen = survey();
     make_frame(seen, centroids);
