@@ -19,7 +19,7 @@
 namespace ballast::tools {
 
 void common_options::add_to(command_line& command) {
-  command.choice("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)", {"f32", "f64"});
+  command.choice("--precision", precision, "of the computation; default: that of INPUT (tables and integers: f64)", {"f32", "f64"});
   command.choice("--backend", backend,
                  "what computes; auto: a GPU where the operation has a cuda backend and one can be used (`ballast info`), else the CPU",
                  {"auto", "reference", "cpu", "cuda"});

@@ -134,13 +134,16 @@ template void command_line::integer(const std::string&, std::int64_t&, const std
 template void command_line::integer(const std::string&, std::uint64_t&, const std::string&, std::uint64_t, presence);
 
 void command_line::list(const std::string& names, std::vector<std::string>& values, const std::string& description) {
-  CLI::Option* const option = parser_->app->add_option(names, values, description)->delimiter(',')->check(not_empty());
+  CLI::Option* const option =
+      parser_->app->add_option(names, values, description)->delimiter(',')->allow_extra_args(false)->check(not_empty());
   if (!values.empty()) option->capture_default_str();
 }
 
 void command_line::list(const std::string& names, std::vector<int>& values, const std::string& description) {
-  CLI::Option* const option =
-      parser_->app->add_option(names, values, description)->delimiter(',')->check(integer_from(std::numeric_limits<int>::min()));
+  CLI::Option* const option = parser_->app->add_option(names, values, description)
+                                  ->delimiter(',')
+                                  ->allow_extra_args(false)
+                                  ->check(integer_from(std::numeric_limits<int>::min()));
   if (!values.empty()) option->capture_default_str();
 }
 

@@ -37,7 +37,7 @@ class command_line {
   // Adds an option for an integer in decimal digits, at least `low`. T: int, std::int64_t or std::uint64_t.
   template <class T>
   void integer(const std::string& names, T& value, const std::string& description, T low, presence needed = presence::optional);
-  // Adds an option for values separated by commas.
+  // Adds an option for values separated by commas, in one argument.
   void list(const std::string& names, std::vector<std::string>& values, const std::string& description);
   void list(const std::string& names, std::vector<int>& values, const std::string& description);
   // Adds an option that can be repeated, with one value each time.

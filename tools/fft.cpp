@@ -88,24 +88,30 @@ std::vector<std::size_t> resolve_axes(const fft_options& wanted, std::size_t ran
   return made;
 }
 
-// Large numbers: their sums, and their squares in the checks, may exceed T where the result does not. So each signal with a value above
-// 2^limit is multiplied by a power of two, which changes no digit, and its result is divided by it.
+// The sums of large numbers may exceed T where the result does not. So each signal with a value above 2^limit is divided by a power of two,
+// which changes no digit, and its result is multiplied by it. No number of a transform, nor of a convolution that computes it, exceeds the
+// largest value of n points times 2⁸ n².
 template <class T>
 class scaling {
  public:
   // `axes` of the arrays belong to a signal; the others are those of the batch.
-  scaling(std::vector<std::size_t> axes, std::size_t rank) : axes_(std::move(axes)), batched_(rank, true) {
-    for (const std::size_t axis : axes_) batched_[axis] = false;
+  scaling(const std::vector<std::size_t>& axes, const std::vector<std::int64_t>& shape) : batched_(shape.size(), true) {
+    double points = 1;
+    for (const std::size_t axis : axes) {
+      batched_[axis] = false;
+      points *= static_cast<double>(shape[axis]);
+    }
+    limit_ = std::max(0, std::numeric_limits<T>::max_exponent - 8 - 2 * static_cast<int>(std::ceil(std::log2(points))));
   }
 
   template <class Value>
   void before(std::vector<Value>& values, const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
     T most = 0;
     for (const Value& each : values) most = std::max(most, largest(each));
-    if (most < std::ldexp(T{1}, k_limit)) return;
+    if (most < std::ldexp(T{1}, limit_)) return;
     each_value(shape, strides, [&](std::size_t at, std::size_t signal) {
       if (signal >= exponents_.size()) exponents_.resize(signal + 1, 0);
-      if (const T size = largest(values[at]); size > 0) exponents_[signal] = std::max(exponents_[signal], std::ilogb(size) - k_limit);
+      if (const T size = largest(values[at]); size > 0) exponents_[signal] = std::max(exponents_[signal], std::ilogb(size) - limit_);
     });
     each_value(shape, strides, [&](std::size_t at, std::size_t signal) { scale(values[at], -exponents_[signal]); });
   }
@@ -117,8 +123,6 @@ class scaling {
   }
 
  private:
-  static constexpr int k_limit = std::numeric_limits<T>::max_exponent / 4;
-
   static T finite_size(T value) { return std::isfinite(value) ? std::abs(value) : 0; }
   static T largest(T value) { return finite_size(value); }
   static T largest(std::complex<T> value) { return std::max(finite_size(value.real()), finite_size(value.imag())); }
@@ -144,8 +148,8 @@ class scaling {
     }
   }
 
-  std::vector<std::size_t> axes_;
-  std::vector<bool> batched_;
+  int limit_ = 0;
+  std::vector<bool> batched_;   // for each axis
   std::vector<int> exponents_;  // one for each signal; empty: no signal is scaled
 };
 
@@ -197,7 +201,7 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
 
   const std::vector<std::int64_t> in_shape = read.shape, in_strides = read.strides();
   std::vector<In> in = std::move(read).as<In>();
-  scaling<T> scaled(axes, rank);
+  scaling<T> scaled(axes, real_shape);
   scaled.before(in, in_shape, in_strides);
   std::vector<Out> out(static_cast<std::size_t>(result.size()));
   const fft::plan plan(batched.problem, work.where());
@@ -256,7 +260,7 @@ void add_fft(command_line& program) {
   auto wanted = std::make_shared<fft_options>();
   command_line& command = program.subcommand("fft", "Transform INPUT along its last axis, or along --axes");
   command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real or complex; - is standard input");
-  command.text("-o,--output", wanted->output, "write the result");
+  command.text("-o,--output", wanted->output, "write the result (.npy, .csv or .tsv)");
   command.flag("--inverse", wanted->inverse, "inverse transform");
   command.flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
   command.list("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end");

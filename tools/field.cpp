@@ -67,8 +67,12 @@ character_class class_of(std::uint32_t c) {
 
 std::errc parse_value(std::string_view text, std::complex<double>& value, bool& is_complex) {
   if (text.find(k_minus) == std::string_view::npos) return parse_ascii(text, value, is_complex);
-  std::string ascii(text);
-  for (auto at = ascii.find(k_minus); at != std::string::npos; at = ascii.find(k_minus, at)) ascii.replace(at, k_minus.size(), "-");
+  std::string ascii;
+  while (!text.empty()) {
+    const bool minus = text.starts_with(k_minus);
+    ascii += minus ? '-' : text.front();
+    text.remove_prefix(minus ? k_minus.size() : 1);
+  }
   return parse_ascii(ascii, value, is_complex);
 }
 

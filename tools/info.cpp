@@ -94,7 +94,7 @@ void add_bench(command_line& program) {
 
 void add_tune(command_line& program) {
   add_program(program, "tune", "Measure which GPU kernels are fastest on this machine for problems given by their tokens, and keep them",
-              "ballast-kernels", {"tune"}, "it is installed with this program");
+              "ballast-kernels", {"tune"}, "it is installed beside this program");
 }
 
 }  // namespace ballast::tools

@@ -99,6 +99,8 @@ int report(const char* program, int status, std::string_view what) {
 
 }  // namespace
 
+constexpr const char* k_no_memory = "expected enough memory for this problem, got none from the system";
+
 int run_program(const char* name, const std::function<int()>& body) {
   open_standard_streams();
   try {
@@ -116,9 +118,9 @@ int run_program(const char* name, const std::function<int()>& body) {
   } catch (const out_of_memory_error& e) {
     return report(name, k_bad_usage, e.what());
   } catch (const std::bad_alloc&) {
-    return report(name, k_bad_usage, "not enough memory for this problem on this machine");
+    return report(name, k_bad_usage, k_no_memory);
   } catch (const std::length_error&) {
-    return report(name, k_bad_usage, "not enough memory for this problem on this machine");
+    return report(name, k_bad_usage, k_no_memory);
   } catch (const std::exception& e) {
     return report(name, k_failure, e.what());
   }

@@ -22,6 +22,7 @@
 #include "fft/cuda/tune/tune.hpp"
 #include "kmeans/cuda/tune/tune.hpp"
 #include "outputs.hpp"
+#include "qr/cuda/kernels/tuning.hpp"
 #include "terminal.hpp"
 
 namespace ballast::tools {
@@ -69,7 +70,11 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   const auto warn = [](const std::vector<std::string>& all) {
     for (const std::string& each : all) write_text(stderr, "{}\n", printable(each));
   };
-  warn(cuda::tuning_warnings(before, known));
+  // QR's entries are written by hand: its lines stay as they are.
+  std::vector<std::string_view> read_by_plans = known;
+  read_by_plans.push_back(qr::cuda::choice_form::algorithm);
+  warn(cuda::tuning_warnings(before, read_by_plans));
+  warn(qr::cuda::choice_table::parse(before).warnings());
   warn(lines.warnings());
   warn(clusters.passes.warnings());
   warn(clusters.tiles.warnings());

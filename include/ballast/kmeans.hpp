@@ -104,7 +104,7 @@ struct batch_results {
 };
 
 // A prepared K-Means problem: immutable and thread-safe; copies share it. After the first call a call of the same kind allocates no memory
-// on the host (docs/design/memory.md says what a device allocates).
+// on the host, except by the schemes that FT K-Means compares (docs/design/memory.md says what a device allocates).
 //
 // fit minimises inertia. A cluster that loses all its points gets the point farthest from its centroid. With fewer different points than
 // clusters, spare clusters copy the heaviest centroid and stay empty. call::on_progress is called after each iteration; progress::value is
@@ -142,11 +142,12 @@ class plan {
   // values: m × k Euclidean distances (not squared) of each point to each centroid, host or device, any strides.
   BALLAST_API report transform(const data<T>& from, const matrix_view<T>& values, const call& now = {}) const;
 
-  // The same for a batch on call::stream without waiting: one launch by scheme "dmr", in which the device verifies, repairs and stores each
-  // fit. Points, weights, centroids and labels lie in device memory (invalid_argument_error otherwise). pending_report::get() stores what
-  // `to` has in host memory, which must live until then, and throws invalid_argument_error for NaN or Inf in the operands. A CUDA graph can
-  // capture the call once the plan has enqueued one outside of it. A fit that is uncorrectable is not stored. Throws unsupported_error for
-  // other backends than cuda, and for other schemes, whose iterations need decisions of the host.
+  // The same for a batch on call::stream without waiting, by scheme "dmr": one launch, in which the device verifies and stores each fit,
+  // and with protection::correct two more, which return at once but for fits that have to be computed again. Points, weights, centroids and
+  // labels lie in device memory (invalid_argument_error otherwise). pending_report::get() stores what `to` has in host memory, which must
+  // live until then, and throws invalid_argument_error for NaN or Inf in the operands. A CUDA graph can capture the call once the plan has
+  // enqueued one outside of it. A fit that is uncorrectable is not stored. Throws unsupported_error for other backends than cuda, and for
+  // other schemes, whose iterations need decisions of the host.
   [[nodiscard]] BALLAST_API pending_report enqueue_fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
 
   // Bytes of device memory for call::workspace; 0 for other backends than cuda. A batch by "dmr" needs no other memory beside copies of

@@ -57,7 +57,8 @@ bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first);
 template <class T>
 void fit_batch(const batch_args<T>& what, batch_fits<T>& made, core::vector<std::int64_t>& refused);
 
-// Enqueues all fits in one launch, which also verifies, repairs and stores them. Operands, centroids and labels lie in device memory; what
+// Enqueues all fits in one launch, which also verifies and stores them; with protection::correct further launches follow, which compute
+// again the fits that failed. Operands, centroids and labels lie in device memory; what
 // `to` has in host memory is stored by collect(), which throws invalid_argument_error for invalid points, weights or centroids. No fit that
 // is uncorrectable is stored.
 template <class T>

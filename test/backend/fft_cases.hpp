@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ballast/fft.hpp>
@@ -65,8 +66,8 @@ inline std::string name_of(const fft_case& each) {
 }
 
 // If a tile has several lines, the batch is no multiple of that number.
-inline const std::vector<fft_case>& small_cases() {
-  static const std::vector<fft_case> cases = {
+inline std::vector<fft_case> small_cases_of_blocks() {
+  return {
       // One pass: every radix, powers of two and mixed ones.
       {"fft_c2c_f32_n1_b37_fwd", machine::whole, k_sample},
       {"fft_c2c_f64_n2_b75_fwd"},
@@ -144,6 +145,10 @@ inline const std::vector<fft_case>& small_cases() {
       {"fft_r2c_f64_n12x20_b3_fwd", machine::whole, k_sample, norm::backward, {{25, 1}, 320}, {{2, 30}, 700}},
       // More dimensions than a launch has.
       {"fft_c2c_f32_n2x3x80_b3_fwd", machine::small, k_faults | k_sample, norm::backward, {{250, 82, 1}, 504}, {{1, 3, 10}, 801}},
+  };
+}
+inline std::vector<fft_case> small_cases_of_several_blocks() {
+  return {
       // Lines that clusters of 2, 4, 8 and 16 blocks hold.
       {"fft_c2c_f32_n512_b5_fwd", machine::clustered, k_bare | k_faults | k_smoke},
       {"fft_c2c_f64_n512_b3_inv", machine::clustered, k_bare | k_faults | k_smoke},
@@ -201,6 +206,13 @@ inline const std::vector<fft_case>& small_cases() {
       // A batch in three chunks.
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults | k_smoke},
   };
+}
+inline const std::vector<fft_case>& small_cases() {
+  static const std::vector<fft_case> cases = [] {
+    std::vector<fft_case> made = small_cases_of_blocks();
+    for (fft_case& each : small_cases_of_several_blocks()) made.push_back(std::move(each));
+    return made;
+  }();
   return cases;
 }
 

@@ -34,7 +34,7 @@ namespace {
 using index = std::int64_t;
 using namespace subjects;
 
-// `count` matrices one behind the other, column-major.
+// `count` contiguous column-major matrices.
 template <class T>
 struct batch {
   index m = 0, n = 0, count = 0;
@@ -195,7 +195,7 @@ TYPED_TEST(qr_batch, leaves_what_lies_between_strided_elements_alone) {
   }
 }
 
-// A column that holds NaN spoils itself and what lies behind it, and no other matrix; none of that is a fault.
+// NaN in a column spreads to the columns to its right, and to no other matrix. This is no fault.
 TYPED_TEST(qr_batch, inf_and_nan_pass_through_and_are_no_fault) {
   using T = typename TestFixture::T;
   batch<T> A = random_batch<T>(10, 6, 3, 5);
@@ -296,7 +296,7 @@ TYPED_TEST(qr_batch, solves_least_squares_of_both_shapes) {
       }
     }
     if (m >= n) continue;
-    // Of least norm: as the single call finds it.
+    // The solution of least norm is that of the single call.
     for (index b = 0; b < count; ++b) {
       dense<T> one = copy_of<T>(A[b]), solution = copy_of<T>(B[b]);
       (void)gels(one.view(), solution.view(), {.backend = this->which == backend::cuda ? backend::cpu : this->which});
@@ -343,7 +343,7 @@ TYPED_TEST(qr_batch, matrices_of_any_size) {
 
 // ------------------------------------------------------------------------------------------------------------------------ Faults
 
-// What one operation does to one batch: the result as bytes, and the report.
+// The result of one operation on a batch, as bytes, and the report.
 template <class T>
 struct result {
   std::vector<T> numbers;
@@ -442,8 +442,8 @@ TYPED_TEST(qr_batch, every_fault_at_every_site_is_repaired_or_reported) {
   }
 }
 
-// Behind the last row of a matrix a tile has rows of zeros. One that changes swaps, where its column is zero, a row of the matrix with
-// itself: a reflector of length √2 whose stored part is a unit vector.
+// After the last row of a matrix a tile has rows of zeros. If such a zero changes in a column of zeros, the reflector exchanges a row of
+// the matrix with that row: its length is √2, and its stored part is a unit vector.
 TYPED_TEST(qr_batch, what_is_struck_behind_the_last_row_is_seen) {
   using T = typename TestFixture::T;
   batch<T> A = random_batch<T>(5, 4, 1, 8);

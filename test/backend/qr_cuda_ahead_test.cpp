@@ -1,6 +1,6 @@
-// Panels of the cuda backend that are begun before those in front of them were judged, on the emulator: faults that are found when two more
-// panels were begun, in one panel and in neighbours; struck words of the gate and of what the host judges; with detection alone; and in any
-// order that the streams allow. The device has no clusters and little shared memory, so that all panels are tall and go ahead.
+// Panels of the cuda backend that are begun before earlier panels were judged, on the emulator: faults that are found after two more panels
+// were begun, in one panel and in neighbours; struck words of the gate and of the values that the host judges; with detection only; and in
+// any order that the streams allow. The device has no clusters and little shared memory, so that all panels are tall and go ahead.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -44,7 +44,7 @@ class panels_ahead : public testing::Test {
   factored<T> run(const inject::plan* faults = nullptr, protection level = protection::correct, const char* scheme = "") const {
     return factor_in_place<T>(A_.view(), {.backend = backend::cuda, .threads = 1, .protection = level, .scheme = scheme, .faults = faults});
   }
-  // Of panel k or, where blocks are updated, of its block by panel by.
+  // A fault in panel k or, at a site of updates, in the update of its block by panel `by`.
   static inject::request in_panel(site where, index k) {
     inject::request made = fault(where, inject::model::random_value, 3);
     made.interval = k * width + 5;
@@ -68,8 +68,8 @@ class panels_ahead : public testing::Test {
 };
 TYPED_TEST_SUITE(panels_ahead, test::reals, test::real_names);
 
-// Panel k is found when k + 1 and k + 2 were begun, and they are begun again: nothing of the bad panel may have reached them, or the blocks
-// behind. Its verdict is that of a panel that is judged at once, and one attempt at the whole is enough.
+// The fault in panel k is found after panels k + 1 and k + 2 were begun. These are begun again: the bad panel may have changed neither them
+// nor later blocks. The verdict is that of a panel that is judged at once, and one attempt at the whole is enough.
 TYPED_TEST(panels_ahead, a_fault_is_found_two_panels_later_and_repaired) {
   const auto device = std::make_shared<test::counted_launches>(TestFixture::small());
   const device_for_a_test here(device);
@@ -148,7 +148,7 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
   const auto close = [&](const panel_gate* gate, bool first) {
     device->set(first ? &gate->closed : &gate->closed_too, std::uint32_t{1} << 17);
   };
-  std::uint64_t number = 0;  // of a sample in double one strike in two
+  std::uint64_t number = 0;  // a sample in double takes one strike in two
   for (const bool first : {true, false}) {
     for (const std::int64_t k : {1, 2}) {
       if (first != (k == 1)) continue;
@@ -164,7 +164,7 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
         device->strikes = {one};
         const factored<T> made = this->run();
         EXPECT_TRUE(device->strikes[0].met());
-        // Before it is made, or behind hold_kernel, where it is the next one that is held back, nothing was wrong.
+        // Before the panel is computed, and after hold_kernel, which holds the next one back, nothing was wrong.
         EXPECT_EQ(made.report.verdict,
                   one.name == "hold_kernel" || one.name == "square_factor_kernel" ? verdict::clean : verdict::recomputed)
             << to_json(made.report);
@@ -186,7 +186,7 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
   }
 }
 
-// What a panel leaves for the host: numbers too large, numbers that hide a fault, and the words that say whether it passed.
+// Strikes the values that a panel leaves for the host: numbers become too large, numbers hide a fault, the words of the verdict change.
 TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_nothing) {
   using T = TypeParam;
   using namespace cuda;
@@ -195,7 +195,7 @@ TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_
   const factored<T> clean = this->run();
   const auto record = [](const void* a) { return static_cast<const hold_arguments<T>*>(a)->record; };
   const double large = 1e30;
-  std::uint64_t number = 0;  // of a sample in double one strike in two
+  std::uint64_t number = 0;  // a sample in double takes one strike in two
   const std::vector<std::function<void(const void*)>> good = {
       [&](const void* a) { device->set(&record(a)->entry, large); },
       [&](const void* a) { device->set(&record(a)->sums.data, std::numeric_limits<double>::quiet_NaN()); },
@@ -215,7 +215,7 @@ TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_
       this->expect_the_bits(made, clean);
     }
   }
-  // Behind a fault in T, or in the block.
+  // After a fault in T, or in the block.
   const std::vector<std::function<void(const void*)>> bad = {
       [&](const void* a) {
         device->set(&record(a)->sums, panel_result{0, 1, 0, 0});
@@ -245,7 +245,7 @@ TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_
   }
 }
 
-// A panel that needs a decision of the host is held back, and with it what was begun behind; from there on panels are judged at once.
+// A panel that needs a decision of the host is held back with all later work; from then on panels are judged at once.
 TYPED_TEST(panels_ahead, a_panel_that_is_not_made_at_once_is_finished_by_the_host) {
   using T = TypeParam;
   const auto device = std::make_shared<test::counted_launches>(TestFixture::small());
@@ -285,7 +285,7 @@ TYPED_TEST(panels_ahead, any_order_that_the_streams_allow_gives_the_same) {
   std::vector<std::pair<manner, std::uint64_t>> orders = {
       {manner::one_last, 0}, {manner::one_last, 1}, {manner::one_last, 2}, {manner::awaited_first, 1}, {manner::any, 1}};
   if (test::sampled()) orders.resize(3);
-  std::uint64_t number = 0;  // of a sample in double one pair in two
+  std::uint64_t number = 0;  // a sample in double takes one pair in two
   for (const char* scheme : {"block_checksum", "qr_update"}) {
     for (std::size_t p = 0; p < plans.size(); ++p) {
       if (sizeof(T) == 8 && !test::taken(number++, 2)) continue;

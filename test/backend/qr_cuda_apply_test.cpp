@@ -233,7 +233,7 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
       }
     }
   }
-  // Columns of the identity, the last one behind its end.
+  // Columns of the identity; the last one is beyond its end.
   const auto to = this->upload(std::vector<double>(at(columns * k_vectors), std::nan("")));
   this->launch(work::dots, 2,
                dots_arguments<T>{nullptr, 0, 0, m, m - columns + 1, columns, nullptr, static_cast<const double*>(vectors.data()), m,
@@ -358,7 +358,7 @@ TYPED_TEST(qr_cuda_apply, a_block_of_columns_leaves_room_for_its_check) {
   }
 }
 
-// Launches and waits of a call do not grow with the number of panels, but for a panel's V, VᵀC, T VᵀC and what C loses.
+// A further panel adds only the launches for its V, VᵀC, T VᵀC and the subtraction from C, and no wait.
 TYPED_TEST(qr_cuda_apply, a_panel_takes_three_launches_and_a_product_and_no_wait) {
   using T = TypeParam;
   const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());

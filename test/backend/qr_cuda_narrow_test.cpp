@@ -41,13 +41,13 @@ class narrow_products : public kernels_on_emulator<T> {
     }
     return made;
   }
-  // Where a sum of `count` products of that total size may be, of which the kernels make all but the last rounding in double.
+  // Bounds the error of a sum of `count` products of that total size. All roundings except the last one are in double.
   static double tolerance(index count, double size) { return (abft::unit_roundoff<T> + static_cast<double>(count + 8) * 0x1p-53) * size; }
 };
 TYPED_TEST_SUITE(narrow_products, test::reals, test::real_names);
 
 struct narrow_problem {
-  index rows, width, columns, front, chunks;  // `front` columns lie in front of others
+  index rows, width, columns, front, chunks;  // `front`: the first columns, which lie in other memory
 };
 
 // Tiles that are whole and that are not, in every direction; more chunks than there are rows for.
@@ -145,7 +145,7 @@ TYPED_TEST(narrow_products, are_those_of_wider_arithmetic) {
   }
 }
 
-// What the gate of panels ahead relies on: with V = 0 and T = 0 the matrix stays as it is, to the bit, signs of zeros included.
+// The gate of panels ahead relies on this: with V = 0 and T = 0 no bit of the matrix changes, not even the sign of a zero.
 TYPED_TEST(narrow_products, zeros_change_nothing) {
   using T = TypeParam;
   const index m = 140, w = 33, n = 40;
@@ -193,7 +193,7 @@ TYPED_TEST(narrow_products, what_they_make_wrong_is_repaired) {
     const factored<T> clean = run(level);
     ASSERT_EQ(clean.report.verdict, verdict::clean);
     for (const fault& each : faults) {
-      // Of columns of the matrix, and of checksums.
+      // Products with columns of the matrix, and with checksums.
       for (const std::int64_t number : {0, 1}) {
         if (level == protection::off && number > 0) continue;
         SCOPED_TRACE(std::string(each.kernel) + " " + std::to_string(number) + (level == protection::off ? ", without protection" : ""));

@@ -1,6 +1,6 @@
-// Blocks of the cuda backend that are updated with two panels at once, on the emulator: what comes out, faults in the two panels' updates
-// and in what the pair is made of, and any order that the streams allow. The device has one multiprocessor, so that updates are long for
-// it, no clusters, and little shared memory: all panels are tall and go ahead.
+// Blocks of the cuda backend that are updated with two panels at once, on the emulator: the results, faults in the two panels' updates and
+// in V and T of the pair, and any order that the streams allow. The device has one multiprocessor, so that updates are long for it, no
+// clusters, and little shared memory: all panels are tall and go ahead.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -39,7 +39,7 @@ std::shared_ptr<simt::emulated_device> small() {
   return std::make_shared<simt::emulated_device>(made);
 }
 
-// Strikes T of a pair where both panels meet, in front of the first product with it.
+// Strikes the off-diagonal part of a pair's T before the first product with it.
 template <class T>
 class wrong_pair final : public test::forwarding_device {
  public:
@@ -102,7 +102,7 @@ TYPED_TEST(panel_pairs, are_as_good_as_one_panel_after_the_other) {
   EXPECT_EQ(change(off.F, made.F), 0);
 }
 
-// Faults behind the update of either panel and in VᵀC, of a block that both update at once.
+// Faults after the update by either panel and in VᵀC, in a block that both update at once.
 TYPED_TEST(panel_pairs, what_is_struck_in_an_update_is_repaired) {
   using T = TypeParam;
   const device_for_a_test here(small());
@@ -141,7 +141,7 @@ TYPED_TEST(panel_pairs, a_wrong_t_of_a_pair_is_repaired) {
   }
 }
 
-// With a fault in the second panel of a pair, for which everything is held, and behind it.
+// With a fault in the second panel of a pair, which holds all later work, and with a fault after it.
 TYPED_TEST(panel_pairs, any_order_of_streams_gives_the_same) {
   using test::late_device;
   using manner = late_device::manner;

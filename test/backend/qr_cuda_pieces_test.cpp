@@ -147,7 +147,7 @@ TYPED_TEST(qr_cuda_pieces, least_squares_are_those_of_the_reference) {
   EXPECT_THROW((void)gels(singular.view(), B.view(), how), rank_deficient_error);
 }
 
-// What is struck while Q is applied to right-hand sides is repaired; without protection it reaches the solution.
+// Faults in the application of Q to right-hand sides are repaired; without protection they reach the solution.
 TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
   using T = TypeParam;
   const index m = 150, n = 140;

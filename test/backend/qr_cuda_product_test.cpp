@@ -31,7 +31,7 @@ using namespace cuda;
 
 constexpr double k_u = 0x1p-24;
 
-// A matrix with a gap behind each column, at an address that is `off` floats from what vector loads need.
+// A matrix with a gap after each column, at an address that is `off` floats after an aligned one.
 struct padded {
   index rows, columns, ld, off;
   std::vector<float> values;
@@ -48,7 +48,7 @@ struct padded {
 
 class qr_cuda_product : public kernels_on_emulator<float> {
  protected:
-  // V's images, of which the one by columns comes behind the one by rows.
+  // V's images: first the one by rows, then the one by columns.
   ballast::cuda::device_buffer images(const padded& V) const {
     const split_shape shape(V.rows, V.columns);
     std::vector<float> compact;
@@ -102,7 +102,7 @@ class qr_cuda_product : public kernels_on_emulator<float> {
   }
 };
 
-// Of the upper part of a number in a chunk, before the permutation of sixteen neighbours.
+// Returns the place of the upper part of a number in a chunk, before the permutation of sixteen neighbours.
 index place_of(index i, index k) { return i * k_depth + k; }
 
 struct problem {
@@ -117,8 +117,8 @@ std::vector<problem> problems() {
   return made;
 }
 
-// What is lost of each product, in units of rounding: two lower parts that are cut, and their product. Sums: of 8 in a tensor core, then
-// one for each k_depth, then parts.
+// Bounds the error. Each product loses, in units of rounding, two lower parts that are cut, and their product. Sums: of 8 in a tensor core,
+// then one for each k_depth, then parts.
 double tolerance(index deep, index parts) { return (8 + 12 * 2 + static_cast<double>(deep) / k_depth + static_cast<double>(parts)) * k_u; }
 
 TEST_F(qr_cuda_product, is_as_accurate_as_fp32) {
@@ -188,7 +188,7 @@ TEST_F(qr_cuda_product, where_operands_lie_does_not_change_a_bit) {
   }
 }
 
-// What the gate of panels ahead relies on: with W = 0 the matrix stays as it is, to the bit, signs of zeros included.
+// The gate of panels ahead relies on this: with W = 0 no bit of the matrix changes, not even the sign of a zero.
 TEST_F(qr_cuda_product, zeros_change_nothing) {
   padded V(140, 33, 0, 0, 1), C(140, 70, 0, 0, 2);
   for (index i = 0; i < C.rows; i += 3) C(i, i % 70) = i % 2 == 0 ? -0.F : 0.F;
@@ -243,7 +243,7 @@ TEST(qr_cuda_products, what_they_make_wrong_is_repaired) {
     const report seen = ormqr(side::left, transpose::yes, Q.F.view(), Q.tau, C.view(), how(level, tf32x3));
     return std::pair(std::move(C), seen);
   };
-  // `both`: also without protection. Of a sample in one of the two: the kernels are the same.
+  // `both`: also without protection. A sample runs only one of the two, since the kernels are the same.
   const auto walk = [&](const auto& run, bool both) {
     device->strikes.clear();
     for (const fault& each : faults) device->strikes.push_back({each.kernel, 0, [](const void*) { ADD_FAILURE() << "it was off"; }});

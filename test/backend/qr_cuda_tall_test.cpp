@@ -101,8 +101,8 @@ TYPED_TEST(tall_panels, have_lapacks_reflectors) {
   }
 }
 
-// Of very many rows for each column: one panel, which is no product, no copy of V and no entry check.
-// Faults at every site are repaired.
+// A matrix with very many rows for each column is one panel, without products, a copy of V or an entry check. Faults at every site are
+// repaired.
 TYPED_TEST(tall_panels, of_very_many_rows_are_one) {
   using T = TypeParam;
   const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
@@ -163,7 +163,7 @@ TYPED_TEST(tall_panels, of_very_many_rows_and_every_kind_are_factored_as_well_as
 
 TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
   using T = TypeParam;
-  std::uint64_t number = 0;  // of a sample in double each kind with one of the shapes
+  std::uint64_t number = 0;  // a sample in double takes each kind with one of the shapes
   for (const std::string& kind : k_kinds) {
     ++number;
     for (const auto& [m, n] : std::vector<std::pair<index, index>>{{900, 24}, {650, 61}}) {
@@ -178,7 +178,7 @@ TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
   }
 }
 
-// Of so many rows few columns are multiplied by cuBLAS, too, checksum columns by themselves.
+// With so many rows, cuBLAS multiplies few columns as well; checksum columns have a product of their own.
 TYPED_TEST(tall_panels, of_many_rows_take_cublas_for_few_columns) {
   using T = TypeParam;
   cuda::capabilities small = simt::emulated_capabilities();
@@ -225,7 +225,7 @@ TYPED_TEST(tall_panels, of_any_condition_are_factored_as_well_as_by_lapack) {
   EXPECT_GT(most, 4) << "the worst of them need more";
 }
 
-// What has no Gram matrix to speak of, or reflectors without a tail, is left to the reflectors one after the other.
+// Panels without a usable Gram matrix, or with reflectors without a tail, are factored one reflector after the other.
 TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
   using T = TypeParam;
   for (const char* kind : {"zero", "zero columns", "identity", "one row", "triangular"}) {
@@ -235,7 +235,7 @@ TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
     EXPECT_EQ(made.report.verdict, verdict::clean);
     EXPECT_GT(this->reflectors_one_by_one(), 0) << kind;
   }
-  // With Inf or NaN they are not even tried: columns in front of the odd one keep their numbers.
+  // With Inf or NaN Cholesky QR is not tried: the columns to the left of the odd one keep their numbers.
   dense<T> A = random_matrix<T>(900, 24, 1);
   const factored<T> clean = this->factor(A);
   A(17, 20) = std::numeric_limits<T>::quiet_NaN();
@@ -247,8 +247,8 @@ TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
   }
 }
 
-// What one panel more costs in launches and waits: of a whole factorization with four panels against one with three. Times
-// are not measured here; each of these is some microseconds in which the device may have nothing to do.
+// Counts the launches and waits of one more panel: of a factorization with four panels, less those of one with three. Times are not
+// measured here; each launch or wait is some microseconds in which the device may be idle.
 TYPED_TEST(tall_panels, take_few_launches_and_waits) {
   using T = TypeParam;
   const device_for_a_test here(nullptr);
@@ -291,7 +291,7 @@ inject::plan strike(place_of_a_strike where, index j, index steps, inject::model
   return inject::plan({{.site = inject::site::qr_panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
 }
 
-// Of such condition that a panel is not direct: columns that differ by a ten-thousandth.
+// The columns differ by a ten-thousandth: the condition is so bad that a panel is not direct.
 template <class T>
 dense<T> nearly_dependent(index m, index n) {
   const dense<T> B = random_matrix<T>(m, n, 21);
@@ -320,7 +320,7 @@ TYPED_TEST(tall_panels, what_is_struck_inside_is_repaired) {
     const factored<T> clean = this->factor(A);
     int seen = 0;
     for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
-      // Of a sample in double half of the models, at each place the others.
+      // A sample in double takes half of the models, alternating from place to place.
       if (sizeof(T) == 8 && !test::taken(what + static_cast<std::size_t>(where), 2)) continue;
       for (const index j : columns) {
         const inject::plan faults = strike(where, j, n, static_cast<inject::model>(what), -1);
@@ -360,7 +360,7 @@ TYPED_TEST(tall_panels, what_is_struck_inside_reaches_the_output_without_protect
 }
 
 // A panel is direct if its condition is good, for doubles tr G⁻¹ ≤ 1.6 n: then nothing of Q is used, so that a struck Gram matrix of Q
-// changes nothing. Of columns that have half of their squares in common, tr G⁻¹ is 1.9 n.
+// changes nothing. If columns have half of their squares in common, tr G⁻¹ is 1.9 n.
 TYPED_TEST(tall_panels, of_good_condition_need_no_q) {
   using T = TypeParam;
   const index m = 900, n = 24;
@@ -404,7 +404,7 @@ TYPED_TEST(tall_panels, of_two_columns_that_nearly_depend_are_not_direct) {
   }
 }
 
-// Where a panel is not direct, the factor of a wrong Gram matrix is a wrong preconditioner, no more: what is measured behind it decides.
+// If a panel is not direct, the factor of a wrong Gram matrix is only a wrong preconditioner: the later measurements decide.
 TYPED_TEST(tall_panels, a_wrong_gram_matrix_of_bad_condition_costs_time_alone) {
   using T = TypeParam;
   const index m = 900, n = 24;

@@ -1,5 +1,5 @@
 // The cuda backend of QR on the emulator: clusters of every size, slabs in global memory, operands in device memory, several calls at once,
-// and work that a device does as late, or as early, as the order of its streams allows. What is shared with other backends is in
+// and work that a device does as late, or as early, as the order of its streams allows. Tests that all backends share are in
 // qr_test.cpp.
 #include <algorithm>
 #include <cmath>
@@ -93,7 +93,7 @@ TYPED_TEST(qr_cuda, a_wrong_load_for_what_protects_the_input_spoils_nothing) {
   simt::loads = {};
   const factored<T> clean = factor(protection::correct);
   ASSERT_EQ(clean.report.verdict, verdict::clean);
-  const index loads = simt::loads.seen;  // of some neighbours each
+  const index loads = simt::loads.seen;  // each loads some neighbours
   EXPECT_GE(loads, 3 * m * n / static_cast<index>(16 / sizeof(T)));
   simt::loads = {};
   (void)factor(protection::detect);  // has no copy

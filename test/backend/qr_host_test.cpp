@@ -173,8 +173,8 @@ TYPED_TEST(qr_host, an_uncorrectable_fault_leaves_device_memory_alone) {
   EXPECT_EQ(F.values(), start);
 }
 
-// A struck element of a solution, whatever its value and its place, is never within the threshold: an infinite one makes its row's
-// threshold infinite, and must not be passed over for rows that it does not touch.
+// A struck element of a solution is never within the threshold, for any value and place: an infinite one makes its row's threshold
+// infinite, and must not be ignored in favour of rows that it does not touch.
 TYPED_TEST(qr_host, a_struck_solution_never_passes_the_residual) {
   using T = typename TestFixture::T;
   constexpr T infinity = std::numeric_limits<T>::infinity();
@@ -242,10 +242,10 @@ class struck_kernels final : public kernels<S> {
   struct strike {
     operation what = operation::none;
     int call = 0;   // number of the call that is struck
-    index row = 0;  // of V, X, or of the product, modulo its size
+    index row = 0;  // row of V, X, or of the product, modulo its size
     index column = 0;
-    double factor = 1;       // of the element
-    bool of_result = false;  // of the product's result in one column instead
+    double factor = 1;       // multiplies the element
+    bool of_result = false;  // strikes the product's result in one column instead
   };
   struct counts {
     int product = 0, update = 0, subtract = 0, squares = 0, triangular_factor = 0, moments = 0;
@@ -581,7 +581,7 @@ TYPED_TEST(qr_host, a_fault_above_the_floor_is_seen_although_it_spreads) {
   std::vector<T> tau;
   typename kernel::counts calls;
   ASSERT_EQ(struck_factorization<T>(this->which, {}, A, clean, tau, &calls).verdict, verdict::clean);
-  const index width = std::min<index>((n + 1) / 2, this->which == backend::reference ? 16 : 32);  // of a block
+  const index width = std::min<index>((n + 1) / 2, this->which == backend::reference ? 16 : 32);  // width of a block
   // An element of VᵀC is about as large as 1/√m of its column. The floor: docs/protection.md.
   const double floor = (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(std::min(m, n))) / 8) * 2 *
                        std::sqrt(2.0 * static_cast<double>(width)) * abft::unit_roundoff<T>;
@@ -717,7 +717,7 @@ class late_engine final : public forwarding_engine<S> {
   }
 };
 
-// A device may lag behind the driver as far as the contract lets it: results, repairs and reports are the same.
+// A device may be as late as the contract permits: results, repairs and reports are the same.
 TYPED_TEST(qr_host, operations_may_be_done_as_late_as_they_are_waited_for) {
   using T = typename TestFixture::T;
   const auto sites_of_a_factorization = [] {

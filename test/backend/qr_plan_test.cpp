@@ -383,8 +383,9 @@ TYPED_TEST(qr_plan, does_not_report_the_events_of_a_dropped_report) {
   const matrix_batch_view<T> view = batch_of(column_major(static_cast<T*>(there.data()), m, n), count);
   const std::span<T> tau(static_cast<T*>(scalars.data()), static_cast<std::size_t>(n * count));
   const plan<T> made = this->make(m, n, count);
+  // Most faults strike the zeros around a matrix.
   int detected = 0;
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+  for (std::uint64_t seed = 0; detected < 2 && seed < 80; ++seed) {
     const inject::plan faults({fault(inject::site::qr_panel, inject::model::random_value, seed)});
     {
       const inject::scope scope(&faults);

@@ -23,7 +23,7 @@ using namespace subjects;
 template <class Setting>
 class qr_protection : public qr<Setting> {
  protected:
-  // Of a sample in double on the emulator a third of the models, at each site others.
+  // On the emulator a sample in double takes a third of the models, different ones at each site.
   bool taken(inject::site where, std::size_t model) const {
     return this->which != backend::cuda || sizeof(typename qr<Setting>::T) == 4 ||
            test::taken(static_cast<std::uint64_t>(where) + model, 3);
@@ -209,7 +209,7 @@ TYPED_TEST(qr_protection, faults_in_least_squares_do_not_reach_the_coefficients)
   }
 }
 
-// The floor: a change of one element of a block after an update by more than twice the threshold is always seen, whatever the data.
+// The floor: a change of one element of a block after an update by more than twice the threshold is always detected, for all kinds of data.
 TYPED_TEST(qr_protection, nothing_above_the_floor_is_missed) {
   using T = typename TestFixture::T;
   for (const char* kind : {"normal", "columns 1e±12", "rows 1e±12", "hilbert", "low rank", "tiny"}) {

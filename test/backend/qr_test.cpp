@@ -192,7 +192,7 @@ TYPED_TEST(qr, ormqr_applies_q_from_both_sides) {
 
 TYPED_TEST(qr, ormqr_takes_reflectors_that_are_none) {
   using T = typename TestFixture::T;
-  // LAPACK applies whatever v and tau it is given; so do we, without an alarm.
+  // LAPACK applies any given v and tau; so does Ballast, without an alarm.
   const dense<T> V = random_matrix<T>(20, 6, 1);
   const std::vector<T> tau = {T(0.3), T(0), T(1), T(-0.5), T(0.01), T(0)};
   const dense<T> C0 = random_matrix<T>(20, 4, 2);

@@ -19,7 +19,7 @@ class Injection(WithFolder):
         "qr": ("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o"),
     }
     TOLERANCE = {"fft": 1e-12, "kmeans": 1e-12, "qr": 1e-9}
-    # What goes between processor and GPU: no backend of the host has such a place. backend_qr_cuda strikes it.
+    # Copies between processor and GPU: no backend of the host has such a place. backend_qr_cuda strikes it.
     ON_A_GPU = {"qr.transfer"}
 
     def result(self, operation, *more):

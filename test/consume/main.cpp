@@ -17,15 +17,15 @@ int main() {
 
   // Two clusters on a line.
   const std::vector<double> points = {0, 0.1, 0.2, 10, 10.1, 10.2};
-  const auto model = ballast::kmeans::fit(ballast::row_major(points.data(), 6, 1), {.clusters = 2, .seed = 1});
+  const auto model = ballast::kmeans::fit(ballast::row_major(points.data(), 6, 1), 2, {.seed = 1});
   if (model.labels[0] != model.labels[2] || model.labels[0] == model.labels[3] || std::abs(model.inertia - 0.04) > 1e-12) return 2;
 
   // y = 1 + 2 t through three points.
   const std::vector<double> A = {1, 1, 1, 0, 1, 2};
   const std::vector<double> b = {1, 3, 5};
   const auto factors = ballast::qr::factor(ballast::column_major(A.data(), 3, 2));
-  const auto x = factors.solve(ballast::column_major(b.data(), 3, 1));
-  if (std::abs(x(0, 0) - 1) > 1e-12 || std::abs(x(1, 0) - 2) > 1e-12) return 3;
+  const auto [x, solved] = factors.solve(ballast::column_major(b.data(), 3, 1));
+  if (solved.verdict != ballast::verdict::clean || std::abs(x(0, 0) - 1) > 1e-12 || std::abs(x(1, 0) - 2) > 1e-12) return 3;
 
   try {
     ballast::fft::plan nonsense({.shape = {0}});

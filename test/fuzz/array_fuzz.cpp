@@ -39,7 +39,7 @@ class memory_bytes : public tools::byte_source {
   memory_bytes(std::string_view bytes, bool known) : bytes_(bytes), known_(known) {}
   std::size_t read(char* to, std::size_t count) override {
     const std::size_t now = std::min(count, bytes_.size());
-    std::memcpy(to, bytes_.data(), now);
+    if (now > 0) std::memcpy(to, bytes_.data(), now);  // an empty vector has no address
     bytes_.remove_prefix(now);
     return now;
   }

@@ -159,10 +159,14 @@ class GpuCheck(unittest.TestCase):
         programs.mkdir(parents=True)
         for each in self.fake.iterdir():
             (programs / each.name).symlink_to(each)
-        bundle = self.out / "kernels.xz"
+        (self.out / "include").mkdir()
+        (self.out / "include" / "xxhash.h").write_text("// hashes")
+        (programs.parent / "CMakeCache.txt").write_text(f"BALLAST_XXHASH_INCLUDE:PATH={self.out / 'include'}\n")
+        bundle = self.out / "travels" / "kernels.xz"
         status, out, error = check("--programs", programs, "--out", self.out, "--only", "fft", "--prepare", bundle)
         self.assertEqual(status, 0, error)
         self.assertIn("kernels.xz: 5 kernels", out)
+        self.assertEqual((bundle.parent / "xxhash.h").read_text(), "// hashes")
         status, out, error = check("--programs", programs, "--out", self.out, "--bundle", bundle, "--only", "fft", "--stages", "kernels")
         self.assertEqual(status, 0, error)
         self.assertIn("4 kernels, 2 compiled here", out)

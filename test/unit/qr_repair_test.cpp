@@ -1,4 +1,4 @@
-// What the repair of a block changes, and what it leaves alone. Layer: unit tests.
+// The repair of a block: the elements that it changes, and those that it keeps. Layer: unit tests.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace ballast::qr {
 namespace {
 
-// A block with the checksums that its columns have, but for rounding as updates leave it.
+// A block with the checksums of its columns, apart from rounding errors like those of updates.
 struct block_with_checksums {
   static constexpr index rows = 400, columns = 24;
   static constexpr double noise = 1e-13;

@@ -274,6 +274,7 @@ void batch_faults(tally& seen, const std::string& token, const settings& wanted,
     const auto found = run(&plan);
     return outcome{found.report, found.labels != right.labels || found.centroids != right.centroids || found.inertia != right.inertia};
   });
+  if (tested != backend::cuda) return;  // no other backend enqueues
   const auto wanted_fit = held.options(3, true, {});
   const kmeans::plan<T> plan(held.what, wanted_fit.how(), on(tested).where());
   kmeans::batch_data<T> from = wanted_fit.operands(held.device_batch());

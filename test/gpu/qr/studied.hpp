@@ -153,12 +153,12 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
     const index m = this->shape_.m, bytes = 2 * m * static_cast<index>(sizeof(S));
     const auto columns = this->on_.allocate(bytes);
     this->on_.copy(columns.data(), this->checksums(0), bytes);
-    S* const V = this->scratch(this->V_again_, m * this->nb());
+    S* const V = this->scratch(this->repeated_.V, m * this->nb());
     for (index k = 0; k < this->shape_.panels; ++k) {
       this->form_v(k, V, this->on_.main());
       this->on_.device()->record(*begin_, this->on_.main());
       this->apply(k, this->formed(k, V), {0, 2}, static_cast<S*>(columns.data()) + this->shape_[k].first, m,
-                  static_cast<S*>(this->W_[0].data()), this->on_.main(), {});
+                  static_cast<S*>(this->updates_.W[0].data()), this->on_.main(), {});
       this->on_.device()->record(*end_, this->on_.main());
       wanted_.milliseconds[source::carry] += this->on_.device()->milliseconds(*begin_, *end_);
     }

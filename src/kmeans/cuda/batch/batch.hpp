@@ -71,9 +71,10 @@ struct batch_arguments {
   std::uint64_t seed;
   // Only of enqueued fits, which the device verifies and stores. tickets: one per fit, 0 before and after the kernel.
   std::uint32_t* tickets;
+  std::uint32_t* open;  // one per fit: 1 if the next launch computes it again. Written by every launch
   batch_destination<T> to;
   ballast::cuda::event_ring* events;
-  int repeats;  // abft::attempts
+  int number, repeats;  // this computation, from 0; and how many more there may be (abft::attempts)
 };
 
 // The layout of a block's dynamic shared memory, in bytes from its start.
@@ -90,7 +91,6 @@ struct batch_memory {
   double partial[k_batch_threads / 32 * k_batch_group];
   double left[k_batch_trials];  // the potential with each candidate
   std::int32_t rows[k_batch_trials];
-  std::uint64_t hashes[4];  // enqueued fits: of the computations of this fit so far
 };
 
 // `work` serves one purpose at a time: ranges of the features; candidates; a shuffle; sums of the clusters in `chunks` parts; centroids

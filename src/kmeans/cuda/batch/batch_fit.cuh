@@ -35,7 +35,8 @@ class batch_fit {
         chunks(a.chunks),
         thread(static_cast<int>(threadIdx.x)),
         local(static_cast<std::int64_t>(blockIdx.x) / a.replicas),
-        fit(a.fits == nullptr ? local : a.fits[local]) {
+        fit(a.fits == nullptr ? local : a.fits[local]),
+        replica(static_cast<int>(static_cast<std::int64_t>(blockIdx.x) % a.replicas)) {
     const batch_layout at = batch_layout_of<T>(n, k, a.trials, chunks);
     const batch_scratch in = batch_scratch_of<T>(m, n, k);
     unsigned char* const near = arch::shared_memory();
@@ -56,35 +57,35 @@ class batch_fit {
   }
 
   __device__ __forceinline__ void run() {
-    for (number_ = 0;; ++number_) {
-      batch_result made{};
-      std::uint64_t hash = 0;
-      if (!survey()) {
-        made.status = 1;
-      } else {
-        place();
-        for (int r = 0; r < a.runs; ++r) {
-          choose_first(static_cast<std::uint64_t>(r));
-          int iterations = 0;
-          stop_rule rule = stop_rule::max_iter;
-          iterate(iterations, rule);
-          const double inertia = finish();
-          if (r > 0 && !(inertia < made.inertia)) continue;
-          made.inertia = inertia;
-          made.iterations = iterations;
-          made.stopped = static_cast<std::int32_t>(rule);
-          if (replica() == 0) {
-            store();
-          } else {
-            hash = hash_result();
-          }
+    if constexpr (Enqueued) {
+      if (a.number > 0 && a.open[local] == 0) return;
+    }
+    batch_result made{};
+    std::uint64_t hash = 0;
+    if (!survey()) {
+      made.status = 1;
+    } else {
+      place();
+      for (int r = 0; r < a.runs; ++r) {
+        choose_first(static_cast<std::uint64_t>(r));
+        int iterations = 0;
+        stop_rule rule = stop_rule::max_iter;
+        iterate(iterations, rule);
+        const double inertia = finish();
+        if (r > 0 && !(inertia < made.inertia)) continue;
+        made.inertia = inertia;
+        made.iterations = iterations;
+        made.stopped = static_cast<std::int32_t>(rule);
+        if (replica == 0) {
+          store();
+        } else {
+          hash = hash_result();
         }
       }
-      made.hash = hash + scalars_of(made);
-      if (thread == 0) a.results[local * a.replicas + replica()] = made;
-      if constexpr (!Enqueued) return;
-      if (settle()) return;
     }
+    made.hash = hash + scalars_of(made);
+    if (thread == 0) a.results[blockIdx.x] = made;
+    if constexpr (Enqueued) settle();
   }
 
  private:
@@ -96,7 +97,7 @@ class batch_fit {
 
   template <int Count, class V>
   __device__ __forceinline__ void strike(site where, int step, int steps, int word, int words, V* data) const {
-    given_.strike(ballast::cuda::index<Count>{}, where, {fit * a.replicas + replica(), a.items, step, steps, word, words}, data);
+    given_.strike(ballast::cuda::index<Count>{}, where, {fit * a.replicas + replica, a.items, step, steps, word, words}, data);
   }
 
   // Combines the values of all threads; all threads get the result. There is a barrier before and after, so earlier writes are visible.
@@ -136,10 +137,6 @@ class batch_fit {
         if (begin + e * step < end) seen(begin + e * step, value[e]);
       }
     }
-  }
-  // A repetition stores its result, as the first block does.
-  __device__ __forceinline__ int replica() const {
-    return Enqueued && number_ > 0 ? 0 : static_cast<int>(blockIdx.x % static_cast<unsigned>(a.replicas));
   }
   __device__ __forceinline__ T given_centroid(int j, int f) const {
     return a.centroids[(fit * k + j) * a.centroid_stride + f * a.centroid_column_stride];
@@ -525,8 +522,8 @@ class batch_fit {
 
   // ---------------------------------------------------------------- Enqueued fits (batch_verify.cuh).
 
-  // Verifies, repairs and stores the fit. Returns true if this block has nothing more to do; if not, it computes the fit again.
-  __device__ __forceinline__ bool settle();
+  // Verifies the fit, and stores it or opens it again.
+  __device__ __forceinline__ void settle();
   __device__ __forceinline__ bool is_last_of_pair();
   __device__ __forceinline__ std::uint64_t hash_stored(const batch_result& scalars);
   __device__ __forceinline__ void commit();
@@ -537,7 +534,7 @@ class batch_fit {
   const batch_arguments<T>& a;
   const int m, n, k, chunks, thread;
   const std::int64_t local, fit;  // index among the fits of this launch; among those of the call
-  int number_ = 0;                // repetitions of an enqueued fit
+  const int replica;
   batch_memory* shared;
   T *centroid, *shift;  // by features, normalized
   double* work;

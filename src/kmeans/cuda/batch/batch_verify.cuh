@@ -1,9 +1,9 @@
-// Enqueued fits: the second block of a pair to finish verifies the fit without the host, repairs it, and stores it.
+// Enqueued fits: the second block of a pair to finish verifies the fit without the host, and stores it.
 // Layer: backend "cuda" of K-Means, device code. batch_fit.cuh declares these members.
 // The first block stores its result in batch_arguments::made and labels, the second only its hash. The block that finishes last reads that
-// result again, hashes it, and compares. If the hashes differ, this block computes the fit again, up to batch_arguments::repeats times, as
-// the first block does; a result is right if its hash is that of an earlier computation. Only a right result reaches its destination. A
-// fault in one thread's comparison counts as a failure, because all threads vote.
+// result again, hashes it, and compares. If the hashes differ, the next launch computes the fit again, by two blocks that may run on other
+// multiprocessors; for all other fits it returns at once. Only a verified result reaches its destination. A fault in one thread's
+// comparison counts as a failure, because all threads vote.
 #pragma once
 
 #include "abft/attempt.hpp"
@@ -48,38 +48,29 @@ __device__ __forceinline__ void batch_fit<T, Enqueued, Injector>::commit() {
 }
 
 template <class T, bool Enqueued, class Injector>
-__device__ __forceinline__ bool batch_fit<T, Enqueued, Injector>::settle() {
+__device__ __forceinline__ void batch_fit<T, Enqueued, Injector>::settle() {
   batch_result* const stored = a.results + local * a.replicas;
   if (a.replicas == 1) {
     __syncthreads();  // the result is stored
     if (stored[0].status == 0) commit();
-    return true;
+    return;
   }
-  if (number_ == 0) {
-    if (!is_last_of_pair()) return true;
-    if (thread == 0) shared->hashes[0] = stored[1].hash;
-  }
-  __syncthreads();  // the result and the hash are stored
+  if (!is_last_of_pair()) return;
   const batch_result scalars = stored[0];
-  const std::uint64_t own = hash_stored(scalars);
-  bool same = false;
-  for (int c = 0; c <= number_; ++c) same = same || own == shared->hashes[c];
-  std::uint32_t word = same ? abft::k_pass : abft::k_fail;
-  strike<1>(site::kmeans_comparison, 0, 1, thread, k_batch_threads, &word);
+  std::uint32_t word = hash_stored(scalars) == stored[1].hash ? abft::k_pass : abft::k_fail;
+  given_.strike(ballast::cuda::index<1>{}, site::kmeans_comparison, {fit, a.items / a.replicas, 0, 1, thread, k_batch_threads}, &word);
   const bool fails = __syncthreads_or(word != abft::k_pass ? 1 : 0) != 0;
-  const bool last = !fails || number_ >= a.repeats;
-  if (fails && !last && thread == 0) shared->hashes[number_ + 1] = own;
   if (!fails && scalars.status == 0) commit();
-  if (last && thread == 0) {
-    // The host reads the scalars from both places, which must agree. 2: uncorrectable.
-    batch_result both = scalars;
-    if (fails) both.status = 2;
-    stored[0] = stored[1] = both;
-    if (fails || number_ > 0)
-      ballast::cuda::write_outcome(given_, *a.events, fails ? abft::outcome::uncorrectable : abft::outcome::recomputed, abft::finding{},
-                                   fit);
-  }
-  return last;
+  if (thread != 0) return;
+  const bool last = !fails || a.number >= a.repeats;
+  a.open[local] = last ? 0 : 1;
+  if (!last) return;
+  // The host reads the scalars from both places, which must agree. 2: uncorrectable.
+  batch_result both = scalars;
+  if (fails) both.status = 2;
+  stored[0] = stored[1] = both;
+  if (fails || a.number > 0)
+    ballast::cuda::write_outcome(given_, *a.events, fails ? abft::outcome::uncorrectable : abft::outcome::recomputed, abft::finding{}, fit);
 }
 
 }  // namespace ballast::kmeans::cuda

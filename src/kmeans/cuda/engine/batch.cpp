@@ -1,5 +1,5 @@
-// Small fits on a device: a block for each, or two that must agree. Verified by the host, with a launch for all that are open; or enqueued
-// in one launch, which verifies them itself.
+// Small fits on a device: a block for each, or two that must agree. Verified by the host, with a launch for all that are open; or enqueued,
+// and verified on the device.
 // Layer: backend "cuda" of K-Means. See kmeans/batch.hpp; the kernel is in batch/batch.cuh.
 #include "kmeans/batch.hpp"
 
@@ -87,7 +87,7 @@ const ballast::cuda::kernel& kernel_of(device_state& kept, const batch_arguments
 
 // The device memory of `count` fits beside the event ring, in bytes from its start. The tickets come first.
 struct fits_layout {
-  std::int64_t list, results, made, labels, scratch, bytes;
+  std::int64_t list, results, made, labels, scratch, bytes;  // list: of fits; of enqueued fits batch_arguments::open
 };
 
 template <class T>
@@ -261,12 +261,15 @@ class enqueued_fits final : public run::pending {
         work_(device_, kept_.fits().take(what.how.workspace, what.how.stream), what.injector, what.how.stream) {
     ballast::cuda::device_staging none(device_, what.how.stream);  // copies nothing: all operands are in device memory
     batch_arguments<T> given = arguments_of(what, none, device_->about());
-    (void)place(given, work_, *device_, count_);
+    const fits_layout at = place(given, work_, *device_, count_);
+    given.open = reinterpret_cast<std::uint32_t*>(work_.memory() + at.list);
     results_ = given.results;
+    read_.resize(core::at(count_ * given.replicas));
     given.to = {to.centroids.data, to.centroids.row_stride, to.centroids.column_stride, to.labels.empty() ? nullptr : to.labels.data()};
     given.events = work_.events();
     given.repeats = run::repeats_of(what.how.protection);
-    work_.launch(kernel_of(kept_, given, work_.instrumented(), true), count_ * given.replicas, given);
+    const ballast::cuda::kernel& kernel = kernel_of(kept_, given, work_.instrumented(), true);
+    for (given.number = 0; given.number <= given.repeats; ++given.number) work_.launch(kernel, count_ * given.replicas, given);
   }
 
   void collect(run::recorder& seen) override {
@@ -276,15 +279,14 @@ class enqueued_fits final : public run::pending {
       made.index = from.index;
     }));
     const std::int64_t replicas = protects_ ? 2 : 1;
-    core::vector<batch_result> results(at(count_ * replicas));
-    device_->copy(results.data(), results_, bytes_of<batch_result>(count_ * replicas), work_.order());
+    device_->copy(read_.data(), results_, bytes_of<batch_result>(count_ * replicas), work_.order());
     work_.wait();
     std::int64_t refused = -1;
     for (std::int64_t fit = 0; fit < count_; ++fit) {
-      const batch_result& own = results[at(fit * replicas)];
+      const batch_result& own = read_[at(fit * replicas)];
       if (protects_) {
         seen.checked(2);
-        if (std::memcmp(&own, &results[at(fit * replicas + 1)], sizeof own) != 0) {
+        if (std::memcmp(&own, &read_[at(fit * replicas + 1)], sizeof own) != 0) {
           seen.detected("kmeans.fit", fit, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
           continue;
         }
@@ -310,6 +312,7 @@ class enqueued_fits final : public run::pending {
   const batch_results<T> to_;
   const ballast::cuda::device_call work_;
   batch_result* results_ = nullptr;
+  core::vector<batch_result> read_;  // their copy on the host
 };
 
 }  // namespace

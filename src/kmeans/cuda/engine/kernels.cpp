@@ -170,7 +170,7 @@ auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda:
           .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>, enqueued ? "true" : "false"}, instrumented),
           .threads = k_batch_threads,
           .shared = batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes,
-          .spills = enqueued ? 256 : 64,  // the data of the verification live through the whole fit
+          .spills = enqueued ? 256 : 64,
           .stack = k_line_stack};
 }
 

@@ -47,7 +47,7 @@ struct stretch {
 };
 
 template <class T>
-class lloyd {
+class lloyd : public core::pooled {
  public:
   // `call` and all that `what` points to must outlive this object.
   lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what);

@@ -9,6 +9,7 @@
 #include <ballast/view.hpp>
 
 #include "core/function_ref.hpp"
+#include "core/memory.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
@@ -80,7 +81,7 @@ class point_supply {
             for_piece use);
 
  private:
-  struct slot {
+  struct slot : core::pooled {
     ballast::cuda::device_buffer given, placed, operand;
     ballast::cuda::pinned_buffer pinned;
     ballast::cuda::device_stream stream;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/memory.hpp"
 #include "cuda/call/device_call.hpp"
 #include "kmeans/cuda/assign/pass.hpp"
 #include "kmeans/cuda/policy/tile_policies.hpp"
@@ -13,7 +14,7 @@
 namespace ballast::kmeans::cuda {
 
 template <class T>
-class tile_pass {
+class tile_pass : public core::pooled {
  public:
   // `points` and `call` must outlive this object. `flips`: see tile_arguments.
   tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const placed_points<T>& points,

@@ -38,7 +38,7 @@ template <class S>
 void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
                                        double* norm, unsigned long long* seal, stream on) {
   const index m = shape_.m;
-  double* const squares = numbers(partial_, k_weigh_sums * row_blocks(m));
+  double* const squares = numbers(scratch_.partial, k_weigh_sums * row_blocks(m));
   on_.launch(work::weigh, row_blocks(m),
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
@@ -62,19 +62,19 @@ void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, co
                                 .hashes = reinterpret_cast<unsigned long long*>(squares + count * row_blocks(m)),
                                 .arrived = arrived(),
                                 .gate = gate_of_checks(),
-                                .limit = limits_.entry},
+                                .limit = ahead_.limits.entry},
              on);
 }
 
 template <class S>
 void device_factorizer<S>::measure_entry(index k, double* norm, stream on) {
   weigh_block(k, false, checksums(shape_[k].group), nullptr, 2, 0, nullptr, norm,
-              static_cast<unsigned long long*>(seals_.data()) + 3 * k + 1, on);
+              static_cast<unsigned long long*>(checks_.seals.data()) + 3 * k + 1, on);
 }
 
 template <class S>
 void device_factorizer<S>::measure_block(index b, bool finished, double* residual) {
-  double* const norm = numbers(sums_, 1);
+  double* const norm = numbers(scratch_.sums, 1);
   if (shape_[b].panel && !finished) {
     measure_entry(b, norm, on_.main());
   } else {
@@ -110,7 +110,7 @@ template <class S>
 index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
   const layout::block& here = shape_[b];
   const index m = shape_.m, w = here.width;
-  double* const y = numbers(vectors_, 2 * m);
+  double* const y = numbers(scratch_.vectors, 2 * m);
   weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr, on_.main());
   core::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
   core::vector<S> c(at(m));
@@ -142,7 +142,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
   const layout::block& here = shape_[b];
   const index m = shape_.m;
   const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
-  double* const y = numbers(vectors_, 2 * m);
+  double* const y = numbers(scratch_.vectors, 2 * m);
   double* const next = y + m;
   on_.launch(work::weigh, row_blocks(m),
              weigh_arguments<S>{.X = source_.data,
@@ -161,7 +161,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
                                 .to = y});
   for (index k = 0; k < passed; ++k) {
     const reflectors<S> h = reflector(k);
-    double* const sums = numbers(sums_, 9 * nb() + 1);
+    double* const sums = numbers(scratch_.sums, 9 * nb() + 1);
     double* const tz = sums + 8 * h.width + 1;
     products({.h = h, .y = y + shape_[k].first}, sums);
     on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
@@ -169,7 +169,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
                transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
     on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
   }
-  double* const norm = numbers(sums_, 1);
+  double* const norm = numbers(scratch_.sums, 1);
   weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm, nullptr, on_.main());
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }
@@ -181,7 +181,7 @@ template <class S>
 fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums, stream on) {
   const index blocks = product_blocks(given.h.rows, k_pass_blocks), count = 8 * given.h.width + 1;
   products_arguments<S> all = given;
-  all.partial = numbers(partial_, blocks * count);
+  all.partial = numbers(scratch_.partial, blocks * count);
   all.columns = given.h.width;
   all.blocks = blocks;
   on_.launch(products_of(nb()), blocks, all, on);
@@ -196,37 +196,38 @@ void device_factorizer<S>::products(const products_arguments<S>& given, double* 
 
 template <class S>
 panel_result* device_factorizer<S>::panel_results() {
-  if (results_.bytes() < static_cast<index>(sizeof(panel_result))) results_ = on_.template allocate_of<panel_result>(1);
-  return static_cast<panel_result*>(results_.data());
+  if (scratch_.results.bytes() < static_cast<index>(sizeof(panel_result))) scratch_.results = on_.template allocate_of<panel_result>(1);
+  return static_cast<panel_result*>(scratch_.results.data());
 }
 
-// The first pass over V, and the checks of V, T and tau against each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: the
-// sums include the checksum columns; and seals and the checkpoint are computed if the panel is verified again at the end. Otherwise only V,
-// T and tau are read.
+// The first pass over V, and the checks of V, T and tau against each other. Returns Tᵀ times the sums of checks_.carried, c1 and c2.
+// `whole`: the sums include the checksum columns; and seals and the checkpoint are computed if the panel is verified again at the end.
+// Otherwise only V, T and tau are read.
 template <class S>
 double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index w = b.width, m = shape_.m;
-  double* const tx = numbers(sums_, judge_sums());
+  double* const tx = numbers(scratch_.sums, judge_sums());
   double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
   const bool kept = whole && !shape_.one_block();  // seals and the checkpoint are computed
-  const double* const x = static_cast<const double*>(random_.data()) + b.first;
+  const double* const x = static_cast<const double*>(checks_.random.data()) + b.first;
   on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
-  const fold_arguments fold = partial_products({.h = h,
-                                                .y = static_cast<const double*>(carried_.data()) + b.first,
-                                                .tx = tx,
-                                                .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
-                                                .ldc = m,
-                                                .weights = kept ? static_cast<const double*>(row_weights_.data()) + b.first : nullptr},
-                                               sums, on);
-  double* const checkpoint = kept ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
-  auto* const seals = kept ? static_cast<unsigned long long*>(seals_.data()) + 3 * k : nullptr;
+  const fold_arguments fold =
+      partial_products({.h = h,
+                        .y = static_cast<const double*>(checks_.carried.data()) + b.first,
+                        .tx = tx,
+                        .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
+                        .ldc = m,
+                        .weights = kept ? static_cast<const double*>(checks_.row_weights.data()) + b.first : nullptr},
+                       sums, on);
+  double* const checkpoint = kept ? static_cast<double*>(checks_.checkpoints.data()) + 4 * nb() * k : nullptr;
+  auto* const seals = kept ? static_cast<unsigned long long*>(checks_.seals.data()) + 3 * k : nullptr;
   const int hashes = !kept ? 0 : shape_.single_group ? 1 : 2;
   on_.launch(work::judge, (fold.count + 31) / 32 + hashes,
              judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, hashes > 0 ? seals : nullptr,
-                                hashes > 1 ? seals + 2 : nullptr, to, arrived(), gate_of_checks(), limits_.reflectors},
+                                hashes > 1 ? seals + 2 : nullptr, to, arrived(), gate_of_checks(), ahead_.limits.reflectors},
              on);
   return tz;
 }
@@ -240,7 +241,7 @@ void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
 
 template <class S>
 void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
-  on_.join(on_.check_stream());  // carried_ was initialized on this stream
+  on_.join(on_.check_stream());  // checks_.carried was initialized on this stream
   panel_result* const to = panel_results();
   sum_panel(k, to, on_.main());
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
@@ -257,18 +258,18 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   on_.launch(work::transformed, transformed_blocks<S>(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
-                                      .y = static_cast<const double*>(carried_.data()) + b.first,
-                                      .next = static_cast<double*>(next_.data()) + b.first,
+                                      .y = static_cast<const double*>(checks_.carried.data()) + b.first,
+                                      .next = static_cast<double*>(checks_.next.data()) + b.first,
                                       .c = checksummed ? checksums(b.group) + b.first : nullptr,
                                       .ldc = shape_.m,
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
-                                      .head = static_cast<double*>(head_.data()),
-                                      .squares = numbers(partial_, 2 * transformed_blocks<S>(h.rows)),
+                                      .head = static_cast<double*>(checks_.head.data()),
+                                      .squares = numbers(scratch_.partial, 2 * transformed_blocks<S>(h.rows)),
                                       .norm = &to->data,
                                       .arrived = arrived(),
                                       .gate = gate_of_checks(),
-                                      .limit = limits_.data},
+                                      .limit = ahead_.limits.data},
              on);
 }
 
@@ -293,8 +294,8 @@ template <class S>
 void device_factorizer<S>::make_room_for_checks() {
   if (!checked()) return;
   const index rows = row_blocks(shape_.m);
-  (void)numbers(partial_, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (8 * nb() + 1)));
-  (void)numbers(sums_, judge_sums());
+  (void)numbers(scratch_.partial, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (8 * nb() + 1)));
+  (void)numbers(scratch_.sums, judge_sums());
 }
 
 template <class S>
@@ -302,9 +303,9 @@ void device_factorizer<S>::take_over(index k, stream on) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   on_.launch(work::accept, slabs(rows),
-             accept_arguments<S>{static_cast<const double*>(head_.data()), shape_.single_group ? 0 : b.width, checksums(b.group) + b.first,
-                                 shape_.m, static_cast<const double*>(next_.data()) + b.first,
-                                 static_cast<double*>(carried_.data()) + b.first, rows, gate()},
+             accept_arguments<S>{static_cast<const double*>(checks_.head.data()), shape_.single_group ? 0 : b.width,
+                                 checksums(b.group) + b.first, shape_.m, static_cast<const double*>(checks_.next.data()) + b.first,
+                                 static_cast<double*>(checks_.carried.data()) + b.first, rows, gate()},
              on);
 }
 
@@ -314,10 +315,10 @@ void device_factorizer<S>::take_over(index k, stream on) {
 template <class S>
 void device_factorizer<S>::measure_all(block_sums* seen) {
   const index panels = shape_.panels, count = shape_.count(), m = shape_.m;
-  auto* const kept = static_cast<unsigned long long*>(seals_.data());
+  auto* const kept = static_cast<unsigned long long*>(checks_.seals.data());
   auto* const now = kept + 3 * panels;
   on_.device()->zero(now, 3 * panels * static_cast<index>(sizeof *now), on_.main());
-  double* const again = static_cast<double*>(again_.data());
+  double* const again = static_cast<double*>(checks_.again.data());
   const panel_list<S> all{A_, lda_, m, shape_.steps, static_cast<int>(nb()), T(0)};
   on_.launch(work::seals, 2 * panels + (shape_.single_group ? 0 : shape_.steps), seals_arguments<S>{all, panels, now});
   // Handles as many panels at once as have sums of some 20 MB.
@@ -325,10 +326,10 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
   for (index k = 0; k < panels; k += together) {
     const index panels_here = std::min(together, panels - k), first = shape_[k].first, columns = shape_.steps - first;
     const index each = product_blocks(m - first, k_pass_blocks);
-    double* const partial = numbers(partial_, panels_here * each * (8 * nb() + 1));
+    double* const partial = numbers(scratch_.partial, panels_here * each * (8 * nb() + 1));
     on_.launch(products_of(nb()), panels_here * each,
                products_arguments<S>{.h = reflector(k),
-                                     .weights = static_cast<const double*>(row_weights_.data()) + first,
+                                     .weights = static_cast<const double*>(checks_.row_weights.data()) + first,
                                      .partial = partial,
                                      .columns = columns,
                                      .blocks = each});
@@ -336,14 +337,14 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
                checkpoints_arguments{partial, m - first, columns, nb(), each, again + 4 * nb() * k});
   }
   const index others = shape_.single_group ? 0 : count - panels;
-  double* const ends = numbers(vectors_, panels + others);
+  double* const ends = numbers(scratch_.vectors, panels + others);
   const index last = 4 * shape_[panels - 1].width;
   on_.launch(work::changes, panels,
-             changes_arguments{again, static_cast<const double*>(checkpoints_.data()), 4 * nb(), static_cast<int>(4 * nb()),
+             changes_arguments{again, static_cast<const double*>(checks_.checkpoints.data()), 4 * nb(), static_cast<int>(4 * nb()),
                                static_cast<int>(last), ends});
   if (others > 0) {
     for (index b = panels; b < count; ++b) on_.strike(site::qr_checksum, {b, count, 0, 1}, checksums(shape_[b].group), 2 * m);
-    double* const squares = numbers(partial_, 2 * row_blocks(m) * others);
+    double* const squares = numbers(scratch_.partial, 2 * row_blocks(m) * others);
     on_.launch(work::weigh, row_blocks(m) * others,
                weigh_arguments<S>{.X = A_,
                                   .row_stride = 1,
@@ -375,8 +376,8 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
     }
   });
   // Tau must still be T's diagonal.
-  if (results_.bytes() < panels * static_cast<index>(sizeof(double))) results_ = on_.template allocate_of<double>(panels);
-  auto* const differ = static_cast<double*>(results_.data());
+  if (scratch_.results.bytes() < panels * static_cast<index>(sizeof(double))) scratch_.results = on_.template allocate_of<double>(panels);
+  auto* const differ = static_cast<double*>(scratch_.results.data());
   on_.launch(work::taus, panels, taus_arguments<S>{tau_, T(0), nb(), shape_.steps, differ});
   on_.template fetch<double>(differ, panels, [seen, panels](const double* made) {
     for (index k = 0; k < panels; ++k) {
@@ -390,12 +391,12 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index m = shape_.m, w = b.width;
-  double* const sums = numbers(sums_, 9 * nb() + 1);
-  products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + b.first}, sums);
+  double* const sums = numbers(scratch_.sums, 9 * nb() + 1);
+  products({.h = h, .weights = static_cast<const double*>(checks_.row_weights.data()) + b.first}, sums);
   core::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(m));
   on_.copy(now.data(), sums + 4 * w, 4 * w * static_cast<index>(sizeof(double)));
-  on_.copy(kept.data(), static_cast<const double*>(checkpoints_.data()) + 4 * nb() * k, 4 * w * static_cast<index>(sizeof(double)));
-  on_.copy(weight.data(), row_weights_.data(), m * static_cast<index>(sizeof(double)));
+  on_.copy(kept.data(), static_cast<const double*>(checks_.checkpoints.data()) + 4 * nb() * k, 4 * w * static_cast<index>(sizeof(double)));
+  on_.copy(weight.data(), checks_.row_weights.data(), m * static_cast<index>(sizeof(double)));
   core::vector<S> V = read_block(k);
   checkpoint_repair<S> repair(m, weight.data());
   for (index l = 0; l < w; ++l) {
@@ -405,11 +406,11 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   return true;
 }
 
-// carried_ is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
+// checks_.carried is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
 template <class S>
 void device_factorizer<S>::measure_certificate(double* residual) {
   const index m = shape_.m, steps = shape_.steps, count = shape_.count();
-  double* const parts = numbers(parts_, m * count);
+  double* const parts = numbers(scratch_.parts, m * count);
   on_.launch(work::weigh, row_blocks(steps) * count,
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
@@ -424,10 +425,11 @@ void device_factorizer<S>::measure_certificate(double* residual) {
                                 .count = 1,
                                 .ldi = m,
                                 .to = parts});
-  double* const squares = numbers(partial_, slabs(m));
-  on_.launch(work::combine, slabs(m),
-             combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(carried_.data()), nullptr, squares, steps});
-  double* const norm = numbers(sums_, 1);
+  double* const squares = numbers(scratch_.partial, slabs(m));
+  on_.launch(
+      work::combine, slabs(m),
+      combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(checks_.carried.data()), nullptr, squares, steps});
+  double* const norm = numbers(scratch_.sums, 1);
   on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), 1, norm});
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }

@@ -42,18 +42,18 @@ double most_of_inverse(int width) {
 template <class S>
 void device_factorizer<S>::begin_tall(index k) {
   factor_gram(k, 0);
-  if (ahead_ == k && expects_direct(k)) {
+  if (ahead_.last == k && expects_direct(k)) {
     reflect(k, 1);
   } else {
     tall_pass(k, 1);
   }
-  if (ahead_ != k) unsettled_ = k;
+  if (ahead_.last != k) panels_.unsettled = k;
 }
 
 // Random columns are direct if there are at least 2.7 rows for each column.
 template <class S>
 bool device_factorizer<S>::expects_direct(index k) const {
-  return expects_direct_ && shape_.m - shape_[k].first >= 3 * shape_[k].width;
+  return ahead_.expects_direct && shape_.m - shape_[k].first >= 3 * shape_[k].width;
 }
 
 template <class S>
@@ -70,9 +70,9 @@ double* device_factorizer<S>::make_gram(index k, int pass) {
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
   const index size = packed(0, w);
-  if (tall_.data() == nullptr) tall_ = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
-  double* const G = memory_of(tall_.data(), w).G;
-  double* const partial = numbers(gram_, gram_blocks(w, rows) * size);
+  if (panels_.triangles.data() == nullptr) panels_.triangles = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
+  double* const G = memory_of(panels_.triangles.data(), w).G;
+  double* const partial = numbers(panels_.gram, gram_blocks(w, rows) * size);
   tall_state* const state = tall_of(k);
   on_.launch(gram_of(w), gram_blocks(w, rows),
              gram_arguments<S>{.from = pass == 0 ? A_ + b.first + b.first * lda_ : V(k),
@@ -90,8 +90,8 @@ double* device_factorizer<S>::make_gram(index k, int pass) {
 template <class S>
 void device_factorizer<S>::factor_gram(index k, int pass) {
   const int w = static_cast<int>(shape_[k].width);
-  if (!std::exchange(gram_made_, false)) (void)make_gram(k, pass);
-  const tall_memory here = memory_of(tall_.data(), w);
+  if (!std::exchange(panels_.gram_made, false)) (void)make_gram(k, pass);
+  const tall_memory here = memory_of(panels_.triangles.data(), w);
   double* const R = pass == 0 ? here.all[0] : here.R;
   on_.launch(work::square_factor, 1,
              square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2],
@@ -105,7 +105,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const tall_memory here = memory_of(tall_.data(), w);
+  const tall_memory here = memory_of(panels_.triangles.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   make_room_for_v(k);
   S* const Q = V(k);
@@ -129,7 +129,7 @@ void device_factorizer<S>::reflect(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const tall_memory here = memory_of(tall_.data(), w);
+  const tall_memory here = memory_of(panels_.triangles.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = V(k);
   // The launches below write the panel: wait for its entry check and for the checks of the panel before it.
@@ -152,9 +152,10 @@ void device_factorizer<S>::reflect(index k, int pass) {
   on_.fork(on_.check_stream());
   on_.launch(work::square_t, k_square_t_blocks,
              square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.check_stream());
-  if (begins_ahead_) on_.mark(on_.check_stream());
-  t_marked_ = begins_ahead_;
-  if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.check_stream());  // T has been computed from the triangle before that is struck
+  if (ahead_.begins) on_.mark(on_.check_stream());
+  panels_.t_marked = ahead_.begins;
+  if (!panels_.t_marked || on_.armed(site::qr_panel))
+    on_.join(on_.check_stream());  // T has been computed from the triangle before that is struck
   strike_triangle(k, 5, here.product);
   on_.launch(substitute_of(w), substitute_blocks(w, rows - w),
              substitute_arguments<S>{.from = Q != nullptr ? Q + w : nullptr,
@@ -172,8 +173,8 @@ void device_factorizer<S>::reflect(index k, int pass) {
 // The device decides by its own measurements: for Q = A R⁻¹ by the distance of QᵀQ from I. Until then the panel is unchanged.
 template <class S>
 bool device_factorizer<S>::settle() {
-  if (unsettled_ < 0) return false;
-  const index k = std::exchange(unsettled_, -1);
+  if (panels_.unsettled < 0) return false;
+  const index k = std::exchange(panels_.unsettled, -1);
   for (int pass = 1;; ++pass) {
     int stage = k_tall_failed;
     on_.template fetch<tall_state>(tall_of(k), 1, [&stage](const tall_state* made) { stage = made->stage; });

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "qr/cuda/kernels/recovery_kernels.hpp"
+
 namespace ballast::qr::cuda {
 
 namespace {
@@ -48,6 +50,13 @@ kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
     const ballast::cuda::kernel_request wanted = batch_kernel<S>(batch_work::factor, which, false);
     if (wanted.cluster == 1 && wanted.shared <= about.shared_per_block) small[static_cast<std::size_t>(which)] = &on.load(wanted);
   }
+}
+
+template <class S>
+const ballast::cuda::kernel& kernel_table<S>::match(ballast::cuda::device& on) const {
+  const ballast::cuda::kernel* made = match_.load();
+  if (made == nullptr) match_ = made = &on.load(recovery_names<S>::match());
+  return *made;
 }
 
 void plan_tables::move_to(const std::shared_ptr<ballast::cuda::device>& on) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -63,6 +64,12 @@ struct kernel_table final : ballast::cuda::shared_state {
   // The kernels that factor a matrix by one thread block, by policy.
   std::array<const ballast::cuda::kernel*, k_batch_policies.size()> small = {};
   launch_choices choices;
+
+  // Returns the kernel that compares the whole matrix with its single group of checksums. Loads it in the first call: one scheme needs it.
+  const ballast::cuda::kernel& match(ballast::cuda::device& on) const;
+
+ private:
+  mutable std::atomic<const ballast::cuda::kernel*> match_ = nullptr;
 };
 
 // The shared resources of calls with numbers of type S.

@@ -25,19 +25,19 @@ template <class S>
 device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, const matrix_view<S>& A, S* tau,
                                         const matrix_view<const S>& source)
     : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
-  T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
-  control_ = on_.template allocate_of<panel_control>(1);
-  turns_ = std::min(k_turns, shape.panels);
+  panels_.T = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
+  ahead_.control = on_.template allocate_of<panel_control>(1);
+  panels_.turns = std::min(k_turns, shape.panels);
   if (shape.one_block()) return;  // there are no updates
-  for (index k = 0; k < turns_; ++k) make_room_for_v(k);
+  for (index k = 0; k < panels_.turns; ++k) make_room_for_v(k);
   // Enough for every span, and for all checksum columns.
   const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
-  for (buffer& each : W_) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
+  for (buffer& each : updates_.W) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
 }
 
 template <class S>
 void device_factorizer<S>::make_room_for_v(index k) {
-  buffer& room = V_[k % turns_];
+  buffer& room = panels_.V[k % panels_.turns];
   if (room.data() == nullptr) room = on_.template allocate_of<S>(core::checked_product(shape_.m, nb()));
 }
 
@@ -65,23 +65,23 @@ reflectors<S> device_factorizer<S>::reflector(index k) const {
 
 template <class S>
 void device_factorizer<S>::begin_pass() {
-  formed_ = -1;
-  unsettled_ = -1;
-  ahead_ = undecided_ = -1;
-  unpaired_ = -1;
-  marked_ = t_marked_ = false;
-  on_.device()->zero(control_.data(), sizeof(panel_control), on_.main());
+  panels_.formed = -1;
+  panels_.unsettled = -1;
+  ahead_.last = ahead_.undecided = -1;
+  updates_.unpaired = -1;
+  updates_.marked = panels_.t_marked = false;
+  on_.device()->zero(ahead_.control.data(), sizeof(panel_control), on_.main());
   if (!checked()) return;
   on_.fork(on_.check_stream());
-  on_.device()->copy(carried_.data(), product_.data(), carried_.bytes(), on_.check_stream());  // after encode()
+  on_.device()->copy(checks_.carried.data(), checks_.product.data(), checks_.carried.bytes(), on_.check_stream());  // after encode()
 }
 
 template <class S>
 void device_factorizer<S>::begin_panel(index k) {
-  if (!begins_ahead_) on_.join(on_.check_stream());  // the checks of panels begun ahead end on this stream
+  if (!ahead_.begins) on_.join(on_.check_stream());  // the checks of panels begun ahead end on this stream
   if (checked() && !shape_.single_group)
     on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m,
-               begins_ahead_ ? on_.check_stream() : on_.main());
+               ahead_.begins ? on_.check_stream() : on_.main());
 }
 
 // Factors panel k in one launch, or in parts of k_inner columns with one launch each; products then apply each part to the columns to its
@@ -94,14 +94,14 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
   const matrix_view<S> whole = column_major(panel, rows, w, lda_);
   if (on_.factor_small(whole, tau_ + b.first)) return on_.make_t(whole, w, tau_ + b.first, T(k));
   const bool one_part = w <= k_inner;
-  S* const V = one_part ? nullptr : scratch(inner_, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
+  S* const V = one_part ? nullptr : scratch(panels_.inner, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
   S* const part_t = one_part ? T(k) : V + rows * k_inner;
   S* const W = one_part ? nullptr : part_t + k_inner * k_inner;
   for (index p = 0; p < w; p += k_inner) {
     const index width = std::min<index>(k_inner, w - p), height = rows - p, right = w - p - width;
     S* const part = panel + p + p * lda_;
     const auto plan = on_.plan_panel(height, static_cast<int>(width));
-    S* const pivots = plan.resident ? nullptr : scratch(pivots_, 2 * rows);
+    S* const pivots = plan.resident ? nullptr : scratch(panels_.pivots, 2 * rows);
     on_.launch_panel(plan.team, {part, lda_, height, static_cast<int>(width), tau_ + b.first + p, part_t, width, plan.slab, pivots});
     if (right == 0) continue;
     on_.form_v({part, lda_, height, static_cast<int>(width), part_t, width}, V, on_.main());
@@ -129,7 +129,7 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
     factor_by_reflectors(k);
   }
   // T and tau are complete before they are struck.
-  if (begins_ahead_ && (on_.armed(site::qr_tau) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
+  if (ahead_.begins && (on_.armed(site::qr_tau) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
   for (index j = 0; j < w; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_tau) && !on_.armed(site::qr_t)) break;
     (void)settle();
@@ -153,7 +153,7 @@ void device_factorizer<S>::strike_kept(index k) {
   const layout::block& b = shape_[k];
   S* const panel = A_ + b.first + b.first * lda_;
   // V and T are verified before they are struck.
-  if (begins_ahead_ && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
+  if (ahead_.begins && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
   for (index j = 0; j < b.width; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_t)) break;
     (void)settle();
@@ -171,22 +171,22 @@ bool device_factorizer<S>::goes_ahead(index k) const {
 
 template <class S>
 void device_factorizer<S>::begin_ahead(index k, core::function_ref<panel_limits()> limits) {
-  ahead_ = k;
-  begins_ahead_ = true;
-  if (k > 0) limits_ = limits();
+  ahead_.last = k;
+  ahead_.begins = true;
+  if (k > 0) ahead_.limits = limits();
   make_room_for_checks();
   on_.fork(on_.check_stream());
   begin_panel(k);
   if (checked() && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.check_stream());
   factor_panel(k, true);
-  if (k == 0) limits_ = limits();  // the device computes the panel while the host waits for the limits
-  if (limits_.measured) {
+  if (k == 0) ahead_.limits = limits();  // the device computes the panel while the host waits for the limits
+  if (ahead_.limits.measured) {
     on_.fork(on_.check_stream());
     sum_panel(k, &record(k)->sums, on_.check_stream());
     take_over(k, on_.check_stream());
   }
   end_panel(k);
-  begins_ahead_ = false;
+  ahead_.begins = false;
 }
 
 template <class S>
@@ -197,7 +197,7 @@ panel_seen device_factorizer<S>::await_panel(index k) {
   seen.passed = made.passed == 1 && made.held == 0;
   seen.held = made.passed == 0 && made.held == 1;
   if (seen.held && expects_direct(k) && made.tall.stage == k_tall_factored) {
-    expects_direct_ = false;
+    ahead_.expects_direct = false;
     seen.again = true;
   }
   if (checked()) {
@@ -212,9 +212,9 @@ void device_factorizer<S>::resume() {
   on_.put_off(nullptr);  // drops the update by a panel after the one that was held back
   join_all();
   on_.device()->zero(&control()->gate, sizeof(panel_gate), on_.main());
-  formed_ = -1;
-  ahead_ = undecided_ = -1;
-  t_marked_ = false;
+  panels_.formed = -1;
+  ahead_.last = ahead_.undecided = -1;
+  panels_.t_marked = false;
 }
 
 // Returns the columns that panel k updates together with block b.
@@ -276,14 +276,14 @@ S* device_factorizer<S>::pair_memory(buffer& memory, stream on) {
 template <class S>
 void device_factorizer<S>::apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck) {
   if (on_.multiplies(H, columns.width)) {
-    const bool updates = on != on_.main(), there = updates && imaged_ == H.V;
-    buffer& image = images_[updates ? 1 : 0];
+    const bool updates = on != on_.main(), there = updates && updates_.imaged == H.V;
+    buffer& image = updates_.images[updates ? 1 : 0];
     if (image.data() == nullptr) image = {on_.device(), session<S>::image_bytes(shape_.m, (joins_pairs(0) ? 2 : 1) * nb()), on};
     if (there) {
       H.image = static_cast<const S*>(image.data());
     } else {
       on_.make_image(H, image.data(), on);
-      if (updates) imaged_ = H.V;
+      if (updates) updates_.imaged = H.V;
     }
   }
   project(k, H, columns, C, ldc, {}, W, on, struck);
@@ -311,9 +311,9 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
       }
     }
   }
-  if (t_marked_ && on == on_.main()) {
+  if (panels_.t_marked && on == on_.main()) {
     on_.join_mark(on_.check_stream());
-    t_marked_ = false;
+    panels_.t_marked = false;
   }
   on_.turn(H, true, columns.width + more.count, W, on, parts);
 }
@@ -325,7 +325,7 @@ void device_factorizer<S>::look_ahead(index k, index b) {
   const layout::block& here = shape_[b];
   const index row = shape_[k].first, w = here.width;
   const formed_reflector<S> H = formed(k, V(k));
-  S* const W = static_cast<S*>(W_[0].data());
+  S* const W = static_cast<S*>(updates_.W[0].data());
   S* const C = A_ + row + here.first * lda_;
   some_columns<S> sums;
   const index groups = checked() && !shape_.single_group ? 2 * (shape_.count() - b) : 0;
@@ -343,7 +343,7 @@ void device_factorizer<S>::look_ahead(index k, index b) {
   if (together) {
     on_.subtract(H, groups, TW + H.width * w, checksums(here.group) + row, shape_.m, on_.check_stream());
   } else if (groups > 0) {
-    update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(W_of_checksums_.data()), on_.check_stream());
+    update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(updates_.W_of_checksums.data()), on_.check_stream());
   }
 }
 
@@ -357,7 +357,7 @@ void device_factorizer<S>::decide(index k) {
              on_.check_stream());
   on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record), on_.check_stream());
   on_.follow(on_.update_stream(), on_.check_stream());
-  undecided_ = -1;
+  ahead_.undecided = -1;
 }
 
 // Counts the pairs (k, b), b > k, in order.
@@ -385,22 +385,22 @@ void device_factorizer<S>::update_checksums(index k, const S* V, index first_gro
 
 template <class S>
 void device_factorizer<S>::update(index k, index b) {
-  if (undecided_ == k) return look_ahead(k, b);
+  if (ahead_.undecided == k) return look_ahead(k, b);
   const layout::block& here = shape_[b];
   const S* V = this->V(k);
-  if (formed_ != k) {
-    S* const made = scratch(V_again_, shape_.m * nb());
+  if (panels_.formed != k) {
+    S* const made = scratch(repeated_.V, shape_.m * nb());
     form_v(k, made, on_.main());
     V = made;
   }
-  S* const W = static_cast<S*>(W_[0].data());
+  S* const W = static_cast<S*>(updates_.W[0].data());
   if (!shape_.single_group) update_checksums(k, V, b, b + 1, W, on_.main());
   formed_reflector<S> H = formed(k, V);
   if (joins_pairs(k) && b >= first_far(k)) {
     if (k % 2 == 0) return strike_updated(k, b, on_.main());  // the odd panel of the pair applies both
-    S* const pair = pair_memory(pair_again_, on_.main());
+    S* const pair = pair_memory(repeated_.pair, on_.main());
     form_v(k - 1, pair, on_.main());
-    H = join_pair(k - 1, pair, V, pair_again_, on_.main());
+    H = join_pair(k - 1, pair, V, repeated_.pair, on_.main());
   }
   const index row = shape_.m - H.rows;
   const span all = section_of(k, b);
@@ -409,7 +409,7 @@ void device_factorizer<S>::update(index k, index b) {
   } else {
     // A block is recomputed: in a product of the same shape, at an address of the same alignment, as before.
     constexpr index line = 256 / static_cast<index>(sizeof(S));
-    S* const memory = scratch(section_, lda_ * all.width + line);
+    S* const memory = scratch(repeated_.section, lda_ * all.width + line);
     S* const C = memory + reinterpret_cast<std::uintptr_t>(A_ + row + all.first * lda_) % 256 / sizeof(S);
     S* const own = C + (here.first - all.first) * lda_;
     const index rows = shape_.m - row;
@@ -429,28 +429,28 @@ template <class S>
 void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
   const index count = shape_.count();
   if (k + 1 == count && !shape_.single_group) {  // this is the last block
-    if (ahead_ == k) decide(k);
+    if (ahead_.last == k) decide(k);
     return ahead();
   }
   // Block k + 1 has received its other updates before the next launches.
-  if (marked_) {
+  if (updates_.marked) {
     on_.join_mark(on_.update_stream());
   } else {
     on_.join(on_.update_stream());
   }
-  marked_ = false;
+  updates_.marked = false;
   form_v(k, V(k), on_.main());
-  formed_ = k;
-  imaged_ = nullptr;
-  if (ahead_ == k) {
-    undecided_ = k;
+  panels_.formed = k;
+  updates_.imaged = nullptr;
+  if (ahead_.last == k) {
+    ahead_.undecided = k;
   } else {
     on_.fork(on_.update_stream());
   }
   // The lookahead is enqueued first, since the device waits for it and not for the other updates; those are put off.
-  const bool begun_ahead = ahead_ == k;
+  const bool begun_ahead = ahead_.last == k;
   on_.put_off([this, k, first, count, begun_ahead] {
-    S* const W = static_cast<S*>(W_[1].data());
+    S* const W = static_cast<S*>(updates_.W[1].data());
     const auto update = [&](const formed_reflector<S>& H, index b, index end) {
       const index row = shape_.m - H.rows;
       while (b < end) {
@@ -468,12 +468,12 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     } else if (!begun_ahead) {
       update_checksums(k, H.V, first, count, W, on_.update_stream());
     }
-    const bool joined = unpaired_ >= 0 && unpaired_ == k - 1;
-    unpaired_ = joins_pairs(k) && k % 2 == 0 ? k : -1;
-    if (unpaired_ < 0 && far < count) {
+    const bool joined = updates_.unpaired >= 0 && updates_.unpaired == k - 1;
+    updates_.unpaired = joins_pairs(k) && k % 2 == 0 ? k : -1;
+    if (updates_.unpaired < 0 && far < count) {
       on_.mark(on_.update_stream());
-      marked_ = true;
-      if (joined) H = join_pair(k - 1, V(k - 1), H.V, pair_, on_.update_stream());
+      updates_.marked = true;
+      if (joined) H = join_pair(k - 1, V(k - 1), H.V, updates_.pair, on_.update_stream());
       update(H, far, count);
     }
     for (index b = first; b < count; ++b) strike_updated(k, b, on_.update_stream());
@@ -484,7 +484,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     on_.put_off(nullptr);  // the deferred work would use this object
     throw;
   }
-  if (undecided_ == k) decide(k);  // there is no next block
+  if (ahead_.undecided == k) decide(k);  // there is no next block
   on_.catch_up();
 }
 

@@ -75,11 +75,11 @@ class device_factorizer : public factorizer<S> {
   void factor_by_reflectors(index k);
   void strike_kept(index k);
   void strike_stored();
-  bool checked() const { return weights_.data() != nullptr; }
+  bool checked() const { return checks_.weights.data() != nullptr; }
   reflectors<S> reflector(index k) const;
-  S* T(index k) const { return static_cast<S*>(T_.data()) + k * nb() * nb(); }
-  S* checksums(index group) const { return static_cast<S*>(C_.data()) + 2 * group * shape_.m; }
-  const double* weights() const { return static_cast<const double*>(weights_.data()); }
+  S* T(index k) const { return static_cast<S*>(panels_.T.data()) + k * nb() * nb(); }
+  S* checksums(index group) const { return static_cast<S*>(checks_.C.data()) + 2 * group * shape_.m; }
+  const double* weights() const { return static_cast<const double*>(checks_.weights.data()); }
   const int* shifts() const { return static_cast<const int*>(shifts_.data()); }
   index nb() const { return shape_.panel_width; }
   block_list blocks() const { return {shape_.steps, shape_.n, static_cast<int>(nb())}; }
@@ -92,16 +92,16 @@ class device_factorizer : public factorizer<S> {
   // Makes a copy of the input on the device, unless the caller has one.
   virtual void keep_source();
   // factorizer.cpp
-  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_ == k ? tall_of(k) : nullptr); }
+  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_.last == k ? tall_of(k) : nullptr); }
   // The gate of a panel that is being begun ahead of the host; null: no such panel.
-  panel_gate* gate() const { return begins_ahead_ ? &control()->gate : nullptr; }
-  panel_gate* gate_of_checks() const { return limits_.holds ? gate() : nullptr; }
+  panel_gate* gate() const { return ahead_.begins ? &control()->gate : nullptr; }
+  panel_gate* gate_of_checks() const { return ahead_.limits.holds ? gate() : nullptr; }
   // Memory that the kernels share with the host.
   struct panel_control {
     panel_gate gate;
     panel_record records[k_places];  // records of the last k_places panels, in turn
   };
-  panel_control* control() const { return static_cast<panel_control*>(control_.data()); }
+  panel_control* control() const { return static_cast<panel_control*>(ahead_.control.data()); }
   panel_record* record(index k) const { return control()->records + k % k_places; }
   tall_state* tall_of(index k) const { return &record(k)->tall; }
   // Panel k as an operand of products; V is its formed V.
@@ -109,10 +109,10 @@ class device_factorizer : public factorizer<S> {
   span section_of(index k, index b) const;
   // Allocates the memory of V. A matrix that is a single panel gets it only if a pass needs it.
   void make_room_for_v(index k);
-  S* V(index k) const { return static_cast<S*>(V_[k % turns_].data()); }
+  S* V(index k) const { return static_cast<S*>(panels_.V[k % panels_.turns].data()); }
   // Marks the V of panel k's slot as out of date.
   void forget_v(index k) {
-    if (formed_ >= 0 && formed_ % turns_ == k % turns_) formed_ = -1;
+    if (panels_.formed >= 0 && panels_.formed % panels_.turns == k % panels_.turns) panels_.formed = -1;
   }
   // Returns whether far blocks are updated with both panels of k's pair at once: panels 2 i and 2 i + 1 are a pair.
   bool joins_pairs(index k) const;
@@ -158,7 +158,7 @@ class device_factorizer : public factorizer<S> {
   void take_over(index k, stream on);
   void measure_panel_once(index k, panel_sums* seen);
   // A counter of thread blocks. It is 0 between launches; the launches that share it run one after the other.
-  std::uint32_t* arrived() const { return static_cast<std::uint32_t*>(arrived_.data()); }
+  std::uint32_t* arrived() const { return static_cast<std::uint32_t*>(checks_.arrived.data()); }
   panel_result* panel_results();
   void hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to);
   void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm,
@@ -184,51 +184,68 @@ class device_factorizer : public factorizer<S> {
   S* const tau_;
   matrix_view<const S> source_;
 
-  buffer copy_;      // a copy of the input
-  buffer tau_copy_;  // the caller's initial tau, kept where repair may fail
-  buffer T_;         // panels × nb²
   static constexpr index k_turns = 4;
-  index turns_ = 1;
-  buffer V_[k_turns];            // V of the last turns_ panels, in turn
-  buffer V_again_, pair_again_;  // V of a panel, or of a pair, whose updates are repeated
-  buffer pair_;                  // V and T of a pair, for the update stream
-  index formed_ = -1;            // the panel whose V is in its slot
-  // The even panel with which far blocks have not been updated yet; −1: no such panel.
-  index unpaired_ = -1;
-  bool marked_ = false;        // the update stream has a mark after the near blocks of the last panel
-  bool t_marked_ = false;      // the check stream has a mark after T of the panel that was begun
-  buffer W_[2];                // VᵀC, followed by T times it: for the main stream, and for the update stream
-  buffer images_[2];           // images of V, for products on the main stream and on the update stream
-  const S* imaged_ = nullptr;  // the V whose image is in images_[1]
-  buffer inner_;               // V and T of a part of a panel, and the memory of its products
-  buffer pivots_;
-  bool gram_made_ = false;  // scan() has computed the first panel's Gram matrix
-  index unsettled_ = -1;    // a Cholesky QR panel that was begun and may not be complete; −1: no such panel
-  buffer control_;
-  index ahead_ = -1;      // the last panel that was begun ahead of the host
-  index undecided_ = -1;  // a panel for which the gate has not been read yet
-  bool begins_ahead_ = false;
-  bool expects_direct_ = true;  // all panels so far were direct
-  panel_limits limits_;         // the limits that a panel must meet
-  // For Cholesky QR panels: partial sums of Gram matrices; factors and other triangles.
-  buffer gram_, tall_;
-  buffer shifts_;   // column j is computed as 2^shift_j · a_j; empty if no column needs scaling
-  buffer section_;  // a section of the matrix, where a block is recomputed
-  // These are empty without protection:
-  buffer weights_;               // n × 3: the weights that encode() was given
-  buffer W_of_checksums_;        // as W_, for the check stream
-  buffer C_;                     // m × 2 groups: the checksum columns
-  buffer product_;               // A times the certificate's weights
-  buffer carried_, next_;        // product_ after the transformations of the panels so far, and its next value while a panel is verified
-  buffer row_weights_, random_;  // weights of the checkpoint, and x of the orthogonality check
-  buffer checkpoints_, again_;   // checkpoints of V by panel: c1, c2, c3, ‖v‖² of each column; and the same recomputed
-  buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same recomputed
-  buffer head_;                  // checksums of R's rows of the panel under verification, w × 2
-  buffer arrived_;
-  // The results of encode()'s measurement on their way to the host, and where await_encoded() stores them.
-  const column_result* brought_ = nullptr;
-  double* encoded_ = nullptr;
-  buffer partial_, sums_, parts_, results_, vectors_;
+  buffer shifts_;  // column j is computed as 2^shift_j · a_j; empty if no column needs scaling
+  // The input, where repair may fail.
+  struct {
+    buffer input;  // a copy of A, unless the caller has one
+    buffer tau;    // the caller's initial tau
+  } kept_;
+  // The factored panels.
+  struct {
+    buffer T;  // panels × nb²
+    index turns = 1;
+    buffer V[k_turns];  // V of the last `turns` panels, in turn
+    index formed = -1;  // the panel whose V is in its slot
+    buffer inner;       // V and T of a part of a panel, and the memory of its products
+    buffer pivots;
+    buffer gram, triangles;  // Cholesky QR: partial sums of Gram matrices; factors and other triangles
+    bool gram_made = false;  // scan() has computed the first panel's Gram matrix
+    index unsettled = -1;    // a Cholesky QR panel that was begun and may not be complete; −1: no such panel
+    bool t_marked = false;   // the check stream has a mark after T of the panel that was begun
+  } panels_;
+  // The updates of the other blocks.
+  struct {
+    buffer W[2];                // VᵀC, followed by T times it: for the main stream, and for the update stream
+    buffer W_of_checksums;      // the same for the check stream; empty without protection
+    buffer images[2];           // images of V, for products on the main stream and on the update stream
+    const S* imaged = nullptr;  // the V whose image is in images[1]
+    buffer pair;                // V and T of a pair, for the update stream
+    index unpaired = -1;        // the even panel with which far blocks have not been updated yet; −1: no such panel
+    bool marked = false;        // the update stream has a mark after the near blocks of the last panel
+  } updates_;
+  // Updates of a block that is recomputed: V of a panel and of a pair, and a section of the matrix.
+  struct {
+    buffer V, pair, section;
+  } repeated_;
+  // Panels ahead of the host.
+  struct {
+    buffer control;
+    index last = -1;       // the last panel that was begun ahead of the host
+    index undecided = -1;  // a panel for which the gate has not been read yet
+    bool begins = false;
+    bool expects_direct = true;  // all panels so far were direct
+    panel_limits limits;         // the limits that a panel must meet
+  } ahead_;
+  // Checksums, checkpoints and seals; empty without protection.
+  struct {
+    buffer weights;              // n × 3: the weights that encode() was given
+    buffer C;                    // m × 2 groups: the checksum columns
+    buffer product;              // A times the certificate's weights
+    buffer carried, next;        // product after the transformations of the panels so far, and its next value while a panel is verified
+    buffer row_weights, random;  // weights of the checkpoint, and x of the orthogonality check
+    buffer checkpoints, again;   // checkpoints of V by panel: c1, c2, c3, ‖v‖² of each column; and the same recomputed
+    buffer seals;                // by panel: T, R's rows above it, those within it; and the same recomputed
+    buffer head;                 // checksums of R's rows of the panel under verification, w × 2
+    buffer arrived;
+    // The results of encode()'s measurement on their way to the host, and where await_encoded() stores them.
+    const column_result* brought = nullptr;
+    double* encoded = nullptr;
+  } checks_;
+  // Memory of single measurements.
+  struct {
+    buffer partial, sums, parts, results, vectors;
+  } scratch_;
 };
 
 }  // namespace ballast::qr::cuda

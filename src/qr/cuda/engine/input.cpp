@@ -11,8 +11,9 @@ namespace ballast::qr::cuda {
 template <class S>
 column_result* device_factorizer<S>::column_results(index columns) {
   columns = std::max(columns, 2 * static_cast<index>(shape_.groups.size()) + 1);  // enough for encode(), which measures on the check stream
-  if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
-  return static_cast<column_result*>(results_.data());
+  if (scratch_.results.bytes() < columns * static_cast<index>(sizeof(column_result)))
+    scratch_.results = on_.template allocate_of<column_result>(columns);
+  return static_cast<column_result*>(scratch_.results.data());
 }
 
 // Computes the column norms of A, or of R. `gram`: as in scan_arguments.
@@ -32,8 +33,8 @@ void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size*
 // If the matrix is a single Cholesky QR panel, its Gram matrix holds the norms: it is computed now, and A is not read for the norms.
 template <class S>
 void device_factorizer<S>::scan(column_size* sizes) {
-  gram_made_ = shape_.one_block() && on_.tall(shape_.m, shape_.n);
-  scan_columns(false, gram_made_ ? make_gram(0, 0) : nullptr, sizes);
+  panels_.gram_made = shape_.one_block() && on_.tall(shape_.m, shape_.n);
+  scan_columns(false, panels_.gram_made ? make_gram(0, 0) : nullptr, sizes);
 }
 
 template <class S>
@@ -50,8 +51,8 @@ void device_factorizer<S>::copy_columns(const matrix_view<const S>& from, index 
 
 template <class S>
 S* device_factorizer<S>::copy_memory() {
-  if (copy_.data() == nullptr) copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
-  return static_cast<S*>(copy_.data());
+  if (kept_.input.data() == nullptr) kept_.input = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
+  return static_cast<S*>(kept_.input.data());
 }
 
 template <class S>
@@ -66,7 +67,7 @@ void device_factorizer<S>::keep_source() {
 template <class S>
 void device_factorizer<S>::scale(const int* shifts) {
   on_.join(on_.update_stream());
-  gram_made_ = false;
+  panels_.gram_made = false;
   keep_source();
   shifts_ = on_.upload(shifts, shape_.n);
   copy_columns(source_, 0, shape_.n, A_, lda_, true);
@@ -91,40 +92,40 @@ template <class S>
 void device_factorizer<S>::give_back() {
   join_all();
   copy_columns(source_, 0, shape_.n, A_, lda_, false);
-  if (tau_copy_.data() != nullptr) on_.copy(tau_, tau_copy_.data(), tau_copy_.bytes());
+  if (kept_.tau.data() != nullptr) on_.copy(tau_, kept_.tau.data(), kept_.tau.bytes());
 }
 
 template <class S>
 void device_factorizer<S>::prepare(bool keep) {
-  if (C_.data() != nullptr) return;
+  if (checks_.C.data() != nullptr) return;
   const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
-  C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
-  for (buffer* each : {&product_, &carried_, &next_}) *each = on_.template allocate_of<double>(m);
-  random_ = on_.template allocate_of<double>(n);
-  W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
-  head_ = on_.template allocate_of<double>(2 * nb());
-  arrived_ = on_.template allocate_of<std::uint32_t>(1);
+  checks_.C = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
+  for (buffer* each : {&checks_.product, &checks_.carried, &checks_.next}) *each = on_.template allocate_of<double>(m);
+  checks_.random = on_.template allocate_of<double>(n);
+  updates_.W_of_checksums = on_.template allocate_of<S>(4 * nb() * groups);
+  checks_.head = on_.template allocate_of<double>(2 * nb());
+  checks_.arrived = on_.template allocate_of<std::uint32_t>(1);
   if (!shape_.one_block()) {
-    row_weights_ = on_.template allocate_of<double>(m);
-    checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
-    again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
-    seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
+    checks_.row_weights = on_.template allocate_of<double>(m);
+    checks_.checkpoints = on_.template allocate_of<double>(4 * nb() * shape_.panels);
+    checks_.again = on_.template allocate_of<double>(4 * nb() * shape_.panels);
+    checks_.seals = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
   }
   if (keep) {
-    tau_copy_ = on_.template allocate_of<S>(shape_.steps);
+    kept_.tau = on_.template allocate_of<S>(shape_.steps);
     if (source_.data == nullptr && !shape_.single_group) (void)copy_memory();
   }
   // Runs concurrently with the work that the host waits for; its results are used only after a join of this stream.
   const stream checks = on_.check_stream();
   on_.fork(checks);
-  on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), checks);
+  on_.device()->zero(checks_.arrived.data(), sizeof(std::uint32_t), checks);
   const auto random = [&](const buffer& to, index count, std::uint64_t numbers, bool with_sign) {
     if (to.data() == nullptr) return;
     on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, checks);
   };
-  random(row_weights_, m, k_checkpoint_stream, false);
-  random(random_, n, k_orthogonality_stream, true);
-  if (keep) on_.device()->copy(tau_copy_.data(), tau_, tau_copy_.bytes(), checks);
+  random(checks_.row_weights, m, k_checkpoint_stream, false);
+  random(checks_.random, n, k_orthogonality_stream, true);
+  if (keep) on_.device()->copy(kept_.tau.data(), tau_, kept_.tau.bytes(), checks);
 }
 
 // Computes checksum columns and the certificate's product, with a separate reading of the input for each. The work on them runs on the
@@ -133,24 +134,24 @@ template <class S>
 void device_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
   const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
   const stream checks = on_.check_stream();
-  weights_ = on_.upload(weights, 3 * n);
+  checks_.weights = on_.upload(weights, 3 * n);
   const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
   const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
-  double* const product = static_cast<double*>(product_.data());
+  double* const product = static_cast<double*>(checks_.product.data());
   if (shape_.single_group) {
-    double* const y = numbers(vectors_, 2 * m);
+    double* const y = numbers(scratch_.vectors, 2 * m);
     for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
-    on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
+    on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(checks_.C.data()), m, nullptr, nullptr, m});
     weigh_matrix(from, scaled_by, false, 2, product);
     if (keep) keep_source();
     on_.fork(checks);
   } else {
     S* const copy = keep && source_.data == nullptr ? copy_memory() : nullptr;
-    double* const parts = groups == 1 ? product : numbers(parts_, core::checked_product(m, groups));
+    double* const parts = groups == 1 ? product : numbers(scratch_.parts, core::checked_product(m, groups));
     const int sharing = encode_sharing<S>(m, groups);
     on_.launch(work::encode, encode_blocks<S>(m, sharing) * groups,
                encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
-                                   static_cast<S*>(C_.data()), parts, copy, sharing});
+                                   static_cast<S*>(checks_.C.data()), parts, copy, sharing});
     on_.fork(checks);
     if (parts != product)
       on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m}, checks);
@@ -158,31 +159,31 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   }
   const index columns = 2 * groups + 1;
   column_result* const to = column_results(columns);
-  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups, checks);
+  on_.scan(scan_arguments<S>{static_cast<const S*>(checks_.C.data()), m, m, 0, false, false, to}, 2 * groups, checks);
   on_.scan(scan_arguments<double>{product, m, m, 0, false, false, to + 2 * groups}, 1, checks);
-  brought_ = on_.template bring<column_result>(to, columns, checks);
-  encoded_ = squares;
+  checks_.brought = on_.template bring<column_result>(to, columns, checks);
+  checks_.encoded = squares;
 }
 
 template <class S>
 void device_factorizer<S>::await_encoded() {
   on_.await_brought();
   const auto square = [this](index c) {
-    return brought_[c].finite != 0 ? std::pow(std::ldexp(brought_[c].norm, brought_[c].exponent), 2) : NAN;
+    return checks_.brought[c].finite != 0 ? std::pow(std::ldexp(checks_.brought[c].norm, checks_.brought[c].exponent), 2) : NAN;
   };
   const auto groups = static_cast<index>(shape_.groups.size());
   for (index g = 0; g < groups; ++g) {
     const double a = square(2 * g), b = square(2 * g + 1);
-    encoded_[g] = a != a || a > b ? a : b;
+    checks_.encoded[g] = a != a || a > b ? a : b;
   }
-  encoded_[groups] = square(2 * groups);
+  checks_.encoded[groups] = square(2 * groups);
 }
 
 // to = X times the weights of column `weight`; `r`: X holds a factorization, and only R is multiplied.
 template <class S>
 void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to) {
   const index m = shape_.m, count = shape_.count();
-  double* const parts = numbers(parts_, core::checked_product(m, count));
+  double* const parts = numbers(scratch_.parts, core::checked_product(m, count));
   on_.launch(work::weigh, row_blocks(m) * count,
              weigh_arguments<S>{.X = X.data,
                                 .row_stride = X.row_stride,

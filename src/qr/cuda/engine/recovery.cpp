@@ -60,13 +60,13 @@ template void reduce_hessenberg(session<double>&, double*, index, index, index, 
 template <class S>
 void device_factorizer<S>::measure_matrix(matrix_sums* seen) {
   const index m = shape_.m;
-  on_.strike(site::qr_checksum, {}, static_cast<S*>(C_.data()), 2 * m);
-  double* const y = numbers(vectors_, 2 * m);
+  on_.strike(site::qr_checksum, {}, static_cast<S*>(checks_.C.data()), 2 * m);
+  double* const y = numbers(scratch_.vectors, 2 * m);
   const auto R = column_major<const S>(A_, m, shape_.n, lda_);
   for (index q = 0; q < 2; ++q) weigh_matrix(R, nullptr, true, q, y + q * m);
-  double* const partial = numbers(partial_, 3 * slabs(m));
-  double* const sums = numbers(sums_, 3);
-  launch(on_, recovery_names<S>::match(), slabs(m), match_arguments<S>{static_cast<const S*>(C_.data()), y, m, partial});
+  double* const partial = numbers(scratch_.partial, 3 * slabs(m));
+  double* const sums = numbers(scratch_.sums, 3);
+  on_.launch_match({static_cast<const S*>(checks_.C.data()), y, m, partial}, slabs(m));
   on_.launch(work::fold, 1, fold_arguments{partial, slabs(m), 3, sums});
   on_.template fetch<double>(sums, 3, [seen](const double* made) {
     const double square = made[0] != made[0] || made[0] > made[2] ? made[0] : made[2];
@@ -91,7 +91,7 @@ void device_factorizer<S>::recover_column(index j) {
   turned work = split_column(j);
   rotate_back(j, work);
   reflectors_of(work);
-  formed_ = -1;
+  panels_.formed = -1;
 }
 
 // Computes w, Q̃, and R̃ without its column j. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of
@@ -107,9 +107,9 @@ auto device_factorizer<S>::split_column(index j) -> turned {
   made.rotations = on_.template allocate_of<S>(4 * made.length);
   S* const w = turned::of(made.w);
   S* const Q = turned::of(made.Q);
-  S* const V = scratch(V_again_, m * nb());
-  S* const W = static_cast<S*>(W_[0].data());
-  const index most = W_[0].bytes() / (2 * nb() * static_cast<index>(sizeof(S)));  // the columns that W has room for
+  S* const V = scratch(repeated_.V, m * nb());
+  S* const W = static_cast<S*>(updates_.W[0].data());
+  const index most = updates_.W[0].bytes() / (2 * nb() * static_cast<index>(sizeof(S)));  // the columns that W has room for
   copy_columns(source_, j, 1, w, m, true);
   for (index p = 0; p < shape_.panels; ++p) {
     form_v(p, V, on_.main());

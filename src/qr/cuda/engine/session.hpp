@@ -19,6 +19,7 @@
 #include "qr/contract.hpp"
 #include "qr/cuda/engine/device_tables.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
+#include "qr/cuda/layout/rotations.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -152,6 +153,9 @@ class session {
   // Computes the norms of so many columns of floats or doubles.
   template <class T>
   void scan(scan_arguments<T> given, std::int64_t columns, stream on) const;
+  void launch_match(const match_arguments<S>& given, std::int64_t blocks) const {
+    device_->launch(tables_.kernels->match(*device_), blocks, &given, sizeof given, main());
+  }
   void launch_panel(int team, const panel_arguments<S>& given) const;
   void launch_chain(const chain_arguments<S>& given, stream on) const;
   // The cluster for a panel of so many rows and columns, and the rows of each of its blocks. `resident`: they fit into shared memory.
