@@ -17,11 +17,15 @@
 #include "core/memory.hpp"
 #include "inject/active.hpp"
 #include "kmeans/contract.hpp"
+#include "kmeans/score_margin.hpp"
 
 namespace ballast::kmeans {
 
 inline constexpr std::int64_t k_tile = 8;      // centroids that lie side by side in panel::packed
 inline constexpr std::int64_t k_section = 64;  // centroids that share one row check, at most
+
+// The norm of padding columns: above every score, and far below the largest number.
+inline constexpr double k_padding = 0x1p100;
 
 // Encodes the index of a centroid in a SIMD lane of type T: in f32 as the bits of an integer, so that 2³¹ indexes fit; in f64 as a number.
 template <class T>
@@ -60,8 +64,8 @@ struct limits {
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. make_panel
 // (host/packed_centroids.hpp) fills it. Columns usually keep the order of the centroids. If norms differ so much that the row check of far
 // centroids would hide errors in the products of near ones, the columns are `sorted`: each section holds centroids of similar norms, in
-// their order within the section. Padding columns complete a tile: each is a copy of another centroid with weight 0 and name −1, and a
-// search that ends at one has failed.
+// their order within the section. Padding columns complete a tile: each is a copy of another centroid with weight 0, name −1 and the norm
+// k_padding, so that its score is above all others; a search that ends at one has failed.
 template <class T>
 struct panel {
   std::int64_t n = 0;
@@ -74,7 +78,7 @@ struct panel {
   core::vector<std::int64_t> used;        // tiles: number of columns that are centroids; these come first
   core::aligned_buffer<T> rows;           // k × n: c, in the order of the centroids
   core::aligned_buffer<T> packed;         // tiles × n × k_tile: −2c
-  core::aligned_buffer<T> norms;          // tiles × k_tile: ‖c‖²
+  core::aligned_buffer<T> norms;          // tiles × k_tile: ‖c‖²; k_padding for padding
   core::aligned_buffer<T> names[2];       // tiles × k_tile: name_of(index) for each of the two searches; −1 for padding
   core::aligned_buffer<T> weights;        // tiles × k_tile: w, random in [1, 2); 0 for padding
   core::aligned_buffer<T> checksum;       // sections × n: Σ_j w_j (−2c_j), the checksum centroids
@@ -82,6 +86,7 @@ struct panel {
   core::aligned_buffer<T> rest;           // sections: sum of the rounding errors of start
   core::aligned_buffer<T> sum_weights;    // sections: Σ_j w_j
   limits bounds;
+  score_margin<T> margin;
 };
 
 // Scratch of one block of up to `capacity` points. Feature f of point p is x[(p / width · n + f) · width + p mod width]: kernels::width
@@ -94,21 +99,25 @@ struct point_block {
   std::int64_t first = 0;  // index of the first point
   std::int64_t count = 0;  // points in use; the rest is zero
   core::aligned_buffer<T> x;
-  core::aligned_buffer<T> weight;                 // 0 from `count` on
-  core::aligned_buffer<T> norm;                   // ‖x‖², by measure()
-  core::aligned_buffer<T> minimum;                // min_j (‖c_j‖² − 2 x·c_j), if requested
-  core::aligned_buffer<T> twin;                   // the same from an independent chain of comparisons; valid only during a search
+  core::aligned_buffer<T> weight;                // 0 from `count` on
+  core::aligned_buffer<T> norm;                  // ‖x‖², by measure()
+  core::aligned_buffer<T> minimum;               // min_j (‖c_j‖² − 2 x·c_j), if requested
+  core::aligned_buffer<T> twin;                  // the same from an independent chain of comparisons; valid only during a search
+  core::aligned_buffer<T> second;                // the second smallest of these scores
+  core::aligned_buffer<std::int32_t> undecided;  // the first undecided_count: points whose second score is within panel::margin
+  std::int64_t undecided_count = 0;
   core::aligned_buffer<std::int32_t> index;       // the lowest j of the minimum
   core::aligned_buffer<std::int32_t> index_twin;  // the lowest j of the twin
   core::aligned_buffer<std::int32_t> label;       // the label that is committed: a copy of index
   core::aligned_buffer<T> residual;               // scratch of distances()
-  core::aligned_buffer<double> exact;             // ‖point − centroid of its label‖² · scale², from differences in double
+  core::aligned_buffer<double> exact;             // ‖x − centroid of its label‖² · lift², from differences in double
   core::aligned_buffer<T> distance;               // k_section × capacity, allocated only for distances()
   limits bounds;                                  // the block's copy of the thresholds in panel
   bool doubtful = false;                          // true if a residual stands out (abft::row_limits::doubt)
   core::vector<T> spread;                         // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                               // n: scratch for a row whose features are not contiguous
-  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it
+  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and
+                               // score_margin the rows that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
@@ -137,6 +146,14 @@ struct product_hook {
   inject::place place = {};
 };
 
+// Points and centroids whose differences are those of block.x and panel::packed, but with fewer roundings: x like point_block::x, packed
+// like panel::packed.
+template <class T>
+struct difference_operands {
+  const T* x;
+  const T* packed;
+};
+
 // The kernels. All are pure functions of their arguments, so repeating one repairs a transient fault.
 template <class T>
 struct kernels {
@@ -153,10 +170,10 @@ struct kernels {
   void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T* row);
   // Computes norm of each point.
   void (*measure)(point_block<T>& block);
-  // Finds index of each point over all packed centroids; with `keep` also minimum. With `protect` also finds index_twin, compares the
-  // residual of each row check with its threshold (from block.bounds and block.squares) and minimum with twin, and sets doubtful if a
-  // residual stands out.
-  row_failure (*assign)(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, point_block<T>& block);
+  // Finds index, minimum and second of each point over all packed centroids, and the undecided points. With `protect` also finds
+  // index_twin, compares the residual of each row check with its threshold (from block.bounds and block.squares) and minimum with twin, and
+  // sets doubtful if a residual stands out.
+  row_failure (*assign)(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block);
   // Compares label with index_twin.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);
   // Adds the points to the sums, weights and members of their labels. Loads the points again. Labels must be in [0, k).
@@ -165,10 +182,13 @@ struct kernels {
   void (*project)(const point_block<T>& block, const double* direction, double* projection);
   // Adds the contribution of the labels to labelled_projection, labelled_weight and labelled_members.
   void (*sum_labels)(const point_block<T>& block, const double* projection, cluster_sums& into);
-  // Computes exact for the labels and any k × n centroids that are scaled and shifted like `from`. Loads the points again.
-  void (*exact)(const source<T>& from, const T* centroids, point_block<T>& block);
-  // Computes distance[j · capacity + p] = ‖x_p − c_j‖² from differences for the columns j of one section; with `protect` also residual.
-  void (*distances)(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block);
+  // Computes exact for the labels and any k × n centroids that are scaled and shifted like `from`. Loads the points again. Differences are
+  // multiplied by `lift`, a power of two, before they are squared.
+  void (*exact)(const source<T>& from, const T* centroids, double lift, point_block<T>& block);
+  // Computes distance[j · capacity + p] = ‖x_p − c_j‖² for the columns j of one section, from differences of `from`; with `protect` also
+  // residual, from block.x and `centroids`.
+  void (*distances)(const panel<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
+                    const product_hook& hook, point_block<T>& block);
 };
 
 template <class T>

@@ -79,6 +79,7 @@ template <class T>
 struct ranges {
   core::vector<double> low, high;  // n: of each feature
   core::vector<double> sum;        // n: Σ point · 2⁻⁶⁴, which no m < 2⁶³ makes overflow
+  core::vector<double> exponent;   // n: mean ⌊log₂|point|⌋ of the points other than 0; empty: not measured
   refused_value<T> point;          // NaN or Inf: the lowest column, and there the lowest row
   T heaviest = 1;                  // weight
   refused_value<T> weight;         // below 0, NaN or Inf: the lowest row
@@ -93,11 +94,12 @@ struct far_point {
 };
 
 // Two sums of the same non-negative numbers that share no accumulator, and no weight once it was read. The driver compares them. `depth`:
-// see abft::reordered_sum_limit.
+// see abft::reordered_sum_limit. The sums are value · 2^exponent and twin · 2^exponent.
 struct summed_twice {
   double value = 0;
   double twin = 0;
   double depth = 0;
+  int exponent = 0;
 };
 
 // The result of the iterations of one run.
@@ -203,9 +205,11 @@ class engine : public core::pooled {
   virtual void keep_labels() = 0;
   // Copies the labels of the last label(), or those that were kept, to `to`: m numbers in host memory; for cuda also in device memory.
   virtual void store_labels(std::span<std::int32_t> to, bool kept) = 0;
-  // Computes the Euclidean distance of each point to each centroid in the units of the points: m × k, to memory as above. Under
-  // protection::correct a block of rows whose distances stay wrong is not stored.
-  virtual void distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) = 0;
+  // Computes the Euclidean distance of each point to each centroid in the units of the points: m × k, to memory as above. `plain`: see
+  // label(); `given`: the centroids in the units of the points. Under protection::correct a block of rows whose distances stay wrong is not
+  // stored.
+  virtual void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
+                         const matrix_view<T>& values) = 0;
 };
 
 // Makes the engine of `backend`, which can run here.

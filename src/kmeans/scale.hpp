@@ -15,6 +15,15 @@ BALLAST_HD inline T power_of_two(int e) {
   return static_cast<T>(std::ldexp(1.0, e < least ? least : e > most ? most : e));
 }
 
+// Returns the power of two that brings the heaviest weight into [1, 2), or below for weights that are subnormal. It may be subnormal
+// itself.
+template <class T>
+BALLAST_HD inline T weight_scale_for(double heaviest) {
+  constexpr int least = sizeof(T) == 4 ? -127 : -1023, most = sizeof(T) == 4 ? 126 : 1022;
+  const int e = -std::ilogb(heaviest);
+  return static_cast<T>(std::ldexp(1.0, e < least ? least : e > most ? most : e));
+}
+
 // Returns the scale that brings 4 · spread into [1, 2), reduced if largest · scale would overflow.
 template <class T>
 BALLAST_HD inline T scale_for(double spread, double largest) {

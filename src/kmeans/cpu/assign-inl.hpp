@@ -1,7 +1,7 @@
 // The search for the nearest centroid, with its row checks.
 // Layer: kernels "cpu" of the host backend.
 // Micro-kernel: k_rows centroids × 2 vectors of points in registers. One multiply-add takes a broadcast of −2c and a vector of x. The
-// minimum, its index, the twin minimum and the checksum are updated in registers; no distance is stored.
+// minimum, its index, the second smallest score, the twin minimum and the checksum are updated in registers; no distance is stored.
 #include <algorithm>
 #include <limits>
 
@@ -53,6 +53,7 @@ HWY_INLINE vector_of<T> load_index(const std::int32_t* from) {
 template <class T>
 struct search {
   vector_of<T> minimum[2];
+  vector_of<T> second[2];  // the second smallest score
   vector_of<T> twin[2];
   vector_of<T> index[2];  // index of minimum, encoded by name_of
   vector_of<T> index_twin[2];
@@ -70,12 +71,18 @@ template <class T, bool Protect>
 HWY_INLINE void begin_search(search<T>& s) {
   const lanes_of<T> d;
   for (int v = 0; v < 2; ++v) {
-    s.minimum[v] = hn::Set(d, std::numeric_limits<T>::infinity());
+    s.minimum[v] = s.second[v] = hn::Set(d, std::numeric_limits<T>::infinity());
     s.index[v] = hn::Zero(d);
     if constexpr (!Protect) continue;
     s.twin[v] = hn::Set(d, std::numeric_limits<T>::max());
     s.index_twin[v] = hn::Zero(d);
   }
+}
+
+// Merges the second smallest scores of two sections, before join() merges the smallest.
+template <class T>
+HWY_INLINE vector_of<T> second_of(vector_of<T> minimum, vector_of<T> second, vector_of<T> other_minimum, vector_of<T> other_second) {
+  return hn::Min(hn::Min(second, other_second), hn::Max(minimum, other_minimum));
 }
 
 // Merges the nearest centroids of two sections; among equal distances, the lower index wins.
@@ -211,6 +218,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       const auto smaller = hn::Lt(acc[r][v], s.minimum[v]);
+      s.second[v] = hn::Min(s.second[v], hn::Max(acc[r][v], s.minimum[v]));
       s.minimum[v] = hn::Min(acc[r][v], s.minimum[v]);
       s.index[v] = hn::IfThenElse(smaller, j, s.index[v]);
       if constexpr (Protect) {
@@ -233,6 +241,7 @@ HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
     s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
+    s.second[v] = hn::Load(d, block.second.data() + at + v * lanes);
     s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
     if constexpr (Protect) {
       s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
@@ -291,15 +300,32 @@ HWY_INLINE void verify_section(point_block<T>& block, std::int64_t g, std::int64
   }
 }
 
+// Lists the points of a vector whose second score is too near to the minimum.
+template <class T>
+HWY_INLINE void list_undecided(const score_margin<T>& margin, std::int64_t at, vector_of<T> minimum, vector_of<T> second,
+                               point_block<T>& block) {
+  const lanes_of<T> d;
+  const auto limit = hn::MulAdd(hn::Set(d, margin.square), hn::LoadU(d, block.squares + at),
+                                hn::MulAdd(hn::Set(d, margin.least_score), minimum, hn::Set(d, margin.offset)));
+  const auto near = hn::Le(hn::Sub(second, minimum), limit);
+  if (HWY_LIKELY(hn::AllFalse(d, near))) return;
+  HWY_ALIGN T shown[k_lanes<T>];
+  hn::Store(hn::IfThenElseZero(near, hn::Set(d, T(1))), d, shown);
+  for (std::int64_t l = 0; l < k_lanes<T> && at + l < block.count; ++l)
+    if (shown[l] != 0) block.undecided[block.undecided_count++] = static_cast<std::int32_t>(at + l);
+}
+
 // Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
 template <class T, bool Protect>
-HWY_INLINE void commit_search(point_block<T>& block, std::int64_t at, bool keep, bool all, const search<T>& s, vector_of<T> (&kept)[2],
-                              row_failure& found) {
+HWY_INLINE void commit_search(const score_margin<T>& margin, point_block<T>& block, std::int64_t at, bool all, const search<T>& s,
+                              vector_of<T> (&kept)[2], row_failure& found) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
     store_index<T>(s.index[v], block.index.data() + at + v * lanes);
-    if (keep || !all) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
+    hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
+    hn::Store(s.second[v], d, block.second.data() + at + v * lanes);
+    if (all) list_undecided(margin, at + v * lanes, s.minimum[v], s.second[v], block);
     if constexpr (Protect) {
       store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
       if (!all) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
@@ -336,7 +362,7 @@ HWY_INLINE bool doubtful(const point_block<T>& block, std::int64_t sections, std
 }
 
 template <class T, bool Protect>
-HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const product_hook& hook, point_block<T>& block) {
+HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, const product_hook& hook, point_block<T>& block) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
@@ -345,6 +371,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
   // The number of sections that stay in the second-level cache while all points of the block are searched.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
+  block.undecided_count = 0;
   // Injection steps: each is one search of a tile, or of half a tile, that holds centroids.
   const auto searches = [&](std::int64_t tiles) {
     std::int64_t count = 0;
@@ -387,13 +414,14 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
           verify_section(block, g, at, s, expected, kept);
           if (HWY_UNLIKELY(centroids.sorted)) {
             for (int v = 0; v < 2; ++v) {
+              s.second[v] = second_of<T>(before.minimum[v], before.second[v], s.minimum[v], s.second[v]);
               join<T>(before.minimum[v], before.index[v], s.minimum[v], s.index[v]);
               join<T>(before.twin[v], before.index_twin[v], s.twin[v], s.index_twin[v]);
             }
           }
         }
       }
-      commit_search<T, Protect>(block, at, keep, all, s, kept, found);
+      commit_search<T, Protect>(centroids.margin, block, at, all, s, kept, found);
     }
   }
   if constexpr (Protect) block.doubtful = doubtful(block, centroids.sections, pairs);
@@ -401,8 +429,8 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
 }
 
 template <class T>
-row_failure assign(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, point_block<T>& block) {
-  return protect ? assign_with<T, true>(centroids, keep, hook, block) : assign_with<T, false>(centroids, keep, hook, block);
+row_failure assign(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+  return protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
 }
 
 template <class T>

@@ -19,12 +19,13 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
 template <class T>
-HWY_NOINLINE void exact(const source<T>& from, const T* centroids, point_block<T>& block) {
+HWY_NOINLINE void exact(const source<T>& from, const T* centroids, double lift, point_block<T>& block) {
   const wide<T> d;
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = block.n;
   const auto scale = hn::Set(dn, from.scale);
+  const auto lifted = hn::Set(d, lift);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T* c = centroids + block.label[p] * n;
@@ -33,12 +34,12 @@ HWY_NOINLINE void exact(const source<T>& from, const T* centroids, point_block<T
     std::int64_t f = 0;
     for (; f + lanes <= n; f += lanes) {
       const auto value = promoted<T>(hn::Sub(hn::Mul(hn::LoadU(dn, x + f), scale), hn::LoadU(dn, shift + f)));
-      const auto difference = hn::Sub(value, promoted<T>(hn::LoadU(dn, c + f)));
+      const auto difference = hn::Mul(lifted, hn::Sub(value, promoted<T>(hn::LoadU(dn, c + f))));
       sum = hn::MulAdd(difference, difference, sum);
     }
     double total = f > 0 ? hn::GetLane(hn::SumOfLanes(d, sum)) : 0.0;
     for (; f < n; ++f) {
-      const double difference = static_cast<double>(x[f] * from.scale - shift[f]) - static_cast<double>(c[f]);
+      const double difference = lift * (static_cast<double>(x[f] * from.scale - shift[f]) - static_cast<double>(c[f]));
       total += difference * difference;
     }
     block.exact[p] = total;
@@ -78,8 +79,8 @@ HWY_INLINE void distance_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* 
 }
 
 template <class T>
-HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook,
-                            point_block<T>& block) {
+HWY_NOINLINE void distances(const panel<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
+                            const product_hook& hook, point_block<T>& block) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
@@ -89,12 +90,12 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t section, boo
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
   const bool struck = inject::active_injector::enabled && hook.injector->armed(inject::site::kmeans_product);
   for (std::int64_t p = 0; p < all; p += width) {
-    const T* x = block.x.data() + p * n;
+    const T* x = from.x + p * n;
     vector_of<T> sum[2];
     sum[0] = sum[1] = hn::Zero(d);
     for (std::int64_t t = first; t < last; ++t) {
       for (int r = 0; r < centroids.used[static_cast<std::size_t>(t)]; r += 4) {
-        distance_tile<T, 4>(x, n, centroids.packed.data() + t * n * k_tile + r, centroids.weights.data() + t * k_tile + r, block.capacity,
+        distance_tile<T, 4>(x, n, from.packed + t * n * k_tile + r, centroids.weights.data() + t * k_tile + r, block.capacity,
                             block.distance.data() + ((t - first) * k_tile + r) * block.capacity + p, sum);
       }
     }

@@ -86,7 +86,8 @@ report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>
   choose_frame(centroids, false);
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
-  engine_->distances(inner, for_engine(values));
+  verify_waiting(frame_, "kmeans.frame");
+  engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
   if (!throws()) staging_.commit();
   return recorder_.finish();
 }
@@ -133,6 +134,31 @@ bool driver<T>::agree(const summed_twice& inertia) const {
   return std::abs(inertia.value - inertia.twin) <= limit;
 }
 
+// Returns the centroids multiplied by the scale of the normalization, but not shifted.
+template <class T>
+core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
+  core::vector<T> made(at(k_ * n_));
+  const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * frame_.values().scale; };
+  const auto scale_all = [&] {
+    for (std::int64_t e = 0; e < k_ * n_; ++e) made[at(e)] = scale(e);
+  };
+  if (!protects()) {
+    scale_all();
+    return made;
+  }
+  run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
+    scale_all();
+    recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
+    abft::finding found;
+    found.residual = std::numeric_limits<double>::quiet_NaN();
+    for (std::int64_t e = k_ * n_; e-- > 0;) {
+      if (!(made[at(e)] == scale(e))) found.word = abft::k_fail;
+    }
+    return found;
+  });
+  return made;
+}
+
 // Labels the points for centroids in the user's coordinates; returns the inertia in their units. fit ends with it, so its labels are those
 // of predict.
 template <class T>
@@ -140,30 +166,12 @@ summed_twice driver<T>::label(matrix_view<const T> centroids) {
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
   verify_waiting(frame_, "kmeans.frame");
-  core::vector<T> plain(at(k_ * n_));
-  const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * frame_.values().scale; };
-  const auto scale_all = [&] {
-    for (std::int64_t e = 0; e < k_ * n_; ++e) plain[at(e)] = scale(e);
-  };
-  if (protects()) {
-    run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
-      scale_all();
-      recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
-      abft::finding found;
-      found.residual = std::numeric_limits<double>::quiet_NaN();
-      for (std::int64_t e = k_ * n_; e-- > 0;) {
-        if (!(plain[at(e)] == scale(e))) found.word = abft::k_fail;
-      }
-      return found;
-    });
-  } else {
-    scale_all();
-  }
+  const core::vector<T> plain = scaled(centroids);
   summed_twice made;
   const auto compute = [&] {
     summed_twice sums = engine_->label(inner, plain);
     injector_.strike(inject::site::kmeans_inertia, {}, &sums.value, 1);
-    made = {out_of_frame(sums.value), out_of_frame(sums.twin), sums.depth};
+    made = {out_of_frame(sums.value, sums.exponent), out_of_frame(sums.twin, sums.exponent), sums.depth};
   };
   if (!protects()) {
     compute();

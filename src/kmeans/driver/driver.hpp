@@ -83,7 +83,8 @@ class driver {
   sealed_centroids<T> carry(std::int64_t step, const Element& element, const Compare& compare);
   sealed_centroids<T> into_frame(matrix_view<const T> centroids);
   sealed_centroids<T> out_of_frame(const core::vector<T>& centroids);
-  double out_of_frame(double inertia) const;
+  double out_of_frame(double inertia, int exponent) const;
+  core::vector<T> scaled(matrix_view<const T> centroids);
   abft::finding compare_frames(matrix_view<const T> outer, const core::vector<T>& inner) const;
 
   // seeding.cpp

@@ -144,7 +144,7 @@ double driver<T>::inertia_of_pass(const core::vector<T>& centroids) const {
       made += c * (weight_of(j) * c - 2 * total_.sums[j * n_ + f]);
     }
   }
-  return out_of_frame(std::max(0.0, made));
+  return out_of_frame(std::max(0.0, made), 0);
 }
 
 // Computes the next centroids from the sums of a pass: totals, relocation, division. The totals are verified after their use, so that no

@@ -16,6 +16,17 @@
 
 namespace ballast::kmeans {
 
+// Returns the shift of a feature before scaling: its mean, or 0 where the mean belongs to a few points that are far larger than the others,
+// such as fill values. There x − mean would round the others at the size of the mean.
+template <class T>
+T shift_of(const ranges<T>& seen, std::int64_t f, double m) {
+  constexpr double most = 10;  // bits that typical points may lose
+  // Every shift is correct; one outside of the data would only be inaccurate.
+  const T mean = static_cast<T>(std::min(std::max(seen.sum[at(f)] / m * 0x1p64, seen.low[at(f)]), seen.high[at(f)]));
+  const bool outlying = !seen.exponent.empty() && mean != 0 && std::ilogb(mean) > seen.exponent[at(f)] + most;
+  return outlying ? T(0) : mean;
+}
+
 // Surveys the points. An invalid value is refused if a second survey finds one, too.
 template <class T>
 ranges<T> driver<T>::survey() {
@@ -44,29 +55,28 @@ ranges<T> driver<T>::survey() {
 // Chooses the normalization. `centroids`, if there are any, only widen the range that the scale must cover.
 template <class T>
 void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids) {
-  core::vector<T> mean(at(n_));
+  core::vector<T> centre(at(n_));
   double largest = 0;  // |point|
-  double spread = 0;   // |point − mean| / 4, so that it does not overflow
+  double spread = 0;   // |point − centre| / 4, so that it does not overflow
   for (std::int64_t f = 0; f < n_; ++f) {
     const double low = seen.low[at(f)], high = seen.high[at(f)];
-    // Every shift is correct; one outside of the data would only be inaccurate.
-    mean[at(f)] = static_cast<T>(std::min(std::max(seen.sum[at(f)] / static_cast<double>(m_) * 0x1p64, low), high));
+    centre[at(f)] = shift_of(seen, f, static_cast<double>(m_));
     largest = std::max({largest, std::abs(low), std::abs(high)});
-    spread = std::max({spread, high / 4 - static_cast<double>(mean[at(f)]) / 4, static_cast<double>(mean[at(f)]) / 4 - low / 4});
+    spread = std::max({spread, high / 4 - static_cast<double>(centre[at(f)]) / 4, static_cast<double>(centre[at(f)]) / 4 - low / 4});
   }
   double nearest = std::numeric_limits<double>::infinity();
   for (std::int64_t j = 0; j < centroids.rows; ++j) {
     double far = 0;
     for (std::int64_t f = 0; f < n_; ++f)
-      far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) / 4 - static_cast<double>(mean[at(f)]) / 4));
+      far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) / 4 - static_cast<double>(centre[at(f)]) / 4));
     nearest = std::min(nearest, far);
   }
   if (centroids.rows > 0) spread = std::max(spread, nearest);
   frame<T> made;
   made.scale = scale_for<T>(spread, largest);
   made.shift.resize(at(n_));
-  for (std::int64_t f = 0; f < n_; ++f) made.shift[at(f)] = mean[at(f)] * made.scale;
-  if (weighted_) made.weight_scale = power_of_two<T>(-std::ilogb(seen.heaviest));
+  for (std::int64_t f = 0; f < n_; ++f) made.shift[at(f)] = centre[at(f)] * made.scale;
+  if (weighted_) made.weight_scale = weight_scale_for<T>(static_cast<double>(seen.heaviest));
   const std::int64_t steps = weighted_ ? 3 : 2;
   injector_.strike(inject::site::kmeans_frame, {0, 1, 0, steps}, &made.scale, 1);
   injector_.strike(inject::site::kmeans_frame, {0, 1, 1, steps}, made.shift.data(), n_);
@@ -77,10 +87,10 @@ void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids
 // Compares the normalization with the backend's measurements, and with itself by another computation. A scale within a factor of √n serves
 // as well as any other and changes no bit of a result. So the checks only need to detect harm:
 // - the mean of a feature's x, as measured, is the normalized mean of the survey: both know the same shift and scale; and it is 0 up to
-//   the rounding of the shift;
+//   the rounding of the shift, unless the shift has to be 0 (shift_of);
 // - the largest ‖x‖ fits the normalized ranges of the survey;
 // - the scale suits the largest |x|, or the nearest centroid if that is farther away;
-// - the largest weight is in [1, 2).
+// - the sum of the weights lies between the largest weight and as much for each point.
 template <class T>
 abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const {
   constexpr double slack = 1e-5;
@@ -103,7 +113,11 @@ abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T
                          std::numeric_limits<double>::denorm_min() * 0x1p64 * std::max(scale, 1.0);
     const double mean = (weighted_ ? whole_.plain : whole_.first)[at(f)] / m;
     expect(std::abs(seen.sum[at(f)] / m * 0x1p64 * scale - shift - mean) / limit);
-    expect(std::abs(mean) / (limit + 2 * abft::unit_roundoff<T> * std::abs(shift) + least_shift));
+    if (shift_of(seen, f, m) == 0) {
+      expect_true(shift == 0);
+    } else {
+      expect(std::abs(mean) / (limit + 2 * abft::unit_roundoff<T> * std::abs(shift) + least_shift));
+    }
   }
   const double found = std::sqrt(whole_.largest_square);
   const double root_n = std::sqrt(static_cast<double>(n_));
@@ -123,7 +137,11 @@ abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T
     const double again = static_cast<double>(scale_for<T>(quarter, largest));
     expect_true(scale == again || scale == 2 * again || 2 * scale == again);
   }
-  if (weighted_) expect_true(whole_.weight >= 1 - slack && whole_.weight <= 2 * whole_.members * (1 + slack));
+  if (weighted_) {
+    const double heaviest = static_cast<double>(seen.heaviest) * static_cast<double>(chosen.weight_scale);
+    expect_true(heaviest < 2 && (heaviest >= 1 || chosen.weight_scale == weight_scale_for<T>(std::numeric_limits<T>::denorm_min())) &&
+                whole_.weight >= heaviest * (1 - slack) && whole_.weight <= heaviest * whole_.members * (1 + slack));
+  }
   abft::finding made;
   made.residual = worst;
   made.threshold = 1;
@@ -197,9 +215,10 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
     const double limit = (2 * abft::kmeans_square_limit(m, n) + 16 * abft::unit_roundoff<double>)*tol * (whole_.total_square / m / n);
     abft::finding found;
     // tol may be so large that both are Inf, or NaN.
-    if (!(kept.value == twin || (std::isnan(kept.value) && std::isnan(twin)))) found.residual = kept.value - twin;
-    found.threshold = limit;
-    found.word = abft::verify(found.residual, abft::guarded_threshold(limit));
+    const bool same = kept.value == twin || (std::isnan(kept.value) && std::isnan(twin));
+    found.residual = same ? 0 : kept.value - twin;
+    found.threshold = same ? 0 : limit;
+    found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
     return found;
   });
   return kept;
@@ -277,24 +296,25 @@ sealed_centroids<T> driver<T>::out_of_frame(const core::vector<T>& centroids) {
       [&](const core::vector<T>& made) { return compare_frames(row_major<const T>(made.data(), k_, n_), centroids); });
 }
 
-// Converts an inertia to the units of the points and weights.
+// Converts an inertia, inertia · 2^exponent in normalized coordinates, to the units of the points and weights.
 template <class T>
-double driver<T>::out_of_frame(double inertia) const {
+double driver<T>::out_of_frame(double inertia, int exponent) const {
   const frame<T>& chosen = frame_.values();
   // Scales are powers of two, except after a fault without protection.
-  if (!std::isnormal(chosen.scale) || !std::isnormal(chosen.weight_scale)) return std::numeric_limits<double>::quiet_NaN();
-  return std::ldexp(inertia, -2 * std::ilogb(chosen.scale) - std::ilogb(chosen.weight_scale));
+  if (!std::isnormal(chosen.scale) || !std::isfinite(chosen.weight_scale) || chosen.weight_scale == 0)
+    return std::numeric_limits<double>::quiet_NaN();
+  return std::ldexp(inertia, exponent - 2 * std::ilogb(chosen.scale) - std::ilogb(chosen.weight_scale));
 }
 
 template void driver<float>::choose_frame(matrix_view<const float>, bool);
 template abft::guarded_threshold driver<float>::tolerance_for(double);
 template sealed_centroids<float> driver<float>::into_frame(matrix_view<const float>);
 template sealed_centroids<float> driver<float>::out_of_frame(const core::vector<float>&);
-template double driver<float>::out_of_frame(double) const;
+template double driver<float>::out_of_frame(double, int) const;
 template void driver<double>::choose_frame(matrix_view<const double>, bool);
 template abft::guarded_threshold driver<double>::tolerance_for(double);
 template sealed_centroids<double> driver<double>::into_frame(matrix_view<const double>);
 template sealed_centroids<double> driver<double>::out_of_frame(const core::vector<double>&);
-template double driver<double>::out_of_frame(double) const;
+template double driver<double>::out_of_frame(double, int) const;
 
 }  // namespace ballast::kmeans

@@ -7,6 +7,7 @@
 
 #include "abft/threshold.hpp"
 #include "kmeans/host/engine.hpp"
+#include "kmeans/host/nearest.hpp"
 #include "kmeans/host/packed_centroids.hpp"
 #include "run/attempt.hpp"
 
@@ -20,11 +21,11 @@ void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::
   made.capacity = capacity;
   made.width = width;
   made.x = core::aligned_buffer<T>(core::checked_product(capacity, n));
-  for (auto* each : {&made.weight, &made.norm, &made.minimum, &made.twin, &made.residual}) {
+  for (auto* each : {&made.weight, &made.norm, &made.minimum, &made.twin, &made.second, &made.residual}) {
     *each = core::aligned_buffer<T>(capacity);
     std::fill_n(each->data(), capacity, T(0));
   }
-  for (auto* each : {&made.index, &made.index_twin, &made.label}) {
+  for (auto* each : {&made.undecided, &made.index, &made.index_twin, &made.label}) {
     *each = core::aligned_buffer<std::int32_t>(capacity);
     std::fill_n(each->data(), capacity, 0);
   }
@@ -48,7 +49,14 @@ void host_engine<T>::prepare_workers(bool with_distances) {
   }
   for (worker& each : workers_) {
     if (each.block.capacity == 0) allocate(each.block, n_, capacity_, kernels_.width);
-    if (with_distances && each.block.distance.size() == 0) each.block.distance = core::aligned_buffer<T>(k_section * capacity_);
+    if (!with_distances || each.block.distance.size() > 0) continue;
+    each.block.distance = core::aligned_buffer<T>(k_section * capacity_);
+    each.plain.n = n_;
+    each.plain.capacity = capacity_;
+    each.plain.width = kernels_.width;
+    each.plain.row = each.block.row;
+    each.plain.x = core::aligned_buffer<T>(core::checked_product(capacity_, n_));
+    each.plain.weight = core::aligned_buffer<T>(capacity_);
   }
 }
 
@@ -149,9 +157,19 @@ void host_engine<T>::keep_in_range(point_block<T>& b) const {
   }
 }
 
+// Decides the points whose scores are too near, by exact distances. Each search gets the result of a computation of its own.
+template <class T>
+void host_engine<T>::decide(point_block<T>& b, const exact_operands& by) const {
+  for (std::int64_t i = 0; i < b.undecided_count; ++i) {
+    const std::int64_t p = b.undecided[i];
+    b.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
+    if (protect_) b.index_twin[p] = nearest_centroid(*by.points, b.first + p, by.twin, k_);
+  }
+}
+
 // Searches the centroids once for a loaded block and checks the result. The caller hashes the labels.
 template <class T>
-abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep) {
+abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const panel<T>& centroids, const exact_operands& by) {
   using inject::site;
   point_block<T>& b = here.block;
   const inject::place place = at_block(block);
@@ -161,7 +179,8 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
-  row_failure failure = kernels_.assign(centroids, true, keep, {&what_.injector, place}, b);
+  row_failure failure = kernels_.assign(centroids, true, {&what_.injector, place}, b);
+  decide(b, by);
   copy_labels(b, place);
   if (failure.row < 0) failure = kernels_.check(b, k_);
   std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
@@ -182,13 +201,16 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
 // Labels a block. On return the labels are verified, or the failure is recorded and they are in range.
 template <class T>
 void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin,
-                                  bool keep) {
+                                  const exact_operands& by) {
   point_block<T>& b = here.block;
   if (!protect_) {
     const inject::place place = at_block(block);
     load(here, block);
     what_.injector.strike(inject::site::kmeans_points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    (void)kernels_.assign(shared, false, keep, {&what_.injector, place}, b);
+    kernels_.measure(b);
+    b.squares = b.norm.data();
+    (void)kernels_.assign(shared, false, {&what_.injector, place}, b);
+    decide(b, by);
     copy_labels(b, place);
     keep_in_range(b);
     return;
@@ -198,13 +220,13 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     here.fresh.by_norm = shared.by_norm;
     if (number > 0) make_panel(origin.values().data(), k_, n_, true, here.fresh);
     load_verified(here, slot, block);
-    abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, keep);
+    abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, by);
     if (found.word == abft::k_pass && b.doubtful) {
       // Rounding is the most likely cause. Then a second search with newly packed centroids finds the same labels.
       here.labels.assign(b.label.data(), b.label.data() + b.count);
       make_panel(origin.values().data(), k_, n_, true, here.fresh);
       load_verified(here, slot, block);
-      found = search_block(here, block, here.fresh, keep);
+      found = search_block(here, block, here.fresh, by);
       if (!std::equal(here.labels.begin(), here.labels.end(), b.label.data())) found = bits_differ(true, b.first);
     }
     // Equal labels after a failure show that the check was corrupted, not the result. Clean blocks need no hash.
@@ -219,16 +241,23 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
 }
 
 // Computes the distances of a block to one section of centroids, by column. `origin` holds all centroids of `shared`. `strike`: the
-// injector sees the products.
+// injector sees the products. `plain`, unless null: the differences are those of points and centroids as they were given.
 template <class T>
 abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
-                                              std::int64_t section, bool strike) {
+                                              std::int64_t section, bool strike, const plain_operands* plain) {
   point_block<T>& b = here.block;
   const product_hook hook = {strike ? &what_.injector : &quiet_, {block, blocks_, section, shared.sections}};
   const auto once = [&](const panel<T>& centroids) {
     load(here, block);
     b.bounds = centroids.bounds;
-    kernels_.distances(centroids, section, protect_, hook, b);
+    if (plain != nullptr) {
+      here.plain.first = b.first;
+      here.plain.count = b.count;
+      kernels_.load(plain->points, here.plain);
+    }
+    const difference_operands<T> from = {plain != nullptr ? here.plain.x.data() : b.x.data(),
+                                         plain != nullptr ? plain->packed.data() : centroids.packed.data()};
+    kernels_.distances(centroids, from, section, protect_, hook, b);
   };
   if (!protect_) {
     once(shared);
@@ -258,15 +287,17 @@ template void host_engine<float>::load(worker&, std::int64_t) const;
 template void host_engine<float>::load_verified(worker&, int, std::int64_t);
 template bool host_engine<float>::store_labels(const point_block<float>&);
 template bool host_engine<double>::store_labels(const point_block<double>&);
-template void host_engine<float>::assign_block(worker&, int, std::int64_t, const panel<float>&, const sealed_centroids<float>&, bool);
+template void host_engine<float>::assign_block(worker&, int, std::int64_t, const panel<float>&, const sealed_centroids<float>&,
+                                               const exact_operands&);
 template abft::outcome host_engine<float>::distances_block(worker&, int, std::int64_t, const panel<float>&, const float*, std::int64_t,
-                                                           bool);
+                                                           bool, const plain_operands*);
 template void host_engine<double>::prepare_workers(bool);
 template void host_engine<double>::make_verified_panel(const sealed_centroids<double>&, panel<double>&);
 template void host_engine<double>::load(worker&, std::int64_t) const;
 template void host_engine<double>::load_verified(worker&, int, std::int64_t);
-template void host_engine<double>::assign_block(worker&, int, std::int64_t, const panel<double>&, const sealed_centroids<double>&, bool);
+template void host_engine<double>::assign_block(worker&, int, std::int64_t, const panel<double>&, const sealed_centroids<double>&,
+                                                const exact_operands&);
 template abft::outcome host_engine<double>::distances_block(worker&, int, std::int64_t, const panel<double>&, const double*, std::int64_t,
-                                                            bool);
+                                                            bool, const plain_operands*);
 
 }  // namespace ballast::kmeans::host

@@ -1,6 +1,7 @@
 // The first read of the points: ranges, the sums that later iterations are verified against, and single points.
 // Layer: backend "host" (engine.hpp).
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -31,11 +32,13 @@ refused_value<T> find_not_finite(const matrix_view<const T>& points, std::int64_
 
 }  // namespace
 
-// Column statistics of the points before normalization, n each. poison: 0, or NaN if a value is not finite.
+// Column statistics of the points before normalization, n each. poison: 0, or NaN if a value is not finite. exponents: Σ of the biased
+// exponents of the values other than 0, and their number.
 template <class T>
 struct host_engine<T>::group_ranges {
   core::vector<T> low, high, poison;
   core::vector<double> sum;
+  core::vector<std::int64_t> exponents, others;
 };
 
 // Computes the column statistics of a group, row by row, with one accumulator per feature.
@@ -46,6 +49,8 @@ void host_engine<T>::survey_group(std::int64_t group, int slot, group_ranges& se
   core::vector<T>& row = rows_[at(slot)].row;
   core::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
   seen.sum.assign(at(n_), 0.0);
+  seen.exponents.assign(at(n_), 0);
+  seen.others.assign(at(n_), 0);
   for (std::int64_t i = begin; i < end; ++i) {
     const T* x = fetch(source_.points, i, row);
     for (std::int64_t f = 0; f < n_; ++f) {
@@ -53,6 +58,9 @@ void host_engine<T>::survey_group(std::int64_t group, int slot, group_ranges& se
       high[at(f)] = x[f] > high[at(f)] ? x[f] : high[at(f)];
       poison[at(f)] += x[f] * 0;
       seen.sum[at(f)] += static_cast<double>(x[f]) * 0x1p-64;
+      const auto bits = std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[f]);
+      seen.exponents[at(f)] += static_cast<std::int64_t>((bits << 1) >> std::numeric_limits<T>::digits);
+      seen.others[at(f)] += x[f] != 0 ? 1 : 0;
     }
   }
   seen.low = std::move(low);
@@ -76,14 +84,20 @@ ranges<T> host_engine<T>::survey() {
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
   made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
   made.sum.assign(at(n_), 0.0);
+  made.exponent.assign(at(n_), 0.0);
   for (std::int64_t f = 0; f < n_; ++f) {
     bool finite = true;
+    std::int64_t exponents = 0, others = 0;
     for (const group_ranges& seen : groups) {
       made.low[at(f)] = std::min(made.low[at(f)], static_cast<double>(seen.low[at(f)]));
       made.high[at(f)] = std::max(made.high[at(f)], static_cast<double>(seen.high[at(f)]));
       made.sum[at(f)] += seen.sum[at(f)];
       finite = finite && seen.poison[at(f)] == 0;
+      exponents += seen.exponents[at(f)];
+      others += seen.others[at(f)];
     }
+    const double bias = std::numeric_limits<T>::max_exponent - 1;
+    made.exponent[at(f)] = others == 0 ? 0 : static_cast<double>(exponents) / static_cast<double>(others) - bias;
     if (!finite && made.point.row < 0) made.point = find_not_finite(source_.points, f);
   }
   return made;

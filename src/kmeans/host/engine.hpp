@@ -63,14 +63,26 @@ class host_engine final : public engine<T> {
   summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) override;
   void keep_labels() override { labels_.swap(best_labels_); }
   void store_labels(std::span<std::int32_t> to, bool kept) override;
-  void distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) override;
+  void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
+                 const matrix_view<T>& values) override;
 
  private:
   // Scratch of one thread.
   struct worker {
-    point_block<T> block;
+    point_block<T> block, plain;        // plain: x of points that are scaled but not shifted
     panel<T> fresh;                     // packed again for a block that failed
     core::vector<std::int32_t> labels;  // labels of a block in doubt
+  };
+  // The operands of nearest_centroid: the points, and the centroids with the same scale and shift. `twin` is another copy of these, or the
+  // same if the distances to the chosen centroids are verified.
+  struct exact_operands {
+    const source<T>* points;
+    const T *centroids, *twin;
+  };
+  // Points and centroids that are scaled but not shifted, so that their differences are rounded once; packed like the panel of the pass.
+  struct plain_operands {
+    source<T> points;
+    core::aligned_buffer<T> packed;
   };
   // Scratch of one thread for a row and its sums: n each.
   struct row_scratch {
@@ -112,10 +124,12 @@ class host_engine final : public engine<T> {
   void copy_labels(point_block<T>& b, const inject::place& place) const;
   bool store_labels(const point_block<T>& b);
   void keep_in_range(point_block<T>& b) const;
-  void assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin, bool keep);
-  abft::finding search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep);
+  void assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin,
+                    const exact_operands& by);
+  void decide(point_block<T>& b, const exact_operands& by) const;
+  abft::finding search_block(worker& here, std::int64_t block, const panel<T>& centroids, const exact_operands& by);
   abft::outcome distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin, std::int64_t section,
-                                bool strike);
+                                bool strike, const plain_operands* plain = nullptr);
 
   // seeding.cpp
   std::int64_t row_from(std::int64_t first, double sum, double target, bool by_weight) const;
@@ -135,6 +149,8 @@ class host_engine final : public engine<T> {
   bool sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
 
   // results.cpp
+  plain_operands make_plain(const core::vector<T>& centroids) const;
+  void store_far_distances(matrix_view<const T> given, const core::vector<T>& centroids, const matrix_view<T>& values);
   abft::finding compare_distances(const point_block<T>& b, const core::vector<double>& norms, double limit, double forwards,
                                   double& backwards) const;
 

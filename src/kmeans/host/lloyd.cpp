@@ -43,7 +43,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
     const std::int64_t end = std::min(begin + capacity_, m_);
     for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(previous_.data() + i);
     for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projections_.data() + i);
-    assign_block(here, slot, block, shared, origin, false);
+    assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()});
     const point_block<T>& b = here.block;
     kernels_.accumulate(source_, b, sums);
     const std::int32_t* before = previous_.data() + b.first;
@@ -138,7 +138,7 @@ core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& cent
     load(here, block);
     point_block<T>& b = here.block;
     std::copy_n(labels_.data() + b.first, b.count, b.label.data());
-    kernels_.exact(source_, centroids.values().data(), b);
+    kernels_.exact(source_, centroids.values().data(), 1, b);
     std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
   });
   core::vector<std::int64_t> order;

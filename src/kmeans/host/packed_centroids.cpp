@@ -105,6 +105,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
   if (made.rows.size() != k * n) made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
   made.n = n;
   made.k = k;
+  made.margin = score_margin_of<T>(n);
   std::copy_n(centroids, k * n, made.rows.data());
   core::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
   for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
@@ -115,7 +116,8 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
       const T* c = centroids + j * n;
       T* to = made.packed.data() + t * n * k_tile + r;
       for (std::int64_t f = 0; f < n; ++f) to[f * k_tile] = -2 * c[f];
-      made.norms[t * k_tile + r] = static_cast<T>(own_norms[static_cast<std::size_t>(j)]);
+      made.norms[t * k_tile + r] =
+          r < made.used[static_cast<std::size_t>(t)] ? static_cast<T>(own_norms[static_cast<std::size_t>(j)]) : static_cast<T>(k_padding);
     }
   }
   if (injector != nullptr) injector->strike(inject::site::kmeans_norm, {}, made.norms.data(), made.sorted ? made.used[0] : k);

@@ -7,7 +7,9 @@
 #include "abft/threshold.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
+#include "kmeans/host/nearest.hpp"
 #include "kmeans/host/packed_centroids.hpp"
+#include "kmeans/scale.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -22,7 +24,7 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const c
   for (std::int64_t p = b.count; p-- > 0;) {
     backwards += static_cast<double>(weight_of(b.first + p)) * b.exact[p];
     const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];
-    const double residual = b.exact[p] - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
+    const double residual = b.exact[p] / k_lift<T> / k_lift<T> - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
     if (std::abs(residual) <= limit * size + std::numeric_limits<T>::min()) continue;
     found.residual = std::isnan(residual) ? residual : std::abs(residual);
     found.index = b.first + p;
@@ -54,10 +56,10 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
     if (stop()) return;
     point_block<T>& b = here.block;
     const auto once = [&](const panel<T>& shared) {
-      assign_block(here, slot, block, shared, centroids, protect_);
+      assign_block(here, slot, block, shared, centroids, {&unshifted, plain.data(), plain.data()});
       if (protect_) kernels_.measure(b);
       const bool stored = store_labels(b);
-      kernels_.exact(unshifted, plain.data(), b);
+      kernels_.exact(unshifted, plain.data(), k_lift<T>, b);
       double sum = 0;
       for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
       inertia[at(block)] = sum;
@@ -81,6 +83,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
   for (std::int64_t block = 0; block < blocks_; ++block) sum.value += inertia[at(block)];
   for (std::int64_t block = blocks_; block-- > 0;) sum.twin += twin[at(block)];
   sum.depth = static_cast<double>(capacity_ + blocks_ + 1);
+  sum.exponent = -2 * std::ilogb(k_lift<T>);
   return sum;
 }
 
@@ -97,15 +100,69 @@ void host_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
   });
 }
 
+// Packs centroids, k × n, in the columns of panel_. A centroid that was moved nearer (k_far) is packed where it was moved to.
 template <class T>
-void host_engine<T>::distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) {
+auto host_engine<T>::make_plain(const core::vector<T>& centroids) const -> plain_operands {
+  plain_operands made;
+  made.points = source_;
+  std::ranges::fill(made.points.shift, T(0));
+  made.packed = core::aligned_buffer<T>(panel_.packed.size());
+  for (std::int64_t column = 0; column < panel_.tiles * k_tile; ++column) {
+    const std::int64_t t = column / k_tile, r = column % k_tile;
+    const std::int64_t j = index_of(panel_.names[0][t * k_tile + std::min(r, panel_.used[at(t)] - 1)]);
+    for (std::int64_t f = 0; f < n_; ++f) {
+      const T moved = panel_.rows[j * n_ + f];
+      const T c = std::abs(moved) < k_far<T> ? centroids[at(j * n_ + f)] : moved + source_.shift[at(f)];
+      made.packed[(t * n_ + f) * k_tile + r] = -2 * c;
+    }
+  }
+  return made;
+}
+
+// Stores the distances to centroids that were moved nearer: scaled sums in double, of the coordinates as given.
+template <class T>
+void host_engine<T>::store_far_distances(matrix_view<const T> given, const core::vector<T>& centroids, const matrix_view<T>& values) {
+  for (std::int64_t j = 0; j < k_; ++j) {
+    if (std::ranges::none_of(std::span(centroids).subspan(at(j * n_), at(n_)), [](T c) { return std::abs(c) >= k_far<T>; })) continue;
+    const auto distance = [&](std::int64_t i) {
+      double largest = 0, sum = 0;
+      for (std::int64_t f = 0; f < n_; ++f)
+        largest = std::max(largest, std::abs(static_cast<double>(source_.points(i, f)) / 2 - static_cast<double>(given(j, f)) / 2));
+      for (std::int64_t f = 0; f < n_ && largest > 0; ++f) {
+        const double part = (static_cast<double>(source_.points(i, f)) / 2 - static_cast<double>(given(j, f)) / 2) / largest;
+        sum += part * part;
+      }
+      return static_cast<T>(2 * (largest * std::sqrt(sum)));
+    };
+    core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+      const std::int64_t first = block * capacity_, end = std::min(first + capacity_, m_);
+      const auto compute = [&] {
+        for (std::int64_t i = first; i < end; ++i) values(i, j) = distance(i);
+      };
+      if (!protect_) return compute();
+      run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int) {
+        compute();
+        what_.seen.checked(at(end - first));
+        std::int64_t wrong = -1;
+        for (std::int64_t i = end; i-- > first;)
+          if (values(i, j) != distance(i)) wrong = i;
+        return bits_differ(wrong >= 0, wrong);
+      });
+    });
+  }
+}
+
+template <class T>
+void host_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
+                               const matrix_view<T>& values) {
   prepare_workers(true);
   make_verified_panel(centroids, panel_);
+  const plain_operands differences = make_plain(plain);
   const double unscale = 1 / static_cast<double>(source_.scale);
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     for (std::int64_t s = 0; s < panel_.sections && !stop(); ++s) {
-      const abft::outcome how = distances_block(here, slot, block, panel_, centroids.values().data(), s, true);
+      const abft::outcome how = distances_block(here, slot, block, panel_, centroids.values().data(), s, true, &differences);
       if (how == abft::outcome::uncorrectable && repairs()) return;
       const point_block<T>& b = here.block;
       const std::int64_t first = panel_.first_tile[at(s)] * k_tile, last = panel_.first_tile[at(s) + 1] * k_tile;
@@ -118,13 +175,16 @@ void host_engine<T>::distances(const sealed_centroids<T>& centroids, const matri
       }
     }
   });
+  if (!stop()) store_far_distances(given, centroids.values(), values);
 }
 
 template summed_twice host_engine<float>::label(const sealed_centroids<float>&, const core::vector<float>&);
 template void host_engine<float>::store_labels(std::span<std::int32_t>, bool);
-template void host_engine<float>::distances(const sealed_centroids<float>&, const matrix_view<float>&);
+template void host_engine<float>::distances(const sealed_centroids<float>&, const core::vector<float>&, matrix_view<const float>,
+                                            const matrix_view<float>&);
 template summed_twice host_engine<double>::label(const sealed_centroids<double>&, const core::vector<double>&);
 template void host_engine<double>::store_labels(std::span<std::int32_t>, bool);
-template void host_engine<double>::distances(const sealed_centroids<double>&, const matrix_view<double>&);
+template void host_engine<double>::distances(const sealed_centroids<double>&, const core::vector<double>&, matrix_view<const double>,
+                                             const matrix_view<double>&);
 
 }  // namespace ballast::kmeans::host

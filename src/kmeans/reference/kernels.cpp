@@ -113,31 +113,35 @@ T squared(const abft::guarded_threshold& limit) {
   return value * value;
 }
 
-// The smallest distance so far and the index of its centroid.
+// The smallest score so far, the index of its centroid, and the second smallest score.
 template <class T>
-struct nearest {
-  T distance = std::numeric_limits<T>::infinity();
+struct least_score {
+  T score = std::numeric_limits<T>::infinity();
   std::int32_t index = 0;
+  T second = std::numeric_limits<T>::infinity();
   void see(T other, std::int32_t its_index) {
-    if (other < distance) *this = {other, its_index};
+    second = std::min(second, std::max(score, other));
+    if (other < score) score = other, index = its_index;
   }
   // Merges the result of another section, which may hold lower indexes.
-  void join(const nearest& other) {
-    if (other.distance < distance || (other.distance == distance && other.index < index)) *this = other;
+  void join(const least_score& other) {
+    second = std::min({second, other.second, std::max(score, other.score)});
+    if (other.score < score || (other.score == score && other.index < index)) score = other.score, index = other.index;
   }
 };
 
 template <class T>
-row_failure assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
+  block.undecided_count = 0;
   // Squared residuals in units of their limits of doubt: the largest and the sum, per section.
   block.spread.assign(static_cast<std::size_t>(2 * centroids.sections), T(0));
   for (std::int64_t p = 0; p < block.count; ++p) {
-    nearest<T> best, twin{.distance = std::numeric_limits<T>::max()};
+    least_score<T> best, twin{.score = std::numeric_limits<T>::max()};
     T kept = 0;
     for (std::int64_t g = 0; g < centroids.sections; ++g) {
-      nearest<T> here_best, here_twin{.distance = std::numeric_limits<T>::max()};
+      least_score<T> here_best, here_twin{.score = std::numeric_limits<T>::max()};
       T sum = 0;
       for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < centroids.first_tile[static_cast<std::size_t>(g) + 1];
            ++t) {
@@ -153,7 +157,7 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
         hook.injector->strike(inject::site::kmeans_product, here, product, real);
         T tile_sum = protect ? centroids.start[t] : T(0);
         for (std::int64_t r = 0; r < real; ++r) {
-          if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &here_best.distance, 1);
+          if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &here_best.score, 1);
           here_best.see(product[r], index_of(centroids.names[0][t * k_tile + r]));
           if (!protect) continue;
           here_twin.see(product[r], index_of(centroids.names[1][t * k_tile + r]));
@@ -174,10 +178,14 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
       block.spread[static_cast<std::size_t>(2 * g)] = std::max(block.spread[static_cast<std::size_t>(2 * g)], static_cast<T>(ratio));
       block.spread[static_cast<std::size_t>(2 * g + 1)] += static_cast<T>(ratio);
     }
-    block.minimum[p] = best.distance;
+    block.minimum[p] = best.score;
+    block.second[p] = best.second;
+    if (best.second - best.score <=
+        centroids.margin.square * block.squares[p] + centroids.margin.least_score * best.score + centroids.margin.offset)
+      block.undecided[block.undecided_count++] = static_cast<std::int32_t>(p);
     block.index[p] = best.index;
     block.index_twin[p] = twin.index;
-    if (protect && !(best.distance == twin.distance)) kept = std::numeric_limits<T>::quiet_NaN();
+    if (protect && !(best.score == twin.score)) kept = std::numeric_limits<T>::quiet_NaN();
     if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
   }
   block.doubtful = false;
@@ -229,12 +237,12 @@ void sum_labels(const point_block<T>& block, const double* projection, cluster_s
 }
 
 template <class T>
-void exact(const source<T>& from, const T* centroids, point_block<T>& block) {
+void exact(const source<T>& from, const T* centroids, double lift, point_block<T>& block) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T* c = centroids + block.label[p] * block.n;
     double sum = 0;
     for (std::int64_t f = 0; f < block.n; ++f) {
-      const double difference = static_cast<double>(coordinate(from, block.first + p, f)) - static_cast<double>(c[f]);
+      const double difference = lift * (static_cast<double>(coordinate(from, block.first + p, f)) - static_cast<double>(c[f]));
       sum += difference * difference;
     }
     block.exact[p] = sum;
@@ -242,7 +250,8 @@ void exact(const source<T>& from, const T* centroids, point_block<T>& block) {
 }
 
 template <class T>
-void section_distances(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block) {
+void section_distances(const panel<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
+                       const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
@@ -253,9 +262,9 @@ void section_distances(const panel<T>& centroids, std::int64_t section, bool pro
   };
   for (std::int64_t p = 0; p < block.count; ++p) {
     each_column([&](std::int64_t column) {
-      const T* c = centroids.rows.data() + index_of(centroids.names[0][first * k_tile + column]) * n;
+      const T* twice = from.packed + (first + column / k_tile) * n * k_tile + column % k_tile;  // −2c
       block.distance[column * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
-        const T difference = block.x[p * n + f] - c[f];
+        const T difference = from.x[p * n + f] + twice[f * k_tile] / 2;
         return difference * difference;
       });
     });

@@ -213,7 +213,7 @@ class batch_fit {
     if (__syncthreads_or((bad || (weight != nullptr && !(heaviest > 0))) ? 1 : 0) != 0) return false;
     scale = scale_for<T>(spread > nearest ? spread : nearest, size);
     strike<1>(site::kmeans_frame, 1, 2, thread, k_batch_threads, &scale);
-    weight_scale = weight == nullptr ? T(1) : power_of_two<T>(-std::ilogb(heaviest));
+    weight_scale = weight == nullptr ? T(1) : weight_scale_for<T>(static_cast<double>(heaviest));
     for (int f = thread; f < n; f += k_batch_threads) shift[f] = shift[f] * scale;
     __syncthreads();  // shift is stored, and `work` has been read
     return true;

@@ -66,7 +66,8 @@ class cuda_engine final : public engine<T> {
   summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) override;
   void keep_labels() override;
   void store_labels(std::span<std::int32_t> to, bool kept) override;
-  void distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) override;
+  void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
+                 const matrix_view<T>& values) override;
 
  private:
   using names = kernel_names<T>;

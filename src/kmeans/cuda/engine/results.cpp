@@ -123,7 +123,8 @@ void cuda_engine<T>::store_rows(const buffer& from, std::int64_t first, std::int
 }
 
 template <class T>
-void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const matrix_view<T>& values) {
+void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>&, matrix_view<const T>,
+                               const matrix_view<T>& values) {
   const std::int64_t chunk_bytes = std::min(std::int64_t{1} << 28, device_->available_memory() / 4);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   group all;
@@ -170,11 +171,13 @@ template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, 
 template void cuda_engine<float>::keep_labels();
 template void cuda_engine<float>::store_labels(std::span<std::int32_t>, bool);
 template core::vector<far_point> cuda_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
-template void cuda_engine<float>::distances(const sealed_centroids<float>&, const matrix_view<float>&);
+template void cuda_engine<float>::distances(const sealed_centroids<float>&, const core::vector<float>&, matrix_view<const float>,
+                                            const matrix_view<float>&);
 template summed_twice cuda_engine<double>::label(const sealed_centroids<double>&, const core::vector<double>&);
 template void cuda_engine<double>::keep_labels();
 template void cuda_engine<double>::store_labels(std::span<std::int32_t>, bool);
 template core::vector<far_point> cuda_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
-template void cuda_engine<double>::distances(const sealed_centroids<double>&, const matrix_view<double>&);
+template void cuda_engine<double>::distances(const sealed_centroids<double>&, const core::vector<double>&, matrix_view<const double>,
+                                             const matrix_view<double>&);
 
 }  // namespace ballast::kmeans::cuda
