@@ -11,12 +11,12 @@
 
 #include <ballast/view.hpp>
 
-#include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/memory.hpp"
 #include "inject/active.hpp"
 #include "kmeans/contract.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
 
@@ -54,7 +54,7 @@ struct limits {
                                                 // sum
   core::vector<abft::guarded_threshold> slope;  // one per section
   core::vector<abft::guarded_threshold> offset;
-  core::vector<double> doubt;  // one per section: abft::row_limits::doubt
+  core::vector<double> doubt;  // one per section: thresholds::row_limits::doubt
 };
 
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. make_panel
@@ -105,7 +105,7 @@ struct point_block {
   core::aligned_buffer<double> exact;             // ‖point − centroid of its label‖² · scale², from differences in double
   core::aligned_buffer<T> distance;               // k_section × capacity, allocated only for distances()
   limits bounds;                                  // the block's copy of the thresholds in panel
-  bool doubtful = false;                          // true if a residual stands out (abft::row_limits::doubt)
+  bool doubtful = false;                          // true if a residual stands out (thresholds::row_limits::doubt)
   core::vector<T> spread;                         // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                               // n: scratch for a row whose features are not contiguous
   const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it
@@ -114,7 +114,7 @@ struct point_block {
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
 // their limits of doubt.
 inline bool stands_out(double largest, double sum, std::int64_t count) {
-  constexpr double ratio = abft::k_kmeans_doubt * abft::k_kmeans_doubt;
+  constexpr double ratio = thresholds::k_doubt * thresholds::k_doubt;
   return largest > 1 && (count == 0 || largest * static_cast<double>(count) > ratio * sum);
 }
 

@@ -7,6 +7,7 @@
 
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
+#include "kmeans/sites.hpp"
 
 // Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_ASSIGN_INL) == defined(HWY_TARGET_TOGGLE)
@@ -166,7 +167,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
   }
   [[maybe_unused]] bool strike_minimum = false;
   if constexpr (inject::active_injector::enabled) {
-    if (hook.injector->armed(inject::site::kmeans_product)) {
+    if (hook.injector->armed(site::product)) {
       // The injector sees only points in use and real centroids, so that every strike hits a value that matters.
       hook_buffer<T> shown;
       const std::int64_t rows = std::clamp<std::int64_t>(real, 0, Rows);
@@ -176,7 +177,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
         }
       }
       for (std::int64_t r = 1; r < rows; ++r) std::copy_n(shown.products + r * 2 * lanes, points, shown.products + r * points);
-      hook.injector->strike(inject::site::kmeans_product, here, shown.products, rows * points);
+      hook.injector->strike(site::product, here, shown.products, rows * points);
       for (std::int64_t r = rows; r-- > 1;)
         std::copy_backward(shown.products + r * points, shown.products + (r + 1) * points, shown.products + r * 2 * lanes + points);
       for (int r = 0; r < rows; ++r) {
@@ -188,7 +189,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
         }
       }
     }
-    strike_minimum = hook.injector->armed(inject::site::kmeans_minimum);
+    strike_minimum = hook.injector->armed(site::minimum);
   }
   [[maybe_unused]] vector_of<T> sum[2];
   if constexpr (Protect) sum[0] = sum[1] = hn::Set(d, start);
@@ -198,7 +199,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
       if (strike_minimum && r == std::min<std::int64_t>(real, Rows) / 2) {
         hook_buffer<T> shown;
         for (int v = 0; v < 2; ++v) hn::StoreU(s.minimum[v], d, shown.products + v * lanes);
-        hook.injector->strike(inject::site::kmeans_minimum, here, shown.products, points);
+        hook.injector->strike(site::minimum, here, shown.products, points);
         for (int v = 0; v < 2; ++v) s.minimum[v] = hn::LoadU(d, shown.products + v * lanes);
       }
     }
