@@ -46,7 +46,7 @@ cuda::kernel_request request_of(const policy& wanted, bool instrumented) {
 }
 
 void sum_on_device(const work& given) {
-  const auto [m, n] = given.size;
+  const std::int64_t m = given.size.m, n = given.size.n;
   const auto on = cuda::current_device();
   const bool check = given.how.protection != protection::off;
   given.seen.runs_on(on->about().name);

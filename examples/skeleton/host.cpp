@@ -11,7 +11,7 @@
 namespace ballast::skeleton {
 
 void sum_on_host(const work& given) {
-  const auto [m, n] = given.size;
+  const std::int64_t m = given.size.m, n = given.size.n;
   const bool check = given.how.protection != protection::off;
   for (std::int64_t row = 0; row < m; ++row) {
     const double* const x = given.x + row * n;

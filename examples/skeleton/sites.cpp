@@ -10,9 +10,9 @@ namespace {
 using inject::site_role;
 
 constexpr inject::site_row k_rows[] = {
-    {partial, "skeleton.partial", site_role::data, "a sum over all numbers of one row that a thread has loaded"},
-    {checksum, "skeleton.checksum", site_role::checker, "the same from the other loads, and the sum of absolute values"},
-    {comparison, "skeleton.comparison", site_role::checker, "the outcome of the comparison"},
+    {partial, site_role::data, "skeleton.partial", "a sum over all numbers of one row that a thread has loaded"},
+    {checksum, site_role::checker, "skeleton.checksum", "the same from the other loads, and the sum of absolute values"},
+    {comparison, site_role::checker, "skeleton.comparison", "the outcome of the comparison"},
 };
 
 constexpr inject::site_table k_table = {"skeleton", partial, k_rows};

@@ -10,16 +10,16 @@ namespace {
 using inject::site_role;
 
 constexpr inject::site_row k_rows[] = {
-    {input, "fft.input", site_role::data, "the elements of the tile, after they were loaded and encoded"},
-    {twiddle, "fft.twiddle", site_role::data,
+    {input, site_role::data, "fft.input", "the elements of the tile, after they were loaded and encoded"},
+    {twiddle, site_role::data, "fft.twiddle",
      "the twiddle factors of one stage, or between two passes, as they are used (an odd stage without any: those of its butterfly)"},
-    {stage, "fft.stage", site_role::data, "the tile after one stage of butterflies"},
-    {intermediate, "fft.intermediate", site_role::data,
+    {stage, site_role::data, "fft.stage", "the tile after one stage of butterflies"},
+    {intermediate, site_role::data, "fft.intermediate",
      "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
-    {output, "fft.output", site_role::data, "the transformed elements before they are stored"},
-    {checksum, "fft.checksum", site_role::checker, "the encoded checksum"},
-    {threshold, "fft.threshold", site_role::checker, "the threshold of the comparison"},
-    {comparison, "fft.comparison", site_role::checker, "the outcome of the comparison"},
+    {output, site_role::data, "fft.output", "the transformed elements before they are stored"},
+    {checksum, site_role::checker, "fft.checksum", "the encoded checksum"},
+    {threshold, site_role::checker, "fft.threshold", "the threshold of the comparison"},
+    {comparison, site_role::checker, "fft.comparison", "the outcome of the comparison"},
 };
 
 constexpr inject::site_table k_table = {"fft", output, k_rows};

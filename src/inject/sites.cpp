@@ -13,7 +13,7 @@ namespace ballast::inject {
 
 namespace {
 
-constexpr site_row k_common[] = {{k_event_log, "event_log", site_role::repair, "an event while it waits in the log"}};
+constexpr site_row k_common[] = {{k_event_log, site_role::repair, "event_log", "an event while it waits in the log"}};
 
 // Tables of other sources are registered before this source's own objects are made, so the register is made at its first use.
 struct site_register {

@@ -17,9 +17,9 @@ namespace ballast::inject {
 enum class site_role : std::uint8_t { data, checker, repair };
 
 struct site_row {
-  inject::site site;      // site_of(name)
-  std::string_view name;  // "fft.input": the operation, a dot, the place. A site of every operation has no dot
+  inject::site site;  // site_of(name)
   site_role role;
+  std::string_view name;  // "fft.input": the operation, a dot, the place. A site of every operation has no dot
   std::string_view description;
 
   // Returns the part of the name before the dot; "" for a site of every operation.

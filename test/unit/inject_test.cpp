@@ -145,7 +145,7 @@ TEST(register_of_sites, has_every_operation_in_alphabetical_order_and_then_what_
 }
 
 TEST(register_of_sites, takes_the_table_of_an_algorithm_that_is_not_in_the_library) {
-  static constexpr site_row rows[] = {{site_of("mine.sum"), "mine.sum", site_role::data, "a sum"}};
+  static constexpr site_row rows[] = {{site_of("mine.sum"), site_role::data, "mine.sum", "a sum"}};
   static constexpr site_table mine = {"mine", rows[0].site, rows};
   EXPECT_THROW((void)parse_request("site=mine.sum"), invalid_argument_error);
   register_sites(mine);
@@ -163,13 +163,13 @@ TEST(register_of_sites, refuses_wrong_tables) {
     }
     return std::string("accepted");
   };
-  const site_row first = {site_of("clash.s1122789"), "clash.s1122789", site_role::data, ""};
-  const site_row second = {site_of("clash.s1339192"), "clash.s1339192", site_role::data, ""};
-  const site_row check = {site_of("clash.check"), "clash.check", site_role::checker, ""};
+  const site_row first = {site_of("clash.s1122789"), site_role::data, "clash.s1122789", ""};
+  const site_row second = {site_of("clash.s1339192"), site_role::data, "clash.s1339192", ""};
+  const site_row check = {site_of("clash.check"), site_role::checker, "clash.check", ""};
   ASSERT_EQ(first.site, second.site) << "the hash of both names";
   EXPECT_NE(refused({first, second}, first.site).find("got that of clash.s1122789"), std::string::npos);
-  EXPECT_NE(refused({first, {site_of("fft.input"), "fft.input", site_role::data, ""}}, first.site).find("begins with"), std::string::npos);
-  EXPECT_NE(refused({{site_of("clash.b"), "clash.a", site_role::data, ""}}, site_of("clash.b")).find("site_of"), std::string::npos);
+  EXPECT_NE(refused({first, {site_of("fft.input"), site_role::data, "fft.input", ""}}, first.site).find("begins with"), std::string::npos);
+  EXPECT_NE(refused({{site_of("clash.b"), site_role::data, "clash.a", ""}}, site_of("clash.b")).find("site_of"), std::string::npos);
   EXPECT_NE(refused({first, check}, check.site).find("carrier"), std::string::npos);
   EXPECT_NE(refused({check}, first.site).find("carrier"), std::string::npos);
 }
