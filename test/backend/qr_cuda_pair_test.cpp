@@ -108,10 +108,10 @@ TYPED_TEST(panel_pairs, what_is_struck_in_an_update_is_repaired) {
   const device_for_a_test here(small());
   const factored<T> clean = this->run();
   std::uint64_t number = 0;
-  for (const inject::site where : {qr::site::trailing, qr::site::product}) {
+  for (const inject::site where : {site::trailing, site::product}) {
     for (const index by : {0, 1, 2, 3}) {
       if (!test::taken(number++, sizeof(T) == 4 ? 2 : 4)) continue;
-      SCOPED_TRACE((where == qr::site::product ? "product" : "update") + std::string(" by panel ") + std::to_string(by));
+      SCOPED_TRACE((where == site::product ? "product" : "update") + std::string(" by panel ") + std::to_string(by));
       const inject::plan plan({this->in_block(where, 12, by)});
       const factored<T> struck = this->run(&plan);
       EXPECT_TRUE(struck.report.verdict == verdict::corrected || struck.report.verdict == verdict::recomputed) << to_json(struck.report);
@@ -146,9 +146,9 @@ TYPED_TEST(panel_pairs, any_order_of_streams_gives_the_same) {
   using test::late_device;
   using manner = late_device::manner;
   using T = TypeParam;
-  inject::request in_panel = fault(qr::site::tau, inject::model::random_value, 3);
+  inject::request in_panel = fault(site::tau, inject::model::random_value, 3);
   in_panel.interval = k_width + 5;
-  const std::vector<inject::plan> plans = {inject::plan(), inject::plan({in_panel, this->in_block(qr::site::trailing, 9, 3)})};
+  const std::vector<inject::plan> plans = {inject::plan(), inject::plan({in_panel, this->in_block(site::trailing, 9, 3)})};
   // The streams of a call in the order in which they are made: the panels', the updates' beside them, the checks'.
   std::vector<std::pair<manner, std::uint64_t>> orders = {
       {manner::one_last, 0}, {manner::one_last, 1}, {manner::one_last, 2}, {manner::any, 1}};

@@ -290,7 +290,7 @@ enum place_of_a_strike { the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of
 
 // Column j of what is struck.
 inject::plan strike(place_of_a_strike where, index j, index steps, inject::model what, int bit) {
-  return inject::plan({{.site = qr::site::panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
+  return inject::plan({{.site = site::panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
 }
 
 // The columns differ by a ten-thousandth: the condition is so bad that a panel is not direct.

@@ -44,7 +44,7 @@ TYPED_TEST(qr_protection, every_fault_at_every_site_is_repaired) {
       ASSERT_EQ(clean.seen.verdict, verdict::clean);
       const double limit = 300.0 * static_cast<double>(std::max(m, n));  // u; rebuilt elements are off by their block's rounding, times κ
       for (const inject::site where : sites(scheme)) {
-        if (m < n && where == qr::site::q) continue;  // compute() makes no Q then
+        if (m < n && where == site::q) continue;  // compute() makes no Q then
         const inject::site_row& row = inject::row_of(where);
         for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
           if (!this->taken(where, what)) continue;
@@ -110,8 +110,7 @@ TYPED_TEST(qr_protection, detect_reports_and_repairs_nothing) {
   for (const char* scheme : k_schemes) {
     run::settings how = this->how(scheme);
     how.protection = protection::detect;
-    for (const inject::site where :
-         {qr::site::panel, qr::site::reflector, qr::site::tau, qr::site::t, qr::site::product, qr::site::trailing, qr::site::r}) {
+    for (const inject::site where : {site::panel, site::reflector, site::tau, site::t, site::product, site::trailing, site::r}) {
       const inject::plan faults({fault(where, inject::model::random_value, 3)});
       how.faults = &faults;
       EXPECT_THROW((void)factor(matrix_view<const T>(A.view()), how), uncorrectable_error) << inject::row_of(where).name;
@@ -125,7 +124,7 @@ TYPED_TEST(qr_protection, many_faults_in_one_run_are_all_repaired) {
   const everything<T> clean = compute<T>(A, this->how(), nullptr);
   for (std::uint64_t seed = 0; seed < this->rounds(20); ++seed) {
     inject::plan faults;
-    for (const inject::site where : {qr::site::trailing, qr::site::product, qr::site::r, qr::site::reflector}) {
+    for (const inject::site where : {site::trailing, site::product, site::r, site::reflector}) {
       inject::request each = fault(where, seed % 2 == 0 ? inject::model::random_value : inject::model::nan, seed);
       each.count = 2;
       faults.add(each);
@@ -146,7 +145,7 @@ TYPED_TEST(qr_protection, two_faults_in_one_column_of_v_are_located_and_rebuilt)
     std::uint64_t corrected = 0;
     for (const inject::model what : {inject::model::random_value, inject::model::zero, inject::model::nan}) {
       for (std::uint64_t seed = 0; seed < this->rounds(60); ++seed) {
-        inject::request wanted = fault(qr::site::reflector, what, seed);
+        inject::request wanted = fault(site::reflector, what, seed);
         wanted.interval = 15;  // a column of the second panel, which nothing follows: V is struck when it is used no more
         wanted.count = 2;
         const inject::plan faults({wanted});
@@ -168,7 +167,7 @@ TYPED_TEST(qr_protection, two_faults_in_one_column_of_v_are_located_and_rebuilt)
 TYPED_TEST(qr_protection, a_persistent_fault_is_reported_and_the_input_comes_back) {
   using T = typename TestFixture::T;
   const dense<T> A = random_matrix<T>(40, 24, 21);
-  const inject::plan faults({fault(qr::site::tau, inject::model::stuck_at, 1)});
+  const inject::plan faults({fault(site::tau, inject::model::stuck_at, 1)});
   for (const order layout : {order::column_major, order::row_major}) {
     dense<T> F = copy_of<T>(A, layout);
     std::vector<T> tau(24, T(5));
@@ -218,7 +217,7 @@ TYPED_TEST(qr_protection, nothing_above_the_floor_is_missed) {
     const dense<T> A = matrix_of_kind<T>(kind, 40, 24, 31);
     const everything<T> clean = compute<T>(A, this->how(), nullptr);
     for (std::uint64_t seed = 0; seed < this->rounds(40); ++seed) {
-      for (const inject::site where : {qr::site::trailing, qr::site::panel, qr::site::r}) {
+      for (const inject::site where : {site::trailing, site::panel, site::r}) {
         inject::request wanted = fault(where, inject::model::bit_flip, seed);
         wanted.bit = -1;
         const inject::plan faults({wanted});
@@ -343,7 +342,7 @@ TYPED_TEST(qr_protection, a_column_of_nan_does_not_switch_off_the_checks_of_othe
   EXPECT_EQ(first.verdict, verdict::clean);
   EXPECT_EQ(first.detected, 0u);
   int repaired = 0;
-  for (const inject::site where : {qr::site::product, qr::site::q}) {
+  for (const inject::site where : {site::product, site::q}) {
     for (std::uint64_t seed = 0; seed < this->rounds(40); ++seed) {
       const inject::plan faults({fault(where, inject::model::random_value, seed)});
       run::settings how = this->how();

@@ -330,7 +330,7 @@ inline inject::request fault(inject::site where, inject::model what, std::uint64
 inline std::vector<inject::site> sites(std::string_view scheme = "") {
   std::vector<inject::site> all;
   for (const inject::site_row& row : inject::sites()) {
-    if (row.site == qr::site::transfer && scheme != "hybrid") continue;
+    if (row.site == site::transfer && scheme != "hybrid") continue;
     if (row.operation() == "qr" || row.operation().empty()) all.push_back(row.site);
   }
   return all;

@@ -45,7 +45,7 @@ struct block_with_checksums {
       r[static_cast<std::size_t>(i)] = c1[static_cast<std::size_t>(i)] - sum(i, weights.sign);
       s[static_cast<std::size_t>(i)] = c2[static_cast<std::size_t>(i)] - sum(i, second);
     }
-    inject::active_injector none(nullptr, qr::site::table());
+    inject::active_injector none(nullptr, site::table());
     return repair_block<double>({.columns = columns,
                                  .X = X.data(),
                                  .ldx = rows,
