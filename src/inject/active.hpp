@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "inject/device_fault.hpp"
-#include "inject/sites.hpp"
+#include "inject/site.hpp"
 
 namespace ballast::inject {
 
@@ -42,7 +42,7 @@ const plan* scoped_faults() noexcept;
 // no_injector in the production library, fault_injector in the instrumented one.
 class active_injector;
 
-// Bit i: some fault of the call waits at site i. Always 0 in the production library.
+// A mask by bit_of(site) of the sites at which faults of the call wait. Always 0 in the production library.
 std::uint64_t armed_sites(const active_injector& of) noexcept;
 
 // The faults of the call for kernels on a device (cuda/block/injector.cuh), with everything drawn.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "inject/site.hpp"
+
 namespace ballast::inject {
 
 struct device_fault {
@@ -16,7 +18,7 @@ struct device_fault {
   std::uint64_t value = 0;               // replace: the new word
   std::uint64_t mask32 = 0, mask64 = 0;  // bits to flip, or the stuck bit
   std::uint32_t value32 = 0;
-  std::int32_t site = 0;
+  inject::site site = {};
   std::int32_t action = flip;
   std::int64_t visit = 0;
   // The device writes the rest: the visits so far, for each of the 16 neighbouring words that one fault can strike, and the state of a
@@ -29,7 +31,7 @@ struct device_fault {
 struct device_faults {
   device_fault* list = nullptr;
   std::int32_t count = 0;
-  std::uint64_t armed = 0;  // bit i: some fault waits at site i
+  std::uint64_t armed = 0;  // a mask by bit_of(site) of the sites at which faults wait
 };
 
 }  // namespace ballast::inject

@@ -13,30 +13,34 @@
 
 namespace ballast::inject {
 
-fault_injector::fault_injector(const plan* faults, std::string_view operation) {
+fault_injector::fault_injector(const plan* faults, const site_table& sites) {
   if (faults == nullptr) return;
   const auto add = [&](const request& what, std::uint64_t number) {
     auto made = std::make_unique<fault>();
     made->what = what;
     made->number = number;
-    armed_ |= std::uint64_t{1} << static_cast<unsigned>(what.site);
+    armed_ |= std::uint64_t{1} << bit_of(what.site);
     faults_.push_back(std::move(made));
   };
   for (const request& wanted : faults->requests()) {
     const site_row& row = row_of(wanted.site);
-    if (!row.operation.empty() && row.operation != operation)
-      throw invalid_argument_error(fmt::format("inject: site: expected one of the operation {}, got {}", operation, row.name));
+    if (!row.operation().empty() && row.operation() != sites.operation)
+      throw invalid_argument_error(fmt::format("inject: site: expected one of the operation {}, got {}", sites.operation, row.name));
     for (int i = 0; i < wanted.count; ++i) {
       add(wanted, static_cast<std::uint64_t>(i));
       if (row.role == site_role::repair) {
         request carrier = wanted;
-        carrier.site = carrier_of(operation);
+        carrier.site = sites.carrier;
         carrier.model = model::bit_flip;
         carrier.bit = 62;  // the top exponent bit, or for 32-bit words bit 30 (see bit_of)
         add(carrier, static_cast<std::uint64_t>(i));
       }
     }
   }
+}
+
+bool fault_injector::waits_at(site where) const noexcept {
+  return std::ranges::any_of(faults_, [&](const auto& each) { return each->what.site == where; });
 }
 
 std::int64_t fault_injector::fired() const noexcept {
@@ -82,7 +86,7 @@ std::vector<device_fault> fault_injector::for_device() const {
     const fault& f = *each;
     const auto drawn = [&](draw which) { return core::random_bits(f.what.seed, (f.number << 8) + which, 0); };
     device_fault out;
-    out.site = static_cast<std::int32_t>(f.what.site);
+    out.site = f.what.site;
     out.interval = f.what.interval >= 0 ? static_cast<std::uint64_t>(f.what.interval) : drawn(k_draw_interval) >> 1;
     out.step = drawn(k_draw_step) >> 1;
     out.element = drawn(k_draw_element) >> 1;

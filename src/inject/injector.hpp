@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "inject/active.hpp"
@@ -25,7 +24,7 @@ namespace ballast::inject {
 class no_injector {
  public:
   static constexpr bool enabled = false;
-  no_injector(const plan* faults, std::string_view operation);  // throws unsupported_error unless `faults` is null
+  no_injector(const plan* faults, const site_table& sites);  // throws unsupported_error unless `faults` is null
 
   static constexpr bool armed(site) noexcept { return false; }
   static constexpr std::uint64_t armed_sites() noexcept { return 0; }
@@ -41,12 +40,12 @@ class no_injector {
 class fault_injector {
  public:
   static constexpr bool enabled = true;
-  // Takes the requests of `faults`. Their sites must belong to `operation` or to every operation; otherwise it throws
-  // invalid_argument_error. For a site of role repair it adds a carrier fault.
-  fault_injector(const plan* faults, std::string_view operation);
+  // Takes the requests of `faults`. Their sites must be in the table of the operation, `sites`, or belong to every operation; otherwise it
+  // throws invalid_argument_error. For a site of role repair it adds a fault at the table's carrier.
+  fault_injector(const plan* faults, const site_table& sites);
 
   // Returns whether any fault waits at `where`. If none does, a kernel skips the work that only exposes its registers to the injector.
-  bool armed(site where) const noexcept { return (armed_ >> static_cast<unsigned>(where) & 1) != 0; }
+  bool armed(site where) const noexcept { return (armed_ >> bit_of(where) & 1) != 0 && waits_at(where); }
 
   // Strikes the elements of data[0 … count) that a fault of the plan selects, and returns true if there were any. T: float, double, or an
   // integer of 32 or 64 bits. Thread-safe.
@@ -60,7 +59,8 @@ class fault_injector {
   // Returns the number of faults that have struck so far.
   std::int64_t fired() const noexcept;
 
-  // Return the same faults for kernels on a device (cuda/block/injector.cuh), with everything drawn, and the sites that they arm.
+  // Return the same faults for kernels on a device (cuda/block/injector.cuh), with everything drawn, and a mask by bit_of(site) of the
+  // sites that they arm.
   std::vector<device_fault> for_device() const;
   std::uint64_t armed_sites() const noexcept { return armed_; }
 
@@ -72,13 +72,12 @@ class fault_injector {
     std::atomic<std::uint64_t> stuck{0};  // stuck_at: 0 not decided yet, else 2 + the forced bit
     std::atomic<bool> fired{false};
   };
+  bool waits_at(site where) const noexcept;
   bool strike_words(site where, const place& here, void* data, std::int64_t count, int bytes, bool floating) noexcept;
 
-  std::uint64_t armed_ = 0;  // bit i: a fault waits at site i
+  std::uint64_t armed_ = 0;  // a mask by bit_of(site) of the sites at which faults wait
   std::vector<std::unique_ptr<fault>> faults_;
 };
-
-static_assert(k_sites.size() <= 64);
 
 #if defined(BALLAST_INSTRUMENTED)
 using chosen_injector = fault_injector;

@@ -6,10 +6,10 @@
 
 namespace ballast::inject {
 
-no_injector::no_injector(const plan* faults, std::string_view operation) {
+no_injector::no_injector(const plan* faults, const site_table& sites) {
   if (faults != nullptr)
     throw unsupported_error(
-        fmt::format("{}: faults can be injected only by the instrumented library; this is the production library", operation));
+        fmt::format("{}: faults can be injected only by the instrumented library; this is the production library", sites.operation));
 }
 
 }  // namespace ballast::inject

@@ -2,6 +2,7 @@
 #include "inject/plan.hpp"
 
 #include "inject/active.hpp"
+#include "inject/sites.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -38,10 +39,11 @@ request parse_request(std::string_view text) {
     const std::string_view key = item.substr(0, equals);
     const std::string_view value = item.substr(equals + 1);
     if (key == "site") {
-      const auto found = std::ranges::find(k_sites, value, &site_row::name);
-      if (found == k_sites.end()) {
+      const std::vector<site_row> known = sites();
+      const auto found = std::ranges::find(known, value, &site_row::name);
+      if (found == known.end()) {
         std::vector<std::string_view> names;
-        for (const site_row& row : k_sites) names.push_back(row.name);
+        for (const site_row& row : known) names.push_back(row.name);
         throw invalid_argument_error(fmt::format("inject: site: expected one of {}, got \"{}\"", core::join(names, ", "), value));
       }
       made.site = found->site;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "inject/sites.hpp"
+#include "inject/site.hpp"
 
 namespace ballast::inject {
 
@@ -35,7 +35,7 @@ inline constexpr std::array<std::string_view, 10> k_model_names = {
     "bit_flip", "two_bits", "random_bits", "random_value", "zero", "stuck_at", "infinity", "negative_infinity", "nan", "vector_mask"};
 
 struct request {
-  inject::site site = site::fft_output;
+  inject::site site = {};  // must be set
   inject::model model = model::bit_flip;
   int count = 1;  // the number of faults, each in a place of its own drawn from the seed
   std::uint64_t seed = 0;

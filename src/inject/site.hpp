@@ -1,52 +1,31 @@
-// The names of the places where faults can be injected. Host and device code share this part of the catalogue in sites.hpp.
-// Layer: foundation.
+// The identity of a place where faults can be injected. Host and device code share this file; sites.hpp has the rest.
+// Layer: foundation. It names no algorithm: each has its own sites in its own header, for instance src/fft/sites.hpp.
 #pragma once
 
 #include <cstdint>
 
+#include "core/macros.hpp"
+
 namespace ballast::inject {
 
-enum class site : std::uint8_t {
-  fft_input,
-  fft_twiddle,
-  fft_stage,
-  fft_intermediate,
-  fft_output,
-  fft_checksum,
-  fft_threshold,
-  fft_comparison,
-  kmeans_range,
-  kmeans_frame,
-  kmeans_tolerance,
-  kmeans_points,
-  kmeans_norm,
-  kmeans_product,
-  kmeans_minimum,
-  kmeans_index,
-  kmeans_label,
-  kmeans_sum,
-  kmeans_count,
-  kmeans_total,
-  kmeans_centroid,
-  kmeans_shift,
-  kmeans_inertia,
-  kmeans_checksum,
-  kmeans_threshold,
-  kmeans_comparison,
-  qr_transfer,
-  qr_panel,
-  qr_reflector,
-  qr_tau,
-  qr_t,
-  qr_product,
-  qr_trailing,
-  qr_r,
-  qr_q,
-  qr_checksum,
-  qr_threshold,
-  qr_comparison,
-  qr_corrector,
-  event_log,
-};
+// A site is the hash of its name: no list of numbers is needed, and a comparison with a site is a comparison with a constant. 0: no site.
+enum class site : std::uint32_t {};
+
+// Returns the site with this name, for instance site_of("fft.input"): the FNV-1a hash of its characters.
+BALLAST_HD constexpr site site_of(const char* name) {
+  std::uint32_t made = 0x811c9dc5u;
+  for (; *name != 0; ++name) made = (made ^ static_cast<unsigned char>(*name)) * 0x01000193u;
+  return static_cast<site>(made);
+}
+
+// Returns the bit that stands for a site in a mask of 64 sites. Several sites share a bit: a mask says that no fault waits at a site, or
+// that one may.
+BALLAST_HD constexpr unsigned bit_of(site where) { return static_cast<std::uint32_t>(where) & 63; }
+
+// An event while it waits in the log: the only site that every operation has.
+inline constexpr site k_event_log = site_of("event_log");
+
+// The sites of one operation (sites.hpp).
+struct site_table;
 
 }  // namespace ballast::inject

@@ -11,13 +11,12 @@
 
 #include <ballast/view.hpp>
 
-#include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/memory.hpp"
 #include "inject/active.hpp"
 #include "kmeans/contract.hpp"
-#include "kmeans/score_margin.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
 
@@ -58,7 +57,7 @@ struct limits {
                                                 // sum
   core::vector<abft::guarded_threshold> slope;  // one per section
   core::vector<abft::guarded_threshold> offset;
-  core::vector<double> doubt;  // one per section: abft::row_limits::doubt
+  core::vector<double> doubt;  // one per section: thresholds::row_limits::doubt
 };
 
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. make_panel
@@ -86,7 +85,7 @@ struct panel {
   core::aligned_buffer<T> rest;           // sections: sum of the rounding errors of start
   core::aligned_buffer<T> sum_weights;    // sections: Σ_j w_j
   limits bounds;
-  score_margin<T> margin;
+  thresholds::score_margin<T> margin;
 };
 
 // Scratch of one block of up to `capacity` points. Feature f of point p is x[(p / width · n + f) · width + p mod width]: kernels::width
@@ -113,17 +112,17 @@ struct point_block {
   core::aligned_buffer<double> exact;             // ‖x − centroid of its label‖² · lift², from differences in double
   core::aligned_buffer<T> distance;               // k_section × capacity, allocated only for distances()
   limits bounds;                                  // the block's copy of the thresholds in panel
-  bool doubtful = false;                          // true if a residual stands out (abft::row_limits::doubt)
+  bool doubtful = false;                          // true if a residual stands out (thresholds::row_limits::doubt)
   core::vector<T> spread;                         // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                               // n: scratch for a row whose features are not contiguous
   const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and
-                               // score_margin the rows that scores do not decide
+                               // panel::margin the rows that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
 // their limits of doubt.
 inline bool stands_out(double largest, double sum, std::int64_t count) {
-  constexpr double ratio = abft::k_kmeans_doubt * abft::k_kmeans_doubt;
+  constexpr double ratio = thresholds::k_doubt * thresholds::k_doubt;
   return largest > 1 && (count == 0 || largest * static_cast<double>(count) > ratio * sum);
 }
 

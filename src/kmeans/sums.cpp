@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "abft/threshold.hpp"
 #include "abft/weights.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
 
@@ -97,18 +97,16 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
   const double chain = most + k_survey_rows + count / k_survey_rows;
   double labelled = 0;
   for (std::int64_t f = 0; f < n; ++f) {
-    compare(first[at(f)] - expected.first[at(f)],
-            abft::kmeans_sum_limit(chain + clusters, count, heaviest * root_of(expected.squares[at(f)])));
+    compare(first[at(f)] - expected.first[at(f)], thresholds::sum(chain + clusters, count, heaviest * root_of(expected.squares[at(f)])));
     labelled += second[at(f)] * direction[at(f)];
   }
   // Directions are below 2 in magnitude and of random sign. A projection is a chain of n products, and its labels are summed in chains of
   // label_chain; the other side sums over k clusters.
   const double longest = chain + static_cast<double>(n + sums.label_chain + k);
-  compare(labelled - sums.labelled_projection,
-          clusters * abft::kmeans_sum_limit(longest, count, 4 * heaviest * root_of(expected.total_square)));
+  compare(labelled - sums.labelled_projection, clusters * thresholds::sum(longest, count, 4 * heaviest * root_of(expected.total_square)));
   if (weighted) {
-    compare(first_weight - expected.weight, abft::kmeans_sum_limit(chain + clusters, 1, expected.weight));
-    compare(second_weight - sums.labelled_weight, clusters * abft::kmeans_sum_limit(longest, 1, expected.weight));
+    compare(first_weight - expected.weight, thresholds::sum(chain + clusters, 1, expected.weight));
+    compare(second_weight - sums.labelled_weight, clusters * thresholds::sum(longest, 1, expected.weight));
   }
   if (!in_range || first_members != expected.members || second_members != sums.labelled_members || sums.changed != sums.changed_twin) {
     found.word = abft::k_fail;

@@ -1,6 +1,7 @@
 // The facts that `ballast info` prints.
 #include <ballast/info.hpp>
 
+#include <algorithm>
 #include <limits>
 
 #include <hwy/targets.h>
@@ -14,6 +15,7 @@
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/system/installation.hpp"
 #include "inject/injector.hpp"
+#include "inject/sites.hpp"
 #include "run/dispatch.hpp"
 
 namespace ballast {
@@ -55,11 +57,13 @@ library_information information() {
   made.blas = core::blas_name();
   made.threads = core::thread_count(0);
   made.instrumented = inject::active_injector::enabled;
-  for (const char* operation : {"fft", "kmeans", "qr"}) {
-    for (const inject::site_row& row : inject::k_sites) {
-      if (!row.operation.empty() && row.operation != operation) continue;  // "": a site of every operation
-      made.sites.push_back({operation, std::string(row.name), row.role == inject::site_role::data, std::string(row.description)});
-    }
+  for (const inject::site_table* const table : inject::site_tables()) {
+    const auto add = [&](const inject::site_row& row) {
+      made.sites.push_back(
+          {std::string(table->operation), std::string(row.name), row.role == inject::site_role::data, std::string(row.description)});
+    };
+    std::ranges::for_each(table->rows, add);
+    std::ranges::for_each(inject::common_sites(), add);
   }
   for (const std::string_view name : inject::k_model_names) made.models.emplace_back(name);
   return made;

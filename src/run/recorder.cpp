@@ -42,7 +42,7 @@ void recorder::detected(const char* site, std::int64_t index, double residual, d
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   entry made{site, index, std::abs(residual), threshold, static_cast<std::int64_t>(what), slot, multiprocessor, now, 0};
   made.seal = made.hash();
-  injector_.strike(inject::site::event_log, {}, &made.residual, 1);
+  injector_.strike(inject::k_event_log, {}, &made.residual, 1);
   const std::lock_guard lock(mutex_);
   if (log_.size() < report::k_max_events) log_.push_back(made);
 }

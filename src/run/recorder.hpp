@@ -26,7 +26,7 @@ namespace ballast::run {
 
 class recorder {
  public:
-  // `backend` is the one that really runs; `injector` may strike the log (inject::site::event_log).
+  // `backend` is the one that really runs; `injector` may strike the log (inject::k_event_log).
   recorder(shared_text problem, ballast::backend backend, shared_text scheme, const settings& how, inject::active_injector& injector);
 
   // `count` comparisons were made. Cheap, but call it once per task rather than once per comparison.

@@ -19,6 +19,7 @@
 #include "backend/fft_cuda_target.hpp"
 #include "backend/fft_emulator.hpp"
 #include "fft/cuda/plan/kernels.hpp"
+#include "fft/sites.hpp"
 #include "inject/sites.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -119,8 +120,8 @@ class fft_cuda_store_test : public emulated_test {
   // The third depends on the case, so that the cases together try every model at every site.
   template <class Body>
   static void for_every_fault(int seeds, const Body& body) {
-    for (const inject::site_row& row : inject::k_sites) {
-      if (row.operation != "fft" && !row.operation.empty()) continue;
+    for (const inject::site_row& row : inject::sites()) {
+      if (row.operation() != "fft" && !row.operation().empty()) continue;
       for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
         if (test::sampled() && (m + static_cast<std::size_t>(row.site) + GetParam().number) % 3 != 0) continue;
         for (int seed = 0; seed < seeds; ++seed) {
@@ -236,7 +237,7 @@ TEST_P(fft_cuda_confirmation_test, a_fault_in_it_is_one_event) {
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
       SCOPED_TRACE(seed);
       inject::request wanted;
-      wanted.site = inject::site::fft_output;
+      wanted.site = fft::site::output;
       wanted.seed = seed;
       wanted.bit = sizeof(T) == 4 ? 24 : 54;
       inject::request first = wanted;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/fft_cuda_schemes.hpp"
+#include "fft/sites.hpp"
 #include "support/devices.hpp"
 
 namespace {
@@ -16,7 +17,7 @@ void list(const scheme_test::scheme_case& what) {
   (void)scheme_test::execute<T>(what, what.protection(), nullptr, in, false);
   if (!what.protect) return;
   inject::plan faults;
-  faults.add({inject::site::fft_output});
+  faults.add({fft::site::output});
   (void)scheme_test::execute<T>(what, what.protection(), &faults, in, false);
 }
 

@@ -13,6 +13,8 @@
 #include <ballast/error.hpp>
 
 #include "backend/fft_cuda_schemes.hpp"
+#include "fft/sites.hpp"
+#include "inject/sites.hpp"
 #include "support/devices.hpp"
 #include "support/fft_tolerances.hpp"
 
@@ -152,11 +154,10 @@ TEST_P(fft_cuda_protected_scheme_test, correct_what_is_struck_between_load_and_s
     int corrected = 0;
     int missed = 0;
     int runs = 0;
-    for (const auto where : {inject::site::fft_input, inject::site::fft_stage, inject::site::fft_intermediate, inject::site::fft_output,
-                             inject::site::fft_twiddle}) {
+    for (const auto where : {fft::site::input, fft::site::stage, fft::site::intermediate, fft::site::output, fft::site::twiddle}) {
       // These schemes see nothing else.
-      if (what().scheme == "thread" && where != inject::site::fft_stage) continue;
-      if (what().scheme == "offline" && where != inject::site::fft_output) continue;
+      if (what().scheme == "thread" && where != fft::site::stage) continue;
+      if (what().scheme == "offline" && where != fft::site::output) continue;
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
         SCOPED_TRACE(std::string(inject::row_of(where).name) + " seed " + std::to_string(seed));
         const bool in_place = can_be_in_place(what()) && seed % 2 == 1;
@@ -193,9 +194,9 @@ TEST_P(fft_cuda_protected_scheme_test, never_pass_what_they_cannot_correct) {
         SCOPED_TRACE(std::string(inject::k_model_names[static_cast<std::size_t>(model)]) + " seed " + std::to_string(seed));
         const bool in_place = can_be_in_place(what()) && seed % 2 == 1;
         inject::plan faults;
-        const auto where = what().scheme == "offline"              ? inject::site::fft_output
-                           : seed < 2 || what().scheme == "thread" ? inject::site::fft_stage
-                                                                   : inject::site::fft_input;
+        const auto where = what().scheme == "offline"              ? fft::site::output
+                           : seed < 2 || what().scheme == "thread" ? fft::site::stage
+                                                                   : fft::site::input;
         faults.add({.site = where, .model = model, .seed = seed});
         const auto seen = scheme_test::execute<T>(what(), protection::correct, &faults, in, in_place);
         if (seen.report.verdict == verdict::uncorrectable) {
@@ -220,7 +221,7 @@ TEST_P(fft_cuda_composite_scheme_test, locate_the_signal) {
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       inject::plan faults;
-      faults.add({.site = inject::site::fft_stage, .model = inject::model::bit_flip, .seed = seed, .bit = sizeof(T) == 4 ? 25 : 54});
+      faults.add({.site = fft::site::stage, .model = inject::model::bit_flip, .seed = seed, .bit = sizeof(T) == 4 ? 25 : 54});
       const auto seen = scheme_test::execute<T>(what(), protection::detect, &faults, in, false);
       if (seen.report.detected == 0) continue;
       EXPECT_EQ(seen.report.verdict, verdict::uncorrectable);
@@ -258,7 +259,7 @@ TEST_P(fft_cuda_multi_transaction_test, see_equal_faults_of_equal_signals) {
                      std::to_string(seed));
         inject::plan faults;
         for (const std::int64_t tile : tiles)
-          faults.add({.site = inject::site::fft_stage,
+          faults.add({.site = fft::site::stage,
                       .model = inject::model::bit_flip,
                       .seed = seed,
                       .bit = sizeof(T) == 4 ? 25 : 54,
@@ -279,7 +280,7 @@ TEST_P(fft_cuda_kernel_check_test, recognise_faults_of_the_check) {
     using T = decltype(zero);
     const auto in = some_data<T>(what());
     const auto right = expected(what(), in);
-    for (const auto where : {inject::site::fft_checksum, inject::site::fft_threshold, inject::site::fft_comparison}) {
+    for (const auto where : {fft::site::checksum, fft::site::threshold, fft::site::comparison}) {
       SCOPED_TRACE(std::string(inject::row_of(where).name));
       inject::plan faults;
       faults.add({.site = where, .model = inject::model::nan, .seed = 5});
@@ -298,7 +299,7 @@ TEST_P(fft_cuda_protected_scheme_test, repair_several_faults_out_of_place) {
     const auto right = expected(what(), in);
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       inject::plan faults;
-      faults.add({.site = what().scheme == "offline" ? inject::site::fft_output : inject::site::fft_stage,
+      faults.add({.site = what().scheme == "offline" ? fft::site::output : fft::site::stage,
                   .model = inject::model::bit_flip,
                   .count = 6,
                   .seed = seed,

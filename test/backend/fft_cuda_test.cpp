@@ -22,6 +22,7 @@
 #include "backend/fft_emulator.hpp"
 #include "fft/cuda/plan/fused_passes.hpp"
 #include "fft/cuda/plan/kernels.hpp"
+#include "fft/sites.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 
@@ -132,7 +133,7 @@ TEST_P(fft_cuda_enqueue_test, one_report_covers_every_run) {
   ballast::cuda::override_device(device);
   const subject<float> given = subject_of<float>(each, 3);
   inject::request persistent;
-  persistent.site = inject::site::fft_stage;
+  persistent.site = fft::site::stage;
   persistent.model = inject::model::stuck_at;
   const inject::plan faults({persistent});
   const auto in = on_device(given.in), out = on_device(given.fresh());
@@ -172,7 +173,7 @@ TEST(fft_cuda_enqueue, throws_what_its_call_asks_for) {
   const emulator device(each.where);
   const subject<float> given = subject_of<float>(each, 3);
   inject::request persistent;
-  persistent.site = inject::site::fft_stage;
+  persistent.site = fft::site::stage;
   persistent.model = inject::model::stuck_at;
   const inject::plan faults({persistent});
   const plan made(given.problem, on_cuda());

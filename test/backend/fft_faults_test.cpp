@@ -14,6 +14,7 @@
 #include <ballast/fft.hpp>
 
 #include "backend/fft_target.hpp"
+#include "fft/sites.hpp"
 #include "inject/sites.hpp"
 #include "support/effort.hpp"
 
@@ -57,8 +58,8 @@ class fft_fault_test : public fft_test {
     const bool comparable = on().same_arithmetic(given, true);
     comparable_ += comparable ? 1 : 0;
     comparable_passes_ += comparable && (run().which.where == machine::small || run().which.where == machine::paired) ? 1 : 0;
-    for (const inject::site_row& row : inject::k_sites) {
-      if (row.operation != "fft" && !row.operation.empty()) continue;
+    for (const inject::site_row& row : inject::sites()) {
+      if (row.operation() != "fft" && !row.operation().empty()) continue;
       SCOPED_TRACE(row.name);
       strikes_at_site seen;
       strike_every_model(under, row, comparable, seen);
@@ -191,7 +192,7 @@ TEST_P(fft_flip_test, above_the_floor_are_all_found) {
     int above = 0;
     for (int trial = 0; trial < run().repeats; ++trial) {
       inject::request wanted;
-      wanted.site = trial % 4 == 0 ? inject::site::fft_input : trial % 4 == 1 ? inject::site::fft_output : inject::site::fft_stage;
+      wanted.site = trial % 4 == 0 ? fft::site::input : trial % 4 == 1 ? fft::site::output : fft::site::stage;
       wanted.seed = static_cast<std::uint64_t>(trial);
       under.faults = inject::plan({wanted});
       std::vector<T> bare = given.fresh(), out = given.fresh();
@@ -218,7 +219,7 @@ TEST_P(fft_persistent_test, is_reported_by_detection_and_thrown_by_correction) {
     constexpr std::uint64_t order = 2;
     const auto prepared = on().prepare(run().which, order);
     inject::request wanted;
-    wanted.site = inject::site::fft_stage;
+    wanted.site = fft::site::stage;
     wanted.model = inject::model::stuck_at;
     wanted.interval = 0;
     const inject::plan faults({wanted});
@@ -282,7 +283,7 @@ TEST_P(fft_many_faults_test, in_several_tiles_are_repaired) {
     const auto prepared = on().prepare(run().which, order);
     struck_case<T> under(on(), run().which, order, given);
     inject::request wanted;
-    wanted.site = inject::site::fft_output;
+    wanted.site = fft::site::output;
     wanted.model = inject::model::nan;
     wanted.count = 4;
     under.faults = inject::plan({wanted});

@@ -19,7 +19,9 @@
 #include "core/aligned_buffer.hpp"
 #include "fft/cpu/tile.hpp"
 #include "fft/cpu/volume.hpp"
+#include "fft/sites.hpp"
 #include "fft/tables/weights.hpp"
+#include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
 #include "run/recorder.hpp"
 #include "support/effort.hpp"
@@ -184,8 +186,8 @@ class struck_line {
   bool seen(std::int64_t l) {
     cpu::lane_verdicts verdicts;
     const double kappa = k_kappa * by_.sensitivity();
-    const double least = abft::fft_residual<T>(points_, 0, kappa) + abft::fft_output_underflow<T>(points_);
-    const double factor = abft::fft_residual<T>(points_, 1, kappa) - abft::fft_residual<T>(points_, 0, kappa);
+    const double least = fft::thresholds::residual<T>(points_, 0, kappa) + fft::thresholds::output_underflow<T>(points_);
+    const double factor = fft::thresholds::residual<T>(points_, 1, kappa) - fft::thresholds::residual<T>(points_, 0, kappa);
     kernels<T>().set_thresholds(input_, static_cast<int>(lanes_), factor, least, 0, 1e300, verdicts);
     kernels<T>().compare(input_, output_, 1, verdicts);
     return verdicts.word[0][l] != cpu::k_lane_pass || verdicts.word[1][l] != cpu::k_lane_pass;
@@ -227,7 +229,7 @@ void strike_every_number(form what, std::int64_t n) {
       for (const bool known : {false, true}) {
         const auto result = given.run(
             [&](inject::site where, std::int64_t at, T* data, std::int64_t scalars) {
-              if (where != inject::site::fft_stage || at != step) return;
+              if (where != fft::site::stage || at != step) return;
               numbers = scalars / lanes;
               for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l)
                 data[(first + l) * lanes + l] += static_cast<T>(change[static_cast<std::size_t>(l)]);
@@ -446,7 +448,7 @@ cpu::tile_result process(double scale, double check_scale, const std::vector<T>&
   std::vector<T> out(in.size());
   core::aligned_buffer<T> fine(2 * n * lanes);
   for (std::int64_t j = 0; j < 2 * n; ++j) std::fill_n(fine.data() + j * lanes, lanes, static_cast<T>(1 - j % 2));
-  inject::active_injector injector(nullptr, "fft");
+  inject::active_injector injector(nullptr, fft::site::table());
   const run::settings how{.throw_on_uncorrectable = false};
   run::recorder seen("", backend::cpu, "", how, injector);
   const transform_args one{direction::forward, scale, check_scale, false, protection::correct, 1, nullptr, {}, seen, injector};
@@ -494,7 +496,7 @@ TYPED_TEST(fft_protection, a_wrong_norm_factor_is_seen_by_every_backend) {
       if (where == backend::reference && given.points() > 4096) continue;
       const auto make = where == backend::cpu ? cpu::make_transform : reference::make_transform;
       const auto by = make(given.shape, token.problem.precision, true);
-      inject::active_injector injector(nullptr, "fft");
+      inject::active_injector injector(nullptr, fft::site::table());
       const run::settings how{.throw_on_uncorrectable = false};
       for (const double factor : {1.0, 4.0}) {
         run::recorder seen("", where, "", how, injector);

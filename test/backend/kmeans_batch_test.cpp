@@ -15,6 +15,7 @@
 #include "backend/kmeans_cases.hpp"
 #include "core/at.hpp"
 #include "inject/plan.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans {
 using core::at;
@@ -203,11 +204,10 @@ TYPED_TEST(kmeans_batch, refuses_what_has_no_meaning_and_names_the_fit) {
 
 #if defined(BALLAST_TEST_KMEANS_ON_CUDA)
 
-constexpr inject::site k_sites[] = {inject::site::kmeans_frame,     inject::site::kmeans_points,  inject::site::kmeans_tolerance,
-                                    inject::site::kmeans_product,   inject::site::kmeans_minimum, inject::site::kmeans_index,
-                                    inject::site::kmeans_label,     inject::site::kmeans_sum,     inject::site::kmeans_count,
-                                    inject::site::kmeans_centroid,  inject::site::kmeans_shift,   inject::site::kmeans_inertia,
-                                    inject::site::kmeans_comparison};
+constexpr inject::site k_sites[] = {kmeans::site::normalization, kmeans::site::points,   kmeans::site::tolerance, kmeans::site::product,
+                                    kmeans::site::minimum,       kmeans::site::index,    kmeans::site::label,     kmeans::site::sum,
+                                    kmeans::site::count,         kmeans::site::centroid, kmeans::site::shift,     kmeans::site::inertia,
+                                    kmeans::site::comparison};
 
 // Each fault, where it strikes: repaired, and the results are those of a clean call, or it changed nothing. Without protection each site
 // can spoil the output.
@@ -244,7 +244,7 @@ TYPED_TEST(kmeans_batch, faults_at_every_site_are_repaired) {
       }
     }
     EXPECT_GT(repaired, 0) << static_cast<int>(where);
-    if (where != inject::site::kmeans_comparison) {
+    if (where != kmeans::site::comparison) {
       EXPECT_GT(spoiled, 0) << static_cast<int>(where);
     }
   }
@@ -259,7 +259,7 @@ TYPED_TEST(kmeans_batch, a_persistent_fault_is_reported) {
   const batch_model<T> clean = fit(this->view(points), wanted, this->how());
   int met = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    inject::request stuck = fault_at(inject::site::kmeans_points, inject::model::stuck_at, seed);
+    inject::request stuck = fault_at(kmeans::site::points, inject::model::stuck_at, seed);
     stuck.bit = sizeof(T) == 4 ? 30 : 62;
     const inject::plan faults({stuck});
     run::settings how = this->how();

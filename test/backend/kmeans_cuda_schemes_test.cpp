@@ -17,7 +17,9 @@
 #include "backend/kmeans_cuda_schemes.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
+#include "inject/sites.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
+#include "kmeans/sites.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/kmeans_calls.hpp"
@@ -210,7 +212,7 @@ TEST_F(kmeans_cuda_schemes, repair_a_wrong_product) {
     for (const auto model : {inject::model::bit_flip, inject::model::random_value, inject::model::infinity, inject::model::nan}) {
       for (std::uint64_t seed = 0; seed < (test::sampled() ? 2u : 4u); ++seed) {
         SCOPED_TRACE(std::string(inject::k_model_names[static_cast<std::size_t>(model)]) + " " + std::to_string(seed));
-        const inject::plan faults = fault_at(inject::site::kmeans_product, model, seed);
+        const inject::plan faults = fault_at(kmeans::site::product, model, seed);
         const auto found = predict(held, what, protection::correct, &faults);
         EXPECT_LE(held.worst(found.labels), allowed<T>(what));
         if (found.report.detected == 0) {
@@ -241,7 +243,7 @@ TEST_F(kmeans_cuda_schemes, without_protection_a_wrong_product_reaches_the_label
     const data<T> held(what);
     int wrong = 0;
     for (std::uint64_t seed = 0; seed < 60 && wrong == 0; ++seed) {
-      const inject::plan faults = fault_at(inject::site::kmeans_product, inject::model::bit_flip, seed);
+      const inject::plan faults = fault_at(kmeans::site::product, inject::model::bit_flip, seed);
       const auto found = predict(held, what, protection::off, &faults);
       EXPECT_EQ(found.report.verdict, verdict::clean);
       wrong += held.worst(found.labels) > allowed<T>(what);
@@ -258,7 +260,7 @@ TEST_F(kmeans_cuda_schemes, compute_again_what_they_cannot_place) {
     const data<T> held(what);
     for (std::uint64_t seed = 0; seed < 2; ++seed) {
       inject::request one;
-      one.site = inject::site::kmeans_product;
+      one.site = kmeans::site::product;
       one.model = inject::model::vector_mask;
       one.seed = seed;
       one.bit = 62;
@@ -280,7 +282,7 @@ TEST_F(kmeans_cuda_schemes, report_what_stays_wrong) {
     using T = decltype(zero);
     if (what.does().check != kmeans::cuda::tile_check::detect) return;
     const data<T> held(what);
-    const inject::plan faults = fault_at(inject::site::kmeans_product, inject::model::stuck_at, 0);
+    const inject::plan faults = fault_at(kmeans::site::product, inject::model::stuck_at, 0);
     EXPECT_EQ(predict(held, what, protection::correct, &faults).report.verdict, verdict::uncorrectable);
   });
 }
@@ -291,7 +293,7 @@ TEST_F(kmeans_cuda_schemes, survive_faults_of_the_check) {
     if (!what.protects()) return;
     const data<T> held(what);
     int seen = 0;
-    for (const auto site : {inject::site::kmeans_checksum, inject::site::kmeans_threshold, inject::site::kmeans_comparison}) {
+    for (const auto site : {kmeans::site::checksum, kmeans::site::threshold, kmeans::site::comparison}) {
       for (const auto model : {inject::model::bit_flip, inject::model::nan, inject::model::random_value}) {
         SCOPED_TRACE(std::string(inject::row_of(site).name) + " " + std::string(inject::k_model_names[static_cast<std::size_t>(model)]));
         const inject::plan faults = fault_at(site, model, 3);
@@ -313,13 +315,12 @@ TEST_F(kmeans_cuda_schemes, repair_norms_and_the_update) {
     if (what.scheme != "warp_checksum" || (what.token != "kmeans_f32_m300_n17_k7" && what.token != "kmeans_f64_m150_n9_k70")) return;
     const data<T> held(what);
     const auto right = fit(held, what, 2);
-    for (const auto site :
-         {inject::site::kmeans_norm, inject::site::kmeans_sum, inject::site::kmeans_count, inject::site::kmeans_centroid}) {
+    for (const auto site : {kmeans::site::norm, kmeans::site::sum, kmeans::site::count, kmeans::site::centroid}) {
       SCOPED_TRACE(std::string(inject::row_of(site).name));
       int seen = 0;
       for (std::uint64_t seed = 0; seed < 4; ++seed) {
         // The update comes first with the norms of the default's panel, which these schemes do not read.
-        const std::int64_t visit = site == inject::site::kmeans_norm ? 1 : 0;
+        const std::int64_t visit = site == kmeans::site::norm ? 1 : 0;
         const inject::plan faults = fault_at(site, inject::model::bit_flip, seed, 28, visit);
         const auto found = fit(held, what, 2, &faults);
         EXPECT_NE(found.report.verdict, verdict::uncorrectable);
@@ -338,7 +339,7 @@ TEST_F(kmeans_cuda_schemes, without_protection_sums_reach_the_centroids) {
   const auto right = fit(held, what, 1);
   int wrong = 0;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    const inject::plan faults = fault_at(inject::site::kmeans_sum, inject::model::bit_flip, seed, 28);
+    const inject::plan faults = fault_at(kmeans::site::sum, inject::model::bit_flip, seed, 28);
     wrong += fit(held, what, 1, &faults).inertia != right.inertia;
   }
   EXPECT_GT(wrong, 0);
@@ -352,7 +353,7 @@ TEST_F(kmeans_cuda_schemes, do_not_see_a_wrong_index) {
     const data<T> held(what);
     int silent = 0;
     for (std::uint64_t seed = 0; seed < 20 && silent == 0; ++seed) {
-      const inject::plan faults = fault_at(inject::site::kmeans_index, inject::model::bit_flip, seed, 0);
+      const inject::plan faults = fault_at(kmeans::site::index, inject::model::bit_flip, seed, 0);
       const auto found = predict(held, what, protection::correct, &faults);
       silent += found.report.verdict == verdict::clean && held.worst(found.labels) > allowed<T>(what);
     }
@@ -391,9 +392,9 @@ template <class T>
 void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint64_t>& seen_all) {
   const data<T> held(what);
   // Instrumented kernels, struck by nothing else.
-  const inject::plan none = fault_at(inject::site::kmeans_tolerance, inject::model::zero, 0);
+  const inject::plan none = fault_at(kmeans::site::tolerance, inject::model::zero, 0);
   const run::settings how = with(what, protection::correct, &none);
-  inject::active_injector injector(&none, "kmeans");
+  inject::active_injector injector(&none, kmeans::site::table());
   run::recorder seen("test", backend::cuda, what.scheme, how, injector);
   const kmeans::engine_args<T> call{held.x(), {}, held.shape.clusters, how, seen, injector, false, what.scheme};
   kmeans::cuda::cuda_engine<T> made(call, ballast::cuda::current_device());

@@ -15,6 +15,7 @@
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/contract.hpp"
+#include "kmeans/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -33,7 +34,7 @@ struct subject {
   subject(ballast::backend backend, matrix_view<const T> points, std::span<const T> weights, std::int64_t k,
           protection level = protection::correct, const inject::plan* faults = nullptr, bool strike_seeding = false)
       : how{.backend = backend, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults},
-        injector(faults, "kmeans"),
+        injector(faults, kmeans::site::table()),
         seen("test", backend, "row_checksum", how, injector) {
     const engine_args<T> what{points, weights, k, how, seen, injector, strike_seeding};
     made = backend == backend::cuda ? cuda::make_engine(what) : host::make_engine(what, backend);
@@ -209,7 +210,7 @@ TYPED_TEST(kmeans_cuda, seeding_is_protected) {
   for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
     for (std::uint64_t number = 0; number < (test::sampled() ? 2u : 5u); ++number) {
       const inject::plan faults(
-          {fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), number, static_cast<std::int64_t>(number) * 2)});
+          {fault_at(kmeans::site::product, static_cast<inject::model>(model), number, static_cast<std::int64_t>(number) * 2)});
       SCOPED_TRACE(std::string(inject::k_model_names[model]) + " " + std::to_string(number));
       std::vector<double> a, b;
       subject<T> found(backend::cuda, points, {}, 6, protection::correct, &faults, true);
@@ -248,7 +249,7 @@ TYPED_TEST(kmeans_cuda, a_struck_candidate_number_is_seen) {
   const core::vector<double> expected = weigh(clean);
   int changed = 0, detected = 0;
   for (std::uint64_t number = 0; number < (test::sampled() ? 8u : 40u); ++number) {
-    inject::request fault = fault_at(inject::site::kmeans_index, inject::model::bit_flip, number, 0);
+    inject::request fault = fault_at(kmeans::site::index, inject::model::bit_flip, number, 0);
     fault.bit = static_cast<int>(number % 3);
     const inject::plan faults({fault});
     subject<T> found(backend::cuda, row_major(x.data(), m, n), {}, 6, protection::correct, &faults, true);
@@ -290,7 +291,7 @@ TYPED_TEST(kmeans_cuda, preparation_is_protected) {
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
       for (std::uint64_t number = 0; number < (test::sampled() ? 3u : 8u); ++number) {
         const auto visit = static_cast<std::int64_t>(number % 5);
-        const inject::plan faults({fault_at(inject::site::kmeans_points, static_cast<inject::model>(model), number, visit)});
+        const inject::plan faults({fault_at(kmeans::site::points, static_cast<inject::model>(model), number, visit)});
         SCOPED_TRACE(std::string(inject::k_model_names[model]) + " " + std::to_string(number));
         subject<T> found(backend::cuda, points, weights, 3, protection::correct, &faults);
         const std::vector<double> made = prepare(found);
@@ -341,7 +342,7 @@ TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
       EXPECT_NEAR(found.values.data()[e], expected.values.data()[e], 1e2 * k_u<T> * (1 + expected.values.data()[e]));
     if (m < 600) continue;
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-      const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), model, 0)});
+      const inject::plan faults({fault_at(kmeans::site::product, static_cast<inject::model>(model), model, 0)});
       run::settings how{.backend = backend::cuda, .throw_on_uncorrectable = false, .faults = &faults};
       const auto struck = transform(points, centroids, how);
       const auto equal = [&](const matrix<T>& a) { return std::equal(a.data(), a.data() + a.size(), found.values.data()); };
@@ -385,7 +386,7 @@ TYPED_TEST(kmeans_cuda, a_struck_label_is_not_handed_out) {
   for (std::size_t kind = 0; kind < inject::k_model_names.size(); ++kind) {
     for (std::uint64_t seed = 0; seed < (test::sampled() ? 12u : 36u); ++seed) {
       SCOPED_TRACE(std::string(inject::k_model_names[kind]) + " " + std::to_string(seed));
-      const inject::plan faults({fault_at(inject::site::kmeans_label, static_cast<inject::model>(kind), seed, 0)});
+      const inject::plan faults({fault_at(kmeans::site::label, static_cast<inject::model>(kind), seed, 0)});
       how.faults = &faults;
       how.protection = protection::correct;
       const auto seen = predict(points, centroids, how);

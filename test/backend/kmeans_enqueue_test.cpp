@@ -15,6 +15,7 @@
 #include "backend/kmeans_cases.hpp"
 #include "core/at.hpp"
 #include "inject/plan.hpp"
+#include "kmeans/sites.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 
@@ -211,7 +212,6 @@ TYPED_TEST(kmeans_enqueue, refuses_what_it_cannot_enqueue) {
 // Each fault, where it strikes: repaired, and the results are those of a clean call, or it changed nothing.
 TYPED_TEST(kmeans_enqueue, faults_at_every_site_are_repaired_on_the_device) {
   using T = TypeParam;
-  using inject::site;
   const options wanted{.max_iter = 3, .seed = 5};
   const plan<T> made(this->size(), wanted, this->where()), detecting(this->size(), wanted, this->where(protection::detect)),
       bare(this->size(), wanted, this->where(protection::off));
@@ -219,9 +219,9 @@ TYPED_TEST(kmeans_enqueue, faults_at_every_site_are_repaired_on_the_device) {
   (void)made.enqueue_fit(this->operands(), memory.places()).get();
   const auto clean = this->read(memory);
   const std::uint64_t seeds = test::sampled() ? 2 : 8;
-  for (const site where : {site::kmeans_frame, site::kmeans_points, site::kmeans_tolerance, site::kmeans_product, site::kmeans_minimum,
-                           site::kmeans_index, site::kmeans_label, site::kmeans_sum, site::kmeans_count, site::kmeans_centroid,
-                           site::kmeans_shift, site::kmeans_inertia, site::kmeans_comparison}) {
+  for (const inject::site where : {kmeans::site::normalization, kmeans::site::points, kmeans::site::tolerance, kmeans::site::product,
+                                   kmeans::site::minimum, kmeans::site::index, kmeans::site::label, kmeans::site::sum, kmeans::site::count,
+                                   kmeans::site::centroid, kmeans::site::shift, kmeans::site::inertia, kmeans::site::comparison}) {
     int repaired = 0, spoiled = 0;
     for (const auto model : {inject::model::bit_flip, inject::model::random_value, inject::model::nan}) {
       for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -247,7 +247,7 @@ TYPED_TEST(kmeans_enqueue, faults_at_every_site_are_repaired_on_the_device) {
     }
     EXPECT_GT(repaired, 0) << static_cast<int>(where);
     // A fault in a product or minimum that is not the nearest changes nothing: few seeds may meet no other.
-    if (where != site::kmeans_comparison && !test::sampled()) {
+    if (where != kmeans::site::comparison && !test::sampled()) {
       EXPECT_GT(spoiled, 0) << static_cast<int>(where);
     }
   }
@@ -262,7 +262,7 @@ TYPED_TEST(kmeans_enqueue, a_persistent_fault_is_reported_and_not_stored) {
   const auto clean = this->read(memory);
   int met = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    inject::request stuck = fault_at(inject::site::kmeans_points, inject::model::stuck_at, seed);
+    inject::request stuck = fault_at(kmeans::site::points, inject::model::stuck_at, seed);
     stuck.bit = sizeof(T) == 4 ? 30 : 62;
     const inject::plan faults({stuck});
     const inject::scope armed(&faults);

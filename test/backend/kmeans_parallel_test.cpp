@@ -14,6 +14,7 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "inject/plan.hpp"
+#include "kmeans/sites.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::kmeans {
@@ -118,17 +119,16 @@ TYPED_TEST(kmeans_parallel, every_step_is_protected_and_matters) {
   const auto clean = run(nullptr, protection::correct);
   ASSERT_EQ(clean.report.verdict, verdict::clean);
   const bool slow = TestFixture::k_backend != backend::cpu;
-  using inject::site;
-  for (const auto where : {site::kmeans_product, site::kmeans_minimum, site::kmeans_index, site::kmeans_label, site::kmeans_count}) {
+  for (const auto where : {kmeans::site::product, kmeans::site::minimum, kmeans::site::index, kmeans::site::label, kmeans::site::count}) {
     int changed = 0, detected = 0;
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
       for (std::uint64_t seed = 0; seed < (!test::sampled() ? 6u : slow ? 1u : 4u); ++seed) {
         const std::uint64_t number = 20 * seed + model;
         inject::request fault = fault_at(where, static_cast<inject::model>(model), number,
-                                         where == site::kmeans_count ? 0 : static_cast<std::int64_t>(seed + model) % 3);
+                                         where == kmeans::site::count ? 0 : static_cast<std::int64_t>(seed + model) % 3);
         // Of a number in a list the bits that make another one of the list.
-        if (fault.bit >= 0 && where == site::kmeans_index) fault.bit = 1;
-        if (fault.bit >= 0 && where == site::kmeans_label) fault.bit = 9;
+        if (fault.bit >= 0 && where == kmeans::site::index) fault.bit = 1;
+        if (fault.bit >= 0 && where == kmeans::site::label) fault.bit = 9;
         const inject::plan faults({fault});
         SCOPED_TRACE(std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " site " +
                      std::to_string(static_cast<int>(where)));

@@ -18,6 +18,7 @@
 #include "backend/kmeans_cases.hpp"
 #include "core/at.hpp"
 #include "inject/plan.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans {
 using core::at;
@@ -241,11 +242,10 @@ TYPED_TEST(kmeans_plan, stores_nothing_if_the_call_throws) {
   const plan<T> made(this->size_, {.init = init::random, .max_iter = 3, .seed = 3}, this->where());
   const data<T> from = this->operands(this->points_.rows(k_clusters));
   int met = 0;
-  using inject::site;
-  constexpr site sites[] = {site::kmeans_minimum, site::kmeans_label, site::kmeans_points};
+  constexpr inject::site sites[] = {kmeans::site::minimum, kmeans::site::label, kmeans::site::points};
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     inject::request stuck = fault_at(sites[seed % 3], inject::model::stuck_at, seed);
-    stuck.bit = stuck.site == site::kmeans_label || sizeof(T) == 4 ? 29 : 61;
+    stuck.bit = stuck.site == kmeans::site::label || sizeof(T) == 4 ? 29 : 61;
     const inject::plan faults({stuck});
     const inject::scope armed(&faults);
     fit_memory<T> found;

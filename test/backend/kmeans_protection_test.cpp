@@ -17,6 +17,7 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "inject/sites.hpp"
+#include "kmeans/sites.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::kmeans {
@@ -73,9 +74,8 @@ result<T> struck(const data_set<T>& points, const scene& what, const inject::pla
 }
 
 bool visited_once(inject::site where) {
-  using inject::site;
-  return where == site::kmeans_shift || where == site::kmeans_tolerance || where == site::kmeans_range || where == site::kmeans_frame ||
-         where == site::kmeans_inertia;
+  return where == kmeans::site::shift || where == kmeans::site::tolerance || where == kmeans::site::range ||
+         where == kmeans::site::normalization || where == kmeans::site::inertia;
 }
 
 TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
@@ -90,11 +90,11 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
     const auto points = clouds<T>(what.m, what.n, what.k, 73, 0.8);
     const auto clean = struck(points, what, nullptr, this->how());
     ASSERT_EQ(clean.report.verdict, verdict::clean);
-    for (const inject::site_row& row : inject::k_sites) {
-      if (!row.operation.empty() && row.operation != "kmeans") continue;
+    for (const inject::site_row& row : inject::sites()) {
+      if (!row.operation().empty() && row.operation() != "kmeans") continue;
       // On cuda the host divides no sums unless somebody watches the iterations.
       run::settings how = this->how();
-      if (this->on_cuda && row.site == inject::site::kmeans_total) how.on_progress = [](const progress&) {};
+      if (this->on_cuda && row.site == kmeans::site::total) how.on_progress = [](const progress&) {};
       const auto with = [&](protection level) {
         run::settings made = how;
         made.protection = level;
@@ -109,7 +109,7 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
           // Strikes in the last iteration: none follows that could heal the fault. A shift and a tolerance decide only whether another
           // follows; some places are visited once in a call.
           fault.visit = visited_once(row.site) ? 0 : what.max_iter - 1;
-          if (this->on_cuda && row.site == inject::site::kmeans_points) fault.visit = static_cast<std::int64_t>(model) % 6;
+          if (this->on_cuda && row.site == kmeans::site::points) fault.visit = static_cast<std::int64_t>(model) % 6;
           const inject::plan faults({fault});
           SCOPED_TRACE(std::string(row.name) + " " + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " m " +
                        std::to_string(what.m));
@@ -240,8 +240,7 @@ TYPED_TEST(kmeans_protection, what_is_not_seen_is_below_the_floor) {
     for (std::int64_t j = 0; j < k; ++j) farthest = std::max(farthest, centred_norm(points, j, mean));
     int detected = 0, unseen = 0;
     double worst = 0;
-    for (const auto site :
-         {inject::site::kmeans_product, inject::site::kmeans_minimum, inject::site::kmeans_points, inject::site::kmeans_index}) {
+    for (const auto site : {kmeans::site::product, kmeans::site::minimum, kmeans::site::points, kmeans::site::index}) {
       for (std::uint64_t seed = 0; seed < this->fault_seeds(); ++seed) {
         inject::request fault;  // any bit
         fault.site = site;
@@ -303,7 +302,7 @@ TYPED_TEST(kmeans_protection, the_floor_is_as_low_as_it_is_said_to_be) {
       int wrong = 0;
       for (std::uint64_t seed = 0; seed < this->fault_seeds(); ++seed) {
         inject::request fault;
-        fault.site = inject::site::kmeans_product;
+        fault.site = kmeans::site::product;
         fault.seed = seed;
         // Mantissa bits around the size of the step.
         fault.bit = (sizeof(T) == 4 ? 41 : 12) + static_cast<int>(seed % 10);
@@ -362,7 +361,7 @@ TYPED_TEST(kmeans_protection, far_centroids_do_not_hide_faults_of_near_ones) {
     int detected = 0, harmless = 0;
     for (std::uint64_t seed = 0; seed < 2 * this->fault_seeds(); ++seed) {
       inject::request fault;
-      fault.site = inject::site::kmeans_product;
+      fault.site = kmeans::site::product;
       fault.seed = seed;
       const inject::plan faults({fault});
       run::settings how = this->how();
@@ -417,7 +416,7 @@ TYPED_TEST(kmeans_protection, predict_and_transform_are_protected) {
   const auto distances = transform(points.view(), points.rows(k), this->how());
   for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
     for (std::uint64_t seed = 0; seed < (this->on_cuda && test::sampled() ? 2 : 5); ++seed) {
-      const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed)});
+      const inject::plan faults({fault_at(kmeans::site::product, static_cast<inject::model>(model), seed)});
       run::settings how = this->how();
       how.faults = &faults;
       const auto labels = predict(points.view(), points.rows(k), how);
@@ -446,7 +445,7 @@ TYPED_TEST(kmeans_protection, labels_are_stored_as_they_were_found) {
   int changed = 0;
   for (const auto model : {inject::model::bit_flip, inject::model::two_bits, inject::model::zero, inject::model::random_value}) {
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
-      inject::request fault = fault_at(inject::site::kmeans_label, model, seed);
+      inject::request fault = fault_at(kmeans::site::label, model, seed);
       fault.bit = static_cast<int>(seed % 3);
       const inject::plan faults({fault});
       run::settings how = this->how();
@@ -475,7 +474,7 @@ TYPED_TEST(kmeans_protection, seeding_is_protected) {
   int changed = 0;
   for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
     for (std::uint64_t seed = 0; seed < (this->on_cuda && test::sampled() ? 2 : 5); ++seed) {
-      inject::request fault = fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed);
+      inject::request fault = fault_at(kmeans::site::product, static_cast<inject::model>(model), seed);
       fault.visit = static_cast<std::int64_t>(seed) * 4;
       const inject::plan faults({fault});
       const auto found = run(&faults, protection::correct);
@@ -499,7 +498,7 @@ TYPED_TEST(kmeans_protection, centroids_come_in_and_go_out_unchanged) {
   int detected = 0, fits = 0, predictions = 0;
   for (std::uint64_t seed = 0; seed < (this->on_cuda ? 8 : 40); ++seed) {
     for (const auto model : {inject::model::bit_flip, inject::model::zero, inject::model::nan}) {
-      const inject::plan faults({fault_at(inject::site::kmeans_centroid, model, seed)});
+      const inject::plan faults({fault_at(kmeans::site::centroid, model, seed)});
       run::settings how = this->how();
       how.faults = &faults;
       const auto found = struck(points, what, &faults, this->how());
@@ -528,7 +527,7 @@ TYPED_TEST(kmeans_protection, a_premature_or_missed_stop_is_prevented) {
   for (const auto& [model, visit] : {std::pair{inject::model::zero, std::int64_t{0}},
                                      {inject::model::nan, clean.iterations - 1},
                                      {inject::model::infinity, clean.iterations - 1}}) {
-    inject::request fault = fault_at(inject::site::kmeans_shift, model, 1);
+    inject::request fault = fault_at(kmeans::site::shift, model, 1);
     fault.visit = visit;
     const inject::plan faults({fault});
     const auto found = struck(points, what, &faults, this->how());
@@ -545,8 +544,8 @@ TYPED_TEST(kmeans_protection, several_faults_at_once) {
   const auto clean = struck(points, what, nullptr, this->how());
   for (const int threads : {1, 2, 3}) {
     std::vector<inject::request> wanted;
-    for (const inject::site_row& row : inject::k_sites) {
-      if (row.operation != "kmeans") continue;
+    for (const inject::site_row& row : inject::sites()) {
+      if (row.operation() != "kmeans") continue;
       wanted.push_back(fault_at(row.site, inject::model::bit_flip, 7));
       wanted.back().count = 2;
     }
@@ -561,9 +560,8 @@ TYPED_TEST(kmeans_protection, uncorrectable_is_thrown_or_returned) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(500, 4, 5, 107);
   // On cuda other lanes decide a row whose product is stuck.
-  const inject::plan faults(
-      {fault_at(this->on_cuda ? inject::site::kmeans_inertia : inject::site::kmeans_product, inject::model::stuck_at, 3)});
-  const inject::plan of_distances({fault_at(inject::site::kmeans_product, inject::model::stuck_at, 3)});
+  const inject::plan faults({fault_at(this->on_cuda ? kmeans::site::inertia : kmeans::site::product, inject::model::stuck_at, 3)});
+  const inject::plan of_distances({fault_at(kmeans::site::product, inject::model::stuck_at, 3)});
   run::settings how = this->how();
   how.faults = &faults;
   EXPECT_EQ(fit(points.view(), {.clusters = 5}, how).report.verdict, verdict::uncorrectable);

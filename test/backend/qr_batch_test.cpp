@@ -23,6 +23,7 @@
 #include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -359,19 +360,18 @@ struct subject {
 
 template <class T>
 std::vector<subject<T>> subjects(bool on_cuda) {
-  using inject::site;
   static const batch<T> A = random_batch<T>(16, 16, 5, 31), C = random_batch<T>(16, 8, 5, 32);
   static const factored_batch<T> made = factor_each(A, {.backend = backend::reference});
   std::vector<subject<T>> all;
-  std::vector<site> sites = {site::qr_panel, site::qr_reflector, site::qr_tau,       site::qr_product,   site::qr_trailing,
-                             site::qr_r,     site::qr_checksum,  site::qr_threshold, site::qr_comparison};
-  if (!on_cuda) sites.push_back(site::qr_t);
+  std::vector<inject::site> sites = {site::panel, site::reflector, site::tau,       site::product,   site::trailing,
+                                     site::r,     site::checksum,  site::threshold, site::comparison};
+  if (!on_cuda) sites.push_back(site::t);
   all.push_back({"geqrf", sites, [](const run::settings& how) {
                    factored_batch<T> f = factor_each(A, how);
                    f.F.data.insert(f.F.data.end(), f.tau.begin(), f.tau.end());
                    return result<T>{f.F.data, f.report};
                  }});
-  sites = {site::qr_q, site::qr_product, site::qr_checksum, site::qr_threshold, site::qr_comparison};
+  sites = {site::q, site::product, site::checksum, site::threshold, site::comparison};
   all.push_back({"ormqr", sites, [](const run::settings& how) {
                    batch<T> X = C;
                    ballast::report seen = ormqr(side::left, transpose::yes, std::as_const(made.F).view(), made.tau, X.view(), how);
@@ -382,12 +382,11 @@ std::vector<subject<T>> subjects(bool on_cuda) {
                    ballast::report seen = orgqr(Q.view(), made.tau, how);
                    return result<T>{Q.data, std::move(seen)};
                  }});
-  all.push_back(
-      {"gels", {site::qr_panel, site::qr_q, site::qr_checksum, site::qr_threshold, site::qr_comparison}, [](const run::settings& how) {
-         batch<T> F = A, X = C;
-         ballast::report seen = gels(F.view(), X.view(), how);
-         return result<T>{X.data, std::move(seen)};
-       }});
+  all.push_back({"gels", {site::panel, site::q, site::checksum, site::threshold, site::comparison}, [](const run::settings& how) {
+                   batch<T> F = A, X = C;
+                   ballast::report seen = gels(F.view(), X.view(), how);
+                   return result<T>{X.data, std::move(seen)};
+                 }});
   return all;
 }
 
@@ -454,7 +453,7 @@ TYPED_TEST(qr_batch, what_is_struck_behind_the_last_row_is_seen) {
   ASSERT_EQ(clean.report.verdict, verdict::clean);
   int repaired = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const inject::plan faults({request_of<T>(inject::site::qr_panel, 0, seed)});
+    const inject::plan faults({request_of<T>(site::panel, 0, seed)});
     const factored_batch<T> made = factor_each(A, this->how(&faults));
     repaired += made.report.verdict == verdict::recomputed;
     EXPECT_NE(made.report.verdict, verdict::uncorrectable) << to_json(made.report);
@@ -495,7 +494,7 @@ TYPED_TEST(qr_batch, a_fault_that_stays_is_named_and_nothing_of_its_matrix_is_st
   const factored_batch<T> clean = factor_each(A, this->how());
   int met = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    inject::request fault = request_of<T>(inject::site::qr_panel, static_cast<std::size_t>(inject::model::stuck_at), seed);
+    inject::request fault = request_of<T>(site::panel, static_cast<std::size_t>(inject::model::stuck_at), seed);
     fault.bit = sizeof(T) == 4 ? 30 : 62;
     const inject::plan faults({fault});
     const factored_batch<T> seen = factor_each(A, this->how(&faults));

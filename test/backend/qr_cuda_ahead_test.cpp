@@ -16,7 +16,9 @@
 
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
+#include "inject/sites.hpp"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -28,7 +30,6 @@ namespace ballast::qr {
 namespace {
 
 using namespace subjects;
-using inject::site;
 
 template <class T>
 class panels_ahead : public testing::Test {
@@ -45,13 +46,13 @@ class panels_ahead : public testing::Test {
     return factor_in_place<T>(A_.view(), {.backend = backend::cuda, .threads = 1, .protection = level, .scheme = scheme, .faults = faults});
   }
   // A fault in panel k or, at a site of updates, in the update of its block by panel `by`.
-  static inject::request in_panel(site where, index k) {
+  static inject::request in_panel(inject::site where, index k) {
     inject::request made = fault(where, inject::model::random_value, 3);
     made.interval = k * width + 5;
     return made;
   }
   static inject::request in_block(index k, index by) {
-    inject::request made = fault(site::qr_trailing, inject::model::random_value, 3);
+    inject::request made = fault(site::trailing, inject::model::random_value, 3);
     made.interval = by * panels - by * (by + 1) / 2 + k - by - 1;
     return made;
   }
@@ -79,7 +80,7 @@ TYPED_TEST(panels_ahead, a_fault_is_found_two_panels_later_and_repaired) {
   const std::int64_t encodings = device->of("random_kernel"), all = device->of("scan_kernel");
   for (index k = 0; k < TestFixture::panels; ++k) {
     const index behind = std::min<index>(2, TestFixture::panels - 1 - k);
-    for (const site where : {site::qr_tau, site::qr_panel}) {
+    for (const inject::site where : {site::tau, site::panel}) {
       SCOPED_TRACE(std::to_string(k) + " " + std::string(inject::row_of(where).name));
       device->launches.clear();
       const inject::plan faults({this->in_panel(where, k)});
@@ -109,14 +110,14 @@ TYPED_TEST(panels_ahead, faults_in_neighbouring_panels_are_repaired_one_after_th
   for (index k = 0; k + 2 < TestFixture::panels; ++k) {
     for (const index other : {k + 1, k + 2}) {
       SCOPED_TRACE(std::to_string(k) + " and " + std::to_string(other));
-      const inject::plan panels({this->in_panel(site::qr_tau, k), this->in_panel(site::qr_panel, other)});
+      const inject::plan panels({this->in_panel(site::tau, k), this->in_panel(site::panel, other)});
       const factored<TypeParam> both = this->run(&panels);
       // The second one strikes a block that is held back: the next one is made again from the input, another one's entry is repaired when
       // its turn comes.
       EXPECT_EQ(both.report.verdict, verdict::recomputed) << to_json(both.report);
       EXPECT_EQ(both.report.detected, other == k + 1 ? 1u : 2u);
       this->expect_close(both, clean);
-      const inject::plan mixed({this->in_panel(site::qr_tau, k), this->in_block(other, k)});
+      const inject::plan mixed({this->in_panel(site::tau, k), this->in_block(other, k)});
       const factored<TypeParam> made = this->run(&mixed);
       EXPECT_NE(made.report.verdict, verdict::clean);
       EXPECT_NE(made.report.verdict, verdict::uncorrectable) << to_json(made.report);
@@ -128,7 +129,7 @@ TYPED_TEST(panels_ahead, faults_in_neighbouring_panels_are_repaired_one_after_th
 TYPED_TEST(panels_ahead, without_protection_faults_reach_the_output_and_detection_reports_them) {
   const device_for_a_test here(TestFixture::small());
   const factored<TypeParam> clean = this->run(nullptr, protection::off);
-  for (const inject::request& each : {this->in_panel(site::qr_tau, 1), this->in_panel(site::qr_panel, 2), this->in_block(2, 0)}) {
+  for (const inject::request& each : {this->in_panel(site::tau, 1), this->in_panel(site::panel, 2), this->in_block(2, 0)}) {
     const inject::plan faults({each});
     const factored<TypeParam> unseen = this->run(&faults, protection::off), seen = this->run(&faults, protection::detect);
     EXPECT_EQ(unseen.report.verdict, verdict::clean);
@@ -280,8 +281,8 @@ TYPED_TEST(panels_ahead, any_order_that_the_streams_allow_gives_the_same) {
   using T = TypeParam;
   using test::late_device;
   using manner = late_device::manner;
-  const std::vector<inject::plan> plans = {inject::plan(), inject::plan({this->in_panel(site::qr_tau, 1), this->in_block(2, 0)}),
-                                           inject::plan({this->in_block(2, 1), this->in_panel(site::qr_panel, 0)})};
+  const std::vector<inject::plan> plans = {inject::plan(), inject::plan({this->in_panel(site::tau, 1), this->in_block(2, 0)}),
+                                           inject::plan({this->in_block(2, 1), this->in_panel(site::panel, 0)})};
   std::vector<std::pair<manner, std::uint64_t>> orders = {
       {manner::one_last, 0}, {manner::one_last, 1}, {manner::one_last, 2}, {manner::awaited_first, 1}, {manner::any, 1}};
   if (test::sampled()) orders.resize(3);

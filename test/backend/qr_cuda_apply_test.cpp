@@ -18,7 +18,9 @@
 #include "abft/threshold.hpp"
 #include "core/at.hpp"
 #include "cuda/memory/shared_state.hpp"
+#include "inject/sites.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -325,7 +327,7 @@ TYPED_TEST(qr_cuda_apply, several_blocks_of_columns_are_computed_each_by_itself)
     EXPECT_EQ(clean.checks, 2u);
     EXPECT_LE(largest_change(expected, host), 100.0 * static_cast<double>(m) * unit);
     int recomputed = 0, runs = 0;
-    for (const inject::site where : {inject::site::qr_t, inject::site::qr_product, inject::site::qr_q}) {
+    for (const inject::site where : {site::t, site::product, site::q}) {
       for (std::uint64_t seed = 0; seed < (formed ? 1u : test::sampled() ? 2u : 3u); ++seed) {
         inject::request fault;
         fault.site = where;

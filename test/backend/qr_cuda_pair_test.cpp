@@ -16,6 +16,7 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -27,7 +28,6 @@ namespace ballast::qr {
 namespace {
 
 using namespace subjects;
-using inject::site;
 
 // 10 panels of 64 columns in 15 blocks: the first two pairs update the blocks from the fifth, and the seventh, on at once, the others do
 // not. In floats the first pair has columns enough for products of TF32.
@@ -72,7 +72,7 @@ class panel_pairs : public testing::Test {
     return factor_in_place<T>(A_.view(), {.backend = backend::cuda, .threads = 1, .protection = level, .faults = faults});
   }
   // Block b updated by panel by.
-  static inject::request in_block(site where, index b, index by) {
+  static inject::request in_block(inject::site where, index b, index by) {
     inject::request made = fault(where, inject::model::random_value, 3);
     made.interval = by * k_blocks - by * (by + 1) / 2 + b - by - 1;
     return made;
@@ -108,10 +108,10 @@ TYPED_TEST(panel_pairs, what_is_struck_in_an_update_is_repaired) {
   const device_for_a_test here(small());
   const factored<T> clean = this->run();
   std::uint64_t number = 0;
-  for (const site where : {site::qr_trailing, site::qr_product}) {
+  for (const inject::site where : {site::trailing, site::product}) {
     for (const index by : {0, 1, 2, 3}) {
       if (!test::taken(number++, sizeof(T) == 4 ? 2 : 4)) continue;
-      SCOPED_TRACE((where == site::qr_product ? "product" : "update") + std::string(" by panel ") + std::to_string(by));
+      SCOPED_TRACE((where == site::product ? "product" : "update") + std::string(" by panel ") + std::to_string(by));
       const inject::plan plan({this->in_block(where, 12, by)});
       const factored<T> struck = this->run(&plan);
       EXPECT_TRUE(struck.report.verdict == verdict::corrected || struck.report.verdict == verdict::recomputed) << to_json(struck.report);
@@ -146,9 +146,9 @@ TYPED_TEST(panel_pairs, any_order_of_streams_gives_the_same) {
   using test::late_device;
   using manner = late_device::manner;
   using T = TypeParam;
-  inject::request in_panel = fault(site::qr_tau, inject::model::random_value, 3);
+  inject::request in_panel = fault(site::tau, inject::model::random_value, 3);
   in_panel.interval = k_width + 5;
-  const std::vector<inject::plan> plans = {inject::plan(), inject::plan({in_panel, this->in_block(site::qr_trailing, 9, 3)})};
+  const std::vector<inject::plan> plans = {inject::plan(), inject::plan({in_panel, this->in_block(site::trailing, 9, 3)})};
   // The streams of a call in the order in which they are made: the panels', the updates' beside them, the checks'.
   std::vector<std::pair<manner, std::uint64_t>> orders = {
       {manner::one_last, 0}, {manner::one_last, 1}, {manner::one_last, 2}, {manner::any, 1}};

@@ -14,6 +14,7 @@
 #include "core/at.hpp"
 #include "inject/plan.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -166,7 +167,7 @@ TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
   const double small = 1e-2 * largest_change(expected, matrix<T>(m, 3, order::column_major));
   int repaired = 0, reached = 0;
   for (std::uint64_t seed = 0; seed < (test::sampled() ? 2u : 6u); ++seed) {
-    const inject::plan faults({{.site = inject::site::qr_q, .model = inject::model::random_value, .seed = seed}});
+    const inject::plan faults({{.site = site::q, .model = inject::model::random_value, .seed = seed}});
     const matrix<T> made = solve(protection::correct, &faults, seen);
     EXPECT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
     EXPECT_LE(largest_change(made, expected), small) << to_json(seen);

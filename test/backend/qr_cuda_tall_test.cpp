@@ -17,6 +17,8 @@
 #include "abft/threshold.hpp"
 #include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
+#include "inject/sites.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -128,8 +130,8 @@ TYPED_TEST(tall_panels, of_very_many_rows_are_one) {
       for (std::size_t e = 0; e < A.size(); ++e) ASSERT_NEAR(clean.F.data()[e], expected.F.data()[e], tolerance * std::sqrt(m));
     }
     int repaired = 0;
-    for (const inject::site_row& site : inject::k_sites) {
-      if (!site.operation.empty() && site.operation != "qr") continue;
+    for (const inject::site_row& site : inject::sites()) {
+      if (!site.operation().empty() && site.operation() != "qr") continue;
       const inject::plan faults({{.site = site.site, .model = inject::model::random_value, .seed = 1}});
       const factored<T> struck = this->factor(A, protection::correct, &faults);
       ASSERT_NE(struck.report.verdict, verdict::uncorrectable) << site.name << to_json(struck.report);
@@ -288,7 +290,7 @@ enum place_of_a_strike { the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of
 
 // Column j of what is struck.
 inject::plan strike(place_of_a_strike where, index j, index steps, inject::model what, int bit) {
-  return inject::plan({{.site = inject::site::qr_panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
+  return inject::plan({{.site = site::panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
 }
 
 // The columns differ by a ten-thousandth: the condition is so bad that a panel is not direct.

@@ -22,6 +22,7 @@
 #include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -189,7 +190,7 @@ TYPED_TEST(qr_cuda, an_uncorrectable_fault_gives_the_input_back) {
   const matrix<T> A = random_matrix<T>(60, 40, 2);
   const std::vector<T> start(A.data(), A.data() + A.size()), scalars(40, T(5));
   const on_device<T> F(device, start.data(), start.size()), tau(device, scalars.data(), scalars.size());
-  const inject::plan faults({{.site = inject::site::qr_tau, .model = inject::model::stuck_at, .seed = 1}});
+  const inject::plan faults({{.site = site::tau, .model = inject::model::stuck_at, .seed = 1}});
   const run::settings how{.backend = backend::cuda, .faults = &faults};
   EXPECT_THROW((void)geqrf(column_major(F.data(), index{60}, index{40}), std::span<T>(tau.data(), 40), how), uncorrectable_error);
   EXPECT_EQ(F.values(), start);
@@ -277,16 +278,14 @@ TYPED_TEST(qr_cuda, any_order_that_the_streams_allow_gives_the_same) {
   for (index i = 0; i < 90; ++i) scaled(i, 3) *= static_cast<T>(sizeof(T) == 4 ? 0x1p-60 : 0x1p-400);
   std::vector<std::pair<const matrix<T>*, std::optional<inject::request>>> cases = {
       {&square, std::nullopt}, {&wide, std::nullopt}, {&scaled, std::nullopt}};
-  std::vector<inject::site> sites = {inject::site::qr_trailing, inject::site::qr_reflector, inject::site::qr_r,
-                                     inject::site::qr_product,  inject::site::qr_panel,     inject::site::qr_t,
-                                     inject::site::qr_checksum};
+  std::vector<inject::site> sites = {site::trailing, site::reflector, site::r, site::product, site::panel, site::t, site::checksum};
   if (test::sampled()) sites.resize(sizeof(T) == 4 ? 3 : 1);
   for (const inject::site where : sites) {
     inject::request fault;
     fault.site = where;
     fault.model = inject::model::random_value;
     fault.seed = 3;
-    cases.emplace_back(where == inject::site::qr_product ? &wide : &square, fault);
+    cases.emplace_back(where == site::product ? &wide : &square, fault);
   }
   for (const char* scheme : {"block_checksum", "hybrid"}) {
     for (const auto& [A, fault] : cases) {

@@ -23,6 +23,7 @@
 
 #include "cuda/device/device.hpp"
 #include "inject/injector.hpp"
+#include "inject/sites.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/contract.hpp"
 #include "qr/driver/application.hpp"
@@ -30,6 +31,7 @@
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/triangle.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/qr_subject.hpp"
@@ -164,7 +166,7 @@ TYPED_TEST(qr_host, an_uncorrectable_fault_leaves_device_memory_alone) {
   const dense<T> A = random_matrix<T>(40, 24, 21);
   const std::vector<T> start(A.data(), A.data() + A.size());
   const on_device<T> F(device, start), tau(device, std::vector<T>(24));
-  const inject::plan faults({{.site = inject::site::qr_tau, .model = inject::model::stuck_at, .seed = 1}});
+  const inject::plan faults({{.site = site::tau, .model = inject::model::stuck_at, .seed = 1}});
   run::settings how = this->how();
   how.faults = &faults;
   device->bytes_written = 0;
@@ -389,7 +391,7 @@ template <class S, class Call>
 report struck_call(backend which, const typename struck_kernels<S>::strike& wanted, typename struck_kernels<S>::counts* calls,
                    Call&& made) {
   run::settings how{.backend = which, .threads = 1, .throw_on_uncorrectable = false};
-  inject::active_injector injector(how.faults, "qr");
+  inject::active_injector injector(how.faults, site::table());
   run::recorder seen("qr", which, k_block_checksum, how, injector);
   const context run{seen, injector, how, which, 1};
   const struck_kernels<S> arithmetic(which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>(), wanted);
@@ -722,8 +724,8 @@ TYPED_TEST(qr_host, operations_may_be_done_as_late_as_they_are_waited_for) {
   using T = typename TestFixture::T;
   const auto sites_of_a_factorization = [] {
     std::vector<inject::site> all = sites();
-    std::erase(all, inject::site::qr_q);
-    std::erase(all, inject::site::event_log);
+    std::erase(all, site::q);
+    std::erase(all, inject::k_event_log);
     return all;
   }();
   for (const char* scheme : k_schemes) {
@@ -742,7 +744,7 @@ TYPED_TEST(qr_host, operations_may_be_done_as_late_as_they_are_waited_for) {
 
             dense<T> F = copy_of<T>(A);
             std::vector<T> tau(expected.tau.size());
-            inject::active_injector injector(how.faults, "qr");
+            inject::active_injector injector(how.faults, site::table());
             run::recorder seen("qr", this->which, scheme, how, injector);
             const context run{seen, injector, how, this->which, 1};
             late_engine<T> on(run);

@@ -18,6 +18,7 @@
 #include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "qr/cuda/engine/recovery.hpp"
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
@@ -84,9 +85,9 @@ TYPED_TEST(qr_hybrid, a_struck_column_is_recovered_by_the_qr_update) {
     const factored<T> clean = this->run(A);
     ASSERT_EQ(clean.report.verdict, verdict::clean);
     int recovered = 0;
-    for (const inject::site where : {inject::site::qr_trailing, inject::site::qr_panel}) {
+    for (const inject::site where : {site::trailing, site::panel}) {
       // Not every column can be told from its neighbours: what is not placed is computed again.
-      for (std::uint64_t seed = 0; seed < 8 && recovered < (where == inject::site::qr_trailing ? 1 : 2); ++seed) {
+      for (std::uint64_t seed = 0; seed < 8 && recovered < (where == site::trailing ? 1 : 2); ++seed) {
         const inject::plan faults({this->at(where, seed)});
         const factored<T> struck = this->run(A, &faults);
         ASSERT_NE(struck.report.verdict, verdict::uncorrectable) << to_json(struck.report);
@@ -111,7 +112,7 @@ TYPED_TEST(qr_hybrid, faults_in_both_transfers_are_repaired) {
   int arrived_wrong = 0, recovered = 0, reached = 0;
   const std::uint64_t seeds = test::sampled() ? 30 : 90;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    inject::request wanted = this->at(inject::site::qr_transfer, seed);
+    inject::request wanted = this->at(site::transfer, seed);
     if (seed % 3 == 2) {
       wanted.model = inject::model::bit_flip;
       wanted.bit = 0;  // below every threshold
@@ -138,7 +139,7 @@ TYPED_TEST(qr_hybrid, two_faults_in_a_column_of_v_are_located_and_rebuilt) {
   const factored<T> clean = this->run(A);
   int corrected = 0;
   for (std::uint64_t seed = 0; seed < 60 && corrected < 2; ++seed) {
-    inject::request wanted = this->at(inject::site::qr_reflector, seed);
+    inject::request wanted = this->at(site::reflector, seed);
     wanted.interval = 15;
     wanted.count = 2;
     const inject::plan faults({wanted});
@@ -157,7 +158,7 @@ TYPED_TEST(qr_hybrid, extreme_columns_and_lost_repair_give_the_input_back) {
   matrix<T> A = random_matrix<T>(70, 50, 6);
   for (index i = 0; i < 70; ++i) A(i, 7) *= static_cast<T>(sizeof(T) == 4 ? 0x1p-60 : 0x1p-400);
   EXPECT_EQ(this->run(A).report.verdict, verdict::clean);
-  const inject::plan faults({this->at(inject::site::qr_tau, 1, inject::model::stuck_at)});
+  const inject::plan faults({this->at(site::tau, 1, inject::model::stuck_at)});
   const factored<T> lost = this->run(A, &faults);
   EXPECT_EQ(lost.report.verdict, verdict::uncorrectable);
   EXPECT_EQ(std::memcmp(lost.F.data(), A.data(), A.size() * sizeof(T)), 0);
@@ -182,7 +183,7 @@ TYPED_TEST(qr_hybrid, plain_and_blocked_rotations_agree) {
   using T = TypeParam;
   const auto device = this->with_narrow_blocks();
   const device_for_a_test here(device);
-  inject::active_injector injector(nullptr, "qr");
+  inject::active_injector injector(nullptr, site::table());
   const run::settings how{.backend = backend::cuda};
   run::recorder seen("qr", backend::cuda, "hybrid", how, injector);
   const context call{seen, injector, how, backend::cuda, 1};

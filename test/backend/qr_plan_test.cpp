@@ -16,6 +16,7 @@
 
 #include "support/qr_subject.hpp"
 #if defined(BALLAST_TEST_QR_ON_CUDA)
+#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/qr_on_device.hpp"
 #endif
@@ -201,7 +202,7 @@ TYPED_TEST(qr_plan, tells_events_and_progress_to_the_call) {
   call now;
   now.on_event = [&](const event& each) { events += each.site.empty() ? 0 : 1; };
   now.on_progress = [&](const progress& each) { steps += each.done > 0 ? 1 : 0; };
-  const inject::plan faults({fault(inject::site::qr_trailing, inject::model::random_value, 1)});
+  const inject::plan faults({fault(site::trailing, inject::model::random_value, 1)});
   {
     const inject::scope scope(&faults);
     const report seen = made.geqrf(A.view(), tau, now);
@@ -219,7 +220,7 @@ TYPED_TEST(qr_plan, returns_an_uncorrectable_report_or_throws_it) {
   constexpr index m = 40, n = 30;
   const plan<T> made = this->make(m, n);
   const dense<T> A = random_matrix<T>(m, n, 1);
-  inject::request wanted = fault(inject::site::qr_panel, inject::model::stuck_at, 3);
+  inject::request wanted = fault(site::panel, inject::model::stuck_at, 3);
   wanted.bit = 61;
   const inject::plan faults({wanted});
   const inject::scope scope(&faults);
@@ -386,7 +387,7 @@ TYPED_TEST(qr_plan, does_not_report_the_events_of_a_dropped_report) {
   // Most faults strike the zeros around a matrix.
   int detected = 0;
   for (std::uint64_t seed = 0; detected < 2 && seed < 80; ++seed) {
-    const inject::plan faults({fault(inject::site::qr_panel, inject::model::random_value, seed)});
+    const inject::plan faults({fault(site::panel, inject::model::random_value, seed)});
     {
       const inject::scope scope(&faults);
       detected += made.enqueue_geqrf(view, tau).get().detected > 0 ? 1 : 0;

@@ -13,6 +13,8 @@
 #include <ballast/error.hpp>
 #include <ballast/qr.hpp>
 
+#include "inject/sites.hpp"
+#include "qr/sites.hpp"
 #include "support/qr_subject.hpp"
 
 namespace ballast::qr {
@@ -42,7 +44,7 @@ TYPED_TEST(qr_protection, every_fault_at_every_site_is_repaired) {
       ASSERT_EQ(clean.seen.verdict, verdict::clean);
       const double limit = 300.0 * static_cast<double>(std::max(m, n));  // u; rebuilt elements are off by their block's rounding, times κ
       for (const inject::site where : sites(scheme)) {
-        if (m < n && where == inject::site::qr_q) continue;  // compute() makes no Q then
+        if (m < n && where == site::q) continue;  // compute() makes no Q then
         const inject::site_row& row = inject::row_of(where);
         for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
           if (!this->taken(where, what)) continue;
@@ -108,8 +110,7 @@ TYPED_TEST(qr_protection, detect_reports_and_repairs_nothing) {
   for (const char* scheme : k_schemes) {
     run::settings how = this->how(scheme);
     how.protection = protection::detect;
-    for (const inject::site where : {inject::site::qr_panel, inject::site::qr_reflector, inject::site::qr_tau, inject::site::qr_t,
-                                     inject::site::qr_product, inject::site::qr_trailing, inject::site::qr_r}) {
+    for (const inject::site where : {site::panel, site::reflector, site::tau, site::t, site::product, site::trailing, site::r}) {
       const inject::plan faults({fault(where, inject::model::random_value, 3)});
       how.faults = &faults;
       EXPECT_THROW((void)factor(matrix_view<const T>(A.view()), how), uncorrectable_error) << inject::row_of(where).name;
@@ -123,7 +124,7 @@ TYPED_TEST(qr_protection, many_faults_in_one_run_are_all_repaired) {
   const everything<T> clean = compute<T>(A, this->how(), nullptr);
   for (std::uint64_t seed = 0; seed < this->rounds(20); ++seed) {
     inject::plan faults;
-    for (const inject::site where : {inject::site::qr_trailing, inject::site::qr_product, inject::site::qr_r, inject::site::qr_reflector}) {
+    for (const inject::site where : {site::trailing, site::product, site::r, site::reflector}) {
       inject::request each = fault(where, seed % 2 == 0 ? inject::model::random_value : inject::model::nan, seed);
       each.count = 2;
       faults.add(each);
@@ -144,7 +145,7 @@ TYPED_TEST(qr_protection, two_faults_in_one_column_of_v_are_located_and_rebuilt)
     std::uint64_t corrected = 0;
     for (const inject::model what : {inject::model::random_value, inject::model::zero, inject::model::nan}) {
       for (std::uint64_t seed = 0; seed < this->rounds(60); ++seed) {
-        inject::request wanted = fault(inject::site::qr_reflector, what, seed);
+        inject::request wanted = fault(site::reflector, what, seed);
         wanted.interval = 15;  // a column of the second panel, which nothing follows: V is struck when it is used no more
         wanted.count = 2;
         const inject::plan faults({wanted});
@@ -166,7 +167,7 @@ TYPED_TEST(qr_protection, two_faults_in_one_column_of_v_are_located_and_rebuilt)
 TYPED_TEST(qr_protection, a_persistent_fault_is_reported_and_the_input_comes_back) {
   using T = typename TestFixture::T;
   const dense<T> A = random_matrix<T>(40, 24, 21);
-  const inject::plan faults({fault(inject::site::qr_tau, inject::model::stuck_at, 1)});
+  const inject::plan faults({fault(site::tau, inject::model::stuck_at, 1)});
   for (const order layout : {order::column_major, order::row_major}) {
     dense<T> F = copy_of<T>(A, layout);
     std::vector<T> tau(24, T(5));
@@ -216,7 +217,7 @@ TYPED_TEST(qr_protection, nothing_above_the_floor_is_missed) {
     const dense<T> A = matrix_of_kind<T>(kind, 40, 24, 31);
     const everything<T> clean = compute<T>(A, this->how(), nullptr);
     for (std::uint64_t seed = 0; seed < this->rounds(40); ++seed) {
-      for (const inject::site where : {inject::site::qr_trailing, inject::site::qr_panel, inject::site::qr_r}) {
+      for (const inject::site where : {site::trailing, site::panel, site::r}) {
         inject::request wanted = fault(where, inject::model::bit_flip, seed);
         wanted.bit = -1;
         const inject::plan faults({wanted});
@@ -341,7 +342,7 @@ TYPED_TEST(qr_protection, a_column_of_nan_does_not_switch_off_the_checks_of_othe
   EXPECT_EQ(first.verdict, verdict::clean);
   EXPECT_EQ(first.detected, 0u);
   int repaired = 0;
-  for (const inject::site where : {inject::site::qr_product, inject::site::qr_q}) {
+  for (const inject::site where : {site::product, site::q}) {
     for (std::uint64_t seed = 0; seed < this->rounds(40); ++seed) {
       const inject::plan faults({fault(where, inject::model::random_value, seed)});
       run::settings how = this->how();

@@ -12,6 +12,7 @@
 
 #include "core/counter_rng.hpp"
 #include "inject/plan.hpp"
+#include "inject/sites.hpp"
 #include "one_case.hpp"
 #include "output.hpp"
 #include "stages.hpp"
@@ -85,8 +86,8 @@ struct outcome {
 template <class Run>
 void strike_every_site(tally& seen, std::string_view operation, const std::string& token, int bit, bool visits, const settings& wanted,
                        const time_limit& limit, const Run& run) {
-  for (const inject::site_row& site : inject::k_sites) {
-    if (!site.operation.empty() && site.operation != operation) continue;
+  for (const inject::site_row& site : inject::sites()) {
+    if (!site.operation().empty() && site.operation() != operation) continue;
     one_case now(seen, "faults", token, site.name);
     int trials = 0, corrected = 0, recomputed = 0, uncorrectable = 0, silent = 0;
     now.guarded([&] {

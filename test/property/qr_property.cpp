@@ -13,6 +13,7 @@
 
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
+#include "inject/sites.hpp"
 #include "run/settings.hpp"
 #include "support/qr_calls.hpp"
 
@@ -115,8 +116,8 @@ RC_GTEST_PROP(qr, a_fault_is_repaired_or_reported, ()) {
   run::settings how = any_execution();
   const auto clean = factor(A.view(), how);
   std::vector<inject::site> sites;
-  for (const inject::site_row& row : inject::k_sites) {
-    if (row.operation == "qr") sites.push_back(row.site);
+  for (const inject::site_row& row : inject::sites()) {
+    if (row.operation() == "qr") sites.push_back(row.site);
   }
   inject::request wanted;
   wanted.site = *rc::gen::elementOf(sites);

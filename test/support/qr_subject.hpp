@@ -20,6 +20,7 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/sites.hpp"
 #include "run/settings.hpp"
 #include "support/effort.hpp"
 #include "support/qr_calls.hpp"
@@ -328,9 +329,9 @@ inline inject::request fault(inject::site where, inject::model what, std::uint64
 // Returns the sites that a call with this scheme reaches.
 inline std::vector<inject::site> sites(std::string_view scheme = "") {
   std::vector<inject::site> all;
-  for (const inject::site_row& row : inject::k_sites) {
-    if (row.site == inject::site::qr_transfer && scheme != "hybrid") continue;
-    if (row.operation == "qr" || row.operation.empty()) all.push_back(row.site);
+  for (const inject::site_row& row : inject::sites()) {
+    if (row.site == site::transfer && scheme != "hybrid") continue;
+    if (row.operation() == "qr" || row.operation().empty()) all.push_back(row.site);
   }
   return all;
 }

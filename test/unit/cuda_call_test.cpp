@@ -19,6 +19,7 @@
 #include "cuda/memory/device_staging.hpp"
 #include "cuda/memory/shared_state.hpp"
 #include "cuda/memory/workspace.hpp"
+#include "fft/sites.hpp"
 #include "inject/injector.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
@@ -123,7 +124,7 @@ device_event event(std::int64_t index, event_action what) {
 TEST(cuda_event_log, is_read_once_and_damage_shows) {
   const auto device = emulator();
   const workspace_pool pool(device, k_ring_bytes);
-  const inject::active_injector no_faults(nullptr, "fft");
+  const inject::active_injector no_faults(nullptr, fft::site::table());
   {
     const device_call call(device, pool.take({}, nullptr), no_faults, nullptr);
     EXPECT_FALSE(call.instrumented());
@@ -184,8 +185,8 @@ TEST(cuda_launch, puts_the_faults_behind_the_argument) {
   const workspace_pool pool(device, k_ring_bytes);
   const no_kernel which;
   const arguments given{2.5, 3};
-  const inject::plan wanted({{.site = inject::site::fft_stage}, {.site = inject::site::fft_output}});
-  const inject::active_injector no_faults(nullptr, "fft"), two_faults(&wanted, "fft");
+  const inject::plan wanted({{.site = fft::site::stage}, {.site = fft::site::output}});
+  const inject::active_injector no_faults(nullptr, fft::site::table()), two_faults(&wanted, fft::site::table());
   const device_call bare(device, pool.take({}, nullptr), no_faults, nullptr);
   bare.launch(which, 4, given);
   EXPECT_EQ(device->count, 4);

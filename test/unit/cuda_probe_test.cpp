@@ -44,9 +44,9 @@ constexpr std::int64_t k_cases = 100;
 
 // What every case must be, beside being the same on host and device.
 void expect_sound(const abft_case& seen, std::int64_t i) {
-  EXPECT_EQ(seen.values[14], static_cast<double>(i % 8)) << "located";
-  EXPECT_EQ(static_cast<int>(seen.values[16]), static_cast<int>(abft::outcome::open));
-  EXPECT_EQ(static_cast<int>(seen.values[17]), static_cast<int>(abft::outcome::recomputed));
+  EXPECT_EQ(seen.values[4], static_cast<double>(i % 8)) << "located";
+  EXPECT_EQ(static_cast<int>(seen.values[6]), static_cast<int>(abft::outcome::open));
+  EXPECT_EQ(static_cast<int>(seen.values[7]), static_cast<int>(abft::outcome::recomputed));
 }
 
 TEST(cuda_probe, abft_gives_the_same_on_the_emulator_as_on_the_host) {
@@ -75,7 +75,7 @@ TEST(cuda_probe, abft_gives_the_same_on_the_device_as_on_the_host) {
   for (std::int64_t i = 0; i < k_cases; ++i) {
     const abft_case expected = abft_case_of(i);
     const abft_case& seen = out[static_cast<std::size_t>(i)];
-    for (int v = 0; v < 19; ++v)
+    for (int v = 0; v < 9; ++v)
       EXPECT_NEAR(seen.values[v], expected.values[v], 1e-14 * std::abs(expected.values[v]) + 1e-15) << i << " " << v;
     expect_sound(seen, i);
   }

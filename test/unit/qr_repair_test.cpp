@@ -8,6 +8,7 @@
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/repair.hpp"
 #include "qr/checks/weights.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -44,7 +45,7 @@ struct block_with_checksums {
       r[static_cast<std::size_t>(i)] = c1[static_cast<std::size_t>(i)] - sum(i, weights.sign);
       s[static_cast<std::size_t>(i)] = c2[static_cast<std::size_t>(i)] - sum(i, second);
     }
-    inject::active_injector none(nullptr, "qr");
+    inject::active_injector none(nullptr, site::table());
     return repair_block<double>({.columns = columns,
                                  .X = X.data(),
                                  .ldx = rows,

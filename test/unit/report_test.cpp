@@ -9,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/parallel.hpp"
+#include "fft/sites.hpp"
 #include "inject/injector.hpp"
 #include "run/dispatch.hpp"
 #include "run/recorder.hpp"
@@ -19,7 +20,7 @@ namespace {
 TEST(recorder, verdict_is_the_worst_that_happened) {
   const run::settings how{.throw_on_uncorrectable = false};
   const auto verdict_of = [&](std::vector<action> actions) {
-    inject::active_injector none(nullptr, "fft");
+    inject::active_injector none(nullptr, fft::site::table());
     recorder seen("token", backend::cpu, "scheme", how, none);
     seen.checked(10);
     for (const action each : actions) seen.detected("here", 1, 2, 1, each, 0);
@@ -37,7 +38,7 @@ TEST(recorder, verdict_is_the_worst_that_happened) {
 
 TEST(recorder, throws_when_asked_and_the_error_carries_the_report) {
   const run::settings how;
-  inject::active_injector none(nullptr, "fft");
+  inject::active_injector none(nullptr, fft::site::table());
   recorder seen("fft_c2c_f32_n8_b1_fwd", backend::cpu, "s", how, none);
   seen.detected("fft.composite", 3, std::numeric_limits<double>::quiet_NaN(), 1, action::uncorrectable, 0);
   try {
@@ -51,7 +52,7 @@ TEST(recorder, throws_when_asked_and_the_error_carries_the_report) {
 
 TEST(recorder, counts_survive_a_full_log_and_many_threads) {
   const run::settings how;
-  inject::active_injector none(nullptr, "fft");
+  inject::active_injector none(nullptr, fft::site::table());
   recorder seen("token", backend::cpu, "s", how, none);
   const std::int64_t many = static_cast<std::int64_t>(report::k_max_events) + 100;
   core::parallel_for(2, many, [&](std::int64_t i, int slot) { seen.detected("here", i, 1, 0, action::recomputed, slot); });
@@ -62,9 +63,9 @@ TEST(recorder, counts_survive_a_full_log_and_many_threads) {
 
 TEST(recorder, a_struck_event_is_marked_and_the_counts_stand) {
   inject::request strike;
-  strike.site = inject::site::event_log;
+  strike.site = inject::k_event_log;
   const inject::plan faults({strike});
-  inject::active_injector injector(&faults, "fft");
+  inject::active_injector injector(&faults, fft::site::table());
   const run::settings how;
   recorder seen("token", backend::cpu, "s", how, injector);
   seen.detected("here", 1, 2, 1, action::recomputed, 0);

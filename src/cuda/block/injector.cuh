@@ -28,7 +28,8 @@ struct device_injector {
   static constexpr bool enabled = true;
   device_faults faults;
 
-  __device__ bool armed(site where) const { return (faults.armed >> static_cast<unsigned>(where) & 1) != 0; }
+  // Returns whether a fault may wait at `where`.
+  __device__ bool armed(site where) const { return (faults.armed >> bit_of(where) & 1) != 0; }
 
   // Strikes the words of this thread that a fault selects: word w of the interval is data[w / threads] of thread w % threads.
   // Not inlined, so that the compiler has less to unroll (NVRTC 13.0 crashed on kernels with an inlined copy at every site). The price is
@@ -43,7 +44,7 @@ struct device_injector {
   template <int Count, class T>
   __device__ void strike_one(device_fault& f, site where, const device_place& here, T* data) const {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    if (f.site != static_cast<int>(where)) return;
+    if (f.site != where) return;
     if (f.interval % static_cast<std::uint64_t>(here.intervals) != static_cast<std::uint64_t>(here.interval)) return;
     if (f.step % static_cast<std::uint64_t>(here.steps) != static_cast<std::uint64_t>(here.step)) return;
     const std::uint64_t word = f.element % (static_cast<std::uint64_t>(Count) * static_cast<unsigned>(here.threads));

@@ -51,13 +51,11 @@ __global__ void __launch_bounds__(Policy.threads) probe_kernel(const probe_argum
 // The results of the functions of src/abft for case i. random_phase is omitted: sine and cosine of arbitrary angles need a stack on the
 // device, and the host computes all phases.
 struct abft_case {
-  double values[19];
+  double values[9];
 };
 
 BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
   const double size = 1 + abft::random_weight(7, 0, static_cast<std::uint64_t>(i));
-  const double points = 16 * static_cast<double>(i + 1);
-  const abft::row_limits row = abft::kmeans_row_limits(0x1p-24, i + 3, size, 2 * size, 3 * size, 4 * size, 5 * size);
   const auto weight = [](std::int64_t j) { return abft::equispaced_weight(j, 8); };
   // A fault of `size` in column i % 8, in both residuals.
   const double seen = size * weight(i % 8);
@@ -67,11 +65,7 @@ BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
   const abft::guarded_threshold tau(size);
   const abft::outcome first = tile.judge({.word = abft::verify(2 * size, tau), .residual = 2 * size});
   const abft::outcome second = tile.judge({.word = abft::verify(0.5 * size, 0.5 * size, tau)});
-  return {{abft::fft_residual<float>(points, size, 8), abft::fft_group_growth(points, 8), abft::fft_output_underflow<double>(points),
-           abft::fft_line_growth(points, 16, 7, abft::k_fft_factor_stages), abft::fft_factor_underflow<float>(points), row.slope,
-           row.offset, abft::kmeans_distance_limit(0x1p-53, i + 1), abft::kmeans_sum_limit(points, 2 * points, size),
-           abft::qr_residual_thresholds<float>(size, i + 1, 8).wrong, abft::qr_reflector_threshold<double>(i + 1),
-           abft::qr_orthogonality_threshold<float>(size, i + 1), abft::qr_solve_threshold<double>(size, i + 1),
+  return {{weight(i % 8), abft::equilibrating(size), abft::reordered_sum_limit(static_cast<double>(i + 1)),
            abft::rebuild(8 * size, i % 8, 8, [&](std::int64_t j) { return j == i % 8 ? -1 : size; }), static_cast<double>(place.index),
            place.ratio, static_cast<double>(static_cast<int>(first)), static_cast<double>(static_cast<int>(second)),
            tile.first().residual}};

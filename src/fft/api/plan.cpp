@@ -15,6 +15,7 @@
 #include "core/parallel.hpp"
 #endif
 #include "fft/problem.hpp"
+#include "fft/sites.hpp"
 #include "run/call_scope.hpp"
 #include "run/pending_report.hpp"
 
@@ -208,7 +209,7 @@ report execute(const operation& what, const call& now) {
   const shared_text& token = token_of(plan, what.way);
   return run::in_call(&plan.memory, plan.where.device, token, [&] {
     const run::settings how = run::settings_of(plan.where, now);
-    inject::active_injector injector(how.faults, "fft");
+    inject::active_injector injector(how.faults, site::table());
     using ballast::cuda::residence;
     const bool here = plan.work_here != nullptr && how.faults == nullptr && ballast::cuda::residence_of(what.in.data) == residence::host &&
                       ballast::cuda::residence_of(what.out.data) == residence::host;
@@ -226,7 +227,7 @@ pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner,
   return run::in_call(&plan.memory, plan.where.device, token, [&] {
     const run::settings how = run::settings_of(plan.where, now);
     auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
-        {}, owner, how, token, plan.backend, plan.scheme, inject::active_injector(how.faults, "fft"), nullptr});
+        {}, owner, how, token, plan.backend, plan.scheme, inject::active_injector(how.faults, site::table()), nullptr});
     run::recorder unused(token, plan.backend, plan.scheme, made->how, made->injector);
     made->work = plan.work->enqueue(what.in.data, const_cast<void*>(what.out.data),
                                     args_of(plan, what.way, what.in_place, made->how, unused, made->injector));

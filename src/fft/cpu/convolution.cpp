@@ -10,6 +10,8 @@
 
 #include "core/at.hpp"
 #include "core/format.hpp"
+#include "fft/sites.hpp"
+#include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
@@ -171,7 +173,7 @@ typename convolution<T>::encoded convolution<T>::encode(const item& one, signal&
   for (const auto& z : x) squares += W(z.real()) * W(z.real()) + W(z.imag()) * W(z.imag());
   made.norm = static_cast<double>(std::sqrt(squares));
   for (int v = 0; v < k_vectors; ++v) made.sums.set(v, weighted_sum(x, weights_.b[v]));
-  one.how.injector.strike(inject::site::fft_checksum, one.here, made.sums.high, 2 * k_vectors);
+  one.how.injector.strike(site::checksum, one.here, made.sums.high, 2 * k_vectors);
   return made;
 }
 
@@ -180,12 +182,12 @@ template <class T>
 typename convolution<T>::computed convolution<T>::compute(const item& one, workspace& mine) const {
   const transform_args& how = one.how;
   gather(one, mine.x);
-  strike(how, inject::site::fft_input, one.here, mine.x);
+  strike(how, site::input, one.here, mine.x);
   signal struck;
   const signal* factors = &factors_[0].chirp;
   if constexpr (inject::active_injector::enabled) {
     struck = factors_[0].chirp;
-    strike(how, inject::site::fft_twiddle, one.here, struck);
+    strike(how, site::twiddle, one.here, struck);
     factors = &struck;
   }
   const bool twice = how.protection != protection::off;
@@ -198,15 +200,15 @@ typename convolution<T>::computed convolution<T>::compute(const item& one, works
   std::fill(mine.u.begin() + static_cast<std::ptrdiff_t>(n_), mine.u.end(), std::complex<T>(0));
   bool done = transform_long(one, direction::forward, mine.u, mine.f, 0);
   multiply_rows(mine.f, factors_[0].filter, mine.u, length_);
-  strike(how, inject::site::fft_stage, one.here, mine.u);
+  strike(how, site::stage, one.here, mine.u);
   same = (!twice || repeats(mine.f, factors_[1].filter, length_, T(1), mine.u)) && same;
-  strike(how, inject::site::fft_intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, mine.u);
+  strike(how, site::intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, mine.u);
   done = transform_long(one, direction::inverse, mine.u, mine.f, 1) && done;
   multiply_rows(mine.f, *factors, mine.y, n_);
   if (how.scale != 1) {
     for (auto& z : mine.y) z *= static_cast<T>(how.scale);
   }
-  if (done) strike(how, inject::site::fft_output, one.here, mine.y);
+  if (done) strike(how, site::output, one.here, mine.y);
   same = (!twice || repeats(mine.f, factors_[1].chirp, n_, static_cast<T>(how.check_scale), mine.y)) && same;
   return !done ? computed::failed : same ? computed::done : computed::differs;
 }
@@ -233,9 +235,9 @@ abft::finding convolution<T>::verify(const item& one, const encoded& input, cons
   }
   const double points = static_cast<double>(n_);
   const double scale = static_cast<double>(static_cast<T>(how.check_scale));
-  abft::guarded_threshold tau(abft::fft_residual<T>(points, input.norm, k_kappa * k_convolution_sensitivity) * scale +
-                              abft::fft_output_underflow<T>(points));
-  how.injector.strike(inject::site::fft_threshold, one.here, &tau.value, 2);
+  abft::guarded_threshold tau(thresholds::residual<T>(points, input.norm, k_kappa * k_convolution_sensitivity) * scale +
+                              thresholds::output_underflow<T>(points));
+  how.injector.strike(site::threshold, one.here, &tau.value, 2);
   now.threshold = tau.value;
   std::uint32_t words[k_vectors];
   bool small = true;
@@ -246,7 +248,7 @@ abft::finding convolution<T>::verify(const item& one, const encoded& input, cons
     if (!(size <= now.residual)) now.residual = size;
     small = small && size <= k_repeat_share * tau.twin;
   }
-  how.injector.strike(inject::site::fft_comparison, one.here, words, k_vectors);
+  how.injector.strike(site::comparison, one.here, words, k_vectors);
   if (std::any_of(words, words + k_vectors, [](std::uint32_t word) { return word != abft::k_pass; })) {
     now.word = abft::k_fail;
   } else if (!small) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/memory.hpp"
+#include "fft/sites.hpp"
 #include "fft/tables/cyclic.hpp"
 #include "inject/injector.hpp"
 
@@ -181,7 +182,7 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
     const T* twiddles = now.twiddles < 0 ? nullptr : twiddles_.data() + now.twiddles;
     if constexpr (inject::active_injector::enabled) {
       const std::int64_t scalars = now.rows * 2 * kernel.lanes;
-      if (at.stage == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
+      if (at.stage == stages_ - 1) strike(site::intermediate, 0, x, scalars);
       const T* roots = roots_.data() + now.roots;
       core::vector<T> struck;
       if (at.strikes_factors) {
@@ -192,11 +193,11 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
         struck.assign(factors, factors + (strikes_roots ? 2 * half * half : now.count));
         const std::int64_t trivial = strikes_roots ? 0 : now.trivial;
         if (!struck.empty())
-          strike(inject::site::fft_twiddle, at.twiddle++, struck.data() + trivial, static_cast<std::int64_t>(struck.size()) - trivial);
+          strike(site::twiddle, at.twiddle++, struck.data() + trivial, static_cast<std::int64_t>(struck.size()) - trivial);
         (strikes_roots ? roots : twiddles) = struck.data();
       }
       kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots, swapped, ahead);
-      strike(inject::site::fft_stage, at.stage++, y, scalars);
+      strike(site::stage, at.stage++, y, scalars);
     } else {
       kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);
     }
@@ -257,8 +258,8 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
                                          : convolve_cyclically(done, other(done), swapped, at, ahead, strike);
   if constexpr (inject::active_injector::enabled) {
     if (stages_ == 0) {
-      strike(inject::site::fft_intermediate, 0, done, length_ * 2 * kernel.lanes);
-      strike(inject::site::fft_stage, 0, done, length_ * 2 * kernel.lanes);
+      strike(site::intermediate, 0, done, length_ * 2 * kernel.lanes);
+      strike(site::stage, 0, done, length_ * 2 * kernel.lanes);
     }
   }
   if (form_ == form::real_forward) {

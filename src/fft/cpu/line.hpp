@@ -11,6 +11,7 @@
 #include "core/function_ref.hpp"
 #include "fft/contract.hpp"
 #include "fft/cpu/kernels.hpp"
+#include "fft/sites.hpp"
 #include "fft/tables/checks.hpp"
 
 namespace ballast::fft::cpu {
@@ -45,8 +46,8 @@ class line {
   std::int64_t rows_encoded() const { return half_spectrum_ ? rows_in_ / 2 + 1 : rows_in_; }
   std::int64_t rows_out() const { return rows_out_; }
   std::int64_t rows_scratch() const { return rows_scratch_; }
-  std::int64_t stages() const { return stages_; }           // steps of inject::site::fft_stage
-  std::int64_t twiddle_steps() const { return twiddled_; }  // steps of inject::site::fft_twiddle
+  std::int64_t stages() const { return stages_; }           // steps of site::stage
+  std::int64_t twiddle_steps() const { return twiddled_; }  // steps of site::twiddle
   bool is_real_inverse() const { return form_ == form::real_inverse; }
   double points() const { return points_; }
   double sensitivity() const { return sensitivity_; }  // factor of κ for this kind of line

@@ -9,6 +9,8 @@
 #include <optional>
 
 #include "core/memory.hpp"
+#include "fft/sites.hpp"
+#include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
@@ -115,7 +117,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
 template <class T>
 tile_result tile_worker<T>::settled(const tile_job<T>& job) {
   if (job.waiting >= 0)
-    strike_rows(how_.injector, inject::site::fft_intermediate, {job.waiting, all_.waiting, 0, 1}, job.to.base,
+    strike_rows(how_.injector, site::intermediate, {job.waiting, all_.waiting, 0, 1}, job.to.base,
                 job.to.how == access::blocks ? 2 * kernel_.lanes : job.to.element, job.rows_stored, job.used);
   return tile_result::done;
 }
@@ -124,11 +126,11 @@ tile_result tile_worker<T>::settled(const tile_job<T>& job) {
 
 template <class T>
 T* tile_worker<T>::transform(const tile_job<T>& job, T* seals) {
-  strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
+  strike_rows(how_.injector, site::input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
               job.from.how == access::real ? 1 : 2);
   T* done = compute(job, mine_.x.data(), mine_.y.data(), seals);
   // Strike only what is stored: a fault elsewhere would not reach the output.
-  strike_rows(how_.injector, inject::site::fft_output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
+  strike_rows(how_.injector, site::output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
               job.to.how == access::real ? 1 : 2);
   return done;
 }
@@ -138,9 +140,9 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
   const line<T>& transform = *job.transform;
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     const std::int64_t row = 2 * kernel_.lanes;
-    if (where == inject::site::fft_intermediate) {
+    if (where == site::intermediate) {
       if (all_.waiting == 0) strike_rows(how_.injector, where, place(job), data, row, scalars / row, job.used);
-    } else if (where == inject::site::fft_stage) {
+    } else if (where == site::stage) {
       strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row,
                   scalars / row, job.used);
     } else {
@@ -148,14 +150,14 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
                            data, scalars);
     }
   };
-  T* done = transform.run(x, y, job.inverse, job.ahead, strike, how_.injector.armed(inject::site::fft_twiddle));
+  T* done = transform.run(x, y, job.inverse, job.ahead, strike, how_.injector.armed(site::twiddle));
   if (job.factors.coarse != nullptr) {
     const T* coarse = job.factors.coarse;
     core::vector<T> struck;
-    if (how_.injector.armed(inject::site::fft_twiddle)) {
+    if (how_.injector.armed(site::twiddle)) {
       struck.assign(coarse, coarse + 2 * transform.rows_out());
       // Skip row 0, whose factor is 1.
-      strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
+      strike(site::twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
       coarse = struck.data();
     }
     kernel_.twiddle_rows(done, done, transform.rows_out(), coarse, job.factors.fine, false, job.inverse, job.used, seals);
@@ -175,8 +177,8 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
   const double points = job.transform->points();
   const double scale = rounded_scale(job);
   const double kappa = k_kappa * job.transform->sensitivity();
-  const double least = abft::fft_residual<T>(points, 0, kappa) * scale + abft::fft_output_underflow<T>(points);
-  const double factor = (abft::fft_residual<T>(points, 1, kappa) - abft::fft_residual<T>(points, 0, kappa)) * scale;
+  const double least = thresholds::residual<T>(points, 0, kappa) * scale + thresholds::output_underflow<T>(points);
+  const double factor = (thresholds::residual<T>(points, 1, kappa) - thresholds::residual<T>(points, 0, kappa)) * scale;
   any_special_ = false;
   if (kernel_.set_thresholds(mine_.input, job.used, factor, least, range.low, range.high, mine_.verdicts)) return;
   for (int l = 0; l < job.used; ++l) {
@@ -198,10 +200,10 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   sum.fine = job.check.fine;
   kernel_.sum_outputs(done, transform.rows_out(), sum);
   lane_verdicts& lanes = mine_.verdicts;
-  strike_lanes(inject::site::fft_threshold, job, lanes.value, lanes.twin);
+  strike_lanes(site::threshold, job, lanes.value, lanes.twin);
   kernel_.compare(mine_.input, mine_.output, rounded_scale(job), lanes);
   if (any_special_) judge_special_lanes(job, done);
-  strike_lanes(inject::site::fft_comparison, job, lanes.word[0], lanes.word[1]);
+  strike_lanes(site::comparison, job, lanes.word[0], lanes.word[1]);
   checks_ += static_cast<std::uint64_t>(k_vectors * job.used);
   abft::finding now;
   std::uint64_t wrong = 0;
@@ -330,8 +332,8 @@ typename tile_worker<T>::lane_judgement tile_worker<T>::judge_special(const tile
   // Data can cause an overflow only if they are large.
   if (!is_finite(judged, transform.rows_out(), l)) return norm > room(job) ? lane_judgement::repeat : lane_judgement::fail;
   const double scale = rounded_scale(job);
-  const double tau = abft::fft_residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
-                     abft::fft_output_underflow<T>(transform.points());
+  const double tau = thresholds::residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
+                     thresholds::output_underflow<T>(transform.points());
   lane_judgement found = lane_judgement::pass;
   const wide_sums output = wide_sum(judged, l, transform.output_weights(job.inverse, nullptr), transform.rows_out());
   const wide_sums input = wide_sum(again, l, transform.input_weights(job.inverse, nullptr), transform.rows_encoded());
@@ -350,7 +352,7 @@ void tile_worker<T>::strike_sums(const tile_job<T>& job) {
   if constexpr (inject::active_injector::enabled) {
     double compact[4 * k_max_lanes];
     for (int i = 0; i < 4; ++i) std::copy_n(mine_.input.high[i], job.used, compact + i * job.used);
-    if (!how_.injector.strike(inject::site::fft_checksum, place(job), compact, 4 * job.used)) return;
+    if (!how_.injector.strike(site::checksum, place(job), compact, 4 * job.used)) return;
     for (int i = 0; i < 4; ++i) std::copy_n(compact + i * job.used, job.used, mine_.input.high[i]);
   }
 }

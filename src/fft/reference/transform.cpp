@@ -11,7 +11,9 @@
 #include "core/at.hpp"
 #include "core/memory.hpp"
 #include "fft/contract.hpp"
+#include "fft/sites.hpp"
 #include "fft/tables/checks.hpp"
+#include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
@@ -99,11 +101,11 @@ class reference_transform final : public transform {
 
   // Strikes the numbers that were read. The imaginary parts of real signals are no data.
   void strike_loaded(inject::active_injector& injector, const inject::place& here, signal& x) const {
-    if (!shape_.input.real) return strike(injector, inject::site::fft_input, here, x);
+    if (!shape_.input.real) return strike(injector, site::input, here, x);
     if constexpr (inject::active_injector::enabled) {
       core::vector<T> read;
       for (const auto& z : x) read.push_back(z.real());
-      injector.strike(inject::site::fft_input, here, read.data(), static_cast<std::int64_t>(read.size()));
+      injector.strike(site::input, here, read.data(), static_cast<std::int64_t>(read.size()));
       for (std::size_t i = 0; i < x.size(); ++i) x[i].real(read[i]);
     }
   }
@@ -124,7 +126,7 @@ class reference_transform final : public transform {
         }
       };
       visit([&](T& value) { stored.push_back(value); });
-      if (!injector.strike(inject::site::fft_output, here, stored.data(), static_cast<std::int64_t>(stored.size()))) return;
+      if (!injector.strike(site::output, here, stored.data(), static_cast<std::int64_t>(stored.size()))) return;
       const T* next = stored.data();
       visit([&](T& value) { value = *next++; });
     }
@@ -217,11 +219,11 @@ class reference_transform final : public transform {
     y.resize(x.size());
     const auto steps = static_cast<std::int64_t>(stages_.size());
     const std::size_t waits = axes_ > 1 ? last_axis_ : stages_.size() - 1;  // the data wait here between two passes
-    if (stages_.empty()) strike(how.injector, inject::site::fft_intermediate, {b, shape_.batch, 0, 1}, x);
+    if (stages_.empty()) strike(how.injector, site::intermediate, {b, shape_.batch, 0, 1}, x);
     for (std::size_t step = 0; step < stages_.size(); ++step) {
       const stage<T>& now = stages_[step];
       const inject::place here{b, shape_.batch, static_cast<std::int64_t>(step), steps};
-      if (step == waits) strike(how.injector, inject::site::fft_intermediate, {b, shape_.batch, 0, 1}, x);
+      if (step == waits) strike(how.injector, site::intermediate, {b, shape_.batch, 0, 1}, x);
       if constexpr (inject::active_injector::enabled) {
         // The factors with k = 0 or i = 0 are 1. If a stage has only such factors, they can be struck.
         signal struck(now.twiddles.begin(), now.twiddles.end());
@@ -231,7 +233,7 @@ class reference_transform final : public transform {
         for (std::size_t f = 0; f < struck.size(); ++f) {
           if (nontrivial(f)) factors.push_back(struck[f]);
         }
-        strike(how.injector, inject::site::fft_twiddle, here, factors);
+        strike(how.injector, site::twiddle, here, factors);
         std::size_t next = 0;
         for (std::size_t f = 0; f < struck.size(); ++f) {
           if (nontrivial(f)) struck[f] = factors[next++];
@@ -240,10 +242,10 @@ class reference_transform final : public transform {
       } else {
         apply(now, now.twiddles.data(), x, y);
       }
-      strike(how.injector, inject::site::fft_stage, here, y);
+      strike(how.injector, site::stage, here, y);
       std::swap(x, y);
     }
-    if (stages_.empty()) strike(how.injector, inject::site::fft_stage, {b, shape_.batch, 0, 1}, x);
+    if (stages_.empty()) strike(how.injector, site::stage, {b, shape_.batch, 0, 1}, x);
     std::swap(x, y);
     if (how.scale != 1) {
       for (auto& z : y) z *= static_cast<T>(how.scale);
@@ -288,7 +290,7 @@ class reference_transform final : public transform {
     }
     made.norm = static_cast<double>(std::sqrt(squares));
     for (int v = 0; v < k_vectors; ++v) made.sums.set(v, weighted_sum(x, v, false));
-    how.injector.strike(inject::site::fft_checksum, {b, shape_.batch, 0, 1}, made.sums.high, 2 * k_vectors);
+    how.injector.strike(site::checksum, {b, shape_.batch, 0, 1}, made.sums.high, 2 * k_vectors);
     return made;
   }
 
@@ -304,9 +306,9 @@ class reference_transform final : public transform {
       now.residual = std::numeric_limits<double>::quiet_NaN();
       return now;
     }
-    abft::guarded_threshold tau(abft::fft_residual<T>(points, input.norm, k_kappa) * std::max(how.check_scale, 0.0) +
-                                abft::fft_output_underflow<T>(points));
-    how.injector.strike(inject::site::fft_threshold, here, &tau.value, 1);
+    abft::guarded_threshold tau(thresholds::residual<T>(points, input.norm, k_kappa) * std::max(how.check_scale, 0.0) +
+                                thresholds::output_underflow<T>(points));
+    how.injector.strike(site::threshold, here, &tau.value, 1);
     std::uint32_t words[k_vectors];
     now.threshold = tau.value;
     bool small = true;
@@ -318,7 +320,7 @@ class reference_transform final : public transform {
       if (!(size <= now.residual)) now.residual = size;
       small = small && size <= k_repeat_share * tau.twin;
     }
-    how.injector.strike(inject::site::fft_comparison, here, words, k_vectors);
+    how.injector.strike(site::comparison, here, words, k_vectors);
     if (std::any_of(words, words + k_vectors, [](std::uint32_t word) { return word != abft::k_pass; })) {
       now.word = abft::k_fail;
     } else if (!small) {

@@ -18,8 +18,8 @@ namespace ballast::fft {
 
 inline constexpr std::uint64_t k_weight_seed = 0x62616c6c617374;  // seed of cuda's weights; arbitrary, but fixed, so that runs compare
 inline constexpr int k_vectors = 2;
-// Safety factor of the threshold. In units of fft_residual with κ = 1 the RMS of clean residuals is 0.8, and the largest of some 10⁶ lines
-// is 5.5: docs/design/fft.md.
+// Safety factor of the threshold. In units of thresholds::residual with κ = 1 the RMS of clean residuals is 0.8, and the largest of some
+// 10⁶ lines is 5.5: docs/design/fft.md.
 inline constexpr double k_kappa = 7.5;
 inline constexpr double k_convolution_sensitivity = 1.25;
 // A residual above this share of its threshold is not accepted as rounding at once: the transform is computed again and must give the same

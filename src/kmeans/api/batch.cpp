@@ -18,6 +18,7 @@
 #include "inject/injector.hpp"
 #include "kmeans/api/plan.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 #include "run/dispatch.hpp"
 #include "run/pending_report.hpp"
@@ -159,7 +160,7 @@ void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused,
 template <class T>
 report fit_side_by_side(const prepared& plan, const batch_data<T>& from, const batch_results<T>& to, const run::settings& how,
                         const shared_text& token, const shared_text& scheme) {
-  inject::active_injector injector(how.faults, "kmeans");
+  inject::active_injector injector(how.faults, site::table());
   run::recorder seen(token, backend::cuda, scheme, how, injector);
   batch_fits<T> made;
   core::vector<std::int64_t> refused;
@@ -207,7 +208,7 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
   }
   const run::settings how = run::settings_of(plan.where, now);
   auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
-      {}, owner, how, plan.token, plan.backend, scheme, inject::active_injector(how.faults, "kmeans"), nullptr});
+      {}, owner, how, plan.token, plan.backend, scheme, inject::active_injector(how.faults, site::table()), nullptr});
   run::recorder unused(plan.token, plan.backend, scheme, made->how, made->injector);
   made->work = cuda::enqueue_batch<T>({from.points, from.weights, from.centroids, plan.problem.clusters, plan.options, made->how, unused,
                                        made->injector, *plan.state, plan.token},

@@ -7,6 +7,7 @@
 
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
+#include "kmeans/sites.hpp"
 
 // Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_ASSIGN_INL) == defined(HWY_TARGET_TOGGLE)
@@ -173,7 +174,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
   }
   [[maybe_unused]] bool strike_minimum = false;
   if constexpr (inject::active_injector::enabled) {
-    if (hook.injector->armed(inject::site::kmeans_product)) {
+    if (hook.injector->armed(site::product)) {
       // The injector sees only points in use and real centroids, so that every strike hits a value that matters.
       hook_buffer<T> shown;
       const std::int64_t rows = std::clamp<std::int64_t>(real, 0, Rows);
@@ -183,7 +184,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
         }
       }
       for (std::int64_t r = 1; r < rows; ++r) std::copy_n(shown.products + r * 2 * lanes, points, shown.products + r * points);
-      hook.injector->strike(inject::site::kmeans_product, here, shown.products, rows * points);
+      hook.injector->strike(site::product, here, shown.products, rows * points);
       for (std::int64_t r = rows; r-- > 1;)
         std::copy_backward(shown.products + r * points, shown.products + (r + 1) * points, shown.products + r * 2 * lanes + points);
       for (int r = 0; r < rows; ++r) {
@@ -195,7 +196,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
         }
       }
     }
-    strike_minimum = hook.injector->armed(inject::site::kmeans_minimum);
+    strike_minimum = hook.injector->armed(site::minimum);
   }
   [[maybe_unused]] vector_of<T> sum[2];
   if constexpr (Protect) sum[0] = sum[1] = hn::Set(d, start);
@@ -205,7 +206,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
       if (strike_minimum && r == std::min<std::int64_t>(real, Rows) / 2) {
         hook_buffer<T> shown;
         for (int v = 0; v < 2; ++v) hn::StoreU(s.minimum[v], d, shown.products + v * lanes);
-        hook.injector->strike(inject::site::kmeans_minimum, here, shown.products, points);
+        hook.injector->strike(site::minimum, here, shown.products, points);
         for (int v = 0; v < 2; ++v) s.minimum[v] = hn::LoadU(d, shown.products + v * lanes);
       }
     }
@@ -302,7 +303,7 @@ HWY_INLINE void verify_section(point_block<T>& block, std::int64_t g, std::int64
 
 // Lists the points of a vector whose second score is too near to the minimum.
 template <class T>
-HWY_INLINE void list_undecided(const score_margin<T>& margin, std::int64_t at, vector_of<T> minimum, vector_of<T> second,
+HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::int64_t at, vector_of<T> minimum, vector_of<T> second,
                                point_block<T>& block) {
   const lanes_of<T> d;
   const auto limit = hn::MulAdd(hn::Set(d, margin.square), hn::LoadU(d, block.squares + at),
@@ -317,8 +318,8 @@ HWY_INLINE void list_undecided(const score_margin<T>& margin, std::int64_t at, v
 
 // Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
 template <class T, bool Protect>
-HWY_INLINE void commit_search(const score_margin<T>& margin, point_block<T>& block, std::int64_t at, bool all, const search<T>& s,
-                              vector_of<T> (&kept)[2], row_failure& found) {
+HWY_INLINE void commit_search(const thresholds::score_margin<T>& margin, point_block<T>& block, std::int64_t at, bool all,
+                              const search<T>& s, vector_of<T> (&kept)[2], row_failure& found) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {

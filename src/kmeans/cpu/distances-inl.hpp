@@ -4,6 +4,7 @@
 
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
+#include "kmeans/sites.hpp"
 
 // Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_DISTANCES_INL) == defined(HWY_TARGET_TOGGLE)
@@ -88,7 +89,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, const difference_operands
   const std::int64_t all = padded(block);
   const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
-  const bool struck = inject::active_injector::enabled && hook.injector->armed(inject::site::kmeans_product);
+  const bool struck = inject::active_injector::enabled && hook.injector->armed(site::product);
   for (std::int64_t p = 0; p < all; p += width) {
     const T* x = from.x + p * n;
     vector_of<T> sum[2];
@@ -103,7 +104,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, const difference_operands
     for (int v = 0; v < 2; ++v) hn::Store(sum[v], d, block.residual.data() + p + v * lanes);
   }
   if (struck) {
-    hook.injector->strike(inject::site::kmeans_product, hook.place, block.distance.data(), block.count);
+    hook.injector->strike(site::product, hook.place, block.distance.data(), block.count);
     // Sum the check again from the corrupted distances, as if the fault had occurred in the registers.
     for (std::int64_t p = 0; protect && p < all; p += lanes) {
       auto sum = hn::Zero(d);

@@ -4,8 +4,8 @@
 
 #include <hwy/highway.h>
 
-#include "abft/threshold.hpp"
 #include "kmeans/block.hpp"
+#include "kmeans/thresholds.hpp"
 
 // Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
@@ -34,7 +34,7 @@ constexpr std::int64_t k_lanes = hn::MaxLanes(lanes_of<T>());
 template <class T>
 constexpr std::int64_t k_width = 2 * k_lanes<T>;
 
-constexpr std::int64_t k_run = abft::k_kmeans_run;
+constexpr std::int64_t k_run = thresholds::k_run;
 
 template <class T>
 T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {

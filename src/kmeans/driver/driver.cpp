@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "abft/threshold.hpp"
+#include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans {
@@ -31,7 +32,7 @@ driver<T>::driver(const driver_args<T>& what)
       strike_seeding_(what.strike_seeding),
       how_(what.how),
       token_(what.token),
-      injector_(what.how.faults, "kmeans"),
+      injector_(what.how.faults, site::table()),
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
       engine_(make_engine(
@@ -86,7 +87,7 @@ report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>
   choose_frame(centroids, false);
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
-  verify_waiting(frame_, "kmeans.frame");
+  verify_waiting(frame_, "kmeans.normalization");
   engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
   if (!throws()) staging_.commit();
   return recorder_.finish();
@@ -122,7 +123,7 @@ void driver<T>::store_centroids(const sealed_centroids<T>& from, const matrix_vi
 
 template <class T>
 void driver<T>::verify_waiting_centroids(sealed_centroids<T>& centroids) {
-  injector_.strike(inject::site::kmeans_centroid, {0, 1, 1, k_centroid_steps}, centroids.exposed().data(), k_ * n_);
+  injector_.strike(site::centroid, {0, 1, 1, k_centroid_steps}, centroids.exposed().data(), k_ * n_);
   verify_waiting(centroids, "kmeans.centroid");
 }
 
@@ -165,12 +166,12 @@ template <class T>
 summed_twice driver<T>::label(matrix_view<const T> centroids) {
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
-  verify_waiting(frame_, "kmeans.frame");
+  verify_waiting(frame_, "kmeans.normalization");
   const core::vector<T> plain = scaled(centroids);
   summed_twice made;
   const auto compute = [&] {
     summed_twice sums = engine_->label(inner, plain);
-    injector_.strike(inject::site::kmeans_inertia, {}, &sums.value, 1);
+    injector_.strike(site::inertia, {}, &sums.value, 1);
     made = {out_of_frame(sums.value, sums.exponent), out_of_frame(sums.twin, sums.exponent), sums.depth};
   };
   if (!protects()) {

@@ -9,6 +9,7 @@
 
 #include "abft/threshold.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "kmeans/sites.hpp"
 #include "kmeans/stop.hpp"
 #include "run/attempt.hpp"
 
@@ -102,7 +103,7 @@ core::vector<T> driver<T>::divide(const core::vector<T>& old) {
     for (std::int64_t f = 0; f < n_; ++f)
       made[at(j * n_ + f)] = w > 0 ? static_cast<T>(total_.sums[from * n_ + f] / w) : old[at(j * n_ + f)];
   }
-  injector_.strike(inject::site::kmeans_centroid, {0, 1, 0, k_centroid_steps}, made.data(), static_cast<std::int64_t>(made.size()));
+  injector_.strike(site::centroid, {0, 1, 0, k_centroid_steps}, made.data(), static_cast<std::int64_t>(made.size()));
   return made;
 }
 
@@ -155,11 +156,11 @@ sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
   sealed_centroids<T> made;
   const auto compute = [&] {
     engine_->add_sums(total_);
-    injector_.strike(inject::site::kmeans_total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
+    injector_.strike(site::total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
     if (weighted_) {
-      injector_.strike(inject::site::kmeans_total, {0, 1, 1, 2}, total_.weights.data(), k_);
+      injector_.strike(site::total, {0, 1, 1, 2}, total_.weights.data(), k_);
     } else {
-      injector_.strike(inject::site::kmeans_total, {0, 1, 1, 2}, total_.members.data(), k_);
+      injector_.strike(site::total, {0, 1, 1, 2}, total_.members.data(), k_);
     }
     if (how_.on_progress) pass_inertia_ = inertia_of_pass(old.values());
     relocate(old);
@@ -191,7 +192,7 @@ double driver<T>::shift_between(const core::vector<T>& a, const core::vector<T>&
       const double d = static_cast<double>(a[e]) - static_cast<double>(b[e]);
       shift += d * d;
     }
-    injector_.strike(inject::site::kmeans_shift, {}, &shift, 1);
+    injector_.strike(site::shift, {}, &shift, 1);
   };
   if (!protects()) {
     compute();
@@ -234,7 +235,7 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
     current = std::move(next);
     made.iterations = i + 1;
     if (how_.on_progress) how_.on_progress({i + 1, wanted.max_iter, "iteration", number, pass_inertia_});
-    injector_.strike(inject::site::kmeans_tolerance, {0, 1, 1, 2}, &tolerance.value, 1);
+    injector_.strike(site::tolerance, {0, 1, 1, 2}, &tolerance.value, 1);
     if (protects()) {
       run::attempt(recorder_, how_.protection, "kmeans.tolerance", 0, [&](int again) {
         if (again > 0) tolerance = tolerance_for(wanted.tol);

@@ -12,6 +12,8 @@
 #include "core/format.hpp"
 #include "kmeans/driver/driver.hpp"
 #include "kmeans/scale.hpp"
+#include "kmeans/sites.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans {
@@ -38,7 +40,7 @@ ranges<T> driver<T>::survey() {
                            repairs() ? action::recomputed : action::uncorrectable, 0);
       std::int64_t step = 0;
       for (core::vector<double>* each : {&seen.low, &seen.high, &seen.sum})
-        injector_.strike(inject::site::kmeans_range, {0, 1, step++, 3}, each->data(), n_);
+        injector_.strike(site::range, {0, 1, step++, 3}, each->data(), n_);
       return seen;
     }
     if (number == 0 && protects()) continue;
@@ -78,9 +80,9 @@ void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids
   for (std::int64_t f = 0; f < n_; ++f) made.shift[at(f)] = centre[at(f)] * made.scale;
   if (weighted_) made.weight_scale = weight_scale_for<T>(static_cast<double>(seen.heaviest));
   const std::int64_t steps = weighted_ ? 3 : 2;
-  injector_.strike(inject::site::kmeans_frame, {0, 1, 0, steps}, &made.scale, 1);
-  injector_.strike(inject::site::kmeans_frame, {0, 1, 1, steps}, made.shift.data(), n_);
-  if (weighted_) injector_.strike(inject::site::kmeans_frame, {0, 1, 2, steps}, &made.weight_scale, 1);
+  injector_.strike(site::normalization, {0, 1, 0, steps}, &made.scale, 1);
+  injector_.strike(site::normalization, {0, 1, 1, steps}, made.shift.data(), n_);
+  if (weighted_) injector_.strike(site::normalization, {0, 1, 2, steps}, &made.weight_scale, 1);
   frame_ = sealed<frame<T>>(std::move(made));
 }
 
@@ -168,7 +170,7 @@ void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
     once();
     return;
   }
-  run::attempt(recorder_, how_.protection, "kmeans.frame", 0, [&](int) {
+  run::attempt(recorder_, how_.protection, "kmeans.normalization", 0, [&](int) {
     const ranges<T> seen = once();
     recorder_.checked(static_cast<std::uint64_t>(n_ + 4));
     return verify_frame(seen, centroids);
@@ -197,7 +199,7 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
   double made = 0;
   const auto compute = [&] {
     made = tol * mean_variance(true);
-    injector_.strike(inject::site::kmeans_tolerance, {0, 1, 0, 2}, &made, 1);
+    injector_.strike(site::tolerance, {0, 1, 0, 2}, &made, 1);
   };
   if (!protects()) {
     compute();
@@ -208,11 +210,11 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
     compute();
     kept = abft::guarded_threshold(made);
     recorder_.checked(1);
-    // In units of tol · total_square / (m n): the sums of squares differ by kmeans_square_limit; each of the two ways adds n variances or
+    // In units of tol · total_square / (m n): the sums of squares differ by thresholds::square; each of the two ways adds n variances or
     // means, at most n u, and rounds quotients, squares, the difference and the product with tol, at most 7 u. A variance below its
     // rounding, which is cut off at 0, changes by less.
     const double m = static_cast<double>(m_), n = static_cast<double>(n_), twin = tol * mean_variance(false);
-    const double limit = (2 * abft::kmeans_square_limit(m, n) + 16 * abft::unit_roundoff<double>)*tol * (whole_.total_square / m / n);
+    const double limit = (2 * thresholds::square(m, n) + 16 * abft::unit_roundoff<double>)*tol * (whole_.total_square / m / n);
     abft::finding found;
     // tol may be so large that both are Inf, or NaN.
     const bool same = kept.value == twin || (std::isnan(kept.value) && std::isnan(twin));
@@ -253,12 +255,12 @@ abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const core::
 template <class T>
 template <class Element, class Compare>
 sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, const Compare& compare) {
-  verify_waiting(frame_, "kmeans.frame");
+  verify_waiting(frame_, "kmeans.normalization");
   sealed_centroids<T> made;
   const auto compute = [&] {
     core::vector<T> values(at(core::checked_product(k_, n_)));
     for (std::int64_t e = 0; e < k_ * n_; ++e) values[at(e)] = element(e);
-    injector_.strike(inject::site::kmeans_centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
+    injector_.strike(site::centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
     made = sealed_centroids<T>(std::move(values));
   };
   if (!protects()) {

@@ -9,6 +9,7 @@
 #include "kmeans/host/engine.hpp"
 #include "kmeans/host/nearest.hpp"
 #include "kmeans/host/packed_centroids.hpp"
+#include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -71,7 +72,7 @@ void host_engine<T>::verify_frame() {
   what_.seen.checked(1);
   if (frame_intact()) return;
   static_cast<frame<T>&>(source_) = frame_.values();
-  what_.seen.detected("kmeans.frame", -1, std::numeric_limits<double>::quiet_NaN(), 0,
+  what_.seen.detected("kmeans.normalization", -1, std::numeric_limits<double>::quiet_NaN(), 0,
                       repairs() && frame_intact() ? action::corrected : action::uncorrectable, 0);
 }
 
@@ -83,7 +84,7 @@ void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, p
   verify_frame();
   run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int number) {
     make_panel(centroids.values().data(), k_, n_, true, made, &what_.injector);
-    what_.injector.strike(inject::site::kmeans_checksum, {}, made.checksum.data(), made.checksum.size());
+    what_.injector.strike(site::checksum, {}, made.checksum.data(), made.checksum.size());
     abft::finding found;
     found.residual = verify_panel(made);
     found.threshold = 1;
@@ -113,7 +114,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   b.squares = squares;
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
-    what_.injector.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    what_.injector.strike(site::points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
     // If the normalization was corrupted during a pass, all later checks would agree with the wrong x.
     if (number > 0 && !frame_intact()) return bits_differ(true, b.first);
     std::uint64_t found[64] = {};
@@ -134,9 +135,9 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
 
 template <class T>
 void host_engine<T>::copy_labels(point_block<T>& b, const inject::place& place) const {
-  what_.injector.strike(inject::site::kmeans_index, place, b.index.data(), b.count);
+  what_.injector.strike(site::index, place, b.index.data(), b.count);
   std::copy_n(b.index.data(), b.count, b.label.data());
-  what_.injector.strike(inject::site::kmeans_label, {place.interval, place.intervals, 0, 2}, b.label.data(), b.count);
+  what_.injector.strike(site::label, {place.interval, place.intervals, 0, 2}, b.label.data(), b.count);
 }
 
 // Copies the labels of a block to the array of all labels. Returns whether the stored labels, read back, equal those of the second search.
@@ -144,7 +145,7 @@ template <class T>
 bool host_engine<T>::store_labels(const point_block<T>& b) {
   std::int32_t* const to = labels_.data() + b.first;
   std::copy_n(b.label.data(), b.count, to);
-  what_.injector.strike(inject::site::kmeans_label, {b.first / capacity_, blocks_, 1, 2}, to, b.count);
+  what_.injector.strike(site::label, {b.first / capacity_, blocks_, 1, 2}, to, b.count);
   return !protect_ || std::equal(to, to + b.count, b.index_twin.data());
 }
 
@@ -170,12 +171,11 @@ void host_engine<T>::decide(point_block<T>& b, const exact_operands& by) const {
 // Searches the centroids once for a loaded block and checks the result. The caller hashes the labels.
 template <class T>
 abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const panel<T>& centroids, const exact_operands& by) {
-  using inject::site;
   point_block<T>& b = here.block;
   const inject::place place = at_block(block);
   b.bounds = centroids.bounds;
   const auto strike = [&](std::int64_t step, core::vector<abft::guarded_threshold>& limits) {
-    what_.injector.strike(site::kmeans_threshold, {block, blocks_, step, 2}, &limits[0].value, 2 * centroids.sections);
+    what_.injector.strike(site::threshold, {block, blocks_, step, 2}, &limits[0].value, 2 * centroids.sections);
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
@@ -188,7 +188,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
     if (abft::verify(0, b.bounds.slope[at(s)]) != abft::k_pass || abft::verify(0, b.bounds.offset[at(s)]) != abft::k_pass)
       word = abft::k_fail;
   }
-  what_.injector.strike(site::kmeans_comparison, place, &word, 1);
+  what_.injector.strike(site::comparison, place, &word, 1);
   what_.seen.checked(static_cast<std::uint64_t>(b.count * (centroids.sections + 2)));
   abft::finding found;
   found.word = word;
@@ -206,7 +206,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   if (!protect_) {
     const inject::place place = at_block(block);
     load(here, block);
-    what_.injector.strike(inject::site::kmeans_points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    what_.injector.strike(site::points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
     kernels_.measure(b);
     b.squares = b.norm.data();
     (void)kernels_.assign(shared, false, {&what_.injector, place}, b);

@@ -10,6 +10,8 @@
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
 #include "kmeans/host/packed_centroids.hpp"
+#include "kmeans/sites.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -73,8 +75,8 @@ void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, con
   seeding_.potentials[at(block)] = kept_potential(block);
   if (!strike) return;
   const inject::place place = at_block(block);
-  what_.injector.strike(inject::site::kmeans_minimum, place, closest, b.count);
-  what_.injector.strike(inject::site::kmeans_index, place, nearest, b.count);
+  what_.injector.strike(site::minimum, place, closest, b.count);
+  what_.injector.strike(site::index, place, nearest, b.count);
 }
 
 // Computes the nearest of the first `candidates` again for a block.
@@ -124,7 +126,7 @@ core::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std:
   const auto once = [&] {
     rows = draw(false);
     if (!what_.strike_seeding) return;
-    what_.injector.strike(inject::site::kmeans_label, at_block(0), rows.data(), static_cast<std::int64_t>(rows.size()));
+    what_.injector.strike(site::label, at_block(0), rows.data(), static_cast<std::int64_t>(rows.size()));
     for (std::int64_t& each : rows) each = std::clamp<std::int64_t>(each, 0, m_ - 1);
   };
   if (!protect_) {
@@ -154,7 +156,7 @@ abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, c
   what_.seen.checked(static_cast<std::uint64_t>(b.count));
   if (!known) return bits_differ(true, b.first);
   kernels_.exact(source_, seeding_.taken.data(), 1, b);
-  const double limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);
+  const double limit = thresholds::distance(abft::unit_roundoff<T>, n_);
   for (std::int64_t p = 0; p < b.count; ++p) {
     const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];
     const double off = b.exact[p] - static_cast<double>(seeding_.closest[at(b.first + p)]);
@@ -182,8 +184,7 @@ core::vector<double> host_engine<T>::weigh_candidates() {
   const auto once = [&] {
     made.assign(norms.size(), 0.0);
     for (std::int64_t i = 0; i < m_; ++i) add(made, i);
-    if (what_.strike_seeding)
-      what_.injector.strike(inject::site::kmeans_count, at_block(0), made.data(), static_cast<std::int64_t>(made.size()));
+    if (what_.strike_seeding) what_.injector.strike(site::count, at_block(0), made.data(), static_cast<std::int64_t>(made.size()));
   };
   if (!protect_) {
     once();

@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
-#include "abft/threshold.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -169,7 +169,7 @@ point_sums host_engine<T>::measure() {
       abft::finding found;
       found.residual = by_features - seen.total_square;
       // Squares may underflow if the normalization was chosen for centroids that are far away.
-      found.threshold = abft::kmeans_square_limit(static_cast<double>(m_), static_cast<double>(n_)) * seen.total_square +
+      found.threshold = thresholds::square(static_cast<double>(m_), static_cast<double>(n_)) * seen.total_square +
                         seen.count * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       found.index = group;
       // If squares overflow, the normalization is wrong; the driver detects that.

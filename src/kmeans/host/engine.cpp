@@ -7,6 +7,7 @@
 #include <ballast/error.hpp>
 
 #include "core/parallel.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::host {
 
@@ -20,7 +21,7 @@ host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernel
       threads_(threads),
       protect_(what.how.protection != protection::off),
       staging_(what.how.stream),
-      quiet_(nullptr, "kmeans") {
+      quiet_(nullptr, site::table()) {
   source_.points = staging_.read(what.points);
   source_.weights = staging_.read(what.weights);
   // A transposed block of points stays in the second-level cache, with room for centroids. Its size is independent of threads and kernels.

@@ -6,6 +6,7 @@
 
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
+#include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -61,11 +62,11 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
     sums.changed_twin += b.count - same;
   }
   const inject::place place = {group, groups_, 0, 1};
-  what_.injector.strike(inject::site::kmeans_sum, place, sums.sums.data(), sums.sums.size());
+  what_.injector.strike(site::sum, place, sums.sums.data(), sums.sums.size());
   if (weighted()) {
-    what_.injector.strike(inject::site::kmeans_count, place, sums.weights.data(), sums.weights.size());
+    what_.injector.strike(site::count, place, sums.weights.data(), sums.weights.size());
   } else {
-    what_.injector.strike(inject::site::kmeans_count, place, sums.members.data(), sums.members.size());
+    what_.injector.strike(site::count, place, sums.members.data(), sums.members.size());
   }
   return stored;
 }

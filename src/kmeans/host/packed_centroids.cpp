@@ -10,6 +10,8 @@
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
 #include "inject/injector.hpp"
+#include "kmeans/sites.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::host {
 
@@ -105,7 +107,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
   if (made.rows.size() != k * n) made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
   made.n = n;
   made.k = k;
-  made.margin = score_margin_of<T>(n);
+  made.margin = thresholds::margin_of<T>(n);
   std::copy_n(centroids, k * n, made.rows.data());
   core::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
   for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
@@ -120,7 +122,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
           r < made.used[static_cast<std::size_t>(t)] ? static_cast<T>(own_norms[static_cast<std::size_t>(j)]) : static_cast<T>(k_padding);
     }
   }
-  if (injector != nullptr) injector->strike(inject::site::kmeans_norm, {}, made.norms.data(), made.sorted ? made.used[0] : k);
+  if (injector != nullptr) injector->strike(site::norm, {}, made.norms.data(), made.sorted ? made.used[0] : k);
   if (!protect) return;
 
   core::vector<double> sums(static_cast<std::size_t>(n));
@@ -155,15 +157,15 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     }
     made.rest[g] = static_cast<T>(rest);
     made.sum_weights[g] = static_cast<T>(sum_weights);
-    const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm),
-                                               std::sqrt(root_square), std::sqrt(checksum_norm));
+    const auto found = thresholds::row(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm), std::sqrt(root_square),
+                                       std::sqrt(checksum_norm));
     // Products of subnormal numbers have an absolute error, not a relative one; and 0 ≤ 0 must hold if the squares of the limits underflow.
     const double least = 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
     made.bounds.doubt[static_cast<std::size_t>(g)] = found.doubt;
   }
-  made.bounds.level = abft::guarded_threshold(abft::kmeans_distance_limit(abft::unit_roundoff<T>, n));
+  made.bounds.level = abft::guarded_threshold(thresholds::distance(abft::unit_roundoff<T>, n));
 }
 
 template <class T>

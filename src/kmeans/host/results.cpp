@@ -10,6 +10,7 @@
 #include "kmeans/host/nearest.hpp"
 #include "kmeans/host/packed_centroids.hpp"
 #include "kmeans/scale.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -46,8 +47,8 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
   // The inertia is computed from the coordinates as given, only scaled.
   source<T> unshifted = source_;
   std::ranges::fill(unshifted.shift, T(0));
-  const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
-  core::vector<double> norms(at(k_), 0.0);                                           // ‖c‖²
+  const double limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
+  core::vector<double> norms(at(k_), 0.0);                                    // ‖c‖²
   for (std::int64_t e = 0; e < k_ * n_; ++e)
     norms[at(e / n_)] += static_cast<double>(centroids.values()[at(e)]) * static_cast<double>(centroids.values()[at(e)]);
   core::vector<double> inertia(at(blocks_)), twin(at(blocks_));

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "abft/threshold.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/block.hpp"
+#include "kmeans/sites.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
 
@@ -19,15 +20,15 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// Returns start + Σ_f term(f), summed in runs of k_kmeans_run features and spans of k_kmeans_run runs. Equal terms have equal rounding
+// Returns start + Σ_f term(f), summed in runs of k_run features and spans of k_run runs. Equal terms have equal rounding
 // errors, which would add up in one long chain.
 template <class T, class Term>
 T sum_features(T start, std::int64_t n, Term&& term) {
   for (std::int64_t f = 0; f < n;) {
     T part = 0;
-    for (const std::int64_t span = std::min(f + abft::k_kmeans_run * abft::k_kmeans_run, n); f < span;) {
+    for (const std::int64_t span = std::min(f + thresholds::k_run * thresholds::k_run, n); f < span;) {
       T run = 0;
-      for (const std::int64_t end = std::min(f + abft::k_kmeans_run, n); f < end; ++f) run += term(f);
+      for (const std::int64_t end = std::min(f + thresholds::k_run, n); f < end; ++f) run += term(f);
       part += run;
     }
     start += part;
@@ -154,10 +155,10 @@ row_failure assign(const panel<T>& centroids, bool protect, const product_hook& 
         inject::place here = hook.place;
         here.step = p * centroids.tiles + t;
         here.steps = block.count * centroids.tiles;
-        hook.injector->strike(inject::site::kmeans_product, here, product, real);
+        hook.injector->strike(site::product, here, product, real);
         T tile_sum = protect ? centroids.start[t] : T(0);
         for (std::int64_t r = 0; r < real; ++r) {
-          if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &here_best.score, 1);
+          if (r == real / 2) hook.injector->strike(site::minimum, here, &here_best.score, 1);
           here_best.see(product[r], index_of(centroids.names[0][t * k_tile + r]));
           if (!protect) continue;
           here_twin.see(product[r], index_of(centroids.names[1][t * k_tile + r]));
@@ -270,7 +271,7 @@ void section_distances(const panel<T>& centroids, const difference_operands<T>& 
     });
   }
   inject::place here = hook.place;
-  hook.injector->strike(inject::site::kmeans_product, here, block.distance.data(), block.count);
+  hook.injector->strike(site::product, here, block.distance.data(), block.count);
   if (!protect) return;
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T norm = squared_norm(block, p);

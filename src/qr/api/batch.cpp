@@ -14,6 +14,7 @@
 #include "qr/api/validation.hpp"
 #include "qr/batch.hpp"
 #include "qr/driver/factorization.hpp"
+#include "qr/sites.hpp"
 #include "run/call_scope.hpp"
 #include "run/pending_report.hpp"
 
@@ -258,7 +259,7 @@ report run_batch(const batch_task<S>& work, const call& now) {
     const run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
     if (!is_small(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
-    inject::active_injector injector(how.faults, "qr");
+    inject::active_injector injector(how.faults, site::table());
     run::recorder seen(plan.token, which, plan.scheme, how, injector);
     const int threads = which == backend::reference ? 1 : plan.threads;
     const context run{seen, injector, how, which, threads, false, false, plan.device.get()};
@@ -290,7 +291,7 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
     }
     const run::settings how = plan.settings_for(now);
     auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
-        {}, owner, how, plan.token, plan.backend, plan.scheme, inject::active_injector(how.faults, "qr"), nullptr});
+        {}, owner, how, plan.token, plan.backend, plan.scheme, inject::active_injector(how.faults, site::table()), nullptr});
     run::recorder unused(plan.token, plan.backend, plan.scheme, made->how, made->injector);
     const context run{unused, made->injector, made->how, plan.backend, 1, false, false, plan.device.get()};
     std::unique_ptr<batch_engine<S>> on = make_batch_engine(work, run);

@@ -16,6 +16,7 @@
 #include "qr/api/validation.hpp"
 #include "qr/contract.hpp"
 #include "qr/driver/factorization.hpp"
+#include "qr/sites.hpp"
 #include "run/call_scope.hpp"
 
 namespace ballast::qr {
@@ -25,7 +26,7 @@ struct operation_call {
   operation_call(const prepared& of, const run::settings& with, ballast::backend which)
       : plan(of),
         how(with),
-        injector(how.faults, "qr"),
+        injector(how.faults, site::table()),
         seen(plan.token, which, plan.scheme, how, injector),
         run{seen, injector, how, which, which == backend::reference ? 1 : plan.threads, plan.scheme == k_hybrid, false, plan.device.get()},
         on(make_engine<S>(run)) {}

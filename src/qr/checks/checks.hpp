@@ -10,6 +10,7 @@
 #include "abft/verify.hpp"
 #include "inject/injector.hpp"
 #include "qr/contract.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr {
 
@@ -21,9 +22,9 @@ inline abft::finding compare(const context& run, const inject::place& where, dou
   // An infinite value gives an infinite threshold, against which nothing may pass.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();
   abft::guarded_threshold tau(threshold);
-  run.injector.strike(inject::site::qr_threshold, where, &tau.value, 1);
+  run.injector.strike(site::threshold, where, &tau.value, 1);
   std::uint32_t word = abft::verify(residual, tau);
-  run.injector.strike(inject::site::qr_comparison, where, &word, 1);
+  run.injector.strike(site::comparison, where, &word, 1);
   return {.word = word, .residual = residual, .threshold = threshold, .index = place, .check = name};
 }
 

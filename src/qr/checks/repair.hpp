@@ -12,6 +12,7 @@
 #include "inject/injector.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/contract.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr {
 
@@ -56,7 +57,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     for (index i = 0; i < b.rows(j); ++i) {
       if (all || std::abs(b.r[i]) > rounding || std::abs(b.s[i]) > rounding) b.X[i + j * b.ldx] = rebuild(i, j);
     }
-    injector.strike(inject::site::qr_corrector, where, b.X + j * b.ldx, b.rows(j));
+    injector.strike(site::corrector, where, b.X + j * b.ldx, b.rows(j));
     return j;
   };
 
@@ -107,7 +108,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
   if (places.empty()) return -1;
   for (const auto& [i, j] : places) b.X[i + j * b.ldx] = rebuild(i, j);
   const auto [i, j] = places.front();
-  injector.strike(inject::site::qr_corrector, where, b.X + i + j * b.ldx, 1);
+  injector.strike(site::corrector, where, b.X + i + j * b.ldx, 1);
   return j;
 }
 

@@ -7,6 +7,7 @@
 #include "abft/threshold.hpp"
 #include "core/memory.hpp"
 #include "qr/checks/checks.hpp"
+#include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::qr {
@@ -39,7 +40,7 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
     X.wait();
     if (!protected_) return abft::finding{};
     const bool repairs = run_.how.protection == protection::correct;
-    const abft::tiers limits = abft::qr_application_thresholds<S>(sums.norm, m_, work_->panels * work_->panel_width);
+    const abft::tiers limits = thresholds::application<S>(sums.norm, m_, work_->panels * work_->panel_width);
     abft::finding seen = compare(run_, where, sums.residual, repairs ? limits.clean : limits.wrong, "qr.q", first + sums.column);
     // A repetition judges a residual between the two thresholds, and columns with Inf or NaN if the others pass.
     seen.judged = passes(seen) ? !sums.odd : !(repairs && sums.residual <= limits.wrong);

@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 
-#include "abft/threshold.hpp"
 #include "abft/weights.hpp"
 #include "core/aligned_buffer.hpp"
 #include "qr/checks/checks.hpp"
 #include "qr/checks/weights.hpp"
+#include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::qr {
@@ -174,10 +174,10 @@ void factorization<S>::await_thresholds() {
   work_->await_encoded();
   encoded_.thresholds.clear();
   for (std::size_t g = 0; g < shape_.groups.size(); ++g)
-    encoded_.thresholds.push_back(abft::qr_residual_thresholds<S>(encoded_.weighted[g] + std::sqrt(encoded_.squares[g]), shape_.m,
-                                                                  shape_.groups[g].width, shape_.steps));
+    encoded_.thresholds.push_back(
+        thresholds::residual<S>(encoded_.weighted[g] + std::sqrt(encoded_.squares[g]), shape_.m, shape_.groups[g].width, shape_.steps));
   encoded_.certificate_threshold =
-      abft::qr_residual_thresholds<S>(encoded_.weighted.back() + std::sqrt(encoded_.squares.back()), shape_.m, shape_.n).wrong;
+      thresholds::residual<S>(encoded_.weighted.back() + std::sqrt(encoded_.squares.back()), shape_.m, shape_.n).wrong;
 }
 
 // Does one whole factorization. If the finding fails, it must be repeated from the input; the finding is the reason.

@@ -10,6 +10,7 @@
 #include "abft/weights.hpp"
 #include "qr/checks/checks.hpp"
 #include "qr/driver/factorization.hpp"
+#include "qr/thresholds.hpp"
 
 namespace ballast::qr {
 
@@ -96,7 +97,7 @@ template <class S>
 panel_limits factorization<S>::limits_of(index k) const {
   if (!protected_) return {};
   const double limit = limit_of(encoded_.thresholds[static_cast<std::size_t>(shape_[k].group)]);
-  return {true, repairs_, limit, limit, abft::qr_reflector_threshold<S>(shape_.m)};
+  return {true, repairs_, limit, limit, thresholds::reflector<S>(shape_.m)};
 }
 
 // Returns whether panel k, which was begun ahead, passes. If not, nothing is reported yet. A comparison that was struck is repeated: the
@@ -178,11 +179,10 @@ abft::finding factorization<S>::finish() {
 // Verifies that Q is orthogonal and that τ‖v‖² = 2.
 template <class S>
 abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sums) const {
-  const abft::finding seen =
-      compare_tiers(panel_place(k, 0), sums.orthogonality, abft::qr_reflector_tiers(sums.orthogonality_threshold), "qr.orthogonality", k);
+  const abft::finding seen = compare_tiers(panel_place(k, 0), sums.orthogonality, thresholds::reflector_tiers(sums.orthogonality_threshold),
+                                           "qr.orthogonality", k);
   if (!passes(seen)) return seen;
-  return compare_tiers(panel_place(k, 1), sums.reflectors, abft::qr_reflector_tiers(abft::qr_reflector_threshold<S>(shape_.m)), "qr.tau",
-                       k);
+  return compare_tiers(panel_place(k, 1), sums.reflectors, thresholds::reflector_tiers(thresholds::reflector<S>(shape_.m)), "qr.tau", k);
 }
 
 // If V and its checkpoint differ, one of them is wrong. V's own equations, computed anew, tell which: they must fail before the repair and
@@ -297,7 +297,7 @@ abft::finding factorization<S>::verify_norms() {
   const core::vector<column_size>& made = columns_.r_sizes;
   double residual = 0, threshold = 1;
   index worst = 0;
-  const double unit = abft::qr_norm_threshold<S>(1, shape_.m);
+  const double unit = thresholds::column_norm<S>(1, shape_.m);
   const double root = std::sqrt(static_cast<double>(shape_.m));
   constexpr int smallest = std::numeric_limits<S>::min_exponent - std::numeric_limits<S>::digits;  // 2 to it is the smallest number
   for (std::size_t j = 0; j < made.size(); ++j) {

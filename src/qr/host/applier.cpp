@@ -10,12 +10,11 @@
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
 #include "qr/checks/applied.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::host {
 
 using core::at;
-
-using inject::site;
 
 namespace {
 
@@ -169,12 +168,12 @@ void block_of_columns<S>::transform(const panel_set<S>& panels) {
     S* const from = X_ + k * nb;
     Q_.kernels_.product(H, width_, from, ldx_, W_.data());
     if constexpr (inject::active_injector::enabled)
-      Q_.run_.injector.strike(site::qr_product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
+      Q_.run_.injector.strike(site::product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
     Q_.kernels_.update(H, transposed_, width_, W_.data(), from, ldx_);
     if constexpr (inject::active_injector::enabled) {
       // The rows of each column that this panel has changed.
       for (index j = first_changed(k); j < width_; ++j)
-        Q_.run_.injector.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, m - k * nb);
+        Q_.run_.injector.strike(site::q, {task_, tasks_, struck++, changed}, from + j * ldx_, m - k * nb);
     }
   }
 }
@@ -183,7 +182,7 @@ template <class S>
 void block_of_columns<S>::verify(applied_sums& seen) {
   const index m = Q_.m_;
   if constexpr (inject::active_injector::enabled)
-    Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
+    Q_.run_.injector.strike(site::checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
   core::vector<double> found(at(k_vectors * width_), 0.0);
   Q_.kernels_.dot(m, width_, X_, ldx_, k_vectors, Q_.a_.data(), m, found.data(), width_);
   seen = compare_applied(width_, encoded_.data(), found.data(), norm_.data(), odd_.data());
@@ -250,7 +249,7 @@ panel_set<S> panel_applier<S>::make_panels() const {
     made.all[at(k)] = {m_ - first, w, V1, v + w, ldv, T};
     kernels_.triangular_factor(made.all[at(k)], tau_ + first, T);
     if constexpr (inject::active_injector::enabled) {
-      for (index j = 0; j < w; ++j) run_.injector.strike(site::qr_t, {first + j, V_.columns, 0, 1}, T + j * w, j + 1);
+      for (index j = 0; j < w; ++j) run_.injector.strike(site::t, {first + j, V_.columns, 0, 1}, T + j * w, j + 1);
     }
   });
   return made;

@@ -21,14 +21,14 @@
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checks.hpp"
+#include "qr/sites.hpp"
+#include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
 #include "run/staging.hpp"
 
 namespace ballast::qr::host {
 
 using core::at;
-
-using inject::site;
 
 namespace {
 
@@ -185,7 +185,7 @@ void bench_of_thread<S>::update(index first, index width, const S* V, index ldv,
   const block_reflector<S> H{m_ - first, width, V1_.data(), top + width, ldv, T_.data()};
   S* const C = tile_.data() + first + from * m_;
   kernels_.product(H, columns, C, m_, W_.data());
-  run_.injector.strike(site::qr_product, where, W_.data(), width * columns);
+  run_.injector.strike(site::product, where, W_.data(), width * columns);
   kernels_.update(H, transposed, columns, W_.data(), C, m_);
 }
 
@@ -239,7 +239,7 @@ abft::finding bench_of_thread<S>::judge(index matrix, const inject::place& where
       norm = norm_[q];
     }
   }
-  const abft::tiers limits = abft::qr_residual_thresholds<S>(norm, m_, columns);
+  const abft::tiers limits = thresholds::residual<S>(norm, m_, columns);
   abft::finding seen = compare(run_, where, residual, repairs() ? limits.clean : limits.wrong, name, matrix);
   if (!passes(seen)) seen.judged = !(repairs() && residual > limits.clean && residual <= limits.wrong);
   if (odd_) seen.judged = false;
@@ -255,23 +255,23 @@ void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>&
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.certificate", slot, [&](int number) {
     if (is_protected()) {
       encode(A, m_, false);
-      run_.injector.strike(site::qr_checksum, {matrix, count, 0, 1}, y_.data(), m_);
+      run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
     load(A, m_, false);
-    run_.injector.strike(site::qr_panel, {matrix, count, 0, 1}, tile_.data(), m_ * n);
+    run_.injector.strike(site::panel, {matrix, count, 0, 1}, tile_.data(), m_ * n);
     for (index p = 0; p < panels; ++p) {
       const index j = p * width, w = std::min(width, steps - j);
       S* const panel = tile_.data() + j + j * m_;
       kernels_.factor_panel(m_ - j, w, panel, m_, tau_.data() + j, T_.data(), 1, false, false);
       const inject::place here{matrix, count, p, panels};
-      run_.injector.strike(site::qr_reflector, here, panel + 1, m_ - j - 1);
-      run_.injector.strike(site::qr_tau, here, tau_.data() + j, w);
-      run_.injector.strike(site::qr_t, here, T_.data(), w * w);
+      run_.injector.strike(site::reflector, here, panel + 1, m_ - j - 1);
+      run_.injector.strike(site::tau, here, tau_.data() + j, w);
+      run_.injector.strike(site::t, here, T_.data(), w * w);
       if (j + w == n) continue;
       update(j, w, tile_.data(), m_, true, j + w, n - j - w, {matrix, count, p, updates});
-      run_.injector.strike(site::qr_trailing, {matrix, count, p, updates}, tile_.data() + (j + w) * m_, (n - j - w) * m_);
+      run_.injector.strike(site::trailing, {matrix, count, p, updates}, tile_.data() + (j + w) * m_, (n - j - w) * m_);
     }
-    run_.injector.strike(site::qr_r, {matrix, count, 0, 1}, tile_.data() + (n - 1) * m_, steps);
+    run_.injector.strike(site::r, {matrix, count, 0, 1}, tile_.data() + (n - 1) * m_, steps);
     if (!is_protected()) return abft::finding{};
     double reflectors = 0;
     for (index j = 0; j < n; ++j) {
@@ -286,7 +286,7 @@ void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>&
     }
     abft::finding seen = judge(matrix, {matrix, count, 0, 2}, n, "qr.certificate");
     if (passes(seen) && seen.judged) {
-      const abft::finding second = compare(run_, {matrix, count, 1, 2}, reflectors, abft::qr_reflector_threshold<S>(m_), "qr.tau", matrix);
+      const abft::finding second = compare(run_, {matrix, count, 1, 2}, reflectors, thresholds::reflector<S>(m_), "qr.tau", matrix);
       if (!passes(second)) seen = second;
     }
     if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(n, tau_.data(), steps);
@@ -305,10 +305,10 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.q", slot, [&](int number) {
     if (is_protected()) {
       encode(X, given, identity);
-      run_.injector.strike(site::qr_checksum, {matrix, count, 0, 1}, y_.data(), m_);
+      run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
     load(X, given, identity);
-    run_.injector.strike(site::qr_q, {matrix, count, 0, 2}, tile_.data(), m_ * n);
+    run_.injector.strike(site::q, {matrix, count, 0, 2}, tile_.data(), m_ * n);
     for (index j = 0; j < k; ++j) {
       for (index i = 0; i < m_; ++i) V_[i + j * m_] = V(i, j);
     }
@@ -320,10 +320,10 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
       }
       kernels_.triangular_factor({m_ - j, w, V1_.data(), top + w, m_, nullptr}, tau + j, T_.data());
       for (index c = 0; c < w; ++c) std::fill(T_.data() + c + 1 + c * w, T_.data() + w + c * w, S(0));
-      run_.injector.strike(site::qr_t, {matrix, count, s, panels}, T_.data(), w * w);
+      run_.injector.strike(site::t, {matrix, count, s, panels}, T_.data(), w * w);
       update(j, w, V_.data(), m_, transposed, 0, n, {matrix, count, s, panels});
     }
-    run_.injector.strike(site::qr_q, {matrix, count, 1, 2}, tile_.data(), m_ * n);
+    run_.injector.strike(site::q, {matrix, count, 1, 2}, tile_.data(), m_ * n);
     if (!is_protected()) return abft::finding{};
     // Applies the reflectors one after the other, from the caller's V and tau.
     for (index s = 0; s < k; ++s) {
@@ -357,15 +357,15 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.solve", slot, [&](int number) {
     if (is_protected()) {
       encode(X, m_, false);
-      run_.injector.strike(site::qr_checksum, {matrix, count, 0, 1}, y_.data(), m_);
+      run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
     load(X, m_, false);
-    run_.injector.strike(site::qr_q, {matrix, count, 0, 2}, tile_.data(), m_ * k);
+    run_.injector.strike(site::q, {matrix, count, 0, 2}, tile_.data(), m_ * k);
     for (index j = 0; j < m_; ++j) {
       for (index i = 0; i < m_; ++i) V_[i + j * m_] = i <= j ? U(i, j) : S(0);
     }
     kernels_.solve(transposed, m_, k, V_.data(), m_, tile_.data(), m_);
-    run_.injector.strike(site::qr_q, {matrix, count, 1, 2}, tile_.data(), m_ * k);
+    run_.injector.strike(site::q, {matrix, count, 1, 2}, tile_.data(), m_ * k);
     if (!is_protected()) return abft::finding{};
     // Compares op(U) (Xw) with Bw, row by row; |op(U)| |X| bounds the size of the rounding.
     core::vector<double> x(at(k_certificates * m_)), size(at(m_)), sum(at(m_)), all(at(m_));
@@ -394,7 +394,7 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
     double residual = 0, limit = 1;
     for (index i = 0; i < m_; ++i) {
       // Rounding, and the part of an element of x that underflow may take.
-      const double allowed = abft::qr_solve_threshold<S>(sum[at(i)], m_) +
+      const double allowed = thresholds::solve<S>(sum[at(i)], m_) +
                              4 * static_cast<double>(std::numeric_limits<S>::denorm_min()) * (all[at(i)] + static_cast<double>(m_));
       for (int q = 0; q < k_certificates; ++q) {
         const double own = std::abs(y_[at(q * m_ + i)]);

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "abft/attempt.hpp"
-#include "abft/threshold.hpp"
 #include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
@@ -15,12 +14,12 @@
 #include "qr/checks/repair.hpp"
 #include "qr/checks/weights.hpp"
 #include "qr/host/factorizer.hpp"
+#include "qr/sites.hpp"
+#include "qr/thresholds.hpp"
 
 namespace ballast::qr::host {
 
 using core::at;
-
-using inject::site;
 
 namespace {
 
@@ -239,7 +238,7 @@ void blocked_factorizer<S>::judge_orthogonality(index k, const core::vector<doub
       residual -= t * x[at(j)];
       scale += std::abs(t) * std::abs(x[at(j)]);
     }
-    const double threshold = abft::qr_orthogonality_threshold<S>(scale, shape_.m);
+    const double threshold = thresholds::orthogonality<S>(scale, shape_.m);
     if (!std::isfinite(residual) || !std::isfinite(threshold)) {
       seen->orthogonality = std::numeric_limits<double>::quiet_NaN();  // no later row may replace it
       return;
@@ -340,7 +339,7 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
     }
     if (shape_.single_group) return;
     if constexpr (inject::active_injector::enabled) {
-      if (!panel) run_.injector.strike(site::qr_checksum, {b, shape_.count(), 0, 1}, checksums(shape_[b].group), 2 * shape_.m);
+      if (!panel) run_.injector.strike(site::checksum, {b, shape_.count(), 0, 1}, checksums(shape_[b].group), 2 * shape_.m);
     }
     if (panel) {
       const index first = shape_[b].first, w = shape_[b].width;
@@ -410,7 +409,7 @@ void blocked_factorizer<S>::measure_certificate(double* residual) {
 template <class S>
 void blocked_factorizer<S>::measure_matrix(matrix_sums* seen) {
   const index m = shape_.m;
-  if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_checksum, {}, C_.data(), 2 * m);
+  if constexpr (inject::active_injector::enabled) run_.injector.strike(site::checksum, {}, C_.data(), 2 * m);
   core::vector<double> y(at(2 * m));
   for (index i = 0; i < 2 * m; ++i) y[at(i)] = static_cast<double>(C_[i]);
   subtract_r(2, 0, y.data(), m);

@@ -14,10 +14,9 @@
 #include "inject/injector.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/checks/weights.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::host {
-
-using inject::site;
 
 namespace {
 
@@ -249,7 +248,7 @@ template <class S>
 void blocked_factorizer<S>::begin_panel(index k) {
   if constexpr (inject::active_injector::enabled) {
     if (!weights_.empty() && !shape_.single_group)
-      run_.injector.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
+      run_.injector.strike(site::checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
   }
 }
 
@@ -259,16 +258,14 @@ void blocked_factorizer<S>::factor_panel(index k, bool finite) {
   const index m = shape_.m;
   S* const panel = A_ + b.first + b.first * lda_;
   if constexpr (inject::active_injector::enabled) {
-    for (index j = 0; j < b.width; ++j)
-      run_.injector.strike(site::qr_panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, m - b.first);
+    for (index j = 0; j < b.width; ++j) run_.injector.strike(site::panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, m - b.first);
   }
   kernels_.factor_panel(m - b.first, b.width, panel, lda_, tau_ + b.first, t(k), run_.threads, finite, false);
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < b.width; ++j) {
-      run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_,
-                           m - b.first - j - 1);
-      run_.injector.strike(site::qr_tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
-      run_.injector.strike(site::qr_t, {b.first + j, shape_.steps, 0, 2}, t(k) + j * b.width, j + 1);
+      run_.injector.strike(site::reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, m - b.first - j - 1);
+      run_.injector.strike(site::tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
+      run_.injector.strike(site::t, {b.first + j, shape_.steps, 0, 2}, t(k) + j * b.width, j + 1);
     }
   }
   copy_v1(k);
@@ -281,9 +278,8 @@ void blocked_factorizer<S>::end_panel(index k) {
     const index m = shape_.m;
     S* const panel = A_ + b.first + b.first * lda_;
     for (index j = 0; j < b.width; ++j) {
-      run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
-                           m - b.first - j - 1);
-      run_.injector.strike(site::qr_t, {b.first + j, shape_.steps, 1, 2}, t(k) + j * b.width, j + 1);
+      run_.injector.strike(site::reflector, {b.first + j, std::min(m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_, m - b.first - j - 1);
+      run_.injector.strike(site::t, {b.first + j, shape_.steps, 1, 2}, t(k) + j * b.width, j + 1);
     }
   }
 }
@@ -304,7 +300,7 @@ void blocked_factorizer<S>::apply(index k, index columns, S* C, index ldc, S* W,
   const block_reflector<S> H = reflector(k);
   kernels_.product(H, columns, C, ldc, W);
   if constexpr (inject::active_injector::enabled) {
-    if (at != nullptr) run_.injector.strike(site::qr_product, *at, W, H.width * columns);
+    if (at != nullptr) run_.injector.strike(site::product, *at, W, H.width * columns);
   }
   kernels_.update(H, true, columns, W, C, ldc);
 }
@@ -332,7 +328,7 @@ void blocked_factorizer<S>::update_block(index k, index b) {
     for (index j = 0; j < here.width; ++j) {
       at.step = j;
       at.steps = here.width;
-      run_.injector.strike(site::qr_trailing, at, C + j * lda_, shape_.m - row);
+      run_.injector.strike(site::trailing, at, C + j * lda_, shape_.m - row);
     }
   }
 }
@@ -372,9 +368,9 @@ template <class S>
 void blocked_factorizer<S>::end_pass() {
   if constexpr (inject::active_injector::enabled) {
     const index m = shape_.m, n = shape_.n;
-    for (index j = 0; j < n; ++j) run_.injector.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
+    for (index j = 0; j < n; ++j) run_.injector.strike(site::r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
     for (index j = 0; j < std::min(m - 1, n); ++j)
-      run_.injector.strike(site::qr_reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
+      run_.injector.strike(site::reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
   }
 }
 

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 
-#include "abft/threshold.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/memory.hpp"
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/contract.hpp"
+#include "qr/thresholds.hpp"
 
 namespace ballast::qr::host {
 
@@ -132,8 +132,8 @@ solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const
       const index at = i + c * n;
       const double d = triangle.diagonal(i);
       const double drowned = step * (triangle.row_sum(i) * scale + d * std::abs(x[at]) * (d / triangle.scale()));
-      const double threshold = abft::qr_solve_threshold<S>(size[at], n) +
-                               4 * static_cast<double>(n) * smallest * (in_double + scale * triangle.scale() + drowned);
+      const double threshold =
+          thresholds::solve<S>(size[at], n) + 4 * static_cast<double>(n) * smallest * (in_double + scale * triangle.scale() + drowned);
       const double off = std::abs(residual[at]);
       if (!std::isfinite(off) || !std::isfinite(threshold)) {
         made.odd = true;

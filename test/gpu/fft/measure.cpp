@@ -10,6 +10,7 @@
 #include "cuda/device/cufft.hpp"
 #include "device_problem.hpp"
 #include "fft/cuda/run/transform.hpp"
+#include "fft/sites.hpp"
 #include "fft_stages.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
@@ -177,7 +178,7 @@ bool right(const variant& which, const variant* rival, const arena& memory, cons
 // Measures the cost of one repaired fault: a call with one strike against a call whose fault never comes, both with the injecting kernels.
 int cost_of_fault(const fft::token& token, const fft::geometry& shape, const arena& memory, int repetitions) {
   inject::request request;
-  request.site = inject::site::fft_output;
+  request.site = fft::site::output;
   request.bit = 62;
   inject::plan faults;
   row line("fault");

@@ -49,8 +49,8 @@ void faults(tally& seen, const fft::token& token, const std::string& name, const
   }
   if (clean.size() < 3) return;
 
-  for (const inject::site_row& site : inject::k_sites) {
-    if (!site.operation.empty() && site.operation != "fft") continue;
+  for (const inject::site_row& site : inject::sites()) {
+    if (!site.operation().empty() && site.operation() != "fft") continue;
     for (const protection guard : {protection::correct, protection::detect, protection::off}) {
       if (guard == protection::off && (site.role != inject::site_role::data || problem.kind == fft::kind::c2r || !scheme.empty())) continue;
       if (limit.over()) {

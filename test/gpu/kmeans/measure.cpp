@@ -7,6 +7,7 @@
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/contract.hpp"
+#include "kmeans/sites.hpp"
 #include "kmeans_stages.hpp"
 #include "samples.hpp"
 #include "support/kmeans_calls.hpp"
@@ -29,7 +30,7 @@ struct runner {
 
   runner(matrix_view<const T> points, std::int64_t k, protection level)
       : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
-        injector(nullptr, "kmeans"),
+        injector(nullptr, kmeans::site::table()),
         seen("bench", backend::cuda, "row_checksum", how, injector),
         engine(kmeans::cuda::make_engine(kmeans::engine_args<T>{points, {}, k, how, seen, injector})) {
     frame.scale = T(0.25);

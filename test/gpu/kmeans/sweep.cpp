@@ -14,6 +14,7 @@
 #include "inject/injector.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/sites.hpp"
 #include "kmeans_stages.hpp"
 
 namespace ballast::gpu_check::clusters {
@@ -62,7 +63,7 @@ struct swept {
         protection level, injection with)
       : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
         plan(with == injection::none ? inject::plan() : plan_for(scheme, with)),
-        injector(with == injection::none ? nullptr : &plan, "kmeans"),
+        injector(with == injection::none ? nullptr : &plan, kmeans::site::table()),
         seen("sweep", backend::cuda, scheme, how, injector),
         device(cuda::current_device()),
         engine(kmeans::engine_args<T>{points, {}, what.clusters, how, seen, injector, false, scheme}, device),
@@ -80,7 +81,7 @@ struct swept {
     inject::plan made;
     for (int i = 0; i < k_struck_passes; ++i) {
       inject::request one;
-      one.site = scheme.empty() ? inject::site::kmeans_product : inject::site::kmeans_tolerance;
+      one.site = scheme.empty() ? kmeans::site::product : kmeans::site::tolerance;
       one.model = inject::model::bit_flip;
       one.seed = static_cast<std::uint64_t>(i);
       one.visit = with == injection::idle ? k_no_pass + i : i;

@@ -11,6 +11,7 @@
 #include "core/parallel.hpp"
 #include "qr/cuda/engine/session.hpp"
 #include "qr/driver/factorization.hpp"
+#include "qr/sites.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::gpu_check::factors {
@@ -65,7 +66,7 @@ class engine_with final : public qr::engine<S> {
 template <class S>
 report factor_with(const std::string& token, const char* scheme, const run::settings& how, bool plain, const matrix_view<S>& A, S* tau,
                    const matrix_view<const S>& source, typename engine_with<S>::make_factorizer_of make) {
-  inject::active_injector injector(nullptr, "qr");
+  inject::active_injector injector(nullptr, qr::site::table());
   run::recorder seen(token, backend::cuda, scheme, how, injector);
   const qr::context run{seen, injector, how, backend::cuda, core::thread_count(0), std::string_view(scheme) == qr::k_hybrid, plain};
   engine_with<S> on(run, std::move(make));

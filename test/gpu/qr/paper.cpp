@@ -20,6 +20,7 @@
 
 #if defined(BALLAST_HAS_CPU)
 #include "core/blas.hpp"
+#include "qr/sites.hpp"
 #include "run/settings.hpp"
 #endif
 
@@ -137,7 +138,7 @@ template <class T>
 int rotations(const std::string& token, const subject<T>& of, int rounds, const time_limit& limit) {
   static constexpr std::array names = {"plain", "blocked"};
   const run::settings how{.backend = backend::cuda};
-  inject::active_injector injector(nullptr, "qr");
+  inject::active_injector injector(nullptr, qr::site::table());
   run::recorder seen(token, backend::cuda, qr::k_hybrid, how, injector);
   const qr::context run{seen, injector, how, backend::cuda, 1};
   qr::cuda::session<T> on(run);

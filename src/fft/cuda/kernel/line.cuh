@@ -1,6 +1,6 @@
 // One pass over memory: each block loads a tile, transforms its lines in registers and shared memory, verifies them and stores them.
 // Layer: fft/cuda kernels. Every plan is a sequence of such passes (choose_policy.cpp, schedule.cpp).
-// Source: TurboFFT (PPoPP 2025) sections 3 and 4; T. Stockham, High-speed convolution and correlation, 1966; abft/threshold.hpp.
+// Source: TurboFFT (PPoPP 2025) sections 3 and 4; T. Stockham, High-speed convolution and correlation, 1966; fft/thresholds.hpp.
 //
 // The code of a tile is a chain of base classes (line_place.cuh): line_place (threads and elements), line_factors, line_real (spectra of
 // reals), line_memory (load and store), line_exchange, line_sums (checksums), line_transform, line_tile (verification and attempts). Shared

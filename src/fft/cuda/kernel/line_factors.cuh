@@ -7,6 +7,7 @@
 #include "cuda/block/bits.cuh"
 #include "cuda/block/vector.cuh"
 #include "fft/cuda/kernel/line_place.cuh"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -95,7 +96,7 @@ struct line_factors : line_place<P, Injector> {
   }
 
   __device__ __forceinline__ void strike_factor(number& w) const {
-    strike(index<2>{}, inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
+    strike(index<2>{}, site::twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
   }
 
   // Multiplies the outputs by the factors of the next pass (factor_form::separated): each factor is the product of one that belongs to the

@@ -6,6 +6,7 @@
 
 #include "fft/cuda/kernel/line_factors.cuh"
 #include "fft/cuda/policy/roots.hpp"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -88,8 +89,8 @@ struct line_real : line_factors<P, Injector> {
       receive(type_of<number>{}, [](number& z, const number& word) { z = word; });
     }
     // Injection counts this step as one more stage.
-    this->strike(index<2 * P.held()>{}, inject::site::fft_stage, this->a.first_stage + P.stages, this->a.stages, &images[0].re,
-                 this->lane(), P.lanes());
+    this->strike(index<2 * P.held()>{}, site::stage, this->a.first_stage + P.stages, this->a.stages, &images[0].re, this->lane(),
+                 P.lanes());
     number own{};
     outputs([&](auto at, int o, auto q, auto ki) {
       constexpr int k = decltype(ki)::value;

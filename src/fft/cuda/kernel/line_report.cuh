@@ -12,6 +12,7 @@
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/launch.cuh"
 #include "fft/cuda/policy/policy.hpp"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -80,9 +81,9 @@ struct line_report {
     abft::guarded_threshold tau;
     tau.value = a.slope[0] * a.slope[0] * r.careful_square + a.offset[0] * r.norm_scale * (a.offset[0] * r.norm_scale);
     tau.twin = a.slope[1] * a.slope[1] * r.careful_square + a.offset[1] * r.norm_scale * (a.offset[1] * r.norm_scale);
-    strike(index<1>{}, inject::site::fft_threshold, &tau.value);
+    strike(index<1>{}, site::threshold, &tau.value);
     std::uint32_t word = abft::verify(scaled * scaled, tau);
-    strike(index<1>{}, inject::site::fft_comparison, &word);
+    strike(index<1>{}, site::comparison, &word);
     const bool same = r.hash == r.previous;
     // False for NaN and Inf: then the input itself contains them, and only repetition can tell.
     const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);

@@ -7,6 +7,7 @@
 #include "cuda/block/vector.cuh"
 #include "fft/cuda/kernel/line_exchange.cuh"
 #include "fft/cuda/policy/weights.hpp"
+#include "fft/thresholds.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -265,7 +266,7 @@ struct line_sums : line_exchange<P, Injector> {
 
   // Returns Σ f_k⁻¹ i^e(k) z_k over `Count` results of last butterfly j, from First on. The results are a constant distance apart in the
   // line, so their factors are a geometric sequence. Works on eight results at a time: reads the factor of the middle one from the twin
-  // table, and derives the others by Horner's scheme in both directions, with powers of `step` up to the fourth. abft::fft_line_growth
+  // table, and derives the others by Horner's scheme in both directions, with powers of `step` up to the fourth. thresholds::line_growth
   // accounts for the additional rounding.
   template <int First, int Count>
   __device__ __forceinline__ number unfolded(const number* z, int j, const number& step) const {
@@ -320,7 +321,7 @@ struct line_sums : line_exchange<P, Injector> {
   }
 
   // Adds `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the slot of the line. Works in working
-  // precision, like all sums of a line (abft::fft_line_growth).
+  // precision, like all sums of a line (thresholds::line_growth).
   template <bool Columns, bool Encoded, class Value>
   __device__ __forceinline__ void deposit(Value (&value)[4], Value norm) const {
     constexpr int lanes = P.lanes_of_line(Columns);

@@ -8,6 +8,7 @@
 #include "cuda/block/bits.cuh"
 #include "fft/cuda/kernel/butterfly_check.cuh"
 #include "fft/cuda/kernel/line_sums.cuh"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -56,7 +57,7 @@ struct line_transform : line_sums<P, Injector> {
     if constexpr (k_summed) encode_inputs();
     from_buffer = false;
     loaded();
-    strike(index<2 * P.butterflies(0) * P.radix[0]>{}, inject::site::fft_input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
+    strike(index<2 * P.butterflies(0) * P.radix[0]>{}, site::input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
   }
 
   template <int S>
@@ -82,8 +83,8 @@ struct line_transform : line_sums<P, Injector> {
         }
       });
       if constexpr (q == 0)
-        this->strike(index<2 * (r - 1)>{}, inject::site::fft_twiddle, this->a.first_twiddle + S - 1, this->a.twiddle_steps, &w[1].re,
-                     this->lane(), P.lanes());
+        this->strike(index<2 * (r - 1)>{}, site::twiddle, this->a.first_twiddle + S - 1, this->a.twiddle_steps, &w[1].re, this->lane(),
+                     P.lanes());
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
         x[q * r + k] = x[q * r + k] * w[k];
@@ -97,8 +98,7 @@ struct line_transform : line_sums<P, Injector> {
     const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // this block has read its shared memory
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
-    if constexpr (S == k_last)
-      strike(index<2 * P.butterflies(S) * r>{}, inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, lane(), P.lanes());
+    if constexpr (S == k_last) strike(index<2 * P.butterflies(S) * r>{}, site::intermediate, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (P.check == check_form::thread) {
       checked_butterflies<S>();
     } else {
@@ -106,7 +106,7 @@ struct line_transform : line_sums<P, Injector> {
         constexpr int q = decltype(qi)::value;
         butterfly<r>(x + q * r);
       });
-      strike(index<2 * P.butterflies(S) * r>{}, inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
+      strike(index<2 * P.butterflies(S) * r>{}, site::stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
     if constexpr (S == 0 && S < k_last && k_summed) {
       // The encoding must not overlap the butterflies before it or the exchange after it, as together they need too many registers. If a
@@ -148,7 +148,7 @@ struct line_transform : line_sums<P, Injector> {
         unrolled<r>([&](auto k) { x[q * r + decltype(k)::value] = given[q * r + decltype(k)::value]; });
         butterfly<r>(x + q * r);
       });
-      strike(index<2 * count * r>{}, inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
+      strike(index<2 * count * r>{}, site::stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
       unrolled<count>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         if ((open >> q & 1) == 0) return;
@@ -157,12 +157,12 @@ struct line_transform : line_sums<P, Injector> {
         auto seen = residual_of<r>(given + q * r, x + q * r);
         const double square = static_cast<double>(seen.square);
         abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
-        if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_checksum, step, this->a.stages, &seen.size, here, P.lanes());
-        if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_threshold, step, this->a.stages, &tau.value, here, P.lanes());
+        if constexpr (q == 0) this->strike(index<1>{}, site::checksum, step, this->a.stages, &seen.size, here, P.lanes());
+        if constexpr (q == 0) this->strike(index<1>{}, site::threshold, step, this->a.stages, &tau.value, here, P.lanes());
         // Squares out of range cannot be judged, except if all numbers are zero.
         const bool judged = (square >= tiny && square <= huge) || (square == 0 && seen.size == 0);
         std::uint32_t word = judged ? abft::verify(seen.size * seen.size, tau) : abft::k_fail;
-        if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_comparison, step, this->a.stages, &word, here, P.lanes());
+        if constexpr (q == 0) this->strike(index<1>{}, site::comparison, step, this->a.stages, &word, here, P.lanes());
         if (attempt == 0 && abft::is_good(judged, word, false)) {
           open &= ~(1u << q);
           return;
@@ -213,7 +213,7 @@ struct line_transform : line_sums<P, Injector> {
         this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
       });
     }
-    strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
+    strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, site::output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) {
       // Without this, the factors of the sums are read while those of the outputs are still in registers, which spills.
       if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));

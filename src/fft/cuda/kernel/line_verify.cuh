@@ -8,6 +8,7 @@
 #include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
 #include "fft/cuda/kernel/line_transform.cuh"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -67,7 +68,7 @@ struct line_tile : line_transform<P, Injector> {
     }
     add_line(value, norm);
     if constexpr (Injector::enabled) {
-      if (leads()) strike(index<4>{}, inject::site::fft_checksum, a.pass, a.passes, value, line_of(P.out_columns), P.lines);
+      if (leads()) strike(index<4>{}, site::checksum, a.pass, a.passes, value, line_of(P.out_columns), P.lines);
     }
     residual = larger_residual(value);
   }
@@ -97,12 +98,12 @@ struct line_tile : line_transform<P, Injector> {
     tau.value = a.slope[0] * a.slope[0] * norm_square + a.offset[0] * a.offset[0];
     tau.twin = a.slope[1] * a.slope[1] * norm_square + a.offset[1] * a.offset[1];
     if constexpr (Injector::enabled) {
-      if (leads()) strike(index<1>{}, inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
+      if (leads()) strike(index<1>{}, site::threshold, a.pass, a.passes, &tau.value, line, P.lines);
     }
     std::uint32_t word = abft::verify(residual * residual, tau);
     if (!in_range && !(norm_square == 0 && residual == 0)) word = abft::k_fail;
     if constexpr (Injector::enabled) {
-      if (leads()) strike(index<1>{}, inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
+      if (leads()) strike(index<1>{}, site::comparison, a.pass, a.passes, &word, line, P.lines);
     }
     if (word == abft::k_pass || !valid(line)) return true;
     line_record& r = records()[line];

@@ -17,13 +17,13 @@
 
 #include <ballast/error.hpp>
 
-#include "abft/threshold.hpp"
 #include "core/memory.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/memory/workspace.hpp"
 #include "fft/cuda/run/device_transform.hpp"
 #include "fft/cuda/run/program.hpp"
 #include "fft/tables/checks.hpp"
+#include "fft/thresholds.hpp"
 #include "run/attempt.hpp"
 #include "run/recorder.hpp"
 
@@ -179,14 +179,14 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   a.check_scale = p.policy.scaled ? how.check_scale : 1;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
   const double points = static_cast<double>(p.policy.length);
-  const double factors = p.policy.folds()     ? abft::k_fft_factor_stages
-                         : p.policy.mirrors() ? abft::fft_reals_stages(p.policy.radix[p.policy.stages - 1])
+  const double factors = p.policy.folds()     ? thresholds::k_factor_stages
+                         : p.policy.mirrors() ? thresholds::reals_stages(p.policy.radix[p.policy.stages - 1])
                                               : 0;
-  const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points) +
-                        (p.policy.folds() ? abft::fft_factor_underflow<T>(points) * each.largest_inverse : 0);
-  const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
-                       abft::fft_group_growth(points, p.policy.transactions) *
-                       abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors);
+  const double offset = thresholds::residual<T>(points, 0, k_kappa) * factor + thresholds::output_underflow<T>(points) +
+                        (p.policy.folds() ? thresholds::factor_underflow<T>(points) * each.largest_inverse : 0);
+  const double slope = (thresholds::residual<T>(points, 1, k_kappa) - thresholds::residual<T>(points, 0, k_kappa)) * factor *
+                       thresholds::group_growth(points, p.policy.transactions) *
+                       thresholds::line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors);
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "fft/cuda/kernel/line.cuh"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -204,16 +205,16 @@ struct composite_tile : line_tile<P, Injector> {
   __device__ __forceinline__ bool check() const {
     bool failed = false;
     reduce<0>([&](int line, double(&rho)[4], double) {
-      for (int i = 0; i < 4; ++i) strike_group(inject::site::fft_checksum, &rho[i], line * 4 + i, 4 * P.lines);
+      for (int i = 0; i < 4; ++i) strike_group(site::checksum, &rho[i], line * 4 + i, 4 * P.lines);
       groups()[line].residual = tile_type::larger_residual(rho);
     });
     reduce<1>([&](int line, const double(&rho)[4], double norm_square) {
       const double both[4] = {groups()[line].residual, 0, tile_type::larger_residual(rho), 0};
       const double residual = tile_type::larger_residual(both);
       abft::guarded_threshold tau = limit(norm_square);
-      strike_group(inject::site::fft_threshold, &tau.value, line, P.lines);
+      strike_group(site::threshold, &tau.value, line, P.lines);
       std::uint32_t word = abft::verify(residual * residual, tau);
-      strike_group(inject::site::fft_comparison, &word, line, P.lines);
+      strike_group(site::comparison, &word, line, P.lines);
       group_record& r = groups()[line];
       r.word = word;
       r.residual = residual;

@@ -11,7 +11,6 @@
 
 #include <ballast/error.hpp>
 
-#include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
 #include "core/memory.hpp"
@@ -26,6 +25,7 @@
 #include "fft/problem.hpp"
 #include "fft/tables/checks.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
+#include "fft/thresholds.hpp"
 #include "run/attempt.hpp"
 #include "run/recorder.hpp"
 
@@ -201,7 +201,7 @@ class offline_transform<T>::flight final : public run::pending {
       if (!(rest <= made.residual)) made.residual = rest;
       if (std::isnan(made.residual)) break;
     }
-    const abft::guarded_threshold tau(abft::fft_residual<T>(points, norm, k_kappa) * factor + abft::fft_output_underflow<T>(points));
+    const abft::guarded_threshold tau(thresholds::residual<T>(points, norm, k_kappa) * factor + thresholds::output_underflow<T>(points));
     made.threshold = tau.value;
     if (of.square == 0 && made.residual == 0) made.judged = true;
     // Near the largest numbers the transform can overflow even if the checksum does not.

@@ -11,6 +11,7 @@
 #include "cuda/block/sums.cuh"
 #include "fft/cuda/kernel/butterfly.cuh"
 #include "fft/cuda/schemes/offline.hpp"
+#include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid
       if (a.scale != 1) z = {z.re * scale, z.im * scale};
       if (i == 0) {
         const inject::device_place here{a.first_block + blockIdx.x, a.all_blocks, 0, 1, static_cast<int>(threadIdx.x), k_offline_threads};
-        given.strike(index<2>{}, inject::site::fft_output, here, &z.re);
+        given.strike(index<2>{}, site::output, here, &z.re);
       }
       if ((Injector::enabled || a.scale != 1) && at < a.points) data[at] = z;
       hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(at)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(at) + 1);

@@ -14,6 +14,7 @@
 #include "fft/cuda/run/transform.hpp"
 #include "fft/cuda/tune/candidates.hpp"
 #include "fft/problem.hpp"
+#include "fft/sites.hpp"
 #include "inject/injector.hpp"
 #include "run/recorder.hpp"
 
@@ -47,7 +48,7 @@ class trial {
       const auto work = make_transform(shape_, what_.problem.precision, options);
       run::settings how;
       how.protection = options.check == check_form::none ? protection::off : protection::correct;
-      inject::active_injector none(nullptr, "fft");
+      inject::active_injector none(nullptr, site::table());
       run::recorder seen("", backend::cuda, "", how, none);
       const transform_args one{what_.direction, 1, 1, false, how.protection, 1, nullptr, {}, seen, none, true};
       return ballast::cuda::seconds_of(

@@ -7,6 +7,7 @@
 #include "abft/threshold.hpp"
 #include "kmeans/cuda/assign/row_tally.cuh"
 #include "kmeans/cuda/layout/nearest.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -34,9 +35,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   __device__ __forceinline__ explicit pass_rows(const launch& from) : moves(from) {}
 
   // Steps: the label when found; in an exact recheck; when stored.
-  __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
-    strike_index(inject::site::kmeans_label, i, step, label);
-  }
+  __device__ __forceinline__ void strike_label(int i, int step, int& label) const { strike_index(site::label, i, step, label); }
   __device__ __forceinline__ void strike_index(inject::site where, int i, int step, int& at) const {
     if constexpr (Injector::enabled) {
       const int rows = pass_rows_of_tile(P), tiles = (this->points() + rows - 1) / rows;
@@ -45,7 +44,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   }
   // Shows the injector the search result of the own row, before its two owners compare it.
   __device__ __forceinline__ void strike_found(int i, int& label) const {
-    strike_index(inject::site::kmeans_index, i, 2, label);
+    strike_index(site::index, i, 2, label);
     strike_label(i, 0, label);
   }
 
@@ -525,7 +524,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
         const score_error<T> own = bound_error(ahead.rounding);
         facts.error = own.most();
         T mine = max(2 * facts.error, k_comparable);  // the two owners compute it from two copies of the bound
-        given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_threshold,
+        given.strike(ballast::cuda::index<1>{}, site::threshold,
                      this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
         if constexpr (k_checks) {
           if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) facts.bad = true, facts.failed = check::minimum;

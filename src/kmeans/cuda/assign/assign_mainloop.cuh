@@ -10,6 +10,7 @@
 #include "kmeans/cuda/assign/row_search.cuh"
 #include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/cuda/layout/operand.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -438,7 +439,7 @@ struct pass_scores {
     if constexpr (!P.single) bound_errors();
     if constexpr (k_in_registers && Injector::enabled) {
       for (int slab = 0; slab < P.slabs; ++slab)
-        given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
+        given.strike(index<fragment::k_words>{}, site::points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
     }
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
@@ -479,7 +480,7 @@ struct pass_scores {
           for (int i = 0; i < P.tiles; ++i) {
             const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;
             given.strike(
-                index<k_scores>{}, checks ? inject::site::kmeans_checksum : inject::site::kmeans_product,
+                index<k_scores>{}, checks ? site::checksum : site::product,
                 checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile + i, shape.sections * shape.data_tiles),
                 &scores[i * k_scores]);
           }
@@ -500,7 +501,7 @@ struct pass_scores {
           find_largest(scores, columns, of, largest, twins);
           const auto strike_minimum = [&](int step, float& score) {
             if (Injector::enabled && group == 0)
-              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
+              given.strike(index<1>{}, site::minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
           };
           for (float& each : largest) strike_minimum(0, each);
           search(rows, scores, columns, largest, twins, of, before);
@@ -510,7 +511,7 @@ struct pass_scores {
           search(rows, scores, columns, data_tile * k_tile_columns, last);
           if (Injector::enabled && group == 0) {
             for (int q = 0; q < k_groups; ++q)
-              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &rows[q].first);
+              given.strike(index<1>{}, site::minimum, here(tile, tiles, section, shape.sections), &rows[q].first);
           }
         }
         if constexpr (k_checks) {
@@ -523,7 +524,7 @@ struct pass_scores {
       for (int q = 0; q < k_groups; ++q) rows[q].more |= of.slope[q] >= 0 ? 0u : 1u;
     }
     if constexpr (Injector::enabled && sizeof(T) == 4) {
-      for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].named[0]);
+      for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, site::index, here(tile, tiles, q, 3), &rows[q].named[0]);
     }
   }
 
@@ -535,15 +536,14 @@ struct pass_scores {
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
                                                  const row_search<T> (&rows)[k_groups], row_facts& facts) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
-    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections + 1),
-                 &limits.row_offset);
+    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 1), &limits.row_offset);
     T sums[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;
     const T residual = fold(sums, [](T x, T y) { return x + y; });
     const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2), projection = t == 3 ? other : projections[0];
     T word = passes(residual, fma(limits.row_slope, facts.norm, limits.row_offset)) ? T(1) : T(0);
-    given.strike(index<1>{}, inject::site::kmeans_comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
+    given.strike(index<1>{}, site::comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
     const bool judges = t % 2 == 1;
     const bool projects = !judges || passes(projection - facts.projection, fma(limits.projection_slope, facts.norm, T(1e-37)));
     const bool fits = word == T(1) && projects;

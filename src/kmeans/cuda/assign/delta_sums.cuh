@@ -9,6 +9,7 @@
 #include "cuda/arch/atomic.cuh"
 #include "kmeans/cuda/assign/pass_memory.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -53,8 +54,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
       split<P.words>(value, unit, word);
     }
     if constexpr (Injector::enabled && P.sums == sum_memory::global)
-      given.strike(index<1>{}, inject::site::kmeans_sum, this->here(of.tile, of.tiles, place / 4, pitch() / 4),
-                   reinterpret_cast<std::uint32_t*>(word));
+      given.strike(index<1>{}, site::sum, this->here(of.tile, of.tiles, place / 4, pitch() / 4), reinterpret_cast<std::uint32_t*>(word));
     const auto add_word = [&](sum_word* to, int w, std::int32_t each) {
       if constexpr (P.sums == sum_memory::shared) {
         atomicAdd(to + 2 * w * entries() + place, static_cast<std::uint32_t>(upper_limb(each)));
@@ -75,7 +75,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
       atomicAdd(shared.members + j, arrives ? 1u : ~0u);
     } else if constexpr (P.sums == sum_memory::global) {
       std::uint64_t one = arrives ? 1ull : ~0ull;
-      given.strike(index<1>{}, inject::site::kmeans_count,
+      given.strike(index<1>{}, site::count,
                    {of.tile, of.tiles, 0, 1, static_cast<int>(threadIdx.x) % scores::k_tile_threads / 4, scores::k_tile_threads / 4}, &one);
       arch::add_global(a.members + j, one);
     }

@@ -5,6 +5,7 @@
 
 #include "cuda/arch/arch.cuh"
 #include "kmeans/cuda/normalize/rows.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(k_row_threads)
       group_distances(x, a.centroids, a.placed.stride, j, squares);
       for (int i = 0; i < k_group && j + i < last; ++i) {
         given.strike(
-            ballast::cuda::index<1>{}, inject::site::kmeans_product,
+            ballast::cuda::index<1>{}, site::product,
             {a.first / k_row_threads + block, (a.placed.m + k_row_threads - 1) / k_row_threads, j + i, a.centroids.count, thread, rows},
             squares + i);
         to[j + i] = squares[i];
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(k_row_threads)
     double sum =
         sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.placed.weight + first + i)) : 1.0) * made[i]; });
     if (thread == 0) {
-      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_inertia, {blockIdx.x, gridDim.x, 0, 1, 0, 1}, &sum);
+      given.strike(ballast::cuda::index<1>{}, site::inertia, {blockIdx.x, gridDim.x, 0, 1, 0, 1}, &sum);
       a.sums[2 * blockIdx.x] = sums[0] = sum;
     }
   } else if (thread < 64 && a.check) {

@@ -13,6 +13,7 @@
 
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/assign/assign_epilogue.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -42,10 +43,8 @@ struct pass : pass_rows<T, P, Injector> {
     __syncthreads();  // all rows have been added
     if constexpr (Injector::enabled) {
       const int thread = static_cast<int>(threadIdx.x), sums = min(entries(), k_threads), members = min(a.centroids.shape.k, k_threads);
-      if (thread < sums)
-        given.strike(index<1>{}, inject::site::kmeans_sum, {blockIdx.x, gridDim.x, 0, 1, thread, sums}, shared.limbs + thread);
-      if (thread < members)
-        given.strike(index<1>{}, inject::site::kmeans_count, {blockIdx.x, gridDim.x, 0, 1, thread, members}, shared.members + thread);
+      if (thread < sums) given.strike(index<1>{}, site::sum, {blockIdx.x, gridDim.x, 0, 1, thread, sums}, shared.limbs + thread);
+      if (thread < members) given.strike(index<1>{}, site::count, {blockIdx.x, gridDim.x, 0, 1, thread, members}, shared.members + thread);
       __syncthreads();
     }
     for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {

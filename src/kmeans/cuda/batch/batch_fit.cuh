@@ -15,6 +15,7 @@
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/batch/batch.hpp"
 #include "kmeans/scale.hpp"
+#include "kmeans/sites.hpp"
 #include "kmeans/stop.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -89,14 +90,13 @@ class batch_fit {
   }
 
  private:
-  using site = inject::site;
   static constexpr int k_warps = k_batch_threads / 32;
   static constexpr int k_together = 8;  // loads of a thread that are in flight at a time: the run time of a fit is mostly their latency
   // Steps of the sites: the choice of centroids, an iteration, the end.
   enum phase : int { k_seeding, k_iteration, k_end, k_phases };
 
   template <int Count, class V>
-  __device__ __forceinline__ void strike(site where, int step, int steps, int word, int words, V* data) const {
+  __device__ __forceinline__ void strike(inject::site where, int step, int steps, int word, int words, V* data) const {
     given_.strike(ballast::cuda::index<Count>{}, where, {fit * a.replicas + replica, a.items, step, steps, word, words}, data);
   }
 
@@ -174,7 +174,7 @@ class batch_fit {
         double mean = sums[0] / static_cast<double>(m) * 0x1p64;
         mean = mean < least ? least : mean;
         T stored = static_cast<T>(mean > most ? most : mean);
-        strike<1>(site::kmeans_frame, 0, 2, f, n, &stored);
+        strike<1>(site::normalization, 0, 2, f, n, &stored);
         low[f] = least;
         high[f] = most;
         shift[f] = stored;
@@ -212,7 +212,7 @@ class batch_fit {
     size = largest(size);
     if (__syncthreads_or((bad || (weight != nullptr && !(heaviest > 0))) ? 1 : 0) != 0) return false;
     scale = scale_for<T>(spread > nearest ? spread : nearest, size);
-    strike<1>(site::kmeans_frame, 1, 2, thread, k_batch_threads, &scale);
+    strike<1>(site::normalization, 1, 2, thread, k_batch_threads, &scale);
     weight_scale = weight == nullptr ? T(1) : weight_scale_for<T>(static_cast<double>(heaviest));
     for (int f = thread; f < n; f += k_batch_threads) shift[f] = shift[f] * scale;
     __syncthreads();  // shift is stored, and `work` has been read
@@ -228,7 +228,7 @@ class batch_fit {
           thread % 32, m, 32, [&](int i) { return given_at(i, f); },
           [&](int i, T plain) {
             T value = plain * scale - shift[f];
-            strike<1>(site::kmeans_points, 0, 1, f * m + i, n * m, &value);
+            strike<1>(site::points, 0, 1, f * m + i, n * m, &value);
             x[f * rows + i] = value;
             sums[0] += static_cast<double>(value);
             sums[1] += static_cast<double>(value) * static_cast<double>(value);
@@ -238,7 +238,7 @@ class batch_fit {
       if (thread % 32 == 0 && own > 0) variance += own;
     }
     tolerance = a.tol * (sum(variance) / static_cast<double>(n));
-    strike<1>(site::kmeans_tolerance, 0, 1, thread, k_batch_threads, &tolerance);
+    strike<1>(site::tolerance, 0, 1, thread, k_batch_threads, &tolerance);
   }
 
   // ---------------------------------------------------------------- Distances.
@@ -275,18 +275,18 @@ class batch_fit {
       for (int j = 0; j < k; j += k_batch_group) {
         T made[k_batch_group];
         distances(i, centroid + j, pitch, made);
-        strike<k_batch_group>(site::kmeans_product, when, k_phases, i, m, made);
-        strike<1>(site::kmeans_minimum, when, k_phases, i, m, &least);
+        strike<k_batch_group>(site::product, when, k_phases, i, m, made);
+        strike<1>(site::minimum, when, k_phases, i, m, &least);
         for (int q = 0; q < k_batch_group; ++q) {
           const bool nearer = j + q < k && made[q] < least;
           least = nearer ? made[q] : least;
           best = nearer ? static_cast<std::uint32_t>(j + q) : best;
         }
       }
-      strike<1>(site::kmeans_index, when, k_phases, i, m, &best);
+      strike<1>(site::index, when, k_phases, i, m, &best);
       changed += label[i] != best ? 1 : 0;
       label[i] = best;
-      strike<1>(site::kmeans_label, when, k_phases, i, m, label + i);
+      strike<1>(site::label, when, k_phases, i, m, label + i);
     }
     return sum(changed);
   }
@@ -388,7 +388,7 @@ class batch_fit {
     for (int e = thread; e < (n + 2) * k; e += k_batch_threads) {
       double all = 0;
       for (int c = 0; c < chunks; ++c) all += work[e * chunks + c];
-      strike<1>(e < n * k ? site::kmeans_sum : site::kmeans_count, 0, 1, e < n * k ? e : e - n * k, e < n * k ? n * k : 2 * k, &all);
+      strike<1>(e < n * k ? site::sum : site::count, 0, 1, e < n * k ? e : e - n * k, e < n * k ? n * k : 2 * k, &all);
       work[e * chunks] = all;
     }
     __syncthreads();  // the totals are stored
@@ -440,7 +440,7 @@ class batch_fit {
       const double w = weight_of_cluster(from);
       T& kept = centroid[f * pitch + j];
       T made = w > 0 ? static_cast<T>(total(f, from) / w) : kept;
-      strike<1>(site::kmeans_centroid, 0, 2, e, n * k, &made);
+      strike<1>(site::centroid, 0, 2, e, n * k, &made);
       const double off = static_cast<double>(made) - static_cast<double>(kept);
       moved += off * off;
       kept = made;
@@ -458,7 +458,7 @@ class batch_fit {
       if (some_empty) relocate();
       __syncthreads();  // the totals are stored
       double moved = divide(some_empty);
-      strike<1>(site::kmeans_shift, 0, 1, thread, k_batch_threads, &moved);
+      strike<1>(site::shift, 0, 1, thread, k_batch_threads, &moved);
       iterations = i + 1;
       // The threads vote, so that a thread with a corrupted number does not skip a barrier.
       if (__syncthreads_or(stop_after(changed == 0, moved, tolerance) != stop_rule::none ? 1 : 0) == 0) continue;
@@ -476,7 +476,7 @@ class batch_fit {
     for (int e = thread; e < n * k; e += k_batch_threads) {
       const int f = e % n, j = e / n;
       T out = static_cast<T>((static_cast<double>(centroid[f * pitch + j]) + static_cast<double>(shift[f])) * unscale);
-      strike<1>(site::kmeans_centroid, 1, 2, e, n * k, &out);
+      strike<1>(site::centroid, 1, 2, e, n * k, &out);
       outer[e] = out;
       const T inner = out * scale - shift[f];
       centroid[f * pitch + j] = inner < -k_far<T> ? -k_far<T> : inner > k_far<T> ? k_far<T> : inner;
@@ -499,7 +499,7 @@ class batch_fit {
     }
     double inertia = sum(own);
     // All threads use the number of one thread for decisions.
-    strike<1>(site::kmeans_inertia, 0, 1, thread, 1, &inertia);
+    strike<1>(site::inertia, 0, 1, thread, 1, &inertia);
     if (thread == 0) shared->left[0] = ldexp(inertia, -2 * ilogb(static_cast<double>(scale)) - ilogb(static_cast<double>(weight_scale)));
     __syncthreads();  // the inertia is stored
     return shared->left[0];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kmeans/cuda/batch/batch_fit.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -124,7 +125,7 @@ __device__ __forceinline__ void batch_fit<T, Enqueued, Injector>::try_candidates
     for (int i = thread; i < m; i += k_batch_threads) {
       T made[k_batch_group];
       distances(i, candidate + first, trial_pitch, made);
-      strike<k_batch_group>(site::kmeans_product, k_seeding, k_phases, i, m, made);
+      strike<k_batch_group>(site::product, k_seeding, k_phases, i, m, made);
       const double w = weight_of(i);
       const T own = closest[i];
       for (int q = 0; q < k_batch_group; ++q) left[q] += w * static_cast<double>(made[q] < own ? made[q] : own);

@@ -10,6 +10,7 @@
 #include "cuda/arch/atomic.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "kmeans/cuda/batch/batch_fit.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -58,7 +59,7 @@ __device__ __forceinline__ void batch_fit<T, Enqueued, Injector>::settle() {
   if (!is_last_of_pair()) return;
   const batch_result scalars = stored[0];
   std::uint32_t word = hash_stored(scalars) == stored[1].hash ? abft::k_pass : abft::k_fail;
-  given_.strike(ballast::cuda::index<1>{}, site::kmeans_comparison, {fit, a.items / a.replicas, 0, 1, thread, k_batch_threads}, &word);
+  given_.strike(ballast::cuda::index<1>{}, site::comparison, {fit, a.items / a.replicas, 0, 1, thread, k_batch_threads}, &word);
   const bool fails = __syncthreads_or(word != abft::k_pass ? 1 : 0) != 0;
   if (!fails && scalars.status == 0) commit();
   if (thread != 0) return;

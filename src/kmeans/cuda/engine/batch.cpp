@@ -27,6 +27,7 @@
 #include "kmeans/cuda/batch/batch.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
 #include "kmeans/cuda/engine/plan_state.hpp"
+#include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -151,7 +152,7 @@ class device_fits {
       for (std::size_t i = 0; i < open.size(); ++i) {
         const std::int64_t fit = open[i];
         if (protects(what_.how)) {
-          what_.injector.strike(inject::site::kmeans_comparison, {fit, what_.points.count, 0, 1}, &found[i].word, 1);
+          what_.injector.strike(site::comparison, {fit, what_.points.count, 0, 1}, &found[i].word, 1);
           what_.seen.checked(1);
           const abft::outcome how = state[at(fit - first)].judge(found[i]);
           if (how == abft::outcome::open) {

@@ -10,6 +10,8 @@
 #include "inject/injector.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
+#include "kmeans/sites.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -137,7 +139,7 @@ core::vector<double> cuda_engine<T>::weigh_candidates() {
     const buffer framed = upload(seeding_.taken);
     nearest_arguments<T> given{};
     given.exact.framed = static_cast<const T*>(framed.data());
-    given.exact.limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);
+    given.exact.limit = thresholds::distance(abft::unit_roundoff<T>, n_);
     given.exact.flags = flags();
     given.exact.k = static_cast<int>(all);
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", 0, [&](int number) {
@@ -163,7 +165,7 @@ core::vector<double> cuda_engine<T>::weigh_candidates() {
     nearest = download<std::int32_t>(seeding_.nearest, m_);
     made.assign(at(all), 0.0);
     for (std::int64_t i = 0; i < m_; ++i) add(made, i);
-    if (what_.strike_seeding) what_.injector.strike(inject::site::kmeans_count, {0, 1, 0, 1}, made.data(), all);
+    if (what_.strike_seeding) what_.injector.strike(site::count, {0, 1, 0, 1}, made.data(), all);
   };
   if (!protect_) {
     once();

@@ -10,6 +10,7 @@
 #include "abft/weights.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -114,7 +115,7 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
   made.panel.weights = static_cast<const double*>(made.weights.data());
   made.panel.weight = static_cast<const T*>(made.weight.data());
   made.panel.count = static_cast<int>(count);
-  made.panel.limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);
+  made.panel.limit = thresholds::distance(abft::unit_roundoff<T>, n_);
 }
 
 // Returns the weights in host memory, for choices among rows. They are copied at the first call.

@@ -6,6 +6,7 @@
 
 #include "abft/threshold.hpp"
 #include "kmeans/cuda/layout/fixed.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -137,7 +138,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.tolerance_twin = tolerance.twin;
   a.spread = what_.spread;
   a.walk = score_walk(abft::unit_roundoff<T>, what_.points.n);
-  a.distance_limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, what_.points.n);
+  a.distance_limit = thresholds::distance(abft::unit_roundoff<T>, what_.points.n);
   a.events = call_.events();
   a.repeats = what_.repeats;
   call_.launch(*update_, update_blocks(), a);

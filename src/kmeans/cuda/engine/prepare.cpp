@@ -10,11 +10,11 @@
 #include <numeric>
 #include <optional>
 
-#include "abft/threshold.hpp"
 #include "core/counter_rng.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
 #include "kmeans/cuda/layout/fixed.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -333,7 +333,7 @@ point_sums cuda_engine<T>::measure() {
       abft::finding found;
       found.residual = by_features - made.total_square;
       // Squares may underflow if the normalization was chosen for centroids that are far away.
-      found.threshold = abft::kmeans_square_limit(static_cast<double>(m_), static_cast<double>(n_)) * made.total_square +
+      found.threshold = thresholds::square(static_cast<double>(m_), static_cast<double>(n_)) * made.total_square +
                         static_cast<double>(m_) * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       // If squares overflow, the normalization is wrong; the driver detects that.
       if (std::isfinite(by_features) || std::isfinite(made.total_square))

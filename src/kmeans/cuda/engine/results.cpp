@@ -6,6 +6,7 @@
 #include "abft/threshold.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
+#include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 #include "run/staging.hpp"
 
@@ -54,7 +55,7 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   given.plain = static_cast<const T*>(unshifted.data());
   given.framed = static_cast<const T*>(framed.data());
   given.sums = static_cast<double*>(sums.data());
-  given.limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
+  given.limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
   compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
   const core::vector<double> parts = download<double>(sums, 2 * blocks);

@@ -17,6 +17,7 @@
 
 #include "core/macros.hpp"
 #include "kmeans/cuda/layout/points.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -97,7 +98,7 @@ struct alignas(16) score_bound {
   T sum = 0;       // rounding of the sums over features
   T largest = 0;   // the largest ‖c‖
   T smallest = 0;  // the smallest ‖c‖
-  T distance = 0;  // abft::kmeans_distance_limit
+  T distance = 0;  // thresholds::distance
   bool operator==(const score_bound&) const = default;
 };
 

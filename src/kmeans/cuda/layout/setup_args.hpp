@@ -6,6 +6,7 @@
 
 #include "core/macros.hpp"
 #include "kmeans/cuda/layout/points.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -186,7 +187,7 @@ struct centroid_panel {
   const double* weights;   // sections
   const T* weight;         // count: w, in [1, 2)
   int count;
-  double limit;  // abft::kmeans_distance_limit
+  double limit;  // thresholds::distance
 };
 
 template <class T>

@@ -14,6 +14,7 @@
 #include "cuda/block/launch.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"
 #include "kmeans/cuda/layout/setup_args.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -143,8 +144,7 @@ __global__ void __launch_bounds__(k_column_threads)
     for (std::int64_t row = begin + r; row < end; row += rows) Work::visit(a, row, column, own);
   }
   if (!a.mirrored) {
-    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_points, {strip, a.shape.strips, 1, 2, thread, k_column_threads},
-                 Work::shown(own));
+    given.strike(ballast::cuda::index<1>{}, site::points, {strip, a.shape.strips, 1, 2, thread, k_column_threads}, Work::shown(own));
   }
   chains[c * rows + r] = own;
   __syncthreads();  // the accumulators are stored

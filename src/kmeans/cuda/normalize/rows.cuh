@@ -6,6 +6,7 @@
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/layout/operand.cuh"
 #include "kmeans/cuda/normalize/columns.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(k_row_threads)
       x[i] = turned[e % a.lanes * (rows + 1) + e / a.lanes];
     }
   }
-  given.strike(ballast::cuda::index<k_place_elements>{}, inject::site::kmeans_points,
+  given.strike(ballast::cuda::index<k_place_elements>{}, site::points,
                {std::int64_t{blockIdx.x}, std::int64_t{gridDim.x}, 1, 2, thread, k_row_threads}, x);
   for (int i = 0; i < k_place_elements; ++i) {
     const int e = i * k_row_threads + thread;
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(k_row_threads)
     const std::int64_t row = first + thread;
     row_facts<T> facts =
         facts_of<Words>(a.placed, weighted ? compute_weight(a.given, row) : T(1), [&](int f) { return compute_x(a.given, row, f); });
-    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_points, {blockIdx.x, gridDim.x, 1, 2, thread, rows}, &facts.norm);
+    given.strike(ballast::cuda::index<1>{}, site::points, {blockIdx.x, gridDim.x, 1, 2, thread, rows}, &facts.norm);
     made[thread] = facts;
     a.signature[row] = facts.signature;
     a.norm[row] = facts.norm;

@@ -8,6 +8,7 @@
 #include "abft/threshold.hpp"
 #include "cuda/jit/expression.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -143,7 +144,7 @@ ballast::cuda::kernel_request tile_update_request(bool f64, int words, bool weig
 // The rounding of sums of products, as in other checks of K-Means; times two because tensor cores truncate instead of rounding, and times
 // two for the two sides of a check.
 double tile_slack(const tile_problem& what) {
-  return 4 * abft::kmeans_distance_limit(what.f64 ? abft::unit_roundoff<double> : abft::unit_roundoff<float>, what.n);
+  return 4 * thresholds::distance(what.f64 ? abft::unit_roundoff<double> : abft::unit_roundoff<float>, what.n);
 }
 
 std::vector<ballast::cuda::kernel_request> tile_kernels(const tile_problem& what, const tile_policy& chosen, int words, bool weighted,

@@ -13,6 +13,7 @@
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"
 #include "kmeans/cuda/schemes/tile.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -42,8 +43,7 @@ __global__ void __launch_bounds__(k_tile_threads)
   };
   T value = compute();
   constexpr int warps = k_tile_threads / 32;
-  if (lane == 0)
-    given.strike(index<1>{}, inject::site::kmeans_norm, {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x / 32), warps}, &value);
+  if (lane == 0) given.strike(index<1>{}, site::norm, {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x / 32), warps}, &value);
   abft::outcome how = abft::outcome::clean;
   for (int number = 0; a.check; ++number) {
     const T twin = compute();
@@ -76,8 +76,7 @@ __global__ void __launch_bounds__(k_tile_threads)
       const T d = x[f] - c[f];
       distance = fma(d, d, distance);
     }
-    given.strike(index<1>{}, inject::site::kmeans_product, {blockIdx.x, gridDim.x, j, a.k, static_cast<int>(threadIdx.x), k_tile_threads},
-                 &distance);
+    given.strike(index<1>{}, site::product, {blockIdx.x, gridDim.x, j, a.k, static_cast<int>(threadIdx.x), k_tile_threads}, &distance);
     if (j == 0 || distance < best) best = distance, label = j;
   }
   a.labels[i] = label;
@@ -153,7 +152,7 @@ __global__ void __launch_bounds__(k_tile_threads)
       }
       for (int w = 0; w < Words; ++w) {
         auto value = static_cast<std::uint64_t>(std::int64_t{word[w]});
-        if (strikes) given.strike(index<1>{}, inject::site::kmeans_sum, place, &value);
+        if (strikes) given.strike(index<1>{}, site::sum, place, &value);
         arch::add_global(sums + (static_cast<std::int64_t>(j) * Words + w) * pitch + sum_place<T>(column, a.points.n, stride), value);
       }
     };
@@ -165,8 +164,7 @@ __global__ void __launch_bounds__(k_tile_threads)
       const bool counts = weight() > 0;
       if (counts) {
         std::uint64_t one = 1;
-        given.strike(index<1>{}, inject::site::kmeans_count, {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x / k_lanes), k_rows},
-                     &one);
+        given.strike(index<1>{}, site::count, {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x / k_lanes), k_rows}, &one);
         arch::add_global(a.members + label, one);
         if (check) arch::add_global(a.members_twin + again, 1);
       }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kmeans/cuda/schemes/tile_check.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -149,9 +150,9 @@ struct tile_kernel_body {
       if (self.first_row + r >= a.points.m) break;
       tile_minimum<T> all = minima[r];
       for (int w = 1; w < product::k_warps_across; ++w) all = nearer(all, minima[w * P.rows + r]);
-      self.given.strike(index<1>{}, inject::site::kmeans_minimum, here(), &all.value);
+      self.given.strike(index<1>{}, site::minimum, here(), &all.value);
       auto centroid = static_cast<std::uint32_t>(all.centroid);
-      self.given.strike(index<1>{}, inject::site::kmeans_index, here(), &centroid);
+      self.given.strike(index<1>{}, site::index, here(), &centroid);
       all.centroid = in_range(centroid);
       use(self.first_row + r, all);
     }
@@ -170,7 +171,7 @@ struct tile_kernel_body {
       if (first || nearest.value < *best || (nearest.value == *best && nearest.centroid < *label)) {
         *best = nearest.value;
         auto stored = static_cast<std::uint32_t>(nearest.centroid);
-        self.given.strike(index<1>{}, inject::site::kmeans_label, here(), &stored);
+        self.given.strike(index<1>{}, site::label, here(), &stored);
         *label = in_range(stored);
       }
       arch::fence_gpu();

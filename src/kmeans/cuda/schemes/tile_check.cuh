@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kmeans/cuda/schemes/tile_product.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -105,7 +106,7 @@ struct warp_check {
 
   // Verifies this lane's elements and corrects those it can locate. Returns false if a fault remains.
   __device__ __forceinline__ bool verify(int chunk) {
-    self.given.strike(index<k_scores>{}, inject::site::kmeans_checksum, self.here(chunk), one);
+    self.given.strike(index<k_scores>{}, site::checksum, self.here(chunk), one);
     bool right = true;
 #pragma unroll
     for (int s = 0; s < k_scores; ++s) {
@@ -115,10 +116,10 @@ struct warp_check {
 #pragma unroll
         for (int j = 0; j < k_across; ++j) sum += self.sums[i][j][s];
       limits limit = limits_of(s);
-      self.given.strike(index<1>{}, inject::site::kmeans_threshold, self.here(chunk), &limit.one);
+      self.given.strike(index<1>{}, site::threshold, self.here(chunk), &limit.one);
       const T residual = one[s] - sum;
       std::uint32_t word = abs(residual) <= limit.one ? 0u : 1u;
-      self.given.strike(index<1>{}, inject::site::kmeans_comparison, self.here(chunk), &word);
+      self.given.strike(index<1>{}, site::comparison, self.here(chunk), &word);
       if (word == 0) continue;
       if constexpr (k_places) {
         right = correct(s, residual, limit) && right;
@@ -314,7 +315,7 @@ struct block_check {
     T of_row, of_column;
   };
   __device__ __forceinline__ outcome compare(int chunk, bool strikes) {
-    if (strikes && threadIdx.x < P.rows) self.given.strike(index<1>{}, inject::site::kmeans_checksum, here(chunk), of_row);
+    if (strikes && threadIdx.x < P.rows) self.given.strike(index<1>{}, site::checksum, here(chunk), of_row);
 #pragma unroll
     for (int i = 0; i < k_down; ++i)
 #pragma unroll
@@ -367,9 +368,9 @@ struct block_check {
   // Compares a residual with its threshold; if it fails, the residual replaces the sum.
   __device__ __forceinline__ void judge(T residual, T size, int where, int* to, T* sums, int chunk, bool strikes) const {
     T limit = self.a.slack * size + warp_check<T, P, Injector>::smallest();
-    if (strikes) self.given.strike(index<1>{}, inject::site::kmeans_threshold, here(chunk), &limit);
+    if (strikes) self.given.strike(index<1>{}, site::threshold, here(chunk), &limit);
     std::uint32_t word = abs(residual) <= limit ? 0u : 1u;
-    if (strikes) self.given.strike(index<1>{}, inject::site::kmeans_comparison, here(chunk), &word);
+    if (strikes) self.given.strike(index<1>{}, site::comparison, here(chunk), &word);
     if (word == 0) return;
     sums[where] = residual;
     atomicAdd(to, 1);

@@ -14,6 +14,7 @@
 #include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/cuda/layout/tensor.cuh"
 #include "kmeans/cuda/schemes/tile.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -187,7 +188,7 @@ struct tile_product {
   __device__ __forceinline__ void strike_products(int chunk, int number) {
     if constexpr (Injector::enabled) {
       constexpr int count = k_down * k_across * k_scores;
-      given.strike(index<count>{}, inject::site::kmeans_product, here(chunk), &sums[0][0][0]);
+      given.strike(index<count>{}, site::product, here(chunk), &sums[0][0][0]);
       if (a.flips == 0 || number > 0) return;
       // The paper's injection: one bit of one product per block.
       const std::uint64_t bits = core::random_bits(a.flips, 1, blockIdx.x);

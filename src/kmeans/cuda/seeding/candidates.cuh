@@ -6,6 +6,7 @@
 #include "core/counter_rng.hpp"
 #include "cuda/arch/arch.cuh"
 #include "kmeans/cuda/assign/distances.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -39,16 +40,15 @@ __global__ void __launch_bounds__(k_seed_threads)
       T made[k_group];
       group_distances(x, a.candidates, a.placed.stride, j, made);
       for (int i = 0; i < k_group && j + i < count; ++i) {
-        given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_product, {blockIdx.x, gridDim.x, j + i, count, thread, rows},
-                     made + i);
+        given.strike(ballast::cuda::index<1>{}, site::product, {blockIdx.x, gridDim.x, j + i, count, thread, rows}, made + i);
         sum = __fma_rn(static_cast<double>(load_again(a.candidates.weight + j + i)), static_cast<double>(made[i]), sum);
         number = made[i] < nearest ? j + i : number;
         nearest = made[i] < nearest ? made[i] : nearest;
         least = made[i] < least ? made[i] : least;
       }
     }
-    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_minimum, {blockIdx.x, gridDim.x, 0, 1, thread, rows}, &nearest);
-    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_index, {blockIdx.x, gridDim.x, 0, 1, thread, rows},
+    given.strike(ballast::cuda::index<1>{}, site::minimum, {blockIdx.x, gridDim.x, 0, 1, thread, rows}, &nearest);
+    given.strike(ballast::cuda::index<1>{}, site::index, {blockIdx.x, gridDim.x, 0, 1, thread, rows},
                  reinterpret_cast<std::uint32_t*>(&number));
     weighted[thread] = sum;
     squares[thread] = nearest;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(k_seed_threads)
   };
   std::uint32_t bits = draw(arch::warp());
   if (arch::lane() == 0) {
-    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, {blockIdx.x, gridDim.x, 0, 1, arch::warp(), warps}, &bits);
+    given.strike(ballast::cuda::index<1>{}, site::label, {blockIdx.x, gridDim.x, 0, 1, arch::warp(), warps}, &bits);
     a.drawn[std::int64_t{blockIdx.x} * warps + arch::warp()] = bits;
   }
   if (!a.check) return;

@@ -4,6 +4,7 @@
 
 #include "cuda/arch/arch.cuh"
 #include "kmeans/cuda/assign/distances.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -26,8 +27,7 @@ __global__ void __launch_bounds__(k_seed_threads)
       T made[k_group];
       group_distances(x, a.candidates, a.placed.stride, j, made);
       for (int i = 0; i < k_group && j + i < trials; ++i) {
-        given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_product, {blockIdx.x, gridDim.x, j + i, trials, thread, rows},
-                     made + i);
+        given.strike(ballast::cuda::index<1>{}, site::product, {blockIdx.x, gridDim.x, j + i, trials, thread, rows}, made + i);
         squares[(j + i) * k_seed_threads + thread] = made[i];
       }
     }

@@ -15,6 +15,7 @@
 #include "inject/injector.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -30,7 +31,7 @@ class trial {
  public:
   trial(const problem& what, bool protect, std::string_view scheme)
       : how_{.backend = backend::cuda, .protection = protect ? protection::correct : protection::off},
-        injector_(nullptr, "kmeans"),
+        injector_(nullptr, site::table()),
         seen_("tune", backend::cuda, std::string(scheme), how_, injector_),
         points_(random(what)),
         device_(ballast::cuda::current_device()),

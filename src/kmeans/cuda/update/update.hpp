@@ -8,6 +8,7 @@
 #include "cuda/block/event_ring.hpp"
 #include "kmeans/cuda/layout/packed_centroids.hpp"
 #include "kmeans/cuda/layout/points.hpp"
+#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -88,7 +89,7 @@ struct update_arguments {
   double tolerance_twin;  // second copy of tolerance
   double spread;          // √(Σ‖x‖² / m)
   double walk;            // score_walk
-  double distance_limit;  // abft::kmeans_distance_limit
+  double distance_limit;  // thresholds::distance
   ballast::cuda::event_ring* events;
   int repeats;
 };

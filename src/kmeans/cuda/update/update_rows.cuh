@@ -22,6 +22,7 @@
 #include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/cuda/layout/operand.cuh"
 #include "kmeans/cuda/update/update.hpp"
+#include "kmeans/sites.hpp"
 #include "kmeans/stop.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -189,8 +190,8 @@ struct update {
             value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
           }
           if (divides)
-            given.strike(index<1>{}, inject::site::kmeans_centroid,
-                         inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, stride}, &value.at[v]);
+            given.strike(index<1>{}, site::centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, stride},
+                         &value.at[v]);
         }
         store(a.centroids.rows + row_at(j), value);
         features<T> twin = value;
@@ -498,8 +499,8 @@ struct update {
     a.centroids.bound[1] = bound;
     double tolerance = a.tolerance;
     if (a.given == nullptr) {
-      given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
-      given.strike(index<1>{}, inject::site::kmeans_tolerance, inject::device_place{0, 1, 1, 2, 0, 1}, &tolerance);
+      given.strike(index<1>{}, site::shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
+      given.strike(index<1>{}, site::tolerance, inject::device_place{0, 1, 1, 2, 0, 1}, &tolerance);
     }
     // The twin takes the same steps on the other copies, with the opposite sign of each difference: without a fault it has the same bits.
     const bool shift_fits = shift == shift_twin;

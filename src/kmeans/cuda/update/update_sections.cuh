@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kmeans/cuda/update/update_rows.cuh"
+#include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -58,7 +59,7 @@ __device__ __forceinline__ void update<T, P, Injector>::close_columns(int thread
 #pragma unroll 4
     for (int p = 0; p < parts; ++p) square += arch::load_keep(&of[p].squares[c]), cut += arch::load_keep(&of[p].cuts[c]);
     T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
-    if (there) given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
+    if (there) given.strike(index<1>{}, site::norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
     T* const at = column_at(section * shape.section_tiles + i / k_tile_columns, c);
     at[0] = start;
     at[k_tile_columns] = static_cast<T>(w);

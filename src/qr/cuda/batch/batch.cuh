@@ -5,10 +5,11 @@
 #pragma once
 
 #include "abft/attempt.hpp"
-#include "abft/threshold.hpp"
 #include "cuda/block/launch.cuh"
 #include "qr/cuda/batch/batch_args.hpp"
 #include "qr/cuda/batch/batch_check.cuh"
+#include "qr/sites.hpp"
+#include "qr/thresholds.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -37,13 +38,13 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   if constexpr (P.blocks > 1) team_barrier<P>();  // all blocks have started, so that they can be sent to
   for (bool open = there, again = false; team.goes_on(open); again = true) {
     team.read(a.repeats >= 0, again, A, down, across, m, n, 0, false);
-    team.strike_tile(inject::site::qr_panel, 0, 1);
+    team.strike_tile(site::panel, 0, 1);
     team.new_phase();
     typename decltype(team)::seen found;
     const bool follows = a.repeats >= 0 && team.verifies();
     if constexpr (shape::panels == 1) {
       team.factor_panel(0, steps, follows, [&](int j) {
-        team.strike_tile(inject::site::qr_trailing, j, steps);
+        team.strike_tile(site::trailing, j, steps);
         if (follows) team.follow(own.v[0][0], j, m, found);
       });
     } else {
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
           for (int chunk = 0; chunk < shape::panel / shape::at_once && begin + chunk * shape::at_once < steps; ++chunk)
             team.apply_chunk(turn, chunk, begin, steps);
         }
-        team.strike_tile(inject::site::qr_trailing, p, (steps + shape::panel - 1) / shape::panel);
+        team.strike_tile(site::trailing, p, (steps + shape::panel - 1) / shape::panel);
         // The warp that verifies owns the first panel, and has no other work afterwards.
         if (!follows) continue;
         for (int j = begin; j < begin + shape::panel && j < steps; ++j) team.follow(own.v[turn][j - begin], j, m, found);
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     if (a.repeats >= 0) {
       team.new_phase();
       team.add_weighted(m, n, [](int row, int column) { return row <= column; });
-      team.strike_tile(inject::site::qr_r, 0, 1);
+      team.strike_tile(site::r, 0, 1);
       team.new_phase();
       team.hash_tile(m, n);
       team_barrier<P>();  // sums and hashes are stored
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
       if (!open || how == abft::outcome::open) continue;
       stands = a.stores || abft::stands(how);
     } else {
-      team.strike_tile(inject::site::qr_r, 0, 1);
+      team.strike_tile(site::r, 0, 1);
       team_barrier<P>();  // tau is stored
       if (!open) continue;
     }
@@ -179,7 +180,7 @@ struct batch_application {
       for (int c = 0; c < P.columns; ++c) value[c] += __shfl_xor_sync(0xffffffffu, value[c], distance);
     }
     for (int c = 0; c < P.columns; ++c) value[c] /= own.tau[l];
-    team.template strike<P.columns>(inject::site::qr_product, step, k, value);
+    team.template strike<P.columns>(site::product, step, k, value);
     for (int c = 0; c < P.columns; ++c) {
       for (int r = 0; r < P.rows; ++r) {
         const S y = v[r] == 0 ? team.x[c][r] : team.x[c][r] - value[c] * v[r];
@@ -257,7 +258,7 @@ struct batch_application {
       size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
       // Rounding, and the part of an element of x that underflow may take.
       constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
-      const double allowed = abft::qr_solve_threshold<S>(size, k) + 4 * smallest * (sizes + k);
+      const double allowed = thresholds::solve<S>(size, k) + 4 * smallest * (sizes + k);
       for (int q = 0; q < k_certificates; ++q) worst.take(fabs(rest[q]), allowed);
     }
     for (int distance = 1; distance < shape::checkers; distance *= 2) {
@@ -293,10 +294,10 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   for (bool open = there, again = false; team.goes_on(open); again = true) {
     team.read(a.repeats >= 0, again, job.from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
-    team.strike_tile(inject::site::qr_q, 0, 2);
+    team.strike_tile(site::q, 0, 2);
     team.new_phase();
     job.compute(team);
-    team.strike_tile(inject::site::qr_q, 1, 2);
+    team.strike_tile(site::q, 1, 2);
     team.new_phase();
     if (a.repeats < 0) {
       team_barrier<P>();  // the shifts are stored
@@ -329,7 +330,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 3);
       } else {
-        abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
+        abft::finding now = team.judge_sums(m, thresholds::residual<S>(1, m, columns), found, a.repeats);
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 2);
       }

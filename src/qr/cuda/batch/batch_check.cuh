@@ -10,6 +10,7 @@
 #include "cuda/block/bits.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "qr/cuda/batch/batch_tile.cuh"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -96,7 +97,7 @@ struct batch_team : batch_tile<S, P, Launch> {
       ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
       if (l < k_certificates) own.before[l] = l == 0 ? squares[0] : squares[1];
       for (int row = l; row < shape::height; row += shape::checkers) {
-        given.strike(ballast::cuda::index<1>{}, inject::site::qr_checksum, {item, items, 0, 1, row, shape::height}, &own.sum[0][row]);
+        given.strike(ballast::cuda::index<1>{}, site::checksum, {item, items, 0, 1, row, shape::height}, &own.sum[0][row]);
       }
     }
   }
@@ -265,9 +266,9 @@ struct batch_team : batch_tile<S, P, Launch> {
     abft::guarded_threshold limit(threshold);
     now.residual = residual;
     now.threshold = threshold;
-    if (checker() == 0) strike_one(inject::site::qr_threshold, step, 1, &limit.value);
+    if (checker() == 0) strike_one(site::threshold, step, 1, &limit.value);
     now.word = abft::verify(residual, limit);
-    if (checker() == 0) strike_one(inject::site::qr_comparison, step, 1, &now.word);
+    if (checker() == 0) strike_one(site::comparison, step, 1, &now.word);
     return now;
   }
 

@@ -13,6 +13,7 @@
 #include "cuda/block/unroll.cuh"
 #include "qr/arithmetic/random.hpp"
 #include "qr/cuda/batch/batch_args.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -390,7 +391,7 @@ struct batch_tile {
     }
 #pragma unroll
     for (int k = c; k < P.columns; ++k) sum[k] = tau == 0 ? S(0) : tau * sum[k];
-    if constexpr (shape::panels == 1) strike<P.columns>(inject::site::qr_product, j, steps, sum);
+    if constexpr (shape::panels == 1) strike<P.columns>(site::product, j, steps, sum);
 #pragma unroll
     for (int r = lowest; r < P.rows; ++r) y[r] *= factor;
 #pragma unroll
@@ -405,9 +406,9 @@ struct batch_tile {
       }
     }
     if (own_group != g) return;
-    given.strike(ballast::cuda::index<P.rows>{}, inject::site::qr_reflector, {item, items, j, steps, lane, P.lanes}, y);
+    given.strike(ballast::cuda::index<P.rows>{}, site::reflector, {item, items, j, steps, lane, P.lanes}, y);
     if (lane == 0) {
-      strike_one(inject::site::qr_tau, j, steps, &tau);
+      strike_one(site::tau, j, steps, &tau);
       send(&own.tau[j], tau);
     }
     auto& to = own.v[turn][shape::panels > 1 ? in_panel : 0].lane[lane];
@@ -452,8 +453,8 @@ struct batch_tile {
 #pragma unroll
       for (int c = 0; c < P.columns; ++c) w[l][c] = tau == 0 ? S(0) : tau * w[l][c];
     }
-    strike<shape::at_once * P.columns>(inject::site::qr_product, (begin + first) / shape::at_once,
-                                       (steps + shape::at_once - 1) / shape::at_once, &w[0][0]);
+    strike<shape::at_once * P.columns>(site::product, (begin + first) / shape::at_once, (steps + shape::at_once - 1) / shape::at_once,
+                                       &w[0][0]);
 #pragma unroll
     for (int l = 0; l < shape::at_once; ++l) {
       const auto& here = v[first + l].lane[lane].row;
@@ -492,7 +493,7 @@ struct batch_tile {
     for (int r = 0; r < P.rows; ++r) v[r] = from.lane[lane].row[r];
     dots<0, 0>(v, sum);
     for (int c = 0; c < P.columns; ++c) sum[c] *= tau;
-    strike<P.columns>(inject::site::qr_product, step, steps, sum);
+    strike<P.columns>(site::product, step, steps, sum);
     for (int c = 0; c < P.columns; ++c) subtract(c, v, sum[c], tau != 0);
   }
 };

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "abft/threshold.hpp"
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
@@ -14,6 +13,7 @@
 #include "qr/cuda/layout/kernel_args.hpp"
 #include "qr/cuda/layout/matrix.cuh"
 #include "qr/cuda/layout/rows.cuh"
+#include "qr/thresholds.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
     ballast::cuda::add_lanes<k_threads, lanes, 1>(sum);
     if (part != 0 || column >= w) continue;
     off[column] = fabs(sum[0] - a.tx[column]);
-    limit[column] = abft::qr_orthogonality_threshold<S>(sum[1] + a.tx[w + column], a.m);
+    limit[column] = thresholds::orthogonality<S>(sum[1] + a.tx[w + column], a.m);
     for (int v = 0; v < 3; ++v) a.tz[v * w + column] = sum[2 + v];
   }
   if (i < w) {

@@ -8,12 +8,11 @@
 #include "abft/attempt.hpp"
 #include "core/at.hpp"
 #include "qr/checks/applied.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
 using core::at;
-
-using inject::site;
 
 namespace {
 
@@ -101,7 +100,7 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   const bool unit = from_.identity;
   dots(unit ? nullptr : &from_.view(0, first_), from_.view.row_stride, from_.view.column_stride, unit ? Q_.m_ : from_.view.rows,
        shifted() ? static_cast<const int*>(shifts_.data()) : nullptr, b, encoded);
-  on_.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded, k_vectors * width_);
+  on_.strike(site::checksum, {task_, tasks_, 0, 1}, encoded, k_vectors * width_);
   dots(X_, 1, ldx_, Q_.m_, nullptr, static_cast<const double*>(Q_.a_.data()), found);
   on_.template fetch<double>(encoded, 2 * k_vectors * width_, [this, seen](const double* made) {
     *seen = compare_applied(width_, made, made + k_vectors * width_, norm_.data(), odd_.data());
@@ -177,11 +176,11 @@ void block_of_columns<S>::transform(const buffer& T) {
       on_.launch(work::copy, tiles(H.width, own),
                  copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false});
     if (own < columns) on_.product(H, columns - own, from + own * ldx_, ldx_, W + own * H.width, on_.main());
-    on_.strike(site::qr_product, {task_, tasks_, s, used}, W, H.width * columns);
+    on_.strike(site::product, {task_, tasks_, s, used}, W, H.width * columns);
     on_.update(H, transposed_, columns, W, from, ldx_, on_.main());
     // The rows of each column that this panel has changed.
-    for (index j = first_changed(k); j < width_ && on_.armed(site::qr_q); ++j)
-      on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, X_ + k * nb + j * ldx_, H.rows);
+    for (index j = first_changed(k); j < width_ && on_.armed(site::q); ++j)
+      on_.strike(site::q, {task_, tasks_, struck++, changed}, X_ + k * nb + j * ldx_, H.rows);
   }
 }
 
@@ -235,8 +234,8 @@ auto device_applier<S>::make_t() const -> buffer {
   const index nb = this->panel_width;
   buffer made = on_.template allocate_of<S>(core::checked_product(this->panels, nb * nb));
   on_.make_t({V_.data, m_, V_.columns, V_.row_stride, V_.column_stride}, nb, tau_, static_cast<S*>(made.data()));
-  for (index j = 0; j < V_.columns && on_.armed(site::qr_t); ++j)
-    on_.strike(site::qr_t, {j, V_.columns, 0, 1}, T_of(made, j / nb) + j % nb * width_of(j / nb), j % nb + 1);
+  for (index j = 0; j < V_.columns && on_.armed(site::t); ++j)
+    on_.strike(site::t, {j, V_.columns, 0, 1}, T_of(made, j / nb) + j % nb * width_of(j / nb), j % nb + 1);
   return made;
 }
 

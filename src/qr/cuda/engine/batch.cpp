@@ -6,12 +6,12 @@
 #include <exception>
 #include <limits>
 
-#include "abft/threshold.hpp"
 #include "core/extent.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "qr/cuda/engine/device_tables.hpp"
 #include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::qr::cuda {
@@ -84,7 +84,7 @@ class device_batch final : public batch_engine<S> {
     given.tau = tau;
     given.events = call_.events();
     given.count = A.count;
-    given.limits = {abft::qr_residual_thresholds<S>(1, A.rows, A.columns), abft::qr_reflector_threshold<S>(A.rows)};
+    given.limits = {thresholds::residual<S>(1, A.rows, A.columns), thresholds::reflector<S>(A.rows)};
     given.m = static_cast<int>(A.rows);
     given.n = static_cast<int>(A.columns);
     given.repeats = repeats();

@@ -8,12 +8,11 @@
 #include "qr/checks/checkpoint_repair.hpp"
 #include "qr/checks/repair.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
 using core::at;
-
-using inject::site;
 
 // Returns memory for at least `count` doubles. The old contents are lost if the memory must grow.
 template <class S>
@@ -343,7 +342,7 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
              changes_arguments{again, static_cast<const double*>(checks_.checkpoints.data()), 4 * nb(), static_cast<int>(4 * nb()),
                                static_cast<int>(last), ends});
   if (others > 0) {
-    for (index b = panels; b < count; ++b) on_.strike(site::qr_checksum, {b, count, 0, 1}, checksums(shape_[b].group), 2 * m);
+    for (index b = panels; b < count; ++b) on_.strike(site::checksum, {b, count, 0, 1}, checksums(shape_[b].group), 2 * m);
     double* const squares = numbers(scratch_.partial, 2 * row_blocks(m) * others);
     on_.launch(work::weigh, row_blocks(m) * others,
                weigh_arguments<S>{.X = A_,

@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "qr/cuda/engine/factorizer.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
-
-using inject::site;
 
 namespace {
 
@@ -59,8 +58,8 @@ bool device_factorizer<S>::expects_direct(index k) const {
 template <class S>
 void device_factorizer<S>::strike_triangle(index k, index which, double* triangle) {
   const layout::block& b = shape_[k];
-  for (int j = 0; j < static_cast<int>(b.width) && on_.armed(site::qr_panel); ++j)
-    on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
+  for (int j = 0; j < static_cast<int>(b.width) && on_.armed(site::panel); ++j)
+    on_.strike(site::panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
 }
 
 // Computes the Gram matrix of A, or of Q after `pass` passes. Returns its address.
@@ -154,7 +153,7 @@ void device_factorizer<S>::reflect(index k, int pass) {
              square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.check_stream());
   if (ahead_.begins) on_.mark(on_.check_stream());
   panels_.t_marked = ahead_.begins;
-  if (!panels_.t_marked || on_.armed(site::qr_panel))
+  if (!panels_.t_marked || on_.armed(site::panel))
     on_.join(on_.check_stream());  // T has been computed from the triangle before that is struck
   strike_triangle(k, 5, here.product);
   on_.launch(substitute_of(w), substitute_blocks(w, rows - w),

@@ -1,12 +1,11 @@
 // Memory, panels and updates of one factorization.
 // Layer: backend "cuda" of QR. See factorizer.hpp.
 #include "qr/cuda/engine/factorizer.hpp"
+#include "qr/sites.hpp"
 
 #include <algorithm>
 
 namespace ballast::qr::cuda {
-
-using inject::site;
 
 namespace {
 
@@ -80,7 +79,7 @@ template <class S>
 void device_factorizer<S>::begin_panel(index k) {
   if (!ahead_.begins) on_.join(on_.check_stream());  // the checks of panels begun ahead end on this stream
   if (checked() && !shape_.single_group)
-    on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m,
+    on_.strike(site::checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m,
                ahead_.begins ? on_.check_stream() : on_.main());
 }
 
@@ -120,8 +119,8 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
   const index m = shape_.m, rows = m - b.first, w = b.width;
   S* const panel = A_ + b.first + b.first * lda_;
   const bool tall = finite && on_.tall(rows, w);
-  for (index j = 0; j < w && on_.armed(site::qr_panel); ++j)
-    on_.strike(site::qr_panel, tall ? tall_place(b.first + j, 0) : inject::place{b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
+  for (index j = 0; j < w && on_.armed(site::panel); ++j)
+    on_.strike(site::panel, tall ? tall_place(b.first + j, 0) : inject::place{b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
   forget_v(k);
   if (tall) {
     begin_tall(k);
@@ -129,13 +128,13 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
     factor_by_reflectors(k);
   }
   // T and tau are complete before they are struck.
-  if (ahead_.begins && (on_.armed(site::qr_tau) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
+  if (ahead_.begins && (on_.armed(site::tau) || on_.armed(site::t))) on_.join(on_.check_stream());
   for (index j = 0; j < w; ++j) {
-    if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_tau) && !on_.armed(site::qr_t)) break;
+    if (!on_.armed(site::reflector) && !on_.armed(site::tau) && !on_.armed(site::t)) break;
     (void)settle();
-    on_.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, rows - j - 1);
-    on_.strike(site::qr_tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
-    on_.strike(site::qr_t, {b.first + j, shape_.steps, 0, 2}, T(k) + j * w, j + 1);
+    on_.strike(site::reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, rows - j - 1);
+    on_.strike(site::tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
+    on_.strike(site::t, {b.first + j, shape_.steps, 0, 2}, T(k) + j * w, j + 1);
   }
   if (!shape_.one_block()) return;
   strike_kept(k);
@@ -153,13 +152,13 @@ void device_factorizer<S>::strike_kept(index k) {
   const layout::block& b = shape_[k];
   S* const panel = A_ + b.first + b.first * lda_;
   // V and T are verified before they are struck.
-  if (ahead_.begins && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.check_stream());
+  if (ahead_.begins && (on_.armed(site::reflector) || on_.armed(site::t))) on_.join(on_.check_stream());
   for (index j = 0; j < b.width; ++j) {
-    if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_t)) break;
+    if (!on_.armed(site::reflector) && !on_.armed(site::t)) break;
     (void)settle();
-    on_.strike(site::qr_reflector, {b.first + j, std::min(shape_.m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
+    on_.strike(site::reflector, {b.first + j, std::min(shape_.m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
                shape_.m - b.first - j - 1);
-    on_.strike(site::qr_t, {b.first + j, shape_.steps, 1, 2}, T(k) + j * b.width, j + 1);
+    on_.strike(site::t, {b.first + j, shape_.steps, 1, 2}, T(k) + j * b.width, j + 1);
   }
 }
 
@@ -300,14 +299,14 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
   } else {
     on_.product(H, columns.width, C, ldc, W, on);
   }
-  for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b) {
+  for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::product); ++b) {
     const index before = (shape_[b].first - columns.first) * H.width, count = H.width * shape_[b].width;
     for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each) {
       const inject::place here = pair_place(each, b);
       if (parts.data != nullptr) {
-        on_.strike(site::qr_product, here, parts.data + before, count, on);
+        on_.strike(site::product, here, parts.data + before, count, on);
       } else {
-        on_.strike(site::qr_product, here, W + before, count, on);
+        on_.strike(site::product, here, W + before, count, on);
       }
     }
   }
@@ -373,8 +372,8 @@ void device_factorizer<S>::strike_updated(index k, index b, stream on) {
   const index row = shape_[k].first;
   inject::place at = pair_place(k, b);
   at.steps = here.width;
-  for (; at.step < here.width && on_.armed(site::qr_trailing); ++at.step)
-    on_.strike(site::qr_trailing, at, A_ + row + (here.first + at.step) * lda_, shape_.m - row, on);
+  for (; at.step < here.width && on_.armed(site::trailing); ++at.step)
+    on_.strike(site::trailing, at, A_ + row + (here.first + at.step) * lda_, shape_.m - row, on);
 }
 
 template <class S>
@@ -496,11 +495,11 @@ void device_factorizer<S>::end_pass() {
 
 template <class S>
 void device_factorizer<S>::strike_stored() {
-  if (on_.armed(site::qr_r) || on_.armed(site::qr_reflector)) (void)settle();
+  if (on_.armed(site::r) || on_.armed(site::reflector)) (void)settle();
   const index m = shape_.m, n = shape_.n;
-  for (index j = 0; j < n && on_.armed(site::qr_r); ++j) on_.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
-  for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::qr_reflector); ++j)
-    on_.strike(site::qr_reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
+  for (index j = 0; j < n && on_.armed(site::r); ++j) on_.strike(site::r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
+  for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::reflector); ++j)
+    on_.strike(site::reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
 }
 
 template <class S>

@@ -18,12 +18,11 @@
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checkpoint_repair.hpp"
 #include "qr/checks/slabs.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
 using core::at;
-
-using inject::site;
 
 host_side::host_side(const std::shared_ptr<ballast::cuda::device>& on)
     : copies(on, false), panel_read(on->make_event(false)), first_copied(on->make_event(false)), all_copied(on->make_event(false)) {}
@@ -225,10 +224,10 @@ void hybrid_factorizer<S>::send(index k) {
   this->on_.copy(this->T(k), T_here(), b.width * b.width * size);
   this->on_.copy(this->tau_ + b.first, tau_here(), b.width * size);
   held_ = k;
-  for (index j = 0; j < b.width && this->on_.armed(site::qr_transfer); ++j) {
+  for (index j = 0; j < b.width && this->on_.armed(site::transfer); ++j) {
     const inject::place here{b.first + j, this->shape_.steps, 1, 3};
-    this->on_.strike(site::qr_transfer, here, there + j * this->lda_, rows);
-    this->on_.strike(site::qr_transfer, {here.interval, here.intervals, 2, 3}, this->T(k) + j * b.width, j + 1);
+    this->on_.strike(site::transfer, here, there + j * this->lda_, rows);
+    this->on_.strike(site::transfer, {here.interval, here.intervals, 2, 3}, this->T(k) + j * b.width, j + 1);
   }
 }
 
@@ -245,16 +244,16 @@ void hybrid_factorizer<S>::factor_panel(index k, bool finite) {
   inject::active_injector& injector = this->on_.run().injector;
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < w; ++j) {
-      injector.strike(site::qr_transfer, {b.first + j, this->shape_.steps, 0, 3}, X + j * rows, rows);
-      injector.strike(site::qr_panel, {b.first + j, this->shape_.steps, 0, 1}, X + j * rows, rows);
+      injector.strike(site::transfer, {b.first + j, this->shape_.steps, 0, 3}, X + j * rows, rows);
+      injector.strike(site::panel, {b.first + j, this->shape_.steps, 0, 1}, X + j * rows, rows);
     }
   }
   kernels_.factor_panel(rows, w, X, rows, tau_here(), T_here(), this->on_.run().threads, finite, true);
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < w; ++j) {
-      injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, this->shape_.n), 0, 3}, X + j + 1 + j * rows, rows - j - 1);
-      injector.strike(site::qr_tau, {b.first + j, this->shape_.steps, 0, 1}, tau_here() + j, 1);
-      injector.strike(site::qr_t, {b.first + j, this->shape_.steps, 0, 2}, T_here() + j * w, j + 1);
+      injector.strike(site::reflector, {b.first + j, std::min(m - 1, this->shape_.n), 0, 3}, X + j + 1 + j * rows, rows - j - 1);
+      injector.strike(site::tau, {b.first + j, this->shape_.steps, 0, 1}, tau_here() + j, 1);
+      injector.strike(site::t, {b.first + j, this->shape_.steps, 0, 2}, T_here() + j * w, j + 1);
     }
   }
   send(k);

@@ -11,12 +11,11 @@
 #include "core/memory.hpp"
 #include "qr/arithmetic/reconstruct.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
 using core::at;
-
-using inject::site;
 
 namespace {
 
@@ -60,7 +59,7 @@ template void reduce_hessenberg(session<double>&, double*, index, index, index, 
 template <class S>
 void device_factorizer<S>::measure_matrix(matrix_sums* seen) {
   const index m = shape_.m;
-  on_.strike(site::qr_checksum, {}, static_cast<S*>(checks_.C.data()), 2 * m);
+  on_.strike(site::checksum, {}, static_cast<S*>(checks_.C.data()), 2 * m);
   double* const y = numbers(scratch_.vectors, 2 * m);
   const auto R = column_major<const S>(A_, m, shape_.n, lda_);
   for (index q = 0; q < 2; ++q) weigh_matrix(R, nullptr, true, q, y + q * m);

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <limits>
 
-#include "abft/threshold.hpp"
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
 #include "qr/cuda/layout/matrix.cuh"
+#include "qr/thresholds.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_con
       drowned += fabs(u) * x_scale * tiny;
       if (i == j) drowned += fabs(term) * (fabs(u) / u_scale * tiny);
     }
-    const double threshold = abft::qr_solve_threshold<S>(size, n) + 4 * static_cast<double>(n) * drowned + lost;
+    const double threshold = thresholds::solve<S>(size, n) + 4 * static_cast<double>(n) * drowned + lost;
     const double off = fabs(residual);
     if (!(off <= largest) || !(threshold <= largest)) {
       worst = std::numeric_limits<double>::quiet_NaN();

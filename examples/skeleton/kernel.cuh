@@ -1,28 +1,16 @@
-// A protected sum, the worked example of CONTRIBUTING.md for an algorithm with a CUDA backend: y_r = Σ_i x_ri for rows r of n doubles.
-// Contract: x is dense. A row is verified from two loads of every number before its sum is stored; a row that stays wrong is not stored.
-// Effects below 8u√(2n)·Σ|x_ri| can pass: the two sums differ by a random walk of 2n roundings of at most u·Σ|x_ri| each; 8 is the margin.
+// The sum as a CUDA kernel: one block for each row.
+// Layer: algorithm, device code.
 #pragma once
 
-#include "abft/threshold.hpp"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
+#include "skeleton/check.hpp"
+#include "skeleton/policy.hpp"
+#include "skeleton/sites.hpp"
 
-namespace ballast::sum {
-
-struct policy {
-  int threads = 256;  // threads per block; each block sums one row
-  bool check = true;
-};
-struct arguments {
-  const double* x;
-  double* y;
-  cuda::event_ring* events;
-  std::int64_t n;
-  int repeats;
-};
+namespace ballast::skeleton {
 
 // Thread t adds x_t, x_{t+T}, … and, for the check, x_{n−1−t}, x_{n−1−t−T}, …: two threads load each number.
-// Shared memory: three numbers for each warp, three totals, the outcome.
 template <policy P, class Injector>
 __global__ void __launch_bounds__(P.threads) sum_kernel(const __grid_constant__ cuda::kernel_launch<arguments, Injector> given) {
   const arguments& a = given.arguments;
@@ -31,6 +19,7 @@ __global__ void __launch_bounds__(P.threads) sum_kernel(const __grid_constant__ 
   auto* const partial = reinterpret_cast<double*>(arch::shared_memory());
   double* const total = partial + 3 * P.threads / 32;
   auto& how = *reinterpret_cast<abft::outcome*>(total + 3);
+  const inject::device_place here = {row, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), P.threads};
   abft::attempts state(a.repeats);
   do {
     double part[3] = {};  // the sum, the same sum from the other loads, Σ|x|
@@ -39,15 +28,14 @@ __global__ void __launch_bounds__(P.threads) sum_kernel(const __grid_constant__ 
       part[1] += x[a.n - 1 - i];
       part[2] += fabs(x[a.n - 1 - i]);
     }
-    given.strike(cuda::index<1>{}, inject::site::kmeans_sum, {row, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), P.threads}, part);
+    given.strike(cuda::index<1>{}, site::partial, here, part);
+    given.strike(cuda::index<2>{}, site::checksum, here, part + 1);
     const double sum = cuda::add_block<P.threads>(part, partial);
     if (threadIdx.x < 3) total[threadIdx.x] = sum;
     __syncthreads();  // the totals must be written before thread 0 reads them
     if (threadIdx.x == 0) {
-      abft::finding now;
-      now.residual = total[0] - total[1];
-      now.threshold = 8 * abft::unit_roundoff<double> * sqrt(2.0 * static_cast<double>(a.n)) * total[2];
-      if (P.check) now.word = abft::verify(now.residual, abft::guarded_threshold(now.threshold));
+      abft::finding now = compare(total[0], total[1], total[2], a.n, row, P.check);
+      if (P.check) given.strike(cuda::index<1>{}, site::comparison, {row, gridDim.x, 0, 1, 0, 1}, &now.word);
       how = state.judge(now);
       if (abft::stands(how)) a.y[row] = total[0];
       cuda::write_outcome(given, *a.events, how, state.first(), row);
@@ -56,4 +44,4 @@ __global__ void __launch_bounds__(P.threads) sum_kernel(const __grid_constant__ 
   } while (how == abft::outcome::open);
 }
 
-}  // namespace ballast::sum
+}  // namespace ballast::skeleton
