@@ -351,7 +351,7 @@ TYPED_TEST(kmeans_backend, data_of_any_size_and_kind) {
   }
 }
 
-// Where there is nothing to gain by it, no cluster is relocated, and the run ends.
+// If a relocation gains nothing, no cluster is relocated, and the run ends.
 TYPED_TEST(kmeans_backend, fewer_different_points_than_clusters) {
   using T = typename TestFixture::real;
   const auto run = [&](const data_set<T>& points, std::int64_t k, init way, double tol) {
@@ -645,7 +645,7 @@ TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
   EXPECT_THROW((void)fit(points.view(), {.clusters = 2}, scheme), unsupported_error);
 }
 
-#if !defined(BALLAST_TEST_KMEANS_ON_CUDA)  // of no backend, or of two of them
+#if !defined(BALLAST_TEST_KMEANS_ON_CUDA)  // tests of no backend, or of two of them
 TEST(kmeans_token, goes_both_ways) {
   const problem made = parse_token("kmeans_f64_m131072_n128_k9");
   EXPECT_EQ(made.points, 131072);

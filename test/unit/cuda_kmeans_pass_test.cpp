@@ -152,7 +152,7 @@ struct points_on_device {
     }
     return sum;
   }
-  // The labels that are right: those whose distance is the least but for `slack` of it.
+  // Returns whether the label is right: its distance is the least, within a `slack` of it.
   bool is_nearest(std::int64_t i, int label, const std::vector<T>& centroids, long double slack) const {
     const auto k = static_cast<std::int64_t>(centroids.size()) / n;
     if (label < 0 || label >= k) return false;
@@ -299,8 +299,8 @@ TEST_F(kmeans_pass, teams_draw_turns) {
   }
 }
 
-// Centroids that differ from others by few units in the last place: only exact distances tell them apart. `like(j)`: which centroid in
-// front of it centroid j is like; j: none.
+// Centroids that differ from others by few units in the last place: only exact distances tell them apart. `like(j)`: the
+// centroid before j that it is like; j: none.
 template <class Like>
 std::vector<float> near_centroids(const pass_problem& what, const Like& like) {
   auto made = normal_numbers<float>(what.k * what.n, 2);
@@ -417,7 +417,7 @@ TEST_F(kmeans_pass, iterations_run_without_the_host) {
       const stretch ran = made.run(5, 0);
       EXPECT_EQ(ran.iterations, 5);
       EXPECT_EQ(ran.reason, device_stop::none);
-      // Of 600 normal points few need a second look, and none at centroids that no score lists.
+      // Few of 600 normal points need a second look, and none at centroids that no score lists.
       EXPECT_LT(made.looks().first, 60u);
       EXPECT_EQ(made.looks().second, 0u);
       core::vector<float> centroids;
@@ -432,7 +432,7 @@ TEST_F(kmeans_pass, iterations_run_without_the_host) {
   }
 }
 
-// Whether these are the sums and the members of the clusters by their labels.
+// Returns whether these are the sums and the members of the clusters by their labels.
 template <class T>
 bool are_sums_by(const std::vector<std::int32_t>& labels, const std::vector<T>& values, std::int64_t k, const cluster_sums& sums) {
   const std::size_t n = values.size() / labels.size();
@@ -446,8 +446,8 @@ bool are_sums_by(const std::vector<std::int32_t>& labels, const std::vector<T>& 
   return right;
 }
 
-// A label that is struck in memory behind its pass: the next one takes the row from another cluster than the one that has it, and the sums
-// do not fit. Behind it a run begins anew.
+// A label is struck in memory after its pass: the next pass takes the row from another cluster than the one that has it, and the sums do
+// not fit. After that a run begins anew.
 TEST_F(kmeans_pass, labels_that_change_in_memory_are_seen) {
   const pass_problem what{false, 20, 37, 1, false, true};
   const std::int64_t m = 600;
