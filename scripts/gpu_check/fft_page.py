@@ -2,7 +2,8 @@
 
 import statistics
 
-from .rows import geometric_mean, machine, made_by, number, rows_of, unfinished, verified
+from . import page as pages
+from .rows import geometric_mean, number, rows_of
 
 
 def benchmark(result):
@@ -42,12 +43,9 @@ def parse(token):
 
 def targets(result, entries):
     """(what, reached or None if not measured, the figure) for each target of the project."""
-    made = []
+    made = pages.Targets()
+    add = made.add
     timed = [entry for entry in entries if entry["ratio"]]
-
-    def add(what, value, good, form):
-        made.append((what, None if value is None else good(value), number(value, form)))
-
     worst = min(timed, key=lambda entry: entry["ratio"], default=None)
     add("unprotected, worst: ≥ 0.95× cuFFT", worst and worst["ratio"], lambda v: v >= 0.95, "{:.2f}×" + (f" ({worst['token']})" if worst else ""))
     add("unprotected, geometric mean: ≥ 1.2× cuFFT", geometric_mean([entry["ratio"] for entry in timed]), lambda v: v >= 1.2, "{:.2f}×")
@@ -77,7 +75,7 @@ def targets(result, entries):
     accuracy = [(row["error_to_rival"], row["token"]) for row in rows_of(result, "check") if row.get("error_to_rival") and row["group"] in ("accuracy", "huge")]
     value, token = max(accuracy, default=(None, ""))
     add("accuracy: not worse than cuFFT's", value, lambda v: v <= 1.05, "{:.2f}×" + (f" ({token})" if token else ""))
-    return made
+    return made.all
 
 
 def heat(result):
@@ -89,60 +87,44 @@ def heat(result):
 def page(result):
     """The page of the FFT, as lines."""
     entries = benchmark(result)
-    lines = [f"# FFT on {result['info']['device']}: speed, cost of protection, accuracy", ""]
+    reached = targets(result, entries)
+    lines = pages.head(
+        result, "FFT on {device}: speed, cost of protection, accuracy",
+        ["the repetitions of all",
+         "columns of a row are interleaved at random in one run, each the replay of a captured graph timed by events; ratios are of medians of that run.",
+         "Data are random, outputs poisoned first and compared afterwards, and buffers rotated where they would stay in the L2 cache."],
+        ["off: Ballast without protection. correct: with it, the default. of copy: the time of a device copy of the same bytes over Ballast's. × cuFFT: cuFFT's time over Ballast's, cuFFT",
+         "being the better of its default plan and one with the property PATIENT_JIT. GB/s: bytes of input and output over the time, whatever a transform moves in between."])
     say = lines.append
-    say(f"{made_by(result)} Medians; the repetitions of all")
-    say("columns of a row are interleaved at random in one run, each the replay of a captured graph timed by events; ratios are of medians of that run.")
-    say("Data are random, outputs poisoned first and compared afterwards, and buffers rotated where they would stay in the L2 cache.")
-    say("")
-    lines += machine(result)
-    say("")
-    say("off: Ballast without protection. correct: with it, the default. of copy: the time of a device copy of the same bytes over Ballast's. × cuFFT: cuFFT's time over Ballast's, cuFFT")
-    say("being the better of its default plan and one with the property PATIENT_JIT. GB/s: bytes of input and output over the time, whatever a transform moves in between.")
-    say("")
-    say("## Targets")
-    say("")
-    say("| target | | measured |")
-    say("|---|---|---|")
-    for what, reached, value in targets(result, entries):
-        say(f"| {what} | {'not measured' if reached is None else 'reached' if reached else '**missed**'} | {value} |")
-    say("")
+    lines += pages.targets_section(reached)
     say("## Benchmark set")
     say("")
-    say("| problem | off, ms | GB/s | of copy | cuFFT, ms | patient, ms | × cuFFT, off | correct, ms | protection | × cuFFT, correct |")
-    say("|---|---|---|---|---|---|---|---|---|---|")
-    milliseconds = lambda seconds: number(seconds and seconds * 1e3, "{:.4g}")
+    milliseconds = lambda seconds: pages.milliseconds(seconds and seconds * 1e3)
+    rows = []
     for entry in entries:
         if entry["off"] is None:
-            say(f"| `{entry['token']}` | {entry['refused'] or 'not measured'} | | | | | | | | |")
+            rows.append([f"`{entry['token']}`", entry["refused"] or "not measured", *[""] * 8])
             continue
-        say(f"| `{entry['token']}` | {milliseconds(entry['off'])} | {entry['gbs']:.0f} | {number(entry['of_copy'], '{:.0%}')} | {milliseconds(entry['cufft'])} | {milliseconds(entry['patient'])} | "
-            f"{number(entry['ratio'])} | {milliseconds(entry['correct'])} | {number(entry['overhead'], '{:+.1%}')} | {number(entry['ratio_correct'])} |")
-    say("")
+        rows.append([f"`{entry['token']}`", milliseconds(entry["off"]), f"{entry['gbs']:.0f}", number(entry["of_copy"], "{:.0%}"), milliseconds(entry["cufft"]), milliseconds(entry["patient"]),
+                     number(entry["ratio"]), milliseconds(entry["correct"]), number(entry["overhead"], "{:+.1%}"), number(entry["ratio_correct"])])
+    lines += pages.table(("problem", "off, ms", "GB/s", "of copy", "cuFFT, ms", "patient, ms", "× cuFFT, off", "correct, ms", "protection", "× cuFFT, correct"), rows)
     schemes = list(dict.fromkeys(name for entry in entries for name in entry["variants"] if name not in ("off", "correct", "cufft", "cufft patient", "copy", "all")))
     rows = [(scheme, [entry["variants"].get(scheme, {}).get("median") for entry in entries]) for scheme in ["correct", *schemes]]
     shown = [i for i, entry in enumerate(entries) if entry["off"] and any(values[i] for scheme, values in rows if scheme != "correct")]
     if shown:
         say("## Schemes: time over Ballast's own without protection")
         say("")
-        say("| scheme | " + " | ".join(f"`{entries[i]['token']}`" for i in shown) + " |")
-        say("|---|" + "---|" * len(shown))
-        for scheme, values in rows:
-            if any(values[i] for i in shown):
-                name = "the default" if scheme == "correct" else f"`{scheme}`"
-                say(f"| {name} | " + " | ".join(number(values[i] and values[i] / entries[i]["off"] - 1, "{:+.1%}") for i in shown) + " |")
-        say("")
+        lines += pages.table(["scheme", *(f"`{entries[i]['token']}`" for i in shown)],
+                             [["the default" if scheme == "correct" else f"`{scheme}`", *(number(values[i] and values[i] / entries[i]["off"] - 1, "{:+.1%}") for i in shown)]
+                              for scheme, values in rows if any(values[i] for i in shown)])
     costs = [entry for entry in entries if "fault_seconds" in entry]
     if costs:
         say("## Under faults")
         say("")
         say("A call with one fault in its output against the same call with a fault that never comes, both with the kernels that can inject: what a repair costs, and what 30 of them a second do.")
         say("")
-        say("| problem | one repair, µs | 30 a second |")
-        say("|---|---|---|")
-        for entry in costs:
-            say(f"| `{entry['token']}` | {entry['fault_seconds'] * 1e6:.1f} | {30 * entry['fault_seconds']:+.2%} |")
-        say("")
+        lines += pages.table(("problem", "one repair, µs", "30 a second"),
+                             [(f"`{entry['token']}`", f"{entry['fault_seconds'] * 1e6:.1f}", f"{30 * entry['fault_seconds']:+.2%}") for entry in costs])
     calls = [row for row in rows_of(result, "first call") if row.get("first")]
     if calls:
         say("## The first call")
@@ -152,13 +134,10 @@ def page(result):
             "of the problem took over. again: the constructor and the launch of the same plan, host time, median of nine. difference: of both results. "
             f"First calls: median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s.")
         say("")
-        say("| problem | first, s | by | own kernels, s | again, ms | difference, of its bound |")
-        say("|---|---|---|---|---|---|")
-        for row in calls:
-            by = "fallback" if row.get("fallback") else "own"
-            say(f"| `{row['token']}` | {row['first']:.3f} | {by} | {row.get('switched', row['first']):.2f} | {row['again'] * 1e3:.3f} | {number(row.get('difference_in_bounds'))} |")
-        say("")
-    lines += verified(result)
+        lines += pages.table(("problem", "first, s", "by", "own kernels, s", "again, ms", "difference, of its bound"),
+                             [(f"`{row['token']}`", f"{row['first']:.3f}", "fallback" if row.get("fallback") else "own", f"{row.get('switched', row['first']):.2f}", f"{row['again'] * 1e3:.3f}",
+                               number(row.get("difference_in_bounds"))) for row in calls])
+    lines += pages.verified(result)
     map_ = heat(result)
     if map_:
         most = max(b for _, b in map_)
@@ -174,16 +153,5 @@ def page(result):
                 say((f"{n:>3} " + "".join(f"{number(cell, '{:.2f}') if cell else '':>5}" for cell in cells)).rstrip())
             say("```")
             say("")
-    missed = [(what, value) for what, reached, value in targets(result, entries) if reached is False]
-    behind = [entry for entry in entries if entry["ratio"] and entry["ratio"] < 1]
-    say("## What falls short")
-    say("")
-    for what, value in missed:
-        say(f"- {what}: {value}")
-    for entry in behind:
-        say(f"- `{entry['token']}`: {entry['ratio']:.2f}× cuFFT")
-    if not missed and not behind:
-        say("Nothing of the targets, and no problem of the set is slower than cuFFT.")
-    lines += unfinished(result)
-    say("")
-    return lines
+    behind = [f"`{entry['token']}`: {entry['ratio']:.2f}× cuFFT" for entry in entries if entry["ratio"] and entry["ratio"] < 1]
+    return lines + pages.short_section(result, reached, behind, "Nothing of the targets, and no problem of the set is slower than cuFFT.")

@@ -2,7 +2,7 @@
 
 import itertools
 
-from . import qr_page
+from . import kmeans_page, qr_page
 from .fft_page import benchmark, heat, targets
 from .rows import WIDTH, geometric_mean, number, rows_of
 
@@ -97,38 +97,26 @@ def fft_times(result):
 
 
 def kmeans_iterations(result):
-    iterations = {}
-    for row in rows_of(result, "iteration"):
-        iterations.setdefault(row["token"], {})[row["variant"]] = row
-    if iterations:
+    entries = kmeans_page.iterations(result)
+    if entries:
         yield ""
-        rivals = {(row["token"], row["name"]): row["milliseconds"] for row in rows_of(result, "rival") if "milliseconds" in row}
         yield f"{'problem':<32} {'ms/iteration':>13} {'protected':>10} {'protection':>11} {'points ready, ms':>17} {'PyTorch':>9} {'flash':>8}"
-        for token, seen in iterations.items():
-            off, correct = (seen.get(name, {}).get("milliseconds") for name in ("off", "correct"))
-            refused = next((row["refused"] for row in seen.values() if row.get("refused")), "")
-            yield (f"{token.removeprefix('kmeans_'):<32} {number(off, '{:.4f}'):>13} {number(correct, '{:.4f}'):>10} "
-                f"{number(correct / off - 1 if off and correct else None, '{:+.1%}'):>11} {number(seen.get('correct', {}).get('preparation')):>17} "
-                f"{number(rivals.get((token, 'PyTorch')), '{:.4f}'):>9} {number(rivals.get((token, 'flash-kmeans')), '{:.4f}'):>8} {refused}".rstrip())
-        mean = geometric_mean([seen["correct"]["milliseconds"] / seen["off"]["milliseconds"] for seen in iterations.values()
-                               if seen.get("off", {}).get("milliseconds") and seen.get("correct", {}).get("milliseconds")])
+        for entry in entries:
+            yield (f"{entry['name']:<32} {number(entry['off'], '{:.4f}'):>13} {number(entry['correct'], '{:.4f}'):>10} "
+                f"{number(entry['overhead'], '{:+.1%}'):>11} {number(entry['preparation']):>17} "
+                f"{number(entry['rivals'].get('PyTorch'), '{:.4f}'):>9} {number(entry['rivals'].get('flash-kmeans'), '{:.4f}'):>8} {entry['refused'] if entry['off'] is None else ''}".rstrip())
+        mean = geometric_mean([1 + entry["overhead"] for entry in entries if entry["overhead"] is not None])
         yield f"protection of an iteration, geometric mean: {number(mean and mean - 1, '{:+.1%}')}"
-        for name in dict.fromkeys(name for _, name in rivals):
-            ratios = [rivals[token, name] / seen["correct"]["milliseconds"] for token, seen in iterations.items()
-                      if (token, name) in rivals and seen.get("correct", {}).get("milliseconds")]
-            if ratios:
-                yield f"protected, times as fast as {name}: {geometric_mean(ratios):.2f} in the geometric mean, {min(ratios):.2f} to {max(ratios):.2f}"
+        for name in dict.fromkeys(name for entry in entries for name in entry["ratios"]):
+            ratios = kmeans_page.times_as_fast(entries, name)
+            yield f"protected, times as fast as {name}: {geometric_mean(ratios):.2f} in the geometric mean, {min(ratios):.2f} to {max(ratios):.2f}"
 
 
 def kmeans_steps(result):
-    steps = {}
-    for row in rows_of(result, "step"):
-        steps.setdefault(row["token"], {})[row["scheme"], row.get("protection"), row.get("faults")] = row
+    steps = kmeans_page.steps(result)
     if steps:
-        clean = [("naive", "off"), ("gemm", "off"), ("fused", "off"), ("broadcast", "off"), ("tensor", "off"), ("row_checksum", "off")]
-        checked = ("warp_checksum", "detect_recompute", "threadblock_checksum", "row_checksum")
-        columns = [(scheme, level, "none") for scheme, level in clean]
-        columns += [(scheme, "correct", faults) for scheme in checked for faults in ("none", "idle", "struck")]
+        columns = [(scheme, "off", "none") for scheme in (*kmeans_page.PLAIN, kmeans_page.OURS)]
+        columns += [(scheme, "correct", faults) for scheme in ("warp_checksum", "detect_recompute", "threadblock_checksum", kmeans_page.OURS) for faults in ("none", "idle", "struck")]
         yield ""
         yield "microseconds of the distance step; +: instrumented kernels without faults, *: with them"
         marks = {"none": "", "idle": "+", "struck": "*"}
