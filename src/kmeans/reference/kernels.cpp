@@ -174,9 +174,9 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
       block.spread[static_cast<std::size_t>(2 * g)] = std::max(block.spread[static_cast<std::size_t>(2 * g)], static_cast<T>(ratio));
       block.spread[static_cast<std::size_t>(2 * g + 1)] += static_cast<T>(ratio);
     }
-    block.minimum[p] = best.distance;
-    block.index[p] = best.index;
-    block.index_twin[p] = twin.index;
+    block.nearest.minimum[p] = best.distance;
+    block.nearest.index[p] = best.index;
+    block.twin.index[p] = twin.index;
     if (protect && !(best.distance == twin.distance)) kept = std::numeric_limits<T>::quiet_NaN();
     if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
   }
@@ -191,7 +191,7 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
 template <class T>
 row_failure check(const point_block<T>& block, std::int64_t k) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
+    if (block.label[p] != block.twin.index[p] || block.label[p] < 0 || block.label[p] >= k)
       return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   return {};
