@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "core/counter_rng.hpp"
+#include "abft/seal.hpp"
 #include "core/memory.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "qr/cuda/engine/applier.hpp"
@@ -132,7 +132,7 @@ class device_engine final : public engine<S> {
       for (index c = 0; c < k; ++c) {
         solve_sums& block = seen[c / width];
         if (c % width == 0) block = {};
-        block.bits = core::mix64(block.bits ^ made[c].bits) | 1;
+        block.bits = abft::chained(block.bits, made[c].bits) | 1;
         block.odd |= made[c].finite == 0;
         if (made[c].finite == 0 || made[c].residual / made[c].threshold <= block.residual / block.threshold) continue;
         block.residual = made[c].residual;
