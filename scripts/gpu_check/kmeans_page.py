@@ -253,8 +253,10 @@ def page(result):
         "K-Means on {device}: speed and cost of protection",
         [
             "an",
-            "iteration is the difference of two runs, of 4 and of 36 iterations, by the host's clock; off and correct take turns. Points lie",
-            "on the device and are normally distributed, and the first of them are the first centroids. The first iteration of a run adds all",
+            "iteration is the difference of two runs, of 4 and of 36 iterations, by the host's clock; off and correct take turns. Points "
+            "lie",
+            "on the device and are normally distributed, and the first of them are the first centroids. The first iteration of a run "
+            "adds all",
             "rows and takes longer.",
         ],
         [

@@ -119,7 +119,7 @@ def verified(result):
 
 
 def short_section(result, targets, points, nothing):
-    """The section on what falls short: missed targets, then `points`; `nothing` if there is none of either. Then the stages that did not pass."""
+    """The section on what falls short: missed targets, then `points`, or `nothing`. Then the stages that did not pass."""
     points = [*(f"{what}: {value}" for what, reached, value in targets if reached is False), *points]
     unfinished = [
         f"- stage {stage['name']}: {stage['status']}; {stage['detail']}"
