@@ -124,6 +124,93 @@ def heat(result):
     }
 
 
+def scheme_section(entries):
+    """The times of the schemes over those without protection; nothing if none was timed."""
+    lines = []
+    say = lines.append
+    schemes = list(
+        dict.fromkeys(
+            name
+            for entry in entries
+            for name in entry["variants"]
+            if name not in ("off", "correct", "cufft", "cufft patient", "copy", "all")
+        )
+    )
+    rows = [(scheme, [entry["variants"].get(scheme, {}).get("median") for entry in entries]) for scheme in ["correct", *schemes]]
+    shown = [i for i, entry in enumerate(entries) if entry["off"] and any(values[i] for scheme, values in rows if scheme != "correct")]
+    if shown:
+        say("## Schemes: time over Ballast's own without protection")
+        say("")
+        lines += pages.table(
+            ["scheme", *(f"`{entries[i]['token']}`" for i in shown)],
+            [
+                [
+                    "the default" if scheme == "correct" else f"`{scheme}`",
+                    *(number(values[i] and values[i] / entries[i]["off"] - 1, "{:+.1%}") for i in shown),
+                ]
+                for scheme, values in rows
+                if any(values[i] for i in shown)
+            ],
+        )
+    return lines
+
+
+def first_call_section(result):
+    """The first calls of new problems; nothing if none was timed."""
+    lines = []
+    say = lines.append
+    calls = [row for row in rows_of(result, "first call") if row.get("first")]
+    if calls:
+        say("## The first call")
+        say("")
+        ordered = sorted(row["first"] for row in calls)
+        say(
+            "Random problems that the bundle may not know, with an empty cache of kernels. first: from the plan's constructor to the "
+            "result. by: whose kernels computed it. own kernels: when those "
+            "of the problem took over. again: the constructor and the launch of the same plan, host time, median of nine. difference: of "
+            "both results. "
+            f"First calls: median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s."
+        )
+        say("")
+        lines += pages.table(
+            ("problem", "first, s", "by", "own kernels, s", "again, ms", "difference, of its bound"),
+            [
+                (
+                    f"`{row['token']}`",
+                    f"{row['first']:.3f}",
+                    "fallback" if row.get("fallback") else "own",
+                    f"{row.get('switched', row['first']):.2f}",
+                    f"{row['again'] * 1e3:.3f}",
+                    number(row.get("difference_in_bounds")),
+                )
+                for row in calls
+            ],
+        )
+    return lines
+
+
+def heat_section(result):
+    """The heat maps; nothing if they were not made."""
+    lines = []
+    say = lines.append
+    map_ = heat(result)
+    if map_:
+        most = max(b for _, b in map_)
+        for key, name in (("off", "without protection"), ("correct", "with protection")):
+            say(f"## Heat map: cuFFT's time (default plan) over Ballast's {name}, C2C f32")
+            say("")
+            say("Rows: log₂ N. Columns: log₂ batch, within 2 GB.")
+            say("")
+            say("```text")
+            say("  N " + "".join(f"{b:>5}" for b in range(most + 1)))
+            for n in sorted({length for length, _ in map_}):
+                cells = ((map_.get((n, b)) or {}).get(key) for b in range(most + 1))
+                say((f"{n:>3} " + "".join(f"{number(cell, '{:.2f}') if cell else '':>5}" for cell in cells)).rstrip())
+            say("```")
+            say("")
+    return lines
+
+
 def page(result):
     """The page of the FFT, as lines."""
     entries = benchmark(result)
@@ -183,30 +270,7 @@ def page(result):
         ),
         rows,
     )
-    schemes = list(
-        dict.fromkeys(
-            name
-            for entry in entries
-            for name in entry["variants"]
-            if name not in ("off", "correct", "cufft", "cufft patient", "copy", "all")
-        )
-    )
-    rows = [(scheme, [entry["variants"].get(scheme, {}).get("median") for entry in entries]) for scheme in ["correct", *schemes]]
-    shown = [i for i, entry in enumerate(entries) if entry["off"] and any(values[i] for scheme, values in rows if scheme != "correct")]
-    if shown:
-        say("## Schemes: time over Ballast's own without protection")
-        say("")
-        lines += pages.table(
-            ["scheme", *(f"`{entries[i]['token']}`" for i in shown)],
-            [
-                [
-                    "the default" if scheme == "correct" else f"`{scheme}`",
-                    *(number(values[i] and values[i] / entries[i]["off"] - 1, "{:+.1%}") for i in shown),
-                ]
-                for scheme, values in rows
-                if any(values[i] for i in shown)
-            ],
-        )
+    lines += scheme_section(entries)
     costs = [entry for entry in entries if "fault_seconds" in entry]
     if costs:
         say("## Under faults")
@@ -220,48 +284,8 @@ def page(result):
             ("problem", "one repair, µs", "30 a second"),
             [(f"`{entry['token']}`", f"{entry['fault_seconds'] * 1e6:.1f}", f"{30 * entry['fault_seconds']:+.2%}") for entry in costs],
         )
-    calls = [row for row in rows_of(result, "first call") if row.get("first")]
-    if calls:
-        say("## The first call")
-        say("")
-        ordered = sorted(row["first"] for row in calls)
-        say(
-            "Random problems that the bundle may not know, with an empty cache of kernels. first: from the plan's constructor to the "
-            "result. by: whose kernels computed it. own kernels: when those "
-            "of the problem took over. again: the constructor and the launch of the same plan, host time, median of nine. difference: of "
-            "both results. "
-            f"First calls: median {ordered[len(ordered) // 2]:.3f} s, longest {ordered[-1]:.3f} s."
-        )
-        say("")
-        lines += pages.table(
-            ("problem", "first, s", "by", "own kernels, s", "again, ms", "difference, of its bound"),
-            [
-                (
-                    f"`{row['token']}`",
-                    f"{row['first']:.3f}",
-                    "fallback" if row.get("fallback") else "own",
-                    f"{row.get('switched', row['first']):.2f}",
-                    f"{row['again'] * 1e3:.3f}",
-                    number(row.get("difference_in_bounds")),
-                )
-                for row in calls
-            ],
-        )
+    lines += first_call_section(result)
     lines += pages.verified(result)
-    map_ = heat(result)
-    if map_:
-        most = max(b for _, b in map_)
-        for key, name in (("off", "without protection"), ("correct", "with protection")):
-            say(f"## Heat map: cuFFT's time (default plan) over Ballast's {name}, C2C f32")
-            say("")
-            say("Rows: log₂ N. Columns: log₂ batch, within 2 GB.")
-            say("")
-            say("```text")
-            say("  N " + "".join(f"{b:>5}" for b in range(most + 1)))
-            for n in sorted({length for length, _ in map_}):
-                cells = ((map_.get((n, b)) or {}).get(key) for b in range(most + 1))
-                say((f"{n:>3} " + "".join(f"{number(cell, '{:.2f}') if cell else '':>5}" for cell in cells)).rstrip())
-            say("```")
-            say("")
+    lines += heat_section(result)
     behind = [f"`{entry['token']}`: {entry['ratio']:.2f}× cuFFT" for entry in entries if entry["ratio"] and entry["ratio"] < 1]
     return lines + pages.short_section(result, reached, behind, "Nothing of the targets, and no problem of the set is slower than cuFFT.")

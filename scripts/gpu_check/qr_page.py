@@ -168,6 +168,30 @@ def targets(result):
     return made.all
 
 
+def repair_section(result):
+    """Calls with one repair; nothing if none was timed."""
+    lines = []
+    say = lines.append
+    if repaired(result):
+        say("## Calls with one repair")
+        say("")
+        say(
+            "geqrf; in brackets how much more time than without protection. repair in A': an element before the middle panel. repair in "
+            "V: one after the last panel."
+        )
+        say("")
+        rows = []
+        for token, variants in repaired(result).items():
+            off = variants.get("off", {}).get("milliseconds")
+            cells = [
+                f"{milliseconds(variants.get(name, {}).get('milliseconds'))} ({number(more(variants, name, 'off'), '{:+.1%}')})"
+                for name in ("correct", *REPAIRS)
+            ]
+            rows.append([f"`{token}`", milliseconds(off) if off else pages.first_refusal(variants.values()), *cells])
+        lines += pages.table(("problem", "off, ms", "correct", *REPAIRS), rows)
+    return lines
+
+
 def page(result):
     """The page of QR, as lines."""
     entries, figures = factorizations(result), curves(result)
@@ -255,23 +279,7 @@ def page(result):
         lines += pages.table(
             ("problem", "matrices", "off, ms", "correct, ms", "a matrix, µs", "protection", "cuBLAS batched, ms", "× NVIDIA, correct"), rows
         )
-    if repaired(result):
-        say("## Calls with one repair")
-        say("")
-        say(
-            "geqrf; in brackets how much more time than without protection. repair in A': an element before the middle panel. repair in "
-            "V: one after the last panel."
-        )
-        say("")
-        rows = []
-        for token, variants in repaired(result).items():
-            off = variants.get("off", {}).get("milliseconds")
-            cells = [
-                f"{milliseconds(variants.get(name, {}).get('milliseconds'))} ({number(more(variants, name, 'off'), '{:+.1%}')})"
-                for name in ("correct", *REPAIRS)
-            ]
-            rows.append([f"`{token}`", milliseconds(off) if off else pages.first_refusal(variants.values()), *cells])
-        lines += pages.table(("problem", "off, ms", "correct", *REPAIRS), rows)
+    lines += repair_section(result)
     lines += paper(result, figures)
     lines += pages.verified(result)
     behind = [
@@ -345,7 +353,7 @@ def paper(result, figures):
         say("## The paper's §7.1: where the time of protection goes")
         say("")
         say(
-            'ms alone, each with nothing beside it; and in brackets ms by which it lengthens a call, where the difference of two kinds '
+            "ms alone, each with nothing beside it; and in brackets ms by which it lengthens a call, where the difference of two kinds "
             'of call says so (docs/design/qr-hybrid.md, "The paper\'s measurements").'
         )
         say("")
