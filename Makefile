@@ -1,16 +1,17 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
 .PHONY: demo test test-full quick strike bench format lint build clean
 
-# What the demonstration needs: the command, without and with injection. No tests, no rivals, no kernels for a GPU.
+# The demonstration needs the command, without and with injection. It needs no tests, no rivals and no kernels for a GPU.
 demo:
 	scripts/install-dependencies build
 	cmake -S . -B build/demo -G Ninja -DCMAKE_BUILD_TYPE=Release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF
 	cmake --build build/demo --target ballast-command ballast-instrumented
 	python3 examples/demo.py build/demo/bin/ballast
 
-# What continuous integration runs, in 25 minutes of two processors: CONTRIBUTING.md, "Tests". In an optimized build what a user runs: the
-# command, an installed library, the stages of gpu-check, properties, strikes. Under AddressSanitizer and UndefinedBehaviorSanitizer the unit
-# tests and the tests of every backend, of what the change touches more (scripts/touched).
+# Continuous integration runs this target, in 25 minutes of two processors: CONTRIBUTING.md, "Tests". An optimized build runs the command, an
+# installed library, the stages of gpu-check, properties and strikes, as a user would. A build under AddressSanitizer and
+# UndefinedBehaviorSanitizer runs the unit tests and the tests of every backend. The algorithms that the change touches run more cases
+# (scripts/touched).
 launcher := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 test:
 	scripts/install-dependencies test

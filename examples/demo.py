@@ -21,7 +21,7 @@ def fault(place, model="bit_flip", seed=1, bit=62, visit=0):
     return f"site={place},model={model}{chosen},seed={seed},visit={visit}"
 
 
-# What runs, what a person reads off the result, and the faults. A flip of bit 62 of a double (or the bit as far from the top of a smaller word)
+# The computations, the sentence that a person reads off each result, and the faults. A flip of bit 62 of a double (or the bit as far from the top of a smaller word)
 # is the worst single flip there is: it changes the exponent by hundreds. K-Means heals a wrong step by its later iterations, so there the faults
 # strike the last ones; "last" stands for the number of the last iteration of the clean run.
 COMPUTATIONS = [

@@ -36,7 +36,7 @@ void read_once(const std::filesystem::path& file, const struct stat& about) {
 
 file_bytes::file_bytes(std::filesystem::path file) : file_(std::move(file)) {
   const bool standard = file_ == "-";
-  stream_ = descriptor(standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  stream_ = core::descriptor(standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!stream_ && errno == ENOENT) refuse_file(file_, "expected a file, got nothing: it does not exist");
   if (!stream_) refuse_file(file_, fmt::format("cannot be opened for reading: {}", std::strerror(errno)));
   struct stat about {};

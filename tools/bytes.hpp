@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "descriptor.hpp"
+#include "core/descriptor.hpp"
 
 namespace ballast::tools {
 
@@ -38,7 +38,7 @@ class file_bytes : public byte_source {
 
  private:
   std::filesystem::path file_;
-  descriptor stream_;
+  core::descriptor stream_;
   std::optional<std::uint64_t> left_;
 };
 

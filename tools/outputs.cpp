@@ -1,14 +1,12 @@
-// See outputs.hpp. Temporary files are accessed by descriptors only, and names are looked up in folders that were opened once. So changes
-// of paths by other processes have no effect.
+// See outputs.hpp and core/file_replacement.hpp.
 #include "outputs.hpp"
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
-#include <random>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -18,12 +16,14 @@
 
 #include <ballast/error.hpp>
 
-#include "descriptor.hpp"
+#include "core/descriptor.hpp"
+#include "core/file_replacement.hpp"
 #include "terminal.hpp"
 
 namespace ballast::tools {
 
 namespace fs = std::filesystem;
+using core::descriptor;
 
 namespace {
 
@@ -53,7 +53,7 @@ bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == 
 struct temporary_file {
   std::atomic<bool> claimed{false}, filled{false};
   int folder = -1;
-  std::array<char, 64> name{};
+  core::file_replacement::name name{};
 };
 std::array<temporary_file, 16> temporary_files;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
@@ -130,7 +130,7 @@ class outputs::entry {
     }
     filled([&](std::string_view bytes) { put(bytes); });
     flush();
-    if (const int reason = stream_.close(); reason != 0) fail(file_, reason);
+    if (const int reason = through_ ? stream_.close() : made_->close(); reason != 0) fail(file_, reason);
   }
 
   // Renames the temporary file to its final name. An existing file of that name gets the temporary name, if the file system can exchange
@@ -139,10 +139,10 @@ class outputs::entry {
     struct stat now {};
     const bool there = fstatat(folder_.get(), name_.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
     if (there && S_ISDIR(now.st_mode)) throw error(fmt::format("{}: expected a file to replace, got a folder", printable(file_)));
-    exchanged_ = there && renameat2(folder_.get(), temporary_->name.data(), folder_.get(), name_.c_str(), RENAME_EXCHANGE) == 0;
+    exchanged_ = there && made_->exchange_with(name_.c_str()) == 0;
     if (!exchanged_) {
-      if (renameat(folder_.get(), temporary_->name.data(), folder_.get(), name_.c_str()) != 0) fail(file_, errno);
-      forget_temporary();
+      if (const int reason = made_->rename_to(name_.c_str()); reason != 0) fail(file_, reason);
+      drop_temporary();
     }
     created_ = !there;
     placed_ = true;
@@ -151,7 +151,7 @@ class outputs::entry {
   void take_back() noexcept {
     if (!placed_) return;
     if (exchanged_) {
-      renameat2(folder_.get(), temporary_->name.data(), folder_.get(), name_.c_str(), RENAME_EXCHANGE);
+      (void)made_->exchange_with(name_.c_str());
     } else if (created_) {
       unlinkat(folder_.get(), name_.c_str(), 0);
     }
@@ -193,7 +193,6 @@ class outputs::entry {
 
   void make_temporary() {
     watch_signals();
-    std::random_device random;
     for (temporary_file& each : temporary_files) {
       if (!each.claimed.exchange(true)) {
         temporary_ = &each;
@@ -201,22 +200,19 @@ class outputs::entry {
       }
     }
     if (temporary_ == nullptr) throw error(fmt::format("{}: expected at most {} outputs", printable(file_), temporary_files.size()));
-    const auto made = fmt::format_to_n(temporary_->name.data(), temporary_->name.size() - 1, ".ballast-{:08x}{:08x}{:08x}{:08x}.partial",
-                                       random(), random(), random(), random());
-    *made.out = '\0';
+    temporary_->name = core::file_replacement::temporary_name();
     temporary_->folder = folder_.get();
     temporary_->filled = true;  // set before the file exists; the random name belongs to no other file
-    stream_ = descriptor(
-        openat(folder_.get(), temporary_->name.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, exists_ ? 0600 : 0666));
-    if (!stream_) {
-      const int reason = errno;
-      forget_temporary();
+    made_.emplace(folder_.get(), temporary_->name);
+    if (const int reason = made_->create(exists_ ? 0600 : 0666); reason != 0) {
+      drop_temporary();
       refuse(file_, fmt::format("cannot be written: {}", std::strerror(reason)));
     }
     if (!exists_) return;
     struct stat mine {};
-    const bool theirs = fstat(stream_.get(), &mine) == 0 && (mine.st_uid != about_.st_uid || mine.st_gid != about_.st_gid);
-    if ((theirs && fchown(stream_.get(), about_.st_uid, about_.st_gid) != 0) || fchmod(stream_.get(), about_.st_mode & 07777) != 0) {
+    const int file = made_->file().get();
+    const bool theirs = fstat(file, &mine) == 0 && (mine.st_uid != about_.st_uid || mine.st_gid != about_.st_gid);
+    if ((theirs && fchown(file, about_.st_uid, about_.st_gid) != 0) || fchmod(file, about_.st_mode & 07777) != 0) {
       const int reason = errno;
       drop_temporary();
       refuse(file_,
@@ -227,12 +223,7 @@ class outputs::entry {
 
   void drop_temporary() noexcept {
     if (temporary_ == nullptr) return;
-    unlinkat(folder_.get(), temporary_->name.data(), 0);
-    forget_temporary();
-    stream_.close();
-  }
-
-  void forget_temporary() noexcept {
+    made_.reset();
     temporary_->filled = false;
     temporary_->claimed = false;
     temporary_ = nullptr;
@@ -251,12 +242,8 @@ class outputs::entry {
   }
 
   void write_now(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(stream_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno != EINTR)
-        throw error(fmt::format("{}: could not be written in full: {}", printable(file_), std::strerror(errno)));
-      if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
-    }
+    const int reason = core::write_all(through_ ? stream_ : made_->file(), bytes);
+    if (reason != 0) throw error(fmt::format("{}: could not be written in full: {}", printable(file_), std::strerror(reason)));
   }
 
   fs::path file_;
@@ -264,9 +251,10 @@ class outputs::entry {
   struct stat about_ {};  // status of the file, if it exists
   struct stat about_folder_ {};
   descriptor folder_, stream_;
-  std::string name_;     // the file name in the folder
-  std::string waiting_;  // buffered bytes
-  temporary_file* temporary_ = nullptr;
+  std::string name_;                            // the file name in the folder
+  std::string waiting_;                         // buffered bytes
+  temporary_file* temporary_ = nullptr;         // the entry of made_ for signals
+  std::optional<core::file_replacement> made_;  // while it has its temporary name
   bool placed_ = false, exchanged_ = false, created_ = false;
 };
 

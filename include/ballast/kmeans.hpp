@@ -143,11 +143,11 @@ class plan {
   BALLAST_API report transform(const data<T>& from, const matrix_view<T>& values, const call& now = {}) const;
 
   // The same for a batch on call::stream without waiting, by scheme "dmr": one launch, in which the device verifies and stores each fit,
-  // and with protection::correct two more, which return at once but for fits that have to be computed again. Points, weights, centroids and
-  // labels lie in device memory (invalid_argument_error otherwise). pending_report::get() stores what `to` has in host memory, which must
-  // live until then, and throws invalid_argument_error for NaN or Inf in the operands. A CUDA graph can capture the call once the plan has
-  // enqueued one outside of it. A fit that is uncorrectable is not stored. Throws unsupported_error for other backends than cuda, and for
-  // other schemes, whose iterations need decisions of the host.
+  // and with protection::correct two more, which compute again the fits that need it and else return at once. Points, weights, centroids
+  // and labels lie in device memory (invalid_argument_error otherwise). pending_report::get() stores what `to` has in host memory, which
+  // must live until then, and throws invalid_argument_error for NaN or Inf in the operands. A CUDA graph can capture the call once the plan
+  // has enqueued one outside of it. A fit that is uncorrectable is not stored. Throws unsupported_error for other backends than cuda, and
+  // for other schemes, whose iterations need decisions of the host.
   [[nodiscard]] BALLAST_API pending_report enqueue_fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
 
   // Bytes of device memory for call::workspace; 0 for other backends than cuda. A batch by "dmr" needs no other memory beside copies of

@@ -97,7 +97,8 @@ def torch_times(problem, deadline):
 
 def flash_times(problem, flash, deadline):
     def run(iterations):
-        return flash.batch_kmeans_Euclid(problem.x[None], problem.k, max_iters=iterations, tol=-1.0, init_centroids=problem.first[None].clone())
+        first = problem.first[None].clone()
+        return flash.batch_kmeans_Euclid(problem.x[None], problem.k, max_iters=iterations, tol=-1.0, init_centroids=first)
 
     times = problem.time(run, deadline)
     found = run(1)[0][0, :COMPARED]
@@ -131,7 +132,8 @@ def main():
     for number, token in enumerate(wanted.tokens):
         deadline = time.monotonic() + max(0.0, end - time.monotonic()) / (2 * (len(wanted.tokens) - number))
         problem = Problem(token, torch, wanted.device)
-        for name, body in (("PyTorch", lambda: torch_times(problem, deadline)), ("flash-kmeans", lambda: flash_times(problem, flash, deadline))):
+        bodies = {"PyTorch": lambda: torch_times(problem, deadline), "flash-kmeans": lambda: flash_times(problem, flash, deadline)}
+        for name, body in bodies.items():
             if name == "flash-kmeans" and (flash is None or problem.x.dtype != torch.float32):
                 continue
             if time.monotonic() > end:

@@ -6,10 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
+#include "abft/seal.hpp"
 #include "abft/verify.hpp"
-#include "core/counter_rng.hpp"
 #include "core/macros.hpp"
 
 namespace ballast::abft {
@@ -39,25 +38,6 @@ template <class T>
 BALLAST_HD constexpr double overflow_norm(double growth) {
   return k_largest<T> / growth;
 }
-
-// The hash for finding::bits, over numbers in a fixed order. All NaNs hash to the same word, because the payload that an operation returns
-// is not determined.
-class result_hash {
- public:
-  template <class T>
-  BALLAST_HD void add(T value) {
-    std::uint64_t word = 1;
-    if (value == value) {
-      word = 0;
-      std::memcpy(&word, &value, sizeof value);
-    }
-    made_ = core::mix64(made_ ^ word);
-  }
-  BALLAST_HD constexpr std::uint64_t bits() const { return made_ == 0 ? 1 : made_; }
-
- private:
-  std::uint64_t made_ = 0x9e3779b97f4a7c15u;
-};
 
 // The result of verifying one computation of a tile.
 struct finding {

@@ -88,6 +88,21 @@ struct panel {
   thresholds::score_margin<T> margin;
 };
 
+// The nearest centroid of each point of a block, by one chain of comparisons.
+template <class T>
+struct search_result {
+  core::aligned_buffer<T> minimum;           // min_j (‖c_j‖² − 2 x·c_j)
+  core::aligned_buffer<std::int32_t> index;  // the lowest j of the minimum
+};
+
+// The points of a block whose two smallest scores are within panel::margin: the first `count` of `points`.
+template <class T>
+struct undecided_points {
+  core::aligned_buffer<T> second;             // the second smallest score of each point of the block
+  core::aligned_buffer<std::int32_t> points;  // indexes within the block
+  std::int64_t count = 0;
+};
+
 // Scratch of one block of up to `capacity` points. Feature f of point p is x[(p / width · n + f) · width + p mod width]: kernels::width
 // points lie side by side.
 template <class T>
@@ -98,25 +113,21 @@ struct point_block {
   std::int64_t first = 0;  // index of the first point
   std::int64_t count = 0;  // points in use; the rest is zero
   core::aligned_buffer<T> x;
-  core::aligned_buffer<T> weight;                // 0 from `count` on
-  core::aligned_buffer<T> norm;                  // ‖x‖², by measure()
-  core::aligned_buffer<T> minimum;               // min_j (‖c_j‖² − 2 x·c_j), if requested
-  core::aligned_buffer<T> twin;                  // the same from an independent chain of comparisons; valid only during a search
-  core::aligned_buffer<T> second;                // the second smallest of these scores
-  core::aligned_buffer<std::int32_t> undecided;  // the first undecided_count: points whose second score is within panel::margin
-  std::int64_t undecided_count = 0;
-  core::aligned_buffer<std::int32_t> index;       // the lowest j of the minimum
-  core::aligned_buffer<std::int32_t> index_twin;  // the lowest j of the twin
-  core::aligned_buffer<std::int32_t> label;       // the label that is committed: a copy of index
-  core::aligned_buffer<T> residual;               // scratch of distances()
-  core::aligned_buffer<double> exact;             // ‖x − centroid of its label‖² · lift², from differences in double
-  core::aligned_buffer<T> distance;               // k_section × capacity, allocated only for distances()
-  limits bounds;                                  // the block's copy of the thresholds in panel
-  bool doubtful = false;                          // true if a residual stands out (thresholds::row_limits::doubt)
-  core::vector<T> spread;                         // scratch of the search: the spread of the residuals of each section
-  T* row = nullptr;                               // n: scratch for a row whose features are not contiguous
-  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and
-                               // panel::margin the rows that scores do not decide
+  core::aligned_buffer<T> weight;  // 0 from `count` on
+  core::aligned_buffer<T> norm;    // ‖x‖², by measure()
+  search_result<T> nearest;
+  search_result<T> twin;  // the same from an independent chain of comparisons; its minimum is valid only during a search
+  undecided_points<T> undecided;
+  core::aligned_buffer<std::int32_t> label;  // the label that is committed: a copy of nearest.index
+  core::aligned_buffer<T> residual;          // scratch of distances()
+  core::aligned_buffer<double> exact;        // ‖x − centroid of its label‖² · lift², from differences in double
+  core::aligned_buffer<T> distance;          // k_section × capacity, allocated only for distances()
+  limits bounds;                             // the block's copy of the thresholds in panel
+  bool doubtful = false;                     // true if a residual stands out (thresholds::row_limits::doubt)
+  core::vector<T> spread;                    // scratch of the search: the spread of the residuals of each section
+  T* row = nullptr;                          // n: scratch for a row whose features are not contiguous
+  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and panel::margin
+                               // the points that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
@@ -169,11 +180,10 @@ struct kernels {
   void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T* row);
   // Computes norm of each point.
   void (*measure)(point_block<T>& block);
-  // Finds index, minimum and second of each point over all packed centroids, and the undecided points. With `protect` also finds
-  // index_twin, compares the residual of each row check with its threshold (from block.bounds and block.squares) and minimum with twin, and
-  // sets doubtful if a residual stands out.
+  // Finds nearest of each point over all packed centroids, and the undecided points. With `protect` also finds twin, compares the residual
+  // of each row check with its threshold (from block.bounds and block.squares) and both minima, and sets doubtful if a residual stands out.
   row_failure (*assign)(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block);
-  // Compares label with index_twin.
+  // Compares label with twin.index.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);
   // Adds the points to the sums, weights and members of their labels. Loads the points again. Labels must be in [0, k).
   void (*accumulate)(const source<T>& from, const point_block<T>& block, cluster_sums& into);

@@ -2,30 +2,17 @@
 // Layer: algorithm, backend-free.
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "abft/seal.hpp"
 #include "core/memory.hpp"
 
 namespace ballast::kmeans {
 
-// Computes a hash of the words that continues the hash `made`. Each step is a permutation: a change of one word always changes the hash; a
-// change of several words escapes once in 2⁶⁴. A plain sum would be weaker: an even number of flips of the top bit cancels in it.
-inline constexpr std::uint64_t k_seal_of_nothing = 0x9e3779b97f4a7c15;
-template <class T>
-std::uint64_t seal_of(const T* words, std::int64_t count, std::uint64_t made = k_seal_of_nothing) {
-  using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  for (std::int64_t i = 0; i < count; ++i) {
-    word bits;
-    std::memcpy(&bits, words + i, sizeof bits);
-    made = (std::rotl(made, 23) ^ bits) * 0xbf58476d1ce4e5b9;
-  }
-  return made;
-}
+using abft::k_seal_of_nothing;
+using abft::seal_of;
 
 template <class T, class Allocator>
 std::uint64_t seal_of(const std::vector<T, Allocator>& words) {

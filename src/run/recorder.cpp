@@ -8,7 +8,7 @@
 
 #include <ballast/error.hpp>
 
-#include "core/counter_rng.hpp"
+#include "abft/seal.hpp"
 #include "cuda/call/event_log.hpp"
 #include "inject/injector.hpp"
 
@@ -27,9 +27,9 @@ std::uint64_t recorder::entry::hash() const noexcept {
   std::uint64_t words[8];
   static_assert(offsetof(entry, seal) == sizeof words);
   std::memcpy(words, this, sizeof words);
-  std::uint64_t h = 0;
-  for (const std::uint64_t word : words) h = core::mix64(h ^ word);
-  return h;
+  abft::result_hash made;
+  for (const std::uint64_t word : words) made.add(word);
+  return made.bits();
 }
 
 void recorder::detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot,

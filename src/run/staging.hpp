@@ -11,6 +11,7 @@
 #include <ballast/view.hpp>
 
 #include "core/aligned_buffer.hpp"
+#include "core/extent.hpp"
 
 namespace ballast::cuda {
 class device;
@@ -31,6 +32,10 @@ class host_staging {
     return staged(operand, false);
   }
   template <class T>
+  matrix_batch_view<T> read(const matrix_batch_view<T>& operand) {
+    return staged(operand, false);
+  }
+  template <class T>
   std::span<T> read(std::span<T> operand) {
     return {static_cast<T*>(stage(operand.data(), static_cast<std::int64_t>(operand.size_bytes()), false)), operand.size()};
   }
@@ -39,6 +44,11 @@ class host_staging {
   // was.
   template <class T>
   matrix_view<T> write(const matrix_view<T>& operand) {
+    static_assert(!std::is_const_v<T>);
+    return staged(operand, true);
+  }
+  template <class T>
+  matrix_batch_view<T> write(const matrix_batch_view<T>& operand) {
     static_assert(!std::is_const_v<T>);
     return staged(operand, true);
   }
@@ -59,16 +69,11 @@ class host_staging {
     core::aligned_buffer<std::byte> memory;
   };
 
-  template <class T>
-  matrix_view<T> staged(const matrix_view<T>& operand, bool written) {
-    if (operand.data == nullptr || operand.rows < 1 || operand.columns < 1) return operand;
-    const std::int64_t down = (operand.rows - 1) * operand.row_stride;
-    const std::int64_t across = (operand.columns - 1) * operand.column_stride;
-    const std::int64_t low = (down < 0 ? down : 0) + (across < 0 ? across : 0);
-    const std::int64_t high = (down > 0 ? down : 0) + (across > 0 ? across : 0);
-    matrix_view<T> made = operand;
-    made.data = static_cast<T*>(stage(operand.data + low, (high - low + 1) * static_cast<std::int64_t>(sizeof(T)), written)) - low;
-    return made;
+  template <class View>
+  View staged(const View& operand, bool written) {
+    const auto all = core::extent_of(operand);
+    if (all.elements == 0) return operand;
+    return core::in_copy(operand, static_cast<decltype(all.first)>(stage(all.first, all.bytes(), written)));
   }
 
   void* stage(const void* origin, std::int64_t bytes, bool written);

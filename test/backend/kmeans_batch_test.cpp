@@ -29,7 +29,7 @@ class kmeans_batch : public kmeans_backend<Configuration> {
   using kmeans_backend<Configuration>::k_backend;
   using kmeans_backend<Configuration>::on_cuda;
 
-  // Data sets one behind the other, each of its own clouds.
+  // Contiguous data sets, each with clouds of its own.
   static data_set<T> sets(std::int64_t m, std::int64_t n, std::int64_t clusters, std::int64_t count, double spread = 0.05) {
     data_set<T> made{m, n, {}};
     for (std::int64_t b = 0; b < count; ++b) {

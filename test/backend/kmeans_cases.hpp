@@ -1,4 +1,4 @@
-// What the tests of K-Means that run on every backend share: data, and the backends of this program.
+// Data and backends that the tests of K-Means on every backend share.
 // Layer: backend tests. With BALLAST_TEST_KMEANS_ON_CUDA the backend is cuda, on the emulator; else those of the host.
 #pragma once
 
@@ -107,7 +107,7 @@ model<T> fit_with_struck_seeding(const data_set<T>& points, const request<T>& wa
   return made;
 }
 
-// Of tests that only one backend has.
+// For tests that only one backend has.
 using test::real_names;
 using test::reals;
 
@@ -121,7 +121,8 @@ double square_distance(matrix_view<const T> points, std::int64_t i, const C& cen
   return sum;
 }
 
-// Each label is the nearest centroid but for near-ties within the rounding of ‖x‖² − 2 x·c + ‖c‖², and the inertia is that of the labels.
+// Expects that each label is the nearest centroid, except near-ties within the rounding of ‖x‖² − 2 x·c + ‖c‖², and that the inertia is
+// that of the labels.
 template <class T>
 void expect_nearest(matrix_view<const T> points, matrix_view<const T> centroids, const std::vector<std::int32_t>& labels, double inertia,
                     const std::vector<T>& weights = {}) {

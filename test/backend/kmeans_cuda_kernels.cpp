@@ -15,7 +15,7 @@ struct shape {
   bool faults = false, weights = false;
 };
 
-// Of the tests that every backend runs and of kmeans_cuda_test.cpp. What a kernel is made for depends on few ranges of n and k.
+// Shapes of the tests that every backend runs and of kmeans_cuda_test.cpp. A kernel depends on few ranges of n and k.
 constexpr shape k_shapes[] = {{1, 1},         {2, 5},        {3, 4},        {8, 8},       {1, 3},        {5, 9},        {17, 12},
                               {33, 20},       {8, 70},       {130, 16},     {6, 5, 0, 1}, {4, 6},        {7, 23},       {9, 6},
                               {5, 4, 0, 1},   {5, 8},        {3, 6},        {6, 6},       {2, 6},        {3, 3},        {3, 40},

@@ -1,4 +1,4 @@
-// What the tests of K-Means' schemes on cuda run, and what their kernels are generated for: both read this list.
+// The cases that the tests of K-Means' schemes on cuda run. The generator of their kernels reads the same list.
 // Layer: backend tests.
 #pragma once
 

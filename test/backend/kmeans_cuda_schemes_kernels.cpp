@@ -26,7 +26,7 @@ int main() {
     for (const bool instrumented : {false, true}) {
       for (const auto& kernel : scheme_test::kernels(each, each.wide() ? 2 : 1, instrumented)) print(kernel);
     }
-    // Of features with few large values the sums have two words.
+    // The sums of features with few large values have two words.
     if (each.protects()) {
       for (const auto& kernel : scheme_test::kernels(each, 2, false)) print(kernel);
     }

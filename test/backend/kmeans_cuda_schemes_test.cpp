@@ -157,7 +157,7 @@ TEST_F(kmeans_cuda_schemes, fit_as_the_reference_does) {
       EXPECT_EQ(found.report.verdict, verdict::clean);
       EXPECT_EQ(found.iterations, right.iterations);
       EXPECT_NEAR(found.inertia, right.inertia, (what.coarse() ? 2e-2 : 1e-5) * right.inertia);
-      // Where products are not rounded, labels differ in ties only, of which these data have none.
+      // If products are not rounded, labels differ in ties only, and these data have no tie.
       if (!what.coarse()) {
         EXPECT_EQ(found.labels, right.labels);
       }
@@ -220,7 +220,8 @@ TEST_F(kmeans_cuda_schemes, repair_a_wrong_product) {
           continue;
         }
         EXPECT_EQ(found.report.detected, 1u);
-        // What is not far above the rounding of the checksums is detected and cannot be placed: most so where a warp's are rounded to TF32.
+        // A fault that is not far above the rounding of the checksums is detected and cannot be located, above all if a warp's checksums
+        // are rounded to TF32.
         if (model == inject::model::infinity || model == inject::model::nan || !places) {
           EXPECT_EQ(found.report.verdict, places ? verdict::corrected : verdict::recomputed) << to_json(found.report);
         }
@@ -345,7 +346,7 @@ TEST_F(kmeans_cuda_schemes, without_protection_sums_reach_the_centroids) {
   EXPECT_GT(wrong, 0);
 }
 
-// What the paper does not protect: the search behind the products. The default scheme does.
+// The paper does not protect the search after the products. The default scheme does.
 TEST_F(kmeans_cuda_schemes, do_not_see_a_wrong_index) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);
@@ -385,8 +386,8 @@ TEST_F(kmeans_cuda_schemes, raise_no_alarm_for_unusual_data) {
   });
 }
 
-// The paper's injection: one flipped bit in one product of each block. All but what is below the thresholds is corrected, and labels are
-// those of a clean run but for rounding.
+// The paper's injection: one flipped bit in one product of each block. Every fault above the thresholds is corrected, and labels are
+// those of a clean run, except for rounding.
 // `seen_all`: corrected, recomputed.
 template <class T>
 void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint64_t>& seen_all) {

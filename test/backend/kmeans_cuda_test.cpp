@@ -228,7 +228,7 @@ TYPED_TEST(kmeans_cuda, seeding_is_protected) {
   EXPECT_GT(changed, 0);
 }
 
-// k-means‖: the number of the candidate that a point is nearest to, which the candidates' weights are made of.
+// k-means‖: strikes the number of the candidate that a point is nearest to. The candidates' weights are computed from these numbers.
 TYPED_TEST(kmeans_cuda, a_struck_candidate_number_is_seen) {
   using T = TypeParam;
   const std::int64_t m = 700, n = 4, count = 9;

@@ -126,7 +126,7 @@ TYPED_TEST(kmeans_parallel, every_step_is_protected_and_matters) {
         const std::uint64_t number = 20 * seed + model;
         inject::request fault = fault_at(where, static_cast<inject::model>(model), number,
                                          where == kmeans::site::count ? 0 : static_cast<std::int64_t>(seed + model) % 3);
-        // Of a number in a list the bits that make another one of the list.
+        // In a number of a list, the fault changes a bit that makes it another number of the list.
         if (fault.bit >= 0 && where == kmeans::site::index) fault.bit = 1;
         if (fault.bit >= 0 && where == kmeans::site::label) fault.bit = 9;
         const inject::plan faults({fault});

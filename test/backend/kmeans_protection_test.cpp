@@ -92,7 +92,7 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
     ASSERT_EQ(clean.report.verdict, verdict::clean);
     for (const inject::site_row& row : inject::sites()) {
       if (!row.operation().empty() && row.operation() != "kmeans") continue;
-      // On cuda the host divides no sums unless somebody watches the iterations.
+      // On cuda the host divides sums only if the caller watches the iterations.
       run::settings how = this->how();
       if (this->on_cuda && row.site == kmeans::site::total) how.on_progress = [](const progress&) {};
       const auto with = [&](protection level) {
@@ -103,7 +103,7 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
       int detected = 0, changed = 0;
       for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
         for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-          // On cuda a few kernels in front of the first pass show the points, too, and there is one seed: places and visits differ by
+          // On cuda a few kernels before the first pass show the points, too, and there is one seed: places and visits differ by
           // model.
           inject::request fault = fault_at(row.site, static_cast<inject::model>(model), this->on_cuda ? 20 * seed + model : seed);
           // Strikes in the last iteration: none follows that could heal the fault. A shift and a tolerance decide only whether another
@@ -126,7 +126,7 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
             EXPECT_EQ(bare.report.detected, 0u);
             const bool matters = !bare.same(clean);
             changed += matters;
-            // What protection did not see is below the floor: no more than rounding.
+            // A fault that protection did not see is below the floor: no more than rounding.
             if (found.report.detected == 0) {
               EXPECT_TRUE(bare.close(clean, 3));
             }
@@ -280,7 +280,8 @@ TYPED_TEST(kmeans_protection, the_floor_is_as_low_as_it_is_said_to_be) {
   using T = typename TestFixture::real;
   for (const auto& [m, n, k] : this->on_cuda ? std::vector<std::array<int, 3>>{{256, 6, 10}, {256, 40, 64}}
                                              : std::vector<std::array<int, 3>>{{512, 6, 10}, {512, 40, 64}, {512, 128, 64}}) {
-    // Every point half-way between two centroids but for a step: a change of the nearer one's product by more makes the label wrong.
+    // Every point lies one step away from half-way between two centroids: a change of the nearer one's product by more makes the label
+    // wrong.
     for (const double size : {k_floor, 4 * k_floor}) {
       const auto centroids = clouds<T>(k, n, k, 89, 0.0);
       const std::vector<double> mean = mean_of(centroids);
@@ -339,7 +340,7 @@ TYPED_TEST(kmeans_protection, far_centroids_do_not_hide_faults_of_near_ones) {
     std::vector<bool> away(static_cast<std::size_t>(m));
     for (std::int64_t i = 0; i < m; i += 50) {
       away[static_cast<std::size_t>(i)] = true;
-      // Of both signs, so that the mean stays near.
+      // Both signs occur, so that the mean stays near.
       for (std::int64_t f = 0; f < n; ++f)
         points.values[static_cast<std::size_t>(i * n + f)] += static_cast<T>((i / 50 % 2 == 0 ? far : -far) * (f == i / 100 % 2 ? 1 : 0.5));
     }
@@ -377,14 +378,14 @@ TYPED_TEST(kmeans_protection, far_centroids_do_not_hide_faults_of_near_ones) {
             << "seed " << seed << " point " << i;
       }
     }
-    EXPECT_GT(detected, this->on_cuda ? 0 : harmless / 4);  // cuda has columns behind the last centroid, too
+    EXPECT_GT(detected, this->on_cuda ? 0 : harmless / 4);  // cuda has columns after the last centroid, too
   }
 }
 
 // Equal distances to centroids of different norms, which do not share a row check.
 TYPED_TEST(kmeans_protection, ties_between_near_and_far_centroids_go_to_the_lowest_index) {
   using T = typename TestFixture::real;
-  const std::vector<T> points = {0, 1, -1, 64, -64, 0};  // of mean 0: no distance is rounded
+  const std::vector<T> points = {0, 1, -1, 64, -64, 0};  // their mean is 0: no distance is rounded
   for (const bool reversed : {false, true}) {
     std::vector<T> centroids = {0, 2, 126, 0, 2, -2, 130, -126, 2};
     if (reversed) std::ranges::reverse(centroids);

@@ -34,11 +34,11 @@ ballast::cuda::capabilities with_memory(std::int64_t bytes) {
 class observed_device final : public test::forwarding_device {
  public:
   using forwarding_device::forwarding_device;
-  std::int64_t available = -1;    // what it says that can be had; −1: what can be had
-  std::int64_t large_copies = 0;  // of more than `least` bytes, to the device
+  std::int64_t available = -1;    // the memory that it reports as available; −1: the memory that is
+  std::int64_t large_copies = 0;  // copies of more than `least` bytes to the device
   std::int64_t least = 1000 * 8;
   std::int64_t struck_copy = -1;  // its number
-  bool every = false;             // and all behind it
+  bool every = false;             // and all after it
   std::int64_t struck_byte = 0;
 
   std::int64_t available_memory() override { return available < 0 ? forwarding_device::available_memory() : available; }
@@ -72,7 +72,7 @@ class kmeans_streamed : public testing::Test {
       (more ? high : low) = middle;
     }
     EXPECT_EQ(cuda::choose_residence(needs, low).kept, wanted);
-    return low + ballast::cuda::k_ring_bytes;  // of the call, which takes it first
+    return low + ballast::cuda::k_ring_bytes;  // the call takes its ring first
   }
 };
 TYPED_TEST_SUITE(kmeans_streamed, reals, real_names);

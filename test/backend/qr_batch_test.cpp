@@ -1,13 +1,12 @@
 // Batches of small matrices on every backend, in one program on those of the host, in the other (BALLAST_TEST_QR_ON_CUDA) on cuda by the
-// emulator: accuracy against long double sums, LAPACK's storage, strides, hostile data without an alarm, faults at every site, arguments.
+// emulator: accuracy against long double sums, LAPACK's storage, strides, hostile data without an alarm, arguments. Faults:
+// qr_batch_faults_test.cpp.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
-#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,13 +18,10 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
+#include "backend/qr_batch_cases.hpp"
 #include "cuda/device/device.hpp"
-#include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
-#include "inject/sites.hpp"
-#include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
-#include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/qr_subject.hpp"
 
@@ -34,87 +30,6 @@ namespace {
 
 using index = std::int64_t;
 using namespace subjects;
-
-// `count` contiguous column-major matrices.
-template <class T>
-struct batch {
-  index m = 0, n = 0, count = 0;
-  std::vector<T> data;
-
-  batch(index rows, index columns, index matrices) : m(rows), n(columns), count(matrices), data(at(rows * columns * matrices)) {}
-  matrix_batch_view<T> view() { return batch_of(column_major(data.data(), m, n), count); }
-  matrix_batch_view<const T> view() const { return batch_of(column_major(data.data(), m, n), count); }
-  matrix_view<const T> operator[](index b) const { return view()[b]; }
-  static std::size_t at(index i) { return static_cast<std::size_t>(i); }
-};
-
-template <class T>
-batch<T> random_batch(index m, index n, index count, std::uint64_t seed) {
-  batch<T> made(m, n, count);
-  std::mt19937_64 bits(seed);
-  std::normal_distribution<double> normal;
-  for (T& each : made.data) each = static_cast<T>(normal(bits));
-  return made;
-}
-
-template <class T>
-batch<T> batch_of_kind(const std::string& kind, index m, index n, index count) {
-  batch<T> made(m, n, count);
-  for (index b = 0; b < count; ++b) {
-    const dense<T> one = matrix_of_kind<T>(kind, m, n, static_cast<std::uint64_t>(5 + b));
-    std::copy_n(one.data(), one.size(), made.data.begin() + b * m * n);
-  }
-  return made;
-}
-
-template <class T>
-struct factored_batch {
-  batch<T> F;
-  std::vector<T> tau;
-  ballast::report report;
-  std::vector<T> tau_of(index b) const {
-    const index k = std::min(F.m, F.n);
-    return {tau.begin() + b * k, tau.begin() + (b + 1) * k};
-  }
-};
-
-template <class T>
-factored_batch<T> factor_each(const batch<T>& A, run::settings how) {
-  how.throw_on_uncorrectable = false;
-  factored_batch<T> made{A, std::vector<T>(batch<T>::at(std::min(A.m, A.n) * A.count)), {}};
-  made.report = geqrf(made.F.view(), made.tau, how);
-  return made;
-}
-
-template <class T>
-ratios worst_of(const batch<T>& A, const factored_batch<T>& made) {
-  ratios worst;
-  for (index b = 0; b < A.count; ++b) {
-    const ratios seen = ratios_of<T>(A[b], made.F[b], made.tau_of(b));
-    if (!(seen.residual <= worst.residual)) worst.residual = seen.residual;
-    if (!(seen.orthogonality <= worst.orthogonality)) worst.orthogonality = seen.orthogonality;
-  }
-  return worst;
-}
-
-template <class Setting>
-class qr_batch : public testing::Test {
- protected:
-  using T = typename Setting::real;
-  static constexpr backend which = Setting::which;
-  static run::settings how(const inject::plan* faults = nullptr) {
-    return {.backend = which, .threads = 2, .throw_on_uncorrectable = false, .faults = faults};
-  }
-  // Each takes another kernel of cuda, or another way through one.
-  static std::vector<std::pair<index, index>> shapes() {
-    std::vector<std::pair<index, index>> all = {{1, 1},  {8, 8},   {5, 3},   {3, 5},   {13, 7}, {16, 16},
-                                                {32, 9}, {31, 32}, {64, 64}, {40, 60}, {65, 20}};
-    if (!test::sampled()) all.insert(all.end(), {{7, 130}, {128, 128}, {256, 5}, {200, 60}, {256, 100}, {130, 200}});
-    if (test::sampled()) all.insert(all.end(), {{140, 70}, {9, 140}});
-    return all;
-  }
-  static bool on_cuda() { return which == backend::cuda; }
-};
 
 TYPED_TEST_SUITE(qr_batch, settings, names);
 
@@ -340,179 +255,6 @@ TYPED_TEST(qr_batch, matrices_of_any_size) {
   const inject::plan faults({inject::parse_request("site=qr.trailing,model=bit_flip,bit=29,seed=3")});
   const factored_batch<T> struck = factor_each(A, this->how(&faults));
   for (const event& each : struck.report.events) EXPECT_LT(each.index, 2);
-}
-
-// ------------------------------------------------------------------------------------------------------------------------ Faults
-
-// The result of one operation on a batch, as bytes, and the report.
-template <class T>
-struct result {
-  std::vector<T> numbers;
-  ballast::report report;
-};
-
-template <class T>
-struct subject {
-  const char* name;
-  std::vector<inject::site> sites;  // that this operation passes, on every backend
-  std::function<result<T>(const run::settings&)> run;
-};
-
-template <class T>
-std::vector<subject<T>> subjects(bool on_cuda) {
-  static const batch<T> A = random_batch<T>(16, 16, 5, 31), C = random_batch<T>(16, 8, 5, 32);
-  static const factored_batch<T> made = factor_each(A, {.backend = backend::reference});
-  std::vector<subject<T>> all;
-  std::vector<inject::site> sites = {site::panel, site::reflector, site::tau,       site::product,   site::trailing,
-                                     site::r,     site::checksum,  site::threshold, site::comparison};
-  if (!on_cuda) sites.push_back(site::t);
-  all.push_back({"geqrf", sites, [](const run::settings& how) {
-                   factored_batch<T> f = factor_each(A, how);
-                   f.F.data.insert(f.F.data.end(), f.tau.begin(), f.tau.end());
-                   return result<T>{f.F.data, f.report};
-                 }});
-  sites = {site::q, site::product, site::checksum, site::threshold, site::comparison};
-  all.push_back({"ormqr", sites, [](const run::settings& how) {
-                   batch<T> X = C;
-                   ballast::report seen = ormqr(side::left, transpose::yes, std::as_const(made.F).view(), made.tau, X.view(), how);
-                   return result<T>{X.data, std::move(seen)};
-                 }});
-  all.push_back({"orgqr", sites, [](const run::settings& how) {
-                   batch<T> Q = made.F;
-                   ballast::report seen = orgqr(Q.view(), made.tau, how);
-                   return result<T>{Q.data, std::move(seen)};
-                 }});
-  all.push_back({"gels", {site::panel, site::q, site::checksum, site::threshold, site::comparison}, [](const run::settings& how) {
-                   batch<T> F = A, X = C;
-                   ballast::report seen = gels(F.view(), X.view(), how);
-                   return result<T>{X.data, std::move(seen)};
-                 }});
-  return all;
-}
-
-template <class T>
-inject::request request_of(inject::site where, std::size_t model, std::uint64_t seed) {
-  inject::request fault;
-  fault.site = where;
-  fault.model = static_cast<inject::model>(model);
-  fault.seed = seed;
-  if (fault.model == inject::model::bit_flip || fault.model == inject::model::two_bits || fault.model == inject::model::vector_mask)
-    fault.bit = sizeof(T) == 4 ? 28 : 60;
-  return fault;
-}
-
-// A fault at any site either leaves the numbers as they were, or is repaired, and the report names the matrix; or, if it is there each
-// time, is reported.
-TYPED_TEST(qr_batch, every_fault_at_every_site_is_repaired_or_reported) {
-  using T = typename TestFixture::T;
-  for (const subject<T>& each : subjects<T>(this->on_cuda())) {
-    const result<T> clean = each.run(this->how());
-    ASSERT_EQ(clean.report.verdict, verdict::clean) << each.name;
-    double norm = 0;
-    for (const T x : clean.numbers) norm = std::max(norm, std::abs(static_cast<double>(x)));
-    for (const inject::site where : each.sites) {
-      int repaired = 0;
-      for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-        for (std::uint64_t seed = 0; seed < (test::sampled() ? 3u : 10u); ++seed) {
-          const inject::plan faults({request_of<T>(where, model, seed)});
-          const result<T> seen = each.run(this->how(&faults));
-          const std::string what = std::string(each.name) + " " + std::string(inject::row_of(where).name) + " " +
-                                   std::string(inject::k_model_names[model]) + " " + std::to_string(seed);
-          repaired += seen.report.verdict == verdict::recomputed;
-          for (const event& e : seen.report.events) {
-            EXPECT_GE(e.index, 0) << what;
-            EXPECT_LT(e.index, 5) << what;
-          }
-          if (seen.report.verdict == verdict::uncorrectable) {
-            EXPECT_EQ(faults.requests().front().model, inject::model::stuck_at) << what << to_json(seen.report);
-            continue;
-          }
-          double off = 0;
-          for (std::size_t e = 0; e < clean.numbers.size(); ++e) {
-            const double change = std::abs(static_cast<double>(seen.numbers[e]) - static_cast<double>(clean.numbers[e]));
-            if (!(change <= off)) off = change;
-          }
-          EXPECT_LE(off, 2000 * abft::unit_roundoff<T> * norm) << what << to_json(seen.report);
-          if (seen.report.verdict == verdict::clean && off == 0) continue;
-        }
-      }
-      EXPECT_GT(repaired, 0) << each.name << " " << inject::row_of(where).name;
-    }
-  }
-}
-
-// After the last row of a matrix a tile has rows of zeros. If such a zero changes in a column of zeros, the reflector exchanges a row of
-// the matrix with that row: its length is √2, and its stored part is a unit vector.
-TYPED_TEST(qr_batch, what_is_struck_behind_the_last_row_is_seen) {
-  using T = typename TestFixture::T;
-  batch<T> A = random_batch<T>(5, 4, 1, 8);
-  std::fill_n(A.data.begin(), 10, T(0));
-  A.data[0] = 1;
-  A.data[5] = 2;
-  const factored_batch<T> clean = factor_each(A, this->how());
-  ASSERT_EQ(clean.report.verdict, verdict::clean);
-  int repaired = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const inject::plan faults({request_of<T>(site::panel, 0, seed)});
-    const factored_batch<T> made = factor_each(A, this->how(&faults));
-    repaired += made.report.verdict == verdict::recomputed;
-    EXPECT_NE(made.report.verdict, verdict::uncorrectable) << to_json(made.report);
-    EXPECT_LT(worst_of(A, made).residual, 10) << seed << to_json(made.report);
-    EXPECT_LT(worst_of(A, made).orthogonality, 10) << seed << to_json(made.report);
-  }
-  EXPECT_GT(repaired, 50);
-}
-
-// The detector's own test: without protection the same faults reach the output, and with `detect` they are reported.
-TYPED_TEST(qr_batch, without_protection_faults_reach_the_output_and_detect_reports_them) {
-  using T = typename TestFixture::T;
-  for (const subject<T>& each : subjects<T>(this->on_cuda())) {
-    const result<T> clean = each.run(this->how());
-    for (const inject::site where : each.sites) {
-      if (inject::row_of(where).role != inject::site_role::data) continue;
-      int wrong = 0, reported = 0;
-      for (std::uint64_t seed = 0; seed < 6; ++seed) {
-        const inject::plan faults({request_of<T>(where, 0, seed)});
-        run::settings how = this->how(&faults);
-        how.protection = protection::off;
-        const result<T> seen = each.run(how);
-        EXPECT_EQ(seen.report.verdict, verdict::clean);
-        wrong += std::memcmp(seen.numbers.data(), clean.numbers.data(), clean.numbers.size() * sizeof(T)) != 0;
-        how.protection = protection::detect;
-        reported += each.run(how).report.verdict == verdict::uncorrectable;
-      }
-      EXPECT_GT(wrong, 0) << each.name << " " << inject::row_of(where).name;
-      EXPECT_GT(reported, 0) << each.name << " " << inject::row_of(where).name;
-    }
-  }
-}
-
-// A matrix that stays wrong keeps its input; the others are there.
-TYPED_TEST(qr_batch, a_fault_that_stays_is_named_and_nothing_of_its_matrix_is_stored) {
-  using T = typename TestFixture::T;
-  const batch<T> A = random_batch<T>(12, 12, 6, 3);
-  const factored_batch<T> clean = factor_each(A, this->how());
-  int met = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    inject::request fault = request_of<T>(site::panel, static_cast<std::size_t>(inject::model::stuck_at), seed);
-    fault.bit = sizeof(T) == 4 ? 30 : 62;
-    const inject::plan faults({fault});
-    const factored_batch<T> seen = factor_each(A, this->how(&faults));
-    if (seen.report.verdict != verdict::uncorrectable) continue;
-    ++met;
-    ASSERT_EQ(seen.report.events.size(), 1u);
-    const index struck = seen.report.events[0].index;
-    for (index b = 0; b < A.count; ++b) {
-      const batch<T>& expected = b == struck ? A : clean.F;
-      EXPECT_EQ(std::memcmp(seen.F.data.data() + b * 144, expected.data.data() + b * 144, 144 * sizeof(T)), 0) << b << " of " << struck;
-    }
-    run::settings throws = this->how(&faults);
-    throws.throw_on_uncorrectable = true;
-    batch<T> F = A;
-    std::vector<T> tau(72);
-    EXPECT_THROW((void)geqrf(F.view(), tau, throws), uncorrectable_error);
-  }
-  EXPECT_GT(met, 0);
 }
 
 // -------------------------------------------------------------------------------------------------------------------- Arguments

@@ -1,6 +1,6 @@
-// Loaded in front of a program (LD_PRELOAD): OpenBLAS takes the kernels that KERNELS_TAKEN names: those of a Prescott, say, as an old one
-// does on a processor that it does not know. It is told so where it asks the environment, unless its own variable is really set; nobody
-// else sees a difference.
+// Loaded before a program's libraries (LD_PRELOAD): OpenBLAS takes the kernels that KERNELS_TAKEN names: those of a Prescott, say, as an
+// old OpenBLAS does on a processor that it does not know. It reads that name when it asks the environment for its own variable, unless that
+// variable is really set; no other caller sees a difference.
 #include <cstdlib>
 #include <cstring>
 

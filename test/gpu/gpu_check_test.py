@@ -31,6 +31,18 @@ if stage == "bench" and "kmeans" in sys.argv:
     for token, off in (("kmeans_f32_m1000_n16_k8", 1.0), ("kmeans_f64_m1000_n16_k8", 2.0), ("kmeans_f32_m100_n4_k3_b5", 0.5)):
         for variant, factor in (("off", 1), ("correct", 1.25)):
             row("iteration", token=token, variant=variant, milliseconds=off * factor, low=off, high=off, preparation=3.0)
+    row("iteration", token="kmeans_f32_m100_n4_k3_b5", variant="one by one", milliseconds=2.5, low=2.5, high=2.5)
+    for variant, milliseconds in (("off", 0.2), ("correct", 0.25)):
+        row("iteration", token="kmeans_f32_m1048576_n128_k128", variant=variant, milliseconds=milliseconds, low=0.2, high=0.3, preparation=8.0)
+    row("iteration", token="kmeans_f32_m8_n1_k8", variant="off", refused="no difference between few and many iterations")
+if stage == "sweep":
+    for scheme, milliseconds in (("naive", 0.4), ("tensor", 0.2), ("row_checksum", 0.1)):
+        row("step", token="kmeans_f32_m1000_n8_k16", scheme=scheme, protection="off", faults="none", milliseconds=milliseconds, different_labels=0, **{"pass": True})
+    for scheme, milliseconds in (("warp_checksum", 0.25), ("row_checksum", 0.15)):
+        for faults, factor in (("none", 1), ("idle", 2), ("struck", 3)):
+            row("step", token="kmeans_f32_m1000_n8_k16", scheme=scheme, protection="correct", faults=faults, milliseconds=factor * milliseconds, different_labels=7,
+                **{"pass": scheme != "warp_checksum" or faults != "struck"})
+    row("step", token="kmeans_f64_m1000_n8_k16", scheme="naive", protection="off", faults="none", refused="no such kernel")
 if stage == "bench" and "qr" in sys.argv:
     def times(token, operation, **variants):
         for variant, (ms, tflops) in variants.items():
@@ -250,6 +262,42 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--only", "qr", "--report", self.out / "both.json", page)[0], 0)
         self.assertEqual(page.read_text(), text)
 
+    def test_page_of_kmeans(self):
+        modules = self.out / "modules"
+        modules.mkdir()
+        (modules / "torch.py").write_text("raise ImportError('not on this machine')\n")
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "bench,rivals,sweep", PYTHONPATH=str(modules))
+        self.assertEqual(status, 0, out)
+        result = self.result()
+        rivals = next(stage for stage in result["stages"] if stage["name"] == "rivals")
+        rivals["rows"] += [{"type": "rival", "token": "kmeans_f32_m1048576_n128_k128", "name": "flash-kmeans", "milliseconds": 0.5, "wrong_labels": 0.0005},
+                           {"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmeans", "milliseconds": 2.5, "wrong_labels": 0.001}]
+        (self.out / "rivals.json").write_text(json.dumps(result))
+        page = self.out / "page.md"
+        done, _, error = check("--report", self.out / "rivals.json", page)
+        self.assertEqual(done, 0, error)
+        text = page.read_text()
+        for line in ("# K-Means on Imaginary: speed and cost of protection",
+                     "| an iteration of `f32_m1048576_n128_k128`, protected: ≤ 0.28 ms | reached | 0.2500 |",
+                     "| an iteration of `f32_m131072_n8_k8`, protected: ≤ 0.018 ms | not measured | – |",
+                     "| protection of an iteration, f32, geometric mean: ≤ 3% | **missed** | 25.0% |",
+                     "| protected beside flash-kmeans, geometric mean: ≥ 3× | **missed** | 2.00× |",
+                     "| protected beside flash-kmeans, least: ≥ 1.4× | reached | 2.00× |",
+                     "| problem | off, ms | correct, ms | protection | TFLOP/s | points ready, ms | flash-kmeans, ms |",
+                     "| `kmeans_f32_m1048576_n128_k128` | 0.2000 | 0.2500 | +25.0% | 137.4 | 8.00 | 0.5 |",
+                     "| `kmeans_f64_m1000_n16_k8` | 2.0000 | 2.5000 | +25.0% | 0.0 | 3.00 | – |",
+                     "| `kmeans_f32_m8_n1_k8` | no difference between few and many iterations | | | | | |",
+                     "Protected, Ballast is 2.00 times as fast as flash-kmeans in the geometric mean: 2.00 to 2.00 times.",
+                     "flash-kmeans has 0.05% to 0.10% of its labels wrong. Ballast's are exact.",
+                     "PyTorch was not measured: not on this machine",
+                     "| `kmeans_f32_m100_n4_k3_b5` | 5 | 0.500 | 0.625 | +25.0% | 2.5 | 4 |",
+                     "| m | n | k | naive | gemm | fused | broadcast | tensor | detect_recompute | warp_checksum | threadblock_checksum | ours, off | ours, correct |",
+                     "| 1000 | 8 | 16 | 400.0 | – | – | – | 200.0 | – | 250.0 | – | 100.0 | 150.0 |",
+                     "| 1000 | 8 | 16 | – / – / – | 250.0 / 500.0 / 750.0 | – / – / – | 150.0 / 300.0 / 450.0 |",
+                     "Faults cost, f32, third number over second in the geometric mean: warp_checksum 1.50, row_checksum 1.50.",
+                     "- step `kmeans_f32_m1000_n8_k16`, warp_checksum: 7 labels differ", "- step `kmeans_f64_m1000_n8_k16`, naive: no such kernel"):
+            self.assertIn(line + "\n", text)
+
     def test_rivals_of_kmeans_stand_beside_its_times(self):
         arguments = ("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "bench,rivals")
         modules = self.out / "modules"
@@ -274,7 +322,7 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         self.assertRegex(out, r"f32_m1000_n16_k8 +1.0000 +1.2500 +\+25.0% +3.00 +5.0000 +2.0000")
         self.assertIn("protected, times as fast as PyTorch: 5.66 in the geometric mean, 4.00 to 8.00", out)
         self.assertIn("protected, times as fast as flash-kmeans: 1.60 in the geometric mean, 1.60 to 1.60", out)
-        self.assertTrue((self.out / "asked").read_text().strip().endswith(" kmeans_f32_m1000_n16_k8 kmeans_f64_m1000_n16_k8"))
+        self.assertTrue((self.out / "asked").read_text().strip().endswith(" kmeans_f32_m1000_n16_k8 kmeans_f64_m1000_n16_k8 kmeans_f32_m1048576_n128_k128 kmeans_f32_m8_n1_k8"))
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "rivals")
         self.assertEqual(status, 1)
         self.assertIn("bench timed no problem", out)

@@ -1,4 +1,4 @@
-// What holds for every transform: linearity, Parseval, round trip, shift, symmetry of real spectra, agreement of the backends, rounding,
+// Properties of every transform: linearity, Parseval, round trip, shift, symmetry of real spectra, agreement of the backends, rounding,
 // tokens; and that protection changes no bit of the result.
 #include <algorithm>
 #include <cmath>
@@ -156,10 +156,10 @@ RC_GTEST_PROP(fft_property, real_data_have_half_a_spectrum, ()) {
   for (std::size_t i = 0; i < x.size(); ++i) RC_ASSERT(std::abs(back[i] - x[i]) <= k_tolerance);
 }
 
-// What the cpu backend keeps to, as the root of the mean of (‖y − ŷ‖₂/‖y‖₂)² over signals of noise: c·u·√log₂n, from roundings that are
-// independent and as many for each of the log₂n doublings. The constants are just above the largest of all lengths up to 2500, of three
-// kinds and two precisions: 0.813 (2187), with larger prime factors that are butterflies, whose long sums are sums of short ones, 0.734
-// (2052), with those that are convolutions, two transforms and two or three products, 1.260 (1087).
+// The error that the cpu backend does not exceed, as the root of the mean of (‖y − ŷ‖₂/‖y‖₂)² over signals of noise: c·u·√log₂n, from
+// roundings that are independent and as many for each of the log₂n doublings. The constants are just above the largest of all lengths up to
+// 2500, of three kinds and two precisions: 0.813 (2187), with larger prime factors that are butterflies, whose long sums are sums of short
+// ones, 0.734 (2052), with those that are convolutions, two transforms and two or three products, 1.260 (1087).
 double rounding_bound(std::int64_t n, double unit) {
   const std::int64_t largest = prime_factors(n).back();
   const double c = largest > k_largest_direct_prime ? 1.28 : largest > 13 ? 0.75 : 0.83;

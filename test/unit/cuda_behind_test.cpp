@@ -1,5 +1,5 @@
-// Kernels that another process compiles behind the callers: when they are there, what is said meanwhile and when they cannot be had, and
-// what is left of the processes.
+// Kernels that another process compiles while the callers go on: when they are there, the messages meanwhile and after a failure, and the
+// processes that are left.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ class cuda_jit_behind : public cuda_jit {
   static std::string ask(kernel_cache& cache, const kernel_request& wanted = k_probe, bool compile = true) {
     return cache.why_not_ready({&wanted, 1}, 9, 0, k_any, compile);
   }
-  // What is said at last, within a minute.
+  // Returns the last message, within a minute.
   static std::string at_last(kernel_cache& cache, const kernel_request& wanted = k_probe) {
     std::string said = k_compiling;
     for (int i = 0; i < 6000 && said == k_compiling; ++i) {

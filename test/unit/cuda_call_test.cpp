@@ -1,5 +1,5 @@
-// What surrounds every call of a CUDA backend: staged operands, workspaces, the event ring, faults, shared states; and what its policies
-// are chosen and written with.
+// The surroundings of every call of a CUDA backend: staged operands, workspaces, the event ring, faults, shared states; and the functions
+// that choose and write its policies.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,5 @@
-// Factors and their second copies for the checks: a fault during the computation of one must not be in both. The linker replaces the roots
-// of unity, chirps and filters of fft/tables/extended_precision_dft.hpp by the functions below (--wrap), which compute wrong numbers on
-// demand.
+// Factors and their second copies for the checks: a fault during the computation of one must not be in both. The test replaces the roots of
+// unity, chirps and filters that tables are computed from (override_factors) by the functions below, which compute wrong numbers on demand.
 #include <atomic>
 #include <complex>
 #include <cstdint>
@@ -49,33 +48,19 @@ using number = std::complex<double>;
 // Returns a number with another error each time.
 number wrong(const number& right) { return right * (1 + 0.01 * struck); }
 
-}  // namespace
-
-#define BALLAST_ROOT "_ZN7ballast3fft13root_of_unityIdEESt7complexIT_Ell"
-#define BALLAST_CHIRP "_ZN7ballast3fft5chirpIdEESt7complexIT_Ell"
-#define BALLAST_FILTER "_ZN7ballast3fft12chirp_filterIdEESt6vectorISt7complexIT_ESaIS5_EEllbi"
-number right_root(std::int64_t k, std::int64_t n) __asm__("__real_" BALLAST_ROOT);
-number right_chirp(std::int64_t j, std::int64_t n) __asm__("__real_" BALLAST_CHIRP);
-std::vector<number> right_filter(std::int64_t n, std::int64_t m, bool inverse, int threads) __asm__("__real_" BALLAST_FILTER);
-number root(std::int64_t k, std::int64_t n) __asm__("__wrap_" BALLAST_ROOT);
-number chirp_of(std::int64_t j, std::int64_t n) __asm__("__wrap_" BALLAST_CHIRP);
-std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse, int threads) __asm__("__wrap_" BALLAST_FILTER);
-
 number root(std::int64_t k, std::int64_t n) {
-  const number right = right_root(k, n);
+  const number right = root_of_unity<double>(k, n);
   return goes_wrong(meddling::at::root, n) ? wrong(right) : right;
 }
 number chirp_of(std::int64_t j, std::int64_t n) {
-  const number right = right_chirp(j, n);
+  const number right = chirp<double>(j, n);
   return goes_wrong(meddling::at::chirp, n) ? wrong(right) : right;
 }
 std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse, int threads) {
-  std::vector<number> made = right_filter(n, m, inverse, threads);
+  std::vector<number> made = chirp_filter<double>(n, m, inverse, threads);
   if (goes_wrong(meddling::at::filter, n)) made[made.size() / 3] = wrong(made[made.size() / 3]);
   return made;
 }
-
-namespace {
 
 // Records the data that are copied to it. Computes nothing.
 class uploading_device final : public test::forwarding_device {
@@ -94,8 +79,10 @@ constexpr std::int64_t k_fallback = 3;
 
 class cuda_fft_twins : public testing::Test {
  protected:
+  cuda_fft_twins() { cuda::override_factors<double>({root, chirp_of, filter_of}); }
   ~cuda_fft_twins() override {
     wanted = {};
+    cuda::override_factors<double>({});
     ballast::cuda::forget_idle_states();
   }
 

@@ -1,4 +1,4 @@
-// Where the files of the installation and of the user are, and which of them are left alone because others could have written them.
+// The places of the installation's and the user's files, and those that are not used because others could have written them.
 #include "cuda/system/installation.hpp"
 
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ class cuda_installation : public cuda_jit {
     for (const fs::path& each : {library, helper, bundle}) write_all(folder / each, "x");
     set_modes(0755, 0644);
   }
-  // Of all folders and files.
+  // Sets the modes of all folders and files.
   void set_modes(mode_t of_folders, mode_t of_files) const {
     for (const fs::path& each : {library, helper, bundle}) {
       ASSERT_EQ(chmod((folder / each).c_str(), of_files), 0);

@@ -1,4 +1,4 @@
-// What the tests of the run-time compiler and of what surrounds it share: two small kernels, and a folder for each test.
+// Shared by the tests of the run-time compiler and its surroundings: two small kernels, and a folder for each test.
 // Layer: unit tests.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 inline constexpr int k_any = std::numeric_limits<int>::max();
 
-// What tests that compile begin with.
+// Tests that compile begin with this.
 #define BALLAST_NEED_NVRTC() \
   if (nvrtc::find(k_any) == nullptr) GTEST_SKIP() << nvrtc::why_not_found(k_any)
 

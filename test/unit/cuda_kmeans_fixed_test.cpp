@@ -15,7 +15,7 @@ class kmeans_fixed : public testing::Test {};
 using reals = testing::Types<float, double>;
 TYPED_TEST_SUITE(kmeans_fixed, reals);
 
-// What the words stand for, · unit.
+// Returns the number that the words stand for, · unit.
 template <int Words>
 long double value_of(const std::int32_t (&word)[Words]) {
   long double sum = 0;
@@ -45,7 +45,7 @@ TYPED_TEST(kmeans_fixed, words_add_up_to_the_number) {
   using T = TypeParam;
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> in(-1, 1);
-  const T unit = static_cast<T>(std::ldexp(1.0, k_word_bits));  // of numbers up to 1
+  const T unit = static_cast<T>(std::ldexp(1.0, k_word_bits));  // the unit of numbers up to 1
   for (const double each : {0.0, 1.0, -1.0, 0.5, -0.5, 0x1p-30, 3 * 0x1p-31, -3 * 0x1p-31, 0x1p-61, 1e-30, 0x1.fffffep-1}) {
     expect_words<1>(static_cast<T>(each), T(0), unit);
     expect_words<2>(static_cast<T>(each), T(0), unit);

@@ -11,7 +11,7 @@ int main() {
   };
   for (const auto& [each, major] : tested_passes()) {
     for (const bool instrumented : {false, true}) {
-      if (instrumented && ((each.n != 40 && each.n != 20 && each.n != 8) || each.weighted)) continue;  // of those that faults strike
+      if (instrumented && ((each.n != 40 && each.n != 20 && each.n != 8) || each.weighted)) continue;  // faults strike the others
       const pass_policy chosen = choose_pass(each, simt::emulated_capabilities(4, major));
       pass_policy labels = chosen;
       labels.sums = sum_memory::none;

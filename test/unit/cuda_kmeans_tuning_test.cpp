@@ -103,7 +103,7 @@ TEST(cuda_kmeans_tuning, the_space_of_passes_has_the_rules) {
   }
 }
 
-// Whatever the problem: the rules have a pass that the device runs, and so has the installed table.
+// For every problem the rules have a pass that the device runs, and so has the installed table.
 TEST(cuda_kmeans_tuning, every_problem_gets_a_pass_that_fits) {
   for (const char* architecture : {"sm_80", "sm_90a"}) {
     const ballast::cuda::capabilities on = ballast::cuda::typical_capabilities(architecture);
@@ -122,7 +122,7 @@ TEST(cuda_kmeans_tuning, every_problem_gets_a_pass_that_fits) {
                                            (sums ? "" : " labels");
                   EXPECT_LE(request.shared, on.shared_per_block) << says;
                   EXPECT_LE(chosen.blocks * (request.shared + 1024), on.shared_per_multiprocessor) << says;
-                  pass_policy labels = chosen;  // what a fit takes for the last labels
+                  pass_policy labels = chosen;  // a fit takes this one for the last labels
                   labels.sums = sum_memory::none;
                   EXPECT_LE(pass_request(what, labels, false).shared, request.shared) << says;
                 }

@@ -1,4 +1,4 @@
-// Where libraries are looked for, and what is said when none is there.
+// The places where libraries are looked for, and the message if none is there.
 #include "cuda/system/library.hpp"
 
 #include <cstdlib>

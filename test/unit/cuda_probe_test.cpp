@@ -42,7 +42,7 @@ TEST(cuda_probe, copies_and_sums_on_the_emulator) {
 
 constexpr std::int64_t k_cases = 100;
 
-// What every case must be, beside being the same on host and device.
+// Expects values that every case must have, beside being the same on host and device.
 void expect_sound(const abft_case& seen, std::int64_t i) {
   EXPECT_EQ(seen.values[4], static_cast<double>(i % 8)) << "located";
   EXPECT_EQ(static_cast<int>(seen.values[6]), static_cast<int>(abft::outcome::open));

@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "abft/seal.hpp"
 #include "core/counter_rng.hpp"
 
-namespace ballast::core {
+namespace ballast::abft {
 namespace {
 
 std::uint64_t sum_of(const std::vector<double>& x) {
@@ -29,7 +30,7 @@ std::uint64_t light_sum_of(const std::vector<double>& x) {
 // number of them cancel.
 TEST(hash, equal_changes_of_many_words_do_not_cancel) {
   std::vector<double> x(64);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1 + static_cast<double>(random_bits(1, 2, i) % 1000) / 1000;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1 + static_cast<double>(core::random_bits(1, 2, i) % 1000) / 1000;
   const std::uint64_t sum = sum_of(x);
   const std::uint64_t light = light_sum_of(x);
   for (const double factor : {-1.0, 2.0, 0.5, -4.0}) {
@@ -48,7 +49,7 @@ TEST(hash, equal_changes_of_many_words_do_not_cancel) {
 
 TEST(hash, exchanged_words_do_not_cancel) {
   std::vector<double> x(64);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = random_uniform(1, 3, i);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = core::random_uniform(1, 3, i);
   const std::uint64_t sum = sum_of(x);
   const std::uint64_t light = light_sum_of(x);
   for (std::size_t a = 0; a < x.size(); ++a) {
@@ -62,4 +63,4 @@ TEST(hash, exchanged_words_do_not_cancel) {
 }
 
 }  // namespace
-}  // namespace ballast::core
+}  // namespace ballast::abft

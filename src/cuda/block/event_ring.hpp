@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "abft/seal.hpp"
 #include "core/macros.hpp"
 
 namespace ballast::cuda {
@@ -39,9 +40,7 @@ BALLAST_HD inline std::uint32_t event_seal(const device_event& e) {
     std::uint32_t at[12];
   };
   const words all = __builtin_bit_cast(words, e);
-  std::uint32_t h = 0x9e3779b9u;
-  for (int i = 0; i < 11; ++i) h = (h ^ all.at[i]) * 0x85ebca6bu + (h >> 15);
-  return h;
+  return abft::short_seal<11>(all.at);
 }
 
 inline constexpr int k_ring_events = 4096;

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <memory>
 
+#include <ballast/view.hpp>
+
+#include "core/extent.hpp"
 #include "core/memory.hpp"
 #include "cuda/device/device.hpp"
 
@@ -25,6 +28,28 @@ class device_staging {
 
   // Stages an operand that the call reads and writes: `read` bytes of input, `written` bytes of output.
   void* update(void* operand, std::int64_t read, std::int64_t written);
+
+  // The same for operands with strides: the view on the device. A written operand keeps the gaps between its elements.
+  template <class T>
+  matrix_view<const T> read(const matrix_view<const T>& operand) {
+    const core::extent<const T> all = core::extent_of(operand);
+    return all.elements == 0 ? operand : core::in_copy(operand, static_cast<const T*>(read(all.first, all.bytes())));
+  }
+  template <class T>
+  matrix_batch_view<const T> read(const matrix_batch_view<const T>& operand) {
+    const core::extent<const T> all = core::extent_of(operand);
+    return all.elements == 0 ? operand : core::in_copy(operand, static_cast<const T*>(read(all.first, all.bytes())));
+  }
+  template <class T>
+  matrix_view<T> write(const matrix_view<T>& operand) {
+    const core::extent<T> all = core::extent_of(operand);
+    return all.elements == 0 ? operand : core::in_copy(operand, static_cast<T*>(write(all.first, all.bytes(), true)));
+  }
+  template <class T>
+  matrix_batch_view<T> write(const matrix_batch_view<T>& operand) {
+    const core::extent<T> all = core::extent_of(operand);
+    return all.elements == 0 ? operand : core::in_copy(operand, static_cast<T*>(write(all.first, all.bytes(), true)));
+  }
 
   // Copies the written operands back and waits for the copies. Do not call it for a result that must not be committed.
   void commit();

@@ -1,10 +1,8 @@
 // See private_folder.hpp.
 #include "cuda/system/private_folder.hpp"
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/descriptor.hpp"
+#include "core/file_replacement.hpp"
 #include "core/format.hpp"
 
 namespace ballast::cuda {
@@ -20,21 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class descriptor {
- public:
-  explicit descriptor(int number) : number_(number) {}
-  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  descriptor& operator=(descriptor&&) = delete;
-  ~descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-  int close() { return ::close(std::exchange(number_, -1)); }
-
- private:
-  int number_;
-};
+using core::descriptor;
 
 // Returns whether only this user and root can write the file. With an access control list, the group bits are the mask: the most that any
 // entry allows.
@@ -60,25 +46,14 @@ descriptor open_folder(const fs::path& path, std::string& why) {
   return folder;
 }
 
-// Writes the file under an unpredictable temporary name, by a descriptor, and renames it. Returns the reason of a failure, or "".
+// Replaces or creates the file in its folder. Returns the reason of a failure, or "".
 std::string write_in(const descriptor& folder, const fs::path& file, std::string_view content, mode_t mode) {
-  static std::atomic<unsigned> count{0};
-  std::random_device random;
-  const std::string name = file.filename().native();
-  const std::string partial = fmt::format(".{:08x}{:08x}{:08x}.{}.partial", random(), random(), random(), count++);
-  descriptor made(::openat(folder.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-  if (!made) return because(file, errno);
-  int reason = 0;
-  while (!content.empty() && reason == 0) {
-    const ssize_t written = ::write(made.get(), content.data(), content.size());
-    if (written < 0 && errno != EINTR) reason = errno;
-    if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (made.close() != 0 && reason == 0) reason = errno;
-  if (reason == 0 && ::renameat(folder.get(), partial.c_str(), folder.get(), name.c_str()) != 0) reason = errno;
-  if (reason == 0) return "";
-  ::unlinkat(folder.get(), partial.c_str(), 0);
-  return because(file, reason);
+  core::file_replacement made(folder.get());
+  int reason = made.create(mode);
+  if (reason == 0) reason = core::write_all(made.file(), content);
+  if (reason == 0) reason = made.close();
+  if (reason == 0) reason = made.rename_to(file.filename().c_str());
+  return reason == 0 ? "" : because(file, reason);
 }
 
 }  // namespace
@@ -155,8 +130,7 @@ namespace {
 int try_to_create_in(const fs::path& folder) {
   // Other processes never see a file without a name, but some file systems have no such files.
   if (descriptor(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600))) return 0;
-  std::random_device random;
-  const fs::path probe = folder / fmt::format(".{:08x}{:08x}{:08x}.partial", random(), random(), random());
+  const fs::path probe = folder / core::file_replacement::temporary_name().data();
   if (::mkdir(probe.c_str(), 0700) != 0) return errno;
   ::rmdir(probe.c_str());
   return 0;

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "abft/seal.hpp"
+
 namespace ballast::fft::cpu {
 
 inline constexpr int k_max_lanes = 16;
@@ -103,7 +105,7 @@ template <class T>
 std::uint64_t parity_of(const lane_sums& sums) {
   std::uint64_t joined = 0;
   for (const std::uint64_t piece : sums.parity) joined ^= piece;
-  return sizeof(T) == 4 ? (joined ^ joined >> 32) & 0xffffffffu : joined;
+  return abft::parity_word<T>(joined);
 }
 
 // Returns the exclusive or of `count` scalars.

@@ -2,6 +2,7 @@
 // Layer: backend "cpu".
 #include <cstring>
 
+#include "abft/seal.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/vectors-inl.hpp"
 
@@ -71,7 +72,7 @@ HWY_INLINE void store_seal(word_vector seal, std::int64_t rows, int used, T* to)
     std::memcpy(&pair, reinterpret_cast<const char*>(lanes) + 8 * l, sizeof pair);
     joined ^= pair;
   }
-  const word made = static_cast<word>(sizeof(T) == 4 ? joined ^ joined >> 32 : joined);
+  const word made = static_cast<word>(abft::parity_word<T>(joined));
   std::memcpy(to, &made, sizeof made);
 }
 

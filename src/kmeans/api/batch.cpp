@@ -11,7 +11,6 @@
 #include <ballast/error.hpp>
 
 #include "core/at.hpp"
-#include "core/extent.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/device/device.hpp"
@@ -40,8 +39,7 @@ struct batch_operands {
 template <class T>
 batch_operands<T> on_host(run::host_staging& staging, const batch_data<T>& from, const batch_results<T>& to) {
   batch_operands<T> made{from, to};
-  const auto [first, elements] = core::extent_of(from.points);
-  made.from.points.data = staging.read(std::span<const T>(first, at(elements))).data() + (from.points.data - first);
+  made.from.points = staging.read(from.points);
   made.from.weights = staging.read(from.weights);
   made.from.centroids = staging.read(from.centroids);
   made.to.centroids = staging.write(to.centroids);

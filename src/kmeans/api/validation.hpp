@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <string_view>
 
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
 
+#include "core/extent.hpp"
 #include "core/format.hpp"
 
 namespace ballast::kmeans {
@@ -64,9 +64,7 @@ template <class T>
 void check_view(std::string_view token, std::string_view name, const matrix_view<T>& view, std::int64_t rows, std::int64_t columns) {
   if (view.rows != rows || view.columns != columns)
     throw invalid_argument_error(fmt::format("{}: {}: expected {} × {}, got {} × {}", token, name, rows, columns, view.rows, view.columns));
-  std::int64_t down = 0, across = 0, reach = 0;
-  if (__builtin_mul_overflow(rows - 1, view.row_stride, &down) || __builtin_mul_overflow(columns - 1, view.column_stride, &across) ||
-      __builtin_add_overflow(down, across, &reach) || overflows(reach, static_cast<std::int64_t>(2 * sizeof(T))))
+  if (!core::extent_fits(view))
     throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name,
                                              rows, columns, view.row_stride, view.column_stride));
   if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
@@ -79,10 +77,7 @@ void check_view(std::string_view token, std::string_view name, const matrix_view
 template <class T>
 void check_result(std::string_view token, std::string_view name, const matrix_view<T>& view, std::int64_t rows, std::int64_t columns) {
   check_view(token, name, view, rows, columns);
-  // Elements (i, j) and (i', j') coincide if (i − i') · down = ± (j − j') · across, whose least solution has these two factors.
-  const std::int64_t down = std::abs(view.row_stride), across = std::abs(view.column_stride), common = std::gcd(down, across);
-  const bool apart = common == 0 ? rows * columns == 1 : across / common >= rows || down / common >= columns;
-  if (!apart)
+  if (!core::elements_apart(view))
     throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep the elements apart, got {} and {}", token, name,
                                              view.row_stride, view.column_stride));
 }
@@ -119,10 +114,10 @@ void check_fit(std::string_view token, const problem& size, const options& wante
   check_clusters_of_fit(token, size);
   if (from.points.count != size.batch)
     throw invalid_argument_error(fmt::format("{}: points: expected {} data sets, got {}", token, size.batch, from.points.count));
-  if (overflows(size.batch - 1, from.points.stride, static_cast<std::int64_t>(2 * sizeof(T))))
+  check_view(token, "points", from.points[0], size.points, size.features);
+  if (!core::extent_fits(from.points))
     throw invalid_argument_error(fmt::format("{}: points: expected a size below 2^63 bytes, got {} data sets with a stride of {}", token,
                                              size.batch, from.points.stride));
-  check_view(token, "points", from.points[0], size.points, size.features);
   if (wanted.init == init::given) check_view(token, "centroids", from.centroids, size.batch * size.clusters, size.features);
   check_span(token, "weights", from.weights, size.batch * size.points);
 }

@@ -241,12 +241,12 @@ HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
-    s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
-    s.second[v] = hn::Load(d, block.second.data() + at + v * lanes);
-    s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
+    s.minimum[v] = hn::Load(d, block.nearest.minimum.data() + at + v * lanes);
+    s.second[v] = hn::Load(d, block.undecided.second.data() + at + v * lanes);
+    s.index[v] = load_index<T>(block.nearest.index.data() + at + v * lanes);
     if constexpr (Protect) {
-      s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
-      s.index_twin[v] = load_index<T>(block.index_twin.data() + at + v * lanes);
+      s.twin[v] = hn::Load(d, block.twin.minimum.data() + at + v * lanes);
+      s.index_twin[v] = load_index<T>(block.twin.index.data() + at + v * lanes);
     }
   }
 }
@@ -313,7 +313,7 @@ HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::i
   HWY_ALIGN T shown[k_lanes<T>];
   hn::Store(hn::IfThenElseZero(near, hn::Set(d, T(1))), d, shown);
   for (std::int64_t l = 0; l < k_lanes<T> && at + l < block.count; ++l)
-    if (shown[l] != 0) block.undecided[block.undecided_count++] = static_cast<std::int32_t>(at + l);
+    if (shown[l] != 0) block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(at + l);
 }
 
 // Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
@@ -323,13 +323,13 @@ HWY_INLINE void commit_search(const thresholds::score_margin<T>& margin, point_b
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
-    store_index<T>(s.index[v], block.index.data() + at + v * lanes);
-    hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
-    hn::Store(s.second[v], d, block.second.data() + at + v * lanes);
+    store_index<T>(s.index[v], block.nearest.index.data() + at + v * lanes);
+    hn::Store(s.minimum[v], d, block.nearest.minimum.data() + at + v * lanes);
+    hn::Store(s.second[v], d, block.undecided.second.data() + at + v * lanes);
     if (all) list_undecided(margin, at + v * lanes, s.minimum[v], s.second[v], block);
     if constexpr (Protect) {
-      store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
-      if (!all) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
+      store_index<T>(s.index_twin[v], block.twin.index.data() + at + v * lanes);
+      if (!all) hn::Store(s.twin[v], d, block.twin.minimum.data() + at + v * lanes);
       kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
       // A NaN is not equal to 0, so it counts as a failure.
       const auto clean = hn::Eq(kept[v], hn::Zero(d));
@@ -372,7 +372,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, const product_ho
   // The number of sections that stay in the second-level cache while all points of the block are searched.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
-  block.undecided_count = 0;
+  block.undecided.count = 0;
   // Injection steps: each is one search of a tile, or of half a tile, that holds centroids.
   const auto searches = [&](std::int64_t tiles) {
     std::int64_t count = 0;
@@ -444,13 +444,13 @@ HWY_NOINLINE row_failure check(const point_block<T>& block, std::int64_t k) {
   auto largest = hn::Zero(du);
   for (; p + labels <= block.count; p += labels) {
     const auto label = hn::LoadU(di, block.label.data() + p);
-    good = good && hn::AllTrue(di, hn::Eq(label, hn::LoadU(di, block.index_twin.data() + p)));
+    good = good && hn::AllTrue(di, hn::Eq(label, hn::LoadU(di, block.twin.index.data() + p)));
     largest = hn::Max(largest, hn::BitCast(du, label));
   }
   good = good && static_cast<std::int64_t>(hn::GetLane(hn::MaxOfLanes(du, largest))) < k;
   // Checks the remaining points; after a failure checks all points again to locate it.
   for (p = good ? p : 0; p < block.count; ++p) {
-    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
+    if (block.label[p] != block.twin.index[p] || block.label[p] < 0 || block.label[p] >= k)
       return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   // A failure that only the vector comparison detected is reported, too.

@@ -22,11 +22,11 @@ void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::
   made.capacity = capacity;
   made.width = width;
   made.x = core::aligned_buffer<T>(core::checked_product(capacity, n));
-  for (auto* each : {&made.weight, &made.norm, &made.minimum, &made.twin, &made.second, &made.residual}) {
+  for (auto* each : {&made.weight, &made.norm, &made.nearest.minimum, &made.twin.minimum, &made.undecided.second, &made.residual}) {
     *each = core::aligned_buffer<T>(capacity);
     std::fill_n(each->data(), capacity, T(0));
   }
-  for (auto* each : {&made.undecided, &made.index, &made.index_twin, &made.label}) {
+  for (auto* each : {&made.undecided.points, &made.nearest.index, &made.twin.index, &made.label}) {
     *each = core::aligned_buffer<std::int32_t>(capacity);
     std::fill_n(each->data(), capacity, 0);
   }
@@ -41,23 +41,23 @@ void host_engine<T>::prepare_workers(bool with_distances) {
     workers_.resize(at(threads_));
     for (int slot = 0; slot < threads_; ++slot) workers_[at(slot)].block.row = rows_[at(slot)].row.data();
   }
-  if (protect_ && facts_.empty()) {
-    facts_.resize(at(blocks_));
+  if (protect_ && loaded_.facts.empty()) {
+    loaded_.facts.resize(at(division_.blocks));
     block_facts unknown;
     unknown.lanes[0] = 1;
-    fact_twins_.assign(at(blocks_), unknown);
-    squares_ = core::aligned_buffer<T>(core::checked_product(blocks_, capacity_));
+    loaded_.fact_twins.assign(at(division_.blocks), unknown);
+    loaded_.squares = core::aligned_buffer<T>(core::checked_product(division_.blocks, division_.capacity));
   }
   for (worker& each : workers_) {
-    if (each.block.capacity == 0) allocate(each.block, n_, capacity_, kernels_.width);
+    if (each.block.capacity == 0) allocate(each.block, n_, division_.capacity, kernels_.width);
     if (!with_distances || each.block.distance.size() > 0) continue;
-    each.block.distance = core::aligned_buffer<T>(k_section * capacity_);
+    each.block.distance = core::aligned_buffer<T>(k_section * division_.capacity);
     each.plain.n = n_;
-    each.plain.capacity = capacity_;
+    each.plain.capacity = division_.capacity;
     each.plain.width = kernels_.width;
     each.plain.row = each.block.row;
-    each.plain.x = core::aligned_buffer<T>(core::checked_product(capacity_, n_));
-    each.plain.weight = core::aligned_buffer<T>(capacity_);
+    each.plain.x = core::aligned_buffer<T>(core::checked_product(division_.capacity, n_));
+    each.plain.weight = core::aligned_buffer<T>(division_.capacity);
   }
 }
 
@@ -98,8 +98,8 @@ void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, p
 
 template <class T>
 void host_engine<T>::load(worker& here, std::int64_t block) const {
-  here.block.first = block * capacity_;
-  here.block.count = std::min(capacity_, m_ - here.block.first);
+  here.block.first = block * division_.capacity;
+  here.block.count = std::min(division_.capacity, m_ - here.block.first);
   kernels_.load(source_, here.block);
 }
 
@@ -108,9 +108,9 @@ void host_engine<T>::load(worker& here, std::int64_t block) const {
 template <class T>
 void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   point_block<T>& b = here.block;
-  block_facts& kept = facts_[at(block)];
-  block_facts& twin = fact_twins_[at(block)];
-  T* const squares = squares_.data() + block * capacity_;
+  block_facts& kept = loaded_.facts[at(block)];
+  block_facts& twin = loaded_.fact_twins[at(block)];
+  T* const squares = loaded_.squares.data() + block * division_.capacity;
   b.squares = squares;
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
@@ -125,7 +125,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
       kept = {};
       kernels_.sign_source(source_, b, kept.lanes);
       kernels_.measure(b);
-      std::copy_n(b.norm.data(), capacity_, squares);
+      std::copy_n(b.norm.data(), division_.capacity, squares);
       twin = kept;
     }
     what_.seen.checked(1);
@@ -135,18 +135,18 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
 
 template <class T>
 void host_engine<T>::copy_labels(point_block<T>& b, const inject::place& place) const {
-  what_.injector.strike(site::index, place, b.index.data(), b.count);
-  std::copy_n(b.index.data(), b.count, b.label.data());
+  what_.injector.strike(site::index, place, b.nearest.index.data(), b.count);
+  std::copy_n(b.nearest.index.data(), b.count, b.label.data());
   what_.injector.strike(site::label, {place.interval, place.intervals, 0, 2}, b.label.data(), b.count);
 }
 
 // Copies the labels of a block to the array of all labels. Returns whether the stored labels, read back, equal those of the second search.
 template <class T>
 bool host_engine<T>::store_labels(const point_block<T>& b) {
-  std::int32_t* const to = labels_.data() + b.first;
+  std::int32_t* const to = labels_.last.data() + b.first;
   std::copy_n(b.label.data(), b.count, to);
-  what_.injector.strike(site::label, {b.first / capacity_, blocks_, 1, 2}, to, b.count);
-  return !protect_ || std::equal(to, to + b.count, b.index_twin.data());
+  what_.injector.strike(site::label, {b.first / division_.capacity, division_.blocks, 1, 2}, to, b.count);
+  return !protect_ || std::equal(to, to + b.count, b.twin.index.data());
 }
 
 // Clamps the labels: a label that was corrupted and not repaired must not index beyond the centroids.
@@ -161,10 +161,10 @@ void host_engine<T>::keep_in_range(point_block<T>& b) const {
 // Decides the points whose scores are too near, by exact distances. Each search gets the result of a computation of its own.
 template <class T>
 void host_engine<T>::decide(point_block<T>& b, const exact_operands& by) const {
-  for (std::int64_t i = 0; i < b.undecided_count; ++i) {
-    const std::int64_t p = b.undecided[i];
-    b.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
-    if (protect_) b.index_twin[p] = nearest_centroid(*by.points, b.first + p, by.twin, k_);
+  for (std::int64_t i = 0; i < b.undecided.count; ++i) {
+    const std::int64_t p = b.undecided.points[i];
+    b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
+    if (protect_) b.twin.index[p] = nearest_centroid(*by.points, b.first + p, by.twin, k_);
   }
 }
 
@@ -175,7 +175,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   const inject::place place = at_block(block);
   b.bounds = centroids.bounds;
   const auto strike = [&](std::int64_t step, core::vector<abft::guarded_threshold>& limits) {
-    what_.injector.strike(site::threshold, {block, blocks_, step, 2}, &limits[0].value, 2 * centroids.sections);
+    what_.injector.strike(site::threshold, {block, division_.blocks, step, 2}, &limits[0].value, 2 * centroids.sections);
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
@@ -246,7 +246,7 @@ template <class T>
 abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
                                               std::int64_t section, bool strike, const plain_operands* plain) {
   point_block<T>& b = here.block;
-  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, blocks_, section, shared.sections}};
+  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, section, shared.sections}};
   const auto once = [&](const panel<T>& centroids) {
     load(here, block);
     b.bounds = centroids.bounds;

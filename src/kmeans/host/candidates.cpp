@@ -25,7 +25,7 @@ void host_engine<T>::begin_candidates() {
 // Returns Σ weight · closest of a block.
 template <class T>
 double host_engine<T>::kept_potential(std::int64_t block) const {
-  const std::int64_t begin = block * capacity_, end = std::min(begin + capacity_, m_);
+  const std::int64_t begin = block * division_.capacity, end = std::min(begin + division_.capacity, m_);
   double sum = 0;
   for (std::int64_t i = begin; i < end; ++i) sum += static_cast<double>(weight_of(i)) * static_cast<double>(seeding_.closest[at(i)]);
   return sum;
@@ -37,7 +37,7 @@ void host_engine<T>::verify_kept(worker& here, int slot, std::int64_t block, std
   run::attempt(what_.seen, what_.how.protection, "kmeans.closest", slot, [&](int number) {
     if (number > 0) cover_again(here, slot, block, candidates);
     what_.seen.checked(1);
-    return bits_differ(!(kept_potential(block) == seeding_.potentials[at(block)]), block * capacity_);
+    return bits_differ(!(kept_potential(block) == seeding_.potentials[at(block)]), block * division_.capacity);
   });
 }
 
@@ -45,9 +45,9 @@ void host_engine<T>::verify_kept(worker& here, int slot, std::int64_t block, std
 template <class T>
 void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, const panel<T>& group, std::int64_t first, bool strike) {
   const auto& b = here.block;
-  T* const closest = seeding_.closest.data() + block * capacity_;
-  std::int32_t* const nearest = seeding_.nearest.data() + block * capacity_;
-  const auto distance = [&](std::int64_t j, std::int64_t p) { return b.distance[j * capacity_ + p]; };
+  T* const closest = seeding_.closest.data() + block * division_.capacity;
+  std::int32_t* const nearest = seeding_.nearest.data() + block * division_.capacity;
+  const auto distance = [&](std::int64_t j, std::int64_t p) { return b.distance[j * division_.capacity + p]; };
   if (protect_ && first > 0) verify_kept(here, slot, block, first);
   const auto once = [&] {
     distances_block(here, slot, block, group, seeding_.taken.data() + first * n_, 0, strike);
@@ -82,7 +82,7 @@ void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, con
 // Computes the nearest of the first `candidates` again for a block.
 template <class T>
 void host_engine<T>::cover_again(worker& here, int slot, std::int64_t block, std::int64_t candidates) {
-  const std::int64_t begin = block * capacity_, end = std::min(begin + capacity_, m_);
+  const std::int64_t begin = block * division_.capacity, end = std::min(begin + division_.capacity, m_);
   std::fill(seeding_.closest.begin() + begin, seeding_.closest.begin() + end, std::numeric_limits<T>::max());
   std::fill(seeding_.nearest.begin() + begin, seeding_.nearest.begin() + end, 0);
   for (std::int64_t first = 0; first < candidates; first += k_candidate_group) {
@@ -97,7 +97,7 @@ double host_engine<T>::take_candidates(const T* rows, std::int64_t count) {
   const std::int64_t first = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   seeding_.taken.insert(seeding_.taken.end(), rows, rows + count * n_);
   make_panel(rows, count, n_, protect_, seeding_.candidates);
-  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+  core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     cover_block(workers_[at(slot)], slot, block, seeding_.candidates, first, what_.strike_seeding);
   });
   double potential = 0;
@@ -108,7 +108,7 @@ double host_engine<T>::take_candidates(const T* rows, std::int64_t count) {
 template <class T>
 core::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) {
   const std::int64_t all = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
-  core::parallel_for(threads_, protect_ ? blocks_ : 0,
+  core::parallel_for(threads_, protect_ ? division_.blocks : 0,
                      [&](std::int64_t block, int slot) { verify_kept(workers_[at(slot)], slot, block, all); });
   const auto draw = [&](bool backwards) {
     double potential = 0;
@@ -170,7 +170,7 @@ core::vector<double> host_engine<T>::weigh_candidates() {
   core::vector<double> norms(seeding_.taken.size() / at(n_), 0.0);  // ‖candidate‖²
   for (std::size_t e = 0; e < seeding_.taken.size(); ++e)
     norms[e / at(n_)] += static_cast<double>(seeding_.taken[e]) * static_cast<double>(seeding_.taken[e]);
-  core::parallel_for(threads_, protect_ ? blocks_ : 0, [&](std::int64_t block, int slot) {
+  core::parallel_for(threads_, protect_ ? division_.blocks : 0, [&](std::int64_t block, int slot) {
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", slot, [&](int number) {
       if (number > 0) cover_again(workers_[at(slot)], slot, block, static_cast<std::int64_t>(norms.size()));
       return verify_nearest(workers_[at(slot)], block, norms);

@@ -44,8 +44,8 @@ struct host_engine<T>::group_ranges {
 // Computes the column statistics of a group, row by row, with one accumulator per feature.
 template <class T>
 void host_engine<T>::survey_group(std::int64_t group, int slot, group_ranges& seen) {
-  const std::int64_t begin = first_block(group) * capacity_;
-  const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
+  const std::int64_t begin = first_block(group) * division_.capacity;
+  const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
   core::vector<T>& row = rows_[at(slot)].row;
   core::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
   seen.sum.assign(at(n_), 0.0);
@@ -79,8 +79,8 @@ ranges<T> host_engine<T>::survey() {
   }
   if (weighted()) made.heaviest = heaviest;
 
-  core::vector<group_ranges> groups(at(groups_));
-  core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) { survey_group(group, slot, groups[at(group)]); });
+  core::vector<group_ranges> groups(at(division_.groups));
+  core::parallel_for(threads_, division_.groups, [&](std::int64_t group, int slot) { survey_group(group, slot, groups[at(group)]); });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
   made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
   made.sum.assign(at(n_), 0.0);
@@ -112,9 +112,9 @@ void host_engine<T>::place(const frame<T>& chosen) {
 // Sums x over one group row by row, k_survey_rows rows at a time, with one accumulator per feature.
 template <class T>
 void host_engine<T>::measure_group(std::int64_t group, int slot) {
-  point_sums& seen = measures_[at(group)];
-  const std::int64_t begin = first_block(group) * capacity_;
-  const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
+  point_sums& seen = group_sums_.points[at(group)];
+  const std::int64_t begin = first_block(group) * division_.capacity;
+  const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
   const bool by_weight = weighted();
   const T scale = source_.scale;
   const T* shift = source_.shift.data();
@@ -153,18 +153,18 @@ template <class T>
 point_sums host_engine<T>::add_measures() const {
   point_sums made;
   made.clear(n_, weighted());
-  for (const point_sums& each : measures_) made.add(each);
+  for (const point_sums& each : group_sums_.points) made.add(each);
   return made;
 }
 
 template <class T>
 point_sums host_engine<T>::measure() {
-  measures_.resize(at(groups_));
-  core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) {
+  group_sums_.points.resize(at(division_.groups));
+  core::parallel_for(threads_, division_.groups, [&](std::int64_t group, int slot) {
     if (!protect_) return measure_group(group, slot);
     run::attempt(what_.seen, what_.how.protection, "kmeans.variance", slot, [&](int) {
       measure_group(group, slot);
-      const point_sums& seen = measures_[at(group)];
+      const point_sums& seen = group_sums_.points[at(group)];
       const double by_features = std::accumulate(seen.squares.begin(), seen.squares.end(), 0.0);
       abft::finding found;
       found.residual = by_features - seen.total_square;

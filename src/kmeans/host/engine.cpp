@@ -26,10 +26,10 @@ host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernel
   source_.weights = staging_.read(what.weights);
   // A transposed block of points stays in the second-level cache, with room for centroids. Its size is independent of threads and kernels.
   constexpr std::int64_t block_bytes = 96 * 1024;
-  capacity_ = std::clamp<std::int64_t>(block_bytes / (static_cast<std::int64_t>(sizeof(T)) * n_) / 64 * 64, 64, 512);
-  blocks_ = (m_ + capacity_ - 1) / capacity_;
+  division_.capacity = std::clamp<std::int64_t>(block_bytes / (static_cast<std::int64_t>(sizeof(T)) * n_) / 64 * 64, 64, 512);
+  division_.blocks = (m_ + division_.capacity - 1) / division_.capacity;
   // Each group has its own k × n sums. There are enough groups to occupy the threads, but few enough that adding their sums costs little.
-  groups_ = std::min(blocks_, std::clamp<std::int64_t>(m_ / (4 * k_), 8, 64));
+  division_.groups = std::min(division_.blocks, std::clamp<std::int64_t>(m_ / (4 * k_), 8, 64));
   // Allocated here, so that the memory of a call does not depend on which threads run.
   rows_.resize(at(threads_));
   for (row_scratch& each : rows_) {

@@ -61,7 +61,7 @@ class host_engine final : public engine<T> {
 
   // results.cpp
   summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) override;
-  void keep_labels() override { labels_.swap(best_labels_); }
+  void keep_labels() override { labels_.last.swap(labels_.best); }
   void store_labels(std::span<std::int32_t> to, bool kept) override;
   void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
                  const matrix_view<T>& values) override;
@@ -89,6 +89,36 @@ class host_engine final : public engine<T> {
     core::vector<T> row;
     core::vector<double> sums, weighted_sums;
   };
+  // Points are processed in blocks; groups of blocks have sums of their own.
+  struct block_division {
+    std::int64_t capacity = 0;  // points in a block
+    std::int64_t blocks = 0;
+    std::int64_t groups = 0;
+  };
+  // Per group: sums of the points, for measure(), and of the clusters.
+  struct sums_of_groups {
+    core::vector<point_sums> points;
+    core::vector<cluster_sums> clusters;
+  };
+  // The facts of each block from its first load on, by which later loads are verified.
+  struct loaded_blocks {
+    core::vector<block_facts> facts;
+    core::vector<block_facts> fact_twins;  // a second copy; differs from facts until the first load
+    core::aligned_buffer<T> squares;       // blocks × capacity: ‖x‖²
+  };
+  // Projections of the points, for the check of the sums.
+  struct row_projections {
+    core::vector<double> direction;  // n: projection_direction
+    core::vector<double> values;     // m: weight · (x · direction)
+    core::vector<char> done;         // per block: true if its projections are computed
+  };
+  // m elements each.
+  struct row_labels {
+    core::vector<std::int32_t> last;      // labels of the last pass
+    core::vector<std::int32_t> previous;  // labels of the pass before; −1 in the first pass
+    core::vector<std::int32_t> best;      // see keep_labels
+    bool first_pass = true;
+  };
   // Greedy k-means++, and k-means‖.
   struct seeding {
     std::int64_t trials = 0;
@@ -105,8 +135,8 @@ class host_engine final : public engine<T> {
   bool stop() const { return repairs() && what_.seen.uncorrectable(); }
   bool weighted() const { return !source_.weights.empty(); }
   T weight_of(std::int64_t row) const { return weighted() ? source_.weights[at(row)] * source_.weight_scale : T(1); }
-  std::int64_t first_block(std::int64_t group) const { return group * blocks_ / groups_; }
-  inject::place at_block(std::int64_t block) const { return {block, blocks_, 0, 1}; }
+  std::int64_t first_block(std::int64_t group) const { return group * division_.blocks / division_.groups; }
+  inject::place at_block(std::int64_t block) const { return {block, division_.blocks, 0, 1}; }
 
   // column_stats.cpp
   struct group_ranges;
@@ -163,24 +193,14 @@ class host_engine final : public engine<T> {
   source<T> source_;
   sealed<frame<T>> frame_;         // the normalization of source_
   inject::active_injector quiet_;  // strikes nothing
-  std::int64_t capacity_ = 0;      // points in a block
-  std::int64_t blocks_ = 0;
-  std::int64_t groups_ = 0;
+  block_division division_;
   core::vector<worker> workers_;
-  core::vector<row_scratch> rows_;          // per thread
-  core::vector<point_sums> measures_;       // per group
-  core::vector<block_facts> facts_;         // per block, from its first load on
-  core::vector<block_facts> fact_twins_;    // a second copy; differs from facts_ until the first load
-  core::aligned_buffer<T> squares_;         // blocks × capacity: ‖x‖², from the first load on
-  panel<T> panel_;                          // the packed centroids of the last pass
-  core::vector<double> direction_;          // n: projection_direction
-  core::vector<double> projections_;        // m: weight · (x · direction)
-  core::vector<char> projected_;            // per block: true if its projections are computed
-  core::vector<cluster_sums> partials_;     // per group
-  core::vector<std::int32_t> labels_;       // m: labels of the last pass
-  core::vector<std::int32_t> previous_;     // m: labels of the previous pass; −1 in the first pass
-  core::vector<std::int32_t> best_labels_;  // m: see keep_labels
-  bool first_pass_ = true;
+  core::vector<row_scratch> rows_;  // per thread
+  sums_of_groups group_sums_;
+  loaded_blocks loaded_;
+  panel<T> panel_;  // the packed centroids of the last pass
+  row_projections projection_;
+  row_labels labels_;
   seeding seeding_;
 };
 

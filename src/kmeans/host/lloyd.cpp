@@ -14,19 +14,19 @@ namespace ballast::kmeans::host {
 template <class T>
 void host_engine<T>::begin_run() {
   prepare_workers(false);
-  labels_.assign(at(m_), 0);
-  previous_.assign(at(m_), -1);
-  first_pass_ = true;
-  if (!partials_.empty()) return;
-  partials_.resize(at(groups_));
-  for (cluster_sums& each : partials_) {
+  labels_.last.assign(at(m_), 0);
+  labels_.previous.assign(at(m_), -1);
+  labels_.first_pass = true;
+  if (!group_sums_.clusters.empty()) return;
+  group_sums_.clusters.resize(at(division_.groups));
+  for (cluster_sums& each : group_sums_.clusters) {
     each.allocate(k_, n_, weighted());
-    each.label_chain = capacity_;
+    each.label_chain = division_.capacity;
   }
   if (!protect_) return;
-  projections_.resize(at(m_));
-  projected_.assign(at(blocks_), 0);
-  direction_ = projection_direction(n_);
+  projection_.values.resize(at(m_));
+  projection_.done.assign(at(division_.blocks), 0);
+  projection_.direction = projection_direction(n_);
 }
 
 // Labels the blocks of one group and adds their points to its sums. `again`: data kept from earlier passes may have been corrupted while
@@ -34,34 +34,34 @@ void host_engine<T>::begin_run() {
 template <class T>
 bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again) {
   worker& here = workers_[at(slot)];
-  cluster_sums& sums = partials_[at(group)];
+  cluster_sums& sums = group_sums_.clusters[at(group)];
   sums.clear();
   bool stored = true;
   if (again) measure_group(group, slot);
   for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
     // These arrays are read after the search; prefetch them while it runs.
-    const std::int64_t begin = block * capacity_;
-    const std::int64_t end = std::min(begin + capacity_, m_);
-    for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(previous_.data() + i);
-    for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projections_.data() + i);
+    const std::int64_t begin = block * division_.capacity;
+    const std::int64_t end = std::min(begin + division_.capacity, m_);
+    for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(labels_.previous.data() + i);
+    for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projection_.values.data() + i);
     assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()});
     const point_block<T>& b = here.block;
     kernels_.accumulate(source_, b, sums);
-    const std::int32_t* before = previous_.data() + b.first;
+    const std::int32_t* before = labels_.previous.data() + b.first;
     std::int32_t changed = 0;
     for (std::int64_t p = 0; p < b.count; ++p) changed += b.label[p] != before[p] ? 1 : 0;
     sums.changed += changed;
     if (!store_labels(b)) stored = false;
     if (!protect_) continue;
-    double* projection = projections_.data() + b.first;
-    if (again || projected_[at(block)] == 0) kernels_.project(b, direction_.data(), projection);
-    projected_[at(block)] = 1;
+    double* projection = projection_.values.data() + b.first;
+    if (again || projection_.done[at(block)] == 0) kernels_.project(b, projection_.direction.data(), projection);
+    projection_.done[at(block)] = 1;
     kernels_.sum_labels(b, projection, sums);
     std::int32_t same = 0;
-    for (std::int64_t p = 0; p < b.count; ++p) same += b.index_twin[p] == before[p] ? 1 : 0;
+    for (std::int64_t p = 0; p < b.count; ++p) same += b.twin.index[p] == before[p] ? 1 : 0;
     sums.changed_twin += b.count - same;
   }
-  const inject::place place = {group, groups_, 0, 1};
+  const inject::place place = {group, division_.groups, 0, 1};
   what_.injector.strike(site::sum, place, sums.sums.data(), sums.sums.size());
   if (weighted()) {
     what_.injector.strike(site::count, place, sums.weights.data(), sums.weights.size());
@@ -79,7 +79,7 @@ void host_engine<T>::sum_group(std::int64_t group, int slot, const panel<T>& sha
   }
   run::attempt(what_.seen, what_.how.protection, "kmeans.sums", slot, [&](int number) {
     if (!sum_blocks(group, slot, shared, origin, number > 0)) return bits_differ(true, group);
-    abft::finding found = verify_sums(partials_[at(group)], measures_[at(group)], direction_);
+    abft::finding found = verify_sums(group_sums_.clusters[at(group)], group_sums_.points[at(group)], projection_.direction);
     found.index = group;
     what_.seen.checked(static_cast<std::uint64_t>(n_ + 4));
     return found;
@@ -88,10 +88,10 @@ void host_engine<T>::sum_group(std::int64_t group, int slot, const panel<T>& sha
 
 template <class T>
 void host_engine<T>::pass(const sealed_centroids<T>& centroids) {
-  if (!first_pass_) labels_.swap(previous_);
-  first_pass_ = false;
+  if (!labels_.first_pass) labels_.last.swap(labels_.previous);
+  labels_.first_pass = false;
   make_verified_panel(centroids, panel_);
-  core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) {
+  core::parallel_for(threads_, division_.groups, [&](std::int64_t group, int slot) {
     if (!stop()) sum_group(group, slot, panel_, centroids);
   });
 }
@@ -100,16 +100,16 @@ void host_engine<T>::pass(const sealed_centroids<T>& centroids) {
 template <class T>
 void host_engine<T>::add_sums(cluster_sums& total) {
   total.clear();
-  total.label_chain = capacity_;
+  total.label_chain = division_.capacity;
   const std::int64_t rows = std::max<std::int64_t>(1, 16384 / n_);
   core::parallel_for(threads_, (k_ + rows - 1) / rows, [&](std::int64_t task, int) {
     const std::int64_t begin = task * rows * n_;
     const std::int64_t end = std::min(begin + rows * n_, k_ * n_);
-    for (const cluster_sums& each : partials_) {
+    for (const cluster_sums& each : group_sums_.clusters) {
       for (std::int64_t e = begin; e < end; ++e) total.sums[e] += each.sums[e];
     }
   });
-  for (const cluster_sums& each : partials_) {
+  for (const cluster_sums& each : group_sums_.clusters) {
     // Unsigned arithmetic: a corrupted number may overflow.
     for (std::int64_t j = 0; j < k_; ++j)
       total.members[j] =
@@ -125,8 +125,9 @@ void host_engine<T>::add_sums(cluster_sums& total) {
 
 template <class T>
 point_sums host_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
-  for (std::int64_t group = 0; group < groups_; ++group) {
-    if (verify_sums(partials_[at(group)], measures_[at(group)], direction_).word != abft::k_pass) sum_group(group, 0, panel_, centroids);
+  for (std::int64_t group = 0; group < division_.groups; ++group) {
+    if (verify_sums(group_sums_.clusters[at(group)], group_sums_.points[at(group)], projection_.direction).word != abft::k_pass)
+      sum_group(group, 0, panel_, centroids);
   }
   return add_measures();
 }
@@ -134,11 +135,11 @@ point_sums host_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
 template <class T>
 core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
   core::vector<double> distance(at(m_));
-  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+  core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     load(here, block);
     point_block<T>& b = here.block;
-    std::copy_n(labels_.data() + b.first, b.count, b.label.data());
+    std::copy_n(labels_.last.data() + b.first, b.count, b.label.data());
     kernels_.exact(source_, centroids.values().data(), 1, b);
     std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
   });
@@ -155,7 +156,7 @@ core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& cent
   core::vector<far_point> made;
   for (std::int64_t e = 0; e < wanted; ++e) {
     const std::int64_t i = order[at(e)];
-    made.push_back({i, labels_[at(i)], static_cast<double>(weight_of(i)), distance[at(i)]});
+    made.push_back({i, labels_.last[at(i)], static_cast<double>(weight_of(i)), distance[at(i)]});
   }
   return made;
 }

@@ -25,7 +25,8 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const c
   for (std::int64_t p = b.count; p-- > 0;) {
     backwards += static_cast<double>(weight_of(b.first + p)) * b.exact[p];
     const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];
-    const double residual = b.exact[p] / k_lift<T> / k_lift<T> - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
+    const double residual =
+        b.exact[p] / k_lift<T> / k_lift<T> - (static_cast<double>(b.nearest.minimum[p]) + static_cast<double>(b.norm[p]));
     if (std::abs(residual) <= limit * size + std::numeric_limits<T>::min()) continue;
     found.residual = std::isnan(residual) ? residual : std::abs(residual);
     found.index = b.first + p;
@@ -43,7 +44,7 @@ template <class T>
 summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   prepare_workers(false);
   make_verified_panel(centroids, panel_);
-  labels_.resize(at(m_));
+  labels_.last.resize(at(m_));
   // The inertia is computed from the coordinates as given, only scaled.
   source<T> unshifted = source_;
   std::ranges::fill(unshifted.shift, T(0));
@@ -51,8 +52,8 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
   core::vector<double> norms(at(k_), 0.0);                                    // ‖c‖²
   for (std::int64_t e = 0; e < k_ * n_; ++e)
     norms[at(e / n_)] += static_cast<double>(centroids.values()[at(e)]) * static_cast<double>(centroids.values()[at(e)]);
-  core::vector<double> inertia(at(blocks_)), twin(at(blocks_));
-  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+  core::vector<double> inertia(at(division_.blocks)), twin(at(division_.blocks));
+  core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     if (stop()) return;
     point_block<T>& b = here.block;
@@ -81,16 +82,16 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
     });
   });
   summed_twice sum;
-  for (std::int64_t block = 0; block < blocks_; ++block) sum.value += inertia[at(block)];
-  for (std::int64_t block = blocks_; block-- > 0;) sum.twin += twin[at(block)];
-  sum.depth = static_cast<double>(capacity_ + blocks_ + 1);
+  for (std::int64_t block = 0; block < division_.blocks; ++block) sum.value += inertia[at(block)];
+  for (std::int64_t block = division_.blocks; block-- > 0;) sum.twin += twin[at(block)];
+  sum.depth = static_cast<double>(division_.capacity + division_.blocks + 1);
   sum.exponent = -2 * std::ilogb(k_lift<T>);
   return sum;
 }
 
 template <class T>
 void host_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
-  const core::vector<std::int32_t>& from = kept ? best_labels_ : labels_;
+  const core::vector<std::int32_t>& from = kept ? labels_.best : labels_.last;
   if (to.empty() || from.empty()) return;
   const auto copy = [&] { std::ranges::copy(from, to.begin()); };
   if (!protect_) return copy();
@@ -135,8 +136,8 @@ void host_engine<T>::store_far_distances(matrix_view<const T> given, const core:
       }
       return static_cast<T>(2 * (largest * std::sqrt(sum)));
     };
-    core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
-      const std::int64_t first = block * capacity_, end = std::min(first + capacity_, m_);
+    core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
+      const std::int64_t first = block * division_.capacity, end = std::min(first + division_.capacity, m_);
       const auto compute = [&] {
         for (std::int64_t i = first; i < end; ++i) values(i, j) = distance(i);
       };
@@ -160,7 +161,7 @@ void host_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
   make_verified_panel(centroids, panel_);
   const plain_operands differences = make_plain(plain);
   const double unscale = 1 / static_cast<double>(source_.scale);
-  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+  core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     for (std::int64_t s = 0; s < panel_.sections && !stop(); ++s) {
       const abft::outcome how = distances_block(here, slot, block, panel_, centroids.values().data(), s, true, &differences);
@@ -171,7 +172,8 @@ void host_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
         for (std::int64_t column = first; column < last; ++column) {
           const std::int32_t j = index_of(panel_.names[0][column]);
           if (j < 0) continue;
-          values(b.first + p, j) = static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * capacity_ + p])) * unscale);
+          values(b.first + p, j) =
+              static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * division_.capacity + p])) * unscale);
         }
       }
     }

@@ -29,8 +29,8 @@ void host_engine<T>::begin_seeding(std::int64_t trials) {
   seeding_.trials = trials;
   seeding_.taken.clear();
   seeding_.closest.assign(at(m_), std::numeric_limits<T>::max());
-  seeding_.potentials.assign(at(blocks_), 0.0);
-  seeding_.tried.assign(at(blocks_ * trials), 0.0);
+  seeding_.potentials.assign(at(division_.blocks), 0.0);
+  seeding_.tried.assign(at(division_.blocks * trials), 0.0);
 }
 
 // Returns the first row from `first` on at which the running sum, which starts at `sum`, exceeds `target`; if none does, the last row that
@@ -59,15 +59,15 @@ template <class T>
 std::int64_t host_engine<T>::row_by_potential(double target) {
   double sum = 0;
   std::int64_t block = 0;
-  while (block + 1 < blocks_ && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
-  return row_from(block * capacity_, sum, target, false);
+  while (block + 1 < division_.blocks && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
+  return row_from(block * division_.capacity, sum, target, false);
 }
 
 // Returns Σ weight · closest of a block. `distance`, unless null, holds the distances to one more centroid, which counts as well.
 template <class T>
 double host_engine<T>::sum_closest(std::int64_t block, const T* distance, const T* weight) const {
-  const std::int64_t first = block * capacity_;
-  const std::int64_t count = std::min(capacity_, m_ - first);
+  const std::int64_t first = block * division_.capacity;
+  const std::int64_t count = std::min(division_.capacity, m_ - first);
   double sum = 0;
   for (std::int64_t p = 0; p < count; ++p) {
     const T closest = seeding_.closest[at(first + p)];
@@ -111,18 +111,18 @@ abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_
 template <class T>
 core::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t count) {
   make_panel(rows, count, n_, protect_, seeding_.candidates);
-  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+  core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     const point_block<T>& b = here.block;
     distances_block(here, slot, block, seeding_.candidates, rows, 0, what_.strike_seeding);
     if (protect_ && verify_closest(here, slot, block) != abft::outcome::clean)
       distances_block(here, slot, block, seeding_.candidates, rows, 0, false);
     for (std::int64_t t = 0; t < count; ++t)
-      seeding_.tried[at(block * seeding_.trials + t)] = sum_closest(block, b.distance.data() + t * capacity_, b.weight.data());
+      seeding_.tried[at(block * seeding_.trials + t)] = sum_closest(block, b.distance.data() + t * division_.capacity, b.weight.data());
   });
   core::vector<double> made(at(count), 0.0);
   for (std::int64_t t = 0; t < count; ++t) {
-    for (std::int64_t block = 0; block < blocks_; ++block) made[at(t)] += seeding_.tried[at(block * seeding_.trials + t)];
+    for (std::int64_t block = 0; block < division_.blocks; ++block) made[at(t)] += seeding_.tried[at(block * seeding_.trials + t)];
   }
   return made;
 }
@@ -133,15 +133,16 @@ double host_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
   const T* const kept = seeding_.taken.data() + place;
   make_panel(kept, 1, n_, protect_, seeding_.last);
-  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+  core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     include_block(workers_[at(slot)], slot, block, seeding_.last, kept, what_.strike_seeding);
   });
   // The update computes the potential of the chosen candidate by another way, so the two must be equal.
-  for (std::int64_t block = 0; protect_ && candidate >= 0 && block < blocks_; ++block) {
+  for (std::int64_t block = 0; protect_ && candidate >= 0 && block < division_.blocks; ++block) {
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", 0, [&](int number) {
       if (number > 0) include_block(workers_[0], 0, block, seeding_.last, kept, false);
       what_.seen.checked(1);
-      return compare_potentials(seeding_.potentials[at(block)], seeding_.tried[at(block * seeding_.trials + candidate)], block * capacity_);
+      return compare_potentials(seeding_.potentials[at(block)], seeding_.tried[at(block * seeding_.trials + candidate)],
+                                block * division_.capacity);
     });
   }
   double potential = 0;

@@ -135,7 +135,7 @@ template <class T>
 row_failure assign(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
-  block.undecided_count = 0;
+  block.undecided.count = 0;
   // Squared residuals in units of their limits of doubt: the largest and the sum, per section.
   block.spread.assign(static_cast<std::size_t>(2 * centroids.sections), T(0));
   for (std::int64_t p = 0; p < block.count; ++p) {
@@ -179,13 +179,13 @@ row_failure assign(const panel<T>& centroids, bool protect, const product_hook& 
       block.spread[static_cast<std::size_t>(2 * g)] = std::max(block.spread[static_cast<std::size_t>(2 * g)], static_cast<T>(ratio));
       block.spread[static_cast<std::size_t>(2 * g + 1)] += static_cast<T>(ratio);
     }
-    block.minimum[p] = best.score;
-    block.second[p] = best.second;
+    block.nearest.minimum[p] = best.score;
+    block.undecided.second[p] = best.second;
     if (best.second - best.score <=
         centroids.margin.square * block.squares[p] + centroids.margin.least_score * best.score + centroids.margin.offset)
-      block.undecided[block.undecided_count++] = static_cast<std::int32_t>(p);
-    block.index[p] = best.index;
-    block.index_twin[p] = twin.index;
+      block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(p);
+    block.nearest.index[p] = best.index;
+    block.twin.index[p] = twin.index;
     if (protect && !(best.score == twin.score)) kept = std::numeric_limits<T>::quiet_NaN();
     if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
   }
@@ -200,7 +200,7 @@ row_failure assign(const panel<T>& centroids, bool protect, const product_hook& 
 template <class T>
 row_failure check(const point_block<T>& block, std::int64_t k) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
+    if (block.label[p] != block.twin.index[p] || block.label[p] < 0 || block.label[p] >= k)
       return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   return {};

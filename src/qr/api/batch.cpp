@@ -22,20 +22,12 @@ namespace ballast::qr {
 
 namespace {
 
-// Returns the memory of a batch, from its first element to its last.
-template <class S>
-std::span<S> memory_of(const matrix_batch_view<S>& v) {
-  const auto [first, elements] = core::extent_of(v);
-  return {first, static_cast<std::size_t>(elements)};
-}
-
 template <class S>
 void check_batch(const matrix_batch_view<S>& v, std::string_view name, std::string_view token, index count) {
   if (v.count < 1 || v.count != count)
     throw invalid_argument_error(fmt::format("{}: {}: expected {} matrices, got {}", token, name, std::max<index>(count, 1), v.count));
   check_view(v[0], name, token);
-  index reach = 0;
-  if (__builtin_mul_overflow(v.count - 1, v.stride, &reach) || __builtin_mul_overflow(reach, static_cast<index>(2 * sizeof(S)), &reach))
+  if (!core::extent_fits(v))
     throw invalid_argument_error(
         fmt::format("{}: {}: expected matrices within 63 bits of address, got a stride of {}", token, name, v.stride));
   if (!std::is_const_v<S> && v.count > 1 && v.stride == 0)
@@ -67,7 +59,7 @@ bool kernels_take(const batch_task<S>& work) {
 template <class S>
 index scratch_of(const batch_task<S>& work) {
   if (work.what == operation::gels) return std::min(work.rows(), work.columns()) * work.count();
-  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns())) return static_cast<index>(memory_of(work.A).size());
+  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns())) return core::extent_of(work.A).elements;
   return 0;
 }
 
@@ -202,7 +194,7 @@ batch_task<S> geqrf_task(const prepared& plan, const matrix_batch_view<S>& A, st
   const std::string_view token = plan.token;
   check_batch(A, "A", token, A.count);
   check_tau(tau, std::min(A.rows, A.columns) * A.count, token);
-  check_disjoint(memory_of(A), tau, "A and tau", token);
+  check_disjoint(core::extent_of(A).span(), tau, "A and tau", token);
   return made;
 }
 
@@ -219,8 +211,8 @@ batch_task<S> ormqr_task(const prepared& plan, side from, transpose op, const ma
     throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}",
                                              token, order, reflectors, reflectors, from == side::left ? "rows" : "columns", A.rows,
                                              A.columns));
-  check_disjoint(memory_of(A), memory_of(C), "A and C", token);
-  check_disjoint(memory_of(C), tau, "C and tau", token);
+  check_disjoint(core::extent_of(A).span(), core::extent_of(C).span(), "A and C", token);
+  check_disjoint(core::extent_of(C).span(), tau, "C and tau", token);
   made.V = A.block(0, 0, order, reflectors);
   return made;
 }
@@ -235,7 +227,7 @@ batch_task<S> orgqr_task(const prepared& plan, const matrix_batch_view<S>& A, st
   if (A.columns > A.rows || reflectors > A.columns)
     throw invalid_argument_error(fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, reflectors,
                                              reflectors, A.rows, A.columns));
-  check_disjoint(memory_of(A), tau, "A and tau", token);
+  check_disjoint(core::extent_of(A).span(), tau, "A and tau", token);
   return made;
 }
 
@@ -247,7 +239,7 @@ batch_task<S> gels_task(const prepared& plan, const matrix_batch_view<S>& A, con
   check_batch(B, "B", token, A.count);
   const index most = std::max(A.rows, A.columns);
   if (B.rows != most) throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", token, most, B.rows));
-  check_disjoint(memory_of(A), memory_of(B), "A and B", token);
+  check_disjoint(core::extent_of(A).span(), core::extent_of(B).span(), "A and B", token);
   return made;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/extent.hpp"
 #include "core/function_ref.hpp"
 #include "qr/api/operations.hpp"
 #include "qr/api/out_of_core_call.hpp"
@@ -19,16 +20,14 @@ namespace {
 // copy back would overwrite results of the first with old values.
 template <class S>
 void write_both(engine<S>& on, matrix_view<S>& A, matrix_view<S>& B) {
-  const auto [a0, a1] = extent(A);
-  const auto [b0, b1] = extent(B);
-  if (a1 <= b0 || b1 <= a0) {
+  const core::extent<S> of_a = core::extent_of(A), of_b = core::extent_of(B);
+  if (of_a.elements == 0 || of_b.elements == 0 || !overlap(of_a, of_b)) {
     A = on.write(A);
     B = on.write(B);
     return;
   }
-  S* const low = reinterpret_cast<S*>(const_cast<char*>(std::min(a0, b0)));
-  const auto elements = static_cast<std::size_t>(std::max(a1, b1) - std::min(a0, b0)) / sizeof(S);
-  S* const here = on.write(std::span<S>(low, elements)).data();
+  S* const low = std::min(of_a.first, of_b.first);
+  S* const here = on.write(std::span<S>(low, std::max(of_a.end(), of_b.end()))).data();
   A.data = here + (A.data - low);
   B.data = here + (B.data - low);
 }

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
+#include <functional>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include <ballast/error.hpp>
 #include <ballast/view.hpp>
 
+#include "core/extent.hpp"
 #include "core/format.hpp"
 #include "qr/contract.hpp"
 
@@ -37,18 +36,11 @@ void check_view(const matrix_view<S>& view, std::string_view name, std::string_v
   if (reinterpret_cast<std::uintptr_t>(view.data) % sizeof(S) != 0)
     throw invalid_argument_error(
         fmt::format("{}: {}: expected data at a multiple of {} bytes, an element's size, got another address", token, name, sizeof(S)));
-  index rows = 0, columns = 0, bytes = 0;
-  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &rows) ||
-      __builtin_mul_overflow(view.columns - 1, view.column_stride, &columns) || __builtin_add_overflow(rows, columns, &bytes) ||
-      __builtin_mul_overflow(bytes, static_cast<index>(sizeof(S)), &bytes))
+  if (!core::extent_fits(view))
     throw invalid_argument_error(
         fmt::format("{}: {}: expected strides within 63 bits of address, got {} and {}", token, name, view.row_stride, view.column_stride));
   if constexpr (!std::is_const_v<S>) {
-    const index rs = std::abs(view.row_stride), cs = std::abs(view.column_stride);
-    const index g = std::gcd(rs, cs);
-    const bool apart = (view.rows == 1 || rs != 0) && (view.columns == 1 || cs != 0) &&
-                       (view.rows == 1 || view.columns == 1 || cs / g >= view.rows || rs / g >= view.columns);
-    if (!apart)
+    if (!core::elements_apart(view))
       throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep its elements apart, got {} and {} for {} × {}", token,
                                                name, view.row_stride, view.column_stride, view.rows, view.columns));
   }
@@ -62,22 +54,19 @@ void check_tau(std::span<S> tau, index expected, std::string_view token) {
   if (expected > 0 && tau.data() == nullptr) throw invalid_argument_error(fmt::format("{}: tau: expected data, got a null pointer", token));
 }
 
-// Returns the lowest address of a view, and the address after its highest element. Null for a view without elements.
-template <class S>
-std::pair<const char*, const char*> extent(const matrix_view<S>& v) {
-  if (v.rows == 0 || v.columns == 0) return {nullptr, nullptr};
-  const index r = (v.rows - 1) * v.row_stride, c = (v.columns - 1) * v.column_stride;
-  const auto* const low = reinterpret_cast<const char*>(v.data + std::min<index>(r, 0) + std::min<index>(c, 0));
-  const auto* const high = reinterpret_cast<const char*>(v.data + std::max<index>(r, 0) + std::max<index>(c, 0) + 1);
-  return {low, high};
+// Returns whether two extents with elements share an address.
+template <class S, class U>
+bool overlap(const core::extent<S>& a, const core::extent<U>& b) {
+  const std::less<const void*> before;
+  return before(a.first, b.end()) && before(b.first, a.end());
 }
 
 // Throws invalid_argument_error if two views share an element. Blocks of one matrix may interleave: their strides are equal.
 template <class S, class U>
 void check_apart(const matrix_view<S>& a, const matrix_view<U>& b, std::string_view names, std::string_view token) {
-  const auto [a0, a1] = extent(a);
-  const auto [b0, b1] = extent(b);
-  if (a0 == nullptr || b0 == nullptr || a1 <= b0 || b1 <= a0) return;
+  const core::extent<S> of_a = core::extent_of(a);
+  const core::extent<U> of_b = core::extent_of(b);
+  if (of_a.elements == 0 || of_b.elements == 0 || !overlap(of_a, of_b)) return;
   if (a.row_stride == b.row_stride && a.column_stride == b.column_stride && a.row_stride > 0 && a.column_stride > 0) {
     const index offset = static_cast<const std::remove_const_t<S>*>(b.data) - static_cast<const std::remove_const_t<S>*>(a.data);
     const index large = std::max(a.row_stride, a.column_stride), small = std::min(a.row_stride, a.column_stride);

@@ -48,15 +48,6 @@ double weight(int q, index column) {
   return random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(column));
 }
 
-// Returns the memory from the lowest to the highest address of a batch.
-template <class S>
-std::span<S> whole(const matrix_batch_view<S>& v) {
-  index low = 0, high = 0;
-  for (const index reach : {(v.count - 1) * v.stride, (v.rows - 1) * v.row_stride, (v.columns - 1) * v.column_stride})
-    (reach < 0 ? low : high) += reach;
-  return {v.data + low, static_cast<std::size_t>(high - low + 1)};
-}
-
 // The work of one thread on one matrix. A tile has `m` rows; its columns are contiguous.
 template <class S>
 class bench_of_thread {
@@ -419,15 +410,9 @@ class host_batch final : public batch_engine<S> {
  public:
   explicit host_batch(const context& run) : run_(run), kernels_(kernels_of<S>(run)), staging_(run.how.stream) {}
 
-  matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override {
-    const std::span<const S> all = whole(operand);
-    return moved(operand, staging_.read(all).data() - all.data());
-  }
+  matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override { return staging_.read(operand); }
   std::span<const S> read(std::span<const S> operand) override { return staging_.read(operand); }
-  matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override {
-    const std::span<S> all = whole(operand);
-    return moved(operand, staging_.write(all).data() - all.data());
-  }
+  matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override { return staging_.write(operand); }
   std::span<S> write(std::span<S> operand) override { return staging_.write(operand); }
   void commit() override { staging_.commit(); }
   void collect(run::recorder&) override {}
@@ -464,12 +449,6 @@ class host_batch final : public batch_engine<S> {
   }
 
  private:
-  template <class T>
-  static matrix_batch_view<T> moved(matrix_batch_view<T> v, std::ptrdiff_t by) {
-    v.data += by;
-    return v;
-  }
-
   template <class Body>
   void each(index count, index m, index n, index reflectors, Body&& body) {
     const index group = std::clamp<index>(k_task_elements / (m * n), 1, (count + 3) / 4);

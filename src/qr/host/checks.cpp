@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "abft/attempt.hpp"
+#include "abft/seal.hpp"
+#include "abft/threshold.hpp"
 #include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
@@ -370,9 +372,9 @@ std::uint64_t blocked_factorizer<S>::seal_of_r(index k, index top, index rows) c
     }
     sums[at(l)] = sum;
   });
-  std::uint64_t seal = 0;
-  for (const std::uint64_t sum : sums) seal = core::mix64(seal ^ sum);
-  return seal;
+  abft::result_hash seal;
+  for (const std::uint64_t sum : sums) seal.add(sum);
+  return seal.bits();
 }
 
 // y_q −= R · (weights of column first_weight + q) for R in A's storage; y has m rows.

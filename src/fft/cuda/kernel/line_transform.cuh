@@ -5,14 +5,14 @@
 #include <cstdint>
 
 #include "abft/attempt.hpp"
-#include "cuda/block/bits.cuh"
+#include "abft/seal.hpp"
 #include "fft/cuda/kernel/butterfly_check.cuh"
 #include "fft/cuda/kernel/line_sums.cuh"
 #include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
-using ballast::cuda::light_hash;
+using abft::light_hash;
 
 template <line_policy P, class Injector>
 struct line_transform : line_sums<P, Injector> {

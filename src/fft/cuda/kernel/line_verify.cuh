@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "abft/seal.hpp"
 #include "abft/verify.hpp"
-#include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
 #include "fft/cuda/kernel/line_transform.cuh"
 #include "fft/sites.hpp"

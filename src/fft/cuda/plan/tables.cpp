@@ -18,7 +18,6 @@
 #include "core/parallel.hpp"
 #include "fft/cuda/policy/weights.hpp"
 #include "fft/tables/checks.hpp"
-#include "fft/tables/extended_precision_dft.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -26,6 +25,9 @@ int fine_bits_of(std::int64_t order) { return (std::bit_width(static_cast<std::u
 std::int64_t coarse_size_of(std::int64_t order) { return ((order - 1) >> fine_bits_of(order)) + 1; }
 
 namespace {
+
+template <class W>
+factor_functions<W> factors_by;
 
 template <class T, class W>
 void push(std::vector<T>& to, const std::complex<W>& z) {
@@ -35,13 +37,20 @@ void push(std::vector<T>& to, const std::complex<W>& z) {
 
 }  // namespace
 
+template <class W>
+void override_factors(const factor_functions<W>& by) {
+  factors_by<W> = by;
+}
+template void override_factors(const factor_functions<double>&);
+template void override_factors(const factor_functions<long double>&);
+
 template <class T>
 std::vector<T> table_source<T>::stage_twiddles(const line_policy& p) {
   std::vector<T> made;
   for (int s = 1; s < p.stages; ++s) {
     const std::int64_t before = p.before(s);
     for (std::int64_t k = 1; k < p.radix[s]; ++k) {
-      for (std::int64_t j = 0; j < before; ++j) push(made, fft::root_of_unity<wide<T>>(j * k, before * p.radix[s]));
+      for (std::int64_t j = 0; j < before; ++j) push(made, factors_by<wide<T>>.root(j * k, before * p.radix[s]));
     }
   }
   return made;
@@ -50,8 +59,8 @@ std::vector<T> table_source<T>::stage_twiddles(const line_policy& p) {
 template <class T>
 std::vector<T> table_source<T>::split_twiddles(std::int64_t order, int fine_bits) {
   std::vector<T> made;
-  for (std::int64_t i = 0; i < coarse_size_of(order); ++i) push(made, fft::root_of_unity<wide<T>>(i << fine_bits, order));
-  for (std::int64_t i = 0; i < (std::int64_t{1} << fine_bits); ++i) push(made, fft::root_of_unity<wide<T>>(i % order, order));
+  for (std::int64_t i = 0; i < coarse_size_of(order); ++i) push(made, factors_by<wide<T>>.root(i << fine_bits, order));
+  for (std::int64_t i = 0; i < (std::int64_t{1} << fine_bits); ++i) push(made, factors_by<wide<T>>.root(i % order, order));
   return made;
 }
 
@@ -63,10 +72,10 @@ std::vector<T> table_source<T>::separated_twiddles(const line_policy& p, std::in
   std::vector<T> made;
   made.reserve(static_cast<std::size_t>(2 * columns * (radix + stride)));
   for (std::int64_t c = 0; c < columns; ++c) {
-    for (std::int64_t k = 0; k < radix; ++k) push(made, fft::root_of_unity<wide<T>>(c * k, columns * radix));
+    for (std::int64_t k = 0; k < radix; ++k) push(made, factors_by<wide<T>>.root(c * k, columns * radix));
   }
   for (std::int64_t j = 0; j < stride; ++j) {
-    for (std::int64_t c = 0; c < columns; ++c) push(made, fft::root_of_unity<wide<T>>(c * j, order));
+    for (std::int64_t c = 0; c < columns; ++c) push(made, factors_by<wide<T>>.root(c * j, order));
   }
   return made;
 }
@@ -76,7 +85,7 @@ std::vector<T> table_source<T>::spectrum_factors(const line_policy& p, bool inwa
   const std::int64_t butterflies = p.length / p.radix[inwards ? 0 : p.stages - 1];
   std::vector<T> made;
   for (std::int64_t j = 0; j < butterflies; ++j) {
-    const auto w = fft::root_of_unity<wide<T>>(j, 2 * p.length);
+    const auto w = factors_by<wide<T>>.root(j, 2 * p.length);
     push(made, inwards ? std::complex<wide<T>>(w.imag(), w.real()) : std::complex<wide<T>>(w.imag() / 2, -w.real() / 2));
   }
   return made;
@@ -88,7 +97,7 @@ std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t pad
   const bool conjugate = (convolution < 0) != mirrored;
   std::vector<T> made;
   for (std::int64_t j = 0; j < n; ++j) {
-    const auto w = fft::chirp<wide<T>>(j, n);
+    const auto w = factors_by<wide<T>>.chirp(j, n);
     push(made, conjugate ? std::conj(w) : w);
   }
   while (static_cast<std::int64_t>(made.size()) < 2 * padded_to) push(made, std::complex<wide<T>>(1));
@@ -105,7 +114,7 @@ template <class T>
 std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t padded_to, int threads) {
   const auto least = static_cast<wide<T>>(smallest_of_filter(convolution, padded_to));
   std::vector<T> made;
-  for (const auto& z : chirp_filter<wide<T>>(std::abs(convolution), padded_to, convolution < 0, threads)) {
+  for (const auto& z : factors_by<wide<T>>.filter(std::abs(convolution), padded_to, convolution < 0, threads)) {
     const auto w = z / static_cast<wide<T>>(padded_to);
     push(made, std::abs(w) < least ? std::complex<wide<T>>(least) : w);
   }
@@ -222,12 +231,12 @@ double least_response(const line_policy& p, const vector_phases& phases) {
     const double wanted = s == 1 ? 0.4 : 0.5 / std::sqrt(std::sqrt(static_cast<double>(n)));
     reached *= static_cast<double>(r);
     std::vector<std::complex<double>> roots;
-    for (std::int64_t i = 0; i < r; ++i) roots.push_back(fft::root_of_unity<double>(i, r));
+    for (std::int64_t i = 0; i < r; ++i) roots.push_back(factors_by<double>.root(i, r));
     vector_phases earlier{std::vector<std::complex<double>>(static_cast<std::size_t>(n)),
                           std::vector<std::complex<double>>(static_cast<std::size_t>(n))};
     for (std::int64_t row = 0; row < before; ++row) {
       for (std::int64_t k = 0; k < r; ++k) {
-        const auto w = fft::root_of_unity<double>(row * k, before * r);
+        const auto w = factors_by<double>.root(row * k, before * r);
         for (std::int64_t j = row; j < apart; j += before) {
           double larger = 0;
           for (const std::size_t v : {0u, 1u}) {
@@ -303,10 +312,10 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
   }
   const std::int64_t butterflies = p.length / first;
   for (std::int64_t j = 0; j < butterflies; ++j) {
-    const auto middle = fft::root_of_unity<wide<T>>(j * weight_centre(first), p.length);
+    const auto middle = factors_by<wide<T>>.root(j * weight_centre(first), p.length);
     for (const auto& each : a) push(made.encode, middle * each[static_cast<std::size_t>(j)]);
   }
-  for (std::int64_t j = 0; j < butterflies; ++j) push(made.encode, fft::root_of_unity<wide<T>>(j, p.length));
+  for (std::int64_t j = 0; j < butterflies; ++j) push(made.encode, factors_by<wide<T>>.root(j, p.length));
   return made;
 }
 

@@ -3,13 +3,30 @@
 // Layer: fft/cuda.
 #pragma once
 
+#include <complex>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "fft/cuda/policy/policy.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 
 namespace ballast::fft::cuda {
+
+// The functions of fft/tables/extended_precision_dft.hpp that tables are computed with. W: the precision of the computation.
+template <class W>
+struct factor_functions {
+  std::complex<W> (*root)(std::int64_t k, std::int64_t n) = fft::root_of_unity<W>;
+  std::complex<W> (*chirp)(std::int64_t j, std::int64_t n) = fft::chirp<W>;
+  std::vector<std::complex<W>> (*filter)(std::int64_t n, std::int64_t m, bool inverse, int threads) = fft::chirp_filter<W>;
+};
+// Replaces the functions for all plans that are constructed from now on, until the next call. For tests. No other thread may construct a
+// plan meanwhile.
+template <class W>
+void override_factors(const factor_functions<W>& by);
+extern template void override_factors(const factor_functions<double>&);
+extern template void override_factors(const factor_functions<long double>&);
 
 // Computes the tables on the host. T is the precision of the data; each complex number is two T.
 template <class T>

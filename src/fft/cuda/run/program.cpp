@@ -37,9 +37,8 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
     for (const std::int64_t stride : s.stride) add(stride);
     for (const std::int64_t number : {s.distance, std::int64_t{s.real}, s.extent}) add(number);
   }
-  for (const int number :
-       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain), static_cast<int>(options.fallback),
-        static_cast<int>(options.pairs), options.tuned == &tuning_table::active() ? 1 : 0})
+  for (const int number : {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain),
+                           static_cast<int>(options.fallback), static_cast<int>(options.pairs), static_cast<int>(options.origin)})
     add(number);
   return text;
 }
@@ -106,7 +105,7 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
   wanted.transactions = options_.transactions;
   wanted.plain = options_.plain;
   wanted.fallback = options_.fallback;
-  wanted.tuned = options_.tuned;
+  wanted.tuned = &options_.tuned();
   wanted.aligned = aligned;
   wanted.pairs = options_.pairs;
   return make_schedule(wanted, device_->about());
@@ -285,7 +284,7 @@ template <class T>
 std::shared_ptr<line_program<T>> program_for(const std::shared_ptr<ballast::cuda::device>& on, const geometry& shape,
                                              const transform_options& options) {
   const auto make = [&] { return std::make_shared<line_program<T>>(on, shape, options); };
-  if (options.tuned != &tuning_table::active() && options.tuned != &tuning_table::rules()) return make();
+  if (options.origin == policy_origin::trial) return make();  // the name does not say which table
   return std::static_pointer_cast<line_program<T>>(ballast::cuda::find_or_make_kept(on, name_of(shape, precision_of<T>, options), make));
 }
 

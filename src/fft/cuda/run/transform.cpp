@@ -65,7 +65,7 @@ struct serving {
 // Returns whether fallback kernels may serve while those of the problem are compiled: not if a scheme or the tuner asks for specific
 // kernels.
 bool may_be_fallback(const transform_options& options) {
-  return options.tuned == &tuning_table::active() && !options.plain && !options.fallback &&
+  return options.origin == policy_origin::installed && !options.plain && !options.fallback &&
          (options.check == check_form::none || options.check == check_form::verify_before_store);
 }
 

@@ -2,6 +2,7 @@
 // Layer: fft/cuda. make_transform of the contract selects the scheme; the tuner passes trial tables.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -11,13 +12,21 @@
 
 namespace ballast::fft::cuda {
 
+// The origin of policies: the installed table and the rules, the rules alone, or a trial table of the tuner.
+enum class policy_origin : std::uint8_t { installed, rules, trial };
+
 struct transform_options {
   check_form check = check_form::none;
   int transactions = 1;
-  const tuning_table* tuned = &tuning_table::active();  // must outlive the transform
-  bool plain = false;                                   // no swizzle, and the same parameters for every problem
+  policy_origin origin = policy_origin::installed;
+  bool plain = false;  // no swizzle, and the same parameters for every problem
   fusion pairs = chosen_fusion();
-  bool fallback = false;  // use fallback kernels only (fallback.hpp)
+  bool fallback = false;                // use fallback kernels only (fallback.hpp)
+  const tuning_table* trial = nullptr;  // for policy_origin::trial; must outlive the transform
+
+  const tuning_table& tuned() const {
+    return origin == policy_origin::installed ? tuning_table::active() : origin == policy_origin::rules ? tuning_table::rules() : *trial;
+  }
 };
 
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options);

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "abft/seal.hpp"
 #include "cuda/arch/arch.cuh"
-#include "cuda/block/bits.cuh"
 #include "cuda/block/launch.cuh"
 #include "cuda/block/sums.cuh"
 #include "fft/cuda/kernel/butterfly.cuh"
@@ -24,7 +24,7 @@ template <bool Wide, class Injector>
 __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid_constant__ offline_launch<Injector> given) {
   using real = std::conditional_t<Wide, double, float>;
   using number = complex<real>;
-  using ballast::cuda::value_hash;
+  using abft::value_hash;
   constexpr int warps = k_offline_threads / 32;
   const offline_arguments& a = given.arguments;
   const std::int64_t signal = blockIdx.x / a.parts;

@@ -64,7 +64,7 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
   if (protect) options.check = row->check;
   options.transactions = row->transactions;
   options.plain = row->computes == variant::plain;
-  if (row->computes == variant::rules) options.tuned = &tuning_table::rules();
+  if (row->computes == variant::rules) options.origin = policy_origin::rules;
   return make_transform(shape, type, options);
 }
 

@@ -62,7 +62,7 @@ class trial {
     schedule_request wanted{.shape = shape_, .precision = what_.problem.precision, .direction = what_.direction};
     wanted.check = options.check;
     wanted.transactions = options.transactions;
-    wanted.tuned = options.tuned;
+    wanted.tuned = &options.tuned();
     wanted.plain = options.plain;
     wanted.pairs = options.pairs;
     return make_schedule(wanted, device_->about()).passes;
@@ -76,7 +76,10 @@ class trial {
 };
 
 // Without fusing, so that each pass is a launch.
-transform_options options_for(check_form check, const tuning_table& tuned) { return {check, 1, &tuned, false, fusion::never}; }
+transform_options options_for(check_form check) { return {.check = check, .origin = policy_origin::rules, .pairs = fusion::never}; }
+transform_options options_for(check_form check, const tuning_table& tuned) {
+  return {.check = check, .origin = policy_origin::trial, .pairs = fusion::never, .trial = &tuned};
+}
 
 }  // namespace
 
@@ -90,7 +93,7 @@ std::vector<ballast::cuda::tuning_result> tune(const std::vector<std::string>& t
     const trial timed(what, device);
     for (const check_form check : {check_form::none, check_form::verify_before_store}) {
       const std::string name = text + (check == check_form::none ? "" : ", checked");
-      const transform_options by_rules = options_for(check, tuning_table::rules());
+      const transform_options by_rules = options_for(check);
       const double by_rule = timed.seconds(by_rules);
       double best = timed.seconds(options_for(check, table));
       const std::size_t count = timed.passes(by_rules).size();

@@ -179,7 +179,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
 #pragma unroll
-      for (int e = 0; e < k_named; ++e) parts[q] += seal_part(static_cast<std::uint32_t>(columns[q][e]), 4 * e + t);
+      for (int e = 0; e < k_named; ++e) parts[q] += abft::short_term(static_cast<std::uint32_t>(columns[q][e]), 4 * e + t);
     }
     std::uint32_t seal = this->own(parts) + __shfl_xor_sync(0xffffffffu, this->given_away(parts), 2);
     seal += __shfl_xor_sync(0xffffffffu, seal, 1) + head_seal(most, i, what);

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "abft/seal.hpp"
 #include "kmeans/cuda/assign/assign_mainloop.cuh"
 #include "kmeans/cuda/layout/nearest.cuh"
 
@@ -20,21 +21,18 @@ struct postponed {
   std::uint32_t seal;
   Index listed[Listed];  // the columns that the four lanes of the row list: the newest of each lane, then older ones
 };
-// A seal is a sum over the parts of an entry: a flipped bit in one part changes it.
-__device__ __forceinline__ std::uint32_t seal_part(std::uint32_t value, int place) {
-  return value * (0x9e3779b1u * static_cast<std::uint32_t>(2 * place + 1));
-}
-// Seals all parts except the columns; column number l has place l.
+// The seal of an entry is a sum over its parts (abft::short_term). This is the sum of all parts except the columns; column number l has
+// place l.
 __device__ __forceinline__ std::uint32_t head_seal(double most, std::int32_t row, std::uint32_t what) {
   const auto bits = static_cast<std::uint64_t>(__double_as_longlong(most));
-  return seal_part(what, 60) + seal_part(static_cast<std::uint32_t>(row), 61) + seal_part(static_cast<std::uint32_t>(bits), 62) +
-         seal_part(static_cast<std::uint32_t>(bits >> 32), 63);
+  return abft::short_term(what, 60) + abft::short_term(static_cast<std::uint32_t>(row), 61) +
+         abft::short_term(static_cast<std::uint32_t>(bits), 62) + abft::short_term(static_cast<std::uint32_t>(bits >> 32), 63);
 }
 template <class Index, int Listed>
 __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>& of) {
   std::uint32_t made = head_seal(of.most, of.row, of.what);
 #pragma unroll
-  for (int l = 0; l < Listed; ++l) made += seal_part(static_cast<std::uint32_t>(of.listed[l]), l);
+  for (int l = 0; l < Listed; ++l) made += abft::short_term(static_cast<std::uint32_t>(of.listed[l]), l);
   return made;
 }
 // Flags above the number of rows in a counter. k_together: all teams empty their queues (set by one thread). k_moves: this team moves its

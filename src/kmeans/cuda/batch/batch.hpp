@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/counter_rng.hpp"
+#include "abft/seal.hpp"
 #include "core/macros.hpp"
 #include "cuda/block/event_ring.hpp"
 
@@ -29,7 +29,7 @@ struct batch_result {
 // Returns the hash term of a word of a result; `place` is its position among all words of the result. The hash is the sum of the terms. The
 // centroids come first, row by row, then the labels, then the scalars of batch_result.
 BALLAST_HD constexpr std::uint64_t batch_term(std::uint64_t word, std::int64_t place) {
-  return core::hash_term(word, static_cast<std::uint64_t>(place));
+  return abft::hash_term(word, static_cast<std::uint64_t>(place));
 }
 BALLAST_HD constexpr std::uint64_t batch_scalars(std::uint64_t inertia, std::int32_t iterations, std::int32_t stopped, std::int32_t status,
                                                  std::int64_t place) {

@@ -17,7 +17,6 @@
 #include "abft/attempt.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/at.hpp"
-#include "core/extent.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/call/device_call.hpp"
@@ -50,8 +49,7 @@ template <class T>
 batch_arguments<T> arguments_of(const batch_args<T>& what, ballast::cuda::device_staging& staging,
                                 const ballast::cuda::capabilities& about) {
   batch_arguments<T> made{};
-  const auto [first, elements] = core::extent_of(what.points);
-  made.points = static_cast<const T*>(staging.read(first, bytes_of<T>(elements))) + (what.points.data - first);
+  made.points = staging.read(what.points).data;
   made.stride = what.points.stride;
   made.row_stride = what.points.row_stride;
   made.column_stride = what.points.column_stride;
@@ -72,8 +70,7 @@ batch_arguments<T> arguments_of(const batch_args<T>& what, ballast::cuda::device
   made.seed = what.wanted.seed;
   if (given) {
     const matrix_view<const T>& c = what.centroids;
-    const auto [low, reach] = core::extent_of(matrix_batch_view<const T>{c.data, 1, c.rows, c.columns, c.row_stride, c.column_stride, 0});
-    made.centroids = static_cast<const T*>(staging.read(low, bytes_of<T>(reach))) + (c.data - low);
+    made.centroids = staging.read(c).data;
     made.centroid_stride = c.row_stride;
     made.centroid_column_stride = c.column_stride;
   }

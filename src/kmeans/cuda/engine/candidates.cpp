@@ -90,7 +90,7 @@ core::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std:
   const auto once = [&] {
     seeding_.potentials = download<double>(seeding_.potential, seeding_.blocks);
     draw_arguments<T> given;
-    given.placed = placed_;
+    given.placed = points_.placed;
     given.closest = static_cast<const T*>(seeding_.closest.data());
     given.potentials = static_cast<const double*>(seeding_.potential.data());
     given.potential = 0;

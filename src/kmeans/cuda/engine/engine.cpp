@@ -39,12 +39,12 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
   what_.seen.runs_on(device_->about().name);
   const auto size = static_cast<std::int64_t>(sizeof(T));
-  given_.points = supply_.resident();
-  given_.row_stride = what.points.row_stride;
-  given_.column_stride = what.points.column_stride;
-  if (weighted()) given_.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
-  given_.m = m_;
-  given_.n = static_cast<int>(n_);
+  points_.given.points = supply_.resident();
+  points_.given.row_stride = what.points.row_stride;
+  points_.given.column_stride = what.points.column_stride;
+  if (weighted()) points_.given.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
+  points_.given.m = m_;
+  points_.given.n = static_cast<int>(n_);
   // A call that failed may have left events.
   if (!call_.fresh()) ballast::cuda::clear_events(*device_, call_.events(), call_.order());
   state_.prepare(call_.instrumented(), [&] { (void)device_->load_all(names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented())); });
@@ -76,7 +76,7 @@ abft::finding cuda_engine<T>::read_flags(int which) const {
 // Sections of k_section centroids share a row check with random weights.
 template <class T>
 void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) const {
-  const auto stride = static_cast<std::int64_t>(placed_.stride);
+  const auto stride = static_cast<std::int64_t>(points_.placed.stride);
   const std::int64_t sections = (count + k_section - 1) / k_section;
   core::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
   core::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
@@ -123,7 +123,7 @@ template <class T>
 const core::vector<T>& cuda_engine<T>::host_weights() {
   if (weighted() && host_weights_.empty()) {
     host_weights_.resize(at(m_));
-    download(host_weights_.data(), given_.weights, m_ * static_cast<std::int64_t>(sizeof(T)));
+    download(host_weights_.data(), points_.given.weights, m_ * static_cast<std::int64_t>(sizeof(T)));
   }
   return host_weights_;
 }

@@ -79,6 +79,20 @@ class cuda_engine final : public engine<T> {
     buffer rows, checksum, norms, weights, weight;
     centroid_panel<T> panel{};
   };
+  // The points on the device: as they were given, normalized, and the statistics of their rows.
+  struct point_data {
+    given_points<T> given;
+    placed_points<T> placed{};  // its arrays are those below
+    bool known = false;         // true if the row statistics are computed
+    buffer shift, x, operand, weight, norm, rounding, projection, signature, unit, direction, expected;
+  };
+  // Sums that the host combines.
+  struct column_statistics {
+    core::vector<T> units;                // per column: placed_points::unit
+    core::vector<column_sizes> sizes;     // per column
+    core::vector<column_totals> totals;   // per column
+    core::vector<block_squares> squares;  // per block of row statistics
+  };
   // Greedy k-means++, and k-means‖.
   struct seeding {
     int trials = 0;
@@ -158,17 +172,11 @@ class cuda_engine final : public engine<T> {
   ballast::cuda::device_call call_;
   point_supply<T> supply_;
   buffer flags_;
-  given_points<T> given_;  // on the device
   sealed<frame<T>> frame_;
-  placed_points<T> placed_{};
-  bool known_ = false;  // true if the row statistics of placed_ are computed
-  buffer shift_, x_, operand_, weight_, norm_, rounding_, projection_, signature_, unit_, direction_, expected_;
-  buffer best_labels_;                   // m: see keep_labels
-  core::vector<T> units_;                // per column: placed_points::unit
-  core::vector<column_sizes> sizes_;     // per column
-  core::vector<column_totals> totals_;   // per column
-  core::vector<block_squares> squares_;  // per block of row statistics
-  core::vector<T> host_weights_;         // as given; read at the first use
+  point_data points_;
+  column_statistics statistics_;
+  buffer best_labels_;            // m: see keep_labels
+  core::vector<T> host_weights_;  // as given; read at the first use
   std::unique_ptr<lloyd<T>> lloyd_;
   seeding seeding_;
 };

@@ -33,12 +33,12 @@ void name_event(const ballast::cuda::device_event& seen, ballast::cuda::event_lo
 template <class T>
 lloyd_problem<T> cuda_engine<T>::problem() const {
   double square = 0;
-  for (const block_squares& each : squares_) square += each.square;
+  for (const block_squares& each : statistics_.squares) square += each.square;
   lloyd_problem<T> made;
-  made.points = placed_;
+  made.points = points_.placed;
   made.k = k_;
-  made.expected = static_cast<const unsigned long long*>(expected_.data());
-  made.members = weighted() ? (totals_.empty() ? 0 : totals_[at(n_)].positive) : static_cast<std::uint64_t>(m_);
+  made.expected = static_cast<const unsigned long long*>(points_.expected.data());
+  made.members = weighted() ? (statistics_.totals.empty() ? 0 : statistics_.totals[at(n_)].positive) : static_cast<std::uint64_t>(m_);
   made.spread = std::sqrt(square / static_cast<double>(m_));
   made.check = protect_;
   made.repeats = run::repeats_of(what_.how.protection);
@@ -95,7 +95,7 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
   const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
   each(part::placed, [&](const point_piece<T>& piece) {
     launch(
-        k_labelled_kernel + placed_.words - 1, [&] { return names::labelled(placed_.words); },
+        k_labelled_kernel + points_.placed.words - 1, [&] { return names::labelled(points_.placed.words); },
         (piece.placed.m + k_row_threads - 1) / k_row_threads,
         labelled_arguments<T>{piece.placed, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
                               static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});

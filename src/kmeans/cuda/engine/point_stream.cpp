@@ -2,12 +2,12 @@
 #include "kmeans/cuda/engine/point_stream.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 #include <numeric>
 
 #include <ballast/error.hpp>
 
+#include "core/extent.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 
@@ -51,7 +51,7 @@ residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int6
   made.working = clusters * stride * (6 * size + 4 * 8) + shape.strips * n * 64 + 16 * clusters * k_row_threads +
                  16 * clusters * (made.given_row + made.placed_row + made.resident_row) + (std::int64_t{1} << 20);
   if (on.accessible(points.data)) return made;
-  made.given_bytes = ((m - 1) * std::abs(points.row_stride) + (n - 1) * std::abs(points.column_stride) + 1) * size;
+  made.given_bytes = core::extent_of(points).bytes();
   return made;
 }
 
@@ -62,11 +62,7 @@ point_supply<T>::point_supply(std::shared_ptr<ballast::cuda::device> on, ballast
   if (choice_.kept != residence::none && points.rows > k_most_rows)
     throw unsupported_error(fmt::format("points: expected up to {} that stay on a device, got {}", k_most_rows, points.rows));
   if (choice_.kept != residence::all) return;
-  const std::int64_t down = (points.rows - 1) * points.row_stride, across = (points.columns - 1) * points.column_stride;
-  const std::int64_t low = std::min<std::int64_t>(down, 0) + std::min<std::int64_t>(across, 0);
-  const std::int64_t high = std::max<std::int64_t>(down, 0) + std::max<std::int64_t>(across, 0);
-  const auto size = static_cast<std::int64_t>(sizeof(T));
-  resident_ = static_cast<const T*>(staging.read(points.data + low, (high - low + 1) * size)) - low;
+  resident_ = staging.read(points).data;
 }
 
 // Copies and kernels in flight must not outlive the buffers.

@@ -55,10 +55,10 @@ core::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>&
         k_columns_kernel + static_cast<int>(what), [&](bool instrumented) { return names::columns(what, instrumented); },
         given.shape.blocks(), given);
   };
-  if (&from == &given_) {
+  if (&from == &points_.given) {
     each(from_placed ? part::placed : part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.placed); });
   } else {
-    add(0, from, placed_);
+    add(0, from, points_.placed);
   }
   launch(
       k_fold_kernel + static_cast<int>(what), [&] { return names::fold(what); }, columns,
@@ -112,24 +112,24 @@ ranges<T> cuda_engine<T>::survey() {
     return refused;
   };
   if (weighted()) {
-    given_points<T> column = given_;
-    column.points = given_.weights;
+    given_points<T> column = points_.given;
+    column.points = points_.given.weights;
     column.row_stride = 1;
     column.column_stride = m_;
     column.n = 1;
     const sums seen = sum_columns<sums>(work::ranges, column, 1, false, false)[0];
     made.heaviest = seen.high;
-    if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(given_.weights, 1, true, 0);
+    if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(points_.given.weights, 1, true, 0);
   }
-  const core::vector<sums> seen = sum_columns<sums>(work::ranges, given_, n_, false, false);
+  const core::vector<sums> seen = sum_columns<sums>(work::ranges, points_.given, n_, false, false);
   for (std::int64_t f = 0; f < n_; ++f) {
     const sums& each = seen[at(f)];
     made.low.push_back(static_cast<double>(each.low));
     made.high.push_back(static_cast<double>(each.high));
     made.sum.push_back(each.sum);
     if (each.poison == 0 || made.point.row >= 0) continue;
-    if (given_.points != nullptr) {
-      made.point = find(given_.points + f * given_.column_stride, given_.row_stride, false, f);
+    if (points_.given.points != nullptr) {
+      made.point = find(points_.given.points + f * points_.given.column_stride, points_.given.row_stride, false, f);
       continue;
     }
     for (std::int64_t i = 0; i < m_ && made.point.row < 0; ++i)
@@ -146,11 +146,11 @@ void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
   given.x = const_cast<T*>(piece.placed.x);
   given.operand = const_cast<operand_of<T>*>(piece.placed.operand);
   given.weight = const_cast<T*>(piece.placed.weight);
-  given.stride = placed_.stride;
-  given.lanes = std::min(placed_.stride & -placed_.stride, 32);
+  given.stride = points_.placed.stride;
+  given.lanes = std::min(points_.placed.stride & -points_.placed.stride, 32);
   given.rows_first = by_rows(piece.given);
   const std::int64_t rows = k_row_threads * k_place_elements / given.lanes;
-  launch(k_place_kernel, names::place, (piece.given.m + rows - 1) / rows * (placed_.stride / given.lanes), given);
+  launch(k_place_kernel, names::place, (piece.given.m + rows - 1) / rows * (points_.placed.stride / given.lanes), given);
 }
 
 template <class T>
@@ -164,7 +164,7 @@ void cuda_engine<T>::place_rows() {
 template <class T>
 void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece<T>&)> use) {
   constexpr int flag = 3;
-  const bool checks = protect_ && known_;
+  const bool checks = protect_ && points_.known;
   std::optional<abft::attempts> state;
   const auto start = [&](const point_piece<T>& piece) {
     place_piece(piece);
@@ -185,27 +185,27 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
     state.reset();
     return true;
   };
-  supply_.each(wanted, given_, placed_, start, arrived, use);
+  supply_.each(wanted, points_.given, points_.placed, start, arrived, use);
 }
 
 // Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits; and the number of words per sum.
 template <class T>
 void cuda_engine<T>::choose_units() {
-  placed_.words = sizeof(T) == 8 ? 2 : 1;
-  units_.clear();
-  for (const column_sizes& each : sizes_) {
+  points_.placed.words = sizeof(T) == 8 ? 2 : 1;
+  statistics_.units.clear();
+  for (const column_sizes& each : statistics_.sizes) {
     int exponent = 0;
     if (each.largest > 0 && std::isfinite(each.largest)) {
       (void)std::frexp(each.largest, &exponent);  // largest ≤ 2^exponent
       exponent = std::min(k_word_bits - exponent, std::numeric_limits<T>::max_exponent - 2);
     }
-    units_.push_back(std::ldexp(T(1), exponent));
+    statistics_.units.push_back(std::ldexp(T(1), exponent));
     const double mean = each.size / static_cast<double>(m_);
-    if (each.largest > std::ldexp(mean, k_wide_ratio)) placed_.words = 2;
+    if (each.largest > std::ldexp(mean, k_wide_ratio)) points_.placed.words = 2;
   }
-  units_.resize(at(placed_.stride) + 1, T(1));
-  unit_ = upload(units_);
-  placed_.unit = static_cast<const T*>(unit_.data());
+  statistics_.units.resize(at(points_.placed.stride) + 1, T(1));
+  points_.unit = upload(statistics_.units);
+  points_.placed.unit = static_cast<const T*>(points_.unit.data());
 }
 
 template <class T>
@@ -226,7 +226,7 @@ facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
 template <class T>
 void cuda_engine<T>::launch_facts(std::int64_t rows, const facts_arguments<T>& given, bool strike) {
   launch(
-      k_facts_kernel + placed_.words - 1, [&](bool instrumented) { return names::facts(placed_.words, instrumented); },
+      k_facts_kernel + points_.placed.words - 1, [&](bool instrumented) { return names::facts(points_.placed.words, instrumented); },
       (rows + k_row_threads - 1) / k_row_threads, given, strike);
 }
 
@@ -236,7 +236,7 @@ template <class T>
 void cuda_engine<T>::make_facts() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
-  known_ = false;
+  points_.known = false;
   clear_flags();
   const auto add = [&](const point_piece<T>& piece, bool known) {
     facts_arguments<T> given = facts_of(piece);
@@ -246,8 +246,8 @@ void cuda_engine<T>::make_facts() {
   };
   each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
   if (protect_ && supply_.kept() == residence::none) each(part::placed, [&](const point_piece<T>& piece) { add(piece, true); });
-  known_ = true;
-  squares_ = download<block_squares>(squares, blocks);
+  points_.known = true;
+  statistics_.squares = download<block_squares>(squares, blocks);
 }
 
 template <class T>
@@ -255,14 +255,14 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   frame_ = sealed<frame<T>>(chosen);
   lloyd_.reset();
   const auto size = static_cast<std::int64_t>(sizeof(T));
-  shift_ = upload(chosen.shift);
-  given_.shift = static_cast<const T*>(shift_.data());
-  given_.scale = chosen.scale;
-  given_.weight_scale = chosen.weight_scale;
-  placed_.m = m_;
-  placed_.n = static_cast<int>(n_);
-  placed_.stride = static_cast<int>(padded_features<T>(n_));
-  placed_.columns = static_cast<int>(columns());
+  points_.shift = upload(chosen.shift);
+  points_.given.shift = static_cast<const T*>(points_.shift.data());
+  points_.given.scale = chosen.scale;
+  points_.given.weight_scale = chosen.weight_scale;
+  points_.placed.m = m_;
+  points_.placed.n = static_cast<int>(n_);
+  points_.placed.stride = static_cast<int>(padded_features<T>(n_));
+  points_.placed.columns = static_cast<int>(columns());
   // Rows after the last point are 0.
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
@@ -270,32 +270,32 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
     const std::int64_t first = whole_block_rows(m_);
     device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
   };
-  known_ = false;
+  points_.known = false;
   if (supply_.kept() != residence::none) {
-    rows(x_, placed_.stride * size);
-    if constexpr (sizeof(T) == 4) rows(operand_, placed_.stride * operand_bytes<T>);
+    rows(points_.x, points_.placed.stride * size);
+    if constexpr (sizeof(T) == 4) rows(points_.operand, points_.placed.stride * operand_bytes<T>);
   }
-  placed_.x = static_cast<const T*>(x_.data());
-  placed_.operand = static_cast<const operand_of<T>*>(operand_.data());
-  if (weighted()) rows(weight_, size);
-  placed_.weight = static_cast<const T*>(weight_.data());
-  rows(norm_, size);
-  rows(rounding_, size);
-  rows(projection_, size);
-  rows(signature_, 8);
-  placed_.norm = static_cast<const T*>(norm_.data());
-  placed_.rounding = static_cast<const T*>(rounding_.data());
-  placed_.projection = static_cast<const T*>(projection_.data());
-  placed_.signature = static_cast<const std::uint64_t*>(signature_.data());
-  core::vector<T> direction(at(placed_.stride), T(0));
+  points_.placed.x = static_cast<const T*>(points_.x.data());
+  points_.placed.operand = static_cast<const operand_of<T>*>(points_.operand.data());
+  if (weighted()) rows(points_.weight, size);
+  points_.placed.weight = static_cast<const T*>(points_.weight.data());
+  rows(points_.norm, size);
+  rows(points_.rounding, size);
+  rows(points_.projection, size);
+  rows(points_.signature, 8);
+  points_.placed.norm = static_cast<const T*>(points_.norm.data());
+  points_.placed.rounding = static_cast<const T*>(points_.rounding.data());
+  points_.placed.projection = static_cast<const T*>(points_.projection.data());
+  points_.placed.signature = static_cast<const std::uint64_t*>(points_.signature.data());
+  core::vector<T> direction(at(points_.placed.stride), T(0));
   for (std::int64_t f = 0; f < n_; ++f) {
     const std::uint64_t bits = core::random_bits(k_direction_seed, 3, static_cast<std::uint64_t>(f));
     direction[at(f)] = (1 + static_cast<T>(bits % 256) / 256) * ((bits >> 8) % 2 == 0 ? T(1) : T(-1));
   }
-  direction_ = upload(direction);
-  placed_.direction = static_cast<const T*>(direction_.data());
+  points_.direction = upload(direction);
+  points_.placed.direction = static_cast<const T*>(points_.direction.data());
 
-  sizes_ = verified_columns<column_sizes>(work::sizes, given_, columns(), "kmeans.points", [&](int) { place_rows(); });
+  statistics_.sizes = verified_columns<column_sizes>(work::sizes, points_.given, columns(), "kmeans.points", [&](int) { place_rows(); });
   choose_units();
   if (!protect_) return make_facts();
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int number) {
@@ -308,14 +308,14 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
 
 template <class T>
 point_sums cuda_engine<T>::measure() {
-  totals_ = verified_columns<column_totals>(placed_.words == 1 ? work::totals_one_word : work::totals_two_words, given_, columns(),
-                                            "kmeans.variance", [](int) {});
+  statistics_.totals = verified_columns<column_totals>(points_.placed.words == 1 ? work::totals_one_word : work::totals_two_words,
+                                                       points_.given, columns(), "kmeans.variance", [](int) {});
   point_sums made;
   made.clear(n_, weighted());
   const auto gather = [&] {
-    for (std::int64_t f = 0; f < n_; ++f) made.squares[at(f)] = sizes_[at(f)].squares;
+    for (std::int64_t f = 0; f < n_; ++f) made.squares[at(f)] = statistics_.sizes[at(f)].squares;
     made.total_square = made.weighted_square = made.largest_square = 0;
-    for (const block_squares& each : squares_) {
+    for (const block_squares& each : statistics_.squares) {
       made.total_square += each.square;
       made.weighted_square += each.weighted;
       if (!std::isnan(made.largest_square) && !(each.largest <= made.largest_square)) made.largest_square = each.largest;
@@ -325,7 +325,7 @@ point_sums cuda_engine<T>::measure() {
   if (protect_) {
     run::attempt(what_.seen, what_.how.protection, "kmeans.variance", 0, [&](int number) {
       if (number > 0) {
-        sizes_ = sum_columns<column_sizes>(work::sizes, given_, columns(), false, false);
+        statistics_.sizes = sum_columns<column_sizes>(work::sizes, points_.given, columns(), false, false);
         make_facts();
         gather();
       }
@@ -344,20 +344,21 @@ point_sums cuda_engine<T>::measure() {
   }
   const auto value = [&](std::int64_t c) {
     double sum = 0;
-    for (int w = placed_.words; w-- > 0;) sum += static_cast<double>(static_cast<std::int64_t>(totals_[at(c)].word[w])) * word_value(w);
-    return sum / static_cast<double>(units_[at(c)]);
+    for (int w = points_.placed.words; w-- > 0;)
+      sum += static_cast<double>(static_cast<std::int64_t>(statistics_.totals[at(c)].word[w])) * word_value(w);
+    return sum / static_cast<double>(statistics_.units[at(c)]);
   };
   for (std::int64_t f = 0; f < n_; ++f) {
     made.first[at(f)] = value(f);
-    if (weighted()) made.plain[at(f)] = sizes_[at(f)].plain;
+    if (weighted()) made.plain[at(f)] = statistics_.sizes[at(f)].plain;
   }
   made.count = static_cast<double>(m_);
   made.weight = weighted() ? value(n_) : made.count;
-  made.members = weighted() ? static_cast<double>(totals_[at(n_)].positive) : made.count;
+  made.members = weighted() ? static_cast<double>(statistics_.totals[at(n_)].positive) : made.count;
   core::vector<std::uint64_t> expected;
-  for (int w = 0; w < placed_.words; ++w)
-    for (const column_totals& each : totals_) expected.push_back(each.word[w]);
-  expected_ = upload(expected);
+  for (int w = 0; w < points_.placed.words; ++w)
+    for (const column_totals& each : statistics_.totals) expected.push_back(each.word[w]);
+  points_.expected = upload(expected);
   lloyd_.reset();
   return made;
 }
@@ -374,13 +375,17 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
         into[e * n_ + f] = point * frame_.values().scale - frame_.values().shift[at(f)];
       }
   };
-  const bool stays = given_.points != nullptr, gathers = stays || placed_.x != nullptr;
+  const bool stays = points_.given.points != nullptr, gathers = stays || points_.placed.x != nullptr;
   const std::int64_t bytes = count * n_ * static_cast<std::int64_t>(sizeof(T));
   const buffer list = upload(core::vector<std::int64_t>(rows.begin(), rows.end()));
   const buffer made = allocate(bytes), again = allocate(stays ? bytes : 0);
-  const gather_arguments<T> given{
-      given_, placed_.x,     static_cast<const std::int64_t*>(list.data()), static_cast<T*>(made.data()), static_cast<T*>(again.data()),
-      count,  placed_.stride};
+  const gather_arguments<T> given{points_.given,
+                                  points_.placed.x,
+                                  static_cast<const std::int64_t*>(list.data()),
+                                  static_cast<T*>(made.data()),
+                                  static_cast<T*>(again.data()),
+                                  count,
+                                  points_.placed.stride};
   const std::int64_t blocks = (count * n_ + k_row_threads - 1) / k_row_threads;
   const auto once = [&] {
     if (!gathers) return by_host(to);

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "abft/attempt.hpp"
+#include "abft/seal.hpp"
 #include "abft/threshold.hpp"
-#include "cuda/block/bits.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "qr/cuda/batch/batch_tile.cuh"
 #include "qr/sites.hpp"
@@ -170,7 +170,7 @@ struct batch_team : batch_tile<S, P, Launch> {
   }
 
   static __device__ __forceinline__ std::uint64_t hash_of(S value, int row, int column) {
-    return ballast::cuda::spread_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
+    return abft::spread_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
   }
 
   // rest[first + q][row] of block 0 ← the sum over columns of the terms that `add(c, r, sums)` adds to sums[q] for column c and row r of a

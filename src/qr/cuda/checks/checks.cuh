@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "abft/seal.hpp"
+#include "abft/threshold.hpp"
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
@@ -33,7 +35,7 @@ __device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t l
   for (int i = here.row; i < rows; i += k_block_rows) {
     each_column<S>(
         here.part, upper ? i : 0, columns, [&](int l) { return X[i + l * ld]; },
-        [&](int l, S x) { own += ballast::cuda::value_hash(x, static_cast<std::uint64_t>(i + l * rows)); });
+        [&](int l, S x) { own += abft::value_hash(x, static_cast<std::uint64_t>(i + l * rows)); });
   }
   return hash_over_block(own);
 }
@@ -323,7 +325,7 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
         [&](int l, S read) {
           const std::int64_t j = here.first + l;
           // The seal uses the same load that is verified, so that no fault fits between the two.
-          if (a.seal != nullptr && i < here.first) hash += ballast::cuda::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
+          if (a.seal != nullptr && i < here.first) hash += abft::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
           double x = static_cast<double>(read);
           if (a.shifts != nullptr && a.shifts[j] != 0) {
             // Rounded like the data: below the normal numbers the shift loses digits.
@@ -390,7 +392,7 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
   const std::int64_t rows = a.upper && l + 1 < a.rows ? l + 1 : a.rows;
   unsigned long long own = 0;
   for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
-    own += ballast::cuda::value_hash(a.X[i + l * a.ld], static_cast<std::uint64_t>(i + l * a.rows));
+    own += abft::value_hash(a.X[i + l * a.ld], static_cast<std::uint64_t>(i + l * a.rows));
   own = hash_over_block(own);
   if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
@@ -410,7 +412,7 @@ __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant_
   const std::int64_t j = blockIdx.x - 2 * a.count, k = j / a.panels.width, rows = k * a.panels.width, l = j - rows;
   unsigned long long own = 0;
   for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
-    own += ballast::cuda::value_hash(a.panels.A[i + j * a.panels.lda], static_cast<std::uint64_t>(i + l * rows));
+    own += abft::value_hash(a.panels.A[i + j * a.panels.lda], static_cast<std::uint64_t>(i + l * rows));
   own = hash_over_block(own);
   if (threadIdx.x == 0) atomicAdd(a.to + 3 * k + 1, own);
 }

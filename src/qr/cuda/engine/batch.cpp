@@ -53,22 +53,12 @@ class device_batch final : public batch_engine<S> {
     }
   }
 
-  matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override {
-    const auto [first, elements] = core::extent_of(operand);
-    matrix_batch_view<const S> made = operand;
-    made.data = static_cast<const S*>(staging_.read(first, bytes_of(elements))) + (operand.data - first);
-    return made;
-  }
+  matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override { return staging_.read(operand); }
   std::span<const S> read(std::span<const S> operand) override {
     if (operand.empty()) return operand;
     return {static_cast<const S*>(staging_.read(operand.data(), static_cast<std::int64_t>(operand.size_bytes()))), operand.size()};
   }
-  matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override {
-    const auto [first, elements] = core::extent_of(operand);
-    matrix_batch_view<S> made = operand;
-    made.data = static_cast<S*>(staging_.update(first, bytes_of(elements), bytes_of(elements))) + (operand.data - first);
-    return made;
-  }
+  matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override { return staging_.write(operand); }
   std::span<S> write(std::span<S> operand) override {
     const auto bytes = static_cast<std::int64_t>(operand.size_bytes());
     return {static_cast<S*>(staging_.update(operand.data(), bytes, bytes)), operand.size()};
@@ -104,10 +94,10 @@ class device_batch final : public batch_engine<S> {
     given.ascending = transposed;
     if (identity && given.chunks > 1) {
       // Without a copy, a team would overwrite columns that others still read.
-      const auto [first, elements] = core::extent_of(Q.V);
-      S* const copy = scratch(elements);
-      device_->copy(copy, first, bytes_of(elements), call_.order());
-      given.V.data = copy + (Q.V.data - first);
+      const core::extent<const S> all = core::extent_of(Q.V);
+      S* const copy = scratch(all.elements);
+      device_->copy(copy, all.first, all.bytes(), call_.order());
+      given.V.data = core::in_copy(Q.V, copy).data;
     }
     launch(batch_work::apply, which, X.count * given.chunks, given);
     checks_ += static_cast<std::uint64_t>(X.count * given.chunks);

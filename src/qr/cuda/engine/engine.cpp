@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "core/counter_rng.hpp"
+#include "abft/seal.hpp"
 #include "core/memory.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "qr/cuda/engine/applier.hpp"
@@ -22,12 +22,12 @@ class device_engine final : public engine<S> {
 
   void wait() override { on_.wait(); }
 
-  matrix_view<const S> read(const matrix_view<const S>& operand) override { return staged(staging_, operand, false); }
+  matrix_view<const S> read(const matrix_view<const S>& operand) override { return staging_.read(operand); }
   std::span<const S> read(std::span<const S> operand) override {
     if (operand.empty()) return operand;
     return {static_cast<const S*>(staging_.read(operand.data(), static_cast<index>(operand.size_bytes()))), operand.size()};
   }
-  matrix_view<S> write(const matrix_view<S>& operand) override { return staged(staging_, operand, true); }
+  matrix_view<S> write(const matrix_view<S>& operand) override { return staging_.write(operand); }
   std::span<S> write(std::span<S> operand) override {
     if (operand.empty()) return operand;
     return {static_cast<S*>(staging_.write(operand.data(), static_cast<index>(operand.size_bytes()), true)), operand.size()};
@@ -50,8 +50,8 @@ class device_engine final : public engine<S> {
     if (to.rows == 0 || to.columns == 0) return;
     // Either side may lie on the host.
     ballast::cuda::device_staging sides(on_.device(), on_.main());
-    const matrix_view<const S> source = staged(sides, from.block(0, 0, to.rows, to.columns), false);
-    const matrix_view<S> target = staged(sides, to, true);
+    const matrix_view<const S> source = sides.read(from.block(0, 0, to.rows, to.columns));
+    const matrix_view<S> target = sides.write(to);
     const ballast::cuda::device_buffer row_shifts = rows != nullptr ? on_.upload(rows, to.rows) : ballast::cuda::device_buffer();
     const ballast::cuda::device_buffer column_shifts =
         columns != nullptr ? on_.upload(columns, to.columns) : ballast::cuda::device_buffer();
@@ -132,7 +132,7 @@ class device_engine final : public engine<S> {
       for (index c = 0; c < k; ++c) {
         solve_sums& block = seen[c / width];
         if (c % width == 0) block = {};
-        block.bits = core::mix64(block.bits ^ made[c].bits) | 1;
+        block.bits = abft::chained(block.bits, made[c].bits) | 1;
         block.odd |= made[c].finite == 0;
         if (made[c].finite == 0 || made[c].residual / made[c].threshold <= block.residual / block.threshold) continue;
         block.residual = made[c].residual;
@@ -152,21 +152,6 @@ class device_engine final : public engine<S> {
     on_.launch(work::diagonal, 1, diagonal_arguments<S>{R.data, R.column_stride, R.columns, small, static_cast<long long*>(to.data())});
     on_.template fetch<long long>(to.data(), 2, [&made](const long long* seen) { std::copy_n(seen, 2, made.begin()); });
     on_.wait();
-    return made;
-  }
-
-  template <class T>
-  static matrix_view<T> staged(ballast::cuda::device_staging& sides, const matrix_view<T>& operand, bool written) {
-    if (operand.data == nullptr || operand.rows < 1 || operand.columns < 1) return operand;
-    const index down = (operand.rows - 1) * operand.row_stride, across = (operand.columns - 1) * operand.column_stride;
-    const index low = std::min<index>(down, 0) + std::min<index>(across, 0), high = std::max<index>(down, 0) + std::max<index>(across, 0);
-    const index bytes = (high - low + 1) * static_cast<index>(sizeof(T));
-    matrix_view<T> made = operand;
-    if (written) {
-      made.data = static_cast<T*>(sides.write(const_cast<std::remove_const_t<T>*>(operand.data) + low, bytes, true)) - low;
-    } else {
-      made.data = static_cast<T*>(const_cast<void*>(sides.read(operand.data + low, bytes))) - low;
-    }
     return made;
   }
 

@@ -3,17 +3,16 @@
 #include "qr/cuda/engine/hybrid.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <exception>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
+#include "abft/seal.hpp"
 #include "core/at.hpp"
 #if defined(BALLAST_HAS_CPU)
 #include "core/blas.hpp"
 #endif
-#include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checkpoint_repair.hpp"
@@ -61,17 +60,13 @@ void at_least(const std::shared_ptr<ballast::cuda::device>& on, ballast::cuda::p
   memory = ballast::cuda::pinned_buffer(on, bytes);
 }
 
-// As ballast::cuda::value_hash, summed over columns of `rows` numbers: the sum does not depend on the order.
+// Returns the sum of abft::value_hash over columns of `rows` numbers, as the device computes it.
 template <class S>
 std::uint64_t hash_of(int threads, const S* X, index rows, index columns) {
-  using word = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
   core::vector<std::uint64_t> sums(at(columns));
   core::parallel_for(threads, columns, [&](index j, int) {
     std::uint64_t sum = 0;
-    for (index i = 0; i < rows; ++i) {
-      const S x = X[i + j * rows];
-      sum += core::hash_term(x == x ? std::bit_cast<word>(x) : core::k_nan_word, static_cast<std::uint64_t>(i + j * rows));
-    }
+    for (index i = 0; i < rows; ++i) sum += abft::value_hash(X[i + j * rows], static_cast<std::uint64_t>(i + j * rows));
     sums[at(j)] = sum;
   });
   std::uint64_t all = 0;

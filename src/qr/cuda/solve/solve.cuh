@@ -6,8 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "abft/seal.hpp"
+#include "abft/threshold.hpp"
 #include "cuda/arch/arch.cuh"
-#include "cuda/block/bits.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
 #include "qr/cuda/layout/matrix.cuh"
 #include "qr/thresholds.hpp"
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_con
   for (std::int64_t i = threadIdx.x; i < n; i += k_threads) {
     wider(most_x, static_cast<double>(x[i]));
     wider(most_x, c(i));
-    own += ballast::cuda::value_hash(x[i], static_cast<std::uint64_t>(i));
+    own += abft::value_hash(x[i], static_cast<std::uint64_t>(i));
   }
   const double u_size = over_block<true>(most_u, several), x_size = over_block<true>(most_x, several);
   atomicAdd(&hash, own);

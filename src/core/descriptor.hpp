@@ -1,13 +1,15 @@
-// Owns a file descriptor.
-// Layer: tools.
+// Owns a file descriptor. Writes bytes to one.
+// Layer: foundation. Only inline functions: the tools use it, too, and link only to the public interface of the library.
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
 #include <unistd.h>
 
-namespace ballast::tools {
+namespace ballast::core {
 
 class descriptor {
  public:
@@ -32,4 +34,14 @@ class descriptor {
   int number_;
 };
 
-}  // namespace ballast::tools
+// Writes all bytes. Returns 0 or errno.
+inline int write_all(const descriptor& to, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(to.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace ballast::core
