@@ -218,7 +218,7 @@ TYPED_TEST(kmeans_enqueue, faults_at_every_site_are_repaired_on_the_device) {
   auto memory = this->fresh();
   (void)made.enqueue_fit(this->operands(), memory.places()).get();
   const auto clean = this->read(memory);
-  const std::uint64_t seeds = test::sampled() ? 2 : 8;
+  const std::uint64_t seeds = test::sampled() ? 4 : 8;
   for (const site where : {site::kmeans_frame, site::kmeans_points, site::kmeans_tolerance, site::kmeans_product, site::kmeans_minimum,
                            site::kmeans_index, site::kmeans_label, site::kmeans_sum, site::kmeans_count, site::kmeans_centroid,
                            site::kmeans_shift, site::kmeans_inertia, site::kmeans_comparison}) {
