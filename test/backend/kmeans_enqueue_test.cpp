@@ -218,7 +218,7 @@ TYPED_TEST(kmeans_enqueue, faults_at_every_site_are_repaired_on_the_device) {
   auto memory = this->fresh();
   (void)made.enqueue_fit(this->operands(), memory.places()).get();
   const auto clean = this->read(memory);
-  const std::uint64_t seeds = test::sampled() ? 2 : 8;
+  const std::uint64_t seeds = test::sampled() ? 4 : 8;
   for (const inject::site where : {kmeans::site::normalization, kmeans::site::points, kmeans::site::tolerance, kmeans::site::product,
                                    kmeans::site::minimum, kmeans::site::index, kmeans::site::label, kmeans::site::sum, kmeans::site::count,
                                    kmeans::site::centroid, kmeans::site::shift, kmeans::site::inertia, kmeans::site::comparison}) {

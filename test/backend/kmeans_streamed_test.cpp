@@ -142,7 +142,7 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
       EXPECT_GT(found.copies, expected.copies + 3 * 3) << "the points should have come in pieces";
     }
   }
-  EXPECT_THROW((void)all(std::int64_t{1} << 18, false, init::given, protection::correct, points.view()), std::bad_alloc);
+  EXPECT_THROW((void)all(std::int64_t{1} << 18, false, init::given, protection::correct, points.view()), out_of_memory_error);
 }
 
 // Copies and kernels of two streams, as late and as early as their order allows.
