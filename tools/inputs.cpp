@@ -17,7 +17,7 @@
 namespace ballast::tools {
 namespace {
 
-std::string counted(std::int64_t count, const std::string& what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+std::string count_of(std::int64_t count, const std::string& what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
 // The first few of many numbers.
 std::string some_of(const std::vector<std::int64_t>& numbers) {
@@ -131,14 +131,14 @@ std::vector<std::string> inputs::lines() const {
       if (each->has_header) header = fmt::format("header \"{}\"", fmt::join(each->header, "\", \""));
       if (header.size() > 100) header = fmt::format("header of {} names", each->header.size());
       const std::int64_t columns = each->shape.size() == 2 ? each->shape[1] : 1;
-      parts.push_back(fmt::format("{} of {}, {}", counted(each->shape[0], "row"), counted(columns, "number"), header));
+      parts.push_back(fmt::format("{} of {}, {}", count_of(each->shape[0], "row"), count_of(columns, "number"), header));
     }
-    if (each->skipped_lines > 0) parts.push_back(counted(each->skipped_lines, "line") + " skipped");
-    if (each->comment_lines > 0) parts.push_back(counted(each->comment_lines, "comment line"));
-    if (each->blank_lines > 0) parts.push_back(counted(each->blank_lines, "blank line") + " between rows left out");
+    if (each->skipped_lines > 0) parts.push_back(count_of(each->skipped_lines, "line") + " skipped");
+    if (each->comment_lines > 0) parts.push_back(count_of(each->comment_lines, "comment line"));
+    if (each->blank_lines > 0) parts.push_back(count_of(each->blank_lines, "blank line") + " between rows left out");
     if (const auto dropped = static_cast<std::int64_t>(each->dropped_rows.size()); dropped > 0)
       parts.push_back(
-          counted(dropped, "row") + " with missing values left out" +
+          count_of(dropped, "row") + " with missing values left out" +
           (each->dropped_lines.empty() ? "" : fmt::format(" (line{} {})", dropped == 1 ? "" : "s", some_of(each->dropped_lines))));
     for (const std::string& note : each->notes) parts.push_back(note);
     if (!parts.empty()) made.push_back(fmt::format("read {}: {}", each->file, fmt::join(parts, "; ")));

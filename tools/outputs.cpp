@@ -135,7 +135,7 @@ class outputs::entry {
 
   // Renames the temporary file to its final name. An existing file of that name gets the temporary name, if the file system can exchange
   // names.
-  void place() {
+  void publish() {
     struct stat now {};
     const bool there = fstatat(folder_.get(), name_.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
     if (there && S_ISDIR(now.st_mode)) throw error(fmt::format("{}: expected a file to replace, got a folder", printable(file_)));
@@ -297,7 +297,7 @@ void outputs::commit() {
   names_are_given = true;
   std::exception_ptr failure;
   try {
-    for (entry* const each : regular) each->place();
+    for (entry* const each : regular) each->publish();
   } catch (...) {
     failure = std::current_exception();
     for (entry* const each : regular) each->take_back();

@@ -15,7 +15,7 @@ void sum_on_host(const work& given) {
   const bool check = given.how.protection != protection::off;
   for (std::int64_t row = 0; row < m; ++row) {
     const double* const x = given.x + row * n;
-    const inject::place here = {row, m, 0, 1};
+    const inject::position here = {row, m, 0, 1};
     double sum = 0;
     const abft::outcome how = run::attempt(given.seen, given.how.protection, "skeleton.row", 0, [&](int) {
       sum = 0;

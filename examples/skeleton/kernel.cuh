@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(P.threads) sum_kernel(const __grid_constant__ 
   auto* const partial = reinterpret_cast<double*>(arch::shared_memory());
   double* const total = partial + 3 * P.threads / 32;
   auto& how = *reinterpret_cast<abft::outcome*>(total + 3);
-  const inject::device_place here = {row, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), P.threads};
+  const inject::device_position here = {row, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), P.threads};
   abft::attempts state(a.repeats);
   do {
     double part[3] = {};  // the sum, the same sum from the other loads, Σ|x|

@@ -25,7 +25,7 @@ class BALLAST_API pending_report {
   report get();
 
   struct implementation;  // src/run/pending.hpp
-  explicit pending_report(std::unique_ptr<implementation> made);
+  explicit pending_report(std::unique_ptr<implementation> work);
 
  private:
   std::unique_ptr<implementation> implementation_;

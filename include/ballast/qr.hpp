@@ -125,7 +125,7 @@ class plan {
   // takes the plan's own memory. 0 for other backends than cuda, and for larger matrices: such a call, like all functions for one matrix,
   // allocates in stream order. A workspace that is too small is an invalid_argument_error. orgqr: for matrices without gaps between their
   // elements; others need as many bytes more as their gaps have.
-  BALLAST_API std::int64_t workspace_bytes(operation what) const;
+  BALLAST_API std::int64_t workspace_bytes(operation op) const;
 
   BALLAST_API const qr::problem& problem() const;
   BALLAST_API ballast::backend backend() const;  // the one that was chosen for operands in its own memory

@@ -39,9 +39,9 @@ void report::merge(const report& later) {
   false_alarms += later.false_alarms;
   seconds += later.seconds;
   if (fallback_kernels.empty()) fallback_kernels = later.fallback_kernels;
-  const std::size_t room = k_max_events - std::min(k_max_events, events.size());
+  const std::size_t capacity = k_max_events - std::min(k_max_events, events.size());
   events.insert(events.end(), later.events.begin(),
-                later.events.begin() + static_cast<std::ptrdiff_t>(std::min(room, later.events.size())));
+                later.events.begin() + static_cast<std::ptrdiff_t>(std::min(capacity, later.events.size())));
 }
 
 uncorrectable_error::uncorrectable_error(ballast::report seen)

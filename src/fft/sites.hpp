@@ -1,4 +1,4 @@
-// The sites of the FFT: places where the injector can strike it. sites.cpp describes them.
+// The sites of the FFT: positions where the injector can strike it. sites.cpp describes them.
 // Layer: FFT, for host and device code.
 #pragma once
 

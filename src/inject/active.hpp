@@ -11,10 +11,10 @@
 
 namespace ballast::inject {
 
-// The place of a strike in the computation. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
+// The position of a strike in the computation. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
 // (stage, pass, column) out of `steps`; both are drawn from its seed. Every (interval, step) must be visited exactly once in one round
 // (transform, Lloyd iteration, factorization), for any number of threads.
-struct place {
+struct position {
   std::int64_t interval = 0;
   std::int64_t intervals = 1;
   std::int64_t step = 0;

@@ -1,4 +1,4 @@
-// Chooses place, element and bits, all from (seed, fault number), and applies the fault models to bit patterns.
+// Chooses position, element and bits, all from (seed, fault number), and applies the fault models to bit patterns.
 #include "inject/injector.hpp"
 
 #include <algorithm>
@@ -127,7 +127,7 @@ std::vector<device_fault> fault_injector::for_device() const {
   return made;
 }
 
-bool fault_injector::strike_words(site where, const place& here, void* data, std::int64_t count, int bytes, bool floating) noexcept {
+bool fault_injector::strike_words(site where, const position& here, void* data, std::int64_t count, int bytes, bool floating) noexcept {
   const int width = 8 * bytes;
   auto* const base = static_cast<unsigned char*>(data);
   const auto load = [&](std::int64_t i) {

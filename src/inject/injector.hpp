@@ -31,7 +31,7 @@ class no_injector {
   static std::vector<device_fault> for_device() { return {}; }
 
   template <class T>
-  static constexpr bool strike(site, const place&, T*, std::int64_t) noexcept {
+  static constexpr bool strike(site, const position&, T*, std::int64_t) noexcept {
     return false;
   }
 };
@@ -50,7 +50,7 @@ class fault_injector {
   // Strikes the elements of data[0 … count) that a fault of the plan selects, and returns true if there were any. T: float, double, or an
   // integer of 32 or 64 bits. Thread-safe.
   template <class T>
-  bool strike(site where, const place& here, T* data, std::int64_t count) noexcept {
+  bool strike(site where, const position& here, T* data, std::int64_t count) noexcept {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     if (!armed(where) || count <= 0) return false;
     return strike_words(where, here, data, count, sizeof(T), std::is_floating_point_v<T>);
@@ -73,7 +73,7 @@ class fault_injector {
     std::atomic<bool> fired{false};
   };
   bool waits_at(site where) const noexcept;
-  bool strike_words(site where, const place& here, void* data, std::int64_t count, int bytes, bool floating) noexcept;
+  bool strike_words(site where, const position& here, void* data, std::int64_t count, int bytes, bool floating) noexcept;
 
   std::uint64_t armed_ = 0;  // a mask by bit_of(site) of the sites at which faults wait
   std::vector<std::unique_ptr<fault>> faults_;

@@ -37,10 +37,10 @@ inline constexpr std::array<std::string_view, 10> k_model_names = {
 struct request {
   inject::site site = {};  // must be set
   inject::model model = model::bit_flip;
-  int count = 1;  // the number of faults, each in a place of its own drawn from the seed
+  int count = 1;  // the number of faults, each at a position of its own drawn from the seed
   std::uint64_t seed = 0;
   int bit = -1;            // the bit (0 = least significant) for bit_flip, two_bits, vector_mask and stuck_at; −1: drawn from the seed
-  std::int64_t visit = 0;  // strike at this visit of the place (0 = the first), for instance at this iteration of K-Means
+  std::int64_t visit = 0;  // strike at this visit of the position (0 = the first), for instance at this iteration of K-Means
   std::int64_t interval = -1;  // strike this interval (tile, block, panel); −1: drawn from the seed
 };
 

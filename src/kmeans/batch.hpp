@@ -55,14 +55,14 @@ bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first);
 // Computes all fits; verifies and repairs them, and records the findings, but throws no uncorrectable_error. `refused`: the fits of invalid
 // points, weights or centroids; their results are not set.
 template <class T>
-void fit_batch(const batch_args<T>& what, batch_fits<T>& made, core::vector<std::int64_t>& refused);
+void fit_batch(const batch_args<T>& args, batch_fits<T>& result, core::vector<std::int64_t>& refused);
 
 // Enqueues all fits in one launch, which also verifies and stores them; with protection::correct further launches follow, which compute
 // again the fits that failed. Operands, centroids and labels lie in device memory; what
 // `to` has in host memory is stored by collect(), which throws invalid_argument_error for invalid points, weights or centroids. No fit that
 // is uncorrectable is stored.
 template <class T>
-std::unique_ptr<run::pending> enqueue_batch(const batch_args<T>& what, const batch_results<T>& to);
+std::unique_ptr<run::pending> enqueue_batch(const batch_args<T>& args, const batch_results<T>& to);
 
 // Returns the bytes of device memory, beside the event ring, of enqueue_batch for `count` fits.
 template <class T>

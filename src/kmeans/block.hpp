@@ -20,7 +20,7 @@
 
 namespace ballast::kmeans {
 
-inline constexpr std::int64_t k_tile = 8;      // centroids that lie side by side in panel::packed
+inline constexpr std::int64_t k_tile = 8;      // centroids that lie side by side in packed_centroids::packed
 inline constexpr std::int64_t k_section = 64;  // centroids that share one row check, at most
 
 // The norm of padding columns: above every score, and far below the largest number.
@@ -46,7 +46,7 @@ std::int32_t index_of(T name) {
 
 // The points of a call and their normalization.
 template <class T>
-struct source : frame<T> {
+struct source : normalization<T> {
   matrix_view<const T> points;
   std::span<const T> weights;  // empty: all 1
 };
@@ -60,13 +60,13 @@ struct limits {
   core::vector<double> doubt;  // one per section: thresholds::row_limits::doubt
 };
 
-// The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. make_panel
+// The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. pack_centroids
 // (host/packed_centroids.hpp) fills it. Columns usually keep the order of the centroids. If norms differ so much that the row check of far
 // centroids would hide errors in the products of near ones, the columns are `sorted`: each section holds centroids of similar norms, in
 // their order within the section. Padding columns complete a tile: each is a copy of another centroid with weight 0, name −1 and the norm
 // k_padding, so that its score is above all others; a search that ends at one has failed.
 template <class T>
-struct panel {
+struct packed_centroids {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t tiles = 0;
@@ -95,7 +95,7 @@ struct search_result {
   core::aligned_buffer<std::int32_t> index;  // the lowest j of the minimum
 };
 
-// The points of a block whose two smallest scores are within panel::margin: the first `count` of `points`.
+// The points of a block whose two smallest scores are within packed_centroids::margin: the first `count` of `points`.
 template <class T>
 struct undecided_points {
   core::aligned_buffer<T> second;             // the second smallest score of each point of the block
@@ -122,12 +122,12 @@ struct point_block {
   core::aligned_buffer<T> residual;          // scratch of distances()
   core::aligned_buffer<double> exact;        // ‖x − centroid of its label‖² · lift², from differences in double
   core::aligned_buffer<T> distance;          // k_section × capacity, allocated only for distances()
-  limits bounds;                             // the block's copy of the thresholds in panel
+  limits bounds;                             // the block's copy of the thresholds of the packed centroids
   bool doubtful = false;                     // true if a residual stands out (thresholds::row_limits::doubt)
   core::vector<T> spread;                    // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                          // n: scratch for a row whose features are not contiguous
-  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and panel::margin
-                               // the points that scores do not decide
+  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and
+                               // packed_centroids::margin the points that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
@@ -145,19 +145,20 @@ struct row_failure {
 
 // A signature of the points of a block, constant from the first load on: sums over the bit patterns of x, one per lane, up to 64 lanes.
 // Equal for equal x, and different after any change of one element, or of several elements in different lanes.
-struct block_facts {
+struct block_signature {
   std::uint64_t lanes[64] = {};
-  bool operator==(const block_facts&) const = default;
+  bool operator==(const block_signature&) const = default;
 };
 
-// Shows the products of a block to the injector. The caller fills in `place.interval` and `place.intervals`; the kernel fills in the steps.
+// Shows the products of a block to the injector. The caller fills in `position.interval` and `position.intervals`; the kernel fills in the
+// steps.
 struct product_hook {
   inject::active_injector* injector = nullptr;
-  inject::place place = {};
+  inject::position position = {};
 };
 
-// Points and centroids whose differences are those of block.x and panel::packed, but with fewer roundings: x like point_block::x, packed
-// like panel::packed.
+// Points and centroids whose differences are those of block.x and packed_centroids::packed, but with fewer roundings: x like
+// point_block::x, packed like packed_centroids::packed.
 template <class T>
 struct difference_operands {
   const T* x;
@@ -182,7 +183,7 @@ struct kernels {
   void (*measure)(point_block<T>& block);
   // Finds nearest of each point over all packed centroids, and the undecided points. With `protect` also finds twin, compares the residual
   // of each row check with its threshold (from block.bounds and block.squares) and both minima, and sets doubtful if a residual stands out.
-  row_failure (*assign)(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block);
+  row_failure (*assign)(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block);
   // Compares label with twin.index.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);
   // Adds the points to the sums, weights and members of their labels. Loads the points again. Labels must be in [0, k).
@@ -196,7 +197,7 @@ struct kernels {
   void (*exact)(const source<T>& from, const T* centroids, double lift, point_block<T>& block);
   // Computes distance[j · capacity + p] = ‖x_p − c_j‖² for the columns j of one section, from differences of `from`; with `protect` also
   // residual, from block.x and `centroids`.
-  void (*distances)(const panel<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
+  void (*distances)(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
                     const product_hook& hook, point_block<T>& block);
 };
 

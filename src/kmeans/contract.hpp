@@ -1,7 +1,7 @@
 // The interface that a backend of K-Means implements: each operation is one pass over all points of a call. The driver (driver/driver.hpp)
 // decides which operations run; it sees scalars, arrays of n, k or k × n numbers and a few rows, and never loops over points.
 // Layer: algorithm, backend-free. A backend owns all data that grow with m: points, labels, projections, sums of blocks.
-// Letters: m points × n features, k clusters; x a point and c a centroid, both normalized (frame).
+// Letters: m points × n features, k clusters; x a point and c a centroid, both normalized (struct normalization).
 #pragma once
 
 #include <cstdint>
@@ -54,14 +54,14 @@ struct engine_args {
 
 // The normalization x = point · scale − shift of points and centroids, which moves them near the origin. Backends apply it while they read.
 template <class T>
-struct frame {
+struct normalization {
   T scale = 1;            // a power of two: the largest coordinate becomes about 1, so no square overflows or vanishes
   T weight_scale = 1;     // a power of two: the largest weight becomes a number in [1, 2)
   core::vector<T> shift;  // n: mean · scale
 };
 
 template <class T>
-std::uint64_t seal_of(const frame<T>& value) {
+std::uint64_t seal_of(const normalization<T>& value) {
   const T scales[] = {value.scale, value.weight_scale};
   return seal_of(scales, 2, seal_of(value.shift));
 }
@@ -126,21 +126,21 @@ class engine : public core::pooled {
   // ---- Normalization ----
 
   // Reads every point and weight once. The driver verifies the ranges, and the normalization that it chooses from them, by measure(); if
-  // the normalization fails its check, the call surveys, places and measures again.
-  virtual ranges<T> survey() = 0;
+  // the normalization fails its check, the call measures the columns, normalizes and measures the sums again.
+  virtual ranges<T> column_stats() = 0;
   // Sets the normalization of everything below. The backend stores it until the call ends, sealed.
-  virtual void place(const frame<T>& chosen) = 0;
-  // Returns the sums over the points that no iteration changes, from points that are read again. Called once for each place(), but not by
-  // predict and transform without protection. Two sums over the same squares must agree (kmeans.variance).
+  virtual void normalize(const normalization<T>& chosen) = 0;
+  // Returns the sums over the points that no iteration changes, from points that are read again. Called once for each normalize(), but not
+  // by predict and transform without protection. Two sums over the same squares must agree (kmeans.variance).
   virtual point_sums measure() = 0;
 
   // ---- Single points ----
 
   // Reads the x of these rows: to[e · n + f] is feature f of rows[e].
   virtual void read_points(std::span<const std::int64_t> rows, T* to) = 0;
-  // Returns the rows at these places in the list of all points with a positive weight, or with weight 0. Places count from 0 in order of
-  // rows.
-  virtual core::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) = 0;
+  // Returns the rows at these positions in the list of all points with a positive weight, or with weight 0. Positions count from 0 in order
+  // of rows.
+  virtual core::vector<std::int64_t> rows_at(std::span<const std::int64_t> positions, bool positive) = 0;
 
   // ---- Greedy k-means++ ----
 
@@ -214,14 +214,14 @@ class engine : public core::pooled {
 
 // Makes the engine of `backend`, which can run here.
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend);
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);
 namespace host {
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend);  // reference or cpu
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);  // reference or cpu
 }
 namespace cuda {
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what);
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);
 // Makes the state of a plan on the current device. `enqueued`: bytes of device memory of enqueued fits (batch.hpp); 0: there are none.
 std::shared_ptr<plan_state> make_plan_state(std::int64_t enqueued);
 

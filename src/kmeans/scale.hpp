@@ -30,8 +30,8 @@ BALLAST_HD inline T scale_for(double spread, double largest) {
   int exponent = 0;
   if (spread > 0 && std::isfinite(spread)) exponent = -(std::ilogb(spread) + 2);
   if (largest > 0) {
-    const int room = (sizeof(T) == 4 ? 128 : 1024) - 4 - std::ilogb(largest);
-    exponent = exponent < room ? exponent : room;
+    const int headroom = (sizeof(T) == 4 ? 128 : 1024) - 4 - std::ilogb(largest);
+    exponent = exponent < headroom ? exponent : headroom;
   }
   return power_of_two<T>(exponent);
 }

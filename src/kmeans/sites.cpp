@@ -10,7 +10,7 @@ namespace {
 using inject::site_role;
 
 constexpr inject::site_row k_rows[] = {
-    {range, site_role::data, "kmeans.range", "the ranges and sums of the features, as the survey leaves them"},
+    {range, site_role::data, "kmeans.range", "the ranges and sums of the features, as the column_stats leaves them"},
     {normalization, site_role::data, "kmeans.normalization", "scale and shift, by which points and centroids are brought near the origin"},
     {tolerance, site_role::data, "kmeans.tolerance", "the shift below which a run ends: as it was computed, or while it waits"},
     {points, site_role::data, "kmeans.points", "a block of points after it was loaded into scratch, from which its distances are computed"},
@@ -23,7 +23,7 @@ constexpr inject::site_row k_rows[] = {
     {count, site_role::data, "kmeans.count", "the weights (counts) of each cluster in one group of blocks"},
     {total, site_role::data, "kmeans.total", "the sums or the weights (counts) of all clusters, before they are divided"},
     {centroid, site_role::data, "kmeans.centroid",
-     "the centroids: as the division leaves them, while they wait, and on their way into the frame or out of it"},
+     "the centroids: as the division leaves them, while they wait, and on their way into the normalization or out of it"},
     {shift, site_role::data, "kmeans.shift", "the summed centroid shift that decides convergence"},
     {inertia, site_role::data, "kmeans.inertia", "the inertia of a run, as the sum over all points leaves it"},
     {checksum, site_role::checker, "kmeans.checksum", "the checksum centroids"},

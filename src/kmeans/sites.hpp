@@ -1,4 +1,4 @@
-// The sites of K-Means: places where the injector can strike it. sites.cpp describes them.
+// The sites of K-Means: positions where the injector can strike it. sites.cpp describes them.
 // Layer: K-Means, for host and device code.
 #pragma once
 

@@ -12,7 +12,7 @@
 
 namespace ballast::kmeans {
 
-inline constexpr std::int64_t k_survey_rows = 64;  // rows with a sum of their own, to keep summation chains short
+inline constexpr std::int64_t k_column_stats_rows = 64;  // rows with a sum of their own, to keep summation chains short
 
 using core::at;
 

@@ -60,9 +60,9 @@ std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run);
 }
 namespace cuda {
 template <class S>
-std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation what, index scratch_elements);
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation op, index scratch_elements);
 // Returns whether the batch kernels handle matrices of this size.
-bool takes_batch(operation what, index m, index n);
+bool takes_batch(operation op, index m, index n);
 // Returns whether apply() needs scratch memory for a copy of V when X (m × n) is V's own memory.
 bool batch_copies(index m, index n);
 // Returns the bytes of a workspace with `scratch_elements` elements of scratch memory.

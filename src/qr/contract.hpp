@@ -229,7 +229,7 @@ class factorizer : public core::pooled {
   // Rebuilds from the checksums the elements that the residuals locate: one column, or single elements in different rows. Returns the
   // column within the block, −1 if the fault could not be located. Several changed columns can look like another single column, and the
   // checksums agree with the wrong repair: measure_independent() must confirm it.
-  virtual index correct_block(index b, bool finished, double threshold, const inject::place& where) = 0;
+  virtual index correct_block(index b, bool finished, double threshold, const inject::position& where) = 0;
 
   // Computes ‖residual‖ of block b, as measure_block(), against a checksum with the certificate's weights, which is computed now from the
   // input and transformed by the panels that the block has passed.
@@ -289,8 +289,8 @@ class applied_block : public core::pooled {
 
   virtual void wait() {}
 
-  // Loads the columns into their place in the result; encodes them from another reading, applies all panels, and verifies if `seen` is not
-  // null. `again`: with its own T and op(Q)ᵀa, since those of form() and encode() may have been struck.
+  // Loads the columns into their position in the result; encodes them from another reading, applies all panels, and verifies if `seen` is
+  // not null. `again`: with its own T and op(Q)ᵀa, since those of form() and encode() may have been struck.
   virtual void compute(bool again, applied_sums* seen) = 0;
 
   // Returns a hash of the block, as abft::finding::bits.

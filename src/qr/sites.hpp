@@ -1,4 +1,4 @@
-// The sites of QR: places where the injector can strike it. sites.cpp describes them.
+// The sites of QR: positions where the injector can strike it. sites.cpp describes them.
 // Layer: QR, for host and device code.
 #pragma once
 

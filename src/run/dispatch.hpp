@@ -37,7 +37,7 @@ struct host_call {
 
 // Returns true if the cpu backend finishes before the operands could be copied to a device and back. The model assumes that the device
 // computes in no time; its constants are in dispatch.cpp. It affects speed, never results.
-bool copying_takes_longer(const host_call& what) noexcept;
+bool copying_takes_longer(const host_call& call) noexcept;
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
 std::string_view choose_scheme(const settings& how, std::string_view fallback, const std::vector<std::string_view>& known,

@@ -32,9 +32,9 @@ class recorder {
   // `count` comparisons were made. Cheap, but call it once per task rather than once per comparison.
   void checked(std::uint64_t count) noexcept { checks_.fetch_add(count, std::memory_order_relaxed); }
 
-  // One fault was detected by check `site` (a string literal), and `what` was done. `slot` is the worker's in parallel_for;
+  // One fault was detected by check `site` (a string literal), and the action was `taken`. `slot` is the worker's in parallel_for;
   // `multiprocessor` is for devices that have them.
-  void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot, int multiprocessor = -1);
+  void detected(const char* site, std::int64_t index, double residual, double threshold, action taken, int slot, int multiprocessor = -1);
 
   // The attempts at one tile ended so: an event unless that is clean. `site` names the check unless the finding does.
   void settled(const char* site, abft::outcome how, const abft::attempts& seen, int slot);

@@ -84,14 +84,14 @@ TEST_P(fft_allocation_test, a_second_call_allocates_nothing) {
       if (guard == protection::off && (run().which.uses & k_bare) == 0) continue;
       SCOPED_TRACE(to_string(guard));
       const plan made = make(given.problem, k_order, guard);
-      const placed<T> in(on(), given.in), out(on(), given.fresh());
+      const device_copy<T> in(on(), given.in), out(on(), given.fresh());
       for (const direction way : ways(given.problem, given.way)) {
         SCOPED_TRACE(to_string(way));
         const call now = test::quiet_call();
         const auto once = [&] { EXPECT_EQ(test::execute<T>(made, given.shape, way, in.data(), out.data(), now).detected, 0u); };
         EXPECT_EQ(second_of(once), 0);
         if (!given.can_be_in_place()) continue;
-        const placed<T> both(on(), given.in);
+        const device_copy<T> both(on(), given.in);
         EXPECT_EQ(second_of([&] { (void)given.run(made, both.data(), both.data(), now); }), 0) << "in place";
       }
     }
@@ -103,7 +103,7 @@ TEST_P(fft_allocation_test, data_that_are_not_finite_make_no_difference) {
     const plan made = make(given.problem, k_order, protection::correct);
     std::vector<T> special = given.in;
     special[0] = std::numeric_limits<T>::infinity();
-    const placed<T> in(on(), given.in), other(on(), special), out(on(), given.fresh());
+    const device_copy<T> in(on(), given.in), other(on(), special), out(on(), given.fresh());
     (void)given.run(made, in.data(), out.data());
     EXPECT_EQ(test::allocations_of([&] { (void)given.run(made, other.data(), out.data()); }), 0);
   });
@@ -114,7 +114,7 @@ TEST_P(fft_allocation_test, operands_on_the_host_and_enqueued_calls) {
     const plan made = make(given.problem, k_order, protection::correct);
     std::vector<T> out = given.fresh();
     EXPECT_EQ(second_of([&] { (void)given.run(made, out); }), 0);
-    const placed<T> from(on(), given.in), to(on(), given.fresh());
+    const device_copy<T> from(on(), given.in), to(on(), given.fresh());
     if (run().emulated()) {
       EXPECT_EQ(second_of([&] { EXPECT_EQ(given.enqueue(made, from.data(), to.data()).get().verdict, verdict::clean); }), 0);
     } else {

@@ -20,8 +20,8 @@ const fft_case& case_of(std::string_view token, machine where);
 inline execution on_cuda(protection guard = protection::correct) { return emulated().how(1, guard); }
 
 template <class T>
-placed<T> on_device(const std::vector<T>& values) {
-  return placed<T>(emulated(), values);
+device_copy<T> on_device(const std::vector<T>& values) {
+  return device_copy<T>(emulated(), values);
 }
 
 template <class T>

@@ -159,7 +159,7 @@ class fft_fault_test : public fft_test {
   static report execute(const struck_case<T>& under, const plan& by, bool in_place, std::vector<T>& out) {
     out = under.given.fresh();
     if (!in_place) return under.run(by, out);
-    const placed<T> memory(on(), under.given.in);
+    const device_copy<T> memory(on(), under.given.in);
     report seen = under.run(by, memory.data(), memory.data());
     out = memory.read();
     // The gaps between the elements are as in the input.

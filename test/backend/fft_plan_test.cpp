@@ -139,9 +139,9 @@ TEST_P(fft_shared_plan_test, gives_the_same_bits_to_every_thread) {
   }
   std::vector<int> right(k_threads);
   {
-    std::vector<std::jthread> team;
+    std::vector<std::jthread> threads;
     for (int t = 0; t < k_threads; ++t) {
-      team.emplace_back([&, t] {
+      threads.emplace_back([&, t] {
         const plan mine = made;  // copies share everything
         const auto x = data(t);
         for (int round = 0; round < 10; ++round) {

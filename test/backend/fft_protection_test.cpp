@@ -452,7 +452,7 @@ cpu::tile_result process(double scale, double check_scale, const std::vector<T>&
   const run::settings how{.throw_on_uncorrectable = false};
   run::recorder seen("", backend::cpu, "", how, injector);
   const transform_args one{direction::forward, scale, check_scale, false, protection::correct, 1, nullptr, {}, seen, injector};
-  const cpu::places all{1, 0};
+  const cpu::strike_counts all{1, 0};
   cpu::scratch<T> mine(by.rows_scratch() * 2 * lanes, false);
   cpu::tile_job<T> job;
   job.transform = &by;

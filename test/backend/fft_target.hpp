@@ -115,9 +115,9 @@ class fft_test : public testing::TestWithParam<run_of_case> {
 
 // Words in the memory of a target, with a copy of `values`.
 template <class T>
-class placed {
+class device_copy {
  public:
-  placed(const target& on, const std::vector<T>& values) : size_(values.size()), memory_(on.allocate(size_ * sizeof(T))) {
+  device_copy(const target& on, const std::vector<T>& values) : size_(values.size()), memory_(on.allocate(size_ * sizeof(T))) {
     std::memcpy(memory_.get(), values.data(), size_ * sizeof(T));
   }
   T* data() const { return static_cast<T*>(memory_.get()); }

@@ -29,7 +29,7 @@ class fft_case_test : public fft_test {
   template <class T>
   static void expect_same_in_place(const subject<T>& given, const plan& by, const std::vector<T>& both, const subject<T>& usual,
                                    const std::vector<T>& wanted) {
-    const placed<T> memory(on(), both);
+    const device_copy<T> memory(on(), both);
     EXPECT_EQ(given.run(by, memory.data(), memory.data()).verdict, verdict::clean);
     const auto out = memory.read();
     for (std::int64_t b = 0; b < given.signals(); ++b) EXPECT_EQ(given.got(out, b), usual.got(wanted, b)) << "in place, signal " << b;

@@ -96,11 +96,11 @@ TYPED_TEST(kmeans_allocation, a_second_fit_allocates_nothing) {
 TYPED_TEST(kmeans_allocation, nor_does_one_that_relocates_clusters) {
   using T = typename TestFixture::T;
   const std::vector<T> first(at(k_clusters * k_features), T(0.1));
-  std::vector<T> turned(this->points_.values.size());
+  std::vector<T> transposed(this->points_.values.size());
   for (std::int64_t i = 0; i < k_points; ++i)
-    for (std::int64_t f = 0; f < k_features; ++f) turned[at(f * k_points + i)] = this->points_.values[at(i * k_features + f)];
+    for (std::int64_t f = 0; f < k_features; ++f) transposed[at(f * k_points + i)] = this->points_.values[at(i * k_features + f)];
   const plan<T> made(this->size_, {.init = init::given, .max_iter = 4}, this->where(protection::correct));
-  const data<T> from{column_major<const T>(turned.data(), k_points, k_features), {}, row_major(first.data(), k_clusters, k_features)};
+  const data<T> from{column_major<const T>(transposed.data(), k_points, k_features), {}, row_major(first.data(), k_clusters, k_features)};
   EXPECT_EQ(this->second_of([&] { (void)made.fit(from, this->places()); }), 0);
 }
 

@@ -104,19 +104,19 @@ TYPED_TEST(kmeans_batch, takes_given_centroids_weights_strides_and_restarts) {
   using T = typename TestFixture::T;
   const std::int64_t m = 120, n = 4, k = 6, count = 3;
   const data_set<T> points = this->sets(m, n, k, count, 0.3);
-  std::vector<T> weights, first, turned(points.values.size());
+  std::vector<T> weights, first, transposed(points.values.size());
   for (std::int64_t i = 0; i < m * count; ++i) weights.push_back(static_cast<T>(i % 7 == 0 ? 0 : 0.5 * static_cast<double>(i % 4 + 1)));
   for (std::int64_t b = 0; b < count; ++b) {
     first.insert(first.end(), points.values.begin() + b * m * n, points.values.begin() + b * m * n + k * n);
     for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t f = 0; f < n; ++f) turned[at(b * m * n + (n - 1 - f) * m + i)] = points.values[at(b * m * n + i * n + f)];
+      for (std::int64_t f = 0; f < n; ++f) transposed[at(b * m * n + (n - 1 - f) * m + i)] = points.values[at(b * m * n + i * n + f)];
   }
   const request<T> given{
       .clusters = k, .init = init::given, .centroids = row_major<const T>(first.data(), count * k, n), .weights = weights};
   const batch_model<T> found = fit(this->view(points), given, this->how());
   this->expect_as_single(this->view(points), given, found);
   // Features back to front, column by column.
-  const matrix_batch_view<const T> columns{turned.data() + (n - 1) * m, count, m, n, 1, -m, m * n};
+  const matrix_batch_view<const T> columns{transposed.data() + (n - 1) * m, count, m, n, 1, -m, m * n};
   const batch_model<T> same = fit(columns, given, this->how());
   EXPECT_EQ(same.labels, found.labels);
   EXPECT_EQ(same.centroids, found.centroids);
@@ -136,7 +136,7 @@ TYPED_TEST(kmeans_batch, relocates_empty_clusters) {
   using T = typename TestFixture::T;
   const std::int64_t m = 60, n = 2, k = 9;
   data_set<T> points = this->sets(m, n, 3, 2, 0.2);
-  // All first centroids at one place: all clusters but one are empty. And fewer different points than clusters.
+  // All first centroids at one point: all clusters but one are empty. And fewer different points than clusters.
   std::vector<T> first(at(2 * k * n), T(0.1));
   for (std::int64_t e = m * n; e < 2 * m * n; ++e) points.values[at(e)] = static_cast<T>((e / n) % 4);
   const request<T> wanted{.clusters = k, .init = init::given, .centroids = row_major<const T>(first.data(), 2 * k, n)};

@@ -200,7 +200,7 @@ inject::plan fault_at(inject::site site, inject::model model, std::uint64_t seed
   return inject::plan({made});
 }
 
-// One wrong product: the schemes that place it correct it and compute nothing again; the other one computes the tile again.
+// One wrong product: the schemes that locate it correct it and compute nothing again; the other one computes the tile again.
 TEST_F(kmeans_cuda_schemes, repair_a_wrong_product) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);
@@ -253,8 +253,8 @@ TEST_F(kmeans_cuda_schemes, without_protection_a_wrong_product_reaches_the_label
   });
 }
 
-// Two wrong products in different places of a tile: what cannot be placed is computed again.
-TEST_F(kmeans_cuda_schemes, compute_again_what_they_cannot_place) {
+// Two wrong products at different positions of a tile: what cannot be located is computed again.
+TEST_F(kmeans_cuda_schemes, compute_again_what_they_cannot_locate) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);
     if (!what.protects()) return;
@@ -320,7 +320,7 @@ TEST_F(kmeans_cuda_schemes, repair_norms_and_the_update) {
       SCOPED_TRACE(std::string(inject::row_of(site).name));
       int seen = 0;
       for (std::uint64_t seed = 0; seed < 4; ++seed) {
-        // The update comes first with the norms of the default's panel, which these schemes do not read.
+        // The update comes first with the norms of the default's packed centroids, which these schemes do not read.
         const std::int64_t visit = site == kmeans::site::norm ? 1 : 0;
         const inject::plan faults = fault_at(site, inject::model::bit_flip, seed, 28, visit);
         const auto found = fit(held, what, 2, &faults);
@@ -399,14 +399,15 @@ void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint
   run::recorder seen("test", backend::cuda, what.scheme, how, injector);
   const kmeans::engine_args<T> call{held.x(), {}, held.shape.clusters, how, seen, injector, false, what.scheme};
   kmeans::cuda::cuda_engine<T> made(call, ballast::cuda::current_device());
-  (void)made.survey();
-  kmeans::frame<T> frame;
-  frame.scale = T(0.0625);
-  frame.shift.assign(static_cast<std::size_t>(held.shape.features), T(0.4));
-  made.place(frame);
+  (void)made.column_stats();
+  kmeans::normalization<T> normalization;
+  normalization.scale = T(0.0625);
+  normalization.shift.assign(static_cast<std::size_t>(held.shape.features), T(0.4));
+  made.normalize(normalization);
   (void)made.measure();
   std::vector<T> centroids;
-  for (std::size_t e = 0; e < held.centroids.size(); ++e) centroids.push_back(held.centroids[e] * frame.scale - frame.shift[0]);
+  for (std::size_t e = 0; e < held.centroids.size(); ++e)
+    centroids.push_back(held.centroids[e] * normalization.scale - normalization.shift[0]);
   std::uint64_t repaired = 0, blocks = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     kmeans::cuda::lloyd_problem<T> problem = made.problem();

@@ -69,8 +69,8 @@ std::vector<T> some_weights(std::int64_t m) {
 }
 
 template <class T>
-frame<T> frame_of(std::int64_t n, bool weighted) {
-  frame<T> made{T(0.0625), weighted ? T(0.5) : T(1), {}};
+normalization<T> normalization_of(std::int64_t n, bool weighted) {
+  normalization<T> made{T(0.0625), weighted ? T(0.5) : T(1), {}};
   for (std::int64_t f = 0; f < n; ++f) made.shift.push_back(static_cast<T>(0.3 + 0.01 * static_cast<double>(f)));
   return made;
 }
@@ -85,33 +85,34 @@ struct size {
 };
 const size k_sizes[] = {{1, 1}, {5, 3}, {300, 8}, {1100, 17}, {700, 40}, {2500, 2}};
 
-TYPED_TEST(kmeans_cuda, surveys_and_measures_as_the_reference_does) {
+TYPED_TEST(kmeans_cuda, column_stats_and_measures_are_those_of_the_reference) {
   using T = TypeParam;
   for (const auto [m, n] : k_sizes) {
     for (const bool weighted : {false, true}) {
       if (weighted && m == 1) continue;
       SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + (weighted ? " weighted" : ""));
       const std::vector<T> x = bands<T>(m, n, 1);
-      std::vector<T> turned(x.size());
+      std::vector<T> transposed(x.size());
       for (std::int64_t i = 0; i < m; ++i)
-        for (std::int64_t f = 0; f < n; ++f) turned[static_cast<std::size_t>((n - 1 - f) * m + i)] = x[static_cast<std::size_t>(i * n + f)];
+        for (std::int64_t f = 0; f < n; ++f)
+          transposed[static_cast<std::size_t>((n - 1 - f) * m + i)] = x[static_cast<std::size_t>(i * n + f)];
       const std::vector<T> w = weighted ? some_weights<T>(m) : std::vector<T>{};
       const auto dense = row_major(x.data(), m, n);
-      const matrix_view<const T> columns{turned.data() + (n - 1) * m, m, n, 1, -m};
+      const matrix_view<const T> columns{transposed.data() + (n - 1) * m, m, n, 1, -m};
       subject<T> expected(backend::reference, dense, w, 3);
       point_sums first;
       for (const auto& view : {dense, columns}) {
         subject<T> found(backend::cuda, view, w, 3);
-        const ranges<T> a = expected->survey(), b = found->survey();
+        const ranges<T> a = expected->column_stats(), b = found->column_stats();
         EXPECT_EQ(a.low, b.low);
         EXPECT_EQ(a.high, b.high);
         EXPECT_EQ(a.heaviest, b.heaviest);
         EXPECT_EQ(b.point.row, -1);
         EXPECT_EQ(b.weight.row, -1);
         for (std::int64_t f = 0; f < n; ++f) EXPECT_NEAR(a.sum[at(f)] * 0x1p64, b.sum[at(f)] * 0x1p64, 1e-12 * static_cast<double>(m));
-        const frame<T> chosen = frame_of<T>(n, weighted);
-        expected->place(chosen);
-        found->place(chosen);
+        const normalization<T> chosen = normalization_of<T>(n, weighted);
+        expected->normalize(chosen);
+        found->normalize(chosen);
         const point_sums c = expected->measure(), d = found->measure();
         const double slack = 1e-10 * static_cast<double>(m);
         expect_close(c.first, d.first, slack);
@@ -145,7 +146,7 @@ TYPED_TEST(kmeans_cuda, finds_the_first_value_without_meaning) {
     x[1203 * n + 4] = x[1200 * n + 3] = x[700 * n + 4] = static_cast<T>(bad);
     w[1100] = w[801] = static_cast<T>(bad);
     subject<T> found(backend::cuda, row_major(x.data(), m, n), w, 3);
-    const ranges<T> seen = found->survey();
+    const ranges<T> seen = found->column_stats();
     EXPECT_EQ(seen.point.row, 1200);
     EXPECT_EQ(seen.point.column, 3);
     EXPECT_EQ(std::isnan(seen.point.value), std::isnan(bad));
@@ -155,13 +156,13 @@ TYPED_TEST(kmeans_cuda, finds_the_first_value_without_meaning) {
   std::vector<T> x = bands<T>(m, n, 2), w = some_weights<T>(m);
   w[1301] = -1;
   subject<T> found(backend::cuda, row_major(x.data(), m, n), w, 3);
-  EXPECT_EQ(found->survey().weight.row, 1301);
+  EXPECT_EQ(found->column_stats().weight.row, 1301);
 }
 
 template <class T>
 std::vector<std::int64_t> seed(subject<T>& on, std::int64_t n, std::int64_t k, std::vector<double>& potentials, bool whole = true) {
-  (void)on->survey();
-  on->place(frame_of<T>(n, false));
+  (void)on->column_stats();
+  on->normalize(normalization_of<T>(n, false));
   std::vector<std::int64_t> chosen;
   std::vector<T> row(static_cast<std::size_t>(n)), drawn(static_cast<std::size_t>(3 * n));
   on->begin_seeding(3);
@@ -234,8 +235,8 @@ TYPED_TEST(kmeans_cuda, a_struck_candidate_number_is_seen) {
   const std::int64_t m = 700, n = 4, count = 9;
   const std::vector<T> x = bands<T>(m, n, 5);
   const auto weigh = [&](subject<T>& on) {
-    (void)on->survey();
-    on->place(frame_of<T>(n, false));
+    (void)on->column_stats();
+    on->normalize(normalization_of<T>(n, false));
     std::vector<T> rows(static_cast<std::size_t>(count * n));
     std::vector<std::int64_t> drawn;
     for (std::int64_t c = 0; c < count; ++c) drawn.push_back(c * 77);
@@ -262,7 +263,7 @@ TYPED_TEST(kmeans_cuda, a_struck_candidate_number_is_seen) {
   EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
 }
 
-// A fault in any of the kernels that prepare the points: the ranges, the placed points, the facts, the totals.
+// A fault in any of the kernels that prepare the points: the ranges, the normalized points, the row statistics, the totals.
 TYPED_TEST(kmeans_cuda, preparation_is_protected) {
   using T = TypeParam;
   const std::int64_t m = 1500, n = 6;
@@ -272,9 +273,9 @@ TYPED_TEST(kmeans_cuda, preparation_is_protected) {
   for (const bool weighted : {false, true}) {
     const std::vector<T>& weights = weighted ? w : std::vector<T>{};
     const auto prepare = [&](subject<T>& on) {
-      (void)on->survey();
+      (void)on->column_stats();
       std::vector<double> made;
-      on->place(frame_of<T>(n, weighted));
+      on->normalize(normalization_of<T>(n, weighted));
       const point_sums sums = on->measure();
       std::vector<T> rows(static_cast<std::size_t>(m * n));
       std::vector<std::int64_t> all;

@@ -110,8 +110,7 @@ class kmeans_enqueue : public testing::Test {
   }
   static values values_of(const batch_model<T>& from) { return {from.centroids, from.labels, from.inertia, from.iterations, from.stopped}; }
 
-  const std::shared_ptr<test::counted_launches> device_ =
-      std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
+  const std::shared_ptr<test::launch_recorder> device_ = std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard guard_{device_};
   std::vector<T> points_, weights_;
   ballast::cuda::device_buffer there_, weights_there_;

@@ -226,8 +226,8 @@ TYPED_TEST(kmeans_plan, stores_results_in_device_memory) {
   EXPECT_EQ(read(std::int32_t{}, labels), right.labels);
   EXPECT_EQ(inertia, right.inertia);
   const std::int64_t row = k_clusters + 2;
-  for (const bool turned : {false, true}) {
-    const matrix_view<T> v{static_cast<T*>(values.data()), k_points, k_clusters, turned ? 1 : row, turned ? k_points : 1};
+  for (const bool transposed : {false, true}) {
+    const matrix_view<T> v{static_cast<T*>(values.data()), k_points, k_clusters, transposed ? 1 : row, transposed ? k_points : 1};
     EXPECT_EQ(made.transform(there, v).verdict, verdict::clean);
     const std::vector<T> distance = read(T{}, values);
     for (std::int64_t i = 0; i < k_points; ++i)

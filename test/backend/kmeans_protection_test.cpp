@@ -83,7 +83,7 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
   const std::uint64_t seeds = test::sampled() ? 1 : this->on_cuda ? 2 : 6;
   // Several groups of several blocks and two tiles of centroids; one small problem; one with two sections of centroids.
   std::vector<scene> scenes = {{4000, 10, 12, 3, 0}, {150, 4, 3, 3, 0}, {1300, 8, 70, 3, 0}};
-  // On cuda as many centroids as a protected pass has columns for, so that each place that is struck is that of a point and a centroid.
+  // On cuda as many centroids as a protected pass has columns for, so that each position that is struck is that of a point and a centroid.
   if (this->on_cuda) scenes = {{512, 10, 8, 3, 0}, {256, 8, 136, 3, 0}};
   if (this->on_cuda && test::sampled()) scenes = {{256, 10, 8, 3, 0}};
   for (const scene& what : scenes) {
@@ -410,7 +410,7 @@ TYPED_TEST(kmeans_protection, ties_between_near_and_far_centroids_go_to_the_lowe
 
 TYPED_TEST(kmeans_protection, predict_and_transform_are_protected) {
   using T = typename TestFixture::real;
-  // On cuda whole tiles, so that each place is that of a point and a centroid.
+  // On cuda whole tiles, so that each position is that of a point and a centroid.
   const std::int64_t k = this->on_cuda ? 8 : 9;
   const auto points = clouds<T>(this->on_cuda ? 512 : 900, 7, 9, 89);
   const auto clean = predict(points.view(), points.rows(k), this->how());
@@ -489,7 +489,7 @@ TYPED_TEST(kmeans_protection, seeding_is_protected) {
   EXPECT_GT(changed, 0);
 }
 
-// Given centroids on their way into the frame, and those of a run on their way out of it.
+// Given centroids as they are normalized, and those of a run as they are scaled back.
 TYPED_TEST(kmeans_protection, centroids_come_in_and_go_out_unchanged) {
   using T = typename TestFixture::real;
   const scene what{this->on_cuda ? 256 : 600, 5, 6, 4, 0};

@@ -58,51 +58,51 @@ class kmeans_streamed : public testing::Test {
     return {.backend = backend::cuda, .threads = 2, .protection = level, .throw_on_uncorrectable = false};
   }
   // As much memory as there can be where only so much stays on the device.
-  static std::int64_t memory_for(cuda::residence wanted, matrix_view<const T> points, bool weighted, std::int64_t k) {
+  static std::int64_t memory_for(cuda::kept_points wanted, matrix_view<const T> points, bool weighted, std::int64_t k) {
     simt::emulated_device any;
-    const cuda::residence_problem needs = cuda::needs_of(points, weighted, k, any);
+    const cuda::kept_points_problem needs = cuda::needs_of(points, weighted, k, any);
     std::int64_t low = 0, high = std::int64_t{1} << 30;  // `high` is enough for more
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
       bool more = false;
       try {
-        more = cuda::choose_residence(needs, middle).kept < wanted;
+        more = cuda::choose_kept_points(needs, middle).kept < wanted;
       } catch (const std::bad_alloc&) {
       }
       (more ? high : low) = middle;
     }
-    EXPECT_EQ(cuda::choose_residence(needs, low).kept, wanted);
+    EXPECT_EQ(cuda::choose_kept_points(needs, low).kept, wanted);
     return low + ballast::cuda::k_ring_bytes;  // the call takes its ring first
   }
 };
 TYPED_TEST_SUITE(kmeans_streamed, reals, real_names);
 
 TYPED_TEST(kmeans_streamed, what_stays_is_chosen_by_the_memory) {
-  cuda::residence_problem what{
-      .m = 10000, .given_bytes = 10000 * 80, .given_row = 80, .placed_row = 128, .resident_row = 40, .working = 1000, .unit = 3072};
+  cuda::kept_points_problem what{
+      .m = 10000, .given_bytes = 10000 * 80, .given_row = 80, .normalized_row = 128, .resident_row = 40, .working = 1000, .unit = 3072};
   const std::int64_t rows = cuda::padded_rows(what.m), beside = rows * 40 + 1000;
-  const auto kept = [&](std::int64_t available) { return cuda::choose_residence(what, available).kept; };
-  EXPECT_EQ(kept(beside + 10000 * 80 + rows * 128), cuda::residence::all);
-  EXPECT_EQ(kept(beside + 10000 * 80 + rows * 128 - 1), cuda::residence::placed);
-  EXPECT_EQ(kept(beside + rows * 128 + 2 * 3072 * 80), cuda::residence::placed);
-  EXPECT_EQ(kept(beside + rows * 128 + 2 * 3072 * 80 - 1), cuda::residence::none);
-  EXPECT_EQ(kept(beside + 2 * 3072 * 208), cuda::residence::none);
-  EXPECT_EQ(cuda::choose_residence(what, beside + 2 * 3072 * 208).rows, 3072);
+  const auto kept = [&](std::int64_t available) { return cuda::choose_kept_points(what, available).kept; };
+  EXPECT_EQ(kept(beside + 10000 * 80 + rows * 128), cuda::kept_points::all);
+  EXPECT_EQ(kept(beside + 10000 * 80 + rows * 128 - 1), cuda::kept_points::normalized);
+  EXPECT_EQ(kept(beside + rows * 128 + 2 * 3072 * 80), cuda::kept_points::normalized);
+  EXPECT_EQ(kept(beside + rows * 128 + 2 * 3072 * 80 - 1), cuda::kept_points::none);
+  EXPECT_EQ(kept(beside + 2 * 3072 * 208), cuda::kept_points::none);
+  EXPECT_EQ(cuda::choose_kept_points(what, beside + 2 * 3072 * 208).rows, 3072);
   EXPECT_THROW((void)kept(beside + 2 * 3072 * 208 - 1), std::bad_alloc);
   what.given_bytes = 0;  // on the device already
-  EXPECT_EQ(kept(0), cuda::residence::all);
+  EXPECT_EQ(kept(0), cuda::kept_points::all);
 }
 
 TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
   using T = TypeParam;
   const std::int64_t n = 20, k = 3;
   const auto points = clouds<T>(k_points, n, k, 5, 0.8);
-  std::vector<T> weights(static_cast<std::size_t>(k_points)), turned(points.values.size());
+  std::vector<T> weights(static_cast<std::size_t>(k_points)), transposed(points.values.size());
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(0.5 * static_cast<double>(i % 5));
   for (std::int64_t i = 0; i < k_points; ++i)
     for (std::int64_t f = 0; f < n; ++f)
-      turned[static_cast<std::size_t>(f * k_points + i)] = points.values[static_cast<std::size_t>(i * n + f)];
-  const matrix_view<const T> by_columns = column_major<const T>(turned.data(), k_points, n);
+      transposed[static_cast<std::size_t>(f * k_points + i)] = points.values[static_cast<std::size_t>(i * n + f)];
+  const matrix_view<const T> by_columns = column_major<const T>(transposed.data(), k_points, n);
   struct outcome {
     model<T> fitted;
     prediction predicted;
@@ -126,8 +126,8 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
     const bool weighted = way == init::kmeans_parallel || way == init::kmeans_plus_plus;
     const auto expected = all(std::int64_t{1} << 30, weighted, way, protection::correct, points.view());
     ASSERT_EQ(expected.fitted.report.verdict, verdict::clean);
-    for (const auto kept : {cuda::residence::placed, cuda::residence::none}) {
-      SCOPED_TRACE(std::string(to_string(way)) + (kept == cuda::residence::none ? " none" : " placed"));
+    for (const auto kept : {cuda::kept_points::normalized, cuda::kept_points::none}) {
+      SCOPED_TRACE(std::string(to_string(way)) + (kept == cuda::kept_points::none ? " none" : " normalized"));
       const bool off = way == init::random;
       const auto found = all(this->memory_for(kept, points.view(), weighted, k), weighted, way, off ? protection::off : protection::correct,
                              way == init::kmeans_plus_plus ? by_columns : points.view());
@@ -150,7 +150,7 @@ TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
   using T = TypeParam;
   const std::int64_t n = 20, k = 3;
   const auto points = clouds<T>(k_points, n, k, 5, 0.8);
-  const auto run = [&](cuda::residence kept, test::late_device::manner how, std::int64_t left_out, std::int64_t* waits) {
+  const auto run = [&](cuda::kept_points kept, test::late_device::manner how, std::int64_t left_out, std::int64_t* waits) {
     const auto below = std::make_shared<observed_device>(std::make_shared<simt::emulated_device>());
     below->available = this->memory_for(kept, points.view(), false, k) - ballast::cuda::k_ring_bytes;
     const auto device = std::make_shared<test::late_device>(below, how, 1);
@@ -166,7 +166,7 @@ TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
     return made;
   };
   using manner = test::late_device::manner;
-  for (const auto kept : {cuda::residence::placed, cuda::residence::none}) {
+  for (const auto kept : {cuda::kept_points::normalized, cuda::kept_points::none}) {
     std::int64_t waits = 0;
     const auto clean = run(kept, manner::awaited_first, -1, &waits);
     EXPECT_EQ(clean.report.verdict, verdict::clean);
@@ -191,7 +191,7 @@ TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
   using T = TypeParam;
   const std::int64_t n = 20, k = 3;
   const auto points = clouds<T>(k_points, n, k, 5, 0.8);
-  const auto run = [&](cuda::residence kept, std::int64_t struck, bool every, protection level, std::int64_t* copies) {
+  const auto run = [&](cuda::kept_points kept, std::int64_t struck, bool every, protection level, std::int64_t* copies) {
     const auto device = std::make_shared<observed_device>(
         std::make_shared<simt::emulated_device>(with_memory(this->memory_for(kept, points.view(), false, k))));
     const test::current_device_guard current(device);
@@ -204,7 +204,7 @@ TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
     if (copies != nullptr) *copies = device->large_copies;
     return made;
   };
-  for (const auto kept : {cuda::residence::placed, cuda::residence::none}) {
+  for (const auto kept : {cuda::kept_points::normalized, cuda::kept_points::none}) {
     std::int64_t copies = 0;
     const auto clean = run(kept, -1, false, protection::correct, &copies);
     ASSERT_EQ(clean.report.verdict, verdict::clean);
@@ -214,7 +214,7 @@ TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
     };
     int detected = 0, changed = 0;
     for (std::int64_t struck = 0; struck < copies; struck += !test::sampled() ? 1 : sizeof(T) == 4 ? 14 : 26) {
-      SCOPED_TRACE(std::string(kept == cuda::residence::none ? "none" : "placed") + " copy " + std::to_string(struck) + " of " +
+      SCOPED_TRACE(std::string(kept == cuda::kept_points::none ? "none" : "normalized") + " copy " + std::to_string(struck) + " of " +
                    std::to_string(copies));
       const auto found = run(kept, struck, false, protection::correct, nullptr);
       detected += found.report.detected > 0;
@@ -226,7 +226,7 @@ TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
     EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
   }
   // A piece that never comes right is said to be wrong.
-  EXPECT_EQ(run(cuda::residence::none, 22, true, protection::correct, nullptr).report.verdict, verdict::uncorrectable);
+  EXPECT_EQ(run(cuda::kept_points::none, 22, true, protection::correct, nullptr).report.verdict, verdict::uncorrectable);
 }
 
 }  // namespace

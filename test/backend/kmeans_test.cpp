@@ -283,7 +283,7 @@ TYPED_TEST(kmeans_backend, operands_in_device_memory) {
   const auto expected = fit(points.view(), wanted, this->how());
   const auto expected_distances = transform(points.view(), points.rows(k), this->how());
 
-  const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
+  const auto device = std::make_shared<test::counting_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard current(device);
   const auto there = [&](const std::vector<T>& values) {
     ballast::cuda::device_buffer made(device, static_cast<std::int64_t>(values.size()) * size);

@@ -72,11 +72,11 @@ TYPED_TEST_SUITE(panels_ahead, test::reals, test::real_names);
 // The fault in panel k is found after panels k + 1 and k + 2 were begun. These are begun again: the bad panel may have changed neither them
 // nor later blocks. The verdict is that of a panel that is judged at once, and one attempt at the whole is enough.
 TYPED_TEST(panels_ahead, a_fault_is_found_two_panels_later_and_repaired) {
-  const auto device = std::make_shared<test::counted_launches>(TestFixture::small());
+  const auto device = std::make_shared<test::launch_recorder>(TestFixture::small());
   const device_for_a_test here(device);
   const factored<TypeParam> clean = this->run();
   ASSERT_EQ(clean.report.verdict, verdict::clean);
-  ASSERT_EQ(device->of("square_t_kernel"), TestFixture::panels) << "each panel is made at once";
+  ASSERT_EQ(device->of("small_t_kernel"), TestFixture::panels) << "each panel is made at once";
   const std::int64_t encodings = device->of("random_kernel"), all = device->of("scan_kernel");
   for (index k = 0; k < TestFixture::panels; ++k) {
     const index behind = std::min<index>(2, TestFixture::panels - 1 - k);
@@ -88,7 +88,7 @@ TYPED_TEST(panels_ahead, a_fault_is_found_two_panels_later_and_repaired) {
       EXPECT_EQ(made.report.verdict, verdict::recomputed) << to_json(made.report);
       EXPECT_EQ(made.report.detected, 1u);
       this->expect_the_bits(made, clean);
-      EXPECT_EQ(device->of("square_t_kernel"), TestFixture::panels + 1 + behind) << "itself and those that were begun behind it";
+      EXPECT_EQ(device->of("small_t_kernel"), TestFixture::panels + 1 + behind) << "itself and those that were begun behind it";
       EXPECT_EQ(device->of("scan_kernel"), all) << "nothing was scanned and encoded again";
       EXPECT_EQ(device->of("random_kernel"), encodings);
     }
@@ -100,7 +100,7 @@ TYPED_TEST(panels_ahead, a_fault_is_found_two_panels_later_and_repaired) {
     EXPECT_EQ(made.report.verdict, verdict::corrected) << to_json(made.report);
     EXPECT_EQ(made.report.detected, 1u);
     this->expect_close(made, clean);
-    EXPECT_EQ(device->of("square_t_kernel"), TestFixture::panels + 1 + behind);
+    EXPECT_EQ(device->of("small_t_kernel"), TestFixture::panels + 1 + behind);
   }
 }
 
@@ -154,8 +154,8 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
     for (const std::int64_t k : {1, 2}) {
       if (first != (k == 1)) continue;
       const std::vector<struck_device::strike> each = {
-          {"square_factor_kernel", k, [&](const void* a) { close(static_cast<const square_factor_arguments*>(a)->gate, first); }},
-          {"square_t_kernel", k, [&](const void* a) { close(static_cast<const square_t_arguments<T>*>(a)->gate, first); }},
+          {"small_factor_kernel", k, [&](const void* a) { close(static_cast<const small_factor_arguments*>(a)->gate, first); }},
+          {"small_t_kernel", k, [&](const void* a) { close(static_cast<const small_t_arguments<T>*>(a)->gate, first); }},
           {"judge_kernel", k, [&](const void* a) { close(static_cast<const judge_arguments<T>*>(a)->gate, first); }},
           {"accept_kernel", k, [&](const void* a) { close(static_cast<const accept_arguments<T>*>(a)->gate, first); }},
           {"hold_kernel", k, [&](const void* a) { close(static_cast<const hold_arguments<T>*>(a)->gate, first); }}};
@@ -167,7 +167,7 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
         EXPECT_TRUE(device->strikes[0].met());
         // Before the panel is computed, and after hold_kernel, which holds the next one back, nothing was wrong.
         EXPECT_EQ(made.report.verdict,
-                  one.name == "hold_kernel" || one.name == "square_factor_kernel" ? verdict::clean : verdict::recomputed)
+                  one.name == "hold_kernel" || one.name == "small_factor_kernel" ? verdict::clean : verdict::recomputed)
             << to_json(made.report);
         this->expect_the_bits(made, clean);
       }
@@ -175,7 +175,7 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
   }
   // One word of a gate that a panel has closed is struck to be open: the other one holds.
   for (const bool word : {true, false}) {
-    device->strikes = {{"square_t_kernel", 1, [&](const void* a) { device->alter(static_cast<const square_t_arguments<T>*>(a)->T, 0.5); }},
+    device->strikes = {{"small_t_kernel", 1, [&](const void* a) { device->alter(static_cast<const small_t_arguments<T>*>(a)->T, 0.5); }},
                        {"accept_kernel", 1, [&](const void* a) {
                           const panel_gate* const gate = static_cast<const accept_arguments<T>*>(a)->gate;
                           device->set(word ? &gate->closed : &gate->closed_too, std::uint32_t{0});
@@ -224,15 +224,14 @@ TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_
       [&](const void* a) { device->set(&record(a)->entry, 0.0); },
       [&](const void* a) { device->set(&record(a)->held, std::uint32_t{0}); },
       [&](const void* a) { device->set(&record(a)->passed, std::uint32_t{1}); },
-      [&](const void* a) { device->set(&record(a)->tall.stage, int{k_tall_failed}); },
-      [&](const void* a) { device->set(&record(a)->tall.stage, int{k_tall_orthonormal}); }};
+      [&](const void* a) { device->set(&record(a)->cholesky_qr.stage, int{k_cholesky_qr_failed}); },
+      [&](const void* a) { device->set(&record(a)->cholesky_qr.stage, int{k_cholesky_qr_orthonormal}); }};
   for (const std::int64_t k : {1, 2}) {
     if (test::sampled() && k == 1) continue;
     for (const auto& each : bad) {
       if (sizeof(T) == 8 && !test::taken(number++, 2)) continue;
-      device->strikes = {
-          {"square_t_kernel", k, [&](const void* a) { device->alter(static_cast<const square_t_arguments<T>*>(a)->T, 0.5); }},
-          {"hold_kernel", k, each}};
+      device->strikes = {{"small_t_kernel", k, [&](const void* a) { device->alter(static_cast<const small_t_arguments<T>*>(a)->T, 0.5); }},
+                         {"hold_kernel", k, each}};
       const factored<T> made = this->run();
       EXPECT_EQ(made.report.verdict, verdict::recomputed) << to_json(made.report);
       this->expect_the_bits(made, clean);
@@ -249,7 +248,7 @@ TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_
 // A panel that needs a decision of the host is held back with all later work; from then on panels are judged at once.
 TYPED_TEST(panels_ahead, a_panel_that_is_not_made_at_once_is_finished_by_the_host) {
   using T = TypeParam;
-  const auto device = std::make_shared<test::counted_launches>(TestFixture::small());
+  const auto device = std::make_shared<test::launch_recorder>(TestFixture::small());
   const device_for_a_test here(device);
   for (const index bad : {0, 1}) {
     for (const bool zero : {false, true}) {
@@ -268,7 +267,7 @@ TYPED_TEST(panels_ahead, a_panel_that_is_not_made_at_once_is_finished_by_the_hos
         device->launches.clear();
         const factored<T> made = factor_in_place<T>(B.view(), {.backend = backend::cuda, .threads = 1, .protection = level});
         EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
-        EXPECT_GT(device->of("square_t_kernel"), TestFixture::panels + 1);
+        EXPECT_GT(device->of("small_t_kernel"), TestFixture::panels + 1);
         const ratios seen = ratios_of<T>(B.view(), made.F.view(), made.tau);
         EXPECT_LT(seen.residual, 10);
         EXPECT_LT(seen.orthogonality, 10);

@@ -147,15 +147,15 @@ TYPED_TEST(qr_cuda_apply, vectors_under_q_are_those_of_one_reflector_after_the_o
           for (index i = j; i < m; ++i) expected[at(i + q * m)] -= sum * static_cast<double>(Q.tau[at(j)]) * Q.v(i, j);
         }
       }
-      for (int team = 0; team < k_chain_team_count; ++team) {
+      for (int cluster = 0; cluster < k_chain_cluster_count; ++cluster) {
         const auto y = this->upload(start);
-        this->launch(kernel_names<T>::chain(team), k_chain_teams[team].blocks,
+        this->launch(kernel_names<T>::chain(cluster), k_chain_clusters[cluster].blocks,
                      chain_arguments<T>{static_cast<const T*>(V.data()), Q.ldv, m, count, static_cast<const T*>(tau.data()), last_first,
                                         static_cast<double*>(y.data())});
         const std::vector<double> seen = this->template download<double>(y);
         for (std::size_t e = 0; e < seen.size(); ++e)
           ASSERT_NEAR(seen[e], expected[e], 50 * static_cast<double>(m) * abft::unit_roundoff<double>)
-              << m << " × " << count << ", " << k_chain_teams[team].blocks << " blocks, element " << e;
+              << m << " × " << count << ", " << k_chain_clusters[cluster].blocks << " blocks, element " << e;
       }
     }
   }
@@ -363,7 +363,7 @@ TYPED_TEST(qr_cuda_apply, a_block_of_columns_leaves_room_for_its_check) {
 // A further panel adds only the launches for its V, VᵀC, T VᵀC and the subtraction from C, and no wait.
 TYPED_TEST(qr_cuda_apply, a_panel_takes_three_launches_and_a_product_and_no_wait) {
   using T = TypeParam;
-  const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
+  const auto device = std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>());
   const device_for_a_test here(device);
   for (const protection level : {protection::off, protection::correct}) {
     std::int64_t launches[2], waits[2];

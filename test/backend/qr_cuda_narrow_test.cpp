@@ -102,11 +102,11 @@ TYPED_TEST(narrow_products, are_those_of_wider_arithmetic) {
       for (const bool few : {true, false}) {
         SCOPED_TRACE(std::string(transposed ? "transposed " : "") + (few ? "in parts" : "whole"));
         const auto both = this->upload(few ? std::vector<T>(at(2 * w * n), std::numeric_limits<T>::quiet_NaN()) : halves);
-        const index each = few ? k_turn_few : k_turn_many;
+        const index each = few ? k_apply_t_few : k_apply_t_many;
         this->launch(
-            few ? work::turn_few : work::turn_many, (n + each - 1) / each,
-            turn_arguments<T>{static_cast<const T*>(t.data()), static_cast<int>(w), transposed, n,
-                              few ? static_cast<const double*>(parts.data()) : nullptr, few ? chunks : 0, static_cast<T*>(both.data())});
+            few ? work::apply_t_few : work::apply_t_many, (n + each - 1) / each,
+            apply_t_arguments<T>{static_cast<const T*>(t.data()), static_cast<int>(w), transposed, n,
+                                 few ? static_cast<const double*>(parts.data()) : nullptr, few ? chunks : 0, static_cast<T*>(both.data())});
         const std::vector<T> made = this->template download<T>(both);
         for (index j = 0; j < n; ++j) {
           for (index i = 0; i < w; ++i) {
@@ -125,10 +125,10 @@ TYPED_TEST(narrow_products, are_those_of_wider_arithmetic) {
         }
       }
     }
-    const auto turned = this->upload(halves), to = this->upload(C);
+    const auto applied = this->upload(halves), to = this->upload(C);
     this->launch(work::narrow_subtract, across(m, k_threads / 2) * across(n, k_subtract_across),
-                 narrow_subtract_arguments<T>{static_cast<const T*>(v.data()), m, static_cast<int>(w), static_cast<const T*>(turned.data()),
-                                              static_cast<int>(n), static_cast<T*>(to.data()), ldc});
+                 narrow_subtract_arguments<T>{static_cast<const T*>(v.data()), m, static_cast<int>(w),
+                                              static_cast<const T*>(applied.data()), static_cast<int>(n), static_cast<T*>(to.data()), ldc});
     const std::vector<T> left = this->template download<T>(to);
     for (index j = 0; j < n; ++j) {
       for (index i = 0; i < m; ++i) {
@@ -182,9 +182,9 @@ TYPED_TEST(narrow_products, what_they_make_wrong_is_repaired) {
   const double off = 0.5;
   const std::vector<fault> faults = {
       {"narrow_product_kernel", [&](const void* a) { on->alter(static_cast<const narrow_product_arguments<T>*>(a)->parts + 70, off); }},
-      {"turn_kernel",
+      {"apply_t_kernel",
        [&](const void* a) {
-         const auto& given = *static_cast<const turn_arguments<T>*>(a);
+         const auto& given = *static_cast<const apply_t_arguments<T>*>(a);
          on->alter(given.W + given.width * given.columns + 70, off);
        }},
       {"narrow_subtract_kernel", [&](const void* a) { on->alter(static_cast<const narrow_subtract_arguments<T>*>(a)->C + 70, off); }}};

@@ -48,13 +48,13 @@ class wrong_pair final : public test::forwarding_device {
   std::int64_t struck = 0;
   const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
     const ballast::cuda::kernel& made = inner_->load(wanted);
-    if (wanted.expression.find("turn_kernel") != std::string::npos) turns_.push_back(&made);
+    if (wanted.expression.find("apply_t_kernel") != std::string::npos) apply_ts_.push_back(&made);
     return made;
   }
   void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
               ballast::cuda::stream on) override {
-    const auto* const given = static_cast<const ballast::qr::cuda::turn_arguments<T>*>(arguments[0].data);
-    if (value != 0 && std::ranges::find(turns_, &which) != turns_.end() && given->width == 2 * k_width && struck++ == 0) {
+    const auto* const given = static_cast<const ballast::qr::cuda::apply_t_arguments<T>*>(arguments[0].data);
+    if (value != 0 && std::ranges::find(apply_ts_, &which) != apply_ts_.end() && given->width == 2 * k_width && struck++ == 0) {
       inner_->synchronize(on);
       const_cast<T*>(given->T)[2 * k_width * k_width] += value;
     }
@@ -62,7 +62,7 @@ class wrong_pair final : public test::forwarding_device {
   }
 
  private:
-  std::vector<const ballast::cuda::kernel*> turns_;
+  std::vector<const ballast::cuda::kernel*> apply_ts_;
 };
 
 template <class T>
@@ -83,7 +83,7 @@ TYPED_TEST_SUITE(panel_pairs, test::reals, test::real_names);
 
 TYPED_TEST(panel_pairs, are_as_good_as_one_panel_after_the_other) {
   using T = TypeParam;
-  const auto counted = std::make_shared<test::counted_launches>(small());
+  const auto counted = std::make_shared<test::launch_recorder>(small());
   const device_for_a_test here(counted);
   const factored<T> made = this->run();
   EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
@@ -91,7 +91,7 @@ TYPED_TEST(panel_pairs, are_as_good_as_one_panel_after_the_other) {
   const factored<T> alone = [&] {
     ballast::cuda::capabilities about = simt::emulated_capabilities(8, 8);
     about.shared_per_block = 50 << 10;
-    const auto many = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>(about));
+    const auto many = std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>(about));
     const device_for_a_test there(many);
     factored<T> one = this->run();
     EXPECT_EQ(zeros - many->zeros, 4) << "two pairs: V's and T's zeros";

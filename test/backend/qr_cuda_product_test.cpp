@@ -102,8 +102,8 @@ class qr_cuda_product : public kernels_on_emulator<float> {
   }
 };
 
-// Returns the place of the upper part of a number in a chunk, before the permutation of sixteen neighbours.
-index place_of(index i, index k) { return i * k_depth + k; }
+// Returns the index of the upper part of a number in a chunk, before the permutation of sixteen neighbours.
+index index_of(index i, index k) { return i * k_depth + k; }
 
 struct problem {
   index m, width, n, splits;
@@ -223,8 +223,8 @@ TEST(qr_cuda_products, what_they_make_wrong_is_repaired) {
   };
   const double off = 0.5;
   const std::vector<fault> faults = {
-      {"split_kernel", [&](const void* a) { device->alter(static_cast<const split_arguments*>(a)->by_rows + place_of(30, 3), off); }},
-      {"split_kernel", [&](const void* a) { device->alter(static_cast<const split_arguments*>(a)->by_columns + place_of(30, 3), off); }},
+      {"split_kernel", [&](const void* a) { device->alter(static_cast<const split_arguments*>(a)->by_rows + index_of(30, 3), off); }},
+      {"split_kernel", [&](const void* a) { device->alter(static_cast<const split_arguments*>(a)->by_columns + index_of(30, 3), off); }},
       {"project_kernel", [&](const void* a) { device->alter(static_cast<const project_arguments*>(a)->parts + 70, off); }},
       {"add_parts_kernel", [&](const void* a) { device->alter(static_cast<const project_arguments*>(a)->W + 70, off); }},
       {"subtract_kernel", [&](const void* a) { device->alter(static_cast<const subtract_arguments*>(a)->C + 70, off); }}};
@@ -244,7 +244,7 @@ TEST(qr_cuda_products, what_they_make_wrong_is_repaired) {
     return std::pair(std::move(C), seen);
   };
   // `both`: also without protection. A sample runs only one of the two, since the kernels are the same.
-  const auto walk = [&](const auto& run, bool both) {
+  const auto strike_each = [&](const auto& run, bool both) {
     device->strikes.clear();
     for (const fault& each : faults) device->strikes.push_back({each.kernel, 0, [](const void*) { ADD_FAILURE() << "it was off"; }});
     ASSERT_EQ(run(protection::correct, false).second.verdict, verdict::clean);
@@ -266,8 +266,8 @@ TEST(qr_cuda_products, what_they_make_wrong_is_repaired) {
       }
     }
   };
-  walk(factor, true);
-  walk(apply, !test::sampled());
+  strike_each(factor, true);
+  strike_each(apply, !test::sampled());
 }
 
 }  // namespace

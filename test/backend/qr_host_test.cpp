@@ -99,7 +99,7 @@ class on_device {
 
 TYPED_TEST(qr_host, takes_operands_in_device_memory) {
   using T = typename TestFixture::T;
-  const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
+  const auto device = std::make_shared<test::counting_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard current(device);
   const index m = 30, n = 12, k = 3, ld = m + 2;
   const dense<T> A = random_matrix<T>(ld, n, 41), B = random_matrix<T>(m, k, 42);
@@ -154,7 +154,7 @@ TYPED_TEST(qr_host, least_squares_of_interleaved_blocks_in_device_memory) {
 
 TYPED_TEST(qr_host, an_uncorrectable_fault_leaves_device_memory_alone) {
   using T = typename TestFixture::T;
-  const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
+  const auto device = std::make_shared<test::counting_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard current(device);
   const dense<T> A = random_matrix<T>(40, 24, 21);
   const std::vector<T> start(A.data(), A.data() + A.size());
@@ -296,7 +296,7 @@ class late_factorizer final : public factorizer<S> {
   void measure_block(index b, bool finished, double* residual) override {
     later([=, this] { inner_->measure_block(b, finished, residual); });
   }
-  index correct_block(index b, bool finished, double threshold, const inject::place& where) override {
+  index correct_block(index b, bool finished, double threshold, const inject::position& where) override {
     wait();
     return inner_->correct_block(b, finished, threshold, where);
   }

@@ -86,7 +86,7 @@ TYPED_TEST(qr_hybrid, a_struck_column_is_recovered_by_the_qr_update) {
     ASSERT_EQ(clean.report.verdict, verdict::clean);
     int recovered = 0;
     for (const inject::site where : {site::trailing, site::panel}) {
-      // Not every column can be told from its neighbours: what is not placed is computed again.
+      // Not every column can be told from its neighbours: what is not located is computed again.
       for (std::uint64_t seed = 0; seed < 8 && recovered < (where == site::trailing ? 1 : 2); ++seed) {
         const inject::plan faults({this->at(where, seed)});
         const factored<T> struck = this->run(A, &faults);

@@ -136,7 +136,7 @@ TYPED_TEST(qr_protection, many_faults_in_one_run_are_all_repaired) {
   }
 }
 
-// Paper §6: c₁, c₂, c₃ place two faults in one column of V.
+// Paper §6: c₁, c₂, c₃ locate two faults in one column of V.
 TYPED_TEST(qr_protection, two_faults_in_one_column_of_v_are_located_and_rebuilt) {
   using T = typename TestFixture::T;
   const dense<T> A = random_matrix<T>(90, 20, 23);
@@ -159,7 +159,7 @@ TYPED_TEST(qr_protection, two_faults_in_one_column_of_v_are_located_and_rebuilt)
       }
     }
     // Two thirds of the seeds put at least one of the two faults in before the panel is verified. With checksums of the whole matrix, which
-    // the last panel updates, too, only those are placed that strike V when all is done: both do in one of nine.
+    // the last panel updates, too, only those are located that strike V when all is done: both do in one of nine.
     EXPECT_GE(corrected, std::string_view(scheme) == "block_checksum" ? this->rounds(60) / 2 : this->rounds(60) / 12) << scheme;
   }
 }

@@ -59,9 +59,9 @@ int kernels(const algorithm& of, const settings& wanted, const time_limit& limit
   std::atomic<std::size_t> next{0};
   std::atomic<int> skipped{0};
   {
-    std::vector<std::jthread> team;
+    std::vector<std::jthread> threads;
     for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
-      team.emplace_back([&] {
+      threads.emplace_back([&] {
         for (std::size_t i = next++; i < requests.size(); i = next++) {
           if (limit.over()) {
             ++skipped;

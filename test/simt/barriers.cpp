@@ -6,7 +6,7 @@
 
 namespace simt {
 
-int block_barrier(vote kind, int predicate, place where) {
+int block_barrier(vote kind, int predicate, code_location where) {
   lane_state& self = *now.current;
   block_state& block = *self.block;
   if (block.live != static_cast<int>(block.lanes.size())) {
@@ -40,7 +40,7 @@ int block_barrier(vote kind, int predicate, place where) {
   return 0;
 }
 
-void group_barrier(int number, int threads, place where) {
+void group_barrier(int number, int threads, code_location where) {
   lane_state& self = *now.current;
   block_state& block = *self.block;
   if (number < 1 || number > 15) fail(where, fmt::format("expected a group barrier 1 to 15, got {}", number));
@@ -85,7 +85,7 @@ void release_cluster_barrier(cluster_state& cluster) {
 unsigned cluster_rank() { return static_cast<unsigned>(now.current->block->rank); }
 unsigned cluster_size() { return static_cast<unsigned>(now.shape.cluster); }
 
-void cluster_arrive(place where) {
+void cluster_arrive(code_location where) {
   lane_state& self = *now.current;
   cluster_state& cluster = *self.block->cluster;
   if (self.at_cluster_barrier) fail(where, "arrives a second time at the cluster barrier without a wait");
@@ -96,7 +96,7 @@ void cluster_arrive(place where) {
   release_cluster_barrier(cluster);
 }
 
-void cluster_wait(place where) {
+void cluster_wait(code_location where) {
   lane_state& self = *now.current;
   cluster_state& cluster = *self.block->cluster;
   if (!self.at_cluster_barrier) fail(where, "waits at the cluster barrier without having arrived");
@@ -108,7 +108,7 @@ void cluster_wait(place where) {
   self.at_cluster_barrier = false;
 }
 
-void* cluster_map(const void* own, unsigned rank, place where) {
+void* cluster_map(const void* own, unsigned rank, code_location where) {
   block_state& block = *now.current->block;
   if (rank >= cluster_size()) fail(where, fmt::format("maps shared memory of block {} in a cluster of {}", rank, cluster_size()));
   block_state& peer = *block.cluster->blocks[rank];

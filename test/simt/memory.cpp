@@ -13,7 +13,7 @@ void require_aligned_slow(const void* pointer, std::size_t alignment) {
   fail(fmt::format("address {} is not a multiple of {} bytes", fmt::ptr(pointer), alignment));
 }
 
-void require_shared(const void* pointer, const char* what, place where) {
+void require_shared(const void* pointer, const char* what, code_location where) {
   const block_state& block = *now.current->block;
   if (block.dynamic.holds(pointer)) return;
   for (const auto& object : block.statics) {
@@ -54,7 +54,7 @@ void fly(const flying_copy& copy) {
 
 }  // namespace
 
-void async_copy(void* shared, const void* global, int bytes, int valid_bytes, place where) {
+void async_copy(void* shared, const void* global, int bytes, int valid_bytes, code_location where) {
   if (bytes != 4 && bytes != 8 && bytes != 16) fail(where, fmt::format("an asynchronous copy has 4, 8 or 16 bytes, got {}", bytes));
   require_aligned(shared, static_cast<std::size_t>(bytes));
   require_aligned(global, static_cast<std::size_t>(bytes));
@@ -75,7 +75,7 @@ void async_wait(int groups_left) {
   groups.finish_before(groups.open - groups_left);
 }
 
-void bulk_store(void* global, const void* shared, std::uint32_t bytes, place where) {
+void bulk_store(void* global, const void* shared, std::uint32_t bytes, code_location where) {
   require_aligned(global, 16);
   require_aligned(shared, 16);
   if (bytes % 16 != 0) fail(where, fmt::format("a bulk copy has a multiple of 16 bytes, got {}", bytes));
@@ -96,14 +96,14 @@ void bulk_wait(int groups_left) {
   groups.finish_before(groups.open - groups_left);
 }
 
-void bulk_load(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, place where) {
+void bulk_load(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, code_location where) {
   require_aligned(global, 16);
   require_aligned(shared, 16);
   if (bytes % 16 != 0) fail(where, fmt::format("a bulk copy has a multiple of 16 bytes, got {}", bytes));
   fly({shared, global, bytes, barrier, where, {}});
 }
 
-void store_async(void* remote, const void* value, int bytes, std::uint64_t* remote_barrier, place where) {
+void store_async(void* remote, const void* value, int bytes, std::uint64_t* remote_barrier, code_location where) {
   require_aligned(remote, static_cast<std::size_t>(bytes));
   flying_copy copy{remote, nullptr, static_cast<std::uint32_t>(bytes), remote_barrier, where, {}};
   std::memcpy(copy.value, value, static_cast<std::size_t>(bytes));
@@ -122,7 +122,7 @@ struct mbarrier {
   unsigned phase;
 
   static constexpr std::uint64_t k_mark = 0x5b5;
-  static mbarrier read(const std::uint64_t* at, place where) {
+  static mbarrier read(const std::uint64_t* at, code_location where) {
     require_aligned(at, 8);
     std::uint64_t bits = 0;
     std::memcpy(&bits, at, 8);
@@ -144,20 +144,20 @@ struct mbarrier {
 
 }  // namespace
 
-void count_bytes(std::uint64_t* barrier, std::int64_t bytes, place where) {
+void count_bytes(std::uint64_t* barrier, std::int64_t bytes, code_location where) {
   mbarrier state = mbarrier::read(barrier, where);
   state.bytes += bytes;
   state.write(barrier);
 }
 
-void mbarrier_init(std::uint64_t* barrier, unsigned count, place where) {
+void mbarrier_init(std::uint64_t* barrier, unsigned count, code_location where) {
   require_aligned(barrier, 8);
   require_shared(barrier, "an mbarrier", where);
   if (count == 0 || count > 0x3fff) fail(where, fmt::format("an mbarrier of the emulator expects 1 to 16383 arrivals, got {}", count));
   mbarrier{0, count, count, 0}.write(barrier);
 }
 
-void mbarrier_arrive(std::uint64_t* barrier, unsigned count, unsigned expected_bytes, place where) {
+void mbarrier_arrive(std::uint64_t* barrier, unsigned count, unsigned expected_bytes, code_location where) {
   mbarrier state = mbarrier::read(barrier, where);
   if (count > state.pending) fail(where, fmt::format("{} arrivals at an mbarrier that waits for {}", count, state.pending));
   state.bytes += expected_bytes;
@@ -165,7 +165,7 @@ void mbarrier_arrive(std::uint64_t* barrier, unsigned count, unsigned expected_b
   state.write(barrier);
 }
 
-bool mbarrier_test(std::uint64_t* barrier, unsigned parity, place where) {
+bool mbarrier_test(std::uint64_t* barrier, unsigned parity, code_location where) {
   if (mbarrier::read(barrier, where).phase != (parity & 1)) return true;
   give_way(true);
   return mbarrier::read(barrier, where).phase != (parity & 1);

@@ -96,9 +96,11 @@ std::string name_of(const lane_state& lane) {
 
 }  // namespace
 
-std::string name_of(const place& where) { return fmt::format("{}:{}", where.file, where.line); }
+std::string name_of(const code_location& where) { return fmt::format("{}:{}", where.file, where.line); }
 
-bool same(const place& a, const place& b) { return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0); }
+bool same(const code_location& a, const code_location& b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
 
 namespace {
 
@@ -139,7 +141,7 @@ void fail(const std::string& what) {
   throw error(fmt::format("{}: {}", name_of(*now.current), what));
 }
 
-void fail(const place& where, const std::string& what) {
+void fail(const code_location& where, const std::string& what) {
   begin_throw();
   throw error(fmt::format("{}: {}: {}", name_of(where), name_of(*now.current), what));
 }

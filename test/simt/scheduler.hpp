@@ -62,7 +62,7 @@ struct flying_copy {
   const void* from = nullptr;  // null: `value` holds the bytes
   std::uint32_t bytes = 0;
   std::uint64_t* barrier = nullptr;
-  place where;
+  code_location where;
   unsigned char value[16] = {};
 };
 
@@ -81,7 +81,7 @@ struct lane_state {
   int group = -1;                   // the number of the group barrier at which it waits; −1: none
   bool at_cluster_barrier = false;  // true between arrive and wait
   std::uint64_t cluster_phase = 0;  // the phase of the cluster barrier at its arrival
-  place where;                      // the place of the barrier
+  code_location where;              // the place of the barrier
   copy_groups copies;
   copy_groups stores;
   std::int64_t products = 0;  // number of committed groups of products
@@ -101,7 +101,7 @@ struct warp_state {
   lane_state* lanes[32] = {};
   unsigned mask[32] = {};
   meeting kind[32] = {};
-  place where[32] = {};
+  code_location where[32] = {};
   std::uint64_t value[32] = {};
   std::uint64_t result[32] = {};
   int source[32] = {};
@@ -146,7 +146,7 @@ struct static_object {
 struct group_state {
   int arrived = 0;
   int expected = 0;
-  place where;
+  code_location where;
 };
 
 // A product of a warpgroup that has been started but not performed.
@@ -159,7 +159,7 @@ struct pending_product {
 
 struct warpgroup_state {
   int arrived = 0;
-  place where;
+  code_location where;
   pending_product next;
   std::deque<pending_product> waiting;
 
@@ -185,7 +185,7 @@ struct block_state {
   int votes = 0;         // the number of these with a true predicate
   int outcome = 0;       // `votes` at the last barrier
   vote kind = vote::none;
-  place where;
+  code_location where;
   group_state groups[16];
   std::vector<warpgroup_state> warpgroups;
   shared_memory dynamic;
@@ -243,9 +243,9 @@ extern scheduler now;
 
 // Throw error. The message names the running thread and its place.
 [[noreturn]] void fail(const std::string& what);
-[[noreturn]] void fail(const place& where, const std::string& what);
-std::string name_of(const place& where);
-bool same(const place& a, const place& b);
+[[noreturn]] void fail(const code_location& where, const std::string& what);
+std::string name_of(const code_location& where);
+bool same(const code_location& a, const code_location& b);
 
 // Marks these lanes as ready to run.
 void set_ready(warp_state& warp, unsigned lanes);
@@ -256,10 +256,10 @@ void wait(bool anywhere = false);
 // Releases the threads that wait at the cluster barrier, if all threads have arrived.
 void release_cluster_barrier(cluster_state& cluster);
 // Adds to the pending bytes of an mbarrier; negative: the bytes have arrived.
-void count_bytes(std::uint64_t* barrier, std::int64_t bytes, place where);
+void count_bytes(std::uint64_t* barrier, std::int64_t bytes, code_location where);
 // Performs the asynchronous copy now.flying[which].
 void land(std::size_t which);
 // Throws error unless `pointer` is in the shared memory of the running block.
-void require_shared(const void* pointer, const char* what, place where);
+void require_shared(const void* pointer, const char* what, code_location where);
 
 }  // namespace simt

@@ -34,7 +34,7 @@ inline constexpr int warpSize = 32;
 namespace simt {
 
 // A source location at which a kernel waits, for messages and to distinguish barriers.
-struct place {
+struct code_location {
   const char* file = "";
   unsigned line = 0;
 };
@@ -43,18 +43,18 @@ struct place {
 
 enum class vote { none, any, all, count };
 
-int block_barrier(vote kind, int predicate, place where);
+int block_barrier(vote kind, int predicate, code_location where);
 // A barrier of `threads` threads, in whole warps. `number`: 1 to 15.
-void group_barrier(int number, int threads, place where);
+void group_barrier(int number, int threads, code_location where);
 
 // All existing lanes of `mask` meet. warp_exchange returns the value of lane `source`; warp_ballot the lanes with a true predicate.
-std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where);
-unsigned warp_ballot(unsigned mask, bool predicate, place where);
+std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, code_location where);
+unsigned warp_ballot(unsigned mask, bool predicate, code_location where);
 // `combine` is called once, after all lanes of the mask have arrived: operands[lane] is the operand of that lane.
-void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where);
+void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), code_location where);
 // All 128 threads of a warpgroup meet. `perform` gets their operands, `size` bytes each; it is called at once, or when the first thread
 // waits for the product.
-void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), place where);
+void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), code_location where);
 void product_commit();
 void product_wait(int groups_left);
 unsigned live_lanes();
@@ -106,25 +106,25 @@ T loaded(T value) {
 }
 
 // Asynchronous copies. The seed determines whether the bytes move at once, at a later switch, or when a thread waits for them.
-void async_copy(void* shared, const void* global, int bytes, int valid_bytes, place where);
+void async_copy(void* shared, const void* global, int bytes, int valid_bytes, code_location where);
 void async_commit();
 void async_wait(int groups_left);
-void bulk_load(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, place where);
-void bulk_store(void* global, const void* shared, std::uint32_t bytes, place where);
+void bulk_load(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, code_location where);
+void bulk_store(void* global, const void* shared, std::uint32_t bytes, code_location where);
 void bulk_commit();
 void bulk_wait(int groups_left);
-void store_async(void* remote, const void* value, int bytes, std::uint64_t* remote_barrier, place where);
+void store_async(void* remote, const void* value, int bytes, std::uint64_t* remote_barrier, code_location where);
 
-void mbarrier_init(std::uint64_t* barrier, unsigned count, place where);
-void mbarrier_arrive(std::uint64_t* barrier, unsigned count, unsigned expected_bytes, place where);
-bool mbarrier_test(std::uint64_t* barrier, unsigned parity, place where);
+void mbarrier_init(std::uint64_t* barrier, unsigned count, code_location where);
+void mbarrier_arrive(std::uint64_t* barrier, unsigned count, unsigned expected_bytes, code_location where);
+bool mbarrier_test(std::uint64_t* barrier, unsigned parity, code_location where);
 
 unsigned cluster_rank();
 unsigned cluster_size();
-void cluster_arrive(place where);
-void cluster_wait(place where);
+void cluster_arrive(code_location where);
+void cluster_wait(code_location where);
 // Returns the address, in block `rank` of the cluster, of the object that `own` points to in the running block's shared memory.
-void* cluster_map(const void* own, unsigned rank, place where);
+void* cluster_map(const void* own, unsigned rank, code_location where);
 
 template <class T>
 std::uint64_t to_bits(T value) {
@@ -199,7 +199,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32, SI
 namespace simt {
 
 template <class T>
-T warp_reduce(unsigned mask, T value, void (*combine)(void* const*, unsigned), place where) {
+T warp_reduce(unsigned mask, T value, void (*combine)(void* const*, unsigned), code_location where) {
   warp_collective(mask, &value, combine, where);
   return value;
 }

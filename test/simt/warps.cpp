@@ -9,14 +9,14 @@
 namespace simt {
 namespace {
 
-void check_mask(const warp_state& warp, int lane, unsigned mask, place where) {
+void check_mask(const warp_state& warp, int lane, unsigned mask, code_location where) {
   if ((mask >> lane & 1) == 0) fail(where, fmt::format("lane {} is not in its own mask {:#010x}", lane, mask));
   if ((mask & ~warp.live) != 0) fail(where, fmt::format("mask {:#010x} has lanes that have returned: {:#010x}", mask, mask & ~warp.live));
 }
 
 // Returns true if the running lane is the last of its mask to arrive. Then it checks that the others wait in the same operation at the same
 // place.
-bool last_to_meet(warp_state& warp, int lane, unsigned mask, meeting kind, place where) {
+bool last_to_meet(warp_state& warp, int lane, unsigned mask, meeting kind, code_location where) {
   mask &= warp.present;
   check_mask(warp, lane, mask, where);
   warp.mask[lane] = mask;
@@ -41,7 +41,7 @@ bool last_to_meet(warp_state& warp, int lane, unsigned mask, meeting kind, place
 
 }  // namespace
 
-std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where) {
+std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, code_location where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
   mask &= warp.present;
@@ -59,7 +59,7 @@ std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, plac
   return warp.result[lane];
 }
 
-unsigned warp_ballot(unsigned mask, bool predicate, place where) {
+unsigned warp_ballot(unsigned mask, bool predicate, code_location where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
   mask &= warp.present;
@@ -87,7 +87,7 @@ void multiply_add(int m, int n, int k, const double* a, const double* b, double*
   }
 }
 
-void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where) {
+void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), code_location where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
   mask &= warp.present;
@@ -99,7 +99,7 @@ void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* 
   }
 }
 
-void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), place where) {
+void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), code_location where) {
   lane_state& self = *now.current;
   block_state& block = *self.block;
   const int first = self.warp->number / 4 * 4;  // warp of the warpgroup

@@ -11,7 +11,7 @@
 #include <ballast/types.hpp>
 
 #include "interrupt.hpp"
-#include "place.hpp"
+#include "location.hpp"
 #include "registers.hpp"
 #include "subject.hpp"
 

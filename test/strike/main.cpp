@@ -39,9 +39,9 @@ constexpr window k_declared[] = {
 
 bool is_bad(const strike& one) { return one.result == outcome::material || one.result == outcome::wrongly_repaired; }
 
-bool is_declared(const std::string& problem, const std::string& place) {
+bool is_declared(const std::string& problem, const std::string& location) {
   return std::ranges::any_of(k_declared, [&](const window& each) {
-    return problem.starts_with(each.operation) && place.find(each.function) != std::string::npos;
+    return problem.starts_with(each.operation) && location.find(each.function) != std::string::npos;
   });
 }
 
@@ -53,12 +53,12 @@ json counts(const tally& of, std::int64_t declared) {
   return made;
 }
 
-// Returns the place of a strike. If it is in a system library, the caller is appended.
-std::string place_of(const strike& one, const std::map<code_address, std::string>& places) {
-  return places.at(one.instruction) + (one.caller.module.empty() ? "" : " < " + places.at(one.caller));
+// Returns the location of a strike. If it is in a system library, the caller is appended.
+std::string location_of(const strike& one, const std::map<code_address, std::string>& locations) {
+  return locations.at(one.instruction) + (one.caller.module.empty() ? "" : " < " + locations.at(one.caller));
 }
 
-json details(const std::string& problem, const strike& one, const std::map<code_address, std::string>& places) {
+json details(const std::string& problem, const strike& one, const std::map<code_address, std::string>& locations) {
   return {{"target", to_string(one.what)},
           {"register", name_of(one.where)},
           {"nanoseconds", one.when.nanoseconds},
@@ -70,8 +70,8 @@ json details(const std::string& problem, const strike& one, const std::map<code_
           {"floors", std::isfinite(one.change.floors) ? json(one.change.floors) : json("inf")},
           {"module", one.instruction.module},
           {"offset", fmt::format("{:#x}", one.instruction.offset)},
-          {"place", place_of(one, places)},
-          {"declared", is_declared(problem, place_of(one, places))}};
+          {"place", location_of(one, locations)},
+          {"declared", is_declared(problem, location_of(one, locations))}};
 }
 
 // The columns of the table.
@@ -89,20 +89,20 @@ void print_line(const record& of, target which, std::int64_t declared, bool firs
              material, fmt::format("{:.2g}", test::bound_99(material, seen.strikes)));
 }
 
-// Returns the functions of a place, without line numbers.
-std::string functions_of(const std::string& place) {
+// Returns the functions of a location, without line numbers.
+std::string functions_of(const std::string& location) {
   std::string made;
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    if (place[i] == '(')
-      i = std::min(place.find(')', i), place.size() - 1);
-    else if (!(place[i] == ' ' && i + 1 < place.size() && place[i + 1] == '('))
-      made += place[i];
+  for (std::size_t i = 0; i < location.size(); ++i) {
+    if (location[i] == '(')
+      i = std::min(location.find(')', i), location.size() - 1);
+    else if (!(location[i] == ' ' && i + 1 < location.size() && location[i + 1] == '('))
+      made += location[i];
   }
   return made;
 }
 
-// Prints the places of material strikes at vector and mask registers, most frequent first.
-void print_places(const record& seen, const std::map<code_address, std::string>& places) {
+// Prints the locations of material strikes at vector and mask registers, most frequent first.
+void print_locations(const record& seen, const std::map<code_address, std::string>& locations) {
   struct group {
     std::int64_t count = 0;
     double least = 0, most = 0;
@@ -111,12 +111,12 @@ void print_places(const record& seen, const std::map<code_address, std::string>&
   std::map<std::string, group> groups;
   for (const strike& one : seen.worth_a_look) {
     if (!is_bad(one) || one.what == target::general) continue;
-    const std::string place = place_of(one, places);
-    group& to = groups[std::string(one.result == outcome::material ? "material: " : "wrongly repaired: ") + functions_of(place)];
+    const std::string location = location_of(one, locations);
+    group& to = groups[std::string(one.result == outcome::material ? "material: " : "wrongly repaired: ") + functions_of(location)];
     if (to.count++ == 0 || one.change.floors < to.least) to.least = one.change.floors;
     if (to.count == 1 || !(one.change.floors <= to.most)) {
       to.most = one.change.floors;
-      to.line = place;
+      to.line = location;
     }
   }
   std::vector<std::pair<std::string, group>> order(groups.begin(), groups.end());
@@ -170,10 +170,10 @@ int run(int argc, char** argv) {
         addresses.push_back(one.instruction);
         addresses.push_back(one.caller);
       }
-      const auto places = source_places(addresses);
+      const auto locations = source_locations(addresses);
       std::array<std::int64_t, k_targets> declared{};
       for (const strike& one : seen.worth_a_look) {
-        if (how != protection::off && one.result == outcome::material && is_declared(name, place_of(one, places)))
+        if (how != protection::off && one.result == outcome::material && is_declared(name, location_of(one, locations)))
           ++declared[static_cast<std::size_t>(one.what)];
       }
       bool first = true;
@@ -202,9 +202,9 @@ int run(int argc, char** argv) {
       for (int i = 0; i < k_targets; ++i)
         entry["targets"][std::string(to_string(static_cast<target>(i)))] =
             counts(seen.tallies[static_cast<std::size_t>(i)], declared[static_cast<std::size_t>(i)]);
-      for (const strike& one : seen.worth_a_look) entry["strikes"].push_back(details(name, one, places));
+      for (const strike& one : seen.worth_a_look) entry["strikes"].push_back(details(name, one, locations));
       all["results"].push_back(std::move(entry));
-      if (how != protection::off) print_places(seen, places);
+      if (how != protection::off) print_locations(seen, locations);
       std::fflush(stdout);
       if (!output.empty()) {  // after each problem, so that an interrupted run loses no counts
         std::ofstream to(output, std::ios::trunc);

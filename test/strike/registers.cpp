@@ -46,20 +46,20 @@ bool has(int component) { return ((areas().enabled >> static_cast<unsigned>(comp
 constexpr const char* k_general_names[] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp",
                                            "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
-constexpr int k_general_places[] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
-                                    REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+constexpr int k_general_indices[] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
+                                     REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
 // The component that holds a bit of a vector or mask register, and the position of the bit in its area.
 struct stored {
   int component = 0;
   std::size_t bit = 0;
 };
-stored stored_at(const register_bit& place) {
-  const auto index = static_cast<std::size_t>(place.index), bit = static_cast<std::size_t>(place.bit);
-  if (place.kind == register_kind::mask) return {k_masks, index * 64 + bit};
-  if (place.index >= 16) return {k_high_zmm, (index - 16) * 512 + bit};
-  if (place.bit < 128) return {k_sse, index * 128 + bit};
-  if (place.bit < 256) return {k_upper_ymm, index * 128 + bit - 128};
+stored stored_at(const register_bit& position) {
+  const auto index = static_cast<std::size_t>(position.index), bit = static_cast<std::size_t>(position.bit);
+  if (position.kind == register_kind::mask) return {k_masks, index * 64 + bit};
+  if (position.index >= 16) return {k_high_zmm, (index - 16) * 512 + bit};
+  if (position.bit < 128) return {k_sse, index * 128 + bit};
+  if (position.bit < 256) return {k_upper_ymm, index * 128 + bit - 128};
   return {k_upper_zmm, index * 256 + bit - 256};
 }
 
@@ -73,8 +73,8 @@ class saved_state {
     size_ = magic == k_extended ? size : k_present_offset;
   }
 
-  unsigned char* byte_of(const stored& place) { return state_ + begin(place.component) + place.bit / 8; }
-  bool has(const stored& place) const { return begin(place.component) + place.bit / 8 < size_; }
+  unsigned char* byte_of(const stored& position) { return state_ + begin(position.component) + position.bit / 8; }
+  bool has(const stored& position) const { return begin(position.component) + position.bit / 8 < size_; }
 
   // Returns whether the component is not in its initial state. In its initial state it is zero, regardless of the content of its area.
   bool present(int component) const {
@@ -85,7 +85,9 @@ class saved_state {
     const std::uint64_t all = word_at(k_present_offset) | 1ULL << static_cast<unsigned>(component);
     std::memcpy(state_ + k_present_offset, &all, sizeof all);
   }
-  std::uint64_t word(const stored& place) const { return present(place.component) ? word_at(begin(place.component) + place.bit / 8) : 0; }
+  std::uint64_t word(const stored& position) const {
+    return present(position.component) ? word_at(begin(position.component) + position.bit / 8) : 0;
+  }
 
  private:
   static std::size_t begin(int component) {
@@ -129,11 +131,11 @@ const register_set& registers() {
   return found;
 }
 
-std::string name_of(const register_bit& place) {
-  const std::string number = std::to_string(place.index);
-  const std::string bit = " bit " + std::to_string(place.bit);
-  if (place.kind == register_kind::general) return k_general_names[place.index] + bit;
-  if (place.kind == register_kind::mask) return "k" + number + bit;
+std::string name_of(const register_bit& position) {
+  const std::string number = std::to_string(position.index);
+  const std::string bit = " bit " + std::to_string(position.bit);
+  if (position.kind == register_kind::general) return k_general_names[position.index] + bit;
+  if (position.kind == register_kind::mask) return "k" + number + bit;
   return (registers().vector_bits == 512 ? "zmm" : registers().vector_bits == 256 ? "ymm" : "xmm") + number + bit;
 }
 
@@ -145,16 +147,16 @@ bool is_zero(void* context, int index) {
   return true;
 }
 
-bool flip(void* context, const register_bit& place) {
+bool flip(void* context, const register_bit& position) {
   mcontext_t& saved = static_cast<ucontext_t*>(context)->uc_mcontext;
-  if (place.kind == register_kind::general) {
-    saved.gregs[k_general_places[place.index]] ^= static_cast<greg_t>(1ULL << static_cast<unsigned>(place.bit));
+  if (position.kind == register_kind::general) {
+    saved.gregs[k_general_indices[position.index]] ^= static_cast<greg_t>(1ULL << static_cast<unsigned>(position.bit));
     return true;
   }
   saved_state all(context);
-  const stored at = stored_at(place);
+  const stored at = stored_at(position);
   if (!all.has(at)) std::abort();  // registers() has reported that it exists
-  const bool whole = place.kind == register_kind::vector && place.bit < 64 && holds_integer(all, place.index);
+  const bool whole = position.kind == register_kind::vector && position.bit < 64 && holds_integer(all, position.index);
   all.make_present(at.component);
   *all.byte_of(at) ^= static_cast<unsigned char>(1U << (at.bit % 8));
   return whole;

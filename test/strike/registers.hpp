@@ -28,12 +28,12 @@ struct register_set {
 
 const register_set& registers();
 
-std::string name_of(const register_bit& place);  // "zmm5 bit 30", "r12 bit 3"
+std::string name_of(const register_bit& position);  // "zmm5 bit 30", "r12 bit 3"
 
 // Flips the bit in `context`, the third argument of a signal handler; the thread continues with it. Returns true if the bit belongs to an
 // address or an integer. That is a general register, or a vector register in which only the lowest 64 bits are not zero and are no ordinary
 // floating-point number: compilers move general registers there if they need more. May be called by a signal handler.
-bool flip(void* context, const register_bit& place);
+bool flip(void* context, const register_bit& position);
 
 // Returns whether a vector register is zero in `context`. Then its bits do not show whether it holds a number or an integer.
 bool is_zero(void* context, int index);

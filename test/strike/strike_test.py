@@ -54,7 +54,7 @@ class StrikeTest(unittest.TestCase):
             self.assertGreater(self.counts(protection, "strikes", ("none",)), 0)
             self.assertEqual(self.counts(protection, "masked", ("none",)), self.counts(protection, "strikes", ("none",)))
 
-    def test_strikes_have_places(self):
+    def test_strikes_have_locations(self):
         listed = [one for each in self.results for one in each["strikes"]]
         self.assertTrue(listed)
         named = [one for one in listed if one["module"] and one["place"]]

@@ -145,7 +145,7 @@ class forwarding_device : public cuda::device {
 };
 
 // Counts the bytes that are copied out of its memory and into it.
-class counted_device final : public forwarding_device {
+class counting_device final : public forwarding_device {
  public:
   using forwarding_device::forwarding_device;
   std::int64_t bytes_read = 0, bytes_written = 0;
@@ -158,7 +158,7 @@ class counted_device final : public forwarding_device {
 
 // Counts the launches of each kernel, by the name of its template, the calls of BLAS, fills and copies, and the waits of the host for a
 // stream.
-class counted_launches final : public forwarding_device {
+class launch_recorder final : public forwarding_device {
  public:
   using forwarding_device::forwarding_device;
   std::map<std::string, std::int64_t> launches;
@@ -178,7 +178,7 @@ class counted_launches final : public forwarding_device {
     inner_->copy(to, from, bytes, on);
   }
   std::unique_ptr<cuda::blas> make_blas(cuda::blas_math math, cuda::stream on) override {
-    return std::make_unique<counted_blas>(*this, inner_->make_blas(math, on));
+    return std::make_unique<counting_blas>(*this, inner_->make_blas(math, on));
   }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override {
     const cuda::kernel& made = inner_->load(wanted);
@@ -197,9 +197,9 @@ class counted_launches final : public forwarding_device {
   }
 
  private:
-  class counted_blas final : public cuda::blas {
+  class counting_blas final : public cuda::blas {
    public:
-    counted_blas(counted_launches& by, std::unique_ptr<cuda::blas> inner) : by_(by), inner_(std::move(inner)) {}
+    counting_blas(launch_recorder& by, std::unique_ptr<cuda::blas> inner) : by_(by), inner_(std::move(inner)) {}
 #define BALLAST_COUNTED_BLAS(T)                                                                                                            \
   void gemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
             std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
@@ -226,7 +226,7 @@ class counted_launches final : public forwarding_device {
 #undef BALLAST_COUNTED_BLAS
 
    private:
-    counted_launches& by_;
+    launch_recorder& by_;
     std::unique_ptr<cuda::blas> inner_;
   };
   std::map<const cuda::kernel*, std::string> names_;

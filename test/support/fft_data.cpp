@@ -17,8 +17,8 @@ void in_pieces(std::int64_t count, const std::function<void(std::int64_t, std::i
   const std::int64_t cores = std::max<std::int64_t>(std::thread::hardware_concurrency(), 1);
   const std::int64_t pieces = std::clamp<std::int64_t>(count / worth_a_thread, 1, cores);
   if (pieces == 1) return body(0, count);
-  std::vector<std::jthread> team;
-  for (std::int64_t p = 0; p < pieces; ++p) team.emplace_back([&, p] { body(count * p / pieces, count * (p + 1) / pieces); });
+  std::vector<std::jthread> threads;
+  for (std::int64_t p = 0; p < pieces; ++p) threads.emplace_back([&, p] { body(count * p / pieces, count * (p + 1) / pieces); });
 }
 
 template <class T>
@@ -47,7 +47,7 @@ namespace {
 
 // Calls body(word, where) for the packed words of signal b of `side`. `where`: the index in the array of real numbers.
 template <class Body>
-void walk(const fft::side& side, std::int64_t b, const Body& body) {
+void each_word(const fft::side& side, std::int64_t b, const Body& body) {
   const std::int64_t parts = side.real ? 1 : 2;
   std::int64_t word = 0;
   for (std::int64_t i = 0; i < side.length[0]; ++i) {
@@ -68,7 +68,7 @@ std::vector<T> pack(const fft::side& side, std::int64_t batch, const T* data) {
   std::vector<T> made(static_cast<std::size_t>(words * batch));
   for (std::int64_t b = 0; b < batch; ++b) {
     T* to = made.data() + b * words;
-    walk(side, b, [&](std::int64_t word, std::int64_t where) { to[word] = data[where]; });
+    each_word(side, b, [&](std::int64_t word, std::int64_t where) { to[word] = data[where]; });
   }
   return made;
 }
@@ -79,7 +79,7 @@ std::vector<T> unpack(const fft::side& side, std::int64_t batch, const std::vect
   std::vector<T> made(static_cast<std::size_t>(words_of_side(side)), between);
   for (std::int64_t b = 0; b < batch; ++b) {
     const T* from = packed.data() + b * words;
-    walk(side, b, [&](std::int64_t word, std::int64_t where) { made[static_cast<std::size_t>(where)] = from[word]; });
+    each_word(side, b, [&](std::int64_t word, std::int64_t where) { made[static_cast<std::size_t>(where)] = from[word]; });
   }
   return made;
 }

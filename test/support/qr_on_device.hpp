@@ -71,14 +71,14 @@ class struck_device final : public test::forwarding_device {
     }
   }
   template <class T>
-  void set(const T* place, T value) {
-    copy(const_cast<T*>(place), &value, sizeof value, nullptr);
+  void set(const T* element, T value) {
+    copy(const_cast<T*>(element), &value, sizeof value, nullptr);
   }
   template <class T>
-  void alter(const T* place, double by) {
+  void alter(const T* element, double by) {
     T value;
-    copy(&value, place, sizeof value, nullptr);
-    set(place, static_cast<T>(static_cast<double>(value) + by));
+    copy(&value, element, sizeof value, nullptr);
+    set(element, static_cast<T>(static_cast<double>(value) + by));
   }
 
  private:

@@ -28,8 +28,8 @@ namespace {
 
 int word_of(const line_policy& p, int s, int i, int line) {
   const exchange_layout& e = p.exchange[s];
-  const auto place = [&](int at) { return at + at / e.run * e.pad; };
-  const int word = e.columns ? place(i) * p.lines + line : line * place(p.share()) + place(i);
+  const auto position = [&](int at) { return at + at / e.run * e.pad; };
+  const int word = e.columns ? position(i) * p.lines + line : line * position(p.share()) + position(i);
   return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]);
 }
 
@@ -71,7 +71,7 @@ double counted_cost(const line_policy& p, int s) {
     // Each result goes to the block that has its residue of outputs. Stores to different blocks share no banks; counting them as if they
     // did can only raise the count.
     const int residue = j % before + k * before;
-    return p.rank_of_residue(residue) * p.share() + j / before * p.target_run() + p.place_of_residue(residue);
+    return p.rank_of_residue(residue) * p.share() + j / before * p.target_run() + p.position_of_residue(residue);
   });
   count(p.out_columns, ends ? p.butterflies(s) : p.butterflies(s + 1), [&](int j, int k) {
     if (k == next) return -2;
@@ -178,8 +178,8 @@ TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
             stored[static_cast<std::size_t>(o)] = true;
             const int residue = o % p.target_distance();
             ASSERT_EQ(p.rank_of_residue(residue), rank);
-            ASSERT_EQ(p.place_of_residue(residue), i % p.target_run());
-            ASSERT_EQ(p.target_element(p.image_place(i, rank), rank), (length - o) % length);
+            ASSERT_EQ(p.position_of_residue(residue), i % p.target_run());
+            ASSERT_EQ(p.target_element(p.image_position(i, rank), rank), (length - o) % length);
           }
         }
         // Layouts are chosen for lines without mirror images: here a few conflicts remain.

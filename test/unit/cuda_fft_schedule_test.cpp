@@ -68,8 +68,8 @@ TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
         EXPECT_EQ(product, convolves ? whole * whole : n);
         EXPECT_LE(made.passes.size(), convolves ? 6u : 3u);
         EXPECT_EQ(made.passes.size() == 1, made.work_elements() == 0);
-        EXPECT_EQ(made.passes.front().from, place::input);
-        EXPECT_EQ(made.passes.back().to, place::output);
+        EXPECT_EQ(made.passes.front().from, pass_buffer::input);
+        EXPECT_EQ(made.passes.back().to, pass_buffer::output);
       }
     }
   }
@@ -134,8 +134,9 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
           const std::int64_t in_step[3] = {each.source.position_column, each.source.position_middle, 0};
           const std::int64_t out_step[3] = {each.target.position_column, each.target.position_middle, 0};
           // If reals are processed in pairs, an element is two reals. A spectrum has one element more.
-          const std::int64_t reals_read = each.from == place::input && g.input.real && each.policy.load == load_form::complex ? 2 : 1;
-          const std::int64_t reals_written = each.to == place::output && g.output.real && each.policy.store == store_form::complex ? 2 : 1;
+          const std::int64_t reals_read = each.from == pass_buffer::input && g.input.real && each.policy.load == load_form::complex ? 2 : 1;
+          const std::int64_t reals_written =
+              each.to == pass_buffer::output && g.output.real && each.policy.store == store_form::complex ? 2 : 1;
           const std::int64_t loaded = each.policy.length + (each.policy.load == load_form::spectrum ? 1 : 0);
           const std::int64_t stored = each.policy.length + (each.policy.mirrors() ? 1 : 0);
           for (std::int64_t index = 0; index < each.lines(); ++index) {
@@ -153,7 +154,7 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
             for (std::int64_t k = 0; k < std::max(loaded, stored); ++k) {
               const std::int64_t from = in_position + k * each.source.position_element;
               const std::int64_t to = out_position + k * each.target.position_element;
-              if (each.from == place::input && k < loaded && !(each.policy.padded && from >= each.loaded)) {
+              if (each.from == pass_buffer::input && k < loaded && !(each.policy.padded && from >= each.loaded)) {
                 std::int64_t at = source + k * each.source.element;
                 const bool mirrored = each.policy.load == load_form::half && 2 * from > each.whole;
                 if (mirrored) at += (each.whole - 2 * from) * each.unit;
@@ -163,7 +164,7 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
                   ASSERT_TRUE(mirrored || read.insert(real).second);
                 }
               }
-              if (each.to == place::output && k < stored && !(each.policy.truncated && to >= each.stored)) {
+              if (each.to == pass_buffer::output && k < stored && !(each.policy.truncated && to >= each.stored)) {
                 const std::int64_t at = target + k * each.target.element;
                 for (std::int64_t real = reals_written * at; real < reals_written * (at + 1); ++real) {
                   ASSERT_TRUE(outputs.contains(real)) << "element " << k << " of line " << index;
@@ -173,8 +174,8 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
               }
             }
           }
-          EXPECT_TRUE(each.from != place::input || read.size() == inputs.size()) << read.size();
-          EXPECT_TRUE(each.to != place::output || written.size() == outputs.size()) << written.size();
+          EXPECT_TRUE(each.from != pass_buffer::input || read.size() == inputs.size()) << read.size();
+          EXPECT_TRUE(each.to != pass_buffer::output || written.size() == outputs.size()) << written.size();
         }
       }
     }
@@ -365,7 +366,7 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
           EXPECT_EQ(first.groups(), std::int64_t{pair.units} * pair.first_tiles);
           EXPECT_EQ(second.groups(), std::int64_t{pair.units} * pair.second_tiles);
           ++pairs;
-          rings += first.to == place::ring ? 1 : 0;
+          rings += first.to == pass_buffer::ring ? 1 : 0;
           groups += pair.groups > 1 ? 1 : 0;
           tails += first.columns % first.policy.lines != 0 ? 1 : 0;
           std::set<std::int64_t> tiles;
@@ -387,8 +388,8 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
             EXPECT_GE(*written.begin(), unit * pair.unit_elements);
             EXPECT_LT(*written.rbegin(), unit * pair.unit_elements + pair.slot_elements);
           }
-          EXPECT_GE(made.room[static_cast<std::size_t>(place::ring)],
-                    first.to == place::ring ? pair.slots * pair.slot_elements : std::int64_t{0});
+          EXPECT_GE(made.elements[static_cast<std::size_t>(pass_buffer::ring)],
+                    first.to == pass_buffer::ring ? pair.slots * pair.slot_elements : std::int64_t{0});
         }
       }
     }

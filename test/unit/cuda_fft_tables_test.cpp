@@ -470,7 +470,7 @@ std::vector<std::vector<std::complex<double>>> faults_within(int count) {
   const int inner = inner_radix(count);
   const int outer = count / inner;
   const bool thomas = coprime(inner, outer);
-  const auto place = [&](int p, int q) {
+  const auto position = [&](int p, int q) {
     return static_cast<std::size_t>(thomas ? index_of_remainders(p, inner, q, outer) : p + inner * q);
   };
   auto before = faults_within(inner);
@@ -483,14 +483,14 @@ std::vector<std::vector<std::complex<double>>> faults_within(int count) {
       made.emplace_back(count);
       for (int p = 0; p < inner; ++p) {
         for (int q = 0; q < outer; ++q)
-          made.back()[place(p, q)] = wrong[static_cast<std::size_t>(p)] * (thomas ? 1.0 : root(p * b, count)) * root(b * q, outer);
+          made.back()[position(p, q)] = wrong[static_cast<std::size_t>(p)] * (thomas ? 1.0 : root(p * b, count)) * root(b * q, outer);
       }
     }
   }
   for (const results& wrong : faults_within(outer)) {
     for (int p = 0; p < inner; ++p) {
       made.emplace_back(count);
-      for (int q = 0; q < outer; ++q) made.back()[place(p, q)] = wrong[static_cast<std::size_t>(q)];
+      for (int q = 0; q < outer; ++q) made.back()[position(p, q)] = wrong[static_cast<std::size_t>(q)];
     }
   }
   return made;

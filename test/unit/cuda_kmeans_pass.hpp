@@ -50,7 +50,7 @@ struct points_on_device {
                    bool check, int repeats)
       : m(m_), n(n_), values(std::move(given)), weights(std::move(by)) {
     const bool weighted = !weights.empty();
-    placed_points<T>& p = problem.points;
+    normalized_points<T>& p = problem.points;
     p.m = m;
     p.n = n;
     p.stride = static_cast<int>(padded_features<T>(n));
@@ -122,7 +122,7 @@ struct points_on_device {
     if constexpr (sizeof(T) == 4) {
       std::vector<std::uint16_t> operand(size(rows * p.stride));
       for (std::int64_t i = 0; i < m; ++i)
-        for (int f = 0; f < p.stride; ++f) operand[size(operand_place(i, f, p.stride))] = as_operand(x[size(i * p.stride + f)]);
+        for (int f = 0; f < p.stride; ++f) operand[size(operand_index(i, f, p.stride))] = as_operand(x[size(i * p.stride + f)]);
       p.operand = keep(operand);
     }
     std::vector<T> padded = weights;

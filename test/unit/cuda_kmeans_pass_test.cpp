@@ -100,7 +100,7 @@ TEST_F(kmeans_pass, near_ties_are_decided_exactly) {
               200u);
 }
 
-// Equal points in the middle of the frame: all scores of the centroid there are exactly 0.
+// Equal points in the middle of the normalized range: all scores of the centroid there are exactly 0.
 TEST_F(kmeans_pass, points_at_a_centroid_at_the_origin) {
   const pass_problem what{false, 20, 37, 1, false, true};
   auto centroids = normal_numbers<float>(what.k * what.n, 2);

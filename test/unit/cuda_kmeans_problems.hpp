@@ -31,11 +31,12 @@ inline std::vector<tested_pass> tested_passes() {
     made.push_back({{f64, 150, 300, 2, true, true}});       // the same with weights
     made.push_back({{f64, 20, 900, words, false, true}});   // the same with short rows
     if (!f64) {
-      made.push_back({{f64, 256, 500, words, false, true}});  // the longest rows in registers, in chunks of eight slabs
+      made.push_back({{f64, 256, 500, words, false, true}});  // the longest rows in registers, in chunks of eight slices
       made.push_back({{f64, 288, 400, words, false, true}});  // rows are read again, by 12 warps
-      made.push_back({{f64, 320, 368, words, false, true}});  // rows and panel through a ring, in five chunks: two, two and one together
+      made.push_back(
+          {{f64, 320, 368, words, false, true}});  // rows and packed centroids through a ring, in five chunks: two, two and one together
     }
-    if (f64) made.push_back({{f64, 64, 450, words, false, true}});  // the longest rows in registers, the panel through a ring
+    if (f64) made.push_back({{f64, 64, 450, words, false, true}});  // the longest rows in registers, the packed centroids through a ring
     made.push_back({{f64, 20, 37, words, false, true}, 8});
     made.push_back({{f64, 150, 300, words, false, true}, 8});
   }

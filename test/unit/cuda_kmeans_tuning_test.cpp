@@ -50,11 +50,11 @@ TEST(cuda_kmeans_tuning, an_entry_is_what_its_problem_gets) {
   const pass_policy rule = choose_pass(what, hopper(), &pass_tuning::rules());
   const auto space = pass_space(what, hopper());
   ASSERT_GT(space.size(), 20u);
-  const auto other = std::ranges::find_if(space, [&](const pass_policy& p) { return p != rule && p.panel == panel_memory::ring; });
+  const auto other = std::ranges::find_if(space, [&](const pass_policy& p) { return p != rule && p.centroids == centroid_memory::ring; });
   ASSERT_NE(other, space.end());
   pass_tuning table;
   table.set(pass_tuning::key_of(what, 9),
-            {other->panel, other->tiles, other->depth, other->slots, other->warps, other->blocks, other->sums, 1.1});
+            {other->centroids, other->tiles, other->depth, other->slots, other->warps, other->blocks, other->sums, 1.1});
   EXPECT_EQ(choose_pass(what, hopper(), &table), *other);
   // Not another problem, nor another architecture, nor sums that have more words than it was measured with.
   what.k = 999;
@@ -65,18 +65,18 @@ TEST(cuda_kmeans_tuning, an_entry_is_what_its_problem_gets) {
   const auto ampere = ballast::cuda::typical_capabilities("sm_80");
   EXPECT_EQ(choose_pass(what, ampere, &table), choose_pass(what, ampere, &pass_tuning::rules()));
   // One that does not fit is passed over.
-  table.set(pass_tuning::key_of(what, 9), {panel_memory::ring, 12, 4, 16, 16, 1, sum_memory::shared, 1.1});
+  table.set(pass_tuning::key_of(what, 9), {centroid_memory::ring, 12, 4, 16, 16, 1, sum_memory::shared, 1.1});
   EXPECT_EQ(choose_pass(what, hopper(), &table), rule);
 }
 
 TEST(cuda_kmeans_tuning, rows_of_f64_stay_in_registers_beside_few_tiles) {
   const pass_problem what{true, 128, 1000, 2, false, true, true};
-  for (const auto& [tiles, slabs] : {std::pair{3, 16}, std::pair{11, 0}}) {
+  for (const auto& [tiles, slices] : {std::pair{3, 16}, std::pair{11, 0}}) {
     pass_tuning table;
-    table.set(pass_tuning::key_of(what, 9), {panel_memory::ring, tiles, 2, 6, 8, 1, sum_memory::global, 1.1});
+    table.set(pass_tuning::key_of(what, 9), {centroid_memory::ring, tiles, 2, 6, 8, 1, sum_memory::global, 1.1});
     const pass_policy chosen = choose_pass(what, hopper(), &table);
     EXPECT_EQ(chosen.tiles, tiles);
-    EXPECT_EQ(chosen.slabs, slabs);
+    EXPECT_EQ(chosen.slices, slices);
     EXPECT_EQ(shape_of(what, chosen).tiles(), 132);
   }
 }

@@ -11,7 +11,8 @@ namespace ballast::arch {
 
 // Copies Bytes from global to shared memory, both aligned to Bytes. If not `valid`, writes zeros and reads nothing.
 template <int Bytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid = true, place where = place::here()) {
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid = true,
+                                           code_location where = code_location::here()) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -53,7 +54,7 @@ __device__ __forceinline__ void wait_async() {
 using mbarrier = std::uint64_t;
 
 // Initialises the mbarrier; called by one thread. Before the first use follow fence_mbarrier_init and a barrier.
-__device__ __forceinline__ void init_mbarrier(mbarrier* barrier, unsigned count, place where = place::here()) {
+__device__ __forceinline__ void init_mbarrier(mbarrier* barrier, unsigned count, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
@@ -76,7 +77,7 @@ __device__ __forceinline__ void fence_async_shared() {
 #endif
 }
 
-__device__ __forceinline__ void arrive(mbarrier* barrier, place where = place::here()) {
+__device__ __forceinline__ void arrive(mbarrier* barrier, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
@@ -86,7 +87,7 @@ __device__ __forceinline__ void arrive(mbarrier* barrier, place where = place::h
 }
 
 // Arrives, and makes the current phase also wait for `bytes` more bytes.
-__device__ __forceinline__ void arrive_expect(mbarrier* barrier, std::uint32_t bytes, place where = place::here()) {
+__device__ __forceinline__ void arrive_expect(mbarrier* barrier, std::uint32_t bytes, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
@@ -98,7 +99,7 @@ __device__ __forceinline__ void arrive_expect(mbarrier* barrier, std::uint32_t b
 
 // Returns whether the phase of this parity has ended; may suspend the thread for a limited time. If it has ended, the writes of this
 // block's threads before their arrival and the data of the bulk copies are visible.
-__device__ __forceinline__ bool try_wait(mbarrier* barrier, unsigned parity, place where = place::here()) {
+__device__ __forceinline__ bool try_wait(mbarrier* barrier, unsigned parity, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   std::uint32_t done = 0;
@@ -117,13 +118,13 @@ __device__ __forceinline__ bool try_wait(mbarrier* barrier, unsigned parity, pla
 #endif
 }
 
-__device__ __forceinline__ void wait(mbarrier* barrier, unsigned parity, place where = place::here()) {
+__device__ __forceinline__ void wait(mbarrier* barrier, unsigned parity, code_location where = code_location::here()) {
   while (!try_wait(barrier, parity, where)) {
   }
 }
 
 // The same for an mbarrier on which other blocks of the cluster arrive, or to which their stores complete.
-__device__ __forceinline__ bool try_wait_cluster(mbarrier* barrier, unsigned parity, place where = place::here()) {
+__device__ __forceinline__ bool try_wait_cluster(mbarrier* barrier, unsigned parity, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   std::uint32_t done = 0;
@@ -142,7 +143,7 @@ __device__ __forceinline__ bool try_wait_cluster(mbarrier* barrier, unsigned par
 #endif
 }
 
-__device__ __forceinline__ void wait_cluster(mbarrier* barrier, unsigned parity, place where = place::here()) {
+__device__ __forceinline__ void wait_cluster(mbarrier* barrier, unsigned parity, code_location where = code_location::here()) {
   while (!try_wait_cluster(barrier, parity, where)) {
   }
 }
@@ -151,7 +152,7 @@ __device__ __forceinline__ void wait_cluster(mbarrier* barrier, unsigned parity,
 
 // Copies from global memory to the shared memory of this block, and completes `bytes` on the mbarrier.
 __device__ __forceinline__ void load_bulk(void* shared, const void* global, std::uint32_t bytes, mbarrier* barrier,
-                                          place where = place::here()) {
+                                          code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(shared)),
@@ -164,7 +165,8 @@ __device__ __forceinline__ void load_bulk(void* shared, const void* global, std:
 
 // Copies from shared to global memory, in the thread's open bulk group. If other threads wrote the source, call fence_async_shared and a
 // barrier first.
-__device__ __forceinline__ void store_bulk(void* global, const void* shared, std::uint32_t bytes, place where = place::here()) {
+__device__ __forceinline__ void store_bulk(void* global, const void* shared, std::uint32_t bytes,
+                                           code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)), "r"(bytes)

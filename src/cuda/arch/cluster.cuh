@@ -32,7 +32,7 @@ __device__ __forceinline__ unsigned cluster_size() {
 
 // The two halves of a cluster barrier. Every thread arrives, then waits; between the two it may do work that needs no ordering. All lanes
 // of a warp call them together.
-__device__ __forceinline__ void cluster_arrive(place where = place::here()) {
+__device__ __forceinline__ void cluster_arrive(code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -41,7 +41,7 @@ __device__ __forceinline__ void cluster_arrive(place where = place::here()) {
 #endif
 }
 
-__device__ __forceinline__ void cluster_wait(place where = place::here()) {
+__device__ __forceinline__ void cluster_wait(code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -50,14 +50,14 @@ __device__ __forceinline__ void cluster_wait(place where = place::here()) {
 #endif
 }
 
-__device__ __forceinline__ void cluster_sync(place where = place::here()) {
+__device__ __forceinline__ void cluster_sync(code_location where = code_location::here()) {
   cluster_arrive(where);
   cluster_wait(where);
 }
 
 // Returns the generic address, in block `rank` of the cluster, of the object that `own` points to in this block's shared memory.
 template <class T>
-__device__ __forceinline__ T* map_shared(T* own, unsigned rank, place where = place::here()) {
+__device__ __forceinline__ T* map_shared(T* own, unsigned rank, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   std::uint64_t mapped = 0;
@@ -79,7 +79,7 @@ __device__ __forceinline__ std::uint32_t map_shared_address(const void* own, uns
 
 // Returns the value that *own has in block `rank`. T: 4, 8 or 16 bytes, aligned to its size.
 template <class T>
-__device__ __forceinline__ T load_remote(const T* own, unsigned rank, place where = place::here()) {
+__device__ __forceinline__ T load_remote(const T* own, unsigned rank, code_location where = code_location::here()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -103,7 +103,7 @@ __device__ __forceinline__ T load_remote(const T* own, unsigned rank, place wher
 }
 
 template <class T>
-__device__ __forceinline__ void store_remote(T* own, unsigned rank, const T& value, place where = place::here()) {
+__device__ __forceinline__ void store_remote(T* own, unsigned rank, const T& value, code_location where = code_location::here()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -125,7 +125,8 @@ __device__ __forceinline__ void store_remote(T* own, unsigned rank, const T& val
 
 // The asynchronous form of store_remote: returns at once, and completes sizeof(T) bytes on the mbarrier at `barrier` in block `rank`.
 template <class T>
-__device__ __forceinline__ void store_async(T* own, unsigned rank, const T& value, mbarrier* barrier, place where = place::here()) {
+__device__ __forceinline__ void store_async(T* own, unsigned rank, const T& value, mbarrier* barrier,
+                                            code_location where = code_location::here()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -151,7 +152,7 @@ __device__ __forceinline__ void store_async(T* own, unsigned rank, const T& valu
 }
 
 // Arrives on the mbarrier at `barrier` in block `rank`.
-__device__ __forceinline__ void arrive_remote(mbarrier* barrier, unsigned rank, place where = place::here()) {
+__device__ __forceinline__ void arrive_remote(mbarrier* barrier, unsigned rank, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   BALLAST_ASM_SM90("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(map_shared_address(barrier, rank)) : "memory");

@@ -100,7 +100,7 @@ __attribute__((no_sanitize("address", "undefined"))) void mma_twin(void* const* 
 
 // The operands are TF32 numbers from to_tf32. The lower 13 bits of others are ignored.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                                                 place where = place::here()) {
+                                                 code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -115,7 +115,7 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint3
 
 // The operands are pairs of halves from to_halves; the sums are in f32.
 __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                                                 place where = place::here()) {
+                                                 code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -129,7 +129,7 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
 #endif
 }
 
-__device__ __forceinline__ void mma_m8n8k4_f64(double (&d)[2], double a, double b, place where = place::here()) {
+__device__ __forceinline__ void mma_m8n8k4_f64(double (&d)[2], double a, double b, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(d[0]), "+d"(d[1]) : "d"(a), "d"(b));
@@ -140,7 +140,8 @@ __device__ __forceinline__ void mma_m8n8k4_f64(double (&d)[2], double a, double 
 }
 
 // One instruction on sm_90 and later; four m8n8k4 before.
-__device__ __forceinline__ void mma_m16n8k8_f64(double (&d)[4], const double (&a)[4], const double (&b)[2], place where = place::here()) {
+__device__ __forceinline__ void mma_m16n8k8_f64(double (&d)[4], const double (&a)[4], const double (&b)[2],
+                                                code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
 #if __CUDA_ARCH__ >= 900

@@ -16,12 +16,12 @@
 namespace ballast::arch {
 
 #if BALLAST_DEVICE_CODE
-struct place {
-  static __device__ __forceinline__ constexpr place here() { return {}; }
+struct code_location {
+  static __device__ __forceinline__ constexpr code_location here() { return {}; }
 };
 #else
-struct place : simt::place {
-  static constexpr place here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) { return {{file, line}}; }
+struct code_location : simt::code_location {
+  static constexpr code_location here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) { return {{file, line}}; }
 };
 #endif
 

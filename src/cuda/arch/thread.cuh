@@ -116,7 +116,7 @@ __device__ __forceinline__ std::uint64_t global_timer() {
 }
 
 // Waits at a barrier for `threads` threads of the block, in whole warps that all arrive. `number`, 1 to 15, identifies concurrent barriers.
-__device__ __forceinline__ void group_barrier(int number, int threads, place where = place::here()) {
+__device__ __forceinline__ void group_barrier(int number, int threads, code_location where = code_location::here()) {
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
   asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -247,7 +247,7 @@ __attribute__((no_sanitize("address", "undefined"))) void wgmma_twin(const unsig
 // each with its right neighbour.
 template <int N>
 __device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
-                                                 bool accumulate = true, place where = place::here()) {
+                                                 bool accumulate = true, code_location where = code_location::here()) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 128);
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);
@@ -263,7 +263,7 @@ __device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::u
 // lower 13 bits are ignored.
 template <int N>
 __device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
-                                                 bool accumulate = true, place where = place::here()) {
+                                                 bool accumulate = true, code_location where = code_location::here()) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 128);
 #if BALLAST_DEVICE_CODE
   static_cast<void>(where);

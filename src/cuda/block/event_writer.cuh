@@ -24,7 +24,7 @@ __device__ __forceinline__ void write_event(const Launch& given, event_ring& rin
   e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
   e.seal = event_seal(e);
   // A strike here makes the event differ from its seal.
-  given.strike(index<1>{}, inject::k_event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);
+  given.strike(index<1>{}, inject::k_event_log, inject::device_position{0, 1, 0, 1, 0, 1}, &e.residual);
   ring.events[at] = e;
 }
 

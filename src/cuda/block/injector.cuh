@@ -14,8 +14,8 @@ struct no_device_injector {
   static constexpr bool enabled = false;
 };
 
-// The place of a strike in the computation; see inject::place. `thread` of `threads` holds every threads-th word of the interval.
-struct device_place {
+// The position of a strike in the computation; see inject::position. `thread` of `threads` holds every threads-th word of the interval.
+struct device_position {
   std::int64_t interval;
   std::int64_t intervals;
   int step;
@@ -35,14 +35,14 @@ struct device_injector {
   // Not inlined, so that the compiler has less to unroll (NVRTC 13.0 crashed on kernels with an inlined copy at every site). The price is
   // only time: the struck registers of an instrumented kernel are in memory.
   template <int Count, class T>
-  __device__ __noinline__ void strike(site where, const device_place& here, T* data) const {
+  __device__ __noinline__ void strike(site where, const device_position& here, T* data) const {
     if (!armed(where)) return;
     for (int i = 0; i < faults.count; ++i) strike_one<Count>(faults.list[i], where, here, data);
   }
 
  private:
   template <int Count, class T>
-  __device__ void strike_one(device_fault& f, site where, const device_place& here, T* data) const {
+  __device__ void strike_one(device_fault& f, site where, const device_position& here, T* data) const {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     if (f.site != where) return;
     if (f.interval % static_cast<std::uint64_t>(here.intervals) != static_cast<std::uint64_t>(here.interval)) return;

@@ -16,7 +16,7 @@ struct kernel_launch {
 
   // Strikes `Count` words of this thread at `data`; see inject::device_injector. It adds no code to production kernels.
   template <int Count, class T>
-  __device__ __forceinline__ void strike(index<Count>, inject::site where, const inject::device_place& here, T* data) const {
+  __device__ __forceinline__ void strike(index<Count>, inject::site where, const inject::device_position& here, T* data) const {
     injector.template strike<Count>(where, here, data);
   }
 };
@@ -26,7 +26,7 @@ struct kernel_launch<Arguments, inject::no_device_injector> {
   Arguments arguments;
 
   template <int Count, class T>
-  __device__ __forceinline__ void strike(index<Count>, inject::site, const inject::device_place&, T*) const {}
+  __device__ __forceinline__ void strike(index<Count>, inject::site, const inject::device_position&, T*) const {}
 };
 
 }  // namespace ballast::cuda

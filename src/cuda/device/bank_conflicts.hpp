@@ -19,9 +19,9 @@ using warp_access = std::vector<int>;
 // modulo this number; lanes that access the same word share it.
 constexpr int banks_of_words(int width) { return 128 / width; }
 
-// Returns the cycles of one access. place(w): the position of word w in shared memory.
-template <class Place>
-int bank_cycles(const warp_access& words, int width, Place&& place) {
+// Returns the cycles of one access. position(w): the position of word w in shared memory.
+template <class Position>
+int bank_cycles(const warp_access& words, int width, Position&& position) {
   const auto lanes = static_cast<std::size_t>(banks_of_words(width));
   int total = 0;
   for (std::size_t first = 0; first < words.size(); first += lanes) {
@@ -34,7 +34,7 @@ int bank_cycles(const warp_access& words, int width, Place&& place) {
     int most = 0;
     for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
       if (words[i] < 0) continue;
-      const int word = place(words[i]);
+      const int word = position(words[i]);
       const std::size_t bank = static_cast<std::size_t>(word) & (lanes - 1);
       unsigned char same = last[bank];
       while (same != 0 && seen[same] != word) same = before[same];
@@ -51,8 +51,8 @@ int bank_cycles(const warp_access& words, int width, Place&& place) {
 
 // Returns the mean cycles of an access, relative to the minimum. 1: no conflicts. Counting ends early once the result exceeds `most`: then
 // it is some number above `most`.
-template <class Place>
-double bank_cost(std::span<const warp_access> all, int width, Place&& place, double most = std::numeric_limits<double>::infinity()) {
+template <class Position>
+double bank_cost(std::span<const warp_access> all, int width, Position&& position, double most = std::numeric_limits<double>::infinity()) {
   double least = 0;
   for (const warp_access& words : all) {
     const int fewest = (static_cast<int>(words.size()) * width + 127) / 128;
@@ -61,15 +61,15 @@ double bank_cost(std::span<const warp_access> all, int width, Place&& place, dou
   if (least == 0) return 1;
   double spent = 0;
   for (const warp_access& words : all) {
-    spent += bank_cycles(words, width, place);
+    spent += bank_cycles(words, width, position);
     if (spent / least > most) break;
   }
   return spent / least;
 }
 
 // Returns whether no access has a bank conflict. Faster than bank_cost if one has.
-template <class Place>
-bool conflict_free(std::span<const warp_access> all, int width, Place&& place) {
+template <class Position>
+bool conflict_free(std::span<const warp_access> all, int width, Position&& position) {
   const auto lanes = static_cast<std::size_t>(banks_of_words(width));
   for (const warp_access& words : all) {
     for (std::size_t first = 0; first < words.size(); first += lanes) {
@@ -77,7 +77,7 @@ bool conflict_free(std::span<const warp_access> all, int width, Place&& place) {
       held.fill(-1);
       for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
         if (words[i] < 0) continue;
-        const int word = place(words[i]);
+        const int word = position(words[i]);
         int& bank = held[static_cast<std::size_t>(word) & (lanes - 1)];
         if (bank >= 0 && bank != word) return false;
         bank = word;

@@ -59,15 +59,15 @@ BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
   const auto weight = [](std::int64_t j) { return abft::equispaced_weight(j, 8); };
   // A fault of `size` in column i % 8, in both residuals.
   const double seen = size * weight(i % 8);
-  const abft::location place = abft::locate_column(size * size, size * seen, seen * seen, 8, weight);
+  const abft::location located = abft::locate_column(size * size, size * seen, seen * seen, 8, weight);
   // A tile that fails at first, and passes when it is computed again.
   abft::attempts tile(abft::k_repeats);
   const abft::guarded_threshold tau(size);
   const abft::outcome first = tile.judge({.word = abft::verify(2 * size, tau), .residual = 2 * size});
   const abft::outcome second = tile.judge({.word = abft::verify(0.5 * size, 0.5 * size, tau)});
   return {{weight(i % 8), abft::equilibrating(size), abft::reordered_sum_limit(static_cast<double>(i + 1)),
-           abft::rebuild(8 * size, i % 8, 8, [&](std::int64_t j) { return j == i % 8 ? -1 : size; }), static_cast<double>(place.index),
-           place.ratio, static_cast<double>(static_cast<int>(first)), static_cast<double>(static_cast<int>(second)),
+           abft::rebuild(8 * size, i % 8, 8, [&](std::int64_t j) { return j == i % 8 ? -1 : size; }), static_cast<double>(located.index),
+           located.ratio, static_cast<double>(static_cast<int>(first)), static_cast<double>(static_cast<int>(second)),
            tile.first().residual}};
 }
 

@@ -211,15 +211,15 @@ bundle::bundle(fs::path file) : file_(std::move(file)) {
   for (std::int64_t offset = 0; offset + static_cast<std::int64_t>(head.size()) <= total;) {
     if (!in.seekg(offset) || !in.read(head.data(), static_cast<std::streamsize>(head.size()))) break;
     const auto length = body_bytes(head);
-    const std::int64_t room = total - offset - static_cast<std::int64_t>(k_head);
-    if (!length || *length > static_cast<std::uint64_t>(room)) break;
+    const std::int64_t remaining = total - offset - static_cast<std::int64_t>(k_head);
+    if (!length || *length > static_cast<std::uint64_t>(remaining)) break;
     std::uint64_t text_bytes = 0;
     std::string_view rest = std::string_view(head).substr(k_head);
     if (!take(rest, text_bytes) || text_bytes > k_longest_text || text_bytes + 8 > *length) break;
     std::string text(text_bytes, '\0');
     if (!in.read(text.data(), static_cast<std::streamsize>(text_bytes))) break;
     const auto bytes = static_cast<std::int64_t>(k_head + *length);
-    index_.emplace(std::move(text), place{offset, bytes});
+    index_.emplace(std::move(text), extent{offset, bytes});
     offset += bytes;
   }
 }

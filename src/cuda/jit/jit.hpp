@@ -54,7 +54,7 @@ std::int64_t register_budget(const kernel_request& wanted, const capabilities& o
 
 // Returns the reason why an image exceeds the budgets of registers and spills, keeps an array in memory instead of registers, or needs more
 // shared memory than a block has; empty if it keeps all limits. A number that the compiler did not report counts as exceeded.
-std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on);
+std::string over_budget(const image& compiled, const kernel_request& wanted, const capabilities& on);
 
 // An image as the bundle and the cache store it, with a digest of its body.
 std::string pack(const image& value);
@@ -72,12 +72,12 @@ class bundle {
   std::optional<image> find(const std::string& text) const;
 
  private:
-  struct place {
+  struct extent {
     std::int64_t offset;
     std::int64_t bytes;
   };
   std::filesystem::path file_;
-  std::map<std::string, place, std::less<>> index_;
+  std::map<std::string, extent, std::less<>> index_;
 };
 
 // Writes a bundle under a temporary name and renames it. Throws ballast::error, also if `file` exists and is not a regular file.
@@ -146,7 +146,7 @@ class kernel_cache {
   found compile(const kernel_request& wanted, const target& what);
   std::string name_of(const std::string& text, int toolkit) const;
   std::shared_ptr<const image> read(const std::string& text, int toolkit) const;
-  void write(const image& made);
+  void write(const image& compiled);
 
   void settle();  // records the results of helpers that have ended
 

@@ -5,9 +5,9 @@
 
 namespace ballast::cuda {
 
-void* device_staging::stage(void* operand, std::int64_t room, std::int64_t read, std::int64_t written) {
+void* device_staging::stage(void* operand, std::int64_t bytes, std::int64_t read, std::int64_t written) {
   if (device_->accessible(operand)) return operand;
-  copies_.push_back({operand, written, device_buffer(device_, room, stream_)});
+  copies_.push_back({operand, written, device_buffer(device_, bytes, stream_)});
   void* const here = copies_.back().memory.data();
   if (read > 0) device_->copy(here, operand, read, stream_);
   return here;

@@ -60,7 +60,7 @@ class device_staging {
     std::int64_t written;
     device_buffer memory;
   };
-  void* stage(void* operand, std::int64_t room, std::int64_t read, std::int64_t written);
+  void* stage(void* operand, std::int64_t bytes, std::int64_t read, std::int64_t written);
 
   std::shared_ptr<device> device_;
   stream stream_;

@@ -43,7 +43,7 @@ geometry line_of(std::int64_t n) {
 }
 
 template <class T>
-void strike(const transform_args& how, inject::site where, const inject::place& here, core::vector<std::complex<T>>& data) {
+void strike(const transform_args& how, inject::site where, const inject::position& here, core::vector<std::complex<T>>& data) {
   how.injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
 }
 
@@ -99,7 +99,7 @@ convolution<T>::convolution(const geometry& shape, bool protect) : shape_(shape)
 
 template <class T>
 void convolution<T>::run(const void* in, void* out, const transform_args& how) const {
-  const places all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
+  const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& mine) {
     mine.x.resize(at(n_));
     mine.y.resize(at(n_));

@@ -35,8 +35,8 @@ class convolution final : public transform {
     const T* in;
     const transform_args& how;
     std::int64_t number;  // in the batch
-    places all;
-    inject::place here;
+    strike_counts all;
+    inject::position here;
   };
   // Properties of a signal, collected before it is transformed.
   struct encoded {

@@ -32,10 +32,10 @@ using striker = core::function_ref<void(inject::site where, std::int64_t step, T
 template <class T>
 class line {
  public:
-  // fft/tables/weights.hpp defines the rows of a tile for each `what`. `stream` makes the weights of the lines of one problem independent.
+  // fft/tables/weights.hpp defines the rows of a tile for each `kind`. `stream` makes the weights of the lines of one problem independent.
   // Without `protect` there are no weights. half_spectrum: the input is the n/2 + 1 rows of a complex line of odd length n; expand_spectrum
   // computes the other rows in the tile, after the n/2 + 1 rows were encoded.
-  line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false);
+  line(form kind, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns the one that holds the result (rows_out
   // rows). Prefetches `ahead` meanwhile. `swapped` exchanges the roles of the halves of the rows: the inverse transform. Real forms have a

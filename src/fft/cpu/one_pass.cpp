@@ -29,7 +29,7 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   const T* from = static_cast<const T*>(in);
   T* to = static_cast<T*>(out);
   const tile_job<T> common = common_job(to, how);
-  const places all{tiles_, 0};
+  const strike_counts all{tiles_, 0};
   memory_.lend([&](scratch_slots<T>& slots) {
     slots.prepare(how.threads, scratch_scalars_, false);
     const crew<T> workers{how, all, slots, how.threads};

@@ -19,7 +19,7 @@ namespace {
 
 // Strikes the used lanes of `rows` rows that are `stride` apart; halves = 1 strikes the real parts only.
 template <class T>
-void strike_rows(inject::active_injector& injector, inject::site where, const inject::place& here, T* base, std::int64_t stride,
+void strike_rows(inject::active_injector& injector, inject::site where, const inject::position& here, T* base, std::int64_t stride,
                  std::int64_t rows, int used, int halves = 2) {
   if constexpr (inject::active_injector::enabled) {
     const int lanes = kernels<T>().lanes;
@@ -50,14 +50,14 @@ double rounded_scale(const tile_job<T>& job) {
 
 // Returns the norm below which a lane cannot overflow.
 template <class T>
-double room(const tile_job<T>& job) {
+double overflow_limit(const tile_job<T>& job) {
   return abft::overflow_norm<T>(16 * job.transform->points());
 }
 
 }  // namespace
 
 template <class T>
-tile_worker<T>::tile_worker(const transform_args& how, const places& all, scratch<T>& mine, int slot)
+tile_worker<T>::tile_worker(const transform_args& how, const strike_counts& all, scratch<T>& mine, int slot)
     : how_(how), all_(all), mine_(mine), slot_(slot), kernel_(kernels<T>()) {}
 
 template <class T>
@@ -126,11 +126,11 @@ tile_result tile_worker<T>::settled(const tile_job<T>& job) {
 
 template <class T>
 T* tile_worker<T>::transform(const tile_job<T>& job, T* seals) {
-  strike_rows(how_.injector, site::input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
+  strike_rows(how_.injector, site::input, position(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
               job.from.how == access::real ? 1 : 2);
   T* done = compute(job, mine_.x.data(), mine_.y.data(), seals);
   // Strike only what is stored: a fault elsewhere would not reach the output.
-  strike_rows(how_.injector, site::output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
+  strike_rows(how_.injector, site::output, position(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
               job.to.how == access::real ? 1 : 2);
   return done;
 }
@@ -141,7 +141,7 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     const std::int64_t row = 2 * kernel_.lanes;
     if (where == site::intermediate) {
-      if (all_.waiting == 0) strike_rows(how_.injector, where, place(job), data, row, scalars / row, job.used);
+      if (all_.waiting == 0) strike_rows(how_.injector, where, position(job), data, row, scalars / row, job.used);
     } else if (where == site::stage) {
       strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row,
                   scalars / row, job.used);
@@ -185,7 +185,7 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
     const double squares = mine_.input.squares[l];
     const double norm =
         squares > range.low && squares < range.high ? std::sqrt(squares) : careful_norm(mine_.x.data(), job.transform->rows_in(), l);
-    special_[l] = !(norm < room(job));
+    special_[l] = !(norm < overflow_limit(job));
     any_special_ = any_special_ || special_[l];
     mine_.verdicts.value[l] = mine_.verdicts.twin[l] = factor * norm + least;
   }
@@ -330,7 +330,7 @@ typename tile_worker<T>::lane_judgement tile_worker<T>::judge_special(const tile
   if (!is_finite(again, transform.rows_in(), l)) return lane_judgement::repeat;
   const double norm = careful_norm(again, transform.rows_in(), l);
   // Data can cause an overflow only if they are large.
-  if (!is_finite(judged, transform.rows_out(), l)) return norm > room(job) ? lane_judgement::repeat : lane_judgement::fail;
+  if (!is_finite(judged, transform.rows_out(), l)) return norm > overflow_limit(job) ? lane_judgement::repeat : lane_judgement::fail;
   const double scale = rounded_scale(job);
   const double tau = thresholds::residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
                      thresholds::output_underflow<T>(transform.points());
@@ -352,7 +352,7 @@ void tile_worker<T>::strike_sums(const tile_job<T>& job) {
   if constexpr (inject::active_injector::enabled) {
     double compact[4 * k_max_lanes];
     for (int i = 0; i < 4; ++i) std::copy_n(mine_.input.high[i], job.used, compact + i * job.used);
-    if (!how_.injector.strike(site::checksum, place(job), compact, 4 * job.used)) return;
+    if (!how_.injector.strike(site::checksum, position(job), compact, 4 * job.used)) return;
     for (int i = 0; i < 4; ++i) std::copy_n(compact + i * job.used, job.used, mine_.input.high[i]);
   }
 }
@@ -365,7 +365,7 @@ void tile_worker<T>::strike_lanes(inject::site where, const tile_job<T>& job, U*
     U compact[2 * k_max_lanes];
     std::copy_n(first, job.used, compact);
     std::copy_n(second, job.used, compact + job.used);
-    if (!how_.injector.strike(where, place(job), compact, 2 * job.used)) return;
+    if (!how_.injector.strike(where, position(job), compact, 2 * job.used)) return;
     std::copy_n(compact, job.used, first);
     std::copy_n(compact + job.used, job.used, second);
   }

@@ -25,8 +25,8 @@ struct scratch {
   scratch(std::int64_t scalars, bool seals_results) : x(scalars), y(scalars), spare(scalars), seals(seals_results ? scalars / 2 : 0) {}
 };
 
-// The number of places at each injection site of a call.
-struct places {
+// The number of positions at each injection site of a call.
+struct strike_counts {
   std::int64_t tiles = 0;
   std::int64_t waiting = 0;  // tiles whose result waits in memory; 0: each tile is struck before its last stage instead
 };
@@ -38,7 +38,7 @@ enum class tile_result : std::uint8_t { done, damaged_input, uncorrectable };
 template <class T>
 class tile_worker {
  public:
-  tile_worker(const transform_args& how, const places& all, scratch<T>& mine, int slot);
+  tile_worker(const transform_args& how, const strike_counts& all, scratch<T>& mine, int slot);
   ~tile_worker();
   tile_worker(const tile_worker&) = delete;
   tile_worker& operator=(const tile_worker&) = delete;
@@ -66,13 +66,13 @@ class tile_worker {
   void judge_special_lanes(const tile_job<T>& job, const T* done);
   lane_judgement judge_special(const tile_job<T>& job, const T* again, const T* judged, int l) const;
 
-  inject::place place(const tile_job<T>& job) const { return {job.interval, all_.tiles, 0, 1}; }
+  inject::position position(const tile_job<T>& job) const { return {job.interval, all_.tiles, 0, 1}; }
   void strike_sums(const tile_job<T>& job);
   template <class U>
   void strike_lanes(inject::site where, const tile_job<T>& job, U* first, U* second);
 
   const transform_args& how_;
-  const places& all_;
+  const strike_counts& all_;
   scratch<T>& mine_;
   int slot_;
   const kernel_table<T>& kernel_;

@@ -12,7 +12,7 @@ namespace {
 
 // Returns element j of lane l from the source.
 template <access How, class T>
-std::complex<T> element_of(const place_of<const T>& from, const T* lane, int l, std::int64_t j) {
+std::complex<T> element_of(const tile_view<const T>& from, const T* lane, int l, std::int64_t j) {
   if constexpr (How == access::complex) {
     return {lane[j * from.element], lane[j * from.element + 1]};
   } else if constexpr (How == access::scalars) {
@@ -31,7 +31,7 @@ std::complex<T> element_of(const place_of<const T>& from, const T* lane, int l, 
 // Returns the parity of the source, computed from a second read.
 template <access How, class T>
 std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x) {
-  const place_of<const T>& from = job.from;
+  const tile_view<const T>& from = job.from;
   const int lanes = kernels<T>().lanes;
   const std::int64_t row = 2 * lanes;
   std::uint64_t parity = 0;
@@ -66,7 +66,7 @@ std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x) {
 // Returns the parity of the tile, computed from the stored numbers as they are in the output.
 template <access How, class T>
 std::uint64_t scatter(const tile_job<T>& job, const T* done) {
-  const place_of<T>& to = job.to;
+  const tile_view<T>& to = job.to;
   const int lanes = kernels<T>().lanes;
   const std::int64_t row = 2 * lanes;
   const std::int64_t second = How == access::scalars ? to.element : 1;
@@ -104,7 +104,7 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
 }
 
 template <class T>
-std::int64_t load_own_rows(const place_of<const T>& from, std::int64_t rows, T* x) {
+std::int64_t load_own_rows(const tile_view<const T>& from, std::int64_t rows, T* x) {
   const auto& kernel = kernels<T>();
   std::memcpy(x, from.base, static_cast<std::size_t>(rows * 2 * kernel.lanes) * sizeof(T));
   if (from.seals == nullptr) return 0;
@@ -134,7 +134,7 @@ template <class T>
 std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   const auto& kernel = kernels<T>();
   const line<T>& transform = *job.transform;
-  const place_of<const T>& from = job.from;
+  const tile_view<const T>& from = job.from;
   const std::int64_t row = 2 * kernel.lanes;
   const std::int64_t rows = transform.rows_encoded();
   // Rows that change after they are read are encoded after the change.
@@ -192,7 +192,7 @@ void make_seals(const tile_job<T>& job, const T* done, T* seals) {
 template <class T>
 std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals) {
   const auto& kernel = kernels<T>();
-  const place_of<T>& to = job.to;
+  const tile_view<T>& to = job.to;
   const std::int64_t row = 2 * kernel.lanes;
   std::optional<std::uint64_t> parity;
   switch (to.how) {

@@ -22,7 +22,7 @@ enum class access : std::uint8_t {
 };
 
 template <class T>
-struct place_of {
+struct tile_view {
   access how = access::rows;
   T* base = nullptr;
   std::int64_t lane = 0;
@@ -43,8 +43,8 @@ struct factors_of {
 template <class T>
 struct tile_job {
   const line<T>* transform = nullptr;
-  place_of<const T> from;
-  place_of<T> to;
+  tile_view<const T> from;
+  tile_view<T> to;
   int used = 0;  // lanes
   std::int64_t rows_stored = 0;
   bool inverse = false;

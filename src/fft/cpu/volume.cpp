@@ -124,8 +124,8 @@ class volume<T>::signal_run {
 
   tile_job<T> job_for(std::size_t axis) const;
   tile_job<T> last_job() const;
-  place_of<const T> source(std::size_t axis, std::int64_t i1, std::int64_t column) const;
-  read_ahead next_columns(const place_of<const T>& from, std::int64_t column) const;
+  tile_view<const T> source(std::size_t axis, std::int64_t i1, std::int64_t column) const;
+  read_ahead next_columns(const tile_view<const T>& from, std::int64_t column) const;
   bool settle(tile_result seen);
   void copy_staged() const;
 
@@ -232,8 +232,8 @@ tile_job<T> volume<T>::signal_run::job_for(std::size_t axis) const {
 
 // Returns the location in the input of lines of `axis` (0 or 1) that start at i₀ = 0, i₁, for W neighbours of axis 2 from `column` on.
 template <class T>
-place_of<const T> volume<T>::signal_run::source(std::size_t axis, std::int64_t i1, std::int64_t column) const {
-  place_of<const T> made;
+tile_view<const T> volume<T>::signal_run::source(std::size_t axis, std::int64_t i1, std::int64_t column) const {
+  tile_view<const T> made;
   const std::int64_t first = column * v_.lanes_;
   made.base = in_ + (i1 * v_.in_[1] + first * v_.in_[2]) * in_unit_;
   made.lane = v_.in_[2] * in_unit_;
@@ -314,7 +314,7 @@ void volume<T>::signal_run::second_pass() {
 
 // Returns the prefetch for the read after `column`: the next column, or after the last one the first column of the next signal.
 template <class T>
-read_ahead volume<T>::signal_run::next_columns(const place_of<const T>& from, std::int64_t column) const {
+read_ahead volume<T>::signal_run::next_columns(const tile_view<const T>& from, std::int64_t column) const {
   const std::int64_t next_signal = signal_ + 1 < v_.shape_.batch ? from_.distance * in_unit_ : 0;
   const std::int64_t row = 2 * v_.lanes_;
   const std::int64_t across = column + 1 < v_.columns_ ? row : next_signal == 0 ? 0 : next_signal - column * row;
@@ -394,7 +394,7 @@ void volume<T>::signal_run::copy_staged() const {
 
 template <class T>
 void volume<T>::run(const void* in, void* out, const transform_args& how) const {
-  const places all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
+  const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
     // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
     const bool whole = shape_.batch >= 2 * how.threads && data_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);

@@ -29,7 +29,7 @@ std::optional<line_split> split_line(std::int64_t n);
 
 // The positions of the tiles of one signal among all tiles of a call. Injection counts tiles this way.
 struct numbering {
-  places all;
+  strike_counts all;
   std::int64_t tile = 0;     // number of the first tile
   std::int64_t waiting = 0;  // number of the first tile whose result waits in memory
 };
@@ -65,7 +65,7 @@ class volume final : public transform {
     core::aligned_buffer<T> fine;
   };
 
-  void make_factors(factor_tables& made) const;
+  void make_factors(factor_tables& result) const;
   void prepare(workspace& memory, const transform_args& how, int signals) const;
 
   geometry shape_;

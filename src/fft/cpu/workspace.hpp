@@ -50,7 +50,7 @@ class workspace_pool {
 template <class T>
 struct crew {
   const transform_args& how;
-  const places& all;
+  const strike_counts& all;
   scratch_slots<T>& slots;
   int threads = 1;
   int slot = -1;  // slot of the only worker; −1: each worker uses the slot that parallel_for gives it

@@ -57,7 +57,7 @@ class reference_transform final : public transform {
   void run(const void* in, void* out, const transform_args& how) const override {
     signal x(static_cast<std::size_t>(points_)), y;
     const auto compute = [&](std::int64_t b) {
-      const inject::place here{b, shape_.batch, 0, 1};
+      const inject::position here{b, shape_.batch, 0, 1};
       strike_loaded(how.injector, here, x);
       transform_signal(x, y, how, b);
       strike_stored(how.injector, here, y);
@@ -95,12 +95,12 @@ class reference_transform final : public transform {
     return made;
   }
 
-  static void strike(inject::active_injector& injector, inject::site where, const inject::place& here, signal& data) {
+  static void strike(inject::active_injector& injector, inject::site where, const inject::position& here, signal& data) {
     injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
   }
 
   // Strikes the numbers that were read. The imaginary parts of real signals are no data.
-  void strike_loaded(inject::active_injector& injector, const inject::place& here, signal& x) const {
+  void strike_loaded(inject::active_injector& injector, const inject::position& here, signal& x) const {
     if (!shape_.input.real) return strike(injector, site::input, here, x);
     if constexpr (inject::active_injector::enabled) {
       core::vector<T> read;
@@ -111,7 +111,7 @@ class reference_transform final : public transform {
   }
 
   // Strikes the elements of a transformed signal that will be stored.
-  void strike_stored(inject::active_injector& injector, const inject::place& here, signal& y) const {
+  void strike_stored(inject::active_injector& injector, const inject::position& here, signal& y) const {
     if constexpr (inject::active_injector::enabled) {
       const side& to = shape_.output;
       core::vector<T> stored;
@@ -222,7 +222,7 @@ class reference_transform final : public transform {
     if (stages_.empty()) strike(how.injector, site::intermediate, {b, shape_.batch, 0, 1}, x);
     for (std::size_t step = 0; step < stages_.size(); ++step) {
       const stage<T>& now = stages_[step];
-      const inject::place here{b, shape_.batch, static_cast<std::int64_t>(step), steps};
+      const inject::position here{b, shape_.batch, static_cast<std::int64_t>(step), steps};
       if (step == waits) strike(how.injector, site::intermediate, {b, shape_.batch, 0, 1}, x);
       if constexpr (inject::active_injector::enabled) {
         // The factors with k = 0 or i = 0 are 1. If a stage has only such factors, they can be struck.
@@ -295,7 +295,7 @@ class reference_transform final : public transform {
   }
 
   abft::finding verify(const encoded& input, const signal& y, std::int64_t b, const transform_args& how) const {
-    const inject::place here{b, shape_.batch, 0, 1};
+    const inject::position here{b, shape_.batch, 0, 1};
     const auto points = static_cast<double>(points_);
     abft::finding now;
     now.index = b;

@@ -46,16 +46,16 @@ struct pairs {
 struct prime_butterfly {
   std::int64_t p, s, m;
   std::int64_t half() const { return p / 2; }
-  std::int64_t place(std::int64_t i, std::int64_t q, std::int64_t j) const { return q + s * (i + m * j); }
+  std::int64_t position(std::int64_t i, std::int64_t q, std::int64_t j) const { return q + s * (i + m * j); }
 };
 struct prime_differences : prime_butterfly {
   template <class Body>
   void each(Body&& body) const {
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t q = 0; q < s; ++q) {
-        body(group<1>{{place(i, q, 0)}, {place(i, q, 0)}, {1}});
+        body(group<1>{{position(i, q, 0)}, {position(i, q, 0)}, {1}});
         for (std::int64_t j = 1; j <= half(); ++j) {
-          const std::int64_t low = place(i, q, j), high = place(i, q, p - j);
+          const std::int64_t low = position(i, q, j), high = position(i, q, p - j);
           body(group<2>{{low, high}, {low, high}, {1, 1, 1, -1}});
         }
       }
@@ -79,8 +79,8 @@ struct prime_sums : prime_butterfly {
     }
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t q = 0; q < s; ++q) {
-        for (std::int64_t j = 0; j <= half(); ++j) cosines.in[at(j)] = cosines.out[at(j)] = place(i, q, j);
-        for (std::int64_t j = 1; j <= half(); ++j) sines.in[at(j - 1)] = sines.out[at(j - 1)] = place(i, q, p - j);
+        for (std::int64_t j = 0; j <= half(); ++j) cosines.in[at(j)] = cosines.out[at(j)] = position(i, q, j);
+        for (std::int64_t j = 1; j <= half(); ++j) sines.in[at(j - 1)] = sines.out[at(j - 1)] = position(i, q, p - j);
         body(cosines);
         body(sines);
       }
@@ -96,11 +96,12 @@ struct prime_results : prime_butterfly {
     const number turn = inverse ? -k_i : k_i;
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t q = 0; q < s; ++q) {
-        body(group<1>{{place(i, q, 0)}, {q + s * p * i}, {1}});
+        body(group<1>{{position(i, q, 0)}, {q + s * p * i}, {1}});
         for (std::int64_t k = 1; k <= half(); ++k) {
           const number low = factors[at(i * p + k)], high = factors[at(i * p + p - k)];
-          body(group<2>{
-              {place(i, q, k), place(i, q, p - k)}, {q + s * (p * i + k), q + s * (p * i + p - k)}, {low, -turn * low, high, turn * high}});
+          body(group<2>{{position(i, q, k), position(i, q, p - k)},
+                        {q + s * (p * i + k), q + s * (p * i + p - k)},
+                        {low, -turn * low, high, turn * high}});
         }
       }
     }
@@ -144,7 +145,7 @@ struct permutation {
   }
 };
 
-// Converts between a complex spectrum z and the half spectrum x of reals. Handles places k and m − k together, the second one conjugate:
+// Converts between a complex spectrum z and the half spectrum x of reals. Handles positions k and m − k together, the second one conjugate:
 // mirror_sums computes S = c(u + v) and P = c f_k (u − v), mirror_results computes S ∓ iP. Forwards (split) c = 1/2, f_k = w_k; backwards
 // (join) c = 1, f_k = conj(w_k).
 struct mirror_sums {
@@ -175,7 +176,7 @@ struct mirror_results {
   }
 };
 
-// Conjugates places first … last − 1.
+// Conjugates positions first … last − 1.
 struct conjugation {
   std::int64_t first, last;
 };

@@ -50,7 +50,7 @@ struct step;  // defined in responses.cpp
 // The steps of a line. Array i is the input of step i; the last one is the output of the line.
 class line_steps {
  public:
-  line_steps(form what, std::int64_t n);
+  line_steps(form kind, std::int64_t n);
   ~line_steps();
   line_steps(const line_steps&) = delete;
   line_steps& operator=(const line_steps&) = delete;

@@ -29,7 +29,7 @@ using responses::array, responses::line_steps, responses::k_i, responses::number
 // same response.
 struct weak_spot {
   std::size_t array;
-  std::int64_t place;
+  std::int64_t position;
   bool imaginary;
   number sums[2];
   double wanted, found, effect;
@@ -62,7 +62,7 @@ class search {
         const double more = (1.25 * next->wanted - next->found) / (0.5 * next->effect);
         for (int v = 0; v < 2; ++v) {
           const number share = next->found > 0 ? more / next->found * std::conj(next->sums[v]) : number(more);
-          const auto k = at(next->place);
+          const auto k = at(next->position);
           now.direct[v][k] += next->imaginary ? k_i * share : share;
           if (line_.real()) now.turned[v][k] += std::conj(next->imaginary ? -k_i * share : share);
         }

@@ -33,16 +33,16 @@ inline constexpr double k_least_response = 0.25;
 // Returns weights with at least k_least_response. `stream` makes the lines of one problem independent. Takes O(n log n) for each of a few
 // tries; powers of two need one try. The latest results are cached. Thread-safe. Throws std::runtime_error if no try succeeds; no length
 // that was tried so far threw (docs/design/fft.md).
-output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream);
+output_weights choose_weights(form kind, std::int64_t n, std::uint64_t stream);
 
 // Returns the weights of the first of those tries without examining them: for lines whose numbers other checks verify as well.
 // least_response is 0.
-output_weights draw_weights(form what, std::int64_t n, std::uint64_t stream);
+output_weights draw_weights(form kind, std::int64_t n, std::uint64_t stream);
 
 // The change of aᵀy, of the first and of the second half, when an input changes by 1 and by i. For tests.
 struct input_response {
   std::complex<double> real[2], imaginary[2];
 };
-std::vector<input_response> input_responses(form what, std::int64_t n, const output_weights& weights);
+std::vector<input_response> input_responses(form kind, std::int64_t n, const output_weights& weights);
 
 }  // namespace ballast::fft

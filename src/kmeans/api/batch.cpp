@@ -124,7 +124,7 @@ void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused,
   run::host_staging staging(how.stream);
   const matrix_view<T> centroids = staging.write(to.centroids);
   const std::span<std::int32_t> labels = staging.write(to.labels);
-  // Calls use(place, value) for each element of a fit.
+  // Calls use(target, value) for each element of a fit.
   const auto each = [&](std::int64_t b, auto&& use) {
     for (std::int64_t e = 0; centroids.data != nullptr && e < k * n; ++e)
       use(centroids(b * k + e / n, e % n), made.centroids[at(b * k * n + e)]);
@@ -135,7 +135,7 @@ void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused,
   };
   for (std::int64_t b = 0; b < count; ++b) {
     if (std::ranges::find(refused, b) != refused.end()) continue;
-    const auto copy = [&] { each(b, [](auto& place, const auto& value) { place = value; }); };
+    const auto copy = [&] { each(b, [](auto& target, const auto& value) { target = value; }); };
     if (how.protection == protection::off) {
       copy();
       continue;
@@ -143,7 +143,7 @@ void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused,
     run::attempt(seen, how.protection, "kmeans.fit", 0, [&](int) {
       copy();
       bool same = true;
-      each(b, [&](const auto& place, const auto& value) { same = same && std::memcmp(&place, &value, sizeof value) == 0; });
+      each(b, [&](const auto& target, const auto& value) { same = same && std::memcmp(&target, &value, sizeof value) == 0; });
       abft::finding found;
       found.word = same ? abft::k_pass : abft::k_fail;
       found.residual = same ? 0 : std::numeric_limits<double>::quiet_NaN();

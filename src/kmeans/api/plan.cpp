@@ -32,7 +32,7 @@ struct device_work {
 };
 
 // The number of waits in cuda/ with protection: docs/design/kmeans-cuda.md, "Small problems".
-constexpr double k_waits_of_call = 11;       // survey, normalization, row statistics, totals; labels and inertia
+constexpr double k_waits_of_call = 11;       // column statistics, normalization, row statistics, totals; labels and inertia
 constexpr double k_waits_of_run = 18;        // reads of the state, centroids; the launches of 20 iterations take as long as 8 waits
 constexpr double k_usual_iterations = 20;    // assumed number of iterations of a run
 constexpr double k_seconds_of_wait = 25e-6;  // with the launches before it; two are 50 µs in run/dispatch

@@ -27,9 +27,9 @@ struct prepared {
   void choose_schemes(bool takes_batch);
 
   // Returns the backend for a call whose operands and results lie at these addresses.
-  ballast::backend backend_for(operation what, const run::settings& how, std::initializer_list<const void*> operands) const;
+  ballast::backend backend_for(operation op, const run::settings& how, std::initializer_list<const void*> operands) const;
   // Returns the scheme of an operation. Throws unsupported_error if the plan's scheme does not serve it.
-  const shared_text& scheme_of(operation what) const;
+  const shared_text& scheme_of(operation op) const;
   // Returns the state for an engine of this backend.
   plan_state* state_for(ballast::backend which) const { return which == ballast::backend::cuda ? state.get() : nullptr; }
 

@@ -73,7 +73,7 @@ void check_view(std::string_view token, std::string_view name, const matrix_view
         fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
 }
 
-// A result with strides: as above, and no two elements at one place.
+// A result with strides: as above, and no two elements at one position.
 template <class T>
 void check_result(std::string_view token, std::string_view name, const matrix_view<T>& view, std::int64_t rows, std::int64_t columns) {
   check_view(token, name, view, rows, columns);

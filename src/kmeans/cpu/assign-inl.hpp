@@ -134,7 +134,7 @@ struct tile_columns {
 // check covers.
 template <class T, int Rows, bool Protect>
 HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_columns<T>& columns, T start, std::int64_t real,
-                            const product_hook& hook, const inject::place& here, std::int64_t points, search<T>& s) {
+                            const product_hook& hook, const inject::position& here, std::int64_t points, search<T>& s) {
   const lanes_of<T> d;
   [[maybe_unused]] const integers_of<T> di;
   constexpr std::int64_t lanes = k_lanes<T>;
@@ -253,8 +253,8 @@ HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search
 
 // Searches section g of the centroids for 2 vectors of points at x.
 template <class T, bool Protect>
-HWY_INLINE void search_section(const T* x, std::int64_t n, const panel<T>& centroids, std::int64_t g, const product_hook& hook,
-                               inject::place& here, std::int64_t points, search<T>& s) {
+HWY_INLINE void search_section(const T* x, std::int64_t n, const packed_centroids<T>& centroids, std::int64_t g, const product_hook& hook,
+                               inject::position& here, std::int64_t points, search<T>& s) {
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1];
   for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < last; ++t) {
     const T start = Protect ? centroids.start[t] : T(0);
@@ -363,7 +363,7 @@ HWY_INLINE bool doubtful(const point_block<T>& block, std::int64_t sections, std
 }
 
 template <class T, bool Protect>
-HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, const product_hook& hook, point_block<T>& block) {
+HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const product_hook& hook, point_block<T>& block) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
@@ -397,7 +397,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, const product_ho
       if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
       begin_search<T, Protect>(s);
       if (begin > 0) load_search<T, Protect>(block, at, s);
-      inject::place here = hook.place;
+      inject::position here = hook.position;
       here.steps = pairs * of_pair;
       here.step = pair * of_pair + before_these;
       const std::int64_t points = std::min(width, block.count - at);
@@ -430,7 +430,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, const product_ho
 }
 
 template <class T>
-row_failure assign(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
   return protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
 }
 

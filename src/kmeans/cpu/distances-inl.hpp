@@ -80,7 +80,7 @@ HWY_INLINE void distance_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* 
 }
 
 template <class T>
-HWY_NOINLINE void distances(const panel<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
+HWY_NOINLINE void distances(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
                             const product_hook& hook, point_block<T>& block) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
@@ -104,7 +104,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, const difference_operands
     for (int v = 0; v < 2; ++v) hn::Store(sum[v], d, block.residual.data() + p + v * lanes);
   }
   if (struck) {
-    hook.injector->strike(site::product, hook.place, block.distance.data(), block.count);
+    hook.injector->strike(site::product, hook.position, block.distance.data(), block.count);
     // Sum the check again from the corrupted distances, as if the fault had occurred in the registers.
     for (std::int64_t p = 0; protect && p < all; p += lanes) {
       auto sum = hn::Zero(d);

@@ -42,7 +42,7 @@ driver<T>::driver(const driver_args<T>& what)
 
 template <class T>
 report driver<T>::fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to) {
-  choose_frame(wanted.init == init::given ? given : matrix_view<const T>{}, true);
+  choose_normalization(wanted.init == init::given ? given : matrix_view<const T>{}, true);
   const int runs = wanted.init == init::given ? 1 : wanted.n_init;
   run_result best;
   bool last = true;  // the best run is the last one
@@ -72,7 +72,7 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
 
 template <class T>
 report driver<T>::predict(matrix_view<const T> centroids, const prediction_results& to) {
-  choose_frame(centroids, false);
+  choose_normalization(centroids, false);
   const summed_twice inertia = label(centroids);
   if (!throws()) engine_->store_labels(for_engine(to.labels), false);
   if (!throws()) {
@@ -84,10 +84,10 @@ report driver<T>::predict(matrix_view<const T> centroids, const prediction_resul
 
 template <class T>
 report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>& values) {
-  choose_frame(centroids, false);
-  sealed_centroids<T> inner = into_frame(centroids);
+  choose_normalization(centroids, false);
+  sealed_centroids<T> inner = normalize(centroids);
   verify_waiting_centroids(inner);
-  verify_waiting(frame_, "kmeans.normalization");
+  verify_waiting(normalization_, "kmeans.normalization");
   engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
   if (!throws()) staging_.commit();
   return recorder_.finish();
@@ -139,7 +139,7 @@ bool driver<T>::agree(const summed_twice& inertia) const {
 template <class T>
 core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
   core::vector<T> made(at(k_ * n_));
-  const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * frame_.values().scale; };
+  const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * normalization_.values().scale; };
   const auto scale_all = [&] {
     for (std::int64_t e = 0; e < k_ * n_; ++e) made[at(e)] = scale(e);
   };
@@ -164,15 +164,15 @@ core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
 // of predict.
 template <class T>
 summed_twice driver<T>::label(matrix_view<const T> centroids) {
-  sealed_centroids<T> inner = into_frame(centroids);
+  sealed_centroids<T> inner = normalize(centroids);
   verify_waiting_centroids(inner);
-  verify_waiting(frame_, "kmeans.normalization");
+  verify_waiting(normalization_, "kmeans.normalization");
   const core::vector<T> plain = scaled(centroids);
   summed_twice made;
   const auto compute = [&] {
     summed_twice sums = engine_->label(inner, plain);
     injector_.strike(site::inertia, {}, &sums.value, 1);
-    made = {out_of_frame(sums.value, sums.exponent), out_of_frame(sums.twin, sums.exponent), sums.depth};
+    made = {denormalize(sums.value, sums.exponent), denormalize(sums.twin, sums.exponent), sums.depth};
   };
   if (!protects()) {
     compute();

@@ -36,13 +36,13 @@ struct driver_args {
   bool strike_seeding = false;  // engine_args::strike_seeding
 };
 
-// One call of fit, predict or transform. The shapes have been validated; the survey checks the values. Centroids of the caller are in host
-// memory, results in host or device memory. If the call throws uncorrectable_error, nothing is stored, except rows of distances that passed
-// their checks.
+// One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller
+// are in host memory, results in host or device memory. If the call throws uncorrectable_error, nothing is stored, except rows of distances
+// that passed their checks.
 template <class T>
 class driver {
  public:
-  explicit driver(const driver_args<T>& what);
+  explicit driver(const driver_args<T>& args);
 
   // `given`: the first centroids of init::given.
   report fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to);
@@ -73,19 +73,19 @@ class driver {
   void store_centroids(const sealed_centroids<T>& from, const matrix_view<T>& to);
 
   // normalization.cpp
-  void choose_frame(matrix_view<const T> centroids, bool measured);
-  ranges<T> survey();
-  void make_frame(const ranges<T>& seen, matrix_view<const T> centroids);
-  abft::finding verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const;
+  void choose_normalization(matrix_view<const T> centroids, bool measured);
+  ranges<T> column_stats();
+  void make_normalization(const ranges<T>& seen, matrix_view<const T> centroids);
+  abft::finding verify_normalization(const ranges<T>& seen, matrix_view<const T> centroids) const;
   double mean_variance(bool by_features) const;
   abft::guarded_threshold tolerance_for(double tol);
   template <class Element, class Compare>
   sealed_centroids<T> carry(std::int64_t step, const Element& element, const Compare& compare);
-  sealed_centroids<T> into_frame(matrix_view<const T> centroids);
-  sealed_centroids<T> out_of_frame(const core::vector<T>& centroids);
-  double out_of_frame(double inertia, int exponent) const;
+  sealed_centroids<T> normalize(matrix_view<const T> centroids);
+  sealed_centroids<T> denormalize(const core::vector<T>& centroids);
+  double denormalize(double inertia, int exponent) const;
   core::vector<T> scaled(matrix_view<const T> centroids);
-  abft::finding compare_frames(matrix_view<const T> outer, const core::vector<T>& inner) const;
+  abft::finding compare_normalized(matrix_view<const T> outer, const core::vector<T>& inner) const;
 
   // seeding.cpp
   sealed_centroids<T> first_centroids(const options& wanted, matrix_view<const T> given, std::uint64_t run);
@@ -99,7 +99,7 @@ class driver {
   sealed_centroids<T> next_centroids(const sealed_centroids<T>& old);
   void relocate(const sealed_centroids<T>& old);
   core::vector<T> divide(const core::vector<T>& old);
-  abft::finding verify_quotients(const core::vector<T>& made) const;
+  abft::finding verify_quotients(const core::vector<T>& centroids) const;
   double weight_of(std::int64_t cluster) const;
   std::int64_t heaviest_cluster() const;
   double shift_between(const core::vector<T>& a, const core::vector<T>& b);
@@ -116,7 +116,7 @@ class driver {
   plan_state* kept_;
   std::unique_ptr<engine<T>> engine_;
   run::host_staging staging_;  // host copies of results that lie in device memory
-  sealed<frame<T>> frame_;
+  sealed<normalization<T>> normalization_;
   point_sums whole_;                // sums over all points
   cluster_sums total_;              // sums of the last pass
   core::vector<double> direction_;  // projection_direction

@@ -145,7 +145,7 @@ double driver<T>::inertia_of_pass(const core::vector<T>& centroids) const {
       made += c * (weight_of(j) * c - 2 * total_.sums[j * n_ + f]);
     }
   }
-  return out_of_frame(std::max(0.0, made), 0);
+  return denormalize(std::max(0.0, made), 0);
 }
 
 // Computes the next centroids from the sums of a pass: totals, relocation, division. The totals are verified after their use, so that no
@@ -265,7 +265,7 @@ auto driver<T>::one_run(const options& wanted, matrix_view<const T> given, int n
   if (!found) found = run_lloyd(std::move(first), wanted, number, tolerance);
   run_result made;
   if (!stop()) verify_waiting(found->centroids, "kmeans.centroid");
-  made.centroids = out_of_frame(found->centroids.values());
+  made.centroids = denormalize(found->centroids.values());
   made.iterations = found->iterations;
   made.stopped = found->stopped;
   if (!stop()) made.inertia = label(row_major<const T>(made.centroids.values().data(), k_, n_));

@@ -29,11 +29,11 @@ T shift_of(const ranges<T>& seen, std::int64_t f, double m) {
   return outlying ? T(0) : mean;
 }
 
-// Surveys the points. An invalid value is refused if a second survey finds one, too.
+// Measures the columns of the points. An invalid value is refused if a second reading finds one, too.
 template <class T>
-ranges<T> driver<T>::survey() {
+ranges<T> driver<T>::column_stats() {
   for (int number = 0;; ++number) {
-    ranges<T> seen = engine_->survey();
+    ranges<T> seen = engine_->column_stats();
     if (seen.weight.row < 0 && seen.heaviest > 0 && seen.point.row < 0) {
       if (number > 0)
         recorder_.detected("kmeans.range", -1, std::numeric_limits<double>::quiet_NaN(), 0,
@@ -56,7 +56,7 @@ ranges<T> driver<T>::survey() {
 
 // Chooses the normalization. `centroids`, if there are any, only widen the range that the scale must cover.
 template <class T>
-void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids) {
+void driver<T>::make_normalization(const ranges<T>& seen, matrix_view<const T> centroids) {
   core::vector<T> centre(at(n_));
   double largest = 0;  // |point|
   double spread = 0;   // |point − centre| / 4, so that it does not overflow
@@ -74,7 +74,7 @@ void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids
     nearest = std::min(nearest, far);
   }
   if (centroids.rows > 0) spread = std::max(spread, nearest);
-  frame<T> made;
+  normalization<T> made;
   made.scale = scale_for<T>(spread, largest);
   made.shift.resize(at(n_));
   for (std::int64_t f = 0; f < n_; ++f) made.shift[at(f)] = centre[at(f)] * made.scale;
@@ -83,20 +83,21 @@ void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids
   injector_.strike(site::normalization, {0, 1, 0, steps}, &made.scale, 1);
   injector_.strike(site::normalization, {0, 1, 1, steps}, made.shift.data(), n_);
   if (weighted_) injector_.strike(site::normalization, {0, 1, 2, steps}, &made.weight_scale, 1);
-  frame_ = sealed<frame<T>>(std::move(made));
+  normalization_ = sealed<normalization<T>>(std::move(made));
 }
 
 // Compares the normalization with the backend's measurements, and with itself by another computation. A scale within a factor of √n serves
 // as well as any other and changes no bit of a result. So the checks only need to detect harm:
-// - the mean of a feature's x, as measured, is the normalized mean of the survey: both know the same shift and scale; and it is 0 up to
+// - the mean of a feature's x, as measured, is the normalized mean of the column statistics: both know the same shift and scale; and it is
+// 0 up to
 //   the rounding of the shift, unless the shift has to be 0 (shift_of);
-// - the largest ‖x‖ fits the normalized ranges of the survey;
+// - the largest ‖x‖ fits the normalized ranges of the column statistics;
 // - the scale suits the largest |x|, or the nearest centroid if that is farther away;
 // - the sum of the weights lies between the largest weight and as much for each point.
 template <class T>
-abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const {
+abft::finding driver<T>::verify_normalization(const ranges<T>& seen, matrix_view<const T> centroids) const {
   constexpr double slack = 1e-5;
-  const frame<T>& chosen = frame_.values();
+  const normalization<T>& chosen = normalization_.values();
   const double scale = static_cast<double>(chosen.scale);
   const double m = static_cast<double>(m_);
   const double least_shift = static_cast<double>(std::numeric_limits<T>::denorm_min()) * std::max(scale, 1.0);
@@ -110,7 +111,7 @@ abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T
     const double own = std::max(std::abs(seen.low[at(f)] * scale - shift), std::abs(seen.high[at(f)] * scale - shift));
     reach = std::max(reach, own);
     largest = std::max({largest, std::abs(seen.low[at(f)]), std::abs(seen.high[at(f)])});
-    // x is rounded once; the survey's sum, scaled by 2⁻⁶⁴, m times at most.
+    // x is rounded once; the sum of the column statistics, scaled by 2⁻⁶⁴, m times at most.
     const double limit = 4 * abft::unit_roundoff<T> * own + abft::unit_roundoff<double> * (m + 8) * (std::abs(shift) + own) +
                          std::numeric_limits<double>::denorm_min() * 0x1p64 * std::max(scale, 1.0);
     const double mean = (weighted_ ? whole_.plain : whole_.first)[at(f)] / m;
@@ -153,16 +154,16 @@ abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T
 
 // Surveys the points and normalizes them. `measured`: measure() also without protection.
 template <class T>
-void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
+void driver<T>::choose_normalization(matrix_view<const T> centroids, bool measured) {
   for (std::int64_t j = 0; j < centroids.rows; ++j)
     for (std::int64_t f = 0; f < n_; ++f)
       if (!std::isfinite(centroids(j, f)))
         throw invalid_argument_error(
             fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_.view(), centroids(j, f), j, f));
   const auto once = [&] {
-    ranges<T> seen = survey();
-    make_frame(seen, centroids);
-    engine_->place(frame_.values());
+    ranges<T> seen = column_stats();
+    make_normalization(seen, centroids);
+    engine_->normalize(normalization_.values());
     if (measured || protects()) whole_ = engine_->measure();
     return seen;
   };
@@ -173,7 +174,7 @@ void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
   run::attempt(recorder_, how_.protection, "kmeans.normalization", 0, [&](int) {
     const ranges<T> seen = once();
     recorder_.checked(static_cast<std::uint64_t>(n_ + 4));
-    return verify_frame(seen, centroids);
+    return verify_normalization(seen, centroids);
   });
 }
 
@@ -228,8 +229,8 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
 
 // Verifies that `inner` are the centroids `outer` in normalized coordinates, up to the rounding of either conversion.
 template <class T>
-abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const core::vector<T>& inner) const {
-  const frame<T>& chosen = frame_.values();
+abft::finding driver<T>::compare_normalized(matrix_view<const T> outer, const core::vector<T>& inner) const {
+  const normalization<T>& chosen = normalization_.values();
   const double scale = static_cast<double>(chosen.scale), far = static_cast<double>(k_far<T>);
   double worst = 0;
   for (std::int64_t j = k_; j-- > 0;) {
@@ -255,7 +256,7 @@ abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const core::
 template <class T>
 template <class Element, class Compare>
 sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, const Compare& compare) {
-  verify_waiting(frame_, "kmeans.normalization");
+  verify_waiting(normalization_, "kmeans.normalization");
   sealed_centroids<T> made;
   const auto compute = [&] {
     core::vector<T> values(at(core::checked_product(k_, n_)));
@@ -276,47 +277,47 @@ sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, 
 }
 
 template <class T>
-sealed_centroids<T> driver<T>::into_frame(matrix_view<const T> centroids) {
+sealed_centroids<T> driver<T>::normalize(matrix_view<const T> centroids) {
   return carry(
       2,
       [&](std::int64_t e) {
-        const frame<T>& chosen = frame_.values();
+        const normalization<T>& chosen = normalization_.values();
         return std::clamp(centroids(e / n_, e % n_) * chosen.scale - chosen.shift[at(e % n_)], -k_far<T>, k_far<T>);
       },
-      [&](const core::vector<T>& made) { return compare_frames(centroids, made); });
+      [&](const core::vector<T>& made) { return compare_normalized(centroids, made); });
 }
 
 template <class T>
-sealed_centroids<T> driver<T>::out_of_frame(const core::vector<T>& centroids) {
+sealed_centroids<T> driver<T>::denormalize(const core::vector<T>& centroids) {
   return carry(
       3,
       [&](std::int64_t e) {
-        const frame<T>& chosen = frame_.values();
+        const normalization<T>& chosen = normalization_.values();
         const double unscale = 1 / static_cast<double>(chosen.scale);
         return static_cast<T>((static_cast<double>(centroids[at(e)]) + static_cast<double>(chosen.shift[at(e % n_)])) * unscale);
       },
-      [&](const core::vector<T>& made) { return compare_frames(row_major<const T>(made.data(), k_, n_), centroids); });
+      [&](const core::vector<T>& made) { return compare_normalized(row_major<const T>(made.data(), k_, n_), centroids); });
 }
 
 // Converts an inertia, inertia · 2^exponent in normalized coordinates, to the units of the points and weights.
 template <class T>
-double driver<T>::out_of_frame(double inertia, int exponent) const {
-  const frame<T>& chosen = frame_.values();
+double driver<T>::denormalize(double inertia, int exponent) const {
+  const normalization<T>& chosen = normalization_.values();
   // Scales are powers of two, except after a fault without protection.
   if (!std::isnormal(chosen.scale) || !std::isfinite(chosen.weight_scale) || chosen.weight_scale == 0)
     return std::numeric_limits<double>::quiet_NaN();
   return std::ldexp(inertia, exponent - 2 * std::ilogb(chosen.scale) - std::ilogb(chosen.weight_scale));
 }
 
-template void driver<float>::choose_frame(matrix_view<const float>, bool);
+template void driver<float>::choose_normalization(matrix_view<const float>, bool);
 template abft::guarded_threshold driver<float>::tolerance_for(double);
-template sealed_centroids<float> driver<float>::into_frame(matrix_view<const float>);
-template sealed_centroids<float> driver<float>::out_of_frame(const core::vector<float>&);
-template double driver<float>::out_of_frame(double, int) const;
-template void driver<double>::choose_frame(matrix_view<const double>, bool);
+template sealed_centroids<float> driver<float>::normalize(matrix_view<const float>);
+template sealed_centroids<float> driver<float>::denormalize(const core::vector<float>&);
+template double driver<float>::denormalize(double, int) const;
+template void driver<double>::choose_normalization(matrix_view<const double>, bool);
 template abft::guarded_threshold driver<double>::tolerance_for(double);
-template sealed_centroids<double> driver<double>::into_frame(matrix_view<const double>);
-template sealed_centroids<double> driver<double>::out_of_frame(const core::vector<double>&);
-template double driver<double>::out_of_frame(double, int) const;
+template sealed_centroids<double> driver<double>::normalize(matrix_view<const double>);
+template sealed_centroids<double> driver<double>::denormalize(const core::vector<double>&);
+template double driver<double>::denormalize(double, int) const;
 
 }  // namespace ballast::kmeans

@@ -22,25 +22,25 @@ enum stream : std::uint64_t { k_stream_pick, k_stream_candidates, k_streams };
 constexpr std::uint64_t k_stream_rounds = std::uint64_t{1} << 32;
 constexpr int k_more_rounds = 64;  // the most additional rounds of k-means‖, while there are fewer candidates than clusters
 
-// The elements of a partial shuffle that are not in their own place, by place: a hash table with linear probing for up to `most` of them.
+// The elements of a partial shuffle that are not at their own index, by index: a hash table with linear probing for up to `most` of them.
 class moved_elements {
  public:
   explicit moved_elements(std::int64_t most) : slots_(std::bit_ceil(at(2 * most + 2)), {-1, 0}) {}
 
-  // Returns the element at a place: the place's own number unless another has been put there.
-  std::int64_t operator[](std::int64_t place) const {
-    const std::pair<std::int64_t, std::int64_t>& found = slots_[slot_of(place)];
-    return found.first < 0 ? place : found.second;
+  // Returns the element at an index: the index's own number unless another has been put there.
+  std::int64_t operator[](std::int64_t index) const {
+    const std::pair<std::int64_t, std::int64_t>& found = slots_[slot_of(index)];
+    return found.first < 0 ? index : found.second;
   }
-  void put(std::int64_t place, std::int64_t element) { slots_[slot_of(place)] = {place, element}; }
+  void put(std::int64_t index, std::int64_t element) { slots_[slot_of(index)] = {index, element}; }
 
  private:
-  std::size_t slot_of(std::int64_t place) const {
-    std::size_t slot = core::mix64(static_cast<std::uint64_t>(place)) % slots_.size();
-    while (slots_[slot].first >= 0 && slots_[slot].first != place) slot = (slot + 1) % slots_.size();
+  std::size_t slot_of(std::int64_t index) const {
+    std::size_t slot = core::mix64(static_cast<std::uint64_t>(index)) % slots_.size();
+    while (slots_[slot].first >= 0 && slots_[slot].first != index) slot = (slot + 1) % slots_.size();
     return slot;
   }
-  core::vector<std::pair<std::int64_t, std::int64_t>> slots_;  // place and element; −1: unused
+  core::vector<std::pair<std::int64_t, std::int64_t>> slots_;  // index and element; −1: unused
 };
 
 }  // namespace
@@ -48,7 +48,7 @@ class moved_elements {
 template <class T>
 sealed_centroids<T> driver<T>::first_centroids(const options& wanted, matrix_view<const T> given, std::uint64_t run) {
   switch (wanted.init) {
-    case init::given: return into_frame(given);
+    case init::given: return normalize(given);
     case init::random: return sealed_centroids<T>(draw_different_points(wanted.seed, run * k_streams));
     case init::kmeans_parallel: return sealed_centroids<T>(draw_parallel(wanted, run));
     case init::kmeans_plus_plus: break;
@@ -56,7 +56,7 @@ sealed_centroids<T> driver<T>::first_centroids(const options& wanted, matrix_vie
   return sealed_centroids<T>(draw_plus_plus(*engine_, m_, wanted.seed, run * k_streams));
 }
 
-// Draws k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list that stores only the places it
+// Draws k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list that stores only the positions it
 // changed.
 template <class T>
 core::vector<T> driver<T>::draw_different_points(std::uint64_t seed, std::uint64_t stream) {
@@ -151,11 +151,11 @@ core::vector<T> driver<T>::draw_parallel(const options& wanted, std::uint64_t ru
   const std::unique_ptr<engine<T>> chooser = make_engine(
       engine_args<T>{row_major<const T>(candidates.data(), count, n_), weighed, k_, how_, recorder_, injector_, strike_seeding_, {}, kept_},
       backend_);
-  frame<T> same;
+  normalization<T> same;
   same.shift.assign(at(n_), T(0));
   const T heaviest = *std::ranges::max_element(weighed);  // NaN only after a fault without protection
   if (heaviest > 0 && std::isfinite(heaviest)) same.weight_scale = std::ldexp(T(1), -std::ilogb(heaviest));
-  chooser->place(same);
+  chooser->normalize(same);
   return draw_plus_plus(*chooser, count, wanted.seed, stream);
 }
 

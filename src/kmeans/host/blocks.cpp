@@ -41,9 +41,9 @@ void host_engine<T>::prepare_workers(bool with_distances) {
     workers_.resize(at(threads_));
     for (int slot = 0; slot < threads_; ++slot) workers_[at(slot)].block.row = rows_[at(slot)].row.data();
   }
-  if (protect_ && loaded_.facts.empty()) {
-    loaded_.facts.resize(at(division_.blocks));
-    block_facts unknown;
+  if (protect_ && loaded_.row_stats.empty()) {
+    loaded_.row_stats.resize(at(division_.blocks));
+    block_signature unknown;
     unknown.lanes[0] = 1;
     loaded_.fact_twins.assign(at(division_.blocks), unknown);
     loaded_.squares = core::aligned_buffer<T>(core::checked_product(division_.blocks, division_.capacity));
@@ -62,31 +62,31 @@ void host_engine<T>::prepare_workers(bool with_distances) {
 }
 
 template <class T>
-bool host_engine<T>::frame_intact() const {
-  return seal_of(static_cast<const frame<T>&>(source_)) == frame_.seal();
+bool host_engine<T>::normalization_intact() const {
+  return seal_of(static_cast<const normalization<T>&>(source_)) == normalization_.seal();
 }
 
-// Verifies the normalization, which has been stored since place().
+// Verifies the normalization, which has been stored since normalize().
 template <class T>
-void host_engine<T>::verify_frame() {
+void host_engine<T>::verify_normalization() {
   what_.seen.checked(1);
-  if (frame_intact()) return;
-  static_cast<frame<T>&>(source_) = frame_.values();
+  if (normalization_intact()) return;
+  static_cast<normalization<T>&>(source_) = normalization_.values();
   what_.seen.detected("kmeans.normalization", -1, std::numeric_limits<double>::quiet_NaN(), 0,
-                      repairs() && frame_intact() ? action::corrected : action::uncorrectable, 0);
+                      repairs() && normalization_intact() ? action::corrected : action::uncorrectable, 0);
 }
 
 // Packs the centroids for a pass and verifies the norms and checksum centroids.
 template <class T>
-void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made) {
+void host_engine<T>::pack_verified_centroids(const sealed_centroids<T>& centroids, packed_centroids<T>& made) {
   made.by_norm = true;
-  if (!protect_) return make_panel(centroids.values().data(), k_, n_, false, made, &what_.injector);
-  verify_frame();
+  if (!protect_) return pack_centroids(centroids.values().data(), k_, n_, false, made, &what_.injector);
+  verify_normalization();
   run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int number) {
-    make_panel(centroids.values().data(), k_, n_, true, made, &what_.injector);
+    pack_centroids(centroids.values().data(), k_, n_, true, made, &what_.injector);
     what_.injector.strike(site::checksum, {}, made.checksum.data(), made.checksum.size());
     abft::finding found;
-    found.residual = verify_panel(made);
+    found.residual = verify_packed_centroids(made);
     found.threshold = 1;
     found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
     // Equal norms after a failure show that the checksum was corrupted, not the centroids.
@@ -108,15 +108,15 @@ void host_engine<T>::load(worker& here, std::int64_t block) const {
 template <class T>
 void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   point_block<T>& b = here.block;
-  block_facts& kept = loaded_.facts[at(block)];
-  block_facts& twin = loaded_.fact_twins[at(block)];
+  block_signature& kept = loaded_.row_stats[at(block)];
+  block_signature& twin = loaded_.fact_twins[at(block)];
   T* const squares = loaded_.squares.data() + block * division_.capacity;
   b.squares = squares;
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
     what_.injector.strike(site::points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
     // If the normalization was corrupted during a pass, all later checks would agree with the wrong x.
-    if (number > 0 && !frame_intact()) return bits_differ(true, b.first);
+    if (number > 0 && !normalization_intact()) return bits_differ(true, b.first);
     std::uint64_t found[64] = {};
     kernels_.sign(b, found);
     // The two copies of the signature differ if it is not yet computed or if one copy was corrupted while stored. After a failure the
@@ -134,10 +134,10 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
 }
 
 template <class T>
-void host_engine<T>::copy_labels(point_block<T>& b, const inject::place& place) const {
-  what_.injector.strike(site::index, place, b.nearest.index.data(), b.count);
+void host_engine<T>::copy_labels(point_block<T>& b, const inject::position& position) const {
+  what_.injector.strike(site::index, position, b.nearest.index.data(), b.count);
   std::copy_n(b.nearest.index.data(), b.count, b.label.data());
-  what_.injector.strike(site::label, {place.interval, place.intervals, 0, 2}, b.label.data(), b.count);
+  what_.injector.strike(site::label, {position.interval, position.intervals, 0, 2}, b.label.data(), b.count);
 }
 
 // Copies the labels of a block to the array of all labels. Returns whether the stored labels, read back, equal those of the second search.
@@ -170,25 +170,26 @@ void host_engine<T>::decide(point_block<T>& b, const exact_operands& by) const {
 
 // Searches the centroids once for a loaded block and checks the result. The caller hashes the labels.
 template <class T>
-abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const panel<T>& centroids, const exact_operands& by) {
+abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids,
+                                           const exact_operands& by) {
   point_block<T>& b = here.block;
-  const inject::place place = at_block(block);
+  const inject::position position = at_block(block);
   b.bounds = centroids.bounds;
   const auto strike = [&](std::int64_t step, core::vector<abft::guarded_threshold>& limits) {
     what_.injector.strike(site::threshold, {block, division_.blocks, step, 2}, &limits[0].value, 2 * centroids.sections);
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
-  row_failure failure = kernels_.assign(centroids, true, {&what_.injector, place}, b);
+  row_failure failure = kernels_.assign(centroids, true, {&what_.injector, position}, b);
   decide(b, by);
-  copy_labels(b, place);
+  copy_labels(b, position);
   if (failure.row < 0) failure = kernels_.check(b, k_);
   std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
   for (std::int64_t s = 0; s < centroids.sections; ++s) {
     if (abft::verify(0, b.bounds.slope[at(s)]) != abft::k_pass || abft::verify(0, b.bounds.offset[at(s)]) != abft::k_pass)
       word = abft::k_fail;
   }
-  what_.injector.strike(site::comparison, place, &word, 1);
+  what_.injector.strike(site::comparison, position, &word, 1);
   what_.seen.checked(static_cast<std::uint64_t>(b.count * (centroids.sections + 2)));
   abft::finding found;
   found.word = word;
@@ -200,31 +201,31 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
 
 // Labels a block. On return the labels are verified, or the failure is recorded and they are in range.
 template <class T>
-void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin,
-                                  const exact_operands& by) {
+void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
+                                  const sealed_centroids<T>& origin, const exact_operands& by) {
   point_block<T>& b = here.block;
   if (!protect_) {
-    const inject::place place = at_block(block);
+    const inject::position position = at_block(block);
     load(here, block);
-    what_.injector.strike(site::points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    what_.injector.strike(site::points, position, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
     kernels_.measure(b);
     b.squares = b.norm.data();
-    (void)kernels_.assign(shared, false, {&what_.injector, place}, b);
+    (void)kernels_.assign(shared, false, {&what_.injector, position}, b);
     decide(b, by);
-    copy_labels(b, place);
+    copy_labels(b, position);
     keep_in_range(b);
     return;
   }
   const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", slot, [&](int number) {
     // The shared packed centroids may be corrupted, so a repetition packs its own.
     here.fresh.by_norm = shared.by_norm;
-    if (number > 0) make_panel(origin.values().data(), k_, n_, true, here.fresh);
+    if (number > 0) pack_centroids(origin.values().data(), k_, n_, true, here.fresh);
     load_verified(here, slot, block);
     abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, by);
     if (found.word == abft::k_pass && b.doubtful) {
       // Rounding is the most likely cause. Then a second search with newly packed centroids finds the same labels.
       here.labels.assign(b.label.data(), b.label.data() + b.count);
-      make_panel(origin.values().data(), k_, n_, true, here.fresh);
+      pack_centroids(origin.values().data(), k_, n_, true, here.fresh);
       load_verified(here, slot, block);
       found = search_block(here, block, here.fresh, by);
       if (!std::equal(here.labels.begin(), here.labels.end(), b.label.data())) found = bits_differ(true, b.first);
@@ -243,11 +244,11 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
 // Computes the distances of a block to one section of centroids, by column. `origin` holds all centroids of `shared`. `strike`: the
 // injector sees the products. `plain`, unless null: the differences are those of points and centroids as they were given.
 template <class T>
-abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
-                                              std::int64_t section, bool strike, const plain_operands* plain) {
+abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
+                                              const T* origin, std::int64_t section, bool strike, const plain_operands* plain) {
   point_block<T>& b = here.block;
   const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, section, shared.sections}};
-  const auto once = [&](const panel<T>& centroids) {
+  const auto once = [&](const packed_centroids<T>& centroids) {
     load(here, block);
     b.bounds = centroids.bounds;
     if (plain != nullptr) {
@@ -265,8 +266,8 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
   }
   return run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int number) {
     here.fresh.by_norm = shared.by_norm;
-    if (number > 0) make_panel(origin, shared.k, n_, true, here.fresh);
-    const panel<T>& centroids = number > 0 ? here.fresh : shared;
+    if (number > 0) pack_centroids(origin, shared.k, n_, true, here.fresh);
+    const packed_centroids<T>& centroids = number > 0 ? here.fresh : shared;
     once(centroids);
     abft::finding found;
     for (std::int64_t p = 0; p < b.count; ++p) {
@@ -282,22 +283,22 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
 }
 
 template void host_engine<float>::prepare_workers(bool);
-template void host_engine<float>::make_verified_panel(const sealed_centroids<float>&, panel<float>&);
+template void host_engine<float>::pack_verified_centroids(const sealed_centroids<float>&, packed_centroids<float>&);
 template void host_engine<float>::load(worker&, std::int64_t) const;
 template void host_engine<float>::load_verified(worker&, int, std::int64_t);
 template bool host_engine<float>::store_labels(const point_block<float>&);
 template bool host_engine<double>::store_labels(const point_block<double>&);
-template void host_engine<float>::assign_block(worker&, int, std::int64_t, const panel<float>&, const sealed_centroids<float>&,
+template void host_engine<float>::assign_block(worker&, int, std::int64_t, const packed_centroids<float>&, const sealed_centroids<float>&,
                                                const exact_operands&);
-template abft::outcome host_engine<float>::distances_block(worker&, int, std::int64_t, const panel<float>&, const float*, std::int64_t,
-                                                           bool, const plain_operands*);
+template abft::outcome host_engine<float>::distances_block(worker&, int, std::int64_t, const packed_centroids<float>&, const float*,
+                                                           std::int64_t, bool, const plain_operands*);
 template void host_engine<double>::prepare_workers(bool);
-template void host_engine<double>::make_verified_panel(const sealed_centroids<double>&, panel<double>&);
+template void host_engine<double>::pack_verified_centroids(const sealed_centroids<double>&, packed_centroids<double>&);
 template void host_engine<double>::load(worker&, std::int64_t) const;
 template void host_engine<double>::load_verified(worker&, int, std::int64_t);
-template void host_engine<double>::assign_block(worker&, int, std::int64_t, const panel<double>&, const sealed_centroids<double>&,
-                                                const exact_operands&);
-template abft::outcome host_engine<double>::distances_block(worker&, int, std::int64_t, const panel<double>&, const double*, std::int64_t,
-                                                            bool, const plain_operands*);
+template void host_engine<double>::assign_block(worker&, int, std::int64_t, const packed_centroids<double>&,
+                                                const sealed_centroids<double>&, const exact_operands&);
+template abft::outcome host_engine<double>::distances_block(worker&, int, std::int64_t, const packed_centroids<double>&, const double*,
+                                                            std::int64_t, bool, const plain_operands*);
 
 }  // namespace ballast::kmeans::host

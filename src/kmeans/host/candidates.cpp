@@ -43,7 +43,8 @@ void host_engine<T>::verify_kept(worker& here, int slot, std::int64_t block, std
 
 // Updates the nearest candidates of a block with a group of candidates, the first of which has number `first`.
 template <class T>
-void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, const panel<T>& group, std::int64_t first, bool strike) {
+void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& group, std::int64_t first,
+                                 bool strike) {
   const auto& b = here.block;
   T* const closest = seeding_.closest.data() + block * division_.capacity;
   std::int32_t* const nearest = seeding_.nearest.data() + block * division_.capacity;
@@ -74,9 +75,9 @@ void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, con
   }
   seeding_.potentials[at(block)] = kept_potential(block);
   if (!strike) return;
-  const inject::place place = at_block(block);
-  what_.injector.strike(site::minimum, place, closest, b.count);
-  what_.injector.strike(site::index, place, nearest, b.count);
+  const inject::position position = at_block(block);
+  what_.injector.strike(site::minimum, position, closest, b.count);
+  what_.injector.strike(site::index, position, nearest, b.count);
 }
 
 // Computes the nearest of the first `candidates` again for a block.
@@ -86,8 +87,8 @@ void host_engine<T>::cover_again(worker& here, int slot, std::int64_t block, std
   std::fill(seeding_.closest.begin() + begin, seeding_.closest.begin() + end, std::numeric_limits<T>::max());
   std::fill(seeding_.nearest.begin() + begin, seeding_.nearest.begin() + end, 0);
   for (std::int64_t first = 0; first < candidates; first += k_candidate_group) {
-    panel<T> group;
-    make_panel(seeding_.taken.data() + first * n_, std::min(k_candidate_group, candidates - first), n_, true, group);
+    packed_centroids<T> group;
+    pack_centroids(seeding_.taken.data() + first * n_, std::min(k_candidate_group, candidates - first), n_, true, group);
     cover_block(here, slot, block, group, first, false);
   }
 }
@@ -96,7 +97,7 @@ template <class T>
 double host_engine<T>::take_candidates(const T* rows, std::int64_t count) {
   const std::int64_t first = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   seeding_.taken.insert(seeding_.taken.end(), rows, rows + count * n_);
-  make_panel(rows, count, n_, protect_, seeding_.candidates);
+  pack_centroids(rows, count, n_, protect_, seeding_.candidates);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     cover_block(workers_[at(slot)], slot, block, seeding_.candidates, first, what_.strike_seeding);
   });

@@ -43,7 +43,7 @@ struct host_engine<T>::group_ranges {
 
 // Computes the column statistics of a group, row by row, with one accumulator per feature.
 template <class T>
-void host_engine<T>::survey_group(std::int64_t group, int slot, group_ranges& seen) {
+void host_engine<T>::column_stats_of_group(std::int64_t group, int slot, group_ranges& seen) {
   const std::int64_t begin = first_block(group) * division_.capacity;
   const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
   core::vector<T>& row = rows_[at(slot)].row;
@@ -69,7 +69,7 @@ void host_engine<T>::survey_group(std::int64_t group, int slot, group_ranges& se
 }
 
 template <class T>
-ranges<T> host_engine<T>::survey() {
+ranges<T> host_engine<T>::column_stats() {
   ranges<T> made;
   T heaviest = 0;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(source_.weights.size()) && made.weight.row < 0; ++i) {
@@ -80,7 +80,8 @@ ranges<T> host_engine<T>::survey() {
   if (weighted()) made.heaviest = heaviest;
 
   core::vector<group_ranges> groups(at(division_.groups));
-  core::parallel_for(threads_, division_.groups, [&](std::int64_t group, int slot) { survey_group(group, slot, groups[at(group)]); });
+  core::parallel_for(threads_, division_.groups,
+                     [&](std::int64_t group, int slot) { column_stats_of_group(group, slot, groups[at(group)]); });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
   made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
   made.sum.assign(at(n_), 0.0);
@@ -104,12 +105,12 @@ ranges<T> host_engine<T>::survey() {
 }
 
 template <class T>
-void host_engine<T>::place(const frame<T>& chosen) {
-  frame_ = sealed<frame<T>>(chosen);
-  static_cast<frame<T>&>(source_) = frame_.values();
+void host_engine<T>::normalize(const normalization<T>& chosen) {
+  normalization_ = sealed<normalization<T>>(chosen);
+  static_cast<normalization<T>&>(source_) = normalization_.values();
 }
 
-// Sums x over one group row by row, k_survey_rows rows at a time, with one accumulator per feature.
+// Sums x over one group row by row, k_column_stats_rows rows at a time, with one accumulator per feature.
 template <class T>
 void host_engine<T>::measure_group(std::int64_t group, int slot) {
   point_sums& seen = group_sums_.points[at(group)];
@@ -121,12 +122,12 @@ void host_engine<T>::measure_group(std::int64_t group, int slot) {
   seen.clear(n_, by_weight);
   seen.count = static_cast<double>(end - begin);
   auto& [row, some, weighted_some] = rows_[at(slot)];
-  for (std::int64_t part = begin; part < end; part += k_survey_rows) {
+  for (std::int64_t part = begin; part < end; part += k_column_stats_rows) {
     std::ranges::fill(some, 0.0);
     std::ranges::fill(weighted_some, 0.0);
     double weight_sum = 0;
-    const std::int64_t rows = std::min(k_survey_rows, end - part);
-    double norms[k_survey_rows];
+    const std::int64_t rows = std::min(k_column_stats_rows, end - part);
+    double norms[k_column_stats_rows];
     kernels_.sum_rows(source_, part, rows, some.data(), seen.squares.data(), norms, row.data());
     for (std::int64_t i = part; i < part + rows; ++i) {
       const double square = norms[i - part];
@@ -191,8 +192,8 @@ void host_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
 }
 
 template <class T>
-core::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
-  core::vector<std::int64_t> made(places.begin(), places.end());
+core::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t> positions, bool positive) {
+  core::vector<std::int64_t> made(positions.begin(), positions.end());
   if (!weighted()) return made;
   core::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < m_; ++i)
@@ -201,15 +202,15 @@ core::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t>
   return made;
 }
 
-template ranges<float> host_engine<float>::survey();
-template void host_engine<float>::place(const frame<float>&);
+template ranges<float> host_engine<float>::column_stats();
+template void host_engine<float>::normalize(const normalization<float>&);
 template void host_engine<float>::measure_group(std::int64_t, int);
 template point_sums host_engine<float>::add_measures() const;
 template point_sums host_engine<float>::measure();
 template void host_engine<float>::read_points(std::span<const std::int64_t>, float*);
 template core::vector<std::int64_t> host_engine<float>::rows_at(std::span<const std::int64_t>, bool);
-template ranges<double> host_engine<double>::survey();
-template void host_engine<double>::place(const frame<double>&);
+template ranges<double> host_engine<double>::column_stats();
+template void host_engine<double>::normalize(const normalization<double>&);
 template void host_engine<double>::measure_group(std::int64_t, int);
 template point_sums host_engine<double>::add_measures() const;
 template point_sums host_engine<double>::measure();

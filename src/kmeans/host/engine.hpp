@@ -30,14 +30,14 @@ inline abft::finding bits_differ(bool differ, std::int64_t index) {
 template <class T>
 class host_engine final : public engine<T> {
  public:
-  host_engine(const engine_args<T>& what, const kernels<T>& kernels, int threads);
+  host_engine(const engine_args<T>& args, const kernels<T>& kernels, int threads);
 
   // column_stats.cpp
-  ranges<T> survey() override;
-  void place(const frame<T>& chosen) override;
+  ranges<T> column_stats() override;
+  void normalize(const normalization<T>& chosen) override;
   point_sums measure() override;
   void read_points(std::span<const std::int64_t> rows, T* to) override;
-  core::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
+  core::vector<std::int64_t> rows_at(std::span<const std::int64_t> positions, bool positive) override;
 
   // seeding.cpp
   void begin_seeding(std::int64_t trials) override;
@@ -70,7 +70,7 @@ class host_engine final : public engine<T> {
   // Scratch of one thread.
   struct worker {
     point_block<T> block, plain;        // plain: x of points that are scaled but not shifted
-    panel<T> fresh;                     // packed again for a block that failed
+    packed_centroids<T> fresh;          // packed again for a block that failed
     core::vector<std::int32_t> labels;  // labels of a block in doubt
   };
   // The operands of nearest_centroid: the points, and the centroids with the same scale and shift. `twin` is another copy of these, or the
@@ -79,7 +79,7 @@ class host_engine final : public engine<T> {
     const source<T>* points;
     const T *centroids, *twin;
   };
-  // Points and centroids that are scaled but not shifted, so that their differences are rounded once; packed like the panel of the pass.
+  // Points and centroids that are scaled but not shifted, so that their differences are rounded once; packed like the centroids of the pass.
   struct plain_operands {
     source<T> points;
     core::aligned_buffer<T> packed;
@@ -100,11 +100,11 @@ class host_engine final : public engine<T> {
     core::vector<point_sums> points;
     core::vector<cluster_sums> clusters;
   };
-  // The facts of each block from its first load on, by which later loads are verified.
+  // The row_stats of each block from its first load on, by which later loads are verified.
   struct loaded_blocks {
-    core::vector<block_facts> facts;
-    core::vector<block_facts> fact_twins;  // a second copy; differs from facts until the first load
-    core::aligned_buffer<T> squares;       // blocks × capacity: ‖x‖²
+    core::vector<block_signature> row_stats;
+    core::vector<block_signature> fact_twins;  // a second copy; differs from row_stats until the first load
+    core::aligned_buffer<T> squares;           // blocks × capacity: ‖x‖²
   };
   // Projections of the points, for the check of the sums.
   struct row_projections {
@@ -127,8 +127,8 @@ class host_engine final : public engine<T> {
     core::vector<std::int32_t> nearest;  // m: number of the nearest candidate (k-means‖ only)
     core::vector<double> potentials;     // per block: Σ weight · closest
     core::vector<double> tried;          // blocks × trials: the potential of the block with each candidate
-    panel<T> candidates;
-    panel<T> last;  // the centroid that was taken last
+    packed_centroids<T> candidates;
+    packed_centroids<T> last;  // the centroid that was taken last
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }
@@ -136,47 +136,47 @@ class host_engine final : public engine<T> {
   bool weighted() const { return !source_.weights.empty(); }
   T weight_of(std::int64_t row) const { return weighted() ? source_.weights[at(row)] * source_.weight_scale : T(1); }
   std::int64_t first_block(std::int64_t group) const { return group * division_.blocks / division_.groups; }
-  inject::place at_block(std::int64_t block) const { return {block, division_.blocks, 0, 1}; }
+  inject::position at_block(std::int64_t block) const { return {block, division_.blocks, 0, 1}; }
 
   // column_stats.cpp
   struct group_ranges;
-  void survey_group(std::int64_t group, int slot, group_ranges& seen);
+  void column_stats_of_group(std::int64_t group, int slot, group_ranges& seen);
   void measure_group(std::int64_t group, int slot);
   point_sums add_measures() const;
 
   // blocks.cpp
   void prepare_workers(bool with_distances);
-  bool frame_intact() const;
-  void verify_frame();
-  void make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made);
+  bool normalization_intact() const;
+  void verify_normalization();
+  void pack_verified_centroids(const sealed_centroids<T>& centroids, packed_centroids<T>& result);
   void load(worker& here, std::int64_t block) const;
   void load_verified(worker& here, int slot, std::int64_t block);
-  void copy_labels(point_block<T>& b, const inject::place& place) const;
+  void copy_labels(point_block<T>& b, const inject::position& position) const;
   bool store_labels(const point_block<T>& b);
   void keep_in_range(point_block<T>& b) const;
-  void assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin,
+  void assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const sealed_centroids<T>& origin,
                     const exact_operands& by);
   void decide(point_block<T>& b, const exact_operands& by) const;
-  abft::finding search_block(worker& here, std::int64_t block, const panel<T>& centroids, const exact_operands& by);
-  abft::outcome distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin, std::int64_t section,
-                                bool strike, const plain_operands* plain = nullptr);
+  abft::finding search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids, const exact_operands& by);
+  abft::outcome distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const T* origin,
+                                std::int64_t section, bool strike, const plain_operands* plain = nullptr);
 
   // seeding.cpp
   std::int64_t row_from(std::int64_t first, double sum, double target, bool by_weight) const;
   double sum_closest(std::int64_t block, const T* distance, const T* weight) const;
-  void include_block(worker& here, int slot, std::int64_t block, const panel<T>& one, const T* row, bool strike);
+  void include_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& one, const T* row, bool strike);
   abft::outcome verify_closest(worker& here, int slot, std::int64_t block);
 
   // candidates.cpp
-  void cover_block(worker& here, int slot, std::int64_t block, const panel<T>& group, std::int64_t first, bool strike);
+  void cover_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& group, std::int64_t first, bool strike);
   void cover_again(worker& here, int slot, std::int64_t block, std::int64_t candidates);
   double kept_potential(std::int64_t block) const;
   void verify_kept(worker& here, int slot, std::int64_t block, std::int64_t candidates);
   abft::finding verify_nearest(worker& here, std::int64_t block, const core::vector<double>& norms);
 
   // lloyd.cpp
-  void sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin);
-  bool sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
+  void sum_group(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin);
+  bool sum_blocks(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin, bool again);
 
   // results.cpp
   plain_operands make_plain(const core::vector<T>& centroids) const;
@@ -191,14 +191,14 @@ class host_engine final : public engine<T> {
   bool protect_;
   run::host_staging staging_;  // the host copy of points and weights that came in device memory
   source<T> source_;
-  sealed<frame<T>> frame_;         // the normalization of source_
-  inject::active_injector quiet_;  // strikes nothing
+  sealed<normalization<T>> normalization_;  // the normalization of source_
+  inject::active_injector quiet_;           // strikes nothing
   block_division division_;
   core::vector<worker> workers_;
   core::vector<row_scratch> rows_;  // per thread
   sums_of_groups group_sums_;
   loaded_blocks loaded_;
-  panel<T> panel_;  // the packed centroids of the last pass
+  packed_centroids<T> packed_;  // the packed centroids of the last pass
   row_projections projection_;
   row_labels labels_;
   seeding seeding_;

@@ -32,7 +32,8 @@ void host_engine<T>::begin_run() {
 // Labels the blocks of one group and adds their points to its sums. `again`: data kept from earlier passes may have been corrupted while
 // stored, so it is computed again. Returns whether all labels were stored as they were found.
 template <class T>
-bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again) {
+bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin,
+                                bool again) {
   worker& here = workers_[at(slot)];
   cluster_sums& sums = group_sums_.clusters[at(group)];
   sums.clear();
@@ -61,18 +62,18 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
     for (std::int64_t p = 0; p < b.count; ++p) same += b.twin.index[p] == before[p] ? 1 : 0;
     sums.changed_twin += b.count - same;
   }
-  const inject::place place = {group, division_.groups, 0, 1};
-  what_.injector.strike(site::sum, place, sums.sums.data(), sums.sums.size());
+  const inject::position position = {group, division_.groups, 0, 1};
+  what_.injector.strike(site::sum, position, sums.sums.data(), sums.sums.size());
   if (weighted()) {
-    what_.injector.strike(site::count, place, sums.weights.data(), sums.weights.size());
+    what_.injector.strike(site::count, position, sums.weights.data(), sums.weights.size());
   } else {
-    what_.injector.strike(site::count, place, sums.members.data(), sums.members.size());
+    what_.injector.strike(site::count, position, sums.members.data(), sums.members.size());
   }
   return stored;
 }
 
 template <class T>
-void host_engine<T>::sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin) {
+void host_engine<T>::sum_group(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin) {
   if (!protect_) {
     (void)sum_blocks(group, slot, shared, origin, false);
     return;
@@ -90,9 +91,9 @@ template <class T>
 void host_engine<T>::pass(const sealed_centroids<T>& centroids) {
   if (!labels_.first_pass) labels_.last.swap(labels_.previous);
   labels_.first_pass = false;
-  make_verified_panel(centroids, panel_);
+  pack_verified_centroids(centroids, packed_);
   core::parallel_for(threads_, division_.groups, [&](std::int64_t group, int slot) {
-    if (!stop()) sum_group(group, slot, panel_, centroids);
+    if (!stop()) sum_group(group, slot, packed_, centroids);
   });
 }
 
@@ -127,7 +128,7 @@ template <class T>
 point_sums host_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
   for (std::int64_t group = 0; group < division_.groups; ++group) {
     if (verify_sums(group_sums_.clusters[at(group)], group_sums_.points[at(group)], projection_.direction).word != abft::k_pass)
-      sum_group(group, 0, panel_, centroids);
+      sum_group(group, 0, packed_, centroids);
   }
   return add_measures();
 }

@@ -58,9 +58,9 @@ core::vector<core::vector<std::int32_t>> classes_of(const core::vector<double>& 
   return made;
 }
 
-// Assigns centroids to columns: fills panel::first_tile, used and names.
+// Assigns centroids to columns: fills packed_centroids::first_tile, used and names.
 template <class T>
-void arrange(const core::vector<core::vector<std::int32_t>>& classes, panel<T>& made) {
+void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_centroids<T>& made) {
   made.sorted = classes.size() > 1;
   made.first_tile.assign(1, 0);
   made.used.clear();
@@ -103,7 +103,8 @@ void arrange(const core::vector<core::vector<std::int32_t>>& classes, panel<T>& 
 }  // namespace
 
 template <class T>
-void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made, inject::active_injector* injector) {
+void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool protect, packed_centroids<T>& made,
+                    inject::active_injector* injector) {
   if (made.rows.size() != k * n) made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
   made.n = n;
   made.k = k;
@@ -169,7 +170,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
 }
 
 template <class T>
-double verify_panel(const panel<T>& made) {
+double verify_packed_centroids(const packed_centroids<T>& made) {
   double worst = 0;
   const auto expect = [&](double found, double expected, double limit) {
     const double ratio = std::abs(found - expected) / limit;
@@ -218,9 +219,9 @@ double verify_panel(const panel<T>& made) {
   return worst;
 }
 
-template void make_panel(const float*, std::int64_t, std::int64_t, bool, panel<float>&, inject::active_injector*);
-template void make_panel(const double*, std::int64_t, std::int64_t, bool, panel<double>&, inject::active_injector*);
-template double verify_panel(const panel<float>&);
-template double verify_panel(const panel<double>&);
+template void pack_centroids(const float*, std::int64_t, std::int64_t, bool, packed_centroids<float>&, inject::active_injector*);
+template void pack_centroids(const double*, std::int64_t, std::int64_t, bool, packed_centroids<double>&, inject::active_injector*);
+template double verify_packed_centroids(const packed_centroids<float>&);
+template double verify_packed_centroids(const packed_centroids<double>&);
 
 }  // namespace ballast::kmeans::host

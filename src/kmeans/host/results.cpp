@@ -43,7 +43,7 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const c
 template <class T>
 summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   prepare_workers(false);
-  make_verified_panel(centroids, panel_);
+  pack_verified_centroids(centroids, packed_);
   labels_.last.resize(at(m_));
   // The inertia is computed from the coordinates as given, only scaled.
   source<T> unshifted = source_;
@@ -57,7 +57,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
     worker& here = workers_[at(slot)];
     if (stop()) return;
     point_block<T>& b = here.block;
-    const auto once = [&](const panel<T>& shared) {
+    const auto once = [&](const packed_centroids<T>& shared) {
       assign_block(here, slot, block, shared, centroids, {&unshifted, plain.data(), plain.data()});
       if (protect_) kernels_.measure(b);
       const bool stored = store_labels(b);
@@ -68,14 +68,14 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
       return stored;
     };
     if (!protect_) {
-      (void)once(panel_);
+      (void)once(packed_);
       return;
     }
     // Distances from differences detect smaller faults than the row checks. So after a failure the packed centroids and labels are computed
     // again as well.
     run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int number) {
-      if (number > 0) make_panel(centroids.values().data(), k_, n_, true, here.fresh);
-      const panel<T>& shared = number > 0 ? here.fresh : panel_;
+      if (number > 0) pack_centroids(centroids.values().data(), k_, n_, true, here.fresh);
+      const packed_centroids<T>& shared = number > 0 ? here.fresh : packed_;
       what_.seen.checked(static_cast<std::uint64_t>(b.count + 1));
       if (!once(shared)) return bits_differ(true, b.first);
       return compare_distances(b, norms, limit, inertia[at(block)], twin[at(block)]);
@@ -102,18 +102,18 @@ void host_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
   });
 }
 
-// Packs centroids, k × n, in the columns of panel_. A centroid that was moved nearer (k_far) is packed where it was moved to.
+// Packs centroids, k × n, in the columns of packed_. A centroid that was moved nearer (k_far) is packed where it was moved to.
 template <class T>
 auto host_engine<T>::make_plain(const core::vector<T>& centroids) const -> plain_operands {
   plain_operands made;
   made.points = source_;
   std::ranges::fill(made.points.shift, T(0));
-  made.packed = core::aligned_buffer<T>(panel_.packed.size());
-  for (std::int64_t column = 0; column < panel_.tiles * k_tile; ++column) {
+  made.packed = core::aligned_buffer<T>(packed_.packed.size());
+  for (std::int64_t column = 0; column < packed_.tiles * k_tile; ++column) {
     const std::int64_t t = column / k_tile, r = column % k_tile;
-    const std::int64_t j = index_of(panel_.names[0][t * k_tile + std::min(r, panel_.used[at(t)] - 1)]);
+    const std::int64_t j = index_of(packed_.names[0][t * k_tile + std::min(r, packed_.used[at(t)] - 1)]);
     for (std::int64_t f = 0; f < n_; ++f) {
-      const T moved = panel_.rows[j * n_ + f];
+      const T moved = packed_.rows[j * n_ + f];
       const T c = std::abs(moved) < k_far<T> ? centroids[at(j * n_ + f)] : moved + source_.shift[at(f)];
       made.packed[(t * n_ + f) * k_tile + r] = -2 * c;
     }
@@ -158,19 +158,19 @@ template <class T>
 void host_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
                                const matrix_view<T>& values) {
   prepare_workers(true);
-  make_verified_panel(centroids, panel_);
+  pack_verified_centroids(centroids, packed_);
   const plain_operands differences = make_plain(plain);
   const double unscale = 1 / static_cast<double>(source_.scale);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
-    for (std::int64_t s = 0; s < panel_.sections && !stop(); ++s) {
-      const abft::outcome how = distances_block(here, slot, block, panel_, centroids.values().data(), s, true, &differences);
+    for (std::int64_t s = 0; s < packed_.sections && !stop(); ++s) {
+      const abft::outcome how = distances_block(here, slot, block, packed_, centroids.values().data(), s, true, &differences);
       if (how == abft::outcome::uncorrectable && repairs()) return;
       const point_block<T>& b = here.block;
-      const std::int64_t first = panel_.first_tile[at(s)] * k_tile, last = panel_.first_tile[at(s) + 1] * k_tile;
+      const std::int64_t first = packed_.first_tile[at(s)] * k_tile, last = packed_.first_tile[at(s) + 1] * k_tile;
       for (std::int64_t p = 0; p < b.count; ++p) {
         for (std::int64_t column = first; column < last; ++column) {
-          const std::int32_t j = index_of(panel_.names[0][column]);
+          const std::int32_t j = index_of(packed_.names[0][column]);
           if (j < 0) continue;
           values(b.first + p, j) =
               static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * division_.capacity + p])) * unscale);

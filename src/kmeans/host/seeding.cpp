@@ -79,7 +79,7 @@ double host_engine<T>::sum_closest(std::int64_t block, const T* distance, const 
 
 // Updates the closest distances of a block with the centroid `row`, packed in `one`.
 template <class T>
-void host_engine<T>::include_block(worker& here, int slot, std::int64_t block, const panel<T>& one, const T* row, bool strike) {
+void host_engine<T>::include_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& one, const T* row, bool strike) {
   distances_block(here, slot, block, one, row, 0, strike);
   const point_block<T>& b = here.block;
   for (std::int64_t p = 0; p < b.count; ++p) {
@@ -98,8 +98,8 @@ abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_
     if (number > 0) {
       std::fill_n(seeding_.closest.begin() + b.first, b.count, std::numeric_limits<T>::max());
       for (std::size_t c = 0; c < seeding_.taken.size(); c += at(n_)) {
-        panel<T> one;
-        make_panel(seeding_.taken.data() + c, 1, n_, true, one);
+        packed_centroids<T> one;
+        pack_centroids(seeding_.taken.data() + c, 1, n_, true, one);
         include_block(here, slot, block, one, seeding_.taken.data() + c, false);
       }
     }
@@ -110,7 +110,7 @@ abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_
 
 template <class T>
 core::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t count) {
-  make_panel(rows, count, n_, protect_, seeding_.candidates);
+  pack_centroids(rows, count, n_, protect_, seeding_.candidates);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     const point_block<T>& b = here.block;
@@ -129,10 +129,10 @@ core::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t 
 
 template <class T>
 double host_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
-  const auto place = static_cast<std::ptrdiff_t>(seeding_.taken.size());
+  const auto position = static_cast<std::ptrdiff_t>(seeding_.taken.size());
   seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
-  const T* const kept = seeding_.taken.data() + place;
-  make_panel(kept, 1, n_, protect_, seeding_.last);
+  const T* const kept = seeding_.taken.data() + position;
+  pack_centroids(kept, 1, n_, protect_, seeding_.last);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     include_block(workers_[at(slot)], slot, block, seeding_.last, kept, what_.strike_seeding);
   });

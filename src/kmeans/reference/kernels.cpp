@@ -97,7 +97,7 @@ void measure(point_block<T>& block) {
 
 // Returns x · C of section g plus the rounding errors of its tiles' start values: the expected value of Σ_tiles (start + Σ w D).
 template <class T>
-T encoded(const panel<T>& centroids, std::int64_t g, const point_block<T>& block, std::int64_t p) {
+T encoded(const packed_centroids<T>& centroids, std::int64_t g, const point_block<T>& block, std::int64_t p) {
   return sum_features(centroids.rest[g], block.n,
                       [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
 }
@@ -132,7 +132,7 @@ struct least_score {
 };
 
 template <class T>
-row_failure assign(const panel<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
   block.undecided.count = 0;
@@ -152,7 +152,7 @@ row_failure assign(const panel<T>& centroids, bool protect, const product_hook& 
         for (std::int64_t r = 0; r < real; ++r) {
           product[r] = sum_features(centroids.norms[t * k_tile + r], n, [&](std::int64_t f) { return features[f * k_tile + r] * x[f]; });
         }
-        inject::place here = hook.place;
+        inject::position here = hook.position;
         here.step = p * centroids.tiles + t;
         here.steps = block.count * centroids.tiles;
         hook.injector->strike(site::product, here, product, real);
@@ -251,7 +251,7 @@ void exact(const source<T>& from, const T* centroids, double lift, point_block<T
 }
 
 template <class T>
-void section_distances(const panel<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
+void section_distances(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
                        const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
@@ -270,7 +270,7 @@ void section_distances(const panel<T>& centroids, const difference_operands<T>& 
       });
     });
   }
-  inject::place here = hook.place;
+  inject::position here = hook.position;
   hook.injector->strike(site::product, here, block.distance.data(), block.count);
   if (!protect) return;
   for (std::int64_t p = 0; p < block.count; ++p) {

@@ -51,6 +51,6 @@ template <class S>
 pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const batch_task<S>& work, const call& now);
 
 // As plan<T>::workspace_bytes.
-std::int64_t batch_workspace_bytes(const prepared& plan, operation what);
+std::int64_t batch_workspace_bytes(const prepared& plan, operation op);
 
 }  // namespace ballast::qr

@@ -32,7 +32,7 @@ void geqrf_in(operation_call<S>& here, matrix_view<S> A, std::span<S> tau) {
   engine<S>& on = *here.on;
   if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
     tau = on.write(tau);
-    factor_in_pieces(here, width, A, tau.data());
+    factor_out_of_core(here, width, A, tau.data());
     if (!here.lost()) on.commit();
     return;
   }
@@ -65,7 +65,7 @@ void ormqr_in(operation_call<S>& here, side from, transpose op, matrix_view<cons
   const index order = left ? C.rows : C.columns, others = left ? C.columns : C.rows;
   const index width = piece_width(here, A.data, order, std::max(count, others));
   if (width > 0 && in_host_memory(C.data)) {
-    apply_in_pieces(here, width, A, tau, transposed, false, left ? C : C.transposed());
+    apply_out_of_core(here, width, A, tau, transposed, false, left ? C : C.transposed());
     return;
   }
   A = on.read(A.block(0, 0, order, count));
@@ -103,7 +103,7 @@ template <class S>
 void orgqr_in(operation_call<S>& here, matrix_view<S> A, std::span<const S> tau) {
   engine<S>& on = *here.on;
   if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
-    apply_in_pieces<S>(here, width, A, tau, false, true, A);
+    apply_out_of_core<S>(here, width, A, tau, false, true, A);
     return;
   }
   A = on.write(A);
@@ -149,7 +149,7 @@ template <class S>
 report form_q_of(const prepared& plan, matrix_view<const S> F, std::span<const S> tau, matrix_view<S> out, const call& now) {
   return run_operation<S>(plan, now, F.data, [&](operation_call<S>& here) {
     if (const index width = piece_width(here, F.data, F.rows, out.columns); width > 0)
-      apply_in_pieces<S>(here, width, F, tau, false, true, out);
+      apply_out_of_core<S>(here, width, F, tau, false, true, out);
     else
       form_q<S>(here, F, here.on->read(tau), out);
   });

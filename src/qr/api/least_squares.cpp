@@ -133,7 +133,7 @@ class least_squares {
 
 // Returns a function that applies Q, stored in the host's memory, in pieces.
 template <class S>
-auto by_pieces(out_of_core<S>& parts, const matrix_view<const S>& V, const S* tau) {
+auto out_of_core_q(out_of_core<S>& parts, const matrix_view<const S>& V, const S* tau) {
   return [&parts, V, tau](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) {
     copy_on_host<S>(X, to.block(0, 0, X.rows, X.columns));
     for (index j = 0; j < to.columns; ++j) std::fill(&to(0, j) + X.rows, &to(0, j) + to.rows, S(0));
@@ -143,7 +143,7 @@ auto by_pieces(out_of_core<S>& parts, const matrix_view<const S>& V, const S* ta
 
 // gels of a matrix, or of its transpose `tall`, that passes in pieces. The host solves with R, which it reads once.
 template <class S>
-index gels_in_pieces(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
+index gels_out_of_core(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
   const index m = tall.rows, n = tall.columns;
   const host_matrix<S> F(m, n);
   copy_on_host<S>(tall, F.view);
@@ -155,7 +155,7 @@ index gels_in_pieces(operation_call<S>& here, index width, const matrix_view<S>&
   const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);
   const moderate<S> R(*near, factors.block(0, 0, n, n));
   if (const index zero = near->zero_on_diagonal(R.view); zero >= 0) return zero;
-  const least_squares<S> solved(here, *near, by_pieces(parts, factors, tau.get()), m, R.view, R.shifts, under, B);
+  const least_squares<S> solved(here, *near, out_of_core_q(parts, factors, tau.get()), m, R.view, R.shifts, under, B);
   if (here.lost()) return -1;
   copy_on_host<S>(factors, tall);
   solved.store(B);
@@ -174,7 +174,7 @@ index gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
   engine<S>& on = *here.on;
   const bool under = A.rows < A.columns;
   const index width = piece_width(here, A.data, std::max(A.rows, A.columns), std::min(A.rows, A.columns));
-  if (width > 0 && in_host_memory(B.data)) return gels_in_pieces(here, width, under ? A.transposed() : A, under, B);
+  if (width > 0 && in_host_memory(B.data)) return gels_out_of_core(here, width, under ? A.transposed() : A, under, B);
   write_both(on, A, B);
   // The factors of A, or of Aᵀ, are computed in a copy: nothing is committed before all is verified, and A is there for a restart.
   const matrix_view<S> tall = under ? A.transposed() : A;
@@ -224,7 +224,7 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
       const moderate<S> R(*near, F.block(0, 0, n, n));
       refuse_singular(near->zero_on_diagonal(R.view), plan.token);
       out_of_core<S> parts(here.run, on, m, width);
-      const auto apply = by_pieces<S>(parts, F, on.read(tau).data());
+      const auto apply = out_of_core_q<S>(parts, F, on.read(tau).data());
       const least_squares<S> solved(here, *near, apply, m, R.view, R.shifts, false, B);
       if (!here.lost()) solved.store_solution(X);
       return;

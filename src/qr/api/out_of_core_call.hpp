@@ -45,7 +45,7 @@ struct host_matrix {
 
 // Factors A in pieces. It works on a copy, so that A keeps its values after an uncorrectable fault under protection::correct.
 template <class S>
-void factor_in_pieces(operation_call<S>& here, index width, const matrix_view<S>& A, S* tau) {
+void factor_out_of_core(operation_call<S>& here, index width, const matrix_view<S>& A, S* tau) {
   out_of_core<S> parts(here.run, *here.on, A.rows, width);
   if (here.how.protection != protection::correct && A.row_stride == 1) return parts.factor(here.plan.scheme, A, tau);
   const host_matrix<S> work(A.rows, A.columns);
@@ -56,8 +56,8 @@ void factor_in_pieces(operation_call<S>& here, index width, const matrix_view<S>
 
 // out ← op(Q) out in pieces, or the first columns of op(Q).
 template <class S>
-void apply_in_pieces(operation_call<S>& here, index width, const matrix_view<const S>& V, std::span<const S> tau, bool transposed,
-                     bool identity, const matrix_view<S>& out) {
+void apply_out_of_core(operation_call<S>& here, index width, const matrix_view<const S>& V, std::span<const S> tau, bool transposed,
+                       bool identity, const matrix_view<S>& out) {
   const index count = static_cast<index>(tau.size());
   matrix_view<const S> reflectors = V.block(0, 0, V.rows, count);
   const host_matrix<S> made(out.rows, out.columns);

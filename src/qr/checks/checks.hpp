@@ -14,10 +14,10 @@
 
 namespace ballast::qr {
 
-// Compares |residual| ≤ threshold for check `name` (a string literal), with injection sites at `where`. `place` is the index that an event
-// reports.
-inline abft::finding compare(const context& run, const inject::place& where, double residual, double threshold, const char* name,
-                             index place) {
+// Compares |residual| ≤ threshold for check `name` (a string literal), with injection sites at `where`. `position` is the index that an
+// event reports.
+inline abft::finding compare(const context& run, const inject::position& where, double residual, double threshold, const char* name,
+                             index position) {
   run.seen.checked(1);
   // An infinite value gives an infinite threshold, against which nothing may pass.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();
@@ -25,7 +25,7 @@ inline abft::finding compare(const context& run, const inject::place& where, dou
   run.injector.strike(site::threshold, where, &tau.value, 1);
   std::uint32_t word = abft::verify(residual, tau);
   run.injector.strike(site::comparison, where, &word, 1);
-  return {.word = word, .residual = residual, .threshold = threshold, .index = place, .check = name};
+  return {.word = word, .residual = residual, .threshold = threshold, .index = position, .check = name};
 }
 
 inline bool passes(const abft::finding& seen) { return seen.word == abft::k_pass; }

@@ -39,7 +39,7 @@ struct checked_block {
 // Rebuilds the elements that the residuals locate: one column, or single elements in different rows. Returns the column, or −1 if the fault
 // could not be located; then nothing is changed. The caller verifies again, with weights that were not used to locate the fault.
 template <class S>
-index repair_block(const checked_block<S>& b, inject::active_injector& injector, const inject::place& where) {
+index repair_block(const checked_block<S>& b, inject::active_injector& injector, const inject::position& where) {
   const index last = b.rows(b.columns - 1);
   const auto rebuild = [&](index i, index j) {
     const index from = b.first(i);
@@ -97,17 +97,17 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
 
   // Faults that have not spread: each row is located on its own. More than k_most such rows are left to recomputation.
   constexpr int k_most = 64;
-  core::vector<std::pair<index, index>> places;
+  core::vector<std::pair<index, index>> positions;
   for (index i = 0; i < last; ++i) {
     if (std::abs(b.r[i]) <= b.threshold && std::abs(b.s[i]) <= b.threshold) continue;
     const double r = b.r[i] / top, s = b.s[i] / top;
     const index at = abft::locate_column(r * r, r * s, s * s, b.columns + 1, weight).index;
-    if (at <= 0 || at - 1 < b.first(i) || static_cast<int>(places.size()) == k_most) return -1;
-    places.emplace_back(i, at - 1);
+    if (at <= 0 || at - 1 < b.first(i) || static_cast<int>(positions.size()) == k_most) return -1;
+    positions.emplace_back(i, at - 1);
   }
-  if (places.empty()) return -1;
-  for (const auto& [i, j] : places) b.X[i + j * b.ldx] = rebuild(i, j);
-  const auto [i, j] = places.front();
+  if (positions.empty()) return -1;
+  for (const auto& [i, j] : positions) b.X[i + j * b.ldx] = rebuild(i, j);
+  const auto [i, j] = positions.front();
   injector.strike(site::corrector, where, b.X + i + j * b.ldx, 1);
   return j;
 }

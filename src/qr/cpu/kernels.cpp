@@ -17,8 +17,8 @@ template <class S>
 class blas_kernels final : public kernels<S> {
  public:
   void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite, bool alone) const override {
-    if (finite && cpu::is_tall<S>(m, w, alone)) {
-      cpu::wide_tall_panel(m, w, A, lda, tau, T, w, threads, alone);
+    if (finite && cpu::suits_tsqr<S>(m, w, alone)) {
+      cpu::wide_tsqr_panel(m, w, A, lda, tau, T, w, threads, alone);
     } else {
       core::aligned_buffer<S> work(w * w);
       cpu::recursive_panel(m, w, A, lda, tau, T, w, work.data());

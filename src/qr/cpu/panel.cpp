@@ -218,7 +218,7 @@ void expand_tile(index count, index w, S* tile, index ld, const S* B, index ldb,
 }  // namespace
 
 template <class S>
-bool is_tall(index m, index w, bool alone) {
+bool suits_tsqr(index m, index w, bool alone) {
   if (alone && m >= 8 * w && m * w * static_cast<index>(sizeof(S)) >= k_least_bytes) return true;
   return m >= 24 * w && m * std::min(w, k_tree_columns) >= 1 << 17;
 }
@@ -245,16 +245,16 @@ void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* 
 }  // namespace
 
 template <class S>
-void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads, bool alone) {
+void wide_tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads, bool alone) {
   if (w <= k_tree_columns) {
     core::aligned_buffer<S> own(w * w);
-    tall_panel(m, w, A, lda, tau, own.data(), threads, alone);
+    tsqr_panel(m, w, A, lda, tau, own.data(), threads, alone);
     return copy_block(w, w, own.data(), w, T, ldt);
   }
   // As recursive_panel, with the long products divided into slabs for the threads.
   const index left = (w / 2 + k_tree_columns - 1) / k_tree_columns * k_tree_columns;
   const index right = w - left, slab = slab_rows(alone);
-  wide_tall_panel(m, left, A, lda, tau, T, ldt, threads, alone);
+  wide_tsqr_panel(m, left, A, lda, tau, T, ldt, threads, alone);
 
   S* const C = A + left * lda;
   core::aligned_buffer<S> W(left * right);
@@ -271,7 +271,7 @@ void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
     for (index i = 0; i < left; ++i) C[i + j * lda] -= W[i + j * left];
   }
 
-  wide_tall_panel(m - left, right, C + left, lda, tau + left, T + left + left * ldt, ldt, threads, alone);
+  wide_tsqr_panel(m - left, right, C + left, lda, tau + left, T + left + left * ldt, ldt, threads, alone);
 
   S* const T12 = T + left * ldt;
   for (index j = 0; j < right; ++j) {
@@ -423,7 +423,7 @@ void drop_empty_tails(index m, index w, S* A, index lda, S* tau, S* T) {
 }  // namespace
 
 template <class S>
-void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool alone) {
+void tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool alone) {
   tree<S> tiles(m, w, A, lda, threads, alone);
   const core::aligned_buffer<S> R = tiles.up();
   tiles.down();
@@ -442,9 +442,9 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bo
 #define BALLAST_INSTANTIATE(S)                                                         \
   template index product_rows<S>();                                                    \
   template void recursive_panel<S>(index, index, S*, index, S*, S*, index, S*);        \
-  template bool is_tall<S>(index, index, bool);                                        \
-  template void tall_panel<S>(index, index, S*, index, S*, S*, int, bool);             \
-  template void wide_tall_panel<S>(index, index, S*, index, S*, S*, index, int, bool); \
+  template bool suits_tsqr<S>(index, index, bool);                                     \
+  template void tsqr_panel<S>(index, index, S*, index, S*, S*, int, bool);             \
+  template void wide_tsqr_panel<S>(index, index, S*, index, S*, S*, index, int, bool); \
   template void reconstruct<S>(index, S*, index, S*, S*);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)

@@ -29,20 +29,20 @@ void add_product(index m, index a, index b, const S* X, index ldx, const S* Y, i
 template <class S>
 void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, S* work);
 
-// Returns whether wide_tall_panel is faster for this shape. `alone`: the threads have no other work meanwhile, so that smaller tiles are
+// Returns whether wide_tsqr_panel is faster for this shape. `alone`: the threads have no other work meanwhile, so that smaller tiles are
 // faster, too; the functions below then use such tiles. Tiles depend only on the shape and on `alone`.
 template <class S>
-bool is_tall(index m, index w, bool alone);
+bool suits_tsqr(index m, index w, bool alone);
 
 // Computes the same result (to rounding) by a tree of small factorizations, and reconstructs reflectors from its orthogonal factor. Finite
 // A only. Source: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, 2012 (TSQR); G. Ballard et al., Reconstructing Householder vectors from
 // TSQR, 2014.
 template <class S>
-void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool alone);
+void tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool alone);
 
 // The same for wider panels: trees of a few columns each, joined as recursive_panel joins its halves. T has leading dimension ldt.
 template <class S>
-void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads, bool alone);
+void wide_tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads, bool alone);
 
 // Computes V, tau and T (w × w, zero below the diagonal) of orthonormal columns. `top` holds the first w rows of Q on entry. On exit it
 // holds the unit lower triangular V1 below its diagonal, and U on and above it, so that the rows of V below are Q₂ U⁻¹. sign_j = ±1: the

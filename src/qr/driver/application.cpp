@@ -33,7 +33,7 @@ orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const
 
 template <class S>
 void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index tasks, index first) const {
-  const inject::place where{task, tasks, 0, 1};
+  const inject::position where{task, tasks, 0, 1};
   run::attempt(run_.seen, run_.how.protection, "qr.q", 0, [&](int number) {
     applied_sums sums;
     X.compute(number > 0, protected_ ? &sums : nullptr);

@@ -316,7 +316,7 @@ typename factorization<S>::settled_check factorization<S>::enter_panel(index k, 
       work_->measure_block(k, false, &residual);
       work_->wait();
     }
-    abft::finding seen = verify_block(k, false, panel_place(k, 5), "qr.panel_entry", residual);
+    abft::finding seen = verify_block(k, false, panel_position(k, 5), "qr.panel_entry", residual);
     if (repairs_ && number > 0) seen.bits = work_->hash_block(k);
     return seen;
   });

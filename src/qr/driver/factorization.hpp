@@ -59,13 +59,13 @@ class factorization {
 
   // verification.cpp
   double limit_of(const abft::tiers& limits) const { return repairs_ ? limits.clean : limits.wrong; }
-  abft::finding compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name, index b) const;
+  abft::finding compare_tiers(const inject::position& where, double residual, const abft::tiers& limits, const char* name, index b) const;
   abft::finding verify_panel(index k);
   abft::finding verify_sums(index k, const panel_sums& sums);
   panel_limits limits_of(index k) const;
   bool judge_ahead(index k, const panel_seen& seen);
   abft::finding verify_ahead(index k, const panel_seen& seen);
-  abft::finding verify_block(index b, bool finished, const inject::place& where, const char* name, double residual);
+  abft::finding verify_block(index b, bool finished, const inject::position& where, const char* name, double residual);
   void measure_end();
   abft::finding finish();
   abft::finding verify_reflectors(index k, const panel_sums& sums) const;
@@ -78,7 +78,7 @@ class factorization {
   void scan_r();
   template <class Look>
   settled_check look_twice(Look&& look) const;
-  inject::place panel_place(index k, index step) const;
+  inject::position panel_position(index k, index step) const;
 
   const context& run_;
   engine<S>& on_;

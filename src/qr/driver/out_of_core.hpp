@@ -29,11 +29,11 @@ class out_of_core {
 
  private:
   // A matrix in the engine's memory, m × width.
-  struct room {
+  struct scratch {
     std::shared_ptr<S> memory;
     matrix_view<S> view;
   };
-  room make_room() const;
+  scratch make_scratch() const;
   bool lost() const { return run_.seen.uncorrectable() && run_.how.protection == protection::correct; }
   index parts(index columns) const { return (columns + width_ - 1) / width_; }
   std::uint64_t seal_of(const matrix_view<const S>& X) { return run_.how.protection == protection::off ? 0 : on_.hash(X); }
@@ -42,10 +42,10 @@ class out_of_core {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to, std::uint64_t seal, index first,
             const matrix_view<S>* back = nullptr);
   // Loads the reflectors of piece q of V's first `count` columns to `to`, and verifies them against the seal, if there is one.
-  matrix_view<const S> load(const matrix_view<const S>& V, index count, index q, const room& to);
+  matrix_view<const S> load(const matrix_view<const S>& V, index count, index q, const scratch& to);
   // Multiplies X's rows, from piece q's first row on, by op(Q_q). `spare` has room for them.
   void apply_piece(bool transposed, const matrix_view<const S>& reflectors, index q, const S* tau, const matrix_view<S>& X,
-                   const room& spare);
+                   const scratch& spare);
 
   const context& run_;
   engine<S>& on_;

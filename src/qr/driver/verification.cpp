@@ -17,7 +17,7 @@ namespace ballast::qr {
 // The comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (with a single group: 2, then 3
 // for its T, and 4 for the transfer), 4 R, 5 the entry, which the first panel does not have. A panel that is verified once has only 0 to 2.
 template <class S>
-inject::place factorization<S>::panel_place(index k, index step) const {
+inject::position factorization<S>::panel_position(index k, index step) const {
   const index steps = shape_.single_group ? index{run_.hybrid ? 5 : 4} : verified_once() ? index{3} : k == 0 ? index{5} : index{6};
   return {k, shape_.count() + 1, step, steps};
 }
@@ -39,7 +39,7 @@ typename factorization<S>::settled_check factorization<S>::look_twice(Look&& loo
 
 // Compares a residual of block b. Between the two thresholds the bits of the block decide; without repair the residual passes.
 template <class S>
-abft::finding factorization<S>::compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name,
+abft::finding factorization<S>::compare_tiers(const inject::position& where, double residual, const abft::tiers& limits, const char* name,
                                               index b) const {
   abft::finding seen = compare(run_, where, residual, limit_of(limits), name, shape_[b].first);
   if (passes(seen) || !repairs_) return seen;
@@ -50,7 +50,7 @@ abft::finding factorization<S>::compare_tiers(const inject::place& where, double
 
 // Judges `residual`, which was just measured. If it fails, locates and rebuilds the fault, and verifies again.
 template <class S>
-abft::finding factorization<S>::verify_block(index b, bool finished, const inject::place& where, const char* name, double residual) {
+abft::finding factorization<S>::verify_block(index b, bool finished, const inject::position& where, const char* name, double residual) {
   const layout::block& here = shape_[b];
   const abft::tiers& limits = encoded_.thresholds[static_cast<std::size_t>(here.group)];
   abft::finding seen = compare_tiers(where, residual, limits, name, b);
@@ -86,9 +86,9 @@ template <class S>
 abft::finding factorization<S>::verify_sums(index k, const panel_sums& sums) {
   const layout::block& b = shape_[k];
   abft::finding seen = verify_reflectors(k, sums);
-  if (passes(seen) && run_.hybrid) seen = compare(run_, panel_place(k, 4), sums.sent, 0, "qr.transfer", b.first);
+  if (passes(seen) && run_.hybrid) seen = compare(run_, panel_position(k, 4), sums.sent, 0, "qr.transfer", b.first);
   if (passes(seen) && !shape_.single_group)
-    seen = compare_tiers(panel_place(k, 2), sums.data, encoded_.thresholds[static_cast<std::size_t>(b.group)], "qr.panel", k);
+    seen = compare_tiers(panel_position(k, 2), sums.data, encoded_.thresholds[static_cast<std::size_t>(b.group)], "qr.panel", k);
   return seen;
 }
 
@@ -108,12 +108,12 @@ bool factorization<S>::judge_ahead(index k, const panel_seen& seen) {
   if (protected_) {
     const layout::block& b = shape_[k];
     const double limit = limits_of(k).data;
-    if (has_entry(k)) entry = look_twice([&] { return compare(run_, panel_place(k, 5), seen.entry, limit, "qr.panel_entry", b.first); });
+    if (has_entry(k)) entry = look_twice([&] { return compare(run_, panel_position(k, 5), seen.entry, limit, "qr.panel_entry", b.first); });
     if (repairs_ && !abft::stands(entry.how)) return false;
     panel = look_twice([&] {
       const abft::finding reflectors = verify_reflectors(k, seen.sums);
       if (!passes(reflectors) || shape_.single_group) return reflectors;
-      return compare(run_, panel_place(k, 2), seen.sums.data, limit, "qr.panel", b.first);
+      return compare(run_, panel_position(k, 2), seen.sums.data, limit, "qr.panel", b.first);
     });
     if (repairs_ && !abft::stands(panel.how)) return false;
   }
@@ -129,7 +129,7 @@ template <class S>
 abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
   if (!protected_) return {};
   if (has_entry(k)) {
-    const abft::finding entry = compare(run_, panel_place(k, 5), seen.entry, limits_of(k).entry, "qr.panel_entry", shape_[k].first);
+    const abft::finding entry = compare(run_, panel_position(k, 5), seen.entry, limits_of(k).entry, "qr.panel_entry", shape_[k].first);
     if (!passes(entry)) return entry;
   }
   abft::finding made = verify_sums(k, seen.sums);
@@ -179,10 +179,10 @@ abft::finding factorization<S>::finish() {
 // Verifies that Q is orthogonal and that τ‖v‖² = 2.
 template <class S>
 abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sums) const {
-  const abft::finding seen = compare_tiers(panel_place(k, 0), sums.orthogonality, thresholds::reflector_tiers(sums.orthogonality_threshold),
-                                           "qr.orthogonality", k);
+  const abft::finding seen = compare_tiers(panel_position(k, 0), sums.orthogonality,
+                                           thresholds::reflector_tiers(sums.orthogonality_threshold), "qr.orthogonality", k);
   if (!passes(seen)) return seen;
-  return compare_tiers(panel_place(k, 1), sums.reflectors, thresholds::reflector_tiers(thresholds::reflector<S>(shape_.m)), "qr.tau", k);
+  return compare_tiers(panel_position(k, 1), sums.reflectors, thresholds::reflector_tiers(thresholds::reflector<S>(shape_.m)), "qr.tau", k);
 }
 
 // If V and its checkpoint differ, one of them is wrong. V's own equations, computed anew, tell which: they must fail before the repair and
@@ -196,7 +196,7 @@ typename factorization<S>::settled_check factorization<S>::finish_v(index k, dou
     return passes(verify_reflectors(k, sums));
   };
   return look_twice([&] {
-    abft::finding seen = compare(run_, panel_place(k, shape_.single_group ? 2 : 3), change, 0, "qr.checkpoint", shape_[k].first);
+    abft::finding seen = compare(run_, panel_position(k, shape_.single_group ? 2 : 3), change, 0, "qr.checkpoint", shape_[k].first);
     if (passes(seen) || !repairs_ || abft::comparison_struck(seen)) return seen;
     if (good() || !work_->repair_v(k, &seen.index) || !good()) return seen;
     seen.word = abft::k_pass;
@@ -208,10 +208,10 @@ typename factorization<S>::settled_check factorization<S>::finish_v(index k, dou
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_t(index k, double change) {
   settled_check made;
-  // With a single group the comparison is a step of its own. Otherwise panel_place has no step for it, and faults are not injected.
+  // With a single group the comparison is a step of its own. Otherwise panel_position has no step for it, and faults are not injected.
   abft::finding seen{.residual = change, .index = shape_[k].first, .check = "qr.t"};
   if (shape_.single_group) {
-    seen = compare(run_, panel_place(k, 3), change, 0, "qr.t", shape_[k].first);
+    seen = compare(run_, panel_position(k, 3), change, 0, "qr.t", shape_[k].first);
   } else {
     run_.seen.checked(1);
     if (change != 0) seen.word = abft::k_fail;
@@ -224,8 +224,8 @@ typename factorization<S>::settled_check factorization<S>::finish_t(index k, dou
 // never became a panel; such a block can be recomputed from the input.
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_block(index b, double residual) {
-  if (shape_[b].panel) return look_twice([&] { return verify_block(b, true, panel_place(b, 4), "qr.r", residual); });
-  const inject::place where{b, shape_.count() + 1, 0, 1};
+  if (shape_[b].panel) return look_twice([&] { return verify_block(b, true, panel_position(b, 4), "qr.r", residual); });
+  const inject::position where{b, shape_.count() + 1, 0, 1};
   settled_check made{.state = abft::attempts(repairs_ ? abft::k_repeats : 0)};
   made.how = made.state.settle([&](int number) {
     if (number > 0) {
@@ -250,7 +250,7 @@ typename factorization<S>::settled_check factorization<S>::finish_certificate(co
     work_->wait();
   }
   const index last = shape_.count();
-  const inject::place where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{3} : index{2}};
+  const inject::position where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{3} : index{2}};
   return look_twice([&] { return compare(run_, where, residual, encoded_.certificate_threshold, "qr.certificate", -1); });
 }
 

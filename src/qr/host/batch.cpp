@@ -76,10 +76,10 @@ class bench_of_thread {
   void encode(const matrix_view<const S>& from, index given, bool identity);
   void load(const matrix_view<const S>& from, index given, bool identity);
   void store(const matrix_view<S>& to, bool upper_only) const;
-  void update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns, const inject::place& where);
+  void update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns, const inject::position& where);
   void reflect_sums(const S* v, index j, double tau, double* squares);
   void subtract_column(index rows, index j);
-  abft::finding judge(index matrix, const inject::place& where, index columns, const char* name);
+  abft::finding judge(index matrix, const inject::position& where, index columns, const char* name);
   std::uint64_t hash(index columns, const S* scalars, index count) const;
   bool is_protected() const { return run_.how.protection != protection::off; }
   bool repairs() const { return run_.how.protection == protection::correct; }
@@ -168,7 +168,7 @@ void bench_of_thread<S>::store(const matrix_view<S>& to, bool upper_only) const 
 // Applies `width` reflectors of V from `first` on to columns `from` … of the tile; computes T if it is not there.
 template <class S>
 void bench_of_thread<S>::update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns,
-                                const inject::place& where) {
+                                const inject::position& where) {
   const S* const top = V + first + first * ldv;
   for (index j = 0; j < width; ++j) {
     for (index i = 0; i < width; ++i) V1_[i + j * width] = i < j ? S(0) : i == j ? S(1) : top[i + j * ldv];
@@ -219,7 +219,7 @@ std::uint64_t bench_of_thread<S>::hash(index columns, const S* scalars, index co
 // Compares ‖y_q‖ with the norms, for the q with the largest quotient. Between the two thresholds the bits decide, if the tile may be
 // recomputed; the caller computes a hash if `judged` is false.
 template <class S>
-abft::finding bench_of_thread<S>::judge(index matrix, const inject::place& where, index columns, const char* name) {
+abft::finding bench_of_thread<S>::judge(index matrix, const inject::position& where, index columns, const char* name) {
   double residual = 0, norm = 0;
   for (int q = 0; q < k_certificates; ++q) {
     double own = 0;
@@ -254,7 +254,7 @@ void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>&
       const index j = p * width, w = std::min(width, steps - j);
       S* const panel = tile_.data() + j + j * m_;
       kernels_.factor_panel(m_ - j, w, panel, m_, tau_.data() + j, T_.data(), 1, false, false);
-      const inject::place here{matrix, count, p, panels};
+      const inject::position here{matrix, count, p, panels};
       run_.injector.strike(site::reflector, here, panel + 1, m_ - j - 1);
       run_.injector.strike(site::tau, here, tau_.data() + j, w);
       run_.injector.strike(site::t, here, T_.data(), w * w);

@@ -114,7 +114,7 @@ void blocked_factorizer<S>::measure_block(index b, bool finished, double* residu
 }
 
 template <class S>
-index blocked_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
+index blocked_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::position& where) {
   const layout::block& here = shape_[b];
   const extent rows = extent_of(b, finished);
   core::aligned_buffer<double> y;

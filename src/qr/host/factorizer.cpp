@@ -296,7 +296,7 @@ std::uint64_t blocked_factorizer<S>::hash_block(index b) {
 
 // C (rows blocks[k].first … of a matrix) ← H_kᵀ C. If `at` is not null, C is data, and injection may strike it.
 template <class S>
-void blocked_factorizer<S>::apply(index k, index columns, S* C, index ldc, S* W, const inject::place* at) {
+void blocked_factorizer<S>::apply(index k, index columns, S* C, index ldc, S* W, const inject::position* at) {
   const block_reflector<S> H = reflector(k);
   kernels_.product(H, columns, C, ldc, W);
   if constexpr (inject::active_injector::enabled) {
@@ -313,7 +313,7 @@ void blocked_factorizer<S>::update_block(index k, index b) {
   S* const C = A_ + row + here.first * lda_;
   // Counts the pairs (k, b), b > k, in order.
   const index pairs = shape_.panels * count - shape_.panels * (shape_.panels + 1) / 2;
-  inject::place at{k * count - k * (k + 1) / 2 + b - k - 1, pairs, 0, 1};
+  inject::position at{k * count - k * (k + 1) / 2 + b - k - 1, pairs, 0, 1};
   // Splits a wide block, or the only one left, into halves: a thread without other work computes one of them.
   const bool alone = k + 2 == count;
   const index parts = here.width > 64 || (alone && here.width >= 16) ? 2 : 1;
@@ -321,7 +321,7 @@ void blocked_factorizer<S>::update_block(index k, index b) {
   core::parallel_for(run_.threads, parts, [&](index p, int) {
     const index columns = std::min(part, here.width - p * part);
     core::aligned_buffer<S> W(shape_.panel_width * columns);
-    const inject::place mine{at.interval, at.intervals, p, parts};
+    const inject::position mine{at.interval, at.intervals, p, parts};
     apply(k, columns, C + p * part * lda_, lda_, W.data(), &mine);
   });
   if constexpr (inject::active_injector::enabled) {

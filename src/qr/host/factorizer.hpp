@@ -41,7 +41,7 @@ class blocked_factorizer final : public factorizer<S> {
   void measure_reflectors(index k, panel_sums* seen) override;
   void accept_panel(index k) override;
   void measure_block(index b, bool finished, double* residual) override;
-  index correct_block(index b, bool finished, double threshold, const inject::place& where) override;
+  index correct_block(index b, bool finished, double threshold, const inject::position& where) override;
   void measure_independent(index b, bool finished, double* residual) override;
   void measure_all(block_sums* seen) override;
   void measure_certificate(double* residual) override;
@@ -71,7 +71,7 @@ class blocked_factorizer final : public factorizer<S> {
   // Panels and updates.
   block_reflector<S> reflector(index k) const;
   void copy_v1(index k);
-  void apply(index k, index columns, S* C, index ldc, S* W, const inject::place* at);
+  void apply(index k, index columns, S* C, index ldc, S* W, const inject::position* at);
   void update_block(index k, index b);
   void update_checksums(index k, index first_group, index last_group);
   S* checksums(index group) { return C_.data() + 2 * group * shape_.m; }
@@ -99,10 +99,10 @@ class blocked_factorizer final : public factorizer<S> {
   double panel_residual(index k, const core::vector<double>& z);
 
   // Steps of recover_column.
-  struct turned;
-  turned split_column(index j);
-  void rotate_back(index j, turned& work) const;
-  void reflectors_of(turned& work, core::vector<S>& sign);
+  struct rotated;
+  rotated split_column(index j);
+  void rotate_back(index j, rotated& work) const;
+  void reflectors_of(rotated& work, core::vector<S>& sign);
 
   const context& run_;
   const kernels<S>& kernels_;

@@ -12,7 +12,7 @@ namespace ballast::qr::host {
 
 // The explicit factors during the recovery.
 template <class S>
-struct blocked_factorizer<S>::turned {
+struct blocked_factorizer<S>::rotated {
   index length = 0;           // columns of Q and rows of R: steps, plus one if m > steps
   core::aligned_buffer<S> w;  // Q̃ᵀ a_j; its tail is folded into one element
   core::aligned_buffer<S> Q;  // m × length
@@ -24,7 +24,7 @@ struct blocked_factorizer<S>::turned {
 // from the top down, make that R again: A = (Q̃JG) R.
 template <class S>
 void blocked_factorizer<S>::recover_column(index j) {
-  turned work = split_column(j);
+  rotated work = split_column(j);
   rotate_back(j, work);
   core::vector<S> sign(static_cast<std::size_t>(shape_.steps));
   reflectors_of(work, sign);
@@ -45,10 +45,10 @@ void blocked_factorizer<S>::recover_column(index j) {
 
 // Computes w, Q̃ and R̄. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of Q̃.
 template <class S>
-typename blocked_factorizer<S>::turned blocked_factorizer<S>::split_column(index j) {
+typename blocked_factorizer<S>::rotated blocked_factorizer<S>::split_column(index j) {
   const index m = shape_.m, n = shape_.n, k = shape_.steps;
   const bool spare = m > k;
-  turned made;
+  rotated made;
   made.length = k + (spare ? 1 : 0);
   made.w = core::aligned_buffer<S>(m);
   core::aligned_buffer<S> W(shape_.panel_width * made.length);
@@ -83,7 +83,7 @@ typename blocked_factorizer<S>::turned blocked_factorizer<S>::split_column(index
 
 // Applies the two sweeps of rotations, J and G.
 template <class S>
-void blocked_factorizer<S>::rotate_back(index j, turned& work) const {
+void blocked_factorizer<S>::rotate_back(index j, rotated& work) const {
   const index m = shape_.m, n = shape_.n, length = work.length;
   S* const R = work.R.data();
   S* const w = work.w.data();
@@ -123,7 +123,7 @@ void blocked_factorizer<S>::rotate_back(index j, turned& work) const {
 
 // Reconstructs the reflectors of Q's first `steps` columns: LU of Q − diag(sign), panel by panel; V is L, and tau_j = −sign_j U_jj.
 template <class S>
-void blocked_factorizer<S>::reflectors_of(turned& work, core::vector<S>& sign) {
+void blocked_factorizer<S>::reflectors_of(rotated& work, core::vector<S>& sign) {
   const index m = shape_.m, k = shape_.steps;
   S* const Q = work.Q.data();
   for (index p = 0; p < shape_.panels; ++p) {

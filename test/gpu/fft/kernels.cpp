@@ -17,7 +17,7 @@ void use(test::recording_device& device, const fft::problem& problem, fft::direc
   device.user = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
   const fft::geometry shape = fft::resolve(problem);
   const fft::plan plan(problem, {.backend = backend::cuda, .protection = guard, .scheme = scheme});
-  const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
+  const auto address = [](std::uintptr_t position) { return reinterpret_cast<void*>(position); };
   (void)test::execute<T>(plan, shape, way, address(std::uintptr_t{1} << 40), address(std::uintptr_t{1} << 50));
 }
 

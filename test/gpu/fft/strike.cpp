@@ -22,7 +22,7 @@ enum outcome : int { masked, repaired, wrong, uncorrectable, rounding, below_flo
 constexpr std::array<const char*, k_outcomes> k_names = {"masked",   "repaired",    "wrong",   "uncorrectable",
                                                          "rounding", "below_floor", "material"};
 
-struct place_count {
+struct location_count {
   std::int64_t material = 0, wrong = 0;
   double most = 0;
 };
@@ -144,14 +144,14 @@ outcome outcome_of(const report& seen, const change& by) {
 
 struct tallies {
   std::array<std::int64_t, k_outcomes> counts{};
-  std::map<std::string, place_count> places;
+  std::map<std::string, location_count> places;
   std::int64_t done = 0, missed = 0;
   double most_silent = 0;
 
   void add(outcome became, double floors, const std::string& site) {
     ++counts[became];
     if (became != material && became != wrong) return;
-    place_count& to = places[site];
+    location_count& to = places[site];
     ++(became == material ? to.material : to.wrong);
     to.most = std::max(to.most, floors);
     if (became == material) most_silent = std::max(most_silent, floors);
@@ -191,8 +191,8 @@ tallies strike_often(struck_device& on, const fft::token& token, const device_pr
 }
 
 // Prints the places of the strikes that stayed silent or were repaired wrongly, the most frequent ones first.
-void print_places(const std::map<std::string, place_count>& places, const std::string& name) {
-  std::vector<std::pair<std::string, place_count>> order(places.begin(), places.end());
+void print_locations(const std::map<std::string, location_count>& places, const std::string& name) {
+  std::vector<std::pair<std::string, location_count>> order(places.begin(), places.end());
   std::ranges::sort(order,
                     [](const auto& a, const auto& b) { return a.second.material + a.second.wrong > b.second.material + b.second.wrong; });
   for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), 25); ++i) {
@@ -236,7 +236,7 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
   // Without protection strikes must reach the output, otherwise nothing was struck.
   const bool pass = seen.done > 0 && (off ? counts[material] > 0 : counts[material] + counts[wrong] + counts[uncorrectable] == 0);
   line.add("pass", pass).print();
-  if (!off) print_places(seen.places, name);
+  if (!off) print_locations(seen.places, name);
   if (seen.done < strikes) row("skipped").add("stage", "strike").add("token", name).add("cases", strikes - seen.done).print();
   return pass ? 0 : 1;
 }

@@ -75,9 +75,9 @@ void accuracy(tally& seen, const fft::token& token, const std::string& name) {
   const std::int64_t longest = *std::ranges::max_element(shape.n);
   if (!rival || (longest <= k_longest_reference && shape.points() <= k_largest_reference)) {
     exact.resize(chosen.size());
-    std::vector<std::jthread> team;
+    std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < chosen.size(); ++i)
-      team.emplace_back([&, i] { exact[i] = reference<T>(problem, token.direction, shape, input.data(), chosen[i]); });
+      threads.emplace_back([&, i] { exact[i] = reference<T>(problem, token.direction, shape, input.data(), chosen[i]); });
   }
   const double bound = error_bound(problem);
 

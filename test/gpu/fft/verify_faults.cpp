@@ -186,8 +186,8 @@ void clean(tally& seen, const fft::token& token, const std::string& name, const 
       (void)held.run(*plan);
       const std::vector<T> before = held.read(wrong);
       const std::int64_t b = problem.batch / 2;
-      const std::int64_t place = (b * held.shape().input.distance + 1) * (held.shape().input.real ? 1 : 2);
-      input[static_cast<std::size_t>(place)] = static_cast<T>(special);
+      const std::int64_t position = (b * held.shape().input.distance + 1) * (held.shape().input.real ? 1 : 2);
+      input[static_cast<std::size_t>(position)] = static_cast<T>(special);
       held.prepare(input);
       const report got = held.run(*plan);
       const std::vector<T> after = held.read(wrong);

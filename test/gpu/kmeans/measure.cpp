@@ -26,21 +26,21 @@ struct runner {
   inject::active_injector injector;
   run::recorder seen;
   std::unique_ptr<kmeans::engine<T>> engine;
-  kmeans::frame<T> frame;
+  kmeans::normalization<T> normalization;
 
   runner(matrix_view<const T> points, std::int64_t k, protection level)
       : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
         injector(nullptr, kmeans::site::table()),
         seen("bench", backend::cuda, "row_checksum", how, injector),
         engine(kmeans::cuda::make_engine(kmeans::engine_args<T>{points, {}, k, how, seen, injector})) {
-    frame.scale = T(0.25);
-    frame.shift.assign(static_cast<std::size_t>(points.columns), T(0));
+    normalization.scale = T(0.25);
+    normalization.shift.assign(static_cast<std::size_t>(points.columns), T(0));
   }
   // Returns the milliseconds until the points are ready for iterations.
   double prepare() {
     const time_limit clock(0);
-    (void)engine->survey();
-    engine->place(frame);
+    (void)engine->column_stats();
+    engine->normalize(normalization);
     (void)engine->measure();
     gpu::synchronize();
     return -clock.left() * 1e3;

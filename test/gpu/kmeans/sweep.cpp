@@ -68,13 +68,13 @@ struct swept {
         device(cuda::current_device()),
         engine(kmeans::engine_args<T>{points, {}, what.clusters, how, seen, injector, false, scheme}, device),
         first(centroids) {
-    kmeans::frame<T> frame;
-    frame.scale = T(0.25);
-    frame.shift.assign(static_cast<std::size_t>(what.features), T(0));
-    (void)engine.survey();
-    engine.place(frame);
+    kmeans::normalization<T> normalization;
+    normalization.scale = T(0.25);
+    normalization.shift.assign(static_cast<std::size_t>(what.features), T(0));
+    (void)engine.column_stats();
+    engine.normalize(normalization);
     (void)engine.measure();
-    for (T& each : first) each *= frame.scale;
+    for (T& each : first) each *= normalization.scale;
   }
   // The paper's schemes have their own faults (lloyd_problem::flips). An idle plan waits for passes that do not come.
   static inject::plan plan_for(const std::string& scheme, injection with) {

@@ -169,11 +169,12 @@ void accuracy(tally& seen, const std::string& token) {
     // Strided points in host memory are copied to the device: the same numbers, so the same results.
     one_case now(seen, "accuracy", token, "points of the host, by columns");
     now.guarded([&] {
-      std::vector<T> turned(held.values.size());
+      std::vector<T> transposed(held.values.size());
       for (std::int64_t i = 0; i < held.what.points; ++i)
         for (std::int64_t f = 0; f < held.what.features; ++f)
-          turned[static_cast<std::size_t>(f * held.what.points + i)] = held.values[static_cast<std::size_t>(i * held.what.features + f)];
-      const auto by_columns = column_major<const T>(turned.data(), held.what.points, held.what.features);
+          transposed[static_cast<std::size_t>(f * held.what.points + i)] =
+              held.values[static_cast<std::size_t>(i * held.what.features + f)];
+      const auto by_columns = column_major<const T>(transposed.data(), held.what.points, held.what.features);
       const auto ours = kmeans::fit(by_columns, held.options(3, true, {}), on(tested));
       const auto right = kmeans::fit(held.device(), held.options(3, true, {}), on(tested));
       expect_clean(now, ours.report);

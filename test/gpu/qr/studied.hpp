@@ -43,9 +43,9 @@ struct study {
 };
 
 // The place of a fault: as in the paper if the matrix is large enough.
-struct struck_places {
+struct struck_positions {
   index panel, column, first, second;
-  explicit struck_places(const qr::layout& shape)
+  explicit struck_positions(const qr::layout& shape)
       : panel(std::min<index>(30, shape.panels / 2)),
         column(std::min<index>(311, shape.steps / 3)),
         first(shape.m > 1000 ? 611 : column + (shape.m - column) / 3),
@@ -57,7 +57,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
  public:
   studied_factorizer(const study& wanted, qr::cuda::session<S>& on, const qr::layout& shape, const matrix_view<S>& A, S* tau,
                      const matrix_view<const S>& source)
-      : base(on, shape, A, tau, source), wanted_(wanted), places_(shape) {
+      : base(on, shape, A, tau, source), wanted_(wanted), positions_(shape) {
     if (wanted_.milliseconds == nullptr) return;
     begin_ = on.device()->make_event(true);
     end_ = on.device()->make_event(true);
@@ -68,7 +68,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
   }
   void begin_panel(index k) override {
     base::begin_panel(k);
-    if (wanted_.struck != study::fault::in_a || k != places_.panel || struck_) return;
+    if (wanted_.struck != study::fault::in_a || k != positions_.panel || struck_) return;
     const index first = this->shape_[k].first, column = first + (this->shape_[k].width > 1 ? 1 : 0);
     put(first, column, S(1000));
   }
@@ -94,8 +94,8 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
     base::end_pass();
     if (timing() && this->checked()) time_carrying();
     if (wanted_.struck != study::fault::in_q || struck_) return;
-    put(places_.first, places_.column, S(0.5));
-    put(places_.second, places_.column, S(-0.25));
+    put(positions_.first, positions_.column, S(0.5));
+    put(positions_.second, positions_.column, S(-0.25));
   }
   void measure_all(qr::block_sums* seen) override {
     if (wanted_.q) timed(source::check_q, [&] { base::measure_all(seen); });
@@ -170,7 +170,7 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
   }
 
   const study wanted_;
-  const struck_places places_;
+  const struck_positions positions_;
   std::unique_ptr<ballast::cuda::stream_event> begin_, end_;
   bench::stopwatch clock_;
   bool struck_ = false, recovered_ = false, waits_ = true;

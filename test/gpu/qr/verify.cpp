@@ -198,7 +198,7 @@ constexpr double k_bound = 12;  // bound on both errors; clean ones on the cpu b
 
 // Factorizes a matrix in host memory while most of the device memory is taken, so that its columns are processed in pieces.
 template <class T>
-void in_pieces(tally& seen, const std::string& token) {
+void out_of_core_case(tally& seen, const std::string& token) {
   one_case now(seen, "pieces", token, "geqrf, gels of a matrix that does not fit");
   now.guarded([&] {
     const qr::problem what = qr::parse_token(token);
@@ -321,7 +321,7 @@ int verify(const settings& wanted, const time_limit& limit) {
     each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
   if (tested == backend::cuda && wanted.includes("pieces") && !only_faults && wanted.tokens.empty())
     each({"qr_f64_m6000_n5000", "qr_f32_m6000_n5000"},
-         [&](auto zero, const std::string& token) { in_pieces<decltype(zero)>(seen, token); });
+         [&](auto zero, const std::string& token) { out_of_core_case<decltype(zero)>(seen, token); });
   if (inject::active_injector::enabled && wanted.includes("faults"))
     each(sanitized_set(), [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
   return ended(seen, "verify");

@@ -79,7 +79,7 @@ struct armed_launch {
   bool set = false, done = false;
   std::size_t launch = 0;
   strike_control order;
-  driver::address place = 0;
+  driver::address control = 0;
 };
 
 struct interposed {
@@ -126,7 +126,7 @@ driver::result launch_function(const driver::launch_config* config, driver::func
     // The answer stays where the kernel wrote it; only the order is reset.
     static constexpr std::uint64_t k_nobody = ~std::uint64_t{0};
     all.armed.done = true;
-    all.armed.place = at->second.control;
+    all.armed.control = at->second.control;
     got = all.real->copy(at->second.control, reinterpret_cast<driver::address>(&k_nobody), sizeof k_nobody, config->stream);
   }
   return got;
@@ -243,7 +243,7 @@ void struck_device::disarm() {
 std::optional<strike_control> struck_device::answer() const {
   if (!current->armed.done) return std::nullopt;
   strike_control got;
-  driver::check(*current->real, current->real->copy(reinterpret_cast<driver::address>(&got), current->armed.place, sizeof got, nullptr),
+  driver::check(*current->real, current->real->copy(reinterpret_cast<driver::address>(&got), current->armed.control, sizeof got, nullptr),
                 "cuMemcpyAsync");
   driver::check(*current->real, current->real->stream_synchronize(nullptr), "cuStreamSynchronize");
   return got;

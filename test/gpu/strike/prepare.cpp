@@ -37,9 +37,9 @@ int struck_kernels(const algorithm& of, const settings& wanted, const time_limit
   std::vector<outcome> outcomes(requests.size());
   std::atomic<std::size_t> next{0};
   {
-    std::vector<std::jthread> team;
+    std::vector<std::jthread> threads;
     for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
-      team.emplace_back([&] {
+      threads.emplace_back([&] {
         for (std::size_t i = next++; i < requests.size(); i = next++) {
           const time_limit clock(0);
           try {

@@ -2,10 +2,10 @@
 // Layer: fft/cuda kernels. Every plan is a sequence of such passes (choose_policy.cpp, schedule.cpp).
 // Source: TurboFFT (PPoPP 2025) sections 3 and 4; T. Stockham, High-speed convolution and correlation, 1966; fft/thresholds.hpp.
 //
-// The code of a tile is a chain of base classes (line_place.cuh): line_place (threads and elements), line_factors, line_real (spectra of
-// reals), line_memory (load and store), line_exchange, line_sums (checksums), line_transform, line_tile (verification and attempts). Shared
-// memory, in this order (policy.hpp has the offsets): the exchange; partial sums of the checksums; one record for each line; in clusters
-// the sums of the blocks and the barrier for arriving results; the prefetch buffer with its barrier.
+// The code of a tile is a chain of base classes (line_position.cuh): line_position (threads and elements), line_factors, line_real (spectra
+// of reals), line_memory (load and store), line_exchange, line_sums (checksums), line_transform, line_tile (verification and attempts).
+// Shared memory, in this order (policy.hpp has the offsets): the exchange; partial sums of the checksums; one record for each line; in
+// clusters the sums of the blocks and the barrier for arriving results; the prefetch buffer with its barrier.
 #pragma once
 
 #include <cstdint>

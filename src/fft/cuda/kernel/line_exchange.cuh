@@ -15,7 +15,7 @@ struct line_exchange : line_memory<P, Injector> {
   using below::k_last;
   using below::k_linear;
   using below::line_of;
-  using below::place_of;
+  using below::position_of;
   using below::rank;
   using below::refill;
   using below::shared;
@@ -28,7 +28,7 @@ struct line_exchange : line_memory<P, Injector> {
   template <int S>
   static BALLAST_HD constexpr int slot(int i, int line) {
     constexpr exchange_layout e = P.exchange[S];
-    const int word = e.columns ? e.place(i) * P.lines + line : line * e.place(P.share()) + e.place(i);
+    const int word = e.columns ? e.position(i) * P.lines + line : line * e.position(P.share()) + e.position(i);
     int at = word;
     if constexpr (e.mask[0] != 0) at ^= (word >> e.shift[0]) & e.mask[0];
     if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
@@ -54,14 +54,14 @@ struct line_exchange : line_memory<P, Injector> {
   // Returns the position of the first result of butterfly j, in a stage with radix r after stages of product p: ⌊j / p⌋ · p · r + j mod p.
   static BALLAST_HD constexpr int spread(int j, int p, int r) { return (j - j % p) * r + j % p; }
 
-  // Return the destination of result k of butterfly j of this block, in stage S = cluster_after: the block, and the place in its share.
+  // Return the destination of result k of butterfly j of this block, in stage S = cluster_after: the block, and the position in its share.
   static BALLAST_HD constexpr int block_of_result(int j, int k) {
     constexpr int p = P.before(P.cluster_after);
     return P.rank_of_residue(j % p + k * p);
   }
-  static BALLAST_HD constexpr int place_of_result(int j, int k, int rank) {
+  static BALLAST_HD constexpr int position_of_result(int j, int k, int rank) {
     constexpr int p = P.before(P.cluster_after);
-    return (rank * P.source_run() + j / p) * P.target_run() + P.place_of_residue(j % p + k * p);
+    return (rank * P.source_run() + j / p) * P.target_run() + P.position_of_residue(j % p + k * p);
   }
 
   // Every word sent to a block counts its bytes on the mbarrier of that block; the receiver waits there for all its words.
@@ -71,10 +71,10 @@ struct line_exchange : line_memory<P, Injector> {
   __device__ __forceinline__ void write_to_cluster(int from, Part&& part) {
     constexpr int r = P.radix[S];
     if (threadIdx.x == 0) arch::arrive_expect(arrival(), static_cast<std::uint32_t>(P.share() * sizeof(Word)));
-    const int first = slot<S>(place_of_result(from, 0, rank()), 0) * static_cast<int>(sizeof(Word));
+    const int first = slot<S>(position_of_result(from, 0, rank()), 0) * static_cast<int>(sizeof(Word));
     const int first_block = block_of_result(from, 0);
     constexpr int p = P.before(S);
-    const int row = place_of_result(from, 0, rank()) / P.target_run() * P.target_run();
+    const int row = position_of_result(from, 0, rank()) / P.target_run() * P.target_run();
     const int first_negative =
         !P.mirrors() ? 0 : slot<S>(row + P.target_run() / 2 + (p - from % p) % (P.target_run() / 2), 0) * static_cast<int>(sizeof(Word));
     unrolled<P.butterflies(S)>([&](auto qi) {
@@ -90,19 +90,19 @@ struct line_exchange : line_memory<P, Injector> {
             constexpr bool negative = 2 * k >= r;
             constexpr int blocks = (negative ? r - 1 - k : k) * (p / half);
             const int residue = negative ? p - from % p : from % p;
-            Word& to = word_at<slot<S>(place_of_result(q * P.threads, 0, 0), 0), Word>(this->shared, negative ? first_negative : first);
+            Word& to = word_at<slot<S>(position_of_result(q * P.threads, 0, 0), 0), Word>(this->shared, negative ? first_negative : first);
             arch::store_async(&to, (blocks + residue / half) % P.cluster, part(this->x[q * r + k]), arrival());
           } else if constexpr (below::k_linear && !P.mirrors()) {
             // The bits of `from` do not overlap those of q and k, so the addition has no carries.
             constexpr int ahead = block_of_result(q * P.threads, k);
-            Word& to = word_at<slot<S>(place_of_result(q * P.threads, k, 0), 0), Word>(this->shared, first);
+            Word& to = word_at<slot<S>(position_of_result(q * P.threads, k, 0), 0), Word>(this->shared, first);
             if constexpr (P.target_run() % P.before(S) == 0) {
               arch::store_async(&to, ahead, part(this->x[q * r + k]), arrival());
             } else {
               arch::store_async(&to, first_block + ahead, part(this->x[q * r + k]), arrival());
             }
           } else {
-            Word* const to = reinterpret_cast<Word*>(this->shared) + slot<S>(place_of_result(j, k, this->rank()), 0);
+            Word* const to = reinterpret_cast<Word*>(this->shared) + slot<S>(position_of_result(j, k, this->rank()), 0);
             arch::store_async(to, block_of_result(j, k), part(this->x[q * r + k]), arrival());
           }
         });
@@ -133,9 +133,9 @@ struct line_exchange : line_memory<P, Injector> {
     constexpr bool next_ragged = ends ? P.ragged(S) : P.ragged(ends ? S : S + 1);
     constexpr bool from_columns = S == 0 ? P.in_columns : P.out_columns;
     const int from_line = line_of(from_columns);
-    const int from = place_of(from_columns);
+    const int from = position_of(from_columns);
     const int to_line = line_of(P.out_columns);
-    const int to = place_of(P.out_columns);
+    const int to = position_of(P.out_columns);
     constexpr bool leaves = P.cluster > 1 && S == P.cluster_after;
     const auto write = [&](auto word, auto&& part) {
       using type = typename decltype(word)::type;

@@ -6,7 +6,7 @@
 
 #include "cuda/block/bits.cuh"
 #include "cuda/block/vector.cuh"
-#include "fft/cuda/kernel/line_place.cuh"
+#include "fft/cuda/kernel/line_position.cuh"
 #include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
@@ -17,8 +17,8 @@ using ballast::cuda::cached_pair;
 using ballast::cuda::complex_pair;
 
 template <line_policy P, class Injector>
-struct line_factors : line_place<P, Injector> {
-  using below = line_place<P, Injector>;
+struct line_factors : line_position<P, Injector> {
+  using below = line_position<P, Injector>;
   using below::a;
   using below::first_column;
   using below::k_last;
@@ -29,7 +29,7 @@ struct line_factors : line_place<P, Injector> {
   using below::middle;
   using below::number_of;
   using below::outputs;
-  using below::place_of;
+  using below::position_of;
   using below::strike;
   using below::tile;
   using below::valid;
@@ -106,7 +106,7 @@ struct line_factors : line_place<P, Injector> {
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
     const int line = line_of(P.out_columns);
-    const int t = place_of(P.out_columns);
+    const int t = position_of(P.out_columns);
     const auto columns = static_cast<std::uint32_t>(a.columns);
     const std::uint32_t column = valid(line) ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
     const number* const of_result = static_cast<const number*>(a.store_table) + r * column;

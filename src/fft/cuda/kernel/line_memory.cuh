@@ -28,8 +28,8 @@ struct line_memory : line_real<P, Injector> {
   using below::k_verified;
   using below::line_of;
   using below::middle;
-  using below::place_of;
   using below::position_at;
+  using below::position_of;
   using below::refills;
   using below::shared;
   using below::shared_shift;
@@ -123,30 +123,30 @@ struct line_memory : line_real<P, Injector> {
   }
 
   // The location from which this thread reads the elements of its line.
-  struct source_place {
+  struct source_position {
     std::int64_t base;
     int line;
     int t;
     bool inside;
   };
-  __device__ __forceinline__ source_place source() const {
+  __device__ __forceinline__ source_position source() const {
     // If lines are verified, lines beyond the last one read the first line, which avoids a branch; they are neither judged nor stored.
     const int own = line_of(P.in_columns);
     const int line = k_verified && !valid(own) ? 0 : own;
     std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
     if constexpr (P.shared_source) base += shared_shift;
-    return {base, line, place_of(P.in_columns), k_verified || valid(own)};
+    return {base, line, position_of(P.in_columns), k_verified || valid(own)};
   }
 
   // Returns whether butterfly Q of this thread in the first stage is inside the line, and the line inside the data.
   template <int Q>
-  static __device__ __forceinline__ bool has_elements(const source_place& from_here, index<Q>) {
+  static __device__ __forceinline__ bool has_elements(const source_position& from_here, index<Q>) {
     return from_here.inside && (!P.ragged(0) || from_here.t + Q * P.threads < P.share() / P.radix[0]);
   }
 
   // Calls body(m, z) for element m = 0 … radix − 1 of butterfly Q of this thread in the first stage. The butterfly must be inside the line.
   template <reading For, int Q, class Body>
-  __device__ __forceinline__ void each_element(const source_place& from_here, index<Q>, Body&& body) const {
+  __device__ __forceinline__ void each_element(const source_position& from_here, index<Q>, Body&& body) const {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int t = from_here.t;
@@ -195,7 +195,7 @@ struct line_memory : line_real<P, Injector> {
     if constexpr (P.staged) {
       if (from_buffer) ahead().wait(ahead_parity);
     }
-    const source_place here = source();
+    const source_position here = source();
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       constexpr int r = P.radix[0];
@@ -214,7 +214,7 @@ struct line_memory : line_real<P, Injector> {
     constexpr int stride = P.length / r;
     using out_type = typename std::conditional_t<P.store == store_form::real, type_of<real>, type_of<number>>::type;
     const int line = line_of(P.out_columns);
-    const int t = place_of(P.out_columns);
+    const int t = position_of(P.out_columns);
     const std::int64_t element = P.target_unit ? 1 : P.target_step != 0 ? P.target_step : s.element;
     std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
     if constexpr (P.shared_target) base += shared_shift;

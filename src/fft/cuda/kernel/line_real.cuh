@@ -20,7 +20,7 @@ struct line_real : line_factors<P, Injector> {
   using below::k_last;
   using below::line_of;
   using below::outputs;
-  using below::place_of;
+  using below::position_of;
   using below::rank;
   using below::shared;
   using below::strike_factor;
@@ -50,19 +50,19 @@ struct line_real : line_factors<P, Injector> {
     static_assert(P.cluster == 1 || P.target_run() % 2 == 0);
     constexpr int r = P.radix[k_last];
     forget();
-    // Every output is written to the place of its mirror image, so that a thread finds the images of its outputs at its own places.
+    // Every output is written to the position of its mirror image, so that a thread finds the images of its outputs at its own positions.
     constexpr int apart = P.share() / r;
     const int first = line_of(false) * P.share();
-    const int t = place_of(false);
+    const int t = position_of(false);
     const auto send = [&](auto word, auto&& part) {
       auto* const to = reinterpret_cast<typename decltype(word)::type*>(shared) + first;
       unrolled<P.butterflies(k_last)>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         const int i = t + q * P.threads;
         if (P.ragged(k_last) && i >= apart) return;
-        to[P.image_place(i, rank())] = part(x[q * r]);
-        // As the places of later outputs go up, those of their images go down.
-        auto* const next = to + P.image_place(i + apart, rank());
+        to[P.image_position(i, rank())] = part(x[q * r]);
+        // As the positions of later outputs go up, those of their images go down.
+        auto* const next = to + P.image_position(i + apart, rank());
         unrolled<r - 1>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           next[-k * apart] = part(x[q * r + k + 1]);

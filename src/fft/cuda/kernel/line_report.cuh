@@ -55,7 +55,7 @@ struct line_report {
   template <int Count, class T>
   __device__ __forceinline__ void strike(index<Count> count, inject::site where, T* data) const {
     const line_arguments& a = launch.arguments;
-    launch.strike(count, where, inject::device_place{a.first_tile + tile, a.all_tiles, a.pass, a.passes, line, lines}, data);
+    launch.strike(count, where, inject::device_position{a.first_tile + tile, a.all_tiles, a.pass, a.passes, line, lines}, data);
   }
 
   __device__ void report_event(double residual, double threshold, event_check check, event_action action) const {

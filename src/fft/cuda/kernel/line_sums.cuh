@@ -26,7 +26,7 @@ struct line_sums : line_exchange<P, Injector> {
   using below::given;
   using below::k_last;
   using below::line_of;
-  using below::place_of;
+  using below::position_of;
   using below::rank;
   using below::shared;
   using below::source_element;
@@ -81,14 +81,14 @@ struct line_sums : line_exchange<P, Injector> {
   // s′ₖ zₖ − Σ ŝₘ xₘ, with the same factor, so that one comparison covers both.
   __device__ __forceinline__ void encode_results() {
     constexpr int r = P.radix[0];
-    constexpr int places = P.share() / r;
+    constexpr int positions = P.share() / r;
     constexpr int all = P.length / r;
     constexpr int centre = weight_centre(r);
-    const int t = place_of(P.in_columns);
+    const int t = position_of(P.in_columns);
     for (int v = 0; v < 4; ++v) encoded[v] = 0;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      if (P.ragged(0) && t + q * P.threads >= places) return;
+      if (P.ragged(0) && t + q * P.threads >= positions) return;
       const int j = source_element(t, index<q * P.threads>{});
       const real* const table = static_cast<const real*>(a.encode);
       const complex_pair<real> own = cached_pair(table + 4 * j);
@@ -130,7 +130,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int r = P.radix[k_last];
     constexpr int half = weight_half(r);
     constexpr int stride = P.length / r;
-    const int t = place_of(P.out_columns);
+    const int t = position_of(P.out_columns);
     number step{};
     if constexpr (P.folds() && P.twiddles() && !P.fallback) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
     for (int v = 0; v < 4; ++v) sum[v] = 0;
@@ -186,7 +186,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
     constexpr int middle = r % 2 == 0 ? r : r / 2;  // the result that is its own mirror image
-    const int t = place_of(P.out_columns);
+    const int t = position_of(P.out_columns);
     for (int v = 0; v < 4; ++v) sum[v] = 0;  // a thread can have no butterfly
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
@@ -308,8 +308,8 @@ struct line_sums : line_exchange<P, Injector> {
   __device__ __forceinline__ int slot_of() const {
     constexpr int lanes = P.lanes_of_line(Columns);
     const int warp = static_cast<int>(thread()) / 32;
-    return Columns       ? (lanes > 1 ? warp : place_of(true))
-           : lanes == 32 ? place_of(false) / 32
+    return Columns       ? (lanes > 1 ? warp : position_of(true))
+           : lanes == 32 ? position_of(false) / 32
            : lanes > 0   ? 0
                          : warp - line_of(false) * P.threads / 32;
   }
@@ -328,7 +328,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int near = Columns ? P.lines : 1;  // distance between neighbouring lanes of a line
     constexpr bool normed = Encoded || !P.remaps();
     const int line = line_of(Columns);
-    const int t = place_of(Columns);
+    const int t = position_of(Columns);
     const int slot = slot_of<Columns>();
     if constexpr (lanes == 0) {
       // A line is a run of lanes of any length: each lane adds the value d lanes ahead, if that lane is in the run.
@@ -388,8 +388,8 @@ struct line_sums : line_exchange<P, Injector> {
           constexpr int values = 4 * (k_out_slots + k_in_slots) * P.lines;
           const int number = slot * P.lines + line;
           const int word = last ? values + number : 4 * number + (Encoded ? 4 * k_out_slots * P.lines : 0) + lane / (lanes / 4);
-          Value* const place = reinterpret_cast<Value*>(partials()) + word;
-          if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) *place = one;
+          Value* const position = reinterpret_cast<Value*>(partials()) + word;
+          if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) *position = one;
         }
       }
     }
@@ -416,7 +416,7 @@ struct line_sums : line_exchange<P, Injector> {
       while (n < lanes && n * few < most) n *= 2;
       return n;
     }();
-    const int first = share == 1 ? 0 : place_of(P.out_columns) % share;
+    const int first = share == 1 ? 0 : position_of(P.out_columns) % share;
     Value sum[4] = {};
     Value square = 0;
     if constexpr (k_in_slots > 0) {

@@ -33,7 +33,7 @@ struct line_transform : line_sums<P, Injector> {
   using below::multiply_separated;
   using below::number_of;
   using below::outputs;
-  using below::place_of;
+  using below::position_of;
   using below::rank;
   using below::square;
   using below::strike;
@@ -95,7 +95,7 @@ struct line_transform : line_sums<P, Injector> {
   template <int S>
   __device__ __forceinline__ void stage() {
     constexpr int r = P.radix[S];
-    const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
+    const int t = position_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // this block has read its shared memory
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
     if constexpr (S == k_last) strike(index<2 * P.butterflies(S) * r>{}, site::intermediate, a.pass, a.passes, &x[0].re, lane(), P.lanes());
@@ -138,7 +138,7 @@ struct line_transform : line_sums<P, Injector> {
     std::uint32_t detected = 0;
     unrolled<count>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.share() / r) open |= 1u << q;
+      if (!P.ragged(S) || position_of(columns) + q * P.threads < P.share() / r) open |= 1u << q;
     });
     unrolled<count * r>([&](auto i) { given[decltype(i)::value] = x[decltype(i)::value]; });
     for (int attempt = 0; open != 0; ++attempt) {

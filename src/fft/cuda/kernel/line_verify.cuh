@@ -33,7 +33,7 @@ struct line_tile : line_transform<P, Injector> {
   using below::number_of;
   using below::outputs;
   using below::partials;
-  using below::place_of;
+  using below::position_of;
   using below::rank;
   using below::shared;
   using below::square;
@@ -53,7 +53,7 @@ struct line_tile : line_transform<P, Injector> {
   }
 
   // Returns whether this lane leads: one lane of each line judges it again and reports it. Faults in a check strike this lane.
-  __device__ __forceinline__ bool leads() const { return place_of(P.out_columns) == 0 && rank() == 0; }
+  __device__ __forceinline__ bool leads() const { return position_of(P.out_columns) == 0 && rank() == 0; }
 
   // Computes the residual of this thread's line, from both checksums of its outputs and the encoded ones, and its ‖x‖².
   __device__ __forceinline__ void residual_of_line(const real (&sum)[4], real& residual, real& norm) const {
@@ -77,7 +77,7 @@ struct line_tile : line_transform<P, Injector> {
   __device__ __forceinline__ void expect_all() const {
     constexpr bool within = P.within_warp(P.out_columns);
     const int line = within ? line_of(P.out_columns) : static_cast<int>(threadIdx.x);
-    if (within ? place_of(P.out_columns) == 0 : line < P.lines) {
+    if (within ? position_of(P.out_columns) == 0 : line < P.lines) {
       records()[line].word = abft::k_pass;
       records()[line].settled = k_ready;
     }

@@ -177,8 +177,8 @@ std::optional<units> units_of(const pass& first, const pass& second) {
 // Chooses the lead of the first pass and the slots of the ring. The first pass leads by twice as many tickets as there are blocks, so that
 // the tiles that a tile waits for are usually done; a slot is reused after the same number. Returns false if that many units do not fit
 // into the cache with enough blocks to keep the multiprocessors busy, unless `always`.
-bool place_units(pass& first, pass& second, const units& found, bool ring, std::int64_t width, bool always,
-                 const ballast::cuda::capabilities& device) {
+bool assign_units(pass& first, pass& second, const units& found, bool ring, std::int64_t width, bool always,
+                  const ballast::cuda::capabilities& device) {
   const std::int64_t tiles = found.first_tiles + found.second_tiles;
   const std::int64_t bytes = first.lines() / found.count * stored_of(first) * width;
   if (found.count * tiles >= std::int64_t{1} << 31 || second.lines() >= std::int64_t{1} << 31) return false;
@@ -222,7 +222,7 @@ bool pays(const pass& first, const pass& second, const fused_arguments& pair, co
 bool try_fusing(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   if (first.to != second.from || !first.repeats.empty() || !second.repeats.empty()) return false;
   // The second pass of one unit must not overwrite data that the first pass of another unit has still to read. Calls in place are safe.
-  if (first.from == second.to && first.from != place::input && first.from != place::output) return false;
+  if (first.from == second.to && first.from != pass_buffer::input && first.from != pass_buffer::output) return false;
   // In half spectra and padded lines of a split axis, different elements of each line are in memory.
   if (first.policy.truncated && !whole_lines(first.target)) return false;
   if ((second.policy.padded || second.policy.load == load_form::half) && !whole_lines(second.source)) return false;
@@ -233,13 +233,13 @@ bool try_fusing(pass& first, pass& second, const schedule_request& wanted, const
   if (!agree(one, two, device)) return false;
   const auto found = units_of(one, two);
   if (!found) return false;
-  const bool ring = one.to != place::input && one.to != place::output && found->evenly;
+  const bool ring = one.to != pass_buffer::input && one.to != pass_buffer::output && found->evenly;
   const bool always = wanted.pairs == fusion::wherever_possible;
   const std::int64_t width = wanted.precision == precision::f32 ? 8 : 16;
-  if (!place_units(one, two, *found, ring, width, always, device)) return false;
+  if (!assign_units(one, two, *found, ring, width, always, device)) return false;
   if (!always && !pays(one, two, *one.pair, device)) return false;
   one.policy.shared_target = two.policy.shared_source = true;
-  if (ring) one.to = two.from = place::ring;
+  if (ring) one.to = two.from = pass_buffer::ring;
   first = std::move(one);
   second = std::move(two);
   return true;
@@ -259,13 +259,13 @@ void fuse_passes(schedule& made, const schedule_request& wanted, const ballast::
   for (std::size_t i = 0; i + 1 < passes.size(); ++i) {
     if (!try_fusing(passes[i], passes[i + 1], wanted, device)) continue;
     const fused_arguments& p = *passes[i].pair;
-    std::int64_t& room = made.room[static_cast<std::size_t>(place::ring)];
-    if (passes[i].to == place::ring) room = std::max(room, p.slots * p.slot_elements);
+    std::int64_t& elements = made.elements[static_cast<std::size_t>(pass_buffer::ring)];
+    if (passes[i].to == pass_buffer::ring) elements = std::max(elements, p.slots * p.slot_elements);
     ++i;
   }
-  for (const place part : {place::split, place::convolved, place::spectrum}) {
+  for (const pass_buffer part : {pass_buffer::split, pass_buffer::convolved, pass_buffer::spectrum}) {
     const auto used = [&](const pass& each) { return each.from == part || each.to == part; };
-    if (std::ranges::none_of(passes, used)) made.room[static_cast<std::size_t>(part)] = 0;
+    if (std::ranges::none_of(passes, used)) made.elements[static_cast<std::size_t>(part)] = 0;
   }
 }
 

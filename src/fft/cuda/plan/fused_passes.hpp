@@ -8,7 +8,7 @@
 namespace ballast::fft::cuda {
 
 // Fuses pairs of consecutive passes as `wanted.pairs` says. The last step of make_schedule.
-void fuse_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
+void fuse_passes(schedule& result, const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
 // Sets the fusion of transforms that are constructed from now on. For tests and comparisons.
 void override_fusion(fusion which);

@@ -17,6 +17,6 @@ std::string kernel_expression(const line_policy& policy, bool instrumented);
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented);
 ballast::cuda::kernel_request kernel_for_fused(const line_policy& first, const line_policy& second, bool instrumented);
 // Returns the kernel of pass i, which also computes the next pass if both are one launch.
-ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented);
+ballast::cuda::kernel_request kernel_for(const schedule& all, std::size_t i, bool instrumented);
 
 }  // namespace ballast::fft::cuda

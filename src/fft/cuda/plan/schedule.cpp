@@ -21,7 +21,7 @@ namespace ballast::fft::cuda {
 
 std::int64_t schedule::work_elements() const {
   std::int64_t all = 0;
-  for (const std::int64_t each : room) all += each;
+  for (const std::int64_t each : elements) all += each;
   return all;
 }
 
@@ -90,7 +90,7 @@ struct axis_request {
   std::int64_t length;
   std::int64_t source_stride, target_stride;
   std::vector<dimension> others;
-  place from, to;
+  pass_buffer from, to;
   load_form load = load_form::complex;
   store_form store = store_form::complex;
   bool inverse = false, scaled = false;
@@ -155,8 +155,8 @@ class builder {
       one.length = g.n[axis];
       one.source_stride = from.stride[axis];
       one.target_stride = to.stride[axis];
-      one.from = first ? place::input : through_work ? place::spectrum : place::output;
-      one.to = last ? place::output : through_work ? place::spectrum : place::output;
+      one.from = first ? pass_buffer::input : through_work ? pass_buffer::spectrum : pass_buffer::output;
+      one.to = last ? pass_buffer::output : through_work ? pass_buffer::spectrum : pass_buffer::output;
       for (std::size_t other = 0; other < 3; ++other) {
         if (other != axis) one.others.push_back({std::min(from.length[other], to.length[other]), from.stride[other], to.stride[other]});
       }
@@ -177,7 +177,7 @@ class builder {
           one.store = store_form::real;
         }
       }
-      if (through_work) room(place::spectrum) = between.distance * g.batch;
+      if (through_work) elements(pass_buffer::spectrum) = between.distance * g.batch;
       add_axis(one);
     }
     return std::move(made_);
@@ -202,7 +202,7 @@ class builder {
     return split_length(half, one).size() == 1;
   }
 
-  std::int64_t& room(place part) { return made_.room[static_cast<std::size_t>(part)]; }
+  std::int64_t& elements(pass_buffer part) { return made_.elements[static_cast<std::size_t>(part)]; }
 
   std::int64_t lines_of(const axis_request& one) const {
     std::int64_t all = 1;
@@ -269,8 +269,8 @@ class builder {
     // The workspace holds [line][n₁][n₂](…)[n_last], contiguously.
     const std::int64_t n = one.length;
     const std::int64_t count = lines_of(one);
-    const place work = place::split;
-    room(work) = std::max(room(work), count * n);
+    const pass_buffer work = pass_buffer::split;
+    elements(work) = std::max(elements(work), count * n);
     std::vector<dimension> into = one.others;
     std::vector<dimension> inside = one.others;
     std::vector<dimension> out = one.others;
@@ -318,7 +318,7 @@ class builder {
       throw unsupported_error("length " + std::to_string(one.length) + ": expected at most 2^29 after padding to a convolution, got " +
                               std::to_string(m));
     const std::int64_t count = lines_of(one);
-    room(place::convolved) = std::max(room(place::convolved), count * m);
+    elements(pass_buffer::convolved) = std::max(elements(pass_buffer::convolved), count * m);
     std::vector<dimension> to_dense = one.others;
     std::vector<dimension> from_dense = one.others;
     std::int64_t dense = m;
@@ -329,7 +329,7 @@ class builder {
     }
     axis_request forward = one;
     forward.length = m;
-    forward.to = place::convolved;
+    forward.to = pass_buffer::convolved;
     forward.target_stride = 1;
     forward.others = to_dense;
     forward.store = store_form::complex;
@@ -343,7 +343,7 @@ class builder {
     forward.padded_to = m;
     axis_request backward = one;
     backward.length = m;
-    backward.from = place::convolved;
+    backward.from = pass_buffer::convolved;
     backward.source_stride = 1;
     backward.others = from_dense;
     backward.load = load_form::complex;
@@ -358,8 +358,8 @@ class builder {
 
   // `twiddles`: the M of w_M^{ck}, where c runs along the first of `others`.
   void add_pass(const axis_request& one, std::int64_t n, std::int64_t source, std::int64_t target, std::int64_t position_source,
-                std::int64_t position_target, const std::vector<dimension>& others, place from, place to, bool loads, bool stores,
-                std::int64_t twiddles) {
+                std::int64_t position_target, const std::vector<dimension>& others, pass_buffer from, pass_buffer to, bool loads,
+                bool stores, std::int64_t twiddles) {
     pass made;
     // Neighbouring threads take neighbouring elements if these are contiguous, otherwise neighbouring lines.
     std::vector<dimension> dims;
@@ -436,7 +436,7 @@ class builder {
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
-    if (!wanted_.fallback) make_room(p, device_);
+    if (!wanted_.fallback) limit_registers(p, device_);
     made_.passes.push_back(std::move(made));
   }
 

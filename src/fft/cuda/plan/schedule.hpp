@@ -19,8 +19,8 @@ namespace ballast::fft::cuda {
 //   convolved: the padded lines of a convolution
 //   spectrum:  half spectra between the axes of a c2r transform
 //   ring:      the intermediate data of two fused passes, as much as is needed at a time
-enum class place : std::uint8_t { input, output, split, convolved, spectrum, ring };
-inline constexpr int k_places = 6;
+enum class pass_buffer : std::uint8_t { input, output, split, convolved, spectrum, ring };
+inline constexpr int k_pass_buffers = 6;
 
 // The signal that line i along a dimension belongs to: i / divisor % modulus.
 struct signal_of_index {
@@ -44,8 +44,8 @@ struct pass {
     signal_of_index signals;
   };
   std::vector<repeat> repeats;
-  place from = place::input;
-  place to = place::output;
+  pass_buffer from = pass_buffer::input;
+  pass_buffer to = pass_buffer::output;
   std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
@@ -60,7 +60,7 @@ struct pass {
 
 struct schedule {
   std::vector<pass> passes;
-  std::array<std::int64_t, k_places> room{};  // complex numbers that each part of the workspace needs for all signals
+  std::array<std::int64_t, k_pass_buffers> elements{};  // complex numbers that each part of the workspace needs for all signals
   std::int64_t work_elements() const;
   std::uint32_t counters() const;  // counters of the largest pair of fused passes
 };

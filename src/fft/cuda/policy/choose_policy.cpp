@@ -209,7 +209,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   throw std::logic_error("length: expected one that fits into shared memory");
 }
 
-void make_room(line_policy& p, const ballast::cuda::capabilities& device) {
+void limit_registers(line_policy& p, const ballast::cuda::capabilities& device) {
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
   // Lines with a small last radix were measured with separated factors or without factors.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;

@@ -15,6 +15,6 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
 line_policy make_policy(const line_request& wanted, const tuned_line& value);
 
 // Reduces the blocks per multiprocessor of a policy if its forms or factors were measured to need more registers than a plain line.
-void make_room(line_policy& policy, const ballast::cuda::capabilities& device);
+void limit_registers(line_policy& policy, const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

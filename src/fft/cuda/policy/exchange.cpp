@@ -22,7 +22,9 @@ std::vector<warp_access> accesses(const line_policy& p, int s) {
   const bool ends = s == p.stages - 1;
   const exchange_layout e = p.exchange[s];
   std::vector<warp_access> made;
-  const auto word = [&](int i, int line) { return e.columns ? e.place(i) * p.lines + line : line * e.place(p.share()) + e.place(i); };
+  const auto word = [&](int i, int line) {
+    return e.columns ? e.position(i) * p.lines + line : line * e.position(p.share()) + e.position(i);
+  };
   const auto add = [&](bool columns, const auto& element) {
     const int warps = std::min(4, (p.block() + 31) / 32);
     for (int w = 0; w < warps; ++w) {
@@ -45,10 +47,10 @@ std::vector<warp_access> accesses(const line_policy& p, int s) {
   for (int k = 0; k < r; k += std::max(1, r / 4)) {
     add(s == 0 ? p.in_columns : p.out_columns, [&](int t) {
       if (t >= p.share() / r) return -1;
-      // The place in the receiving block. Words for different blocks are counted as if one block received them all.
+      // The position in the receiving block. Words for different blocks are counted as if one block received them all.
       if (leaves) {
         const int residue = t % before + k * before;
-        return p.rank_of_residue(residue) * p.share() + t / before * p.target_run() + p.place_of_residue(residue);
+        return p.rank_of_residue(residue) * p.share() + t / before * p.target_run() + p.position_of_residue(residue);
       }
       return (t - t % before) * r + t % before + k * before;
     });

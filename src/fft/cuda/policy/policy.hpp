@@ -44,7 +44,7 @@ enum class check_form : int { none, verify_before_store, thread, composite, one_
 // word line·length + i otherwise. There are two ways to avoid bank conflicts:
 //   masks: word p goes to p ^ (p >> shift & mask), for both pairs. mask < 2^shift, so groups of at most 16 words are permuted.
 //   gaps:  element i goes to i + i / run · pad. `run` divides the distances between the elements that a thread reads, and the elements that
-//          a thread writes are within one run. So the places of a thread differ by constants, for any length.
+//          a thread writes are within one run. So the positions of a thread differ by constants, for any length.
 struct exchange_layout {
   bool columns = false;
   int shift[2] = {4, 4};
@@ -54,7 +54,7 @@ struct exchange_layout {
 
   bool operator==(const exchange_layout&) const = default;
 
-  BALLAST_HD constexpr int place(int i) const { return pad == 0 ? i : i + i / run * pad; }
+  BALLAST_HD constexpr int position(int i) const { return pad == 0 ? i : i + i / run * pad; }
 };
 
 // A line has `length` elements and `threads` threads, each with ⌈length / radix / threads⌉ butterflies. A tile is `lines` lines; one block
@@ -126,17 +126,17 @@ struct line_policy {
   BALLAST_HD constexpr int source_run() const { return source_distance() / cluster; }
   BALLAST_HD constexpr int target_distance() const { return before(cluster_after + 1); }
   BALLAST_HD constexpr int target_run() const { return target_distance() / cluster; }
-  // Return the element of the line at place i of the share of block `rank`, at load and at store.
+  // Return the element of the line at position i of the share of block `rank`, at load and at store.
   BALLAST_HD constexpr int source_element(int i, int rank) const {
     return cluster == 1 ? i : i / source_run() * source_distance() + rank * source_run() + i % source_run();
   }
   BALLAST_HD constexpr int target_element(int i, int rank) const {
     return cluster == 1 ? i : i / target_run() * target_distance() + residue_at(i % target_run(), rank);
   }
-  // Returns the residue modulo target_distance() at place i of the runs of a block. If outputs are exchanged with their mirror images, the
-  // second half of a block's residues are the negatives of the first half, in the same order, so the exchange stays within the block. Two
-  // residues are their own negatives, 0 and half of the distance. Block 0 has both; half of the distance takes the place of the negative of
-  // 0.
+  // Returns the residue modulo target_distance() at position i of the runs of a block. If outputs are exchanged with their mirror images,
+  // the second half of a block's residues are the negatives of the first half, in the same order, so the exchange stays within the block.
+  // Two residues are their own negatives, 0 and half of the distance. Block 0 has both; half of the distance takes the position of the
+  // negative of 0.
   BALLAST_HD constexpr int residue_at(int i, int rank) const {
     if (!mirrors()) return rank * target_run() + i;
     const int half = target_run() / 2;
@@ -148,15 +148,15 @@ struct line_policy {
     if (2 * c == target_distance()) return 0;
     return (2 * c > target_distance() ? target_distance() - c : c) / (target_run() / 2);
   }
-  BALLAST_HD constexpr int place_of_residue(int c) const {
+  BALLAST_HD constexpr int position_of_residue(int c) const {
     if (!mirrors()) return c % target_run();
     const int half = target_run() / 2;
     if (2 * c == target_distance()) return half;
     return 2 * c > target_distance() ? half + (target_distance() - c) % half : c % half;
   }
-  // Returns the place of the mirror image of the output at place i of the share. The image of element o is element length − o, that of 0 is
-  // 0.
-  BALLAST_HD constexpr int image_place(int i, int rank) const {
+  // Returns the position of the mirror image of the output at position i of the share. The image of element o is element length − o, that
+  // of 0 is 0.
+  BALLAST_HD constexpr int image_position(int i, int rank) const {
     if (cluster == 1) return i == 0 ? 0 : length - i;
     const int run = target_run();
     const int rows = share() / run;
@@ -189,7 +189,7 @@ struct line_policy {
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
     if (!exchanges() && !mirrors()) return 0;
     int most = share();
-    for (const exchange_layout& e : exchange) most = e.place(share()) > most ? e.place(share()) : most;
+    for (const exchange_layout& e : exchange) most = e.position(share()) > most ? e.position(share()) : most;
     const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
     return words * scalar_bytes() * (split ? 1 : 2);
   }

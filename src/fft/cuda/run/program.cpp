@@ -62,7 +62,7 @@ line_program<T>::line_program(std::shared_ptr<ballast::cuda::device> on, const g
   std::int64_t work = 0;
   for (const alignment aligned : k_alignments) {
     const schedule whole = scheduled(direction::forward, false, shape_.batch, aligned);
-    work = std::max(work, (whole.work_elements() - whole.room[static_cast<std::size_t>(place::ring)]) * width);
+    work = std::max(work, (whole.work_elements() - whole.elements[static_cast<std::size_t>(pass_buffer::ring)]) * width);
   }
   chunk_ = shape_.batch;
   if (work > 0) chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
@@ -79,18 +79,20 @@ line_program<T>::line_program(std::shared_ptr<ballast::cuda::device> on, const g
   if (options_.check != check_form::one_sided) return;
   for (const alignment aligned : k_alignments) {
     const schedule part = scheduled(direction::forward, false, chunk_, aligned);
-    for (int from = 0; from < k_places; ++from) copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
+    for (int from = 0; from < k_pass_buffers; ++from)
+      copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<pass_buffer>(from), part.elements, chunk_));
   }
 }
 
 template <class T>
-std::int64_t line_program<T>::bytes_at(place from, const std::array<std::int64_t, k_places>& room, std::int64_t batch) const {
+std::int64_t line_program<T>::bytes_at(pass_buffer from, const std::array<std::int64_t, k_pass_buffers>& elements,
+                                       std::int64_t batch) const {
   const auto part = [&](const side& s) {
     return (s.extent - (shape_.batch - batch) * s.distance) * (s.real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
   };
-  if (from == place::input) return part(shape_.input);
-  if (from == place::output) return part(shape_.output);
-  return room[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
+  if (from == pass_buffer::input) return part(shape_.input);
+  if (from == pass_buffer::output) return part(shape_.output);
+  return elements[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
 }
 
 template <class T>
@@ -136,7 +138,7 @@ const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   const std::lock_guard one_at_a_time(making_);
   if (const prepared* const there = already(wanted); there != nullptr) return *there;
   auto work = std::make_unique<prepared>();
-  work->room = made.room;
+  work->elements = made.elements;
   work->batch = wanted.batch;
   const auto twiddle_steps = [](const pass& each) { return each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0); };
   // The step from a line to the spectrum of reals counts as one more stage.

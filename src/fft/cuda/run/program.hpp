@@ -31,7 +31,7 @@ struct prepared_pass {
 // The passes over `batch` signals.
 struct prepared {
   std::vector<prepared_pass> passes;
-  std::array<std::int64_t, k_places> room;
+  std::array<std::int64_t, k_pass_buffers> elements;
   std::int64_t batch;
 };
 
@@ -65,8 +65,8 @@ class line_program final : public ballast::cuda::shared_state {
   std::int64_t counter_bytes() const noexcept { return counter_bytes_; }
   std::int64_t work_bytes() const noexcept { return work_bytes_; }
   std::int64_t copy_bytes() const noexcept { return copy_bytes_; }
-  // Returns the bytes that a pass over `batch` signals may access at a place.
-  std::int64_t bytes_at(place from, const std::array<std::int64_t, k_places>& room, std::int64_t batch) const;
+  // Returns the bytes that a pass over `batch` signals may access in a buffer.
+  std::int64_t bytes_at(pass_buffer from, const std::array<std::int64_t, k_pass_buffers>& elements, std::int64_t batch) const;
 
   std::int64_t device_bytes() const override { return table_bytes_; }
 
@@ -75,7 +75,7 @@ class line_program final : public ballast::cuda::shared_state {
   const prepared* already(const form& wanted);  // null if it is not prepared
   template <class Make>
   const void* table(const std::string& name, int copy, Make&& make);
-  void fill(prepared_pass& made, int threads);
+  void fill(prepared_pass& result, int threads);
 
   std::shared_ptr<ballast::cuda::device> device_;
   geometry shape_;

@@ -132,11 +132,11 @@ class cuda_transform<T>::flight final : public run::pending {
   }
 
   // The addresses of the parts of the workspace for the chunk that is being launched.
-  using places = std::array<unsigned char*, k_places>;
+  using buffers = std::array<unsigned char*, k_pass_buffers>;
 
-  void set_call(const prepared_pass& each, line_arguments& a, const places& base, const transform_args& how) const;
-  void launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const transform_args& how) const;
-  void launch_fused(const prepared_pass& first, const prepared_pass& second, const places& base, const transform_args& how) const;
+  void set_call(const prepared_pass& each, line_arguments& a, const buffers& base, const transform_args& how) const;
+  void launch_lines(const prepared_pass& each, const prepared& chunk, const buffers& base, const transform_args& how) const;
+  void launch_fused(const prepared_pass& first, const prepared_pass& second, const buffers& base, const transform_args& how) const;
   void locate(const device_event& e, event_log::entry& out) const;
 
   const cuda_transform& plan_;
@@ -149,11 +149,11 @@ class cuda_transform<T>::flight final : public run::pending {
 
 template <class T>
 void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in, unsigned char* out, const transform_args& how) {
-  places base{in, out};
+  buffers base{in, out};
   unsigned char* memory = work_.memory() + program_.counter_bytes();
-  for (std::size_t part = 2; part < k_places; ++part) {
+  for (std::size_t part = 2; part < k_pass_buffers; ++part) {
     base[part] = memory;
-    memory += chunk.room[part] * 2 * static_cast<std::int64_t>(sizeof(T));
+    memory += chunk.elements[part] * 2 * static_cast<std::int64_t>(sizeof(T));
   }
   for (std::size_t i = 0; i < chunk.passes.size(); ++i) {
     const prepared_pass& each = chunk.passes[i];
@@ -169,7 +169,7 @@ void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in,
 
 // Fills in the arguments of a pass that change with each execution.
 template <class T>
-void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const places& base,
+void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const buffers& base,
                                          const transform_args& how) const {
   const pass& p = each.pass;
   a.events = work_.events();
@@ -200,7 +200,7 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
 }
 
 template <class T>
-void cuda_transform<T>::flight::launch_fused(const prepared_pass& first, const prepared_pass& second, const places& base,
+void cuda_transform<T>::flight::launch_fused(const prepared_pass& first, const prepared_pass& second, const buffers& base,
                                              const transform_args& how) const {
   fused_argument<line_arguments> given{first.arguments, second.arguments, *first.pass.pair};
   set_call(first, given.first, base, how);
@@ -217,7 +217,7 @@ void cuda_transform<T>::flight::launch_fused(const prepared_pass& first, const p
 }
 
 template <class T>
-void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const places& base,
+void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const buffers& base,
                                              const transform_args& how) const {
   const pass& p = each.pass;
   line_arguments a = each.arguments;
@@ -228,7 +228,7 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
   auto* const to = static_cast<unsigned char*>(a.out);
   if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
     unsigned char* const copy = work_.memory() + program_.counter_bytes() + program_.work_bytes();
-    plan_.device_->copy(copy, from, program_.bytes_at(p.from, chunk.room, chunk.batch), how.stream);
+    plan_.device_->copy(copy, from, program_.bytes_at(p.from, chunk.elements, chunk.batch), how.stream);
     from = copy;
   }
   const std::int64_t blocks = std::min(p.groups() * p.policy.cluster, each.most_blocks);

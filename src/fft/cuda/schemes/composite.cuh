@@ -5,10 +5,10 @@
 //
 // For signals x_g of a group with transforms y_g and residuals ρ_g = aᵀy_g − bᵀx_g, a thread keeps in registers u = Σ w_g x_g, element by
 // element, w_g = ±1, and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi mg/G}. If one signal is wrong, the ratio of the two scalars
-// is the c_g of its place. The correct signal is the transform of u minus the other signals, which are read back from memory.
+// is the c_g of its position. The correct signal is the transform of u minus the other signals, which are read back from memory.
 // Differences: the paper adds the residual of v = Σ w_g y_g to the wrong signal; here the signal is computed again, so no v is kept and a
 // large fault loses no digits. The paper has other weights: here signs keep the rounding errors of equal signals from adding up, and all
-// c_g have the same size, so that every place is located equally well.
+// c_g have the same size, so that every position is located equally well.
 #pragma once
 
 #include "fft/cuda/kernel/line.cuh"
@@ -18,18 +18,18 @@ namespace ballast::fft::cuda {
 
 // The sign of w_g (true: −1), and the m of c_g = e^{2πi mg/G}; both come from a search. Both sums are checked. If equal faults strike equal
 // signals, all of a group or two of it, one of the sums is at least 0.2 of one residual, and the sums differ from those of one signal at
-// any place. If equal signals round alike, all n of a group or every second, third, … eighth, n > 3, each sum is at most 1.42 √n.
+// any position. If equal signals round alike, all n of a group or every second, third, … eighth, n > 3, each sum is at most 1.42 √n.
 BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x7ca507a3u >> g & 1) != 0; }
-BALLAST_HD constexpr int group_place_step(int signals) { return signals == 32 ? 11 : signals == 4 || signals == 8 ? 3 : 1; }
+BALLAST_HD constexpr int group_position_step(int signals) { return signals == 32 ? 11 : signals == 4 || signals == 8 ? 3 : 1; }
 
-// The check of one line of a group: the lines at the same place in all tiles of the group. In shared memory.
+// The check of one line of a group: the lines at the same position in all tiles of the group. In shared memory.
 struct group_record {
   double rho[2][4];  // Σ w_g ρ_g and Σ w_g c_g ρ_g of both vectors
   double residual;
   double threshold;  // squared
   double norm_square;
   std::uint32_t word;     // verdict of the check
-  std::int32_t place;     // index in the group of the wrong tile; −1: not located
+  std::int32_t position;  // index in the group of the wrong tile; −1: not located
   std::uint32_t strange;  // bit g: the stored line of tile g has a NaN, or a number larger than any possible result
   std::uint32_t failed;   // not 0: the tiles were computed again, and one of them still fails
 };
@@ -75,8 +75,8 @@ struct composite_tile : line_tile<P, Injector> {
   static __device__ __forceinline__ real weight(int g) { return group_weight_negative(g) ? real(-1) : real(1); }
 
   // Returns c_{g + 1} from c_g.
-  static __device__ __forceinline__ number next_place(const number& c) {
-    constexpr unit_root step = root_of_unity(P.transactions - group_place_step(P.transactions) % P.transactions, P.transactions);
+  static __device__ __forceinline__ number next_position(const number& c) {
+    constexpr unit_root step = root_of_unity(P.transactions - group_position_step(P.transactions) % P.transactions, P.transactions);
     return c * number{static_cast<real>(step.re), static_cast<real>(step.im)};
   }
 
@@ -100,7 +100,7 @@ struct composite_tile : line_tile<P, Injector> {
       for (; next < end && stored; ++next) {
         this->select(next);
         stored = add_tile(weight(static_cast<int>(next - first)), c);
-        c = next_place(c);
+        c = next_position(c);
       }
       const bool good = check();
       const bool again = !good && settle(first, static_cast<int>(next - first));
@@ -196,7 +196,7 @@ struct composite_tile : line_tile<P, Injector> {
     if constexpr (Injector::enabled) {
       const std::int64_t first = this->tile / P.transactions * P.transactions;
       for (std::int64_t at = first; at <= this->tile; ++at)
-        launch.strike(index<1>{}, where, inject::device_place{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads}, data);
+        launch.strike(index<1>{}, where, inject::device_position{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads}, data);
     }
   }
 
@@ -252,7 +252,7 @@ struct composite_tile : line_tile<P, Injector> {
         if (a.repairs != 0) about(line).report_false_alarm();
         return;
       }
-      r.place = located(r, count);
+      r.position = located(r, count);
       wanted = true;
     });
     if constexpr (k_returns) {
@@ -262,7 +262,7 @@ struct composite_tile : line_tile<P, Injector> {
       }
     }
     bool lost = false;
-    each_own_line([&](int line) { lost = lost || (groups()[line].word != abft::k_pass && groups()[line].place < 0); });
+    each_own_line([&](int line) { lost = lost || (groups()[line].word != abft::k_pass && groups()[line].position < 0); });
     return __syncthreads_or(lost && a.repairs != 0 && a.input_kept != 0) != 0;
   }
 
@@ -270,12 +270,12 @@ struct composite_tile : line_tile<P, Injector> {
     each_own_line([&](int line) {
       const group_record& r = groups()[line];
       if (r.word == abft::k_pass) return;
-      this->select(first + (r.place < 0 ? 0 : r.place));
+      this->select(first + (r.position < 0 ? 0 : r.position));
       line_report<Injector> told = about(line);
-      if (r.place < 0) told.number = -1;
+      if (r.position < 0) told.number = -1;
       auto done = event_action::uncorrectable;
       if (a.repairs != 0) {
-        if (r.place >= 0) {
+        if (r.position >= 0) {
           done = event_action::corrected;
         } else if (again && r.failed == 0) {
           done = event_action::recomputed;
@@ -303,24 +303,24 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
   // Returns the square of the rounding error of difference(), from both residuals, the c_g and the sums.
-  __device__ __forceinline__ double room(const group_record& r) const {
+  __device__ __forceinline__ double rounding_square(const group_record& r) const {
     constexpr double u = P.wide ? 0x1p-53 : 0x1p-24;
     const double size = fabs(r.rho[0][0]) + fabs(r.rho[0][1]) + fabs(r.rho[0][2]) + fabs(r.rho[0][3]);
     return 4 * limit(r.norm_square).value + 64 * u * size * (64 * u * size);
   }
 
-  // Returns the only place that explains the residuals of both vectors in both sets, or −1.
+  // Returns the only position that explains the residuals of both vectors in both sets, or −1.
   __device__ __forceinline__ int located(const group_record& r, int count) const {
     int found = -1;
     number c{real(1), real(0)};
     for (int g = 0; g < count; ++g) {
       double rest[4];
       difference(r, c, rest);
-      if (within(rest, room(r))) {
+      if (within(rest, rounding_square(r))) {
         if (found >= 0) return -1;
         found = g;
       }
-      c = next_place(c);
+      c = next_position(c);
     }
     return found;
   }
@@ -368,11 +368,11 @@ struct composite_tile : line_tile<P, Injector> {
       if (r.word == abft::k_pass) return;
       const std::uint32_t found = r.strange;
       if (found == 0) return;
-      r.place = -1;
+      r.position = -1;
       for (int g = 0; g < count; ++g) {
-        if (found == 1u << g) r.place = g;
+        if (found == 1u << g) r.position = g;
       }
-      if constexpr (!k_whole) r.place = -1;  // the correctness of the other lines cannot be verified
+      if constexpr (!k_whole) r.position = -1;  // the correctness of the other lines cannot be verified
     });
     barrier();
   }
@@ -380,9 +380,9 @@ struct composite_tile : line_tile<P, Injector> {
   // Computes located signals again, from the composite and the other signals, and stores them.
   __device__ __forceinline__ void correct(std::int64_t first, int count) {
     const int line = this->line_of(P.out_columns);
-    const int place = groups()[line].place;
+    const int position = groups()[line].position;
     if constexpr (k_whole) {
-      // Verify the other signals: c_place Σ w_g ρ_g − Σ w_g c_g ρ_g does not depend on the signal at `place`.
+      // Verify the other signals: c_position Σ w_g ρ_g − Σ w_g c_g ρ_g does not depend on the signal at `position`.
       for (int set = 0; set < 2; ++set) {
         for (int i = 0; i < 4; ++i) out[set][i] = 0;
       }
@@ -393,8 +393,8 @@ struct composite_tile : line_tile<P, Injector> {
         unrolled<k_out>([&](auto i) { x[decltype(i)::value] = number{real(0), real(0)}; });
         stored_outputs([&](auto at, const number& z, auto, auto) { this->x[decltype(at)::value] = z; });
         this->sum_outputs(sum);
-        if (g != place) accumulate(out, sum, weight(g), c);
-        c = next_place(c);
+        if (g != position) accumulate(out, sum, weight(g), c);
+        c = next_position(c);
       }
       reduce<0>([&](int each, const double(&rho)[4], double) {
         for (int i = 0; i < 4; ++i) groups()[each].rho[0][i] = rho[i];
@@ -405,12 +405,12 @@ struct composite_tile : line_tile<P, Injector> {
       barrier();
       each_own_line([&](int each) {
         group_record& r = groups()[each];
-        if (r.word == abft::k_pass || r.place < 0) return;
+        if (r.word == abft::k_pass || r.position < 0) return;
         double rest[4];
         number at{real(1), real(0)};
-        for (int g = 0; g < r.place; ++g) at = next_place(at);
+        for (int g = 0; g < r.position; ++g) at = next_position(at);
         difference(r, at, rest);
-        if (!within(rest, room(r))) r.place = -1;
+        if (!within(rest, rounding_square(r))) r.position = -1;
       });
     }
     barrier();
@@ -431,13 +431,13 @@ struct composite_tile : line_tile<P, Injector> {
     reduce<0>([&](int each, const double(&rho)[4], double) {
       group_record& r = groups()[each];
       const double residual = tile_type::larger_residual(rho);
-      if (!(residual * residual <= limit(r.norm_square).value)) r.place = -1;
+      if (!(residual * residual <= limit(r.norm_square).value)) r.position = -1;
     });
     barrier();
     const group_record r = groups()[line];
-    if (r.word == abft::k_pass || r.place < 0) return;
+    if (r.word == abft::k_pass || r.position < 0) return;
     for (int g = 0; g < count; ++g) {
-      if (g == r.place) continue;
+      if (g == r.position) continue;
       const real w = weight(g);
       this->select(first + g);
       stored_outputs([&](auto at, const number& z, auto, auto) {
@@ -445,9 +445,9 @@ struct composite_tile : line_tile<P, Injector> {
         this->x[i] = {multiply_add(-w, z.re, this->x[i].re), multiply_add(-w, z.im, this->x[i].im)};
       });
     }
-    this->select(first + r.place);
+    this->select(first + r.position);
     if (!this->valid(line)) return;
-    const real w = weight(r.place);
+    const real w = weight(r.position);
     unrolled<k_out>([&](auto at) {
       constexpr int i = decltype(at)::value;
       x[i] = {w * x[i].re, w * x[i].im};

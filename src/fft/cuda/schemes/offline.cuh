@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid
     if (a.output != 0) {
       if (a.scale != 1) z = {z.re * scale, z.im * scale};
       if (i == 0) {
-        const inject::device_place here{a.first_block + blockIdx.x, a.all_blocks, 0, 1, static_cast<int>(threadIdx.x), k_offline_threads};
+        const inject::device_position here{a.first_block + blockIdx.x,    a.all_blocks,     0, 1,
+                                           static_cast<int>(threadIdx.x), k_offline_threads};
         given.strike(index<2>{}, site::output, here, &z.re);
       }
       if ((Injector::enabled || a.scale != 1) && at < a.points) data[at] = z;

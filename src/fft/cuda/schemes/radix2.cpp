@@ -56,7 +56,7 @@ class radix2_transform final : public device_transform {
   std::int64_t part_bytes() const { return (2 * static_cast<std::int64_t>(sizeof(T)) * n_ * shape_.batch + 255) / 256 * 256; }
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override {
-    if (inject::armed_sites(how.injector) != 0) throw unsupported_error("scheme v0: it has no places where faults could be injected");
+    if (inject::armed_sites(how.injector) != 0) throw unsupported_error("scheme v0: it has no sites where faults could be injected");
     workspace memory = workspaces_.take(how.workspace, how.stream);
     unsigned char* const work = memory.data();
     radix2_arguments a{};

@@ -111,7 +111,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       if (factors == factor_form::separated && !behind) continue;
       line_policy formed = p;
       if (behind) formed.store_factor = factors;
-      make_room(formed, device);
+      limit_registers(formed, device);
       // No plan uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks, since code for
       // this architecture may need more registers.
       if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;

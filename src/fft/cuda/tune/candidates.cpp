@@ -89,8 +89,8 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
             if (p.shared_bytes() > device.shared_per_block || fitting < 1) continue;
             // A split exchange pays only if shared memory limits the blocks.
             const line_policy whole = make_policy(wanted, {radices, threads, lines, false, blocks});
-            const std::int64_t room = whole.shared_bytes() + (wanted.stageable ? whole.tile_bytes() : 0);
-            if (split && blocks_by_shared(room, device) >= blocks) continue;
+            const std::int64_t shared_bytes = whole.shared_bytes() + (wanted.stageable ? whole.tile_bytes() : 0);
+            if (split && blocks_by_shared(shared_bytes, device) >= blocks) continue;
             one.min_blocks = std::min(blocks, fitting);
             if (std::ranges::find(made, one) == made.end()) made.push_back(one);
             if (!wanted.stageable || device.major < 9 || one.radices.size() < 2) continue;

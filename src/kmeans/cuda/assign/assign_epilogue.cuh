@@ -15,19 +15,19 @@ template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_moves<T, P, Injector> {
   using moves = pass_moves<T, P, Injector>;
   using scores = typename moves::scores;
-  using moves::shared, moves::k_counts, moves::k_slabs_together, moves::k_team_warps, moves::team, moves::meet_team, moves::weight_of,
+  using moves::shared, moves::k_counts, moves::k_slices_together, moves::k_team_warps, moves::team, moves::meet_team, moves::weight_of,
       moves::existing_row, moves::is_cluster, moves::move_changes, moves::change;
   using scores::a, scores::g, scores::given, scores::label_before, scores::lane, scores::signature_of, scores::t, scores::warp;
   using typename moves::postponed, typename moves::listed_index;
-  using typename scores::launch, typename scores::row_facts;
+  using typename scores::launch, typename scores::row_statistics;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups, k_named = moves::k_named, k_listed = moves::k_listed;
   static constexpr bool k_measures = k_checks && !k_counts;  // verifies the label of every row by ‖x − c‖²
   // k-slices of a row, and candidates of a row, that an exact recheck reads at a time; most rows have two candidates.
-  static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
-  static constexpr int k_tried = P.slabs >= 8 ? 3 : 2;
+  static constexpr int k_looked_together = P.slices == 0 ? 8 : P.slices <= 4 ? 1 : P.slices <= 8 ? 2 : 4;
+  static constexpr int k_tried = P.slices >= 8 ? 3 : 2;
 
-  tally counted{};
+  tally tallied{};
   int queued = 0;   // rows in the queue before this tile
   int counter = 0;  // number of the next meeting, modulo k_counters
   int meeting = 0;  // the same number, not reduced
@@ -63,7 +63,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   };
 
   // In f64 the largest score decides, and among equal scores the lowest index.
-  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const row_facts& facts) const {
+  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const row_statistics& row_stats) const {
     double values[k_groups], twins[k_groups];
     int indices[k_groups], twin_indices[k_groups];
 #pragma unroll
@@ -84,14 +84,14 @@ struct pass_rows : pass_moves<T, P, Injector> {
     };
     int index, twin_index;
     const double best = join_lanes(values, indices, index);
-    strike_found(facts.i, index);
+    strike_found(row_stats.i, index);
     if constexpr (!k_checks) return {best, index, false, false};
     const double twin = join_lanes(twins, twin_indices, twin_index);
     return {best, index, false, !(best == twin && index == twin_index)};
   }
 
   // In f32 a label is certain if exactly one lane has near columns, and has exactly one.
-  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const row_facts& facts) const {
+  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const row_statistics& row_stats) const {
     const float of_rows[k_groups] = {rows[0].best, rows[1].best};
     const float best = this->own(of_rows);
     unsigned near[k_groups], certain[k_groups], apart[k_groups] = {};
@@ -109,23 +109,23 @@ struct pass_rows : pass_moves<T, P, Injector> {
     const std::uint32_t codes[k_groups] = {__shfl_sync(0xffffffffu, rows[0].named[0], winner, 4),
                                            __shfl_sync(0xffffffffu, rows[1].named[0], winner, 4)};
     int index = column_of_code(this->own(codes), winner);
-    strike_found(facts.i, index);
+    strike_found(row_stats.i, index);
     const bool same = !k_checks || __shfl_xor_sync(0xffffffffu, index, 1) == index;
     const bool wrong = (this->own(apart) >> (4 * g) & 15u) != 0;  // in any of the row's lanes
     return {best, index, !decided, wrong || (decided && !same)};
   }
 
   // Decides the label of the own row. A row that needs an exact recheck goes into the queue and gets the label k.
-  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_facts& facts) {
-    const verdict found = join(rows, facts);
+  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_statistics& row_stats) {
+    const verdict found = join(rows, row_stats);
     const int k = a.centroids.shape.k;
     // Columns after the last centroid have no weight in the row check, and scores that never lead.
-    const bool exists = is_cluster(found.index), wrong = facts.bad || (k_checks && (found.wrong || (!found.near && !exists)));
+    const bool exists = is_cluster(found.index), wrong = row_stats.bad || (k_checks && (found.wrong || (!found.near && !exists)));
     // Bound of the rounding error of a distance.
-    const T room = fma(a.centroids.bound[t % 2].distance, facts.norm + abs(found.best), static_cast<T>(1e-37));
-    const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, facts.norm),
-                        (scores::k_own_errors ? 4 : 2) * facts.error + room};
-    const bool look = (found.near || wrong) && facts.i < this->points();
+    const T slack = fma(a.centroids.bound[t % 2].distance, row_stats.norm + abs(found.best), static_cast<T>(1e-37));
+    const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, row_stats.norm),
+                        (scores::k_own_errors ? 4 : 2) * row_stats.error + slack};
+    const bool look = (found.near || wrong) && row_stats.i < this->points();
     if (!__any_sync(0xffffffffu, look)) return made;
     const bool looks = this->any_owner(look);
     listed_index columns[k_groups][k_named] = {};
@@ -133,17 +133,18 @@ struct pass_rows : pass_moves<T, P, Injector> {
     // If the best score is a number, its column is listed, or belongs to a lane with more near columns than it lists. A row with neither
     // has failed.
     if (this->any_owner(wrong || (looks && what == 0)))
-      what = k_failed | static_cast<std::uint32_t>(facts.bad ? facts.failed : check::minimum) << k_check_shift;
-    postpone(looks, most_distance(rows, facts, room), facts.i, what, columns);
+      what = k_failed | static_cast<std::uint32_t>(row_stats.bad ? row_stats.failed : check::minimum) << k_check_shift;
+    postpone(looks, most_distance(rows, row_stats, slack), row_stats.i, what, columns);
     return looks ? decision{k, made.expected, made.limit} : made;
   }
 
   // Bounds the distance of every candidate of the own row: its score is at most a spread below the best score at the time it was recorded.
-  __device__ __forceinline__ double most_distance(const row_search<float> (&rows)[k_groups], const row_facts& facts, float room) const {
+  __device__ __forceinline__ double most_distance(const row_search<float> (&rows)[k_groups], const row_statistics& row_stats,
+                                                  float slack) const {
     const float since[k_groups] = {rows[0].since, rows[1].since};
     // With own errors, the lanes may have recorded their oldest columns at different times.
     const float oldest = scores::k_own_errors ? this->fold(since, [](float x, float y) { return fminf(x, y); }) : this->own(since);
-    return static_cast<double>(fma(-2.0f, oldest, facts.norm) + 6 * facts.error + 3 * k_comparable + room);
+    return static_cast<double>(fma(-2.0f, oldest, row_stats.norm) + 6 * row_stats.error + 3 * k_comparable + slack);
   }
   // Returns which columns of the own row are compared by distances: the listed columns of its lanes, and all columns of a lane that has
   // more. `columns` receives those that this lane lists.
@@ -164,7 +165,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return this->own(what);
   }
   // In f64 there are no candidates.
-  __device__ __forceinline__ double most_distance(const row_search<double> (&)[k_groups], const row_facts&, double) const { return 0; }
+  __device__ __forceinline__ double most_distance(const row_search<double> (&)[k_groups], const row_statistics&, double) const { return 0; }
   __device__ __forceinline__ std::uint32_t list_candidates(const row_search<double> (&)[k_groups],
                                                            listed_index (&)[k_groups][k_named]) const {
     return 0;
@@ -234,11 +235,11 @@ struct pass_rows : pass_moves<T, P, Injector> {
 #pragma unroll
       for (int e = 0; e < k_tried; ++e) {
         const int lowest = __ffs(static_cast<int>(candidates)) - 1, highest = 31 - __clz(static_cast<int>(candidates));
-        const int place = candidates == 0 ? 0 : time == 0 ? lowest : highest;
+        const int position = candidates == 0 ? 0 : time == 0 ? lowest : highest;
         asked |= (candidates != 0 ? 1u : 0u) << e;
-        looked_at |= (lanes_of(entry.what) >> place % 4 & 1u) << e;
-        candidates &= ~(1u << place);
-        j[e] = static_cast<int>(listed[place]);
+        looked_at |= (lanes_of(entry.what) >> position % 4 & 1u) << e;
+        candidates &= ~(1u << position);
+        j[e] = static_cast<int>(listed[position]);
         known[e] = static_cast<unsigned>(j[e]) < static_cast<unsigned>(k) ? j[e] : 0;
       }
       T distance[k_tried];
@@ -361,7 +362,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   __device__ __noinline__ static tally decide_queue(const launch& given, int count) {
     pass_rows self(given);
     self.decide_rows(count);
-    return self.counted;
+    return self.tallied;
   }
   // Four lanes decide a row. With checks another four lanes decide it concurrently, from their own loads, and both must agree.
   __device__ __forceinline__ void decide_rows(int count) {
@@ -432,9 +433,9 @@ struct pass_rows : pass_moves<T, P, Injector> {
   }
 
   // The warps of a team meet; they move their changed rows if one warp has eight. All warps see the same numbers: a counter is read between
-  // two meetings and set to 0 after the next one, so no warp reads it too late. Returns how many rows the queue may keep: `room`, or 0 if
-  // all teams empty their queues.
-  __device__ __forceinline__ int count_waiting(int room) {
+  // two meetings and set to 0 after the next one, so no warp reads it too late. Returns how many rows the queue may keep: `allowed`, or 0
+  // if all teams empty their queues.
+  __device__ __forceinline__ int count_waiting(int allowed) {
     const bool first = threadIdx.x % (32 * k_team_warps) == 0;
     if constexpr (empties_together(P)) {
       if (first && *shared.together == meeting) atomicAdd(shared.waiting + counter, k_together);
@@ -451,27 +452,27 @@ struct pass_rows : pass_moves<T, P, Injector> {
       // No team is more than one tile ahead of another.
       if (first && queued >= k_queue_asks && *shared.together <= meeting) *shared.together = meeting + 2;
       ++meeting;
-      if (more % k_moves >= k_together) room = 0;
+      if (more % k_moves >= k_together) allowed = 0;
     }
     if (k_counts && more >= k_moves) move_changes(given, k_least_moved);
-    return room;
+    return allowed;
   }
 
-  // Empties the queue of the team if it has more than `room` rows. A single warp needs no counters.
-  __device__ __forceinline__ void meet(int room) {
+  // Empties the queue of the team if it has more than `allowed` rows. A single warp needs no counters.
+  __device__ __forceinline__ void meet(int allowed) {
     if constexpr (k_team_warps == 1) {
       __syncwarp();
       if (k_counts && *static_cast<const volatile int*>(shared.changed) >= k_changes_together) move_changes(given, k_least_moved);
     } else {
-      room = count_waiting(room);
+      allowed = count_waiting(allowed);
     }
-    if (queued <= room) return;
+    if (queued <= allowed) return;
     const tally made = decide_queue(given, queued);
     meet_team();  // the queue has been read
     queued = 0;
-    counted.sum[0] += made.sum[0];
-    counted.sum[1] += made.sum[1];
-    counted.changed += made.changed;
+    tallied.sum[0] += made.sum[0];
+    tallied.sum[1] += made.sum[1];
+    tallied.changed += made.changed;
   }
 
   __device__ __noinline__ static void report(const launch& given, check which, std::int64_t i, bool repaired) {
@@ -484,7 +485,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   // Computes this lane's part.
   template <int Rows>
   __device__ __forceinline__ void measure_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
-    [[maybe_unused]] constexpr int together = Rows == k_groups ? k_slabs_together : k_looked_together;
+    [[maybe_unused]] constexpr int together = Rows == k_groups ? k_slices_together : k_looked_together;
     const T *x[Rows], *c[Rows];
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
@@ -493,10 +494,10 @@ struct pass_rows : pass_moves<T, P, Injector> {
       distance[r] = 0;
     }
 #pragma unroll together
-    for (int s = 0; s < a.centroids.shape.slabs; ++s) {
+    for (int s = 0; s < a.centroids.shape.slices; ++s) {
       features<T> value[Rows], near[Rows];
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slab<T>), near[r] = load_features(c[r] + s * k_slab<T>);
+      for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slice<T>), near[r] = load_features(c[r] + s * k_slice<T>);
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
 #pragma unroll
@@ -511,23 +512,23 @@ struct pass_rows : pass_moves<T, P, Injector> {
   // ---- A tile ----
 
   // Processes one tile of the warp: labels, sums and counts. `ahead`: as in find().
-  __device__ __forceinline__ void work(typename scores::stage& panel, int first, int next, int tile, int tiles,
+  __device__ __forceinline__ void work(typename scores::stage& centroids, int first, int next, int tile, int tiles,
                                        typename scores::rows_ahead& ahead) {
     if constexpr (!scores::k_prefetches) this->load_ahead(first, ahead);
-    row_facts facts;
+    row_statistics row_stats;
     typename scores::errors errors{};
-    const auto bound_error = [&](T rounding) { return score_error<T>(a.centroids.bound[t % 2], facts.norm, rounding); };
+    const auto bound_error = [&](T rounding) { return score_error<T>(a.centroids.bound[t % 2], row_stats.norm, rounding); };
     const auto bound_errors = [&] {
-      if constexpr (scores::k_facts_ahead) facts = ahead.facts;
+      if constexpr (scores::k_row_stats_ahead) row_stats = ahead.row_stats;
       if constexpr (sizeof(T) == 4) {
-        facts.norm = ahead.norm;
+        row_stats.norm = ahead.norm;
         const score_error<T> own = bound_error(ahead.rounding);
-        facts.error = own.most();
-        T mine = max(2 * facts.error, k_comparable);  // the two owners compute it from two copies of the bound
+        row_stats.error = own.most();
+        T mine = max(2 * row_stats.error, k_comparable);  // the two owners compute it from two copies of the bound
         given.strike(ballast::cuda::index<1>{}, site::threshold,
                      this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
         if constexpr (k_checks) {
-          if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) facts.bad = true, facts.failed = check::minimum;
+          if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) row_stats.bad = true, row_stats.failed = check::minimum;
         }
         errors.reach = scores::k_own_errors ? max(own.reach, __shfl_xor_sync(0xffffffffu, own.reach, 2)) : T(0);
 #pragma unroll
@@ -538,19 +539,19 @@ struct pass_rows : pass_moves<T, P, Injector> {
       }
     };
     row_search<T> rows[k_groups];
-    this->find(panel, first, next, tile, tiles, ahead, errors, rows, facts, bound_errors);
-    if constexpr (sizeof(T) == 8) facts.error = bound_error(0).most();
-    const decision made = decide(rows, facts);
-    const bool decided = facts.i < this->points() && made.label < a.centroids.shape.k;
+    this->find(centroids, first, next, tile, tiles, ahead, errors, rows, row_stats, bound_errors);
+    if constexpr (sizeof(T) == 8) row_stats.error = bound_error(0).most();
+    const decision made = decide(rows, row_stats);
+    const bool decided = row_stats.i < this->points() && made.label < a.centroids.shape.k;
     if constexpr (k_measures) {
-      measure_and_commit(first, decided, made, facts);
+      measure_and_commit(first, decided, made, row_stats);
     } else {
-      if (decided) commit(facts.i, made.label, 0, facts.signature, facts.before);
-      change(decided && t % 2 == 0, facts.i, facts.before, made.label);
+      if (decided) commit(row_stats.i, made.label, 0, row_stats.signature, row_stats.before);
+      change(decided && t % 2 == 0, row_stats.i, row_stats.before, made.label);
     }
   }
   // In passes without sums: commits labels whose distance is the one that their scores imply.
-  __device__ __forceinline__ void measure_and_commit(int first, bool decided, const decision& made, const row_facts& facts) {
+  __device__ __forceinline__ void measure_and_commit(int first, bool decided, const decision& made, const row_statistics& row_stats) {
     const int none = a.centroids.shape.k;
     int i[k_groups], label[k_groups];
     T distance[k_groups];
@@ -568,10 +569,10 @@ struct pass_rows : pass_moves<T, P, Injector> {
     if (__any_sync(0xffffffffu, decided && !fits)) {
       const bool fails = this->any_owner(decided && !fits);
       const listed_index columns[k_groups][k_named] = {};
-      postpone(fails, 0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, columns);
+      postpone(fails, 0, row_stats.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, columns);
       if (fails) decided = false;
     }
-    if (decided) commit(facts.i, measured, apart, facts.signature, facts.before);
+    if (decided) commit(row_stats.i, measured, apart, row_stats.signature, row_stats.before);
   }
 
   // Adds the quantities of lane t for a row with this label.
@@ -587,7 +588,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   // Stores the label of row i, and its distance if requested. Called by two lanes of the row.
   __device__ __forceinline__ void commit(int i, int label, T distance, unsigned long long signature, int before) {
     strike_label(i, 2, label);
-    count(label, signature, before, weight_of(i), counted);
+    count(label, signature, before, weight_of(i), tallied);
     if (t % 2 == 0) {
       a.labels[i] = label;
     } else if constexpr (k_checks && !k_counts) {

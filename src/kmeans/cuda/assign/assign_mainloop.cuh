@@ -22,7 +22,7 @@ struct pass_scores {
   using vector = typename fragment::vector;
   using operand = typename fragment::rows;
   using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
-  using stage = panel_stage<T, P>;
+  using stage = centroid_stage<T, P>;
 
   static constexpr int k_groups = fragment::k_halves;  // groups of 8 rows; a lane has one row of each
   static constexpr int k_rows = k_pass_rows;           // rows per warp
@@ -30,18 +30,18 @@ struct pass_scores {
   static constexpr int k_tile_threads = 32 * pass_rows_of_tile(P) / k_pass_rows;  // threads that work on a tile of rows
   static constexpr bool k_checks = P.check;
   static constexpr bool k_warpgroup = P.unit == product_unit::warpgroup;
-  static constexpr bool k_in_registers = P.slabs > 0;
+  static constexpr bool k_in_registers = P.slices > 0;
   // true if a tile's rows are loaded during the search of the tile before. Otherwise registers are too scarce.
   static constexpr bool k_prefetches =
-      sizeof(T) == 4 &&
-      (P.slabs == 0 ? P.unit == product_unit::warpgroup
-                    : P.panel == panel_memory::shared && (P.single || (P.unit == product_unit::warpgroup && P.warps * P.blocks < 16)));
+      sizeof(T) == 4 && (P.slices == 0 ? P.unit == product_unit::warpgroup
+                                       : P.centroids == centroid_memory::shared &&
+                                             (P.single || (P.unit == product_unit::warpgroup && P.warps * P.blocks < 16)));
   static constexpr bool k_rows_in_ring = P.rows;
-  static constexpr int k_slabs = k_in_registers ? P.slabs : k_rows_in_ring ? 0 : P.depth;  // k-slices of x loaded ahead
-  static constexpr int k_scores = fragment::k_scores;                                      // scores per lane and tile
+  static constexpr int k_slices = k_in_registers ? P.slices : k_rows_in_ring ? 0 : P.depth;  // k-slices of x loaded ahead
+  static constexpr int k_scores = fragment::k_scores;                                        // scores per lane and tile
   static_assert(k_rows == k_operand_rows);
-  static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
-  static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
+  static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slices % P.depth == 0));
+  static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.centroids != centroid_memory::global));
 
   const launch& given;
   const pass_arguments<T>& a;
@@ -58,18 +58,18 @@ struct pass_scores {
         upper(t >= 2),
         warp(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0)) {}
 
-  __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
+  __device__ __forceinline__ inject::device_position here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
     return {tile, tiles, step, steps, static_cast<int>(threadIdx.x) % k_tile_threads, k_tile_threads};
   }
 
   // Rows are indexed with 32 bits (k_most_rows).
   __device__ __forceinline__ int points() const { return static_cast<int>(a.points.m); }
   // Rows after the last point are allocated, and are 0.
-  __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
+  __device__ __forceinline__ int stride() const { return k_in_registers ? P.slices * k_slice<T> : a.points.stride; }
   __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
 
   // Data of the row that this lane owns (the own row).
-  struct row_facts {
+  struct row_statistics {
     int i;
     T norm;
     T error;  // error bound of the score of a centroid that can be the nearest
@@ -86,7 +86,7 @@ struct pass_scores {
   }
   __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
   // Loads the data by which the label of row i is verified and counted.
-  __device__ __forceinline__ void load_facts(int i, row_facts& to) const {
+  __device__ __forceinline__ void load_row_stats(int i, row_statistics& to) const {
     to.i = i;
     if constexpr (sizeof(T) == 8) to.norm = arch::load_table_late(a.points.norm + i);
     to.projection = k_checks ? arch::load_table_late(a.points.projection + i) : T(0);
@@ -94,20 +94,20 @@ struct pass_scores {
     to.before = i < points() ? label_before(i) : -1;
   }
 
-  // Data of a tile of rows that is loaded before its products: the first k_slabs k-slices; in f32 the norm and rounding that determine the
-  // spread of the own row; with k_facts_ahead also the facts that verify labels.
+  // Data of a tile of rows that is loaded before its products: the first k_slices k-slices; in f32 the norm and rounding that determine the
+  // spread of the own row; with k_row_stats_ahead also the statistics that verify labels.
   struct rows_ahead {
-    operand rows[k_slabs > 0 ? k_slabs : 1];
+    operand rows[k_slices > 0 ? k_slices : 1];
     T norm;
     T rounding;
-    row_facts facts;
+    row_statistics row_stats;
   };
-  static constexpr bool k_facts_ahead = k_prefetches && (k_in_registers || k_rows_in_ring);
+  static constexpr bool k_row_stats_ahead = k_prefetches && (k_in_registers || k_rows_in_ring);
   __device__ __forceinline__ void load_ahead(int first, rows_ahead& to) const {
 #pragma unroll
-    for (int slab = 0; slab < k_slabs; ++slab) to.rows[slab] = fragment::load(a.points, first, slab, stride());
+    for (int slice = 0; slice < k_slices; ++slice) to.rows[slice] = fragment::load(a.points, first, slice, stride());
     load_spread(first, to);
-    if constexpr (k_facts_ahead) load_facts(own_row(first), to.facts);
+    if constexpr (k_row_stats_ahead) load_row_stats(own_row(first), to.row_stats);
   }
   __device__ __forceinline__ void load_spread(int first, rows_ahead& to) const {
     if constexpr (sizeof(T) == 4) {
@@ -132,44 +132,45 @@ struct pass_scores {
     to[0] = both.x, to[1] = both.y;
   }
   // Returns the argument of load_columns: the columns of a group, beginning with this lane's.
-  __device__ __forceinline__ const T* columns_of(const stage& panel, int group) const {
+  __device__ __forceinline__ const T* columns_of(const stage& centroids, int group) const {
     constexpr int size = P.tiles * 2 * k_tile_columns;
-    return panel.columns + (P.columns ? group * size : std::int64_t{group} * size) + 2 * t;
+    return centroids.columns + (P.columns ? group * size : std::int64_t{group} * size) + 2 * t;
   }
 
   // Computes scores += rows · columns over `depth` k-slices of a group. A warpgroup only starts the product: call between fence_wgmma and
   // wait_wgmma.
-  __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth], T (&scores)[k_group_scores]) const {
+  __device__ __forceinline__ void multiply(const unsigned char* centroids, const operand (&rows)[P.depth],
+                                           T (&scores)[k_group_scores]) const {
     if constexpr (k_warpgroup) {
-      const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes<T>, arch::swizzle::none, k_slab_bytes<T> / 2);
+      const arch::matrix_descriptor columns = arch::describe(centroids, k_slice_bytes<T>, arch::swizzle::none, k_slice_bytes<T> / 2);
 #pragma unroll
-      for (int slab = 0; slab < P.depth; ++slab)
-        arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slab].at, arch::advanced(columns, slab * P.tiles * k_slab_bytes<T>));
+      for (int slice = 0; slice < P.depth; ++slice)
+        arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slice].at, arch::advanced(columns, slice * P.tiles * k_slice_bytes<T>));
       arch::commit_wgmma();
     } else {
       using column = typename fragment::column;
-      const auto* const packed = reinterpret_cast<const column*>(panel) + lane;
+      const auto* const packed = reinterpret_cast<const column*>(centroids) + lane;
 #pragma unroll
-      for (int slab = 0; slab < P.depth; ++slab) {
+      for (int slice = 0; slice < P.depth; ++slice) {
 #pragma unroll
         for (int i = 0; i < P.tiles; ++i) {
-          const column* const at = packed + (slab * P.tiles + i) * 32;
-          const column own = P.panel == panel_memory::global ? arch::load_table(at) : *at;
-          fragment::multiply_add(&scores[i * k_scores], rows[slab], own);
+          const column* const at = packed + (slice * P.tiles + i) * 32;
+          const column own = P.centroids == centroid_memory::global ? arch::load_table(at) : *at;
+          fragment::multiply_add(&scores[i * k_scores], rows[slice], own);
         }
       }
     }
   }
 
   // Computes the scores of one group of tiles, from their start values, for the rows from `first` on. On entry `rows` holds the first
-  // k_slabs k-slices of these rows. If rows do not stay in registers, on return it holds those of the rows from `next` on, whose loads are
+  // k_slices k-slices of these rows. If rows do not stay in registers, on return it holds those of the rows from `next` on, whose loads are
   // in flight during the products. If rows pass through the ring, it is unused. meanwhile() is called once: after the first products have
   // started; or before them, if rows do not stay in registers.
   template <class Meanwhile>
-  __device__ __forceinline__ void compute_scores(stage& panel, int first, int next, int group, const T* columns,
-                                                 operand (&rows)[k_slabs > 0 ? k_slabs : 1], T (&scores)[k_group_scores],
+  __device__ __forceinline__ void compute_scores(stage& centroids, int first, int next, int group, const T* columns,
+                                                 operand (&rows)[k_slices > 0 ? k_slices : 1], T (&scores)[k_group_scores],
                                                  Meanwhile&& meanwhile) const {
-    const panel_shape& shape = a.centroids.shape;
+    const packed_shape& shape = a.centroids.shape;
 #pragma unroll
     for (int i = 0; i < P.tiles; ++i) {
       T start[2];
@@ -185,59 +186,59 @@ struct pass_scores {
     };
     if constexpr (k_in_registers) {
       // All chunks of the group are multiplied before the first wait, if the ring has room for them.
-      constexpr bool together = k_warpgroup && stage::k_loader && P.slabs / P.depth < P.slots;
+      constexpr bool together = k_warpgroup && stage::k_loader && P.slices / P.depth < P.slots;
       begin_products();
 #pragma unroll
-      for (int slab = 0; slab < P.slabs; slab += P.depth) {
-        multiply(panel.acquire(shape, group, slab), reinterpret_cast<const operand(&)[P.depth]>(rows[slab]), scores);
-        if (slab == 0) meanwhile();
+      for (int slice = 0; slice < P.slices; slice += P.depth) {
+        multiply(centroids.acquire(shape, group, slice), reinterpret_cast<const operand(&)[P.depth]>(rows[slice]), scores);
+        if (slice == 0) meanwhile();
         if constexpr (together) {
-          panel.pass();
+          centroids.pass();
         } else {
           end_products();
-          panel.release();
-          if (slab + P.depth < P.slabs) begin_products();
+          centroids.release();
+          if (slice + P.depth < P.slices) begin_products();
         }
       }
       if constexpr (together) {
         end_products();
-        panel.template release_passed<P.slabs / P.depth>(P.slabs / P.depth);
+        centroids.template release_passed<P.slices / P.depth>(P.slices / P.depth);
       }
     } else if constexpr (k_rows_in_ring) {
       meanwhile();
       constexpr int together = 2;  // chunks: the rows of the second one are read while the first is multiplied
 #pragma unroll 1
-      for (int slab = 0; slab < shape.slabs; slab += together * P.depth) {
+      for (int slice = 0; slice < shape.slices; slice += together * P.depth) {
         operand now[together][P.depth];
         begin_products();
 #pragma unroll
         for (int c = 0; c < together; ++c) {
-          if (c > 0 && slab + c * P.depth >= shape.slabs) break;
-          const unsigned char* const chunk = panel.acquire(shape, group, slab + c * P.depth);
+          if (c > 0 && slice + c * P.depth >= shape.slices) break;
+          const unsigned char* const chunk = centroids.acquire(shape, group, slice + c * P.depth);
 #pragma unroll
           for (int d = 0; d < P.depth; ++d) now[c][d] = fragment::read(chunk + stage::k_chunk_bytes, warp, d);
           arch::fence_wgmma();
           multiply(chunk, now[c], scores);
-          panel.pass();
+          centroids.pass();
         }
         end_products();
-        panel.template release_passed<together>(min(together, (shape.slabs - slab) / P.depth));
+        centroids.template release_passed<together>(min(together, (shape.slices - slice) / P.depth));
       }
     } else {
       meanwhile();
 #pragma unroll 1
-      for (int slab = 0; slab < shape.slabs; slab += P.depth) {
+      for (int slice = 0; slice < shape.slices; slice += P.depth) {
         operand now[P.depth];
-        const bool last = slab + P.depth >= shape.slabs;
-        const int from = last ? next : first, begin = last ? 0 : slab + P.depth;
+        const bool last = slice + P.depth >= shape.slices;
+        const int from = last ? next : first, begin = last ? 0 : slice + P.depth;
 #pragma unroll
         for (int d = 0; d < P.depth; ++d) now[d] = rows[d];
 #pragma unroll
         for (int d = 0; d < P.depth; ++d) rows[d] = fragment::load(a.points, from, begin + d, stride());
         begin_products();
-        multiply(panel.acquire(shape, group, slab), now, scores);
+        multiply(centroids.acquire(shape, group, slice), now, scores);
         end_products();
-        panel.release();
+        centroids.release();
       }
     }
   }
@@ -431,15 +432,15 @@ struct pass_scores {
   __device__ __forceinline__ bool any_owner(bool holds) const { return (__ballot_sync(0xffffffffu, holds) & 3u << (lane & ~1)) != 0; }
 
   // Finds the largest scores of the rows from `first` on. `ahead`: the data loaded ahead for them; with k_prefetches replaced by those of
-  // the rows from `next` on. bound_errors() sets `of` and the part of `facts` that was loaded ahead. It is called during the products if
-  // there is one group, else before everything. The remaining facts are loaded during the first search.
+  // the rows from `next` on. bound_errors() sets `of` and the part of `row_stats` that was loaded ahead. It is called during the products
+  // if there is one group, else before everything. The remaining statistics are loaded during the first search.
   template <class BoundErrors>
-  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead, const errors& of,
-                                       row_search<T> (&rows)[k_groups], row_facts& facts, BoundErrors&& bound_errors) const {
+  __device__ __forceinline__ void find(stage& centroids, int first, int next, int tile, int tiles, rows_ahead& ahead, const errors& of,
+                                       row_search<T> (&rows)[k_groups], row_statistics& row_stats, BoundErrors&& bound_errors) const {
     if constexpr (!P.single) bound_errors();
     if constexpr (k_in_registers && Injector::enabled) {
-      for (int slab = 0; slab < P.slabs; ++slab)
-        given.strike(index<fragment::k_words>{}, site::points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
+      for (int slice = 0; slice < P.slices; ++slice)
+        given.strike(index<fragment::k_words>{}, site::points, here(tile, tiles, slice, P.slices), ahead.rows[slice].at);
     }
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
@@ -449,7 +450,7 @@ struct pass_scores {
         each = {lowest, arch::opaque(lowest), 0, 0, 0};
       }
     }
-    const panel_shape& shape = a.centroids.shape;
+    const packed_shape& shape = a.centroids.shape;
     std::uint32_t before = 0;  // f32: 4 k_factor · data_tile, as a sum: so a flipped bit leaves no multiple of k_factor
     const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
@@ -459,14 +460,14 @@ struct pass_scores {
 #pragma unroll 1
       for (int group = 0; group < groups; ++group) {
         T scores[k_group_scores];
-        const T* const columns = columns_of(panel, section * groups + group);
+        const T* const columns = columns_of(centroids, section * groups + group);
         const bool begins = section == 0 && group == 0, ends = k_prefetches && section == sections - 1 && group == groups - 1;
-        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores, [&] {
+        compute_scores(centroids, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores, [&] {
           if constexpr (P.single) bound_errors();
         });
         // The loads below are in flight while these scores are searched; __syncwarp keeps the compiler from delaying them until after the
         // search.
-        if (!k_facts_ahead && begins) load_facts(own_row(first), facts);
+        if (!k_row_stats_ahead && begins) load_row_stats(own_row(first), row_stats);
         if (ends) {
           if constexpr (k_in_registers || k_rows_in_ring) {
             load_ahead(next, ahead);
@@ -515,7 +516,7 @@ struct pass_scores {
           }
         }
         if constexpr (k_checks) {
-          if (last) verify_section(section, tile, tiles, projections, rows, facts);
+          if (last) verify_section(section, tile, tiles, projections, rows, row_stats);
         }
       }
     }
@@ -534,7 +535,7 @@ struct pass_scores {
   // Verifies a section: the weighted sum of its scores, including those of its check tile, must be 0; and the points' projection in column
   // 3 of that tile must equal the one computed from other loads. The two owners of a row read two copies of the limits, and must agree.
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
-                                                 const row_search<T> (&rows)[k_groups], row_facts& facts) const {
+                                                 const row_search<T> (&rows)[k_groups], row_statistics& row_stats) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
     given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 1), &limits.row_offset);
     T sums[k_groups];
@@ -542,15 +543,15 @@ struct pass_scores {
     for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;
     const T residual = fold(sums, [](T x, T y) { return x + y; });
     const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2), projection = t == 3 ? other : projections[0];
-    T word = passes(residual, fma(limits.row_slope, facts.norm, limits.row_offset)) ? T(1) : T(0);
+    T word = passes(residual, fma(limits.row_slope, row_stats.norm, limits.row_offset)) ? T(1) : T(0);
     given.strike(index<1>{}, site::comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
     const bool judges = t % 2 == 1;
-    const bool projects = !judges || passes(projection - facts.projection, fma(limits.projection_slope, facts.norm, T(1e-37)));
+    const bool projects = !judges || passes(projection - row_stats.projection, fma(limits.projection_slope, row_stats.norm, T(1e-37)));
     const bool fits = word == T(1) && projects;
     if (!__all_sync(0xffffffffu, fits)) {
       const bool sum_fails = any_owner(word != T(1)), fails = any_owner(!fits);
-      if (fails && !facts.bad) facts.failed = sum_fails ? check::row : check::projection;
-      facts.bad = facts.bad || fails;
+      if (fails && !row_stats.bad) row_stats.failed = sum_fails ? check::row : check::projection;
+      row_stats.bad = row_stats.bad || fails;
     }
   }
 };

@@ -15,8 +15,8 @@
 namespace ballast::kmeans::cuda {
 
 template <class T, pass_policy P>
-struct panel_stage {
-  static constexpr bool k_ring = P.panel == panel_memory::ring;
+struct centroid_stage {
+  static constexpr bool k_ring = P.centroids == centroid_memory::ring;
   static constexpr bool k_loader = has_loader(P);
   static constexpr bool k_rows = P.rows;
   static constexpr int k_chunk_bytes = chunk_bytes<T>(P), k_row_bytes = row_chunk_bytes<T>(P), k_slot_bytes = slot_bytes<T>(P);
@@ -28,8 +28,8 @@ struct panel_stage {
   static_assert(k_drawn > k_most_slots + 1);
 
   const unsigned char* packed;  // in global memory
-  unsigned char* memory;        // in shared memory: panel_bytes, then column_bytes
-  const T* columns;             // panel::columns
+  unsigned char* memory;        // in shared memory: centroid_bytes, then column_bytes
+  const T* columns;             // packed_centroids::columns
   arch::mbarrier* full;         // slots; then `empty`, slots
   int chunks;                   // number of chunks of packed centroids
   bool asks;                    // true if this thread requests chunks while it multiplies
@@ -44,16 +44,17 @@ struct panel_stage {
 
   // Copies or requests the first data. `sweeps`: how often the block reads all packed centroids, if there is no loader. A barrier of the
   // block must follow.
-  __device__ __forceinline__ panel_stage(const panel<T>& from, unsigned char* to, unsigned char* barriers, std::int64_t sweeps)
+  __device__ __forceinline__ centroid_stage(const packed_centroids<T>& from, unsigned char* to, unsigned char* barriers,
+                                            std::int64_t sweeps)
       : packed(reinterpret_cast<const unsigned char*>(from.packed)),
         memory(to),
-        columns(P.columns ? reinterpret_cast<const T*>(to + panel_bytes<T>(P, from.shape)) : from.columns),
+        columns(P.columns ? reinterpret_cast<const T*>(to + centroid_bytes<T>(P, from.shape)) : from.columns),
         full(reinterpret_cast<arch::mbarrier*>(barriers)),
         chunks(static_cast<int>(from.shape.template packed_bytes<T>() / k_chunk_bytes)),
         asks(!k_loader && threadIdx.x == 0),
         drawn(reinterpret_cast<int*>(barriers + k_barrier_bytes - k_drawn_bytes)) {
-    if constexpr (P.columns) copy(from.columns, to + panel_bytes<T>(P, from.shape), column_bytes<T>(P, from.shape));
-    if constexpr (P.panel == panel_memory::shared) {
+    if constexpr (P.columns) copy(from.columns, to + centroid_bytes<T>(P, from.shape), column_bytes<T>(P, from.shape));
+    if constexpr (P.centroids == centroid_memory::shared) {
       copy(packed, memory, from.shape.template packed_bytes<T>());
       if constexpr (P.unit == product_unit::warpgroup) arch::fence_async_shared();
     }
@@ -74,8 +75,8 @@ struct panel_stage {
   // become free. Stores the number of the next tile before it loads the chunks of a tile. `points`: used if rows pass through the ring.
   // Called by one thread of the loader.
   template <class Draw>
-  __device__ __forceinline__ void load(int first, int tiles, const placed_points<T>& points, Draw&& draw) {
-    const int together = k_rows ? points.stride / k_slab<T> / P.depth : chunks;  // chunks with different k-slices of the same centroids
+  __device__ __forceinline__ void load(int first, int tiles, const normalized_points<T>& points, Draw&& draw) {
+    const int together = k_rows ? points.stride / k_slice<T> / P.depth : chunks;  // chunks with different k-slices of the same centroids
     const auto* const rows = reinterpret_cast<const unsigned char*>(points.operand);
     for (int of = first; of < tiles; ++tile) {
       const unsigned char* const rows_of_tile = k_rows ? rows + std::int64_t{of} * together * k_row_bytes : nullptr;
@@ -84,9 +85,9 @@ struct panel_stage {
       const unsigned char* from = packed;
 #pragma unroll 1
       for (int group = chunks / together; group > 0; --group) {
-        const unsigned char* slabs = rows_of_tile;
+        const unsigned char* slices = rows_of_tile;
 #pragma unroll 1
-        for (int c = 0; c < together; ++c, from += k_chunk_bytes, slabs += k_row_bytes) fill(from, slabs);
+        for (int c = 0; c < together; ++c, from += k_chunk_bytes, slices += k_row_bytes) fill(from, slices);
       }
     }
   }
@@ -98,18 +99,18 @@ struct panel_stage {
     return drawn[tile++ % k_drawn];
   }
 
-  // Waits for the chunk that is read next and returns it: `depth` k-slices of a group of tiles. `group`, `slab`: its position.
-  __device__ __forceinline__ const unsigned char* acquire(const panel_shape& shape, int group, int slab) {
+  // Waits for the chunk that is read next and returns it: `depth` k-slices of a group of tiles. `group`, `slice`: its position.
+  __device__ __forceinline__ const unsigned char* acquire(const packed_shape& shape, int group, int slice) {
     if constexpr (k_ring) {
       if (asks) ask();
       __syncwarp();
       arch::wait(full + slot, parity);
       __syncwarp();
       return memory + slot * k_slot_bytes;
-    } else if constexpr (P.panel == panel_memory::shared) {
-      return memory + (group * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
+    } else if constexpr (P.centroids == centroid_memory::shared) {
+      return memory + (group * shape.slices + slice) * (P.tiles * k_slice_bytes<T>);
     } else {
-      return packed + (std::int64_t{group} * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
+      return packed + (std::int64_t{group} * shape.slices + slice) * (P.tiles * k_slice_bytes<T>);
     }
   }
   // pass() replaces release() if a chunk may be read while the next ones are. release_passed() releases the last `count` (at most Most)

@@ -21,7 +21,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
       memory_of_pass::is_cluster;
   using scores::a, scores::g, scores::given, scores::lane, scores::t;
   using typename scores::launch;
-  static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;  // k-slices of a row, when it is read again
+  static constexpr int k_slices_together = P.slices > 0 ? 4 : 8;  // k-slices of a row, when it is read again
 
   __device__ __forceinline__ explicit pass_moves(const launch& from) : memory_of_pass(from) {}
 
@@ -30,7 +30,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
     return T(1);
   }
 
-  // Returns the start of this lane's sums of cluster j: its first number of a k-slice has place 0, the next one 4.
+  // Returns the start of this lane's sums of cluster j: its first number of a k-slice has offset 0, the next one 4.
   using sum_word = std::conditional_t<P.sums == sum_memory::shared, std::uint32_t, unsigned long long>;
   __device__ __forceinline__ sum_word* sums_of(int j) const {
     if constexpr (P.sums == sum_memory::shared) return shared.limbs + (j * pitch() + t);
@@ -46,7 +46,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
   };
   // Adds a number to the sums of one cluster and subtracts it from those of another. Subtraction adds the negated words, so lower limbs are
   // never negative.
-  __device__ __forceinline__ void add(const move& of, int place, T value, T rest, T unit) const {
+  __device__ __forceinline__ void add(const move& of, int offset, T value, T rest, T unit) const {
     std::int32_t word[P.words];
     if constexpr (P.weighted) {
       split<P.words>(value, rest, unit, word);
@@ -54,13 +54,13 @@ struct pass_moves : pass_memory<T, P, Injector> {
       split<P.words>(value, unit, word);
     }
     if constexpr (Injector::enabled && P.sums == sum_memory::global)
-      given.strike(index<1>{}, site::sum, this->here(of.tile, of.tiles, place / 4, pitch() / 4), reinterpret_cast<std::uint32_t*>(word));
+      given.strike(index<1>{}, site::sum, this->here(of.tile, of.tiles, offset / 4, pitch() / 4), reinterpret_cast<std::uint32_t*>(word));
     const auto add_word = [&](sum_word* to, int w, std::int32_t each) {
       if constexpr (P.sums == sum_memory::shared) {
-        atomicAdd(to + 2 * w * entries() + place, static_cast<std::uint32_t>(upper_limb(each)));
-        atomicAdd(to + (2 * w + 1) * entries() + place, lower_limb(each));
+        atomicAdd(to + 2 * w * entries() + offset, static_cast<std::uint32_t>(upper_limb(each)));
+        atomicAdd(to + (2 * w + 1) * entries() + offset, lower_limb(each));
       } else {
-        arch::add_global(to + w * pitch() + place, static_cast<unsigned long long>(std::int64_t{each}));
+        arch::add_global(to + w * pitch() + offset, static_cast<unsigned long long>(std::int64_t{each}));
       }
     };
 #pragma unroll
@@ -90,19 +90,19 @@ struct pass_moves : pass_memory<T, P, Injector> {
         leaves, arrives, sums_of(leaves ? each.from : 0), sums_of(arrives ? each.to : 0), row / rows, (this->points() - 1) / rows + 1};
     const T weight = weight_of(row);
     const T *const x = this->row(row) + t * k_vector<T>, *const units = a.points.unit + t * k_vector<T>;
-#pragma unroll k_slabs_together
-    for (int s = 0; s < a.centroids.shape.slabs; ++s) {
-      const int f = s * k_slab<T>;
+#pragma unroll k_slices_together
+    for (int s = 0; s < a.centroids.shape.slices; ++s) {
+      const int f = s * k_slice<T>;
       const features<T> value = load_features(x + f), unit = load_features(units + f);
       if (f + t * k_vector<T> >= a.points.n) continue;
 #pragma unroll
       for (int v = 0; v < k_vector<T>; ++v) {
-        const int place = f + v * 4;
+        const int offset = f + v * 4;
         if constexpr (P.weighted) {
           const T product = rounded_product(weight, value.at[v]);
-          add(made, place, product, product_rest(weight, value.at[v], product), unit.at[v]);
+          add(made, offset, product, product_rest(weight, value.at[v], product), unit.at[v]);
         } else {
-          add(made, place, value.at[v], T(0), unit.at[v]);
+          add(made, offset, value.at[v], T(0), unit.at[v]);
         }
       }
     }

@@ -22,7 +22,8 @@ __device__ __forceinline__ double multiply_add(double a, double b, double c) { r
 // are summed in chains of k_chain: in a longer chain of equal terms (duplicated features) every step would round alike, and the row check
 // would detect the error.
 template <class T>
-__device__ __forceinline__ void group_distances(const T* x, const centroid_panel<T>& from, int stride, int first, T (&squares)[k_group]) {
+__device__ __forceinline__ void group_distances(const T* x, const checked_centroids<T>& from, int stride, int first,
+                                                T (&squares)[k_group]) {
   const T* rows[k_group];
 #pragma unroll
   for (int j = 0; j < k_group; ++j) {
@@ -50,7 +51,7 @@ __device__ __forceinline__ void group_distances(const T* x, const centroid_panel
 
 // Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and x · Σ w_j c_j.
 template <class T>
-__device__ __forceinline__ bool sum_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
+__device__ __forceinline__ bool sum_is_right(const normalized_points<T>& p, const checked_centroids<T>& from, std::int64_t row, int section,
                                              double found) {
   const T* const x = p.x + row * p.stride;
   const double* const checksum = from.checksum + std::int64_t{section} * p.stride;
@@ -67,7 +68,7 @@ __device__ __forceinline__ bool sum_is_right(const placed_points<T>& p, const ce
 
 // The same from the distances. square(j): ‖x − c_j‖².
 template <class T, class Square>
-__device__ __forceinline__ bool row_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
+__device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, const checked_centroids<T>& from, std::int64_t row, int section,
                                              Square&& square) {
   const int last = min((section + 1) * k_section, from.count);
   double found = 0;
@@ -89,15 +90,15 @@ __global__ void __launch_bounds__(k_row_threads)
   const int rows = static_cast<int>(min(a.rows - first, static_cast<std::int64_t>(k_row_threads)));
   const int last = min((section + 1) * k_section, a.centroids.count);
   if (thread < rows) {
-    const T* const x = a.placed.x + (a.first + first + thread) * a.placed.stride;
+    const T* const x = a.normalized.x + (a.first + first + thread) * a.normalized.stride;
     T* const to = a.squares + (first + thread) * a.centroids.count;
     for (int j = section * k_section; j < last; j += k_group) {
       T squares[k_group];
-      group_distances(x, a.centroids, a.placed.stride, j, squares);
+      group_distances(x, a.centroids, a.normalized.stride, j, squares);
       for (int i = 0; i < k_group && j + i < last; ++i) {
         given.strike(
             ballast::cuda::index<1>{}, site::product,
-            {a.first / k_row_threads + block, (a.placed.m + k_row_threads - 1) / k_row_threads, j + i, a.centroids.count, thread, rows},
+            {a.first / k_row_threads + block, (a.normalized.m + k_row_threads - 1) / k_row_threads, j + i, a.centroids.count, thread, rows},
             squares + i);
         to[j + i] = squares[i];
       }
@@ -108,7 +109,8 @@ __global__ void __launch_bounds__(k_row_threads)
   if (!a.check || other >= rows) return;
   const T* const of = a.squares + (first + other) * a.centroids.count;
   const std::int64_t row = a.first + first + other;
-  if (!row_is_right(a.placed, a.centroids, row, section, [&](int j) { return load_again(of + j); })) flag(*a.flags, a.placed.first + row);
+  if (!row_is_right(a.normalized, a.centroids, row, section, [&](int j) { return load_again(of + j); }))
+    flag(*a.flags, a.normalized.first + row);
 }
 
 // Computes distances from their squares, in the units of the points. With `compare`, other threads compute them again and compare.
@@ -145,8 +147,8 @@ __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, st
       d = __dsub_rn(__dmul_rn(static_cast<double>(given_value(a.given, row, f)), static_cast<double>(a.given.scale)),
                     static_cast<double>(load_again(a.plain + label * n + f)));
     } else {
-      d = __dsub_rn(static_cast<double>(load_again(a.placed.x + row * a.placed.stride + f)),
-                    static_cast<double>(load_again(a.framed + label * n + f)));
+      d = __dsub_rn(static_cast<double>(load_again(a.normalized.x + row * a.normalized.stride + f)),
+                    static_cast<double>(load_again(a.normalized_centroids + label * n + f)));
     }
     sum = __fma_rn(d, d, sum);
   }
@@ -156,24 +158,24 @@ __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, st
 // Returns whether the distance between normalized x and centroid agrees with `exact` except for rounding, and with the distance found by
 // the pass that assigned the label: a label that was corrupted on its way to memory has another distance.
 template <class T>
-__device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std::int64_t row, double exact) {
-  const int n = a.placed.n;
+__device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, std::int64_t row, double exact) {
+  const int n = a.normalized.n;
   const std::int64_t label = label_of(a, row);
   if (label < 0) return false;
   double sum = 0, norm = 0;
   for (int f = 0; f < n; ++f) {
-    const double c = static_cast<double>(load_again(a.framed + label * n + f));
-    const double d = static_cast<double>(load_again(a.placed.x + row * a.placed.stride + f)) - c;
+    const double c = static_cast<double>(load_again(a.normalized_centroids + label * n + f));
+    const double d = static_cast<double>(load_again(a.normalized.x + row * a.normalized.stride + f)) - c;
     sum = __fma_rn(d, d, sum);
     norm = __fma_rn(c, c, norm);
   }
   const double tiny = static_cast<double>(std::numeric_limits<T>::min());
   if (a.passed != nullptr) {
     // Rounding of a difference, its square and the sums over the features of a lane; in f64 also that of `sum`.
-    const double unit = std::numeric_limits<T>::epsilon(), terms = a.placed.stride / 4 + 8 + (sizeof(T) == 8 ? n : 0);
-    if (!(fabs(sum - static_cast<double>(load_again(a.passed + row))) <= unit * terms * sum + a.placed.stride * tiny)) return false;
+    const double unit = std::numeric_limits<T>::epsilon(), terms = a.normalized.stride / 4 + 8 + (sizeof(T) == 8 ? n : 0);
+    if (!(fabs(sum - static_cast<double>(load_again(a.passed + row))) <= unit * terms * sum + a.normalized.stride * tiny)) return false;
   }
-  const double size = norm + static_cast<double>(load_again(a.placed.norm + row));
+  const double size = norm + static_cast<double>(load_again(a.normalized.norm + row));
   return fabs(exact - sum) <= a.limit * size + tiny;
 }
 
@@ -199,13 +201,14 @@ __global__ void __launch_bounds__(k_row_threads)
   if (a.check && other < rows) {
     again[other] = exact_distance(a, first + other);
     const bool same = again[other] == (a.distances != nullptr ? load_again(a.distances + first + other) : made[other]);
-    if (!same || (a.plain != nullptr && !agrees_in_frame(a, first + other, again[other]))) flag(*a.flags, a.placed.first + first + other);
+    if (!same || (a.plain != nullptr && !agrees_normalized(a, first + other, again[other])))
+      flag(*a.flags, a.normalized.first + first + other);
   }
   if (a.sums == nullptr) return;
   __syncthreads();  // the distances of the check are stored
   if (thread < 32) {
-    double sum =
-        sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.placed.weight + first + i)) : 1.0) * made[i]; });
+    double sum = sum_by_warp(
+        rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.normalized.weight + first + i)) : 1.0) * made[i]; });
     if (thread == 0) {
       given.strike(ballast::cuda::index<1>{}, site::inertia, {blockIdx.x, gridDim.x, 0, 1, 0, 1}, &sum);
       a.sums[2 * blockIdx.x] = sums[0] = sum;
@@ -216,7 +219,7 @@ __global__ void __launch_bounds__(k_row_threads)
     if (thread == 32) a.sums[2 * blockIdx.x + 1] = sums[1] = sum;
   }
   __syncthreads();  // the sums are stored
-  if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.placed.first + first);
+  if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.normalized.first + first);
 }
 
 // Computes the other side of the invariants of sums by label: each row's numbers in fixed point, as the sums contain them, projected on the
@@ -224,7 +227,7 @@ __global__ void __launch_bounds__(k_row_threads)
 template <class T, int Words>
 __global__ void __launch_bounds__(k_row_threads) labelled_kernel(const __grid_constant__ labelled_arguments<T> a) {
   auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // 3 per row
-  const placed_points<T>& p = a.placed;
+  const normalized_points<T>& p = a.normalized;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
   const int rows = static_cast<int>(min(p.m - first, static_cast<std::int64_t>(k_row_threads)));

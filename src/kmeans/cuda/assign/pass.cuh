@@ -20,7 +20,7 @@ namespace ballast::kmeans::cuda {
 template <class T, pass_policy P, class Injector>
 struct pass : pass_rows<T, P, Injector> {
   using base = pass_rows<T, P, Injector>;
-  using base::a, base::counted, base::entries, base::given, base::pitch, base::shared, base::t, base::warp;
+  using base::a, base::tallied, base::entries, base::given, base::pitch, base::shared, base::t, base::warp;
   using base::k_team_warps;
   using typename base::launch;
   static constexpr int k_rows = base::k_rows;
@@ -82,24 +82,24 @@ struct pass : pass_rows<T, P, Injector> {
   }
 
   __device__ __forceinline__ void run() {
-    typename base::stage panel(a.centroids, shared.panel, shared.barriers, sweeps());
+    typename base::stage centroids(a.centroids, shared.centroids, shared.barriers, sweeps());
     __syncthreads();  // sums, queues and packed centroids are initialized
     if constexpr (has_loader(P)) {
       if (warp >= P.warps) {
         arch::give_registers<k_loader_registers>();
         if (threadIdx.x == k_threads) {
           const int blocks = static_cast<int>(gridDim.x);
-          panel.load(static_cast<int>(blockIdx.x), tiles(), a.points,
-                     [&](int tile) { return a.draws ? blocks + draw(true) : tile + blocks; });
+          centroids.load(static_cast<int>(blockIdx.x), tiles(), a.points,
+                         [&](int tile) { return a.draws ? blocks + draw(true) : tile + blocks; });
         }
         return;
       }
       arch::take_registers<pass_registers(P)>();
     }
     if constexpr (base::stage::k_ring) {
-      work_by_ring(panel);
+      work_by_ring(centroids);
     } else {
-      work_by_team(panel);
+      work_by_team(centroids);
     }
     this->meet(0);
     if constexpr (base::k_counts) base::move_changes(given, 1);
@@ -120,7 +120,7 @@ struct pass : pass_rows<T, P, Injector> {
   static_assert(k_most > queue_tiles(P));
 
   // Processes the tiles of the block with all its warps, which read the packed centroids through the ring in the same order.
-  __device__ __forceinline__ void work_by_ring(typename base::stage& panel) {
+  __device__ __forceinline__ void work_by_ring(typename base::stage& centroids) {
     const int blocks = static_cast<int>(gridDim.x), tiles = this->tiles();
     [[maybe_unused]] int since = 0;  // tiles added to the sums since the last flush
     int unmet = 0;                   // tiles since the last meeting of the team
@@ -130,12 +130,12 @@ struct pass : pass_rows<T, P, Injector> {
     if constexpr (base::k_prefetches) this->load_ahead(rows_of(tile), ahead);
     for (int next = 0; tile < tiles; tile = next) {
       if constexpr (has_loader(P)) {
-        next = panel.next_tile();
+        next = centroids.next_tile();
       } else {
         next = tile + blocks;
       }
       // After the last tile its own rows are loaded once more; any valid rows would do.
-      this->work(panel, rows_of(tile), rows_of(next < tiles ? next : tile), tile, tiles, ahead);
+      this->work(centroids, rows_of(tile), rows_of(next < tiles ? next : tile), tile, tiles, ahead);
       if (++unmet == queue_tiles(P)) {
         this->meet(kept_rows(P));
         unmet = 0;
@@ -152,13 +152,13 @@ struct pass : pass_rows<T, P, Injector> {
   // Processes the tiles of a team in turns; a turn is the tiles between two meetings. Turns are strided by the number of teams. With
   // a.draws the last ones are drawn from a counter instead, which balances unequal work. A team must know its next turn when it begins one,
   // because it prefetches the rows of that turn. So its first thread draws the turn after the next one, and announces it at the meeting.
-  __device__ __forceinline__ void work_by_team(typename base::stage& panel) {
+  __device__ __forceinline__ void work_by_team(typename base::stage& centroids) {
     constexpr int together = queue_tiles(P), teams = pass_teams(P);
     const int tiles = this->tiles(), turns = (tiles + together - 1) / together, all = static_cast<int>(gridDim.x) * teams;
     const bool first = threadIdx.x % (32 * k_team_warps) == 0;
-    volatile int* const drawn = panel.drawn + 2 * this->team();
+    volatile int* const drawn = centroids.drawn + 2 * this->team();
     const auto rows_of = [&](int of) { return of * k_tile_rows + warp % k_team_warps * k_rows; };
-    int turn = static_cast<int>(blockIdx.x) * teams + this->team(), next = turn + all, place = 0;
+    int turn = static_cast<int>(blockIdx.x) * teams + this->team(), next = turn + all, half = 0;
     int apart = max(turns / all * 3 / 4 - 2, 0);  // further turns of this team, after these two, that are not drawn
     const int drawn_from = (2 + apart) * all;
     typename base::rows_ahead ahead;
@@ -173,15 +173,15 @@ struct pass : pass_rows<T, P, Injector> {
           const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;
           if (tile >= tiles) break;  // the last turn may be incomplete
           // After the last tile its own rows are loaded once more; any valid rows would do.
-          this->work(panel, rows_of(tile), rows_of(then < tiles ? then : tile), tile, tiles, ahead);
+          this->work(centroids, rows_of(tile), rows_of(then < tiles ? then : tile), tile, tiles, ahead);
         }
         const int behind = draws ? drawn_from + number : next + all;
-        if (k_team_warps > 1 && first) drawn[place] = behind;
+        if (k_team_warps > 1 && first) drawn[half] = behind;
         this->meet(kept_rows(P));
         turn = next;
         if constexpr (k_team_warps > 1) {
-          next = drawn[place];
-          place ^= 1;
+          next = drawn[half];
+          half ^= 1;
         } else {
           next = __shfl_sync(0xffffffffu, behind, 0);
         }
@@ -197,8 +197,8 @@ struct pass : pass_rows<T, P, Injector> {
 
   // Returns this thread's part of quantity v.
   __device__ __forceinline__ unsigned long long part_of(int v) const {
-    if (v < 4) return t % 2 == v % 2 ? counted.sum[v / 2] : 0;
-    return t % 2 == 0 ? static_cast<unsigned long long>(std::int64_t{static_cast<std::int32_t>(counted.changed)}) : 0;
+    if (v < 4) return t % 2 == v % 2 ? tallied.sum[v / 2] : 0;
+    return t % 2 == 0 ? static_cast<unsigned long long>(std::int64_t{static_cast<std::int32_t>(tallied.changed)}) : 0;
   }
   // Adds the quantities of the threads to the totals.
   __device__ __forceinline__ void finish() const {

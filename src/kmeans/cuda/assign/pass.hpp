@@ -11,24 +11,24 @@
 
 namespace ballast::kmeans::cuda {
 
-// The place where a block sums points before it adds to the sums of all blocks. none: the pass has no sums; shared: shared memory; global:
-// it adds to the sums of all blocks directly.
+// The memory in which a block sums points before it adds to the sums of all blocks. none: the pass has no sums; shared: shared memory;
+// global: it adds to the sums of all blocks directly.
 enum class sum_memory : int { none, shared, global };
 
-// The place of the packed centroids for a block: global memory; shared memory, all of them; or a ring in shared memory, through which
-// chunks pass in the order of `packed`.
-enum class panel_memory : int { global, shared, ring };
+// The memory from which a block reads the packed centroids: global memory; shared memory, all of them; or a ring in shared memory, through
+// which chunks pass in the order of `packed`.
+enum class centroid_memory : int { global, shared, ring };
 
 struct pass_policy {
   product_unit unit = product_unit::warp;  // warpgroup: f32, packed centroids in shared memory, warps in multiples of four
-  panel_memory panel = panel_memory::global;
-  int slabs = 1;         // k-slices of x in a lane's registers: those of a whole row; 0: rows are read again for each group of tiles
-  int tiles = 2;         // tiles per group, whose scores a warp computes at a time. Divides panel_shape::section_tiles
-  int depth = 1;         // k-slices of a group that are multiplied between two waits; a chunk of a ring. Divides panel_shape::slabs
+  centroid_memory centroids = centroid_memory::global;
+  int slices = 1;        // k-slices of x in a lane's registers: those of a whole row; 0: rows are read again for each group of tiles
+  int tiles = 2;         // tiles per group, whose scores a warp computes at a time. Divides packed_shape::section_tiles
+  int depth = 1;         // k-slices of a group that are multiplied between two waits; a chunk of a ring. Divides packed_shape::slices
   int slots = 0;         // chunks in a ring
   bool rows = false;     // points pass through the ring, too: k-slices of rows with the same k-slices of the centroids
   bool single = false;   // one group contains all centroids
-  bool columns = false;  // panel::columns is copied to shared memory
+  bool columns = false;  // packed_centroids::columns is copied to shared memory
   int warps = 8;         // warps per block that multiply
   int blocks = 2;        // blocks per multiprocessor, for the register budget
   int words = 1;         // words per sum
@@ -40,8 +40,8 @@ struct pass_policy {
 
 template <class T>
 struct pass_arguments {
-  placed_points<T> points;
-  panel<T> centroids;
+  normalized_points<T> points;
+  packed_centroids<T> centroids;
   std::int32_t* labels;          // m
   const std::int32_t* previous;  // m: labels of the previous pass; must not alias `labels`. Null: no point had a label
   // sums: k × words × sum_pitch; members: k. On entry the sums and members of the clusters by `previous`, on return those by `labels`.
@@ -66,12 +66,12 @@ inline constexpr int k_loader_warps = 4;
 inline constexpr int k_loader_registers = 24;  // per thread; the other warps share the remaining registers
 // No loader if the pass sums in shared memory: there all threads of the block meet between tiles.
 BALLAST_HD constexpr bool has_loader(const pass_policy& p) {
-  return p.panel == panel_memory::ring && p.unit == product_unit::warpgroup && p.sums != sum_memory::shared;
+  return p.centroids == centroid_memory::ring && p.unit == product_unit::warpgroup && p.sums != sum_memory::shared;
 }
 // Returns whether rows can pass through the ring (pass_policy::rows). Without the ring, every step would wait for its loads into registers,
-// because a lane has room for those of the next step only. A block processes rows that are contiguous (operand_place).
+// because a lane has room for those of the next step only. A block processes rows that are contiguous (operand_index).
 BALLAST_HD constexpr bool can_pass_rows(const pass_policy& p) {
-  return has_loader(p) && p.slabs == 0 && p.warps * k_operand_rows == k_operand_block;
+  return has_loader(p) && p.slices == 0 && p.warps * k_operand_rows == k_operand_block;
 }
 BALLAST_HD constexpr int pass_threads(const pass_policy& p) { return 32 * (p.warps + (has_loader(p) ? k_loader_warps : 0)); }
 // Returns the registers of a thread that multiplies: its share of those that the loader leaves. The threads of a block together have as
@@ -91,7 +91,7 @@ inline constexpr int k_most_named = 3;
 BALLAST_HD constexpr int named_columns(const pass_policy& p) { return p.single ? 2 : k_most_named; }
 // Returns the bytes of a row in a queue. Indexes of centroids that fit into shared memory have 16 bits.
 BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) {
-  return (20 + 4 * named_columns(p) * (p.panel == panel_memory::shared ? 2 : 4) + 7) / 8 * 8;
+  return (20 + 4 * named_columns(p) * (p.centroids == centroid_memory::shared ? 2 : 4) + 7) / 8 * 8;
 }
 
 // Rows that a warp processes at a time, those of a matrix fragment; and rows of a block.
@@ -110,13 +110,13 @@ BALLAST_HD constexpr int pass_teams(const pass_policy& p) { return p.warps / tea
 inline constexpr int k_block_words = k_most_warps * k_quantities;  // 8-byte words: the quantities of the warps of a block
 // Returns the rows that are processed together: those of a block if it shares a ring, else those of a team.
 BALLAST_HD constexpr int pass_rows_of_tile(const pass_policy& p) {
-  return (p.panel == panel_memory::ring ? p.warps : team_warps(p)) * k_pass_rows;
+  return (p.centroids == centroid_memory::ring ? p.warps : team_warps(p)) * k_pass_rows;
 }
 // Teams of a warpgroup that share a ring wait for each other. A team with this many rows in its queue asks all teams to empty their queues
 // after the same tile.
 inline constexpr int k_queue_asks = 16;
 BALLAST_HD constexpr bool empties_together(const pass_policy& p) {
-  return p.panel == panel_memory::ring && team_warps(p) > 1 && pass_teams(p) > 1;
+  return p.centroids == centroid_memory::ring && team_warps(p) > 1 && pass_teams(p) > 1;
 }
 // Rows of a queue for which many centroids are scanned by all warps of its team, each scanning a part of the centroids; further rows are
 // scanned by single warps.
@@ -158,34 +158,34 @@ BALLAST_HD constexpr int change_bytes(const pass_policy& p) {
 // Bytes of a chunk: of packed centroids; then of rows, if these pass through the ring.
 template <class T>
 BALLAST_HD constexpr int chunk_bytes(const pass_policy& p) {
-  return p.tiles * p.depth * k_slab_bytes<T>;
+  return p.tiles * p.depth * k_slice_bytes<T>;
 }
 template <class T>
 BALLAST_HD constexpr int row_chunk_bytes(const pass_policy& p) {
-  return p.rows ? p.depth * k_operand_block * k_slab<T> * static_cast<int>(sizeof(operand_of<T>)) : 0;
+  return p.rows ? p.depth * k_operand_block * k_slice<T> * static_cast<int>(sizeof(operand_of<T>)) : 0;
 }
 template <class T>
 BALLAST_HD constexpr int slot_bytes(const pass_policy& p) {
   return chunk_bytes<T>(p) + row_chunk_bytes<T>(p);
 }
 
-// Bytes of shared memory for the packed centroids: the operands, then panel::columns.
+// Bytes of shared memory for the packed centroids: the operands, then packed_centroids::columns.
 template <class T>
-BALLAST_HD constexpr std::int64_t panel_bytes(const pass_policy& p, const panel_shape& shape) {
-  return p.panel == panel_memory::global   ? 0
-         : p.panel == panel_memory::shared ? shape.template packed_bytes<T>()
-                                           : std::int64_t{p.slots} * slot_bytes<T>(p);
+BALLAST_HD constexpr std::int64_t centroid_bytes(const pass_policy& p, const packed_shape& shape) {
+  return p.centroids == centroid_memory::global   ? 0
+         : p.centroids == centroid_memory::shared ? shape.template packed_bytes<T>()
+                                                  : std::int64_t{p.slots} * slot_bytes<T>(p);
 }
 template <class T>
-BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel_shape& shape) {
+BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const packed_shape& shape) {
   return p.columns ? std::int64_t{shape.tiles()} * 2 * k_tile_columns * static_cast<std::int64_t>(sizeof(T)) : 0;
 }
 
 // Returns the bytes of dynamic shared memory, in this order: packed centroids, quantities of the block's warps, barriers, queues, scans,
 // changed rows and their number per warp, limbs of the sums of k clusters, members.
 template <class T>
-constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
-  const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
+constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const packed_shape& shape, std::int64_t n) {
+  const std::int64_t always = centroid_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
                               std::int64_t{pass_teams(p)} * pass_queue_rows(p) * postponed_bytes(p) + scan_bytes(p) + change_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? std::int64_t{shape.k} * (pitch * 8 * p.words + 4) : 0);

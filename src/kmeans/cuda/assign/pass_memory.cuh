@@ -22,7 +22,7 @@ struct postponed {
   Index listed[Listed];  // the columns that the four lanes of the row list: the newest of each lane, then older ones
 };
 // The seal of an entry is a sum over its parts (abft::short_term). This is the sum of all parts except the columns; column number l has
-// place l.
+// position l.
 __device__ __forceinline__ std::uint32_t head_seal(double most, std::int32_t row, std::uint32_t what) {
   const auto bits = static_cast<std::uint64_t>(__double_as_longlong(most));
   return abft::short_term(what, 60) + abft::short_term(static_cast<std::uint32_t>(row), 61) +
@@ -54,14 +54,14 @@ struct pass_memory : pass_scores<T, P, Injector> {
   static_assert(P.warps % team_warps(P) == 0 && P.warps <= k_most_warps);
   static constexpr int k_team_warps = team_warps(P);
   using scores::k_counts;
-  using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
+  using listed_index = std::conditional_t<P.centroids == centroid_memory::shared, std::uint16_t, std::int32_t>;
   static constexpr int k_named = scores::k_named, k_listed = 4 * k_named;
   using postponed = cuda::postponed<listed_index, k_listed>;
   static_assert(sizeof(postponed) == postponed_bytes(P));
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {
-    unsigned char* panel;
+    unsigned char* centroids;
     unsigned long long* block;  // k_block_words
     unsigned char* barriers;
     postponed* queue;        // per team
@@ -83,7 +83,7 @@ struct pass_memory : pass_scores<T, P, Injector> {
       return begin;
     };
     constexpr int queue = pass_queue_rows(P);
-    shared.panel = take(panel_bytes<T>(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
+    shared.centroids = take(centroid_bytes<T>(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;

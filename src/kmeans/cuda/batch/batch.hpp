@@ -26,16 +26,16 @@ struct batch_result {
   std::int32_t unused;
 };
 
-// Returns the hash term of a word of a result; `place` is its position among all words of the result. The hash is the sum of the terms. The
+// Returns the hash term of a word of a result; `position`: of the word among all words of the result. The hash is the sum of the terms. The
 // centroids come first, row by row, then the labels, then the scalars of batch_result.
-BALLAST_HD constexpr std::uint64_t batch_term(std::uint64_t word, std::int64_t place) {
-  return abft::hash_term(word, static_cast<std::uint64_t>(place));
+BALLAST_HD constexpr std::uint64_t batch_term(std::uint64_t word, std::int64_t position) {
+  return abft::hash_term(word, static_cast<std::uint64_t>(position));
 }
 BALLAST_HD constexpr std::uint64_t batch_scalars(std::uint64_t inertia, std::int32_t iterations, std::int32_t stopped, std::int32_t status,
-                                                 std::int64_t place) {
+                                                 std::int64_t position) {
   const auto word = [](std::int32_t value) { return static_cast<std::uint64_t>(static_cast<std::uint32_t>(value)); };
-  return batch_term(inertia, place) + batch_term(word(iterations), place + 1) + batch_term(word(stopped), place + 2) +
-         batch_term(word(status), place + 3);
+  return batch_term(inertia, position) + batch_term(word(iterations), position + 1) + batch_term(word(stopped), position + 2) +
+         batch_term(word(status), position + 3);
 }
 
 // The memory for the results of verified fits. Null: not stored.

@@ -63,10 +63,10 @@ class batch_fit {
     }
     batch_result made{};
     std::uint64_t hash = 0;
-    if (!survey()) {
+    if (!column_stats()) {
       made.status = 1;
     } else {
-      place();
+      normalize();
       for (int r = 0; r < a.runs; ++r) {
         choose_first(static_cast<std::uint64_t>(r));
         int iterations = 0;
@@ -148,7 +148,7 @@ class batch_fit {
   __device__ static __forceinline__ bool finite(T value) { return fabs(static_cast<double>(value)) <= abft::k_largest<T>; }
 
   // Computes ranges and means of the features, scale and shift. Returns false if a value is invalid.
-  __device__ __forceinline__ bool survey() {
+  __device__ __forceinline__ bool column_stats() {
     double *const low = work, *const high = work + n;
     bool bad = false;
     double heaviest = 0;
@@ -220,7 +220,7 @@ class batch_fit {
   }
 
   // Normalizes the points and stores them by features; computes the tolerance.
-  __device__ __forceinline__ void place() {
+  __device__ __forceinline__ void normalize() {
     double variance = 0;
     for (int f = thread / 32; f < n; f += k_warps) {
       double sums[2] = {};
@@ -243,24 +243,24 @@ class batch_fit {
 
   // ---------------------------------------------------------------- Distances.
 
-  // Computes ‖x_i − c‖² for a group of columns of `panel`, which is stored by features.
-  __device__ __forceinline__ void distances(int i, const T* panel, int width, T (&made)[k_batch_group]) const {
+  // Computes ‖x_i − c‖² for a group of columns of `packed`, which is stored by features.
+  __device__ __forceinline__ void distances(int i, const T* packed, int width, T (&made)[k_batch_group]) const {
     for (int q = 0; q < k_batch_group; ++q) made[q] = 0;
     each(
         0, n, 1, [&](int f) { return x[f * rows + i]; },
         [&](int f, T value) {
           for (int q = 0; q < k_batch_group; ++q) {
-            const T off = value - panel[f * width + q];
+            const T off = value - packed[f * width + q];
             made[q] += off * off;
           }
         });
   }
 
-  // Computes ‖x_i − c‖² in double; c is column j of `panel`.
-  __device__ __forceinline__ double exact(int i, const T* panel, int j) const {
+  // Computes ‖x_i − c‖² in double; c is column j of `packed`.
+  __device__ __forceinline__ double exact(int i, const T* packed, int j) const {
     double square = 0;
     for (int f = 0; f < n; ++f) {
-      const double off = static_cast<double>(x[f * rows + i]) - static_cast<double>(panel[f * pitch + j]);
+      const double off = static_cast<double>(x[f * rows + i]) - static_cast<double>(packed[f * pitch + j]);
       square += off * off;
     }
     return square;
@@ -341,8 +341,8 @@ class batch_fit {
 
   __device__ __forceinline__ void choose_first(std::uint64_t run);
 
-  // Draws k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list that stores only the places it
-  // changed.
+  // Draws k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list that stores only the positions
+  // it changed.
   __device__ __forceinline__ void draw_different(std::uint64_t seed, std::uint64_t stream);
 
   // Greedy k-means++: each step draws candidates with probability proportional to weight · (distance to the nearest centroid so far)² and

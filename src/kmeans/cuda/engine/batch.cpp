@@ -90,21 +90,21 @@ struct fits_layout {
 
 template <class T>
 fits_layout layout_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, std::int64_t replicas) {
-  const auto room = [](std::int64_t a, std::int64_t b) { return core::checked_product((core::checked_product(a, b) + 255) / 256, 256); };
+  const auto aligned = [](std::int64_t a, std::int64_t b) { return core::checked_product((core::checked_product(a, b) + 255) / 256, 256); };
   const batch_scratch each = batch_scratch_of<T>(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k));
   fits_layout made{};
-  made.list = room(count, 4);
-  made.results = made.list + room(count, 4);
-  made.made = made.results + room(count * replicas, bytes_of<batch_result>(1));
-  made.labels = made.made + room(count, bytes_of<T>(k * n));
-  made.scratch = made.labels + room(count, 4 * m);
-  made.bytes = made.scratch + room(count * replicas, each.bytes);
+  made.list = aligned(count, 4);
+  made.results = made.list + aligned(count, 4);
+  made.made = made.results + aligned(count * replicas, bytes_of<batch_result>(1));
+  made.labels = made.made + aligned(count, bytes_of<T>(k * n));
+  made.scratch = made.labels + aligned(count, 4 * m);
+  made.bytes = made.scratch + aligned(count * replicas, each.bytes);
   return made;
 }
 
 // Sets the memory of a launch; fresh memory gets tickets of 0.
 template <class T>
-fits_layout place(batch_arguments<T>& given, const ballast::cuda::device_call& work, ballast::cuda::device& on, std::int64_t count) {
+fits_layout lay_out(batch_arguments<T>& given, const ballast::cuda::device_call& work, ballast::cuda::device& on, std::int64_t count) {
   const fits_layout at = layout_of<T>(given.m, given.n, given.k, count, given.replicas);
   unsigned char* const memory = work.memory();
   given.tickets = reinterpret_cast<std::uint32_t*>(memory);
@@ -131,7 +131,7 @@ class device_fits {
         portion_(portion_of(what.points.count)),
         work_(device_, take(what.how.workspace), what.injector, what.how.stream) {
     what.seen.runs_on(device_->about().name);
-    at_ = place(given_, work_, *device_, portion_);
+    at_ = lay_out(given_, work_, *device_, portion_);
   }
 
   // Computes fits first … first + count − 1 of the call.
@@ -171,10 +171,10 @@ class device_fits {
   // All fits if the workspace of the plan serves them; else as many as half of the free memory holds.
   std::int64_t portion_of(std::int64_t count) const {
     const std::int64_t all = layout_of<T>(given_.m, given_.n, given_.k, count, given_.replicas).bytes;
-    const std::int64_t room = device_->available_memory() / 2;
-    if (ballast::cuda::k_ring_bytes + all <= kept_.fits().bytes() && (!what_.how.workspace.empty() || all <= room)) return count;
+    const std::int64_t available = device_->available_memory() / 2;
+    if (ballast::cuda::k_ring_bytes + all <= kept_.fits().bytes() && (!what_.how.workspace.empty() || all <= available)) return count;
     const std::int64_t one = layout_of<T>(given_.m, given_.n, given_.k, 1, given_.replicas).bytes;
-    return std::clamp<std::int64_t>(room / one, 1, std::min<std::int64_t>(count, std::int64_t{1} << 20));
+    return std::clamp<std::int64_t>(available / one, 1, std::min<std::int64_t>(count, std::int64_t{1} << 20));
   }
   ballast::cuda::workspace take(std::span<std::byte> given) const {
     const std::int64_t bytes = ballast::cuda::k_ring_bytes + layout_of<T>(given_.m, given_.n, given_.k, portion_, given_.replicas).bytes;
@@ -201,8 +201,8 @@ class device_fits {
     device_->synchronize(order);
   }
 
-  // Copies fit number i of the launch to its place among all, and returns whether the second block has the same result. The hash is that of
-  // the copy.
+  // Copies fit number i of the launch to its position among all, and returns whether the second block has the same result. The hash is that
+  // of the copy.
   abft::finding take(std::int64_t i, std::int64_t fit, batch_fits<T>& to) const {
     const std::int64_t m = given_.m, size = std::int64_t{given_.k} * given_.n;
     const batch_result& own = results_[at(i * given_.replicas)];
@@ -259,7 +259,7 @@ class enqueued_fits final : public run::pending {
         work_(device_, kept_.fits().take(what.how.workspace, what.how.stream), what.injector, what.how.stream) {
     ballast::cuda::device_staging none(device_, what.how.stream);  // copies nothing: all operands are in device memory
     batch_arguments<T> given = arguments_of(what, none, device_->about());
-    const fits_layout at = place(given, work_, *device_, count_);
+    const fits_layout at = lay_out(given, work_, *device_, count_);
     given.open = reinterpret_cast<std::uint32_t*>(work_.memory() + at.list);
     results_ = given.results;
     read_.resize(core::at(count_ * given.replicas));

@@ -35,17 +35,17 @@ void cuda_engine<T>::cover(std::int64_t first, std::int64_t count, bool strike) 
   make_group(seeding_.taken.data() + first * n_, count, seeding_.candidates);
   if (protect_) clear_flags();
   cover_arguments<T> given;
-  given.candidates = seeding_.candidates.panel;
+  given.candidates = seeding_.candidates.view;
   given.flags = flags();
   given.first = static_cast<int>(first);
   given.fresh = first == 0;
   given.check = protect_;
-  each(part::placed, [&](const point_piece<T>& piece) {
-    given.placed = piece.placed;
+  each(part::normalized, [&](const point_piece<T>& piece) {
+    given.normalized = piece.normalized;
     given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
     given.nearest = static_cast<std::int32_t*>(seeding_.nearest.data()) + piece.first;
     given.potentials = static_cast<double*>(seeding_.potential.data()) + piece.first / k_seed_threads;
-    launch(k_cover_kernel, names::cover, (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given, strike);
+    launch(k_cover_kernel, names::cover, (piece.normalized.m + k_seed_threads - 1) / k_seed_threads, given, strike);
   });
 }
 
@@ -90,7 +90,7 @@ core::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std:
   const auto once = [&] {
     seeding_.potentials = download<double>(seeding_.potential, seeding_.blocks);
     draw_arguments<T> given;
-    given.placed = points_.placed;
+    given.normalized = points_.normalized;
     given.closest = static_cast<const T*>(seeding_.closest.data());
     given.potentials = static_cast<const double*>(seeding_.potential.data());
     given.potential = 0;
@@ -136,20 +136,20 @@ template <class T>
 core::vector<double> cuda_engine<T>::weigh_candidates() {
   const std::int64_t all = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   if (protect_) {
-    const buffer framed = upload(seeding_.taken);
+    const buffer normalized_centroids = upload(seeding_.taken);
     nearest_arguments<T> given{};
-    given.exact.framed = static_cast<const T*>(framed.data());
+    given.exact.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
     given.exact.limit = thresholds::distance(abft::unit_roundoff<T>, n_);
     given.exact.flags = flags();
     given.exact.k = static_cast<int>(all);
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", 0, [&](int number) {
       if (number > 0) cover_again(all);
       clear_flags();
-      each(part::placed, [&](const point_piece<T>& piece) {
-        given.exact.placed = piece.placed;
+      each(part::normalized, [&](const point_piece<T>& piece) {
+        given.exact.normalized = piece.normalized;
         given.exact.labels = static_cast<const std::int32_t*>(seeding_.nearest.data()) + piece.first;
         given.closest = static_cast<const T*>(seeding_.closest.data()) + piece.first;
-        launch(k_nearest_kernel, names::nearest, (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+        launch(k_nearest_kernel, names::nearest, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
       });
       what_.seen.checked(at(m_));
       return read_flags();

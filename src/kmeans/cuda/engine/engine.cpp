@@ -33,13 +33,13 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       protect_(what.how.protection != protection::off),
       staging_(device_, what.how.stream),
       call_(device_, state_.rings().take(what.how.workspace, what.how.stream), what.injector, what.how.stream),
-      supply_(device_, staging_, what.points,
-              choose_residence(needs_of(what.points, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
-              core::thread_count(what.how.threads), what.how.stream),
+      point_stream_(device_, staging_, what.points,
+                    choose_kept_points(needs_of(what.points, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
+                    core::thread_count(what.how.threads), what.how.stream),
       flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
   what_.seen.runs_on(device_->about().name);
   const auto size = static_cast<std::int64_t>(sizeof(T));
-  points_.given.points = supply_.resident();
+  points_.given.points = point_stream_.resident();
   points_.given.row_stride = what.points.row_stride;
   points_.given.column_stride = what.points.column_stride;
   if (weighted()) points_.given.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
@@ -76,7 +76,7 @@ abft::finding cuda_engine<T>::read_flags(int which) const {
 // Sections of k_section centroids share a row check with random weights.
 template <class T>
 void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) const {
-  const auto stride = static_cast<std::int64_t>(points_.placed.stride);
+  const auto stride = static_cast<std::int64_t>(points_.normalized.stride);
   const std::int64_t sections = (count + k_section - 1) / k_section;
   core::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
   core::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
@@ -109,13 +109,13 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
   made.norms = upload(norms);
   made.weights = upload(weights);
   made.weight = upload(weight);
-  made.panel.rows = static_cast<const T*>(made.rows.data());
-  made.panel.checksum = static_cast<const double*>(made.checksum.data());
-  made.panel.norms = static_cast<const double*>(made.norms.data());
-  made.panel.weights = static_cast<const double*>(made.weights.data());
-  made.panel.weight = static_cast<const T*>(made.weight.data());
-  made.panel.count = static_cast<int>(count);
-  made.panel.limit = thresholds::distance(abft::unit_roundoff<T>, n_);
+  made.view.rows = static_cast<const T*>(made.rows.data());
+  made.view.checksum = static_cast<const double*>(made.checksum.data());
+  made.view.norms = static_cast<const double*>(made.norms.data());
+  made.view.weights = static_cast<const double*>(made.weights.data());
+  made.view.weight = static_cast<const T*>(made.weight.data());
+  made.view.count = static_cast<int>(count);
+  made.view.limit = thresholds::distance(abft::unit_roundoff<T>, n_);
 }
 
 // Returns the weights in host memory, for choices among rows. They are copied at the first call.
@@ -130,7 +130,7 @@ const core::vector<T>& cuda_engine<T>::host_weights() {
 
 template <class T>
 double cuda_engine<T>::weight_of(std::int64_t row) {
-  return weighted() ? static_cast<double>(host_weights()[at(row)] * frame_.values().weight_scale) : 1.0;
+  return weighted() ? static_cast<double>(host_weights()[at(row)] * normalization_.values().weight_scale) : 1.0;
 }
 
 template <class T>

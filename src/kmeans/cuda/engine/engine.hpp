@@ -27,18 +27,18 @@ namespace ballast::kmeans::cuda {
 template <class T>
 class cuda_engine final : public engine<T> {
  public:
-  cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast::cuda::device> on);
+  cuda_engine(const engine_args<T>& args, std::shared_ptr<ballast::cuda::device> on);
 
   // Returns the constants of the iterations of this call, after measure(). For the tuner and benchmarks, which choose policies.
   lloyd_problem<T> problem() const;
   const ballast::cuda::device_call& launches() const { return call_; }
 
   // prepare.cpp
-  ranges<T> survey() override;
-  void place(const frame<T>& chosen) override;
+  ranges<T> column_stats() override;
+  void normalize(const normalization<T>& chosen) override;
   point_sums measure() override;
   void read_points(std::span<const std::int64_t> rows, T* to) override;
-  core::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
+  core::vector<std::int64_t> rows_at(std::span<const std::int64_t> positions, bool positive) override;
 
   // seeding.cpp
   void begin_seeding(std::int64_t trials) override;
@@ -77,18 +77,18 @@ class cuda_engine final : public engine<T> {
   // A group of centroids on the device, with the data of their row checks.
   struct group {
     buffer rows, checksum, norms, weights, weight;
-    centroid_panel<T> panel{};
+    checked_centroids<T> view{};
   };
   // The points on the device: as they were given, normalized, and the statistics of their rows.
   struct point_data {
     given_points<T> given;
-    placed_points<T> placed{};  // its arrays are those below
-    bool known = false;         // true if the row statistics are computed
+    normalized_points<T> normalized{};  // its arrays are those below
+    bool known = false;                 // true if the row statistics are computed
     buffer shift, x, operand, weight, norm, rounding, projection, signature, unit, direction, expected;
   };
   // Sums that the host combines.
   struct column_statistics {
-    core::vector<T> units;                // per column: placed_points::unit
+    core::vector<T> units;                // per column: normalized_points::unit
     core::vector<column_sizes> sizes;     // per column
     core::vector<column_totals> totals;   // per column
     core::vector<block_squares> squares;  // per block of row statistics
@@ -110,9 +110,9 @@ class cuda_engine final : public engine<T> {
 
   // Calls use(piece) for all points, in pieces if the `wanted` part does not stay on the device.
   void each(part wanted, core::function_ref<void(const point_piece<T>&)> use);
-  void place_piece(const point_piece<T>& piece);
-  facts_arguments<T> facts_of(const point_piece<T>& piece);
-  void launch_facts(std::int64_t rows, const facts_arguments<T>& given, bool strike);
+  void normalize_piece(const point_piece<T>& piece);
+  row_stats_arguments<T> row_stats_of(const point_piece<T>& piece);
+  void launch_row_stats(std::int64_t rows, const row_stats_arguments<T>& given, bool strike);
 
   // engine.cpp
   buffer allocate(std::int64_t bytes) const { return {device_, bytes, what_.how.stream}; }
@@ -129,7 +129,7 @@ class cuda_engine final : public engine<T> {
   row_flags* flags() const { return static_cast<row_flags*>(flags_.data()); }
   // Returns the findings of flag `which` since clear_flags().
   abft::finding read_flags(int which = 0) const;
-  void make_group(const T* rows, std::int64_t count, group& made) const;
+  void make_group(const T* rows, std::int64_t count, group& result) const;
   const core::vector<T>& host_weights();
   double weight_of(std::int64_t row);
 
@@ -142,12 +142,12 @@ class cuda_engine final : public engine<T> {
 
   // prepare.cpp
   template <class Sums>
-  core::vector<Sums> sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed, bool mirrored);
+  core::vector<Sums> sum_columns(work step, const given_points<T>& from, std::int64_t columns, bool from_normalized, bool mirrored);
   template <class Sums, class Before>
-  core::vector<Sums> verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site, Before&& before);
-  void place_rows();
+  core::vector<Sums> verified_columns(work step, const given_points<T>& from, std::int64_t columns, const char* site, Before&& before);
+  void normalize_rows();
   void choose_units();
-  void make_facts();
+  void make_row_stats();
 
   // results.cpp
   template <class Before>
@@ -170,9 +170,9 @@ class cuda_engine final : public engine<T> {
   bool protect_;
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
-  point_supply<T> supply_;
+  point_stream<T> point_stream_;
   buffer flags_;
-  sealed<frame<T>> frame_;
+  sealed<normalization<T>> normalization_;
   point_data points_;
   column_statistics statistics_;
   buffer best_labels_;            // m: see keep_labels

@@ -35,7 +35,7 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
   double square = 0;
   for (const block_squares& each : statistics_.squares) square += each.square;
   lloyd_problem<T> made;
-  made.points = points_.placed;
+  made.points = points_.normalized;
   made.k = k_;
   made.expected = static_cast<const unsigned long long*>(points_.expected.data());
   made.members = weighted() ? (statistics_.totals.empty() ? 0 : statistics_.totals[at(n_)].positive) : static_cast<std::uint64_t>(m_);
@@ -51,12 +51,12 @@ template <class T>
 lloyd<T>& cuda_engine<T>::iterations() {
   if (lloyd_ != nullptr) return *lloyd_;
   lloyd_problem<T> what = problem();
-  if (supply_.passes(part::placed)) {
+  if (point_stream_.passes(part::normalized)) {
     if (what.scheme)
       throw unsupported_error(
           fmt::format("scheme: expected row_checksum for points that do not fit into the device's memory, got {}", what_.scheme));
-    what.pieces = [this](core::function_ref<void(std::int64_t, const placed_points<T>&)> use) {
-      each(part::placed, [&](const point_piece<T>& piece) { use(piece.first, piece.placed); });
+    what.pieces = [this](core::function_ref<void(std::int64_t, const normalized_points<T>&)> use) {
+      each(part::normalized, [&](const point_piece<T>& piece) { use(piece.first, piece.normalized); });
     };
   }
   lloyd_ = std::make_unique<lloyd<T>>(device_, call_, what);
@@ -93,11 +93,11 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
   if (!protect_) return;
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
-  each(part::placed, [&](const point_piece<T>& piece) {
+  each(part::normalized, [&](const point_piece<T>& piece) {
     launch(
-        k_labelled_kernel + points_.placed.words - 1, [&] { return names::labelled(points_.placed.words); },
-        (piece.placed.m + k_row_threads - 1) / k_row_threads,
-        labelled_arguments<T>{piece.placed, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
+        k_labelled_kernel + points_.normalized.words - 1, [&] { return names::labelled(points_.normalized.words); },
+        (piece.normalized.m + k_row_threads - 1) / k_row_threads,
+        labelled_arguments<T>{piece.normalized, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
                               static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});
   });
   const core::vector<double> parts = download<double>(sums, 3 * blocks);

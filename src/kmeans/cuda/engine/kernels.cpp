@@ -76,20 +76,20 @@ auto kernel_names<T>::find() -> request {
 }
 
 template <class T>
-auto kernel_names<T>::place(bool instrumented) -> request {
+auto kernel_names<T>::normalize(bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/rows.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("place_kernel"), {k_type<T>}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("normalize_kernel"), {k_type<T>}, instrumented),
           .threads = k_row_threads,
-          .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_place_elements + 32)};
+          .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_normalize_elements + 32)};
 }
 
 template <class T>
-auto kernel_names<T>::facts(int words, bool instrumented) -> request {
+auto kernel_names<T>::row_stats(int words, bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/rows.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("facts_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("row_stats_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
           .threads = k_row_threads,
-          .shared =
-              k_row_threads * (static_cast<std::int64_t>(sizeof(row_facts<T>)) + 8) + 2 * static_cast<std::int64_t>(sizeof(block_squares))};
+          .shared = k_row_threads * (static_cast<std::int64_t>(sizeof(row_statistics<T>)) + 8) +
+                    2 * static_cast<std::int64_t>(sizeof(block_squares))};
 }
 
 template <class T>
@@ -188,8 +188,8 @@ auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> 
     made.push_back(fold(what));
   }
   made.push_back(find());
-  made.push_back(place(instrumented));
-  made.push_back(facts(words, instrumented));
+  made.push_back(normalize(instrumented));
+  made.push_back(row_stats(words, instrumented));
   made.push_back(gather());
   made.push_back(distances(instrumented));
   made.push_back(finish());

@@ -19,11 +19,11 @@ struct kernel_names {
   using request = ballast::cuda::kernel_request;
   enum class work { ranges, sizes, totals_one_word, totals_two_words };
 
-  static request columns(work what, bool instrumented);
-  static request fold(work what);
+  static request columns(work step, bool instrumented);
+  static request fold(work step);
   static request find();
-  static request place(bool instrumented);
-  static request facts(int words, bool instrumented);
+  static request normalize(bool instrumented);
+  static request row_stats(int words, bool instrumented);
   static request gather();
   static request distances(bool instrumented);
   static request finish();
@@ -49,7 +49,8 @@ struct kernel_names {
 int trials_of(std::int64_t k);
 
 // Returns the kernels that fit, predict and transform load for a problem. problem::sums is ignored.
-std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented);
+std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& problem, const ballast::cuda::capabilities& on,
+                                                      bool instrumented);
 
 // Returns the kernel of a batch of small fits.
 ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented,

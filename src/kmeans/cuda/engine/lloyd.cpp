@@ -13,7 +13,7 @@ namespace ballast::kmeans::cuda {
 template <class T>
 lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what)
     : device_(std::move(on)), call_(call), what_(what) {
-  const placed_points<T>& points = what_.points;
+  const normalized_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   load_kernels();
   shape_ = shape_of(problem_, with_sums_.policy);
@@ -26,27 +26,27 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     end += (bytes + 255) / 256 * 256;
     return begin;
   };
-  place_.packed = take(shape_.template packed_bytes<T>());
-  place_.columns = take(std::int64_t{shape_.tiles()} * k_tile_columns * 2 * size);
+  offsets_.packed = take(shape_.template packed_bytes<T>());
+  offsets_.columns = take(std::int64_t{shape_.tiles()} * k_tile_columns * 2 * size);
   for (int i = 0; i < 2; ++i) {
-    place_.rows[i] = take((k + 1) * stride * size);
-    place_.twins[i] = take(k * stride * size);
-    place_.sums[i] = i == 0 || tiles_ != nullptr ? take(k * sums * 8) : 0;
-    place_.members[i] = i == 0 || tiles_ != nullptr ? take(k * 8) : 0;
-    place_.totals[i] = take(sizeof(pass_totals));
+    offsets_.rows[i] = take((k + 1) * stride * size);
+    offsets_.twins[i] = take(k * stride * size);
+    offsets_.sums[i] = i == 0 || tiles_ != nullptr ? take(k * sums * 8) : 0;
+    offsets_.members[i] = i == 0 || tiles_ != nullptr ? take(k * 8) : 0;
+    offsets_.totals[i] = take(sizeof(pass_totals));
   }
-  place_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
-  place_.bound = take(2 * static_cast<std::int64_t>(sizeof(score_bound<T>)));
-  place_.column_sums = take((columns + 4) * 8);
-  place_.results = take(update_blocks() * static_cast<std::int64_t>(sizeof(part_result)));
-  place_.sections = take(shape_.sections * static_cast<std::int64_t>(sizeof(section_result)));
-  place_.checksums = take(std::int64_t{shape_.sections} * shape_.data_tiles * stride * 8);
-  place_.squares = take(k * 8);
-  place_.tickets = take((std::int64_t{shape_.sections} * (update_parts<T>(points.stride) + 1) + 1) * 4);
-  place_.state = take(sizeof(loop_state));
-  place_.given = take(k * points.n * size);
-  place_.given_twin = take(k * points.n * size);
-  place_.bytes = end;
+  offsets_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
+  offsets_.bound = take(2 * static_cast<std::int64_t>(sizeof(score_bound<T>)));
+  offsets_.column_sums = take((columns + 4) * 8);
+  offsets_.results = take(update_blocks() * static_cast<std::int64_t>(sizeof(part_result)));
+  offsets_.sections = take(shape_.sections * static_cast<std::int64_t>(sizeof(section_result)));
+  offsets_.checksums = take(std::int64_t{shape_.sections} * shape_.data_tiles * stride * 8);
+  offsets_.squares = take(k * 8);
+  offsets_.tickets = take((std::int64_t{shape_.sections} * (update_parts<T>(points.stride) + 1) + 1) * 4);
+  offsets_.state = take(sizeof(loop_state));
+  offsets_.given = take(k * points.n * size);
+  offsets_.given_twin = take(k * points.n * size);
+  offsets_.bytes = end;
   memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
   device_->zero(memory_.data(), end, call_.order());
   for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
@@ -55,7 +55,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
 // Both kinds of passes share the packed centroids: the groups of tiles and the checks are the same.
 template <class T>
 void lloyd<T>::load_kernels() {
-  const placed_points<T>& points = what_.points;
+  const normalized_points<T>& points = what_.points;
   const bool instrumented = call_.instrumented();
   if (what_.scheme) {
     with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
@@ -99,10 +99,10 @@ void lloyd<T>::begin_run() {
 }
 
 template <class T>
-panel<T> lloyd<T>::panel_of(int which) const {
-  return {at<operand_of<T>>(place_.packed), at<T>(place_.columns),
-          at<T>(place_.rows[which]),        at<section_limits<T>>(place_.limits),
-          at<score_bound<T>>(place_.bound), shape_};
+packed_centroids<T> lloyd<T>::packed_of(int which) const {
+  return {at<operand_of<T>>(offsets_.packed), at<T>(offsets_.columns),
+          at<T>(offsets_.rows[which]),        at<section_limits<T>>(offsets_.limits),
+          at<score_bound<T>>(offsets_.bound), shape_};
 }
 
 // Packs given centroids, or those of the sums of the last pass. The new rows are the current ones afterwards.
@@ -111,29 +111,29 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   const int old = rows_, next = 1 - rows_;
   update_arguments<T> a{};
   a.points = what_.points;
-  a.centroids = panel_of(next);
-  a.twin = at<T>(place_.twins[next]);
-  a.old_rows = given ? nullptr : at<T>(place_.rows[old]);
-  a.old_twin = at<T>(place_.twins[old]);
-  a.given = given ? at<T>(place_.given) : nullptr;
-  a.given_twin = at<T>(place_.given_twin);
-  a.sums = at<unsigned long long>(place_.sums[buffer_of(last_sums_)]);
-  a.members = at<unsigned long long>(place_.members[buffer_of(last_sums_)]);
-  a.totals = at<pass_totals>(place_.totals[last_sums_]);
+  a.centroids = packed_of(next);
+  a.twin = at<T>(offsets_.twins[next]);
+  a.old_rows = given ? nullptr : at<T>(offsets_.rows[old]);
+  a.old_twin = at<T>(offsets_.twins[old]);
+  a.given = given ? at<T>(offsets_.given) : nullptr;
+  a.given_twin = at<T>(offsets_.given_twin);
+  a.sums = at<unsigned long long>(offsets_.sums[buffer_of(last_sums_)]);
+  a.members = at<unsigned long long>(offsets_.members[buffer_of(last_sums_)]);
+  a.totals = at<pass_totals>(offsets_.totals[last_sums_]);
   if (tiles_ != nullptr) {
-    a.next_sums = at<unsigned long long>(place_.sums[sums_]);
-    a.next_members = at<unsigned long long>(place_.members[sums_]);
+    a.next_sums = at<unsigned long long>(offsets_.sums[sums_]);
+    a.next_members = at<unsigned long long>(offsets_.members[sums_]);
   }
-  a.next_totals = at<pass_totals>(place_.totals[sums_]);
+  a.next_totals = at<pass_totals>(offsets_.totals[sums_]);
   a.expected = what_.expected;
   a.expected_members = what_.members;
-  a.column_sums = at<unsigned long long>(place_.column_sums);
-  a.results = at<part_result>(place_.results);
-  a.sections = at<section_result>(place_.sections);
-  a.checksums = at<double>(place_.checksums);
-  a.squares = at<double>(place_.squares);
-  a.tickets = at<std::uint32_t>(place_.tickets);
-  a.state = on_device ? at<loop_state>(place_.state) : nullptr;
+  a.column_sums = at<unsigned long long>(offsets_.column_sums);
+  a.results = at<part_result>(offsets_.results);
+  a.sections = at<section_result>(offsets_.sections);
+  a.checksums = at<double>(offsets_.checksums);
+  a.squares = at<double>(offsets_.squares);
+  a.tickets = at<std::uint32_t>(offsets_.tickets);
+  a.state = on_device ? at<loop_state>(offsets_.state) : nullptr;
   a.tolerance = tolerance.value;
   a.tolerance_twin = tolerance.twin;
   a.spread = what_.spread;
@@ -150,18 +150,18 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   const int before = current_;
   current_ = 1 - current_;
   pass_arguments<T> a{};
-  a.centroids = panel_of(rows_);
-  a.sums = at<unsigned long long>(place_.sums[buffer_of(sums_)]);
-  a.members = at<unsigned long long>(place_.members[buffer_of(sums_)]);
+  a.centroids = packed_of(rows_);
+  a.sums = at<unsigned long long>(offsets_.sums[buffer_of(sums_)]);
+  a.members = at<unsigned long long>(offsets_.members[buffer_of(sums_)]);
   a.fresh = !added_;
   a.draws = with_sums && !what_.pieces;
-  a.totals = at<pass_totals>(place_.totals[sums_]);
+  a.totals = at<pass_totals>(offsets_.totals[sums_]);
   a.distances = distances;
   a.events = call_.events();
-  a.state = on_device ? at<loop_state>(place_.state) : nullptr;
+  a.state = on_device ? at<loop_state>(offsets_.state) : nullptr;
   a.repeats = what_.repeats;
   const kernels& with = with_sums ? with_sums_ : labels_only_;
-  const auto launch = [&](std::int64_t first, const placed_points<T>& points) -> void {
+  const auto launch = [&](std::int64_t first, const normalized_points<T>& points) -> void {
     a.points = points;
     a.labels = labels() + first;
     a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data()) + first;
@@ -184,8 +184,8 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
 template <class T>
 void lloyd<T>::set_centroids(std::span<const T> values, std::span<const T> twin) {
   const auto bytes = static_cast<std::int64_t>(values.size_bytes());
-  device_->copy(at<void>(place_.given), values.data(), bytes, call_.order());
-  device_->copy(at<void>(place_.given_twin), twin.data(), bytes, call_.order());
+  device_->copy(at<void>(offsets_.given), values.data(), bytes, call_.order());
+  device_->copy(at<void>(offsets_.given_twin), twin.data(), bytes, call_.order());
   launch_update(true, false, abft::guarded_threshold(0));
 }
 
@@ -193,11 +193,11 @@ void lloyd<T>::set_centroids(std::span<const T> values, std::span<const T> twin)
 template <class T>
 void lloyd<T>::prepare_sums() {
   if (!added_) {
-    device_->zero(at<void>(place_.sums[buffer_of(sums_)]), what_.k * sum_pitch(what_.points.stride) * what_.points.words * 8,
+    device_->zero(at<void>(offsets_.sums[buffer_of(sums_)]), what_.k * sum_pitch(what_.points.stride) * what_.points.words * 8,
                   call_.order());
-    device_->zero(at<void>(place_.members[buffer_of(sums_)]), what_.k * 8, call_.order());
+    device_->zero(at<void>(offsets_.members[buffer_of(sums_)]), what_.k * 8, call_.order());
   }
-  device_->zero(at<void>(place_.totals[sums_]), sizeof(pass_totals), call_.order());
+  device_->zero(at<void>(offsets_.totals[sums_]), sizeof(pass_totals), call_.order());
 }
 
 template <class T>
@@ -208,10 +208,10 @@ void lloyd<T>::pass(bool sums, T* distances) {
 
 template <class T>
 bool lloyd<T>::read_sums(cluster_sums& total) const {
-  const placed_points<T>& points = what_.points;
+  const normalized_points<T>& points = what_.points;
   const std::int64_t k = what_.k, columns = points.columns, words = points.words, pitch = sum_pitch(points.stride);
   const auto sum_at = [&](std::int64_t j, std::int64_t w, std::int64_t c) {
-    return static_cast<std::size_t>((j * words + w) * pitch + sum_place<T>(static_cast<int>(c), points.n, points.stride));
+    return static_cast<std::size_t>((j * words + w) * pitch + sum_index<T>(static_cast<int>(c), points.n, points.stride));
   };
   core::vector<unsigned long long> sums(static_cast<std::size_t>(k * words * pitch)), members(static_cast<std::size_t>(k)),
       expected(static_cast<std::size_t>(columns * words));
@@ -220,11 +220,11 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
   const auto read = [&](void* to, const void* from, std::size_t bytes) {
     device_->copy(to, from, static_cast<std::int64_t>(bytes), call_.order());
   };
-  read(sums.data(), at<void>(place_.sums[buffer_of(last_sums_)]), sums.size() * 8);
-  read(members.data(), at<void>(place_.members[buffer_of(last_sums_)]), members.size() * 8);
+  read(sums.data(), at<void>(offsets_.sums[buffer_of(last_sums_)]), sums.size() * 8);
+  read(members.data(), at<void>(offsets_.members[buffer_of(last_sums_)]), members.size() * 8);
   read(expected.data(), what_.expected, expected.size() * 8);
   read(unit.data(), points.unit, unit.size() * sizeof(T));
-  read(&totals, at<void>(place_.totals[last_sums_]), sizeof totals);
+  read(&totals, at<void>(offsets_.totals[last_sums_]), sizeof totals);
   call_.wait();
 
   core::vector<unsigned long long> found(expected.size());
@@ -262,7 +262,7 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
 template <class T>
 std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
   pass_totals totals{};
-  device_->copy(&totals, at<void>(place_.totals[last_sums_]), sizeof totals, call_.order());
+  device_->copy(&totals, at<void>(offsets_.totals[last_sums_]), sizeof totals, call_.order());
   call_.wait();
   return {totals.looks, totals.scans};
 }
@@ -270,7 +270,7 @@ std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
 template <class T>
 stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
   loop_state state{};
-  device_->zero(at<void>(place_.state), sizeof state, call_.order());
+  device_->zero(at<void>(offsets_.state), sizeof state, call_.order());
   stretch made;
   while (made.iterations < most && made.reason == device_stop::none) {
     // The iterations in flight: few at first, because many runs are short. Kernels after the last iteration return at once, but pieces
@@ -282,7 +282,7 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
       launch_pass(true, true, nullptr);
       launch_update(false, true, tolerance);
     }
-    device_->copy(&state, at<void>(place_.state), sizeof state, call_.order());
+    device_->copy(&state, at<void>(offsets_.state), sizeof state, call_.order());
     call_.wait();
     made.reason = static_cast<device_stop>(state.reason);
     made.failed = static_cast<check>(state.failed);
@@ -307,11 +307,11 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
 
 template <class T>
 bool lloyd<T>::read_centroids(core::vector<T>& values) const {
-  const placed_points<T>& points = what_.points;
+  const normalized_points<T>& points = what_.points;
   core::vector<T> rows(static_cast<std::size_t>(what_.k * points.stride)), twin(rows.size());
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(T));
-  device_->copy(rows.data(), at<void>(place_.rows[rows_]), bytes, call_.order());
-  device_->copy(twin.data(), at<void>(place_.twins[rows_]), bytes, call_.order());
+  device_->copy(rows.data(), at<void>(offsets_.rows[rows_]), bytes, call_.order());
+  device_->copy(twin.data(), at<void>(offsets_.twins[rows_]), bytes, call_.order());
   call_.wait();
   values.resize(static_cast<std::size_t>(what_.k * points.n));
   for (std::int64_t j = 0; j < what_.k; ++j) std::copy_n(rows.begin() + j * points.stride, points.n, values.begin() + j * points.n);

@@ -23,9 +23,9 @@ namespace ballast::kmeans::cuda {
 // The constants of all iterations of a call. It owns none of the device memory that it refers to.
 template <class T>
 struct lloyd_problem {
-  placed_points<T> points;
+  normalized_points<T> points;
   // Calls its argument for each piece of the points, with the index of its first row; empty: all points are on the device.
-  std::function<void(core::function_ref<void(std::int64_t first, const placed_points<T>&)>)> pieces;
+  std::function<void(core::function_ref<void(std::int64_t first, const normalized_points<T>&)>)> pieces;
   std::int64_t k = 0;
   const unsigned long long* expected = nullptr;  // words × columns: Σ word over all points
   std::uint64_t members = 0;                     // number of points of positive weight
@@ -49,8 +49,8 @@ struct stretch {
 template <class T>
 class lloyd : public core::pooled {
  public:
-  // `call` and all that `what` points to must outlive this object.
-  lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what);
+  // `call` and all that `problem` points to must outlive this object.
+  lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& problem);
 
   // Starts a run: no point has a label.
   void begin_run();
@@ -89,7 +89,7 @@ class lloyd : public core::pooled {
   int buffer_of(int sums) const { return tiles_ != nullptr ? sums : 0; }
   void load_kernels();
   void prepare_sums();
-  panel<T> panel_of(int which) const;
+  packed_centroids<T> packed_of(int which) const;
   void launch_pass(bool with_sums, bool on_device, T* distances);
   void launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance);
   template <class Value>
@@ -101,7 +101,7 @@ class lloyd : public core::pooled {
   const ballast::cuda::device_call& call_;
   lloyd_problem<T> what_;
   pass_problem problem_;
-  panel_shape shape_;
+  packed_shape shape_;
   kernels with_sums_, labels_only_;
   std::unique_ptr<tile_pass<T>> tiles_;  // the kernels of a scheme, instead of these two
   const ballast::cuda::kernel* update_ = nullptr;
@@ -110,7 +110,7 @@ class lloyd : public core::pooled {
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, results, sections,
         checksums, squares, tickets, state, given, given_twin, bytes;
-  } place_{};
+  } offsets_{};
   int current_ = 0;    // the index in labels_
   int rows_ = 0;       // the index of the rows of the packed centroids
   int sums_ = 0;       // the index of the totals that the next pass fills; of a scheme also of the sums

@@ -23,9 +23,9 @@ enum kernel_number : int {
   k_columns_kernel = 0,                  // 4: kernel_names::work
   k_fold_kernel = k_columns_kernel + 4,  // likewise
   k_find_kernel = k_fold_kernel + 4,
-  k_place_kernel,
-  k_facts_kernel,  // 2: words per sum
-  k_gather_kernel = k_facts_kernel + 2,
+  k_normalize_kernel,
+  k_row_stats_kernel,  // 2: words per sum
+  k_gather_kernel = k_row_stats_kernel + 2,
   k_distances_kernel,
   k_finish_kernel,
   k_exact_kernel,

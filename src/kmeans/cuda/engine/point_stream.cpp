@@ -13,34 +13,34 @@
 
 namespace ballast::kmeans::cuda {
 
-residence_choice choose_residence(const residence_problem& what, std::int64_t available) {
-  if (what.given_bytes == 0) return {residence::all, what.m};
+kept_points_choice choose_kept_points(const kept_points_problem& what, std::int64_t available) {
+  if (what.given_bytes == 0) return {kept_points::all, what.m};
   const std::int64_t rows = padded_rows(what.m), kept = rows * what.resident_row + what.working;
-  if (kept + what.given_bytes + rows * what.placed_row <= available) return {residence::all, what.m};
+  if (kept + what.given_bytes + rows * what.normalized_row <= available) return {kept_points::all, what.m};
   // Pieces of 64 MB hide the latency of starting a copy; larger pieces gain nothing.
   constexpr std::int64_t most = std::int64_t{64} << 20;
-  const auto rows_for = [&](std::int64_t room, std::int64_t row) {
-    const std::int64_t wanted = std::min(room / (2 * row), most / row) / what.unit * what.unit;
-    return std::clamp(wanted, room >= 2 * row * what.unit ? what.unit : 0, (what.m + what.unit - 1) / what.unit * what.unit);
+  const auto rows_for = [&](std::int64_t bytes, std::int64_t row) {
+    const std::int64_t wanted = std::min(bytes / (2 * row), most / row) / what.unit * what.unit;
+    return std::clamp(wanted, bytes >= 2 * row * what.unit ? what.unit : 0, (what.m + what.unit - 1) / what.unit * what.unit);
   };
   const std::int64_t beside = available - kept;
-  const std::int64_t placed = rows_for(beside - rows * what.placed_row, what.given_row);
-  if (placed > 0) return {residence::placed, placed};
-  const std::int64_t none = rows_for(beside, what.given_row + what.placed_row);
-  if (none > 0) return {residence::none, none};
-  if (what.m <= 2 * what.unit) return {residence::all, what.m};  // two pieces would not be smaller
+  const std::int64_t normalized = rows_for(beside - rows * what.normalized_row, what.given_row);
+  if (normalized > 0) return {kept_points::normalized, normalized};
+  const std::int64_t none = rows_for(beside, what.given_row + what.normalized_row);
+  if (none > 0) return {kept_points::none, none};
+  if (what.m <= 2 * what.unit) return {kept_points::all, what.m};  // two pieces would not be smaller
   throw std::bad_alloc();
 }
 
 template <class T>
-residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on) {
+kept_points_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t m = points.rows, n = points.columns, stride = padded_features<T>(n);
   const column_shape shape = column_shape_of(m, 1);
-  residence_problem made;
+  kept_points_problem made;
   made.m = m;
   made.given_row = n * size;
-  made.placed_row = stride * (size + operand_bytes<T>);
+  made.normalized_row = stride * (size + operand_bytes<T>);
   // Three row statistics, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of
   // blocks.
   made.resident_row = 3 * size + 8 + 2 * 4 + size + 4 + 8 + (weighted ? 2 * size : 0) + 1;
@@ -49,25 +49,25 @@ residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int6
   // Two copies of the centroids and two of the packed centroids, their sums twice with two words; sums by strip; distances on their way to
   // the host; candidates of k-means‖ with an engine of their own.
   made.working = clusters * stride * (6 * size + 4 * 8) + shape.strips * n * 64 + 16 * clusters * k_row_threads +
-                 16 * clusters * (made.given_row + made.placed_row + made.resident_row) + (std::int64_t{1} << 20);
+                 16 * clusters * (made.given_row + made.normalized_row + made.resident_row) + (std::int64_t{1} << 20);
   if (on.accessible(points.data)) return made;
   made.given_bytes = core::extent_of(points).bytes();
   return made;
 }
 
 template <class T>
-point_supply<T>::point_supply(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging,
-                              matrix_view<const T> points, const residence_choice& choice, int threads, ballast::cuda::stream order)
+point_stream<T>::point_stream(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging,
+                              matrix_view<const T> points, const kept_points_choice& choice, int threads, ballast::cuda::stream order)
     : device_(std::move(on)), points_(points), choice_(choice), threads_(threads), order_(order) {
-  if (choice_.kept != residence::none && points.rows > k_most_rows)
+  if (choice_.kept != kept_points::none && points.rows > k_most_rows)
     throw unsupported_error(fmt::format("points: expected up to {} that stay on a device, got {}", k_most_rows, points.rows));
-  if (choice_.kept != residence::all) return;
+  if (choice_.kept != kept_points::all) return;
   resident_ = staging.read(points).data;
 }
 
 // Copies and kernels in flight must not outlive the buffers.
 template <class T>
-point_supply<T>::~point_supply() {
+point_stream<T>::~point_stream() {
   for (const auto& each : slots_) {
     if (each == nullptr) continue;
     try {
@@ -79,9 +79,9 @@ point_supply<T>::~point_supply() {
 }
 
 template <class T>
-void point_supply<T>::make_slots(const placed_points<T>& placed) {
+void point_stream<T>::make_slots(const normalized_points<T>& normalized) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
-  const bool with_placed = choice_.kept == residence::none && placed.stride > 0;
+  const bool with_normalized = choice_.kept == kept_points::none && normalized.stride > 0;
   for (auto& each : slots_) {
     if (each == nullptr) {
       each = std::make_unique<slot>(device_);
@@ -89,16 +89,16 @@ void point_supply<T>::make_slots(const placed_points<T>& placed) {
       each->pinned = {device_, choice_.rows * points_.columns * size};
       device_->synchronize(order_);  // makes the memory usable on the other stream, too
     }
-    if (!with_placed || each->placed.bytes() != 0) continue;
-    each->placed = {device_, padded_rows(choice_.rows) * placed.stride * size, order_};
-    each->operand = {device_, padded_rows(choice_.rows) * placed.stride * operand_bytes<T>, order_};
+    if (!with_normalized || each->normalized.bytes() != 0) continue;
+    each->normalized = {device_, padded_rows(choice_.rows) * normalized.stride * size, order_};
+    each->operand = {device_, padded_rows(choice_.rows) * normalized.stride * operand_bytes<T>, order_};
   }
 }
 
 // Copies rows of the points, densely, through pinned memory. The copy starts when the previous user of the buffer has finished; the host
 // does not wait for that.
 template <class T>
-void point_supply<T>::copy(slot& to, std::int64_t first, std::int64_t count) {
+void point_stream<T>::copy(slot& to, std::int64_t first, std::int64_t count) {
   device_->synchronize(to.stream.get());  // the pinned memory is free
   T* const pinned = static_cast<T*>(to.pinned.data());
   constexpr std::int64_t rows_at_once = 1024;
@@ -119,50 +119,50 @@ void point_supply<T>::copy(slot& to, std::int64_t first, std::int64_t count) {
 }
 
 template <class T>
-void point_supply<T>::each(part wanted, const given_points<T>& given, const placed_points<T>& placed, for_piece start,
+void point_stream<T>::each(part wanted, const given_points<T>& given, const normalized_points<T>& normalized, for_piece start,
                            core::function_ref<bool()> arrived, for_piece use) {
   const std::int64_t m = points_.rows;
-  if (!passes(wanted)) return use({0, given, placed});
-  make_slots(placed);
+  if (!passes(wanted)) return use({0, given, normalized});
+  make_slots(normalized);
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
-  const bool brings = choice_.kept == residence::none && wanted != part::given;
+  const bool brings = choice_.kept == kept_points::none && wanted != part::given;
   const std::int64_t pieces = (m + choice_.rows - 1) / choice_.rows;
   const auto count_of = [&](std::int64_t number) { return std::min(choice_.rows, m - number * choice_.rows); };
   copy(*slots_[0], 0, count_of(0));
   for (std::int64_t number = 0; number < pieces; ++number) {
     slot& here = *slots_[number % 2];
     const std::int64_t first = number * choice_.rows, count = count_of(number);
-    point_piece<T> piece{first, given, placed};
+    point_piece<T> piece{first, given, normalized};
     piece.given.points = static_cast<const T*>(here.given.data());
     piece.given.row_stride = points_.columns;
     piece.given.column_stride = 1;
     piece.given.m = count;
     if (given.weights != nullptr) piece.given.weights = given.weights + first;
-    placed_points<T>& p = piece.placed;
+    normalized_points<T>& p = piece.normalized;
     p.m = count;
     p.first = first;
-    if (choice_.kept == residence::none) {
-      p.x = static_cast<const T*>(here.placed.data());
+    if (choice_.kept == kept_points::none) {
+      p.x = static_cast<const T*>(here.normalized.data());
       p.operand = static_cast<const operand_of<T>*>(here.operand.data());
-    } else if (placed.x != nullptr) {
-      p.x = placed.x + first * placed.stride;
-      if (placed.operand != nullptr) p.operand = placed.operand + first * placed.stride;
+    } else if (normalized.x != nullptr) {
+      p.x = normalized.x + first * normalized.stride;
+      if (normalized.operand != nullptr) p.operand = normalized.operand + first * normalized.stride;
     }
-    if (placed.weight != nullptr) p.weight = placed.weight + first;
-    if (placed.norm != nullptr) {
-      p.norm = placed.norm + first;
-      p.rounding = placed.rounding + first;
-      p.projection = placed.projection + first;
-      p.signature = placed.signature + first;
+    if (normalized.weight != nullptr) p.weight = normalized.weight + first;
+    if (normalized.norm != nullptr) {
+      p.norm = normalized.norm + first;
+      p.rounding = normalized.rounding + first;
+      p.projection = normalized.projection + first;
+      p.signature = normalized.signature + first;
     }
     device_->wait(*here.copied, order_);
     if (brings) {
       // Rows after the last point are 0.
-      const std::int64_t whole = whole_block_rows(count), rest = (padded_rows(count) - whole) * placed.stride;
-      device_->zero(static_cast<T*>(here.placed.data()) + whole * placed.stride, rest * size, order_);
+      const std::int64_t whole = whole_block_rows(count), rest = (padded_rows(count) - whole) * normalized.stride;
+      device_->zero(static_cast<T*>(here.normalized.data()) + whole * normalized.stride, rest * size, order_);
       if constexpr (sizeof(T) == 4)
-        device_->zero(static_cast<unsigned char*>(here.operand.data()) + whole * placed.stride * operand_bytes<T>, rest * operand_bytes<T>,
-                      order_);
+        device_->zero(static_cast<unsigned char*>(here.operand.data()) + whole * normalized.stride * operand_bytes<T>,
+                      rest * operand_bytes<T>, order_);
     }
     const auto copy_next = [&] {
       if (number + 1 < pieces) copy(*slots_[(number + 1) % 2], first + choice_.rows, count_of(number + 1));
@@ -184,9 +184,9 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
   }
 }
 
-template residence_problem needs_of(matrix_view<const float>, bool, std::int64_t, const ballast::cuda::device&);
-template residence_problem needs_of(matrix_view<const double>, bool, std::int64_t, const ballast::cuda::device&);
-template class point_supply<float>;
-template class point_supply<double>;
+template kept_points_problem needs_of(matrix_view<const float>, bool, std::int64_t, const ballast::cuda::device&);
+template kept_points_problem needs_of(matrix_view<const double>, bool, std::int64_t, const ballast::cuda::device&);
+template class point_stream<float>;
+template class point_stream<double>;
 
 }  // namespace ballast::kmeans::cuda

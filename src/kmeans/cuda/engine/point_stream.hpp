@@ -17,72 +17,73 @@
 namespace ballast::kmeans::cuda {
 
 // The data that stay on the device for the whole call. The row statistics, weights and labels always do.
-enum class residence {
-  all,     // the given points and the normalized points
-  placed,  // the normalized points; the given points pass in pieces
-  none     // both pass in pieces
+enum class kept_points {
+  all,         // the given points and the normalized points
+  normalized,  // the normalized points; the given points pass in pieces
+  none         // both pass in pieces
 };
 
 // The part of a piece that is requested.
-enum class part { given, placed, both };
+enum class part { given, normalized, both };
 
 // Rows `first` to `first` + given.m of the points, as kernel arguments in which `first` is row 0.
 template <class T>
 struct point_piece {
   std::int64_t first;
   given_points<T> given;
-  placed_points<T> placed;
+  normalized_points<T> normalized;
 };
 
-// choose_residence() returns the first residence that fits into `available` bytes together with `working` bytes, and the rows of a piece, a
-// multiple of `unit`. Points that already lie on the device stay there. Throws std::bad_alloc if not even two pieces of `unit` rows fit.
-struct residence_choice {
-  residence kept = residence::all;
+// choose_kept_points() returns the first kept_points that fits into `available` bytes together with `working` bytes, and the rows of a
+// piece, a multiple of `unit`. Points that already lie on the device stay there. Throws std::bad_alloc if not even two pieces of `unit`
+// rows fit.
+struct kept_points_choice {
+  kept_points kept = kept_points::all;
   std::int64_t rows = 0;
 };
-struct residence_problem {
+struct kept_points_problem {
   std::int64_t m = 0;
-  std::int64_t given_bytes = 0;   // bytes of all given points, if they are copied; 0: they lie on the device
-  std::int64_t given_row = 0;     // bytes of a given row in a piece
-  std::int64_t placed_row = 0;    // bytes of a normalized row, including its operand format
-  std::int64_t resident_row = 0;  // bytes per row that always stay: row statistics, labels, data of seeding, weights
-  std::int64_t working = 0;       // other bytes: centroids, sums, results on their way to the host
+  std::int64_t given_bytes = 0;     // bytes of all given points, if they are copied; 0: they lie on the device
+  std::int64_t given_row = 0;       // bytes of a given row in a piece
+  std::int64_t normalized_row = 0;  // bytes of a normalized row, including its operand format
+  std::int64_t resident_row = 0;    // bytes per row that always stay: row statistics, labels, data of seeding, weights
+  std::int64_t working = 0;         // other bytes: centroids, sums, results on their way to the host
   std::int64_t unit = 1;
 };
-residence_choice choose_residence(const residence_problem& what, std::int64_t available);
+kept_points_choice choose_kept_points(const kept_points_problem& problem, std::int64_t available);
 
 // Returns the memory that the device needs for `points` and `clusters`.
 template <class T>
-residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on);
+kept_points_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on);
 
 template <class T>
-class point_supply {
+class point_stream {
  public:
-  // `points` may lie in host or device memory. `choice`: from choose_residence. Up to `threads` threads of the host gather the pieces.
-  point_supply(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging, matrix_view<const T> points,
-               const residence_choice& choice, int threads, ballast::cuda::stream order);
-  ~point_supply();
-  point_supply(const point_supply&) = delete;
-  point_supply& operator=(const point_supply&) = delete;
+  // `points` may lie in host or device memory. `choice`: from choose_kept_points. Up to `threads` threads of the host gather the pieces.
+  point_stream(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging, matrix_view<const T> points,
+               const kept_points_choice& choice, int threads, ballast::cuda::stream order);
+  ~point_stream();
+  point_stream(const point_stream&) = delete;
+  point_stream& operator=(const point_stream&) = delete;
 
-  residence kept() const { return choice_.kept; }
+  kept_points kept() const { return choice_.kept; }
   // Returns whether the wanted part comes in pieces.
   bool passes(part wanted) const {
-    return choice_.kept == residence::none || (choice_.kept == residence::placed && wanted != part::placed);
+    return choice_.kept == kept_points::none || (choice_.kept == kept_points::normalized && wanted != part::normalized);
   }
   // Returns the given points if they stay on the device, else null.
   const T* resident() const { return resident_; }
 
-  // Calls use(piece) for the pieces in order of rows; each is ordered on the stream of the call. `given`, `placed`: the whole points, from
-  // which the pieces are cut. If a piece is not normalized yet, start(piece) normalizes it, and arrived() returns whether it equals the
-  // first load; if not, it is copied again until arrived() returns true. The next piece is copied while kernels process this one.
+  // Calls use(piece) for the pieces in order of rows; each is ordered on the stream of the call. `given`, `normalized`: the whole points,
+  // from which the pieces are cut. If a piece is not normalized yet, start(piece) normalizes it, and arrived() returns whether it equals
+  // the first load; if not, it is copied again until arrived() returns true. The next piece is copied while kernels process this one.
   using for_piece = core::function_ref<void(const point_piece<T>&)>;
-  void each(part wanted, const given_points<T>& given, const placed_points<T>& placed, for_piece start, core::function_ref<bool()> arrived,
-            for_piece use);
+  void each(part wanted, const given_points<T>& given, const normalized_points<T>& normalized, for_piece start,
+            core::function_ref<bool()> arrived, for_piece use);
 
  private:
   struct slot : core::pooled {
-    ballast::cuda::device_buffer given, placed, operand;
+    ballast::cuda::device_buffer given, normalized, operand;
     ballast::cuda::pinned_buffer pinned;
     ballast::cuda::device_stream stream;
     std::unique_ptr<ballast::cuda::stream_event> copied, used;
@@ -90,12 +91,12 @@ class point_supply {
     explicit slot(const std::shared_ptr<ballast::cuda::device>& on)
         : stream(on), copied(on->make_event(false)), used(on->make_event(false)) {}
   };
-  void make_slots(const placed_points<T>& placed);
+  void make_slots(const normalized_points<T>& normalized);
   void copy(slot& to, std::int64_t first, std::int64_t count);
 
   std::shared_ptr<ballast::cuda::device> device_;
   matrix_view<const T> points_;
-  residence_choice choice_;
+  kept_points_choice choice_;
   int threads_;
   ballast::cuda::stream order_;
   const T* resident_ = nullptr;

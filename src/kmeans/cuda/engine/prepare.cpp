@@ -34,31 +34,32 @@ bool by_rows(const given_points<T>& from) {
 // Sums over the rows of each column, by one of the two mappings of threads to elements.
 template <class T>
 template <class Sums>
-core::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed,
+core::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_normalized,
                                                bool mirrored) {
   const column_shape whole = column_shape_of(from.m, static_cast<int>(columns));
   const std::int64_t bytes = static_cast<std::int64_t>(sizeof(Sums)) * columns;
   const buffer parts = allocate(bytes * whole.strips);
   const buffer sums = allocate(bytes);
-  const auto add = [&](std::int64_t first, const given_points<T>& rows, const placed_points<T>& placed) {
+  const auto add = [&](std::int64_t first, const given_points<T>& rows, const normalized_points<T>& normalized) {
     column_arguments<T> given;
     given.given = rows;
-    given.placed = placed;
+    given.normalized = normalized;
     given.shape = whole;
     given.shape.m = rows.m;
     given.shape.strips = static_cast<int>((rows.m + whole.strip_rows - 1) / whole.strip_rows);
-    given.from_placed = from_placed;
+    given.from_normalized = from_normalized;
     given.mirrored = mirrored;
-    given.rows_first = !from_placed && by_rows(rows);
+    given.rows_first = !from_normalized && by_rows(rows);
     given.parts = static_cast<unsigned char*>(parts.data()) + first / whole.strip_rows * bytes;
     launch(
         k_columns_kernel + static_cast<int>(what), [&](bool instrumented) { return names::columns(what, instrumented); },
         given.shape.blocks(), given);
   };
   if (&from == &points_.given) {
-    each(from_placed ? part::placed : part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.placed); });
+    each(from_normalized ? part::normalized : part::given,
+         [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.normalized); });
   } else {
-    add(0, from, points_.placed);
+    add(0, from, points_.normalized);
   }
   launch(
       k_fold_kernel + static_cast<int>(what), [&] { return names::fold(what); }, columns,
@@ -97,7 +98,7 @@ core::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_point
 
 // The driver verifies these column statistics by sums that are measured later, from other loads.
 template <class T>
-ranges<T> cuda_engine<T>::survey() {
+ranges<T> cuda_engine<T>::column_stats() {
   using sums = column_ranges<T>;
   ranges<T> made;
   // Finds the lowest row of a column that has an invalid value.
@@ -140,24 +141,24 @@ ranges<T> cuda_engine<T>::survey() {
 
 // Normalizes the points and weights of a piece.
 template <class T>
-void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
-  place_arguments<T> given;
+void cuda_engine<T>::normalize_piece(const point_piece<T>& piece) {
+  normalize_arguments<T> given;
   given.given = piece.given;
-  given.x = const_cast<T*>(piece.placed.x);
-  given.operand = const_cast<operand_of<T>*>(piece.placed.operand);
-  given.weight = const_cast<T*>(piece.placed.weight);
-  given.stride = points_.placed.stride;
-  given.lanes = std::min(points_.placed.stride & -points_.placed.stride, 32);
+  given.x = const_cast<T*>(piece.normalized.x);
+  given.operand = const_cast<operand_of<T>*>(piece.normalized.operand);
+  given.weight = const_cast<T*>(piece.normalized.weight);
+  given.stride = points_.normalized.stride;
+  given.lanes = std::min(points_.normalized.stride & -points_.normalized.stride, 32);
   given.rows_first = by_rows(piece.given);
-  const std::int64_t rows = k_row_threads * k_place_elements / given.lanes;
-  launch(k_place_kernel, names::place, (piece.given.m + rows - 1) / rows * (points_.placed.stride / given.lanes), given);
+  const std::int64_t rows = k_row_threads * k_normalize_elements / given.lanes;
+  launch(k_normalize_kernel, names::normalize, (piece.given.m + rows - 1) / rows * (points_.normalized.stride / given.lanes), given);
 }
 
 template <class T>
-void cuda_engine<T>::place_rows() {
+void cuda_engine<T>::normalize_rows() {
   // Pieces that do not stay on the device are normalized each time they are used.
-  if (supply_.kept() == residence::none) return;
-  each(part::given, [&](const point_piece<T>& piece) { place_piece(piece); });
+  if (point_stream_.kept() == kept_points::none) return;
+  each(part::given, [&](const point_piece<T>& piece) { normalize_piece(piece); });
 }
 
 // A piece that is copied again is verified by its row statistics, which were computed from an earlier copy.
@@ -167,15 +168,15 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
   const bool checks = protect_ && points_.known;
   std::optional<abft::attempts> state;
   const auto start = [&](const point_piece<T>& piece) {
-    place_piece(piece);
+    normalize_piece(piece);
     if (!checks) return;
     if (!state) state.emplace(run::repeats_of(what_.how.protection));
     device_->zero(flags() + flag, sizeof(row_flags), call_.order());
-    facts_arguments<T> given = facts_of(piece);
+    row_stats_arguments<T> given = row_stats_of(piece);
     given.flags = flags() + flag;
     given.known = true;
-    launch_facts(piece.placed.m, given, false);
-    what_.seen.checked(at(piece.placed.m));
+    launch_row_stats(piece.normalized.m, given, false);
+    what_.seen.checked(at(piece.normalized.m));
   };
   const auto arrived = [&] {
     if (!checks) return true;
@@ -185,13 +186,13 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
     state.reset();
     return true;
   };
-  supply_.each(wanted, points_.given, points_.placed, start, arrived, use);
+  point_stream_.each(wanted, points_.given, points_.normalized, start, arrived, use);
 }
 
 // Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits; and the number of words per sum.
 template <class T>
 void cuda_engine<T>::choose_units() {
-  points_.placed.words = sizeof(T) == 8 ? 2 : 1;
+  points_.normalized.words = sizeof(T) == 8 ? 2 : 1;
   statistics_.units.clear();
   for (const column_sizes& each : statistics_.sizes) {
     int exponent = 0;
@@ -201,22 +202,22 @@ void cuda_engine<T>::choose_units() {
     }
     statistics_.units.push_back(std::ldexp(T(1), exponent));
     const double mean = each.size / static_cast<double>(m_);
-    if (each.largest > std::ldexp(mean, k_wide_ratio)) points_.placed.words = 2;
+    if (each.largest > std::ldexp(mean, k_wide_ratio)) points_.normalized.words = 2;
   }
-  statistics_.units.resize(at(points_.placed.stride) + 1, T(1));
+  statistics_.units.resize(at(points_.normalized.stride) + 1, T(1));
   points_.unit = upload(statistics_.units);
-  points_.placed.unit = static_cast<const T*>(points_.unit.data());
+  points_.normalized.unit = static_cast<const T*>(points_.unit.data());
 }
 
 template <class T>
-facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
-  facts_arguments<T> made;
+row_stats_arguments<T> cuda_engine<T>::row_stats_of(const point_piece<T>& piece) {
+  row_stats_arguments<T> made;
   made.given = piece.given;
-  made.placed = piece.placed;
-  made.norm = const_cast<T*>(piece.placed.norm);
-  made.rounding = const_cast<T*>(piece.placed.rounding);
-  made.projection = const_cast<T*>(piece.placed.projection);
-  made.signature = const_cast<std::uint64_t*>(piece.placed.signature);
+  made.normalized = piece.normalized;
+  made.norm = const_cast<T*>(piece.normalized.norm);
+  made.rounding = const_cast<T*>(piece.normalized.rounding);
+  made.projection = const_cast<T*>(piece.normalized.projection);
+  made.signature = const_cast<std::uint64_t*>(piece.normalized.signature);
   made.squares = nullptr;
   made.flags = flags();
   made.check = protect_;
@@ -224,45 +225,46 @@ facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
 }
 
 template <class T>
-void cuda_engine<T>::launch_facts(std::int64_t rows, const facts_arguments<T>& given, bool strike) {
+void cuda_engine<T>::launch_row_stats(std::int64_t rows, const row_stats_arguments<T>& given, bool strike) {
   launch(
-      k_facts_kernel + points_.placed.words - 1, [&](bool instrumented) { return names::facts(points_.placed.words, instrumented); },
+      k_row_stats_kernel + points_.normalized.words - 1,
+      [&](bool instrumented) { return names::row_stats(points_.normalized.words, instrumented); },
       (rows + k_row_threads - 1) / k_row_threads, given, strike);
 }
 
 // Computes norm, rounding, projection and signature of each row from the given points; with protection, again from the stored x. If x does
 // not stay on the device, both came from the same copy, so a second copy is compared as well.
 template <class T>
-void cuda_engine<T>::make_facts() {
+void cuda_engine<T>::make_row_stats() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
   points_.known = false;
   clear_flags();
   const auto add = [&](const point_piece<T>& piece, bool known) {
-    facts_arguments<T> given = facts_of(piece);
+    row_stats_arguments<T> given = row_stats_of(piece);
     given.squares = static_cast<block_squares*>(squares.data()) + piece.first / k_row_threads;
     given.known = known;
-    launch_facts(piece.given.m, given, true);
+    launch_row_stats(piece.given.m, given, true);
   };
   each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
-  if (protect_ && supply_.kept() == residence::none) each(part::placed, [&](const point_piece<T>& piece) { add(piece, true); });
+  if (protect_ && point_stream_.kept() == kept_points::none) each(part::normalized, [&](const point_piece<T>& piece) { add(piece, true); });
   points_.known = true;
   statistics_.squares = download<block_squares>(squares, blocks);
 }
 
 template <class T>
-void cuda_engine<T>::place(const frame<T>& chosen) {
-  frame_ = sealed<frame<T>>(chosen);
+void cuda_engine<T>::normalize(const normalization<T>& chosen) {
+  normalization_ = sealed<normalization<T>>(chosen);
   lloyd_.reset();
   const auto size = static_cast<std::int64_t>(sizeof(T));
   points_.shift = upload(chosen.shift);
   points_.given.shift = static_cast<const T*>(points_.shift.data());
   points_.given.scale = chosen.scale;
   points_.given.weight_scale = chosen.weight_scale;
-  points_.placed.m = m_;
-  points_.placed.n = static_cast<int>(n_);
-  points_.placed.stride = static_cast<int>(padded_features<T>(n_));
-  points_.placed.columns = static_cast<int>(columns());
+  points_.normalized.m = m_;
+  points_.normalized.n = static_cast<int>(n_);
+  points_.normalized.stride = static_cast<int>(padded_features<T>(n_));
+  points_.normalized.columns = static_cast<int>(columns());
   // Rows after the last point are 0.
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
@@ -271,36 +273,37 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
     device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
   };
   points_.known = false;
-  if (supply_.kept() != residence::none) {
-    rows(points_.x, points_.placed.stride * size);
-    if constexpr (sizeof(T) == 4) rows(points_.operand, points_.placed.stride * operand_bytes<T>);
+  if (point_stream_.kept() != kept_points::none) {
+    rows(points_.x, points_.normalized.stride * size);
+    if constexpr (sizeof(T) == 4) rows(points_.operand, points_.normalized.stride * operand_bytes<T>);
   }
-  points_.placed.x = static_cast<const T*>(points_.x.data());
-  points_.placed.operand = static_cast<const operand_of<T>*>(points_.operand.data());
+  points_.normalized.x = static_cast<const T*>(points_.x.data());
+  points_.normalized.operand = static_cast<const operand_of<T>*>(points_.operand.data());
   if (weighted()) rows(points_.weight, size);
-  points_.placed.weight = static_cast<const T*>(points_.weight.data());
+  points_.normalized.weight = static_cast<const T*>(points_.weight.data());
   rows(points_.norm, size);
   rows(points_.rounding, size);
   rows(points_.projection, size);
   rows(points_.signature, 8);
-  points_.placed.norm = static_cast<const T*>(points_.norm.data());
-  points_.placed.rounding = static_cast<const T*>(points_.rounding.data());
-  points_.placed.projection = static_cast<const T*>(points_.projection.data());
-  points_.placed.signature = static_cast<const std::uint64_t*>(points_.signature.data());
-  core::vector<T> direction(at(points_.placed.stride), T(0));
+  points_.normalized.norm = static_cast<const T*>(points_.norm.data());
+  points_.normalized.rounding = static_cast<const T*>(points_.rounding.data());
+  points_.normalized.projection = static_cast<const T*>(points_.projection.data());
+  points_.normalized.signature = static_cast<const std::uint64_t*>(points_.signature.data());
+  core::vector<T> direction(at(points_.normalized.stride), T(0));
   for (std::int64_t f = 0; f < n_; ++f) {
     const std::uint64_t bits = core::random_bits(k_direction_seed, 3, static_cast<std::uint64_t>(f));
     direction[at(f)] = (1 + static_cast<T>(bits % 256) / 256) * ((bits >> 8) % 2 == 0 ? T(1) : T(-1));
   }
   points_.direction = upload(direction);
-  points_.placed.direction = static_cast<const T*>(points_.direction.data());
+  points_.normalized.direction = static_cast<const T*>(points_.direction.data());
 
-  statistics_.sizes = verified_columns<column_sizes>(work::sizes, points_.given, columns(), "kmeans.points", [&](int) { place_rows(); });
+  statistics_.sizes =
+      verified_columns<column_sizes>(work::sizes, points_.given, columns(), "kmeans.points", [&](int) { normalize_rows(); });
   choose_units();
-  if (!protect_) return make_facts();
+  if (!protect_) return make_row_stats();
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int number) {
-    if (number > 0) place_rows();
-    make_facts();
+    if (number > 0) normalize_rows();
+    make_row_stats();
     what_.seen.checked(at(m_));
     return read_flags();
   });
@@ -308,7 +311,7 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
 
 template <class T>
 point_sums cuda_engine<T>::measure() {
-  statistics_.totals = verified_columns<column_totals>(points_.placed.words == 1 ? work::totals_one_word : work::totals_two_words,
+  statistics_.totals = verified_columns<column_totals>(points_.normalized.words == 1 ? work::totals_one_word : work::totals_two_words,
                                                        points_.given, columns(), "kmeans.variance", [](int) {});
   point_sums made;
   made.clear(n_, weighted());
@@ -326,7 +329,7 @@ point_sums cuda_engine<T>::measure() {
     run::attempt(what_.seen, what_.how.protection, "kmeans.variance", 0, [&](int number) {
       if (number > 0) {
         statistics_.sizes = sum_columns<column_sizes>(work::sizes, points_.given, columns(), false, false);
-        make_facts();
+        make_row_stats();
         gather();
       }
       const double by_features = std::accumulate(made.squares.begin(), made.squares.end(), 0.0);
@@ -344,7 +347,7 @@ point_sums cuda_engine<T>::measure() {
   }
   const auto value = [&](std::int64_t c) {
     double sum = 0;
-    for (int w = points_.placed.words; w-- > 0;)
+    for (int w = points_.normalized.words; w-- > 0;)
       sum += static_cast<double>(static_cast<std::int64_t>(statistics_.totals[at(c)].word[w])) * word_value(w);
     return sum / static_cast<double>(statistics_.units[at(c)]);
   };
@@ -356,7 +359,7 @@ point_sums cuda_engine<T>::measure() {
   made.weight = weighted() ? value(n_) : made.count;
   made.members = weighted() ? static_cast<double>(statistics_.totals[at(n_)].positive) : made.count;
   core::vector<std::uint64_t> expected;
-  for (int w = 0; w < points_.placed.words; ++w)
+  for (int w = 0; w < points_.normalized.words; ++w)
     for (const column_totals& each : statistics_.totals) expected.push_back(each.word[w]);
   points_.expected = upload(expected);
   lloyd_.reset();
@@ -372,20 +375,20 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
     for (std::int64_t e = 0; e < count; ++e)
       for (std::int64_t f = 0; f < n_; ++f) {
         const volatile T& point = what_.points(rows[at(e)], f);
-        into[e * n_ + f] = point * frame_.values().scale - frame_.values().shift[at(f)];
+        into[e * n_ + f] = point * normalization_.values().scale - normalization_.values().shift[at(f)];
       }
   };
-  const bool stays = points_.given.points != nullptr, gathers = stays || points_.placed.x != nullptr;
+  const bool stays = points_.given.points != nullptr, gathers = stays || points_.normalized.x != nullptr;
   const std::int64_t bytes = count * n_ * static_cast<std::int64_t>(sizeof(T));
   const buffer list = upload(core::vector<std::int64_t>(rows.begin(), rows.end()));
   const buffer made = allocate(bytes), again = allocate(stays ? bytes : 0);
   const gather_arguments<T> given{points_.given,
-                                  points_.placed.x,
+                                  points_.normalized.x,
                                   static_cast<const std::int64_t*>(list.data()),
                                   static_cast<T*>(made.data()),
                                   static_cast<T*>(again.data()),
                                   count,
-                                  points_.placed.stride};
+                                  points_.normalized.stride};
   const std::int64_t blocks = (count * n_ + k_row_threads - 1) / k_row_threads;
   const auto once = [&] {
     if (!gathers) return by_host(to);
@@ -414,8 +417,8 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
 }
 
 template <class T>
-core::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
-  core::vector<std::int64_t> made(places.begin(), places.end());
+core::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> positions, bool positive) {
+  core::vector<std::int64_t> made(positions.begin(), positions.end());
   if (!weighted()) return made;
   const core::vector<T>& weights = host_weights();
   core::vector<std::int64_t> rows;
@@ -425,14 +428,14 @@ core::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t>
   return made;
 }
 
-template ranges<float> cuda_engine<float>::survey();
-template void cuda_engine<float>::place(const frame<float>&);
+template ranges<float> cuda_engine<float>::column_stats();
+template void cuda_engine<float>::normalize(const normalization<float>&);
 template void cuda_engine<float>::each(part, core::function_ref<void(const point_piece<float>&)>);
 template point_sums cuda_engine<float>::measure();
 template void cuda_engine<float>::read_points(std::span<const std::int64_t>, float*);
 template core::vector<std::int64_t> cuda_engine<float>::rows_at(std::span<const std::int64_t>, bool);
-template ranges<double> cuda_engine<double>::survey();
-template void cuda_engine<double>::place(const frame<double>&);
+template ranges<double> cuda_engine<double>::column_stats();
+template void cuda_engine<double>::normalize(const normalization<double>&);
 template void cuda_engine<double>::each(part, core::function_ref<void(const point_piece<double>&)>);
 template point_sums cuda_engine<double>::measure();
 template void cuda_engine<double>::read_points(std::span<const std::int64_t>, double*);

@@ -23,14 +23,14 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, B
   const T* const passed = given.passed;
   const auto once = [&](int number) {
     before(number);
-    each(given.plain != nullptr ? part::both : part::placed, [&](const point_piece<T>& piece) {
+    each(given.plain != nullptr ? part::both : part::normalized, [&](const point_piece<T>& piece) {
       given.given = piece.given;
-      given.placed = piece.placed;
+      given.normalized = piece.normalized;
       given.labels = iterations().labels() + piece.first;
       given.passed = passed == nullptr ? nullptr : passed + piece.first;
       given.distances = distances == nullptr ? nullptr : distances + piece.first;
       given.sums = sums == nullptr ? nullptr : sums + 2 * (piece.first / k_row_threads);
-      launch(k_exact_kernel, names::exact, (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+      launch(k_exact_kernel, names::exact, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
     });
   };
   if (!protect_) return once(0);
@@ -44,7 +44,7 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, B
 
 template <class T>
 summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
-  const buffer framed = upload(centroids.values()), unshifted = upload(plain);
+  const buffer normalized_centroids = upload(centroids.values()), unshifted = upload(plain);
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer sums = allocate(16 * blocks);
   // The paper's schemes find labels without storing distances.
@@ -53,7 +53,7 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   exact_arguments<T> given{};
   given.passed = static_cast<const T*>(passed.data());
   given.plain = static_cast<const T*>(unshifted.data());
-  given.framed = static_cast<const T*>(framed.data());
+  given.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
   given.sums = static_cast<double*>(sums.data());
   given.limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
@@ -80,9 +80,9 @@ void cuda_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
 
 template <class T>
 core::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
-  const buffer framed = upload(centroids.values()), distances = allocate(8 * m_);
+  const buffer normalized_centroids = upload(centroids.values()), distances = allocate(8 * m_);
   exact_arguments<T> given{};
-  given.framed = static_cast<const T*>(framed.data());
+  given.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
   given.distances = static_cast<double*>(distances.data());
   compute_exact(given, "kmeans.relocation", [](int) {});
   core::vector<double> distance = download<double>(distances, m_);
@@ -135,14 +135,14 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
       k_row_threads;
   const buffer squares = allocate(core::checked_product(rows, k_) * size), made = allocate(rows * k_ * size);
   const std::int64_t sections = (k_ + k_section - 1) / k_section;
-  each(part::placed, [&](const point_piece<T>& piece) {
-    for (std::int64_t first = 0; first < piece.placed.m && !stop(); first += rows) {
-      const std::int64_t count = std::min(rows, piece.placed.m - first);
-      const distances_arguments<T> given{piece.placed, all.panel, first, count, static_cast<T*>(squares.data()), flags(), protect_};
+  each(part::normalized, [&](const point_piece<T>& piece) {
+    for (std::int64_t first = 0; first < piece.normalized.m && !stop(); first += rows) {
+      const std::int64_t count = std::min(rows, piece.normalized.m - first);
+      const distances_arguments<T> given{piece.normalized, all.view, first, count, static_cast<T*>(squares.data()), flags(), protect_};
       finish_arguments<T> last{static_cast<const T*>(squares.data()),
                                static_cast<T*>(made.data()),
                                count * k_,
-                               1 / static_cast<double>(frame_.values().scale),
+                               1 / static_cast<double>(normalization_.values().scale),
                                false,
                                flags() + 1};
       const auto once = [&] {

@@ -31,7 +31,7 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
 template <class T>
 void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool strike) {
   seeding_arguments<T> given;
-  given.candidates = seeding_.candidates.panel;
+  given.candidates = seeding_.candidates.view;
   given.flags = flags();
   given.trials = seeding_.trials;
   given.candidate = candidate;
@@ -40,15 +40,15 @@ void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool s
   given.check = protect_;
   if (protect_) clear_flags();
   const int trials = std::max(seeding_.trials, 8);
-  each(part::placed, [&](const point_piece<T>& piece) {
+  each(part::normalized, [&](const point_piece<T>& piece) {
     const std::int64_t block = piece.first / k_seed_threads;
-    given.placed = piece.placed;
+    given.normalized = piece.normalized;
     given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
     given.potentials = static_cast<double*>(seeding_.potential.data()) + block;
     given.tried = static_cast<double*>(seeding_.tried.data()) + block * seeding_.trials;
     launch(
         k_seeding_kernel + (trials > 8 ? 1 : 0), [&](bool instrumented) { return names::seeding(trials, instrumented); },
-        (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given, strike);
+        (piece.normalized.m + k_seed_threads - 1) / k_seed_threads, given, strike);
   });
 }
 

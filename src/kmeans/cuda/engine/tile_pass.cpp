@@ -8,8 +8,9 @@
 namespace ballast::kmeans::cuda {
 
 template <class T>
-tile_pass<T>::tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const placed_points<T>& points,
-                        std::int64_t k, const tile_scheme& scheme, const tile_policy* policy, std::uint64_t flips)
+tile_pass<T>::tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call,
+                        const normalized_points<T>& points, std::int64_t k, const tile_scheme& scheme, const tile_policy* policy,
+                        std::uint64_t flips)
     : device_(std::move(on)), call_(call), points_(points), k_(k), scheme_(scheme), flips_(flips) {
   const tile_problem problem{sizeof(T) == 8, points.n, k, scheme};
   policy_ = policy != nullptr ? *policy : choose_tile(problem, device_->about());

@@ -17,7 +17,7 @@ template <class T>
 class tile_pass : public core::pooled {
  public:
   // `points` and `call` must outlive this object. `flips`: see tile_arguments.
-  tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const placed_points<T>& points,
+  tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const normalized_points<T>& points,
             std::int64_t k, const tile_scheme& scheme, const tile_policy* policy, std::uint64_t flips);
 
   // Enqueues the labels for the centroids `rows` of what.centroids and, with `sums`, their sums, like pass_kernel.
@@ -32,7 +32,7 @@ class tile_pass : public core::pooled {
 
   std::shared_ptr<ballast::cuda::device> device_;
   const ballast::cuda::device_call& call_;
-  placed_points<T> points_;
+  normalized_points<T> points_;
   std::int64_t k_;
   tile_scheme scheme_;
   tile_policy policy_;

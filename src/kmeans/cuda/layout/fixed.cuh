@@ -11,8 +11,8 @@
 namespace ballast::kmeans::cuda {
 
 // Returns the normalized coordinate point · scale − shift, rounded like on the host.
-__device__ __forceinline__ float placed(float point, float scale, float shift) { return __fsub_rn(__fmul_rn(point, scale), shift); }
-__device__ __forceinline__ double placed(double point, double scale, double shift) { return __dsub_rn(__dmul_rn(point, scale), shift); }
+__device__ __forceinline__ float normalized(float point, float scale, float shift) { return __fsub_rn(__fmul_rn(point, scale), shift); }
+__device__ __forceinline__ double normalized(double point, double scale, double shift) { return __dsub_rn(__dmul_rn(point, scale), shift); }
 
 // w · x = product + rest; both are exact unless the product is near the smallest numbers.
 __device__ __forceinline__ float product_rest(float w, float x, float product) { return __fmaf_rn(w, x, -product); }

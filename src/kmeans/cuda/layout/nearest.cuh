@@ -67,8 +67,8 @@ __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j
   // A branch inside the loop would prevent its loads from being in flight together.
   if (Lagging && lag == 0) add(0);
 #pragma unroll Together
-  for (int f = Lagging ? k_slab<T> : 0; f < stride; f += k_slab<T>) add(Lagging ? f - lag * k_slab<T> : f);
-  if (Lagging && lag != 0) add(stride - k_slab<T>);
+  for (int f = Lagging ? k_slice<T> : 0; f < stride; f += k_slice<T>) add(Lagging ? f - lag * k_slice<T> : f);
+  if (Lagging && lag != 0) add(stride - k_slice<T>);
 #pragma unroll
   for (int e = 0; e < Each; ++e) distance[e] = add_quad(distance[e]);
 }

@@ -8,7 +8,7 @@
 //   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section, split into three parts that tensor cores represent exactly, each scaled
 //            (check_scale); columns 0 and 1 start at the two parts of −Σ_j w_j ‖c_j‖² / 2. Their weights are −1 / scale, so that
 //            Σ w · score over the section's columns is 0 except for rounding
-//   3        the direction of placed_points::projection; weight 0
+//   3        the direction of normalized_points::projection; weight 0
 //   4 … 7    0
 // c̃: c as rounded for the tensor core. Columns from k on have weight 0 and a score that never wins.
 #pragma once
@@ -35,14 +35,14 @@ BALLAST_HD constexpr double check_scale(int part) {
 }
 
 template <class T>
-inline constexpr int k_slab_bytes = k_tile_columns* k_slab<T>* static_cast<int>(sizeof(operand_of<T>));  // per tile and k-slice
+inline constexpr int k_slice_bytes = k_tile_columns* k_slice<T>* static_cast<int>(sizeof(operand_of<T>));  // per tile and k-slice
 
 // The unit that multiplies: a warp by mma, or four warps by wgmma. They read `packed` in different orders.
 enum class product_unit : int { warp, warpgroup };
 
-struct panel_shape {
+struct packed_shape {
   int k = 0;
-  int slabs = 0;  // k-slices per row: placed_points::stride / k_slab
+  int slices = 0;  // k-slices per row: normalized_points::stride / k_slice
   int sections = 0;
   int section_tiles = 0;  // including the check tile
   int data_tiles = 0;     // per section
@@ -54,7 +54,7 @@ struct panel_shape {
   BALLAST_HD constexpr int section_columns() const { return data_tiles * k_tile_columns; }
   template <class T>
   BALLAST_HD constexpr std::int64_t packed_bytes() const {
-    return std::int64_t{tiles()} * slabs * k_slab_bytes<T>;
+    return std::int64_t{tiles()} * slices * k_slice_bytes<T>;
   }
 };
 
@@ -63,10 +63,10 @@ struct panel_shape {
 //   warp        (c, t, v): lane 4c + t loads its numbers in one load
 //   warpgroup   (v / 2, c, t, v % 2): two blocks of 8 columns × 16 bytes, the layout of wgmma
 template <class T>
-BALLAST_HD constexpr std::int64_t packed_place(const panel_shape& shape, int tile, int c, int f) {
-  constexpr int size = k_tile_columns * k_slab<T>;
-  const int group = tile / shape.group_tiles, slab = f / k_slab<T>, t = f % k_slab<T> / k_vector<T>, v = f % k_vector<T>;
-  const std::int64_t at = ((std::int64_t{group} * shape.slabs + slab) * shape.group_tiles + tile % shape.group_tiles) * size;
+BALLAST_HD constexpr std::int64_t packed_index(const packed_shape& shape, int tile, int c, int f) {
+  constexpr int size = k_tile_columns * k_slice<T>;
+  const int group = tile / shape.group_tiles, slice = f / k_slice<T>, t = f % k_slice<T> / k_vector<T>, v = f % k_vector<T>;
+  const std::int64_t at = ((std::int64_t{group} * shape.slices + slice) * shape.group_tiles + tile % shape.group_tiles) * size;
   return at + (shape.unit == product_unit::warp ? (c * 4 + t) * k_vector<T> + v : ((v / 2 * k_tile_columns + c) * 4 + t) * 2 + v % 2);
 }
 
@@ -74,9 +74,9 @@ BALLAST_HD constexpr std::int64_t packed_place(const panel_shape& shape, int til
 // numbers. A cluster has sum_pitch numbers (per word, and in shared memory per limb). The last four hold the weight, and shift the next
 // cluster to other banks.
 template <class T>
-BALLAST_HD constexpr int sum_place(int f, int n, int stride) {
+BALLAST_HD constexpr int sum_index(int f, int n, int stride) {
   if (f == n) return stride;
-  return f / k_slab<T> * k_slab<T> + f % k_vector<T> * 4 + f % k_slab<T> / k_vector<T>;
+  return f / k_slice<T> * k_slice<T> + f % k_vector<T> * 4 + f % k_slice<T> / k_vector<T>;
 }
 BALLAST_HD constexpr int sum_pitch(int stride) { return stride + 4; }
 
@@ -91,7 +91,7 @@ struct alignas(16) section_limits {
 
 // The error bound of a score. A centroid that can be the nearest to x has ‖c‖ ≤ C = min(largest, 2‖x‖ + smallest): one farther out is
 // farther from x than the centroid with the smallest norm. For these |score − exact score| ≤ (r + product · (‖x‖ + r)) C + sum · (‖x‖ + C)
-// C, with r = placed_points::rounding.
+// C, with r = normalized_points::rounding.
 template <class T>
 struct alignas(16) score_bound {
   T product = 0;   // the largest ‖c − c̃‖ / ‖c‖, or slightly more
@@ -104,13 +104,13 @@ struct alignas(16) score_bound {
 
 // The packed centroids, in device memory. Written by update (update.cuh).
 template <class T>
-struct panel {
-  operand_of<T>* packed;      // tiles × slabs × k_slab_bytes: packed_place
+struct packed_centroids {
+  operand_of<T>* packed;      // tiles × slices × k_slice_bytes: packed_index
   T* columns;                 // tiles × 2 × 8: the start values of the scores, then their weights w in the row check
   T* rows;                    // (k + 1) × stride: c itself, in a second copy, from which distances are computed; the last row is 0
   section_limits<T>* limits;  // sections × 2: each stored twice
   score_bound<T>* bound;      // 2: stored twice
-  panel_shape shape;
+  packed_shape shape;
 };
 
 inline constexpr int k_quantities = 5;

@@ -8,15 +8,15 @@
 
 namespace ballast::kmeans::cuda {
 
-// k_vector: numbers per 16-byte load. k_slab: features per k-slice, which four lanes load together; rows are padded to whole k-slices.
+// k_vector: numbers per 16-byte load. k_slice: features per k-slice, which four lanes load together; rows are padded to whole k-slices.
 template <class T>
 inline constexpr int k_vector = static_cast<int>(16 / sizeof(T));
 template <class T>
-inline constexpr int k_slab = 4 * k_vector<T>;
+inline constexpr int k_slice = 4 * k_vector<T>;
 
 template <class T>
 BALLAST_HD constexpr std::int64_t padded_features(std::int64_t n) {
-  return (n + k_slab<T> - 1) / k_slab<T> * k_slab<T>;
+  return (n + k_slice<T> - 1) / k_slice<T> * k_slice<T>;
 }
 
 // The number format of tensor-core operands: for f32 the bits of a half (operand.cuh).
@@ -31,22 +31,22 @@ struct operand_number<float> {
 template <class T>
 using operand_of = typename operand_number<T>::type;
 
-// Returns the position of feature f of row i in placed_points::operand: blocks of 128 rows; in these k-slice by k-slice; in a k-slice tile
-// by tile of 16 rows. So the k-slices of all rows of a block are contiguous, for one bulk copy. In a k-slice of a tile, lane 4g + t has 16
-// bytes: the features 4t … 4t + 3 of rows g and g + 8 in the order of the instruction's registers. So a warp loads a k-slice of its rows in
-// one load.
+// Returns the position of feature f of row i in normalized_points::operand: blocks of 128 rows; in these k-slice by k-slice; in a k-slice
+// tile by tile of 16 rows. So the k-slices of all rows of a block are contiguous, for one bulk copy. In a k-slice of a tile, lane 4g + t
+// has 16 bytes: the features 4t … 4t + 3 of rows g and g + 8 in the order of the instruction's registers. So a warp loads a k-slice of its
+// rows in one load.
 inline constexpr int k_operand_rows = 16;     // per tile
 inline constexpr int k_operand_block = 128;   // rows
 inline constexpr int k_operand_numbers = 16;  // features per row and k-slice of f32
-BALLAST_HD constexpr std::int64_t operand_place(std::int64_t i, int f, int stride) {
+BALLAST_HD constexpr std::int64_t operand_index(std::int64_t i, int f, int stride) {
   const auto r = static_cast<int>(i % k_operand_rows), c = f % k_operand_numbers;
   const auto tile = static_cast<int>(i % k_operand_block / k_operand_rows);
   const int lane = r % 8 * 4 + c / 4, word = r / 8 + c % 4 / 2 * 2;
-  const int slab = f / k_operand_numbers * k_operand_block + tile * k_operand_rows;  // before this k-slice of this tile, in rows of a
-                                                                                     // k-slice
-  return i / k_operand_block * k_operand_block * stride + slab * k_operand_numbers + lane * 8 + word * 2 + c % 2;
+  const int slice = f / k_operand_numbers * k_operand_block + tile * k_operand_rows;  // before this k-slice of this tile, in rows of a
+                                                                                      // k-slice
+  return i / k_operand_block * k_operand_block * stride + slice * k_operand_numbers + lane * 8 + word * 2 + c % 2;
 }
-// Bytes per number in placed_points::operand: none in f64.
+// Bytes per number in normalized_points::operand: none in f64.
 template <class T>
 inline constexpr std::int64_t operand_bytes = sizeof(T) == 4 ? sizeof(operand_of<T>) : 0;
 // Returns the number of rows in whole blocks. Memory for normalized rows after these is set to 0 before it is filled.
@@ -62,9 +62,9 @@ BALLAST_HD constexpr std::int64_t padded_rows(std::int64_t m) { return (m + k_ro
 // padded_rows(m) elements. x and the row statistics are computed from two separate loads of the given points in different threads, so a
 // fault in one load shows as a difference from the other.
 template <class T>
-struct placed_points {
+struct normalized_points {
   const T* x;                      // m × stride, row-major, normalized (contract.hpp), 0 from feature n on
-  const operand_of<T>* operand;    // f32: x in operand format, m × stride, in the order of operand_place. f64: null
+  const operand_of<T>* operand;    // f32: x in operand format, m × stride, in the order of operand_index. f64: null
   const T* weight;                 // m, normalized; null: all 1
   const T* norm;                   // m: ‖x‖², rounded once
   const T* rounding;               // m: ‖x − multiplied(x)‖ (operand.cuh), or slightly more

@@ -88,12 +88,12 @@ struct column_totals {
 template <class T>
 struct column_arguments {
   given_points<T> given;
-  placed_points<T> placed;
+  normalized_points<T> normalized;
   column_shape shape;
-  bool from_placed;  // true: reads x from the normalized points; false: computes it from the given points
-  bool mirrored;     // the threads of a block, and the blocks, divide the work in reverse order: the same sums, bit for bit
-  bool rows_first;   // adjacent threads read adjacent rows
-  void* parts;       // strips × columns
+  bool from_normalized;  // true: reads x from the normalized points; false: computes it from the given points
+  bool mirrored;         // the threads of a block, and the blocks, divide the work in reverse order: the same sums, bit for bit
+  bool rows_first;       // adjacent threads read adjacent rows
+  void* parts;           // strips × columns
 };
 
 struct fold_arguments {
@@ -116,10 +116,10 @@ struct find_arguments {
 // ---- rows.cuh ----
 
 inline constexpr int k_row_threads = 256;
-inline constexpr int k_place_elements = 4;  // per thread
+inline constexpr int k_normalize_elements = 4;  // per thread
 
 template <class T>
-struct place_arguments {
+struct normalize_arguments {
   given_points<T> given;
   T* x;                    // m × stride
   operand_of<T>* operand;  // f32: the same numbers in operand format
@@ -138,7 +138,7 @@ struct block_squares {
 
 // The row statistics (points.hpp), and ‖x‖² in double.
 template <class T>
-struct row_facts {
+struct row_statistics {
   std::uint64_t signature;
   double square;
   T norm;
@@ -147,9 +147,9 @@ struct row_facts {
 };
 
 template <class T>
-struct facts_arguments {
+struct row_stats_arguments {
   given_points<T> given;
-  placed_points<T> placed;
+  normalized_points<T> normalized;
   T* norm;
   T* rounding;
   T* projection;
@@ -180,7 +180,7 @@ inline constexpr int k_chain = 32;    // features summed in one accumulation cha
 // Centroids in the layout that distances are computed from, and their checks: for each section the checksum centroid Σ w_j c_j, Σ w_j
 // ‖c_j‖² and Σ w_j, in double.
 template <class T>
-struct centroid_panel {
+struct checked_centroids {
   const T* rows;           // count × stride, 0 from feature n on
   const double* checksum;  // sections × stride
   const double* norms;     // sections
@@ -192,8 +192,8 @@ struct centroid_panel {
 
 template <class T>
 struct distances_arguments {
-  placed_points<T> placed;
-  centroid_panel<T> centroids;
+  normalized_points<T> normalized;
+  checked_centroids<T> centroids;
   std::int64_t first;  // first row
   std::int64_t rows;
   T* squares;  // rows × count
@@ -214,10 +214,10 @@ struct finish_arguments {
 template <class T>
 struct exact_arguments {
   given_points<T> given;
-  placed_points<T> placed;
+  normalized_points<T> normalized;
   const std::int32_t* labels;
-  const T* plain;   // k × n in the units of point · scale; null: distances are between x and `framed`
-  const T* framed;  // k × n, normalized
+  const T* plain;                 // k × n in the units of point · scale; null: distances are between x and `normalized_centroids`
+  const T* normalized_centroids;  // k × n, normalized
   int k;
   const T* passed;    // m: normalized distances as found by the checks of the pass that assigned the labels, or null
   double* distances;  // m, or null
@@ -229,7 +229,7 @@ struct exact_arguments {
 
 template <class T>
 struct labelled_arguments {
-  placed_points<T> placed;
+  normalized_points<T> normalized;
   const std::int32_t* labels;
   const double* direction;  // n: projection_direction
   double* sums;             // 3 per block: Σ label · projection, Σ label · weight, Σ label over the points of positive weight
@@ -242,8 +242,8 @@ inline constexpr int k_most_trials = 24;
 
 template <class T>
 struct seeding_arguments {
-  placed_points<T> placed;
-  centroid_panel<T> candidates;
+  normalized_points<T> normalized;
+  checked_centroids<T> candidates;
   T* closest;          // m
   double* potentials;  // per block: Σ weight · closest
   double* tried;       // blocks × trials
@@ -259,20 +259,20 @@ struct seeding_arguments {
 
 template <class T>
 struct cover_arguments {
-  placed_points<T> placed;
-  centroid_panel<T> candidates;  // up to k_section
-  T* closest;                    // m
-  std::int32_t* nearest;         // m
-  double* potentials;            // per block: Σ weight · closest
-  row_flags* flags;              // 3: row checks and choice; potentials; stored distances to earlier candidates
-  int first;                     // index of the first of these candidates
-  bool fresh;                    // true if there are no earlier candidates
+  normalized_points<T> normalized;
+  checked_centroids<T> candidates;  // up to k_section
+  T* closest;                       // m
+  std::int32_t* nearest;            // m
+  double* potentials;               // per block: Σ weight · closest
+  row_flags* flags;                 // 3: row checks and choice; potentials; stored distances to earlier candidates
+  int first;                        // index of the first of these candidates
+  bool fresh;                       // true if there are no earlier candidates
   bool check;
 };
 
 template <class T>
 struct draw_arguments {
-  placed_points<T> placed;
+  normalized_points<T> normalized;
   const T* closest;          // m
   const double* potentials;  // per block
   double potential;          // the sum of potentials

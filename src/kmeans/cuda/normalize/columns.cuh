@@ -32,7 +32,7 @@ __device__ __forceinline__ T given_value(const given_points<T>& from, std::int64
 // Computes x of a row from the given points.
 template <class T>
 __device__ __forceinline__ T compute_x(const given_points<T>& from, std::int64_t row, int f) {
-  return placed(given_value(from, row, f), from.scale, load_again(from.shift + f));
+  return normalized(given_value(from, row, f), from.scale, load_again(from.shift + f));
 }
 template <class T>
 __device__ __forceinline__ T compute_weight(const given_points<T>& from, std::int64_t row) {
@@ -68,9 +68,9 @@ struct element {
 
 template <class T>
 __device__ __forceinline__ element<T> read_element(const column_arguments<T>& a, std::int64_t row, int column) {
-  const auto weight = [&] { return a.from_placed ? load_again(a.placed.weight + row) : compute_weight(a.given, row); };
+  const auto weight = [&] { return a.from_normalized ? load_again(a.normalized.weight + row) : compute_weight(a.given, row); };
   if (column == a.given.n) return {T(0), weight(), T(0)};
-  const T x = a.from_placed ? load_again(a.placed.x + row * a.placed.stride + column) : compute_x(a.given, row, column);
+  const T x = a.from_normalized ? load_again(a.normalized.x + row * a.normalized.stride + column) : compute_x(a.given, row, column);
   if (a.given.weights == nullptr) return {x, x, T(0)};
   const T w = weight();
   const T product = rounded_product(w, x);
@@ -106,7 +106,7 @@ struct totals_work {
   static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
     const element<T> e = read_element(a, row, column);
     std::int32_t word[Words];
-    const T unit = load_again(a.placed.unit + column);
+    const T unit = load_again(a.normalized.unit + column);
     if (a.given.weights == nullptr) {
       split<Words>(e.product, unit, word);
     } else {

@@ -30,43 +30,43 @@ __device__ __forceinline__ bool alike(T a, T b) {
   return a == b || (a != a && b != b);
 }
 
-// Computes x = point · scale − shift for a tile of k_row_threads · k_place_elements elements, `lanes` columns wide. Element e is written as
-// (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. Shared memory: the tile,
-// with one padding element per column.
+// Computes x = point · scale − shift for a tile of k_row_threads · k_normalize_elements elements, `lanes` columns wide. Element e is
+// written as (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. Shared
+// memory: the tile, with one padding element per column.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
-    place_kernel(const __grid_constant__ ballast::cuda::kernel_launch<place_arguments<T>, Injector> given) {
-  const place_arguments<T>& a = given.arguments;
-  T* const turned = reinterpret_cast<T*>(arch::shared_memory());
+    normalize_kernel(const __grid_constant__ ballast::cuda::kernel_launch<normalize_arguments<T>, Injector> given) {
+  const normalize_arguments<T>& a = given.arguments;
+  T* const transposed = reinterpret_cast<T*>(arch::shared_memory());
   const int thread = static_cast<int>(threadIdx.x);
-  const int rows = k_row_threads * k_place_elements / a.lanes;
+  const int rows = k_row_threads * k_normalize_elements / a.lanes;
   const auto tiles = static_cast<unsigned>(a.stride / a.lanes);
   const std::int64_t first = std::int64_t{blockIdx.x / tiles} * rows;
   const int column = static_cast<int>(blockIdx.x % tiles) * a.lanes;
-  T x[k_place_elements];
-  for (int i = 0; i < k_place_elements; ++i) {
+  T x[k_normalize_elements];
+  for (int i = 0; i < k_normalize_elements; ++i) {
     const int e = i * k_row_threads + thread;
     const int r = a.rows_first ? e % rows : e / a.lanes;
     const int c = a.rows_first ? e / rows : e % a.lanes;
     const bool there = first + r < a.given.m && column + c < a.given.n;
     x[i] = there ? compute_x(a.given, first + r, column + c) : T(0);
-    if (a.rows_first) turned[c * (rows + 1) + r] = x[i];
+    if (a.rows_first) transposed[c * (rows + 1) + r] = x[i];
   }
   if (a.rows_first) {
     __syncthreads();  // the tile is stored
-    for (int i = 0; i < k_place_elements; ++i) {
+    for (int i = 0; i < k_normalize_elements; ++i) {
       const int e = i * k_row_threads + thread;
-      x[i] = turned[e % a.lanes * (rows + 1) + e / a.lanes];
+      x[i] = transposed[e % a.lanes * (rows + 1) + e / a.lanes];
     }
   }
-  given.strike(ballast::cuda::index<k_place_elements>{}, site::points,
+  given.strike(ballast::cuda::index<k_normalize_elements>{}, site::points,
                {std::int64_t{blockIdx.x}, std::int64_t{gridDim.x}, 1, 2, thread, k_row_threads}, x);
-  for (int i = 0; i < k_place_elements; ++i) {
+  for (int i = 0; i < k_normalize_elements; ++i) {
     const int e = i * k_row_threads + thread;
     const std::int64_t row = first + e / a.lanes;
     if (row >= a.given.m) continue;
     a.x[row * a.stride + column + e % a.lanes] = x[i];
-    if constexpr (sizeof(T) == 4) a.operand[operand_place(row, column + e % a.lanes, a.stride)] = as_operand(x[i]);
+    if constexpr (sizeof(T) == 4) a.operand[operand_index(row, column + e % a.lanes, a.stride)] = as_operand(x[i]);
   }
   if (a.weight == nullptr || column != 0) return;
   for (int r = thread; r < rows && first + r < a.given.m; r += k_row_threads) a.weight[first + r] = compute_weight(a.given, first + r);
@@ -90,7 +90,7 @@ struct square_sum {
 };
 
 template <int Words, class T>
-__device__ __forceinline__ std::uint64_t word_signature(const placed_points<T>& p, int column, T product, T rest) {
+__device__ __forceinline__ std::uint64_t word_signature(const normalized_points<T>& p, int column, T product, T rest) {
   std::int32_t word[Words];
   const T unit = p.unit[column];
   if (p.columns == p.n) {
@@ -105,9 +105,9 @@ __device__ __forceinline__ std::uint64_t word_signature(const placed_points<T>& 
 
 // Computes the statistics of a row whose feature f is x(f).
 template <int Words, class T, class Feature>
-__device__ __forceinline__ row_facts<T> facts_of(const placed_points<T>& p, T weight, Feature&& x) {
+__device__ __forceinline__ row_statistics<T> row_stats_of(const normalized_points<T>& p, T weight, Feature&& x) {
   const bool weighted = p.columns > p.n;
-  row_facts<T> made{0, 0, T(0), T(0), T(0)};
+  row_statistics<T> made{0, 0, T(0), T(0), T(0)};
   square_sum<T> norm, projection;
   double cut = 0;
   for (int f = 0; f < p.n; ++f) {
@@ -147,9 +147,9 @@ __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, 
 // statistics of each thread's row, twice, and the sums over them.
 template <class T, int Words, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
-    facts_kernel(const __grid_constant__ ballast::cuda::kernel_launch<facts_arguments<T>, Injector> given) {
-  const facts_arguments<T>& a = given.arguments;
-  auto* const made = reinterpret_cast<row_facts<T>*>(arch::shared_memory());
+    row_stats_kernel(const __grid_constant__ ballast::cuda::kernel_launch<row_stats_arguments<T>, Injector> given) {
+  const row_stats_arguments<T>& a = given.arguments;
+  auto* const made = reinterpret_cast<row_statistics<T>*>(arch::shared_memory());
   auto* const sums = reinterpret_cast<block_squares*>(made + k_row_threads);
   auto* const squares = reinterpret_cast<double*>(sums + 2);  // computed from x
   const int thread = static_cast<int>(threadIdx.x);
@@ -158,30 +158,30 @@ __global__ void __launch_bounds__(k_row_threads)
   const bool weighted = a.given.weights != nullptr;
   if (!a.known && thread < rows) {
     const std::int64_t row = first + thread;
-    row_facts<T> facts =
-        facts_of<Words>(a.placed, weighted ? compute_weight(a.given, row) : T(1), [&](int f) { return compute_x(a.given, row, f); });
-    given.strike(ballast::cuda::index<1>{}, site::points, {blockIdx.x, gridDim.x, 1, 2, thread, rows}, &facts.norm);
-    made[thread] = facts;
-    a.signature[row] = facts.signature;
-    a.norm[row] = facts.norm;
-    a.rounding[row] = facts.rounding;
-    a.projection[row] = facts.projection;
+    row_statistics<T> row_stats = row_stats_of<Words>(a.normalized, weighted ? compute_weight(a.given, row) : T(1),
+                                                      [&](int f) { return compute_x(a.given, row, f); });
+    given.strike(ballast::cuda::index<1>{}, site::points, {blockIdx.x, gridDim.x, 1, 2, thread, rows}, &row_stats.norm);
+    made[thread] = row_stats;
+    a.signature[row] = row_stats.signature;
+    a.norm[row] = row_stats.norm;
+    a.rounding[row] = row_stats.rounding;
+    a.projection[row] = row_stats.projection;
   }
   __syncthreads();  // the row statistics are stored
   const int other = k_row_threads - 1 - thread;
   if (a.check && other < rows) {
     const std::int64_t row = first + other;
-    const T* const x = a.placed.x + row * a.placed.stride;
-    const row_facts<T> again =
-        facts_of<Words>(a.placed, weighted ? load_again(a.placed.weight + row) : T(1), [&](int f) { return load_again(x + f); });
+    const T* const x = a.normalized.x + row * a.normalized.stride;
+    const row_statistics<T> again = row_stats_of<Words>(a.normalized, weighted ? load_again(a.normalized.weight + row) : T(1),
+                                                        [&](int f) { return load_again(x + f); });
     bool right = again.signature == load_again(a.signature + row) && alike(again.norm, load_again(a.norm + row)) &&
                  alike(again.rounding, load_again(a.rounding + row)) && alike(again.projection, load_again(a.projection + row));
-    for (int f = a.placed.n; f < a.placed.stride; ++f) right = right && load_again(x + f) == 0;
+    for (int f = a.normalized.n; f < a.normalized.stride; ++f) right = right && load_again(x + f) == 0;
     if constexpr (sizeof(T) == 4) {
-      for (int f = 0; f < a.placed.stride; ++f)
-        right = right && load_again(a.placed.operand + operand_place(row, f, a.placed.stride)) == as_operand(load_again(x + f));
+      for (int f = 0; f < a.normalized.stride; ++f)
+        right = right && load_again(a.normalized.operand + operand_index(row, f, a.normalized.stride)) == as_operand(load_again(x + f));
     }
-    if (!right) flag(*a.flags, a.placed.first + row);
+    if (!right) flag(*a.flags, a.normalized.first + row);
     squares[other] = again.square;
   }
   if (a.known) return;
@@ -194,13 +194,13 @@ __global__ void __launch_bounds__(k_row_threads)
   } else if (thread < 64 && a.check) {
     const block_squares sum = add_squares(
         rows, [&](int i) { return squares[i]; },
-        [&](int i) { return weighted ? static_cast<double>(load_again(a.placed.weight + first + i)) : 1.0; });
+        [&](int i) { return weighted ? static_cast<double>(load_again(a.normalized.weight + first + i)) : 1.0; });
     if (thread == 32) sums[1] = sum;
   }
   __syncthreads();  // the sums are stored
   if (thread == 64 && a.check &&
       !(alike(sums[0].square, sums[1].square) && alike(sums[0].weighted, sums[1].weighted) && alike(sums[0].largest, sums[1].largest)))
-    flag(*a.flags, a.placed.first + first);
+    flag(*a.flags, a.normalized.first + first);
 }
 
 // Reads single rows, one element per thread: the first half of the blocks from the normalized points, the second half from the given

@@ -11,7 +11,7 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // limit for a copy of panel::columns in shared memory
+constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // limit for a copy of packed_centroids::columns in shared memory
 constexpr int k_ring_bytes = 160 * 1024;                 // per multiprocessor
 constexpr int k_row_ring_bytes = 192 * 1024;             // per multiprocessor, if rows pass through the ring, too
 constexpr int k_least_slots = 4;                         // per ring
@@ -21,28 +21,28 @@ constexpr int k_most_operands = 19;                      // f64: k-slices of row
                                                          // spills
 constexpr int k_cached_row_bytes = 128 * 1024;           // rows of a block that stay in the L1 cache beside a small ring
 constexpr int k_small_ring_bytes = 72 * 1024;
-// f32 on Hopper: warps multiply individually if rows have at most k_few_slabs k-slices and one group of at least k_few_tiles tiles holds
+// f32 on Hopper: warps multiply individually if rows have at most k_few_slices k-slices and one group of at least k_few_tiles tiles holds
 // all centroids.
-constexpr int k_few_slabs = 2, k_few_tiles = 4;
+constexpr int k_few_slices = 2, k_few_tiles = 4;
 constexpr int k_stack = 512;  // bytes of stack for function calls in a pass, and in an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
-int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
-int slabs_of(const pass_problem& what) { return static_cast<int>(stride_of(what) / slab_of(what)); }
+int slice_of(const pass_problem& what) { return what.f64 ? k_slice<double> : k_slice<float>; }
+int slices_of(const pass_problem& what) { return static_cast<int>(stride_of(what) / slice_of(what)); }
 
 std::int64_t shared_bytes(const pass_problem& what, const pass_policy& chosen) {
-  const panel_shape shape = shape_of(what, chosen);
+  const packed_shape shape = shape_of(what, chosen);
   return what.f64 ? pass_shared_bytes<double>(chosen, shape, what.n) : pass_shared_bytes<float>(chosen, shape, what.n);
 }
 
-// Returns the largest of `most`, most / 2, … that divides `slabs`.
-int depth_of(int slabs, int most) { return slabs % most == 0 ? most : depth_of(slabs, most / 2); }
+// Returns the largest of `most`, most / 2, … that divides `slices`.
+int depth_of(int slices, int most) { return slices % most == 0 ? most : depth_of(slices, most / 2); }
 
 std::string text_of(const pass_policy& p) {
   return ballast::cuda::policy_text(p, "ballast::kmeans::cuda::pass_policy")
       .add("unit", &pass_policy::unit, "ballast::kmeans::cuda::product_unit")
-      .add("panel", &pass_policy::panel, "ballast::kmeans::cuda::panel_memory")
-      .add("slabs", &pass_policy::slabs)
+      .add("centroids", &pass_policy::centroids, "ballast::kmeans::cuda::centroid_memory")
+      .add("slices", &pass_policy::slices)
       .add("tiles", &pass_policy::tiles)
       .add("depth", &pass_policy::depth)
       .add("slots", &pass_policy::slots)
@@ -87,7 +87,7 @@ section_plan plan_sections(const pass_problem& what, bool check, int group_tiles
   return made;
 }
 
-// Returns whether panel::columns is small enough to be copied to shared memory.
+// Returns whether packed_centroids::columns is small enough to be copied to shared memory.
 bool columns_in_shared(const pass_problem& what, const pass_policy& chosen) {
   return std::int64_t{shape_of(what, chosen).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
 }
@@ -101,10 +101,10 @@ int operand_registers(const pass_problem& what) { return what.f64 ? 8 : 4; }
 
 // Returns the k-slices of a row if they fit into registers beside the scores of `tiles` tiles; 0 if the row is read again for each group of
 // tiles.
-int held_slabs(const pass_problem& what, bool group, int tiles) {
-  const int slabs = slabs_of(what);
-  const bool holds = what.f64 ? slabs + tiles <= k_most_operands : slabs <= (group ? 16 : 8);
-  return holds ? slabs : 0;
+int held_slices(const pass_problem& what, bool group, int tiles) {
+  const int slices = slices_of(what);
+  const bool holds = what.f64 ? slices + tiles <= k_most_operands : slices <= (group ? 16 : 8);
+  return holds ? slices : 0;
 }
 
 bool warpgroups(const pass_problem& what, const ballast::cuda::capabilities& on) { return on.major == 9 && !what.f64; }
@@ -112,9 +112,9 @@ bool warpgroups(const pass_problem& what, const ballast::cuda::capabilities& on)
 // Sets the members that follow from the others. On Hopper four warps multiply f32 together. But if a tile has few products and one group
 // holds all centroids, they would wait for each other longer than a warp takes to multiply by itself.
 pass_policy completed(const pass_problem& what, pass_policy made, const ballast::cuda::capabilities& on) {
-  const panel_shape shape = shape_of(what, made);
+  const packed_shape shape = shape_of(what, made);
   made.single = shape.sections == 1 && shape.section_tiles == shape.group_tiles;
-  const bool few = made.single && made.panel == panel_memory::shared && made.tiles >= k_few_tiles && slabs_of(what) <= k_few_slabs;
+  const bool few = made.single && made.centroids == centroid_memory::shared && made.tiles >= k_few_tiles && slices_of(what) <= k_few_slices;
   made.unit = warpgroups(what, on) && !few ? product_unit::warpgroup : product_unit::warp;
   return made;
 }
@@ -125,23 +125,23 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   made.weighted = what.weighted;
   made.check = what.check;
   const bool hopper = on.major == 9;
-  const int slabs = slabs_of(what);
+  const int slices = slices_of(what);
   const bool group = warpgroups(what, on);
   made.unit = group ? product_unit::warpgroup : product_unit::warp;
   const section_plan needed = plan_sections(what, what.check, 1);
   // f64: rows leave room for eight tiles, or for all.
-  made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
+  made.slices = held_slices(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
   const int most_depth = group ? 8 : 4;  // for rows that are read again
   // f32: with checks, the search state of a lane's rows takes registers, too.
-  const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs)
-                   : group  ? (what.check && made.slabs > 8 ? 9 : 12)
-                            : (made.slabs > 0 ? 8 : 4);
+  const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slices)
+                   : group  ? (what.check && made.slices > 8 ? 9 : 12)
+                            : (made.slices > 0 ? 8 : 4);
   // Choose the largest group that wastes least. In f64, loads of packed centroids from global memory take registers.
   constexpr std::int64_t k_many = std::numeric_limits<std::int64_t>::max() / 16;
   std::int64_t least = k_many;
   for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
-    if (each == 1 && needed.tiles > 1) break;                                 // the overhead of a group exceeds the cost of a wasted tile
-    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // predicted: small groups have too much overhead, too
+    if (each == 1 && needed.tiles > 1) break;                                  // the overhead of a group exceeds the cost of a wasted tile
+    if (group && made.slices > 8 && 2 * each < most && least < k_many) break;  // predicted: small groups have too much overhead, too
     const std::int64_t filled = plan_sections(what, what.check, each).all();
     if (filled * 16 < least * 15) {
       least = filled;
@@ -151,31 +151,31 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   made = completed(what, made, on);  // also affects shared memory
   // Registers of a lane for rows and scores; in f32 all registers, including those for the second word of a sum.
   const int operands =
-      operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
+      operand_registers(what) * made.tiles + (made.slices > 0 ? operand_registers(what) * made.slices : 16 * depth_of(slices, most_depth));
   const int registers = operands + (what.words == 2 ? 24 : 0) + 64;
   const auto warps_of = [](int each, int most_of_sixteen, int most_of_twelve) {
     return each <= most_of_sixteen ? 16 : each <= most_of_twelve ? 12 : 8;
   };
   // In order of preference: packed centroids and sums in shared memory, with two blocks or one; packed centroids through a ring; sums in
   // global memory.
-  const auto place = [&](panel_memory panel, sum_memory sums) {
-    made.panel = panel;
+  const auto fits_with = [&](centroid_memory centroids, sum_memory sums) {
+    made.centroids = centroids;
     made.sums = sums;
-    const bool ring = panel == panel_memory::ring;
+    const bool ring = centroids == centroid_memory::ring;
     // Warps per multiprocessor. If 16 or 12 warps need a few spills, these cost less than the latency that the warps hide; rows that are
     // read again need registers for loads in flight more than they need warps.
-    const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? (what.check ? 80 : 88) : 56)
-                                  : warps_of(registers, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
+    const int resident = what.f64 ? warps_of(operands, 32, centroids == centroid_memory::shared ? (what.check ? 80 : 88) : 56)
+                                  : warps_of(registers, group ? 124 : 128, group && made.slices > 0 ? 176 : 168);
     // All warps of a multiprocessor share one ring, so that the packed centroids are read once for all of them; more than 12 warps would
     // wait for each other too often.
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
       made.rows = can_pass_rows(made);
-      made.depth = made.slabs == 0 ? depth_of(slabs, made.rows ? k_ring_depth : most_depth)
-                   : ring          ? depth_of(slabs, group && made.slabs > 8 ? 8 : k_ring_depth)
-                                   : made.slabs;
-      const bool cached = what.f64 && made.slabs == 0 && pass_rows_of_block(made) * stride_of(what) * 8 <= k_cached_row_bytes;
+      made.depth = made.slices == 0 ? depth_of(slices, made.rows ? k_ring_depth : most_depth)
+                   : ring           ? depth_of(slices, group && made.slices > 8 ? 8 : k_ring_depth)
+                                    : made.slices;
+      const bool cached = what.f64 && made.slices == 0 && pass_rows_of_block(made) * stride_of(what) * 8 <= k_cached_row_bytes;
       const auto slots = [&] {
         return (cached      ? k_small_ring_bytes
                 : made.rows ? k_row_ring_bytes
@@ -195,22 +195,22 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     return false;
   };
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
-  const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
-  if (!place(panel_memory::shared, sums) && !place(passing, sums) && !place(panel_memory::shared, sum_memory::global))
-    place(passing, sum_memory::global);
+  const centroid_memory passing = hopper ? centroid_memory::ring : centroid_memory::global;
+  if (!fits_with(centroid_memory::shared, sums) && !fits_with(passing, sums) && !fits_with(centroid_memory::shared, sum_memory::global))
+    fits_with(passing, sum_memory::global);
   return completed(what, made, on);
 }
 
 // Applies an entry of the tuning table to a policy; the rules decide the members that an entry does not contain.
 pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_form::value& entry, const ballast::cuda::capabilities& on) {
-  made.panel = entry.panel;
+  made.centroids = entry.centroids;
   made.tiles = entry.tiles;
   made.depth = entry.depth;
   made.slots = entry.slots;
   made.warps = entry.warps;
   made.blocks = entry.blocks;
   made.sums = what.sums ? entry.sums : sum_memory::none;
-  made.slabs = what.f64 ? held_slabs(what, false, made.tiles) : made.slabs;
+  made.slices = what.f64 ? held_slices(what, false, made.tiles) : made.slices;
   made.unit = warpgroups(what, on) ? product_unit::warpgroup : product_unit::warp;
   made.rows = can_pass_rows(made);
   made.columns = columns_in_shared(what, made);
@@ -220,12 +220,12 @@ pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_fo
 // Returns whether a kernel for the policy exists and a multiprocessor can hold its blocks.
 bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda::capabilities& on) {
   const bool group = p.unit == product_unit::warpgroup;
-  if (p.panel == panel_memory::global && group) return false;
-  if (p.panel == panel_memory::ring && (on.major < 9 || p.slots < 2 || p.slots > k_most_slots)) return false;
-  if (p.panel != panel_memory::ring && p.slots != 0) return false;
+  if (p.centroids == centroid_memory::global && group) return false;
+  if (p.centroids == centroid_memory::ring && (on.major < 9 || p.slots < 2 || p.slots > k_most_slots)) return false;
+  if (p.centroids != centroid_memory::ring && p.slots != 0) return false;
   if (p.rows && p.slots < 3) return false;  // two chunks are multiplied together
-  const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
-  if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
+  const bool whole = p.slices > 0 && p.centroids != centroid_memory::ring;
+  if (whole ? p.depth != p.slices : slices_of(what) % p.depth != 0) return false;
   if (p.warps % team_warps(p) != 0 || p.warps > k_most_warps || pass_threads(p) > 1024 ||
       p.blocks * pass_threads(p) > on.threads_per_multiprocessor)
     return false;
@@ -249,32 +249,32 @@ std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cud
   std::vector<pass_policy> made;
   const pass_policy rule = by_rules(what, on);
   const auto most = static_cast<int>(std::min<std::int64_t>(12, plan_sections(what, what.check, 1).tiles));
-  for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
+  for (const centroid_memory centroids : {centroid_memory::global, centroid_memory::shared, centroid_memory::ring})
     for (const sum_memory sums : {sum_memory::shared, sum_memory::global})
       for (int tiles = 1; tiles <= most; ++tiles)
-        for (const int depth : {1, 2, 4, 8, slabs_of(what)})
+        for (const int depth : {1, 2, 4, 8, slices_of(what)})
           for (const int slots : {0, 4, 8, 16, rule.slots})
             for (const int warps : {4, 8, 12, 16})
               for (const int blocks : {1, 2, 3, 4}) {
                 if (warps * blocks > 16 || warps * blocks < 8) continue;
-                const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums}, on);
-                if (depth > 8 && one.slabs == 0) continue;
+                const pass_policy one = with_entry(what, rule, {centroids, tiles, depth, slots, warps, blocks, sums}, on);
+                if (depth > 8 && one.slices == 0) continue;
                 if (can_run(what, one, on) && std::ranges::find(made, one) == made.end()) made.push_back(one);
               }
   return made;
 }
 
 bool neighbours(const pass_policy& a, const pass_policy& b) {
-  const bool same[] = {a.tiles == b.tiles, a.panel == b.panel && a.depth == b.depth && a.slots == b.slots,
+  const bool same[] = {a.tiles == b.tiles, a.centroids == b.centroids && a.depth == b.depth && a.slots == b.slots,
                        a.warps == b.warps && a.blocks == b.blocks, a.sums == b.sums};
   return std::ranges::count(same, false) == 1;
 }
 
-panel_shape shape_of(const pass_problem& what, const pass_policy& chosen) {
+packed_shape shape_of(const pass_problem& what, const pass_policy& chosen) {
   const std::int64_t checks = chosen.check ? 1 : 0;
-  panel_shape made;
+  packed_shape made;
   made.k = static_cast<int>(what.k);
-  made.slabs = slabs_of(what);
+  made.slices = slices_of(what);
   made.group_tiles = chosen.tiles;
   made.unit = chosen.unit;
   made.section_tiles = static_cast<int>(plan_sections(what, chosen.check, chosen.tiles).tiles);

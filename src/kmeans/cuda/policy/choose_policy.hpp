@@ -27,17 +27,17 @@ class pass_tuning;
 
 // Returns the policy by rules over the capabilities of the device (docs/design/kmeans-cuda.md has the reasons), or the entry of the tuning
 // table for the problem, if it can run. `tuned` null: the table of the installation.
-pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
+pass_policy choose_pass(const pass_problem& problem, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
 // Returns the policies that the tuner chooses from: storage of packed centroids and of sums, groups of tiles, chunks, and the warps and
 // blocks that a multiprocessor can hold. The choice of the rules is among them.
-std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on);
+std::vector<pass_policy> pass_space(const pass_problem& problem, const ballast::cuda::capabilities& on);
 // Returns whether policies differ in exactly one of these: tiles; storage and chunks of packed centroids; warps and blocks; storage of
 // sums.
 bool neighbours(const pass_policy& a, const pass_policy& b);
-panel_shape shape_of(const pass_problem& what, const pass_policy& chosen);
+packed_shape shape_of(const pass_problem& problem, const pass_policy& chosen);
 
-ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented);
-ballast::cuda::kernel_request update_request(const pass_problem& what, bool instrumented);
+ballast::cuda::kernel_request pass_request(const pass_problem& problem, const pass_policy& chosen, bool instrumented);
+ballast::cuda::kernel_request update_request(const pass_problem& problem, bool instrumented);
 
 // Sets the register budgets of the kernels with injection: an injection is a function call, around which a thread saves its registers to
 // memory.

@@ -42,7 +42,7 @@ tile_policy policy_of(const tile_problem& what) {
   made.check = what.scheme.check;
   if (made.check == tile_check::threadblock) {
     made.stages = 2;
-    made.depth = what.f64 ? k_slab<double> : k_slab<float>;
+    made.depth = what.f64 ? k_slice<double> : k_slice<float>;
   }
   return made;
 }

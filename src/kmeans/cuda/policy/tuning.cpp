@@ -12,7 +12,7 @@ namespace {
 
 using ballast::cuda::unknown_tuning;
 
-constexpr std::string_view k_panels[] = {"global", "shared", "ring"};
+constexpr std::string_view k_centroid_memories[] = {"global", "shared", "ring"};
 constexpr std::string_view k_sums[] = {"none", "shared", "global"};
 
 // Reads a word that must be one of `names`; returns its index.
@@ -46,7 +46,7 @@ void pass_form::read(std::istream& words, key& at, value& chosen) {
   constexpr std::string_view checked[] = {"unchecked", "checked"};
   read_problem(words, at);
   at.checked = read_name(words, checked, "checked or unchecked") == 1;
-  chosen.panel = static_cast<panel_memory>(read_name(words, k_panels, "global, shared or ring"));
+  chosen.centroids = static_cast<centroid_memory>(read_name(words, k_centroid_memories, "global, shared or ring"));
   words >> chosen.tiles >> chosen.depth >> chosen.slots >> chosen.warps >> chosen.blocks;
   if (!words || chosen.tiles < 1 || chosen.depth < 1 || chosen.slots < 0 || chosen.slots > k_most_slots || chosen.warps < 1 ||
       chosen.warps % k_warpgroup_warps != 0 || chosen.blocks < 1)
@@ -58,9 +58,9 @@ void pass_form::read(std::istream& words, key& at, value& chosen) {
 
 void pass_form::write(std::ostream& to, const key& at, const value& chosen) {
   write_problem(to, at);
-  to << (at.checked ? "checked " : "unchecked ") << k_panels[static_cast<int>(chosen.panel)] << ' ' << chosen.tiles << ' ' << chosen.depth
-     << ' ' << chosen.slots << ' ' << chosen.warps << ' ' << chosen.blocks << ' ' << k_sums[static_cast<int>(chosen.sums)] << ' '
-     << chosen.gain;
+  to << (at.checked ? "checked " : "unchecked ") << k_centroid_memories[static_cast<int>(chosen.centroids)] << ' ' << chosen.tiles << ' '
+     << chosen.depth << ' ' << chosen.slots << ' ' << chosen.warps << ' ' << chosen.blocks << ' ' << k_sums[static_cast<int>(chosen.sums)]
+     << ' ' << chosen.gain;
 }
 
 void tile_form::read(std::istream& words, key& at, value& chosen) {

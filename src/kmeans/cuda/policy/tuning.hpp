@@ -30,7 +30,7 @@ struct pass_form {
     auto operator<=>(const key&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 means the implicit code
   };
   struct value {
-    panel_memory panel = panel_memory::shared;
+    centroid_memory centroids = centroid_memory::shared;
     int tiles = 1, depth = 1, slots = 0, warps = 8, blocks = 1;
     sum_memory sums = sum_memory::shared;
     double gain = 1;

@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(k_tile_threads)
   const int stride = a.points.stride, pitch = sum_pitch(stride), lane = static_cast<int>(threadIdx.x % k_lanes);
   const std::int64_t i = std::int64_t{blockIdx.x} * k_rows + threadIdx.x / k_lanes;
   const bool there = i < a.points.m, check = a.sums_twin != nullptr;
-  unsigned long long counted[k_quantities] = {};
-  const inject::device_place place{blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), k_tile_threads};
+  unsigned long long quantities[k_quantities] = {};
+  const inject::device_position position{blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), k_tile_threads};
   if (there) {
     const volatile T* const x = a.points.x + i * stride;
     const auto label = static_cast<int>(*static_cast<const volatile std::int32_t*>(a.labels + i));
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(k_tile_threads)
       }
       for (int w = 0; w < Words; ++w) {
         auto value = static_cast<std::uint64_t>(std::int64_t{word[w]});
-        if (strikes) given.strike(index<1>{}, site::sum, place, &value);
-        arch::add_global(sums + (static_cast<std::int64_t>(j) * Words + w) * pitch + sum_place<T>(column, a.points.n, stride), value);
+        if (strikes) given.strike(index<1>{}, site::sum, position, &value);
+        arch::add_global(sums + (static_cast<std::int64_t>(j) * Words + w) * pitch + sum_index<T>(column, a.points.n, stride), value);
       }
     };
     for (int column = lane; column < a.points.columns; column += k_lanes) {
@@ -170,15 +170,15 @@ __global__ void __launch_bounds__(k_tile_threads)
       }
       const unsigned long long signature = check ? a.points.signature[i] : 0;
       const bool same = a.previous != nullptr && a.previous[i] == again;
-      counted[0] = signature;
-      counted[1] = static_cast<unsigned>(again) * signature;
-      counted[2] = counts ? static_cast<unsigned long long>(static_cast<unsigned>(again)) << 32 | 1 : 0;
-      counted[3] = same ? 1 : 0;
-      counted[4] = a.previous == nullptr || a.previous[i] != label ? 1 : 0;
+      quantities[0] = signature;
+      quantities[1] = static_cast<unsigned>(again) * signature;
+      quantities[2] = counts ? static_cast<unsigned long long>(static_cast<unsigned>(again)) << 32 | 1 : 0;
+      quantities[3] = same ? 1 : 0;
+      quantities[4] = a.previous == nullptr || a.previous[i] != label ? 1 : 0;
     }
   }
   auto& partial = arch::shared_object<unsigned long long[k_quantities * (k_tile_threads / 32)], struct tile_update_partial>();
-  const unsigned long long total = ballast::cuda::add_block<k_tile_threads>(counted, partial);
+  const unsigned long long total = ballast::cuda::add_block<k_tile_threads>(quantities, partial);
   if (threadIdx.x < k_quantities && total != 0) arch::add_global(a.totals->quantities + threadIdx.x, total);
   if (!check) return;
   auto& last = arch::shared_object<std::uint32_t, struct tile_update_last>();

@@ -99,7 +99,7 @@ struct tile_kernel_body {
   __device__ static __forceinline__ tile_minimum<T> nearer(const tile_minimum<T>& x, const tile_minimum<T>& y) {
     return y.value < x.value || (y.value == x.value && y.centroid < x.centroid) ? y : x;
   }
-  __device__ __forceinline__ inject::device_place here() const {
+  __device__ __forceinline__ inject::device_position here() const {
     return {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), k_threads};
   }
 

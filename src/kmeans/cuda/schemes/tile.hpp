@@ -63,8 +63,8 @@ BALLAST_HD constexpr bool obeys_rules(const tile_policy& p) {
   if (p.warp_rows < k_fragment_rows || p.warp_columns < 8 || p.rows < p.warp_rows || p.columns < p.warp_columns) return false;
   const int thread_tiles = p.warp_rows * p.warp_columns / k_thread_tile<T>;
   if (thread_tiles != 8 && thread_tiles != 16) return false;
-  if (p.depth % k_slab<T> != 0 || p.warps() > 16 || p.rows > 256 || p.stages < 2) return false;
-  return p.check != tile_check::threadblock || (p.depth == k_slab<T> && p.stages == 2);
+  if (p.depth % k_slice<T> != 0 || p.warps() > 16 || p.rows > 256 || p.stages < 2) return false;
+  return p.check != tile_check::threadblock || (p.depth == k_slice<T> && p.stages == 2);
 }
 
 // The nearest centroid of a row among those of a tile.
@@ -76,7 +76,7 @@ struct tile_minimum {
 
 template <class T>
 struct tile_arguments {
-  placed_points<T> points;
+  normalized_points<T> points;
   const T* centroids;  // k × stride, normalized
   const T* norms;      // k: ‖c‖²
   int k;
@@ -104,7 +104,7 @@ BALLAST_HD constexpr std::int64_t tile_shared_bytes(const tile_policy& p) {
   const std::int64_t search = std::int64_t{p.columns / p.warp_columns} * p.rows * static_cast<std::int64_t>(sizeof(tile_minimum<T>));
   std::int64_t made = stages > search ? stages : search;
   if (p.check == tile_check::threadblock) {
-    const std::int64_t numbers = std::int64_t{2} * k_slab<T> * (p.warps() + 1) + std::int64_t{p.columns / p.warp_columns} * p.rows +
+    const std::int64_t numbers = std::int64_t{2} * k_slice<T> * (p.warps() + 1) + std::int64_t{p.columns / p.warp_columns} * p.rows +
                                  std::int64_t{p.rows / p.warp_rows} * p.columns + 2;
     made += numbers * static_cast<std::int64_t>(sizeof(T)) + 32;
   }
@@ -126,7 +126,7 @@ struct tile_norm_arguments {
 
 template <class T>
 struct tile_search_arguments {
-  placed_points<T> points;
+  normalized_points<T> points;
   const T* centroids;             // naive: k × stride
   const T* distances;             // gemm: m × k
   const tile_minimum<T>* minima;  // fused: m × across
@@ -138,7 +138,7 @@ struct tile_search_arguments {
 // Sums of the points by label, as in pass_arguments. With sums_twin everything is summed twice, and both sums must agree.
 template <class T>
 struct tile_update_arguments {
-  placed_points<T> points;
+  normalized_points<T> points;
   const std::int32_t* labels;
   const std::int32_t* previous;
   unsigned long long* sums;

@@ -17,7 +17,7 @@ struct warp_check {
   using product = tile_product<T, P, Injector>;
   using fragment = typename product::fragment;
   static constexpr int k_down = product::k_down, k_across = product::k_across, k_scores = product::k_scores, k_halves = product::k_halves;
-  static constexpr bool k_places = P.check == tile_check::warp;
+  static constexpr bool k_locates = P.check == tile_check::warp;
 
   static constexpr bool k_coarse = sizeof(T) == 4;  // the sums are rounded to TF32
 
@@ -58,10 +58,10 @@ struct warp_check {
 #pragma unroll
         for (int h = 0; h < k_halves; ++h) {
           x_size[h][0] = fma(x1[h].at[v], x1[h].at[v], x_size[h][0]);
-          if constexpr (k_places) x_size[h][1] = fma(x2[h].at[v], x2[h].at[v], x_size[h][1]);
+          if constexpr (k_locates) x_size[h][1] = fma(x2[h].at[v], x2[h].at[v], x_size[h][1]);
         }
         c_size[0] = fma(c1.at[v], c1.at[v], c_size[0]);
-        if constexpr (k_places) c_size[1] = fma(c2.at[v], c2.at[v], c_size[1]);
+        if constexpr (k_locates) c_size[1] = fma(c2.at[v], c2.at[v], c_size[1]);
       }
     }
 #pragma unroll
@@ -69,7 +69,7 @@ struct warp_check {
     const typename fragment::rows e1 = product::as_rows(x1);
     const typename fragment::vector ones = packed(rounded(c1));
     fragment::multiply_add(one, e1, ones);
-    if constexpr (k_places) {
+    if constexpr (k_locates) {
       fragment::multiply_add(across, e1, packed(rounded(c2)));
       fragment::multiply_add(down, product::as_rows(x2), ones);
     }
@@ -121,7 +121,7 @@ struct warp_check {
       std::uint32_t word = abs(residual) <= limit.one ? 0u : 1u;
       self.given.strike(index<1>{}, site::comparison, self.here(chunk), &word);
       if (word == 0) continue;
-      if constexpr (k_places) {
+      if constexpr (k_locates) {
         right = correct(s, residual, limit) && right;
       } else {
         right = false;
@@ -214,8 +214,8 @@ struct block_check {
   __device__ __forceinline__ block_check(product& of, unsigned char* memory)
       : self(of),
         partial(reinterpret_cast<T*>(memory)),
-        encoded(partial + 2 * k_slab<T> * k_warps),
-        row_sums(encoded + 2 * k_slab<T>),
+        encoded(partial + 2 * k_slice<T> * k_warps),
+        row_sums(encoded + 2 * k_slice<T>),
         column_sums(row_sums + k_warps_across * P.rows),
         sizes(column_sums + k_warps_down * P.columns),
         found(reinterpret_cast<int*>(sizes + 2)) {}
@@ -253,7 +253,7 @@ struct block_check {
     for (int e = 0; e < product::k_held; ++e) {
       const int number = static_cast<int>(threadIdx.x) + e * k_threads, line = number / 4;
       if (number >= product::k_stage_vectors) break;
-      stage[product::place(0, line, number % 4)] = packed(held[e]);
+      stage[product::stage_index(0, line, number % 4)] = packed(held[e]);
       const features<T> seen = P.unit == tile_unit::tensor ? rounded(held[e]) : held[e];
       const bool point = line < P.rows;
 #pragma unroll
@@ -268,14 +268,14 @@ struct block_check {
       for (int v = 0; v < k_vector<T>; ++v) {
         T sum = sums[which].at[v];
         for (int distance = 4; distance < 32; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-        if (self.lane < 4) partial[(self.warp * 2 + which) * k_slab<T> + self.lane * k_vector<T> + v] = sum;
+        if (self.lane < 4) partial[(self.warp * 2 + which) * k_slice<T> + self.lane * k_vector<T> + v] = sum;
       }
   }
   // Called between two barriers.
   __device__ __forceinline__ void encode() const {
-    for (int e = static_cast<int>(threadIdx.x); e < 2 * k_slab<T>; e += k_threads) {
+    for (int e = static_cast<int>(threadIdx.x); e < 2 * k_slice<T>; e += k_threads) {
       T sum = 0;
-      for (int w = 0; w < k_warps; ++w) sum += partial[w * 2 * k_slab<T> + e];
+      for (int w = 0; w < k_warps; ++w) sum += partial[w * 2 * k_slice<T> + e];
       encoded[e] = sum;
     }
   }
@@ -284,7 +284,7 @@ struct block_check {
 #pragma unroll
     for (int e = 0; e < k_own_rows; ++e) {
       const int r = static_cast<int>(threadIdx.x) + e * k_threads;
-      if (r < P.rows) of_row[e] = add_line(stage, r, encoded + k_slab<T>, of_row[e]);
+      if (r < P.rows) of_row[e] = add_line(stage, r, encoded + k_slice<T>, of_row[e]);
     }
 #pragma unroll
     for (int e = 0; e < k_own_columns; ++e) {
@@ -294,7 +294,7 @@ struct block_check {
   }
   __device__ static __forceinline__ T add_line(const vector* stage, int line, const T* with, T sum) {
     for (int q = 0; q < 4; ++q) {
-      const features<T> read = unpacked(stage[product::place(0, line, q)]);
+      const features<T> read = unpacked(stage[product::stage_index(0, line, q)]);
       const features<T> own = P.unit == tile_unit::tensor ? rounded(read) : read;
 #pragma unroll
       for (int v = 0; v < k_vector<T>; ++v) sum = fma(own.at[v], with[q * k_vector<T> + v], sum);
@@ -303,8 +303,8 @@ struct block_check {
   }
 
   // The injection position for data of rows.
-  __device__ __forceinline__ inject::device_place here(int chunk) const {
-    inject::device_place made = self.here(chunk);
+  __device__ __forceinline__ inject::device_position here(int chunk) const {
+    inject::device_position made = self.here(chunk);
     made.threads = P.rows < k_threads ? P.rows : k_threads;
     return made;
   }

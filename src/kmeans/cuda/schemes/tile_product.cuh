@@ -41,9 +41,9 @@ struct tile_product {
   static constexpr int k_across = P.warp_columns / 8;
   static constexpr int k_warps_across = P.columns / P.warp_columns;
   static constexpr int k_threads = P.threads();
-  static constexpr int k_slabs = P.depth / k_slab<T>;
+  static constexpr int k_slices = P.depth / k_slice<T>;
   static constexpr int k_lines = P.rows + P.columns;  // per k-slice of a stage
-  static constexpr int k_stage_vectors = k_slabs * k_lines * 4;
+  static constexpr int k_stage_vectors = k_slices * k_lines * 4;
   static constexpr int k_held = (k_stage_vectors + k_threads - 1) / k_threads;  // vectors of a stage that a thread copies
 
   const launch& given;
@@ -86,20 +86,22 @@ struct tile_product {
 
   // ---- Stages ----
 
-  __device__ static __forceinline__ int place(int slab, int line, int q) { return (slab * k_lines + line) * 4 + (q ^ (line >> 1 & 3)); }
-  __device__ __forceinline__ features<T> point(const vector* stage, int slab, int line, int q) const {
-    return unpacked(stage[place(slab, line, q)]);
+  __device__ static __forceinline__ int stage_index(int slice, int line, int q) {
+    return (slice * k_lines + line) * 4 + (q ^ (line >> 1 & 3));
   }
-  __device__ __forceinline__ features<T> centroid(const vector* stage, int slab, int line, int q) const {
-    return unpacked(stage[place(slab, P.rows + line, q)]);
+  __device__ __forceinline__ features<T> point(const vector* stage, int slice, int line, int q) const {
+    return unpacked(stage[stage_index(slice, line, q)]);
+  }
+  __device__ __forceinline__ features<T> centroid(const vector* stage, int slice, int line, int q) const {
+    return unpacked(stage[stage_index(slice, P.rows + line, q)]);
   }
   __device__ __forceinline__ vector* stage(int number) const { return stages + number * k_stage_vectors; }
 
   // Returns the source of vector `number` of chunk `chunk`, or null if there is none; sets `to` to its position in the stage.
   __device__ __forceinline__ const T* source(int chunk, int number, int& to) const {
-    const int slab = number / (k_lines * 4), line = number / 4 % k_lines, q = number % 4;
-    const int f = chunk * P.depth + slab * k_slab<T> + q * k_vector<T>;
-    to = place(slab, line, q);
+    const int slice = number / (k_lines * 4), line = number / 4 % k_lines, q = number % 4;
+    const int f = chunk * P.depth + slice * k_slice<T> + q * k_vector<T>;
+    to = stage_index(slice, line, q);
     if (f >= a.points.stride) return nullptr;
     if (line < P.rows) return a.points.x + (first_row + line) * a.points.stride + f;
     const int j = first_column + line - P.rows;
@@ -125,15 +127,15 @@ struct tile_product {
   template <class See>
   __device__ __forceinline__ void multiply(const vector* from, See&& see) {
 #pragma unroll
-    for (int slab = 0; slab < k_slabs; ++slab) {
+    for (int slice = 0; slice < k_slices; ++slice) {
       if constexpr (P.unit == tile_unit::tensor) {
         features<T> x[k_down][k_halves], c[k_across];
 #pragma unroll
         for (int i = 0; i < k_down; ++i)
 #pragma unroll
-          for (int h = 0; h < k_halves; ++h) x[i][h] = rounded(point(from, slab, row + i * k_fragment_rows + 8 * h + g, t));
+          for (int h = 0; h < k_halves; ++h) x[i][h] = rounded(point(from, slice, row + i * k_fragment_rows + 8 * h + g, t));
 #pragma unroll
-        for (int j = 0; j < k_across; ++j) c[j] = rounded(centroid(from, slab, column + 8 * j + g, t));
+        for (int j = 0; j < k_across; ++j) c[j] = rounded(centroid(from, slice, column + 8 * j + g, t));
         see(x, c);
 #pragma unroll
         for (int i = 0; i < k_down; ++i) {
@@ -146,9 +148,9 @@ struct tile_product {
         for (int q = 0; q < 4; ++q) {
           features<T> x[k_down * k_halves], c[k_across * 2];
 #pragma unroll
-          for (int i = 0; i < k_down * k_halves; ++i) x[i] = point(from, slab, row + 8 * i + g, q);
+          for (int i = 0; i < k_down * k_halves; ++i) x[i] = point(from, slice, row + 8 * i + g, q);
 #pragma unroll
-          for (int j = 0; j < k_across * 2; ++j) c[j] = centroid(from, slab, column + j / 2 * 8 + 2 * t + j % 2, q);
+          for (int j = 0; j < k_across * 2; ++j) c[j] = centroid(from, slice, column + j / 2 * 8 + 2 * t + j % 2, q);
 #pragma unroll
           for (int v = 0; v < k_vector<T>; ++v)
 #pragma unroll
@@ -181,7 +183,7 @@ struct tile_product {
   __device__ __forceinline__ bool ends_interval(int chunk) const {
     return chunk + 1 == chunks || (chunk + 1) * P.depth % k_tile_interval == 0;
   }
-  __device__ __forceinline__ inject::device_place here(int chunk) const {
+  __device__ __forceinline__ inject::device_position here(int chunk) const {
     return {blockIdx.x, gridDim.x, chunk * P.depth / k_tile_interval, intervals(), static_cast<int>(threadIdx.x), k_threads};
   }
   // Shows the products at the end of an interval to the injector.

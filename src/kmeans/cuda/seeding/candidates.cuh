@@ -11,7 +11,7 @@
 namespace ballast::kmeans::cuda {
 
 template <class T>
-__device__ __forceinline__ T weight_again(const placed_points<T>& p, std::int64_t row) {
+__device__ __forceinline__ T weight_again(const normalized_points<T>& p, std::int64_t row) {
   return p.weight == nullptr ? T(1) : load_again(p.weight + row);
 }
 
@@ -29,16 +29,16 @@ __global__ void __launch_bounds__(k_seed_threads)
   auto* const numbers = reinterpret_cast<std::int32_t*>(squares + k_seed_threads);
   const int count = a.candidates.count, thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
-  const int rows = static_cast<int>(min(a.placed.m - first, static_cast<std::int64_t>(k_seed_threads)));
+  const int rows = static_cast<int>(min(a.normalized.m - first, static_cast<std::int64_t>(k_seed_threads)));
   bool right = true;
   if (thread < rows) {
-    const T* const x = a.placed.x + (first + thread) * a.placed.stride;
+    const T* const x = a.normalized.x + (first + thread) * a.normalized.stride;
     T nearest = std::numeric_limits<T>::max(), least = nearest;
     std::int32_t number = 0;
     double sum = 0;
     for (int j = 0; j < count; j += k_group) {
       T made[k_group];
-      group_distances(x, a.candidates, a.placed.stride, j, made);
+      group_distances(x, a.candidates, a.normalized.stride, j, made);
       for (int i = 0; i < k_group && j + i < count; ++i) {
         given.strike(ballast::cuda::index<1>{}, site::product, {blockIdx.x, gridDim.x, j + i, count, thread, rows}, made + i);
         sum = __fma_rn(static_cast<double>(load_again(a.candidates.weight + j + i)), static_cast<double>(made[i]), sum);
@@ -55,22 +55,22 @@ __global__ void __launch_bounds__(k_seed_threads)
     numbers[thread] = number;
     if (a.check && !(nearest == least)) {
       right = false;
-      flag(a.flags[0], a.placed.first + first + thread);
+      flag(a.flags[0], a.normalized.first + first + thread);
     }
   }
   __syncthreads();  // the distances are stored
   const int other = k_seed_threads - 1 - thread;
   if (a.check && other < rows) {
     const int number = numbers[other];
-    bool fits = number >= 0 && number < count && sum_is_right(a.placed, a.candidates, first + other, 0, weighted[other]);
+    bool fits = number >= 0 && number < count && sum_is_right(a.normalized, a.candidates, first + other, 0, weighted[other]);
     if (fits) {
       T again[k_group];
-      group_distances(a.placed.x + (first + other) * a.placed.stride, a.candidates, a.placed.stride, number, again);
+      group_distances(a.normalized.x + (first + other) * a.normalized.stride, a.candidates, a.normalized.stride, number, again);
       fits = again[0] == squares[other];
     }
     if (!fits) {
       right = false;
-      flag(a.flags[0], a.placed.first + first + other);
+      flag(a.flags[0], a.normalized.first + first + other);
     }
   }
   // Tasks 0 and 1 sum the potential with these candidates, 2 and 3 without them.
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(k_seed_threads)
     const double sum = sum_by_warp(rows, [&](int i) {
       const T kept = a.fresh ? std::numeric_limits<T>::max() : load_again(a.closest + first + i);
       const T square = task < 2 && squares[i] < kept ? squares[i] : kept;
-      return static_cast<double>(weight_again(a.placed, first + i)) * static_cast<double>(square);
+      return static_cast<double>(weight_again(a.normalized, first + i)) * static_cast<double>(square);
     });
     if (arch::lane() == 0) sums[task] = sum;
   }
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(k_seed_threads)
     const bool same = sums[0] == sums[1];
     const bool kept = a.fresh || (sums[2] == sums[3] && sums[2] == load_again(a.potentials + blockIdx.x));
     __syncthreads();  // all have read the potential
-    if (!same && thread == 0) flag(a.flags[1], a.placed.first + first);
-    if (!kept && thread == 0) flag(a.flags[2], a.placed.first + first);
+    if (!same && thread == 0) flag(a.flags[1], a.normalized.first + first);
+    if (!kept && thread == 0) flag(a.flags[2], a.normalized.first + first);
     if (!right || !same || !kept) return;
   }
   if (thread < rows) {
@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(k_seed_threads)
 // Returns whether a row is drawn: core::random_uniform · Σ weight · closest < expected · weight · closest.
 template <class T>
 __device__ __forceinline__ bool is_drawn(const draw_arguments<T>& a, std::int64_t row) {
-  const double part = __dmul_rn(static_cast<double>(weight_again(a.placed, row)), static_cast<double>(load_again(a.closest + row)));
-  const std::int64_t number = a.placed.first + row;
+  const double part = __dmul_rn(static_cast<double>(weight_again(a.normalized, row)), static_cast<double>(load_again(a.closest + row)));
+  const std::int64_t number = a.normalized.first + row;
   return __dmul_rn(core::random_uniform(a.seed, a.stream, static_cast<std::uint64_t>(number)), a.potential) < __dmul_rn(a.expected, part);
 }
 
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(k_seed_threads)
   const draw_arguments<T>& a = given.arguments;
   constexpr int warps = k_seed_threads / 32;
   const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
-  const int rows = static_cast<int>(min(a.placed.m - first, static_cast<std::int64_t>(k_seed_threads)));
+  const int rows = static_cast<int>(min(a.normalized.m - first, static_cast<std::int64_t>(k_seed_threads)));
   const auto draw = [&](int warp) {
     const int row = warp * 32 + arch::lane();
     return __ballot_sync(0xffffffffu, row < rows && is_drawn(a, first + row));
@@ -133,17 +133,18 @@ __global__ void __launch_bounds__(k_seed_threads)
   if (arch::lane() == 0) a.again[std::int64_t{blockIdx.x} * warps + other] = again;
   if (arch::warp() != 0) return;
   const double sum = sum_by_warp(rows, [&](int i) {
-    return static_cast<double>(weight_again(a.placed, first + i)) * static_cast<double>(load_again(a.closest + first + i));
+    return static_cast<double>(weight_again(a.normalized, first + i)) * static_cast<double>(load_again(a.closest + first + i));
   });
-  if (arch::lane() == 0 && !(sum == load_again(a.potentials + blockIdx.x))) flag(a.flags[2], a.placed.first + first);
+  if (arch::lane() == 0 && !(sum == load_again(a.potentials + blockIdx.x))) flag(a.flags[2], a.normalized.first + first);
 }
 
 // Verifies the stored distance of each row to its candidate.
 template <class T>
 __global__ void __launch_bounds__(k_row_threads) nearest_kernel(const __grid_constant__ nearest_arguments<T> a) {
   const std::int64_t row = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
-  if (row >= a.exact.placed.m) return;
-  if (!agrees_in_frame(a.exact, row, static_cast<double>(load_again(a.closest + row)))) flag(*a.exact.flags, a.exact.placed.first + row);
+  if (row >= a.exact.normalized.m) return;
+  if (!agrees_normalized(a.exact, row, static_cast<double>(load_again(a.closest + row))))
+    flag(*a.exact.flags, a.exact.normalized.first + row);
 }
 
 }  // namespace ballast::kmeans::cuda

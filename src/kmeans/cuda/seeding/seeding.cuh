@@ -20,12 +20,12 @@ __global__ void __launch_bounds__(k_seed_threads)
   T* const squares = reinterpret_cast<T*>(sums + 2 * (k_most_trials + 1));
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
-  const int rows = static_cast<int>(min(a.placed.m - first, static_cast<std::int64_t>(k_seed_threads)));
+  const int rows = static_cast<int>(min(a.normalized.m - first, static_cast<std::int64_t>(k_seed_threads)));
   if (thread < rows) {
-    const T* const x = a.placed.x + (first + thread) * a.placed.stride;
+    const T* const x = a.normalized.x + (first + thread) * a.normalized.stride;
     for (int j = 0; j < trials; j += k_group) {
       T made[k_group];
-      group_distances(x, a.candidates, a.placed.stride, j, made);
+      group_distances(x, a.candidates, a.normalized.stride, j, made);
       for (int i = 0; i < k_group && j + i < trials; ++i) {
         given.strike(ballast::cuda::index<1>{}, site::product, {blockIdx.x, gridDim.x, j + i, trials, thread, rows}, made + i);
         squares[(j + i) * k_seed_threads + thread] = made[i];
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(k_seed_threads)
   const int other = k_seed_threads - 1 - thread;
   bool right = true;
   if (a.check && other < rows) {
-    right = row_is_right(a.placed, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
-    if (!right) flag(a.flags[0], a.placed.first + first + other);
+    right = row_is_right(a.normalized, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
+    if (!right) flag(a.flags[0], a.normalized.first + first + other);
   }
   // Tasks 2j and 2j + 1 sum the potential with candidate j, the last two without any.
   const int potentials = a.take ? 1 : trials + 1;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(k_seed_threads)
     const double sum = sum_by_warp(rows, [&](int i) {
       const T kept = a.fresh ? std::numeric_limits<T>::max() : load_again(a.closest + first + i);
       const T square = j < trials ? squares[j * k_seed_threads + i] : kept;
-      const T weight = a.placed.weight == nullptr ? T(1) : load_again(a.placed.weight + first + i);
+      const T weight = a.normalized.weight == nullptr ? T(1) : load_again(a.normalized.weight + first + i);
       return static_cast<double>(weight) * static_cast<double>(square < kept ? square : kept);
     });
     if (arch::lane() == 0) sums[task] = sum;
@@ -57,16 +57,16 @@ __global__ void __launch_bounds__(k_seed_threads)
   if (!a.take) {
     if (thread < trials) {
       a.tried[at + thread] = sums[2 * thread];
-      if (a.check && !(sums[2 * thread] == sums[2 * thread + 1])) flag(a.flags[1], a.placed.first + first);
+      if (a.check && !(sums[2 * thread] == sums[2 * thread + 1])) flag(a.flags[1], a.normalized.first + first);
     } else if (thread == trials && a.check) {
       if (!(sums[2 * thread] == sums[2 * thread + 1] && sums[2 * thread] == load_again(a.potentials + blockIdx.x)))
-        flag(a.flags[2], a.placed.first + first);
+        flag(a.flags[2], a.normalized.first + first);
     }
     return;
   }
   bool same = true;
   if (a.check) same = sums[0] == sums[1] && (a.candidate < 0 || sums[0] == load_again(a.tried + at + a.candidate));
-  if (!same && thread == 0) flag(a.flags[1], a.placed.first + first);
+  if (!same && thread == 0) flag(a.flags[1], a.normalized.first + first);
   if (!right || !same) return;
   if (thread < rows) {
     const T square = squares[thread];

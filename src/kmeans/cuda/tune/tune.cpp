@@ -45,10 +45,10 @@ class trial {
                                scheme},
                 device_),
         centroids_(points_.begin(), points_.begin() + what.clusters * what.features) {
-    frame<T> chosen;
+    normalization<T> chosen;
     chosen.shift.assign(static_cast<std::size_t>(what.features), T(0));
-    (void)engine_.survey();
-    engine_.place(chosen);
+    (void)engine_.column_stats();
+    engine_.normalize(chosen);
     (void)engine_.measure();
   }
 
@@ -150,7 +150,7 @@ void tune_problem(const std::string& token, const problem& what, const tuned_sch
         timed.device(), [&](const pass_policy& p) { return timed.seconds(p, std::nullopt); },
         [&](const pass_policy& p) { return pass_request(problem, p, false); },
         [](const pass_policy& p, double gain) {
-          return pass_form::value{p.panel, p.tiles, p.depth, p.slots, p.warps, p.blocks, p.sums, gain};
+          return pass_form::value{p.centroids, p.tiles, p.depth, p.slots, p.warps, p.blocks, p.sums, gain};
         },
         results, progress);
   }

@@ -63,10 +63,10 @@ inline double score_walk(double u, int n) {
 // stop, and its inputs come with second copies.
 template <class T>
 struct update_arguments {
-  placed_points<T> points;
-  panel<T> centroids;  // written; `rows` is the new k × stride
-  T* twin;             // k × stride: the second copy of the new rows
-  const T* old_rows;   // k × stride, and its second copy
+  normalized_points<T> points;
+  packed_centroids<T> centroids;  // written; `rows` is the new k × stride
+  T* twin;                        // k × stride: the second copy of the new rows
+  const T* old_rows;              // k × stride, and its second copy
   const T* old_twin;
   const T* given;  // k × n normalized centroids, and a second copy, used instead of sums. Null: use sums
   const T* given_twin;

@@ -43,7 +43,7 @@ struct update {
   struct memory {
     double products[k_tile_columns][k_part];  // products of weights and centroids; when a section is closed, partial sums
     double partial[3 * k_tile_columns];
-    section_result facts[k_warps];
+    section_result results[k_warps];
     double squares[k_tile_columns];  // ‖c‖² of the new rows, if the block has whole rows
     std::uint32_t failed;
     int wrong;  // the last centroid whose row failed its check; −1: none
@@ -52,10 +52,10 @@ struct update {
   const launch& given;
   const update_arguments<T>& a;
   memory& shared;
-  const panel_shape& shape;
-  int parts, section, tile, in_panel;  // indexes of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
-  int first, count;                    // this block has centroids first … first + count − 1
-  int begin;                           // its first feature
+  const packed_shape& shape;
+  int parts, section, tile, in_packed;  // indexes of this block: `tile` among all tiles of centroids, `in_packed` among all tiles
+  int first, count;                     // this block has centroids first … first + count − 1
+  int begin;                            // its first feature
   int n, stride, lane, warp;
   double random;  // random factor of the weight of the row that this thread verifies
 
@@ -67,7 +67,7 @@ struct update {
         parts(update_parts<T>(from.arguments.points.stride)),
         section(static_cast<int>(blockIdx.x) / (shape.data_tiles * parts)),
         tile(static_cast<int>(blockIdx.x) / parts),
-        in_panel(tile + section * (shape.section_tiles - shape.data_tiles)),
+        in_packed(tile + section * (shape.section_tiles - shape.data_tiles)),
         first(tile * k_tile_columns),
         count(max(0, min(k_tile_columns, shape.k - first))),
         begin(static_cast<int>(blockIdx.x) % parts * k_part),
@@ -88,7 +88,7 @@ struct update {
   // ---- Sums ----
 
   __device__ __forceinline__ const unsigned long long* sums_at(int j, int column) const {
-    return a.sums + static_cast<std::int64_t>(j) * P.words * sum_pitch(stride) + sum_place<T>(column, n, stride);
+    return a.sums + static_cast<std::int64_t>(j) * P.words * sum_pitch(stride) + sum_index<T>(column, n, stride);
   }
   // read_sum: loads the sum of one column of a cluster, in words, from memory in each call. number_of: converts it to a number in units of
   // the column.
@@ -168,7 +168,7 @@ struct update {
   // operand_at: returns the position of feature f of column c of a tile in `packed`, for the first number of a vector; the second number
   // follows. pair_step: the distance from one pair of numbers to the next.
   __device__ __forceinline__ operand_of<T>* operand_at(int in_tile, int c, int f) const {
-    return a.centroids.packed + packed_place<T>(shape, in_tile, c, f);
+    return a.centroids.packed + packed_index<T>(shape, in_tile, c, f);
   }
   __device__ __forceinline__ int pair_step() const { return shape.unit == product_unit::warp ? 2 : 2 * 4 * k_tile_columns; }
 
@@ -190,7 +190,7 @@ struct update {
             value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
           }
           if (divides)
-            given.strike(index<1>{}, site::centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, stride},
+            given.strike(index<1>{}, site::centroid, inject::device_position{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, stride},
                          &value.at[v]);
         }
         store(a.centroids.rows + row_at(j), value);
@@ -201,7 +201,7 @@ struct update {
         }
         store(a.twin + row_at(j), twin);
       }
-      operand_of<T>* const to = operand_at(in_panel, warp, f);
+      operand_of<T>* const to = operand_at(in_packed, warp, f);
 #pragma unroll
       for (int v = 0; v < k_lane; ++v) {
         const T each = value.at[v];
@@ -499,8 +499,8 @@ struct update {
     a.centroids.bound[1] = bound;
     double tolerance = a.tolerance;
     if (a.given == nullptr) {
-      given.strike(index<1>{}, site::shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
-      given.strike(index<1>{}, site::tolerance, inject::device_place{0, 1, 1, 2, 0, 1}, &tolerance);
+      given.strike(index<1>{}, site::shift, inject::device_position{0, 1, 0, 1, 0, 1}, &shift);
+      given.strike(index<1>{}, site::tolerance, inject::device_position{0, 1, 1, 2, 0, 1}, &tolerance);
     }
     // The twin takes the same steps on the other copies, with the opposite sign of each difference: without a fault it has the same bits.
     const bool shift_fits = shift == shift_twin;

@@ -30,10 +30,10 @@ __device__ __forceinline__ void update<T, P, Injector>::join_block(section_resul
       join(made);  // all shuffles of a block share one unit, so warps without contribution
                    // skip them
     if (level == 1) return;
-    if (lane == 0) shared.facts[warp] = made;
+    if (lane == 0) shared.results[warp] = made;
     __syncthreads();
     if (warp != 0) return;
-    made = lane < k_warps ? shared.facts[lane] : nothing();
+    made = lane < k_warps ? shared.results[lane] : nothing();
   }
 }
 
@@ -59,7 +59,7 @@ __device__ __forceinline__ void update<T, P, Injector>::close_columns(int thread
 #pragma unroll 4
     for (int p = 0; p < parts; ++p) square += arch::load_keep(&of[p].squares[c]), cut += arch::load_keep(&of[p].cuts[c]);
     T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
-    if (there) given.strike(index<1>{}, site::norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
+    if (there) given.strike(index<1>{}, site::norm, inject::device_position{j, shape.k, 0, 1, 0, 1}, &start);
     T* const at = column_at(section * shape.section_tiles + i / k_tile_columns, c);
     at[0] = start;
     at[k_tile_columns] = static_cast<T>(w);
@@ -92,7 +92,7 @@ __device__ __forceinline__ void update<T, P, Injector>::close_features(section_r
   made.sums[section_result::direction] = direction * direction;
   // Columns: three parts of the checksum, the direction, and zeros. Scales are powers of two.
   operand_of<T>* to = operand_at(section * shape.section_tiles + shape.data_tiles, 0, f);
-  const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // distance from column to column
+  const int step = shape.unit == product_unit::warp ? k_slice<T> : 8;  // distance from column to column
   double scale = check_scale<T>(0), inverse = 1 / check_scale<T>(0);
 #pragma unroll 1
   for (int column = 0; column < k_tile_columns; ++column, to += step) {

@@ -49,18 +49,18 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
       });
     } else {
       for (int p = 0; p * shape::panel < steps; ++p) {
-        const int turn = p % 2, begin = p * shape::panel;
-        if (team.panel() == p) team.factor_panel(turn, steps, true, [](int) {});
+        const int half = p % 2, begin = p * shape::panel;
+        if (team.panel() == p) team.factor_panel(half, steps, true, [](int) {});
         // After this barrier the panel's reflectors are complete, and those of the panel before it, in the other half of v, have been read.
         team_barrier<P>();
         if (team.panel() > p) {
           for (int chunk = 0; chunk < shape::panel / shape::at_once && begin + chunk * shape::at_once < steps; ++chunk)
-            team.apply_chunk(turn, chunk, begin, steps);
+            team.apply_chunk(half, chunk, begin, steps);
         }
         team.strike_tile(site::trailing, p, (steps + shape::panel - 1) / shape::panel);
         // The warp that verifies owns the first panel, and has no other work afterwards.
         if (!follows) continue;
-        for (int j = begin; j < begin + shape::panel && j < steps; ++j) team.follow(own.v[turn][j - begin], j, m, found);
+        for (int j = begin; j < begin + shape::panel && j < steps; ++j) team.follow(own.v[half][j - begin], j, m, found);
       }
     }
     bool stands = true;

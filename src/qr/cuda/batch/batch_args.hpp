@@ -48,8 +48,8 @@ struct batch_shape {
   static constexpr int panels = warps * P.blocks;
   static constexpr bool cyclic = panels == 1;
   BALLAST_HD static constexpr int lane_of(int row) { return cyclic ? row % P.lanes : row / P.rows; }
-  BALLAST_HD static constexpr int place_of(int row) { return cyclic ? row / P.lanes : row % P.rows; }
-  BALLAST_HD static constexpr int row_of(int lane, int place) { return cyclic ? lane + P.lanes * place : lane * P.rows + place; }
+  BALLAST_HD static constexpr int register_of(int row) { return cyclic ? row / P.lanes : row % P.rows; }
+  BALLAST_HD static constexpr int row_of(int lane, int number) { return cyclic ? lane + P.lanes * number : lane * P.rows + number; }
   static constexpr int row_step = cyclic ? P.lanes : 1;  // from one row of a lane to its next
   static constexpr bool unrolled = panel <= 16;          // true if the steps of a panel are unrolled
   static constexpr int at_once = 2;                      // reflectors that are applied at once: there are no registers for more
@@ -65,7 +65,7 @@ struct batch_column {
     S gap[16 / sizeof(S)];
   };
   part lane[P.lanes];
-  BALLAST_HD S operator[](int i) const { return lane[batch_shape<P>::lane_of(i)].row[batch_shape<P>::place_of(i)]; }
+  BALLAST_HD S operator[](int i) const { return lane[batch_shape<P>::lane_of(i)].row[batch_shape<P>::register_of(i)]; }
 };
 
 // The shared memory of a team.
@@ -122,7 +122,7 @@ struct batch_limits {
   double reflectors;
 };
 
-// A = QR of `count` matrices, in place.
+// A = QR of `count` matrices, in number.
 template <class S>
 struct batch_factor_arguments {
   batch_matrix<S> A = {};

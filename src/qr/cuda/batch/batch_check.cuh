@@ -177,11 +177,11 @@ struct batch_team : batch_tile<S, P, Launch> {
   // thread's tile. A barrier of the team must follow.
   template <int Count, class Add>
   __device__ __forceinline__ void add_columns(int first, Add&& add) {
-    constexpr int turns = (shape::warps + shape::readers - 1) / shape::readers;
+    constexpr int rounds = (shape::warps + shape::readers - 1) / shape::readers;
     const int warp = thread / 32;
-    for (int turn = 0; turn < turns; ++turn) {
+    for (int round = 0; round < rounds; ++round) {
       new_phase();
-      if (warp / shape::readers == turn) {
+      if (warp / shape::readers == round) {
         for (int r = 0; r < P.rows; ++r) {
           double sums[Count] = {};
           for (int c = 0; c < P.columns; ++c) add(c, r, sums);
@@ -189,7 +189,7 @@ struct batch_team : batch_tile<S, P, Launch> {
           if (group % shape::near != 0) continue;
           for (int q = 0; q < Count; ++q) {
             double& to = own.partial[warp % shape::readers][q][row_of(r)];
-            to = turn == 0 ? sums[q] : to + sums[q];
+            to = round == 0 ? sums[q] : to + sums[q];
           }
         }
       }

@@ -73,8 +73,8 @@ __device__ __forceinline__ void block_barrier() {
 // Returns the team's shared memory.
 template <class S, batch_policy P>
 __device__ __forceinline__ batch_memory<S, P>& own_memory() {
-  const int place = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
-  return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
+  const int position = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
+  return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + position * k_batch_pitch<S, P>);
 }
 
 // Draws the weights by `threads` threads, of which this is number `thread`.
@@ -322,10 +322,10 @@ struct batch_tile {
   // `publishes`, v with its one and its zeros goes to all blocks; so do its products with the reflectors before it in its chunk. If g is a
   // constant, so are the registers of row j.
   template <int c, class Group>
-  __device__ __forceinline__ void eliminate(Group g, int j, int steps, int turn, bool publishes) {
+  __device__ __forceinline__ void eliminate(Group g, int j, int steps, int half, bool publishes) {
     constexpr int first = first_of(c);
     const int in_panel = c * shape::near + g, own_group = group % shape::near;
-    const int holder = shape::lane_of(j), at = shape::place_of(j);  // the lane and the register of row j
+    const int holder = shape::lane_of(j), at = shape::register_of(j);  // the lane and the register of row j
     const bool behind = lane > holder, from = lane >= holder;
     // Registers that may hold row j, and rows after it; the rows before `lowest` are finished.
     constexpr int lowest = shape::cyclic ? c * shape::near / P.lanes : 0;
@@ -386,7 +386,7 @@ struct batch_tile {
       for (int k = first; k <= c; ++k) {
         const int before = k * shape::near + own_group;
         if (lane == 0 && before / shape::at_once == in_panel / shape::at_once && before < in_panel)
-          send(&own.gram[turn][in_panel / shape::at_once][before % shape::at_once][in_panel % shape::at_once], sum[k]);
+          send(&own.gram[half][in_panel / shape::at_once][before % shape::at_once][in_panel % shape::at_once], sum[k]);
       }
     }
 #pragma unroll
@@ -411,7 +411,7 @@ struct batch_tile {
       strike_one(site::tau, j, steps, &tau);
       send(&own.tau[j], tau);
     }
-    auto& to = own.v[turn][shape::panels > 1 ? in_panel : 0].lane[lane];
+    auto& to = own.v[half][shape::panels > 1 ? in_panel : 0].lane[lane];
 #pragma unroll
     for (int r = 0; r < P.rows; ++r) {
       if (publishes) send(&to.row[r], y[r]);
@@ -422,8 +422,8 @@ struct batch_tile {
 
   // Applies the reflectors H_l of chunk `which` of the panel whose first column is `begin` to all columns of the thread, one after the
   // other: w_l = τ_l (v_lᵀx − Σ_(k<l) v_kᵀv_l w_k), x ← x − Σ w_l v_l.
-  __device__ __forceinline__ void apply_chunk(int turn, int which, int begin, int steps) {
-    const auto& v = own.v[turn];
+  __device__ __forceinline__ void apply_chunk(int half, int which, int begin, int steps) {
+    const auto& v = own.v[half];
     const int first = which * shape::at_once, count = steps - begin - first;  // number of reflectors left
     S w[shape::at_once][P.columns] = {};
 #pragma unroll
@@ -448,7 +448,7 @@ struct batch_tile {
 #pragma unroll
       for (int k = 0; k < l; ++k) {
 #pragma unroll
-        for (int c = 0; c < P.columns; ++c) w[l][c] -= own.gram[turn][which][k][l] * w[k][c];
+        for (int c = 0; c < P.columns; ++c) w[l][c] -= own.gram[half][which][k][l] * w[k][c];
       }
 #pragma unroll
       for (int c = 0; c < P.columns; ++c) w[l][c] = tau == 0 ? S(0) : tau * w[l][c];
@@ -469,13 +469,13 @@ struct batch_tile {
 
   // Factors the panel of this warp; calls made(j) after each reflector. `publishes`: other threads read the reflectors.
   template <class Made>
-  __device__ __forceinline__ void factor_panel(int turn, int steps, bool publishes, Made&& made) {
+  __device__ __forceinline__ void factor_panel(int half, int steps, bool publishes, Made&& made) {
     ballast::cuda::unrolled<P.columns>([&](auto at) {
       constexpr int c = decltype(at)::value;
       const auto each = [&](auto g) {
         const int j = panel() * shape::panel + c * shape::near + static_cast<int>(g);
         if (j >= steps) return;
-        eliminate<c>(g, j, steps, turn, publishes);
+        eliminate<c>(g, j, steps, half, publishes);
         made(j);
       };
       if constexpr (shape::unrolled) {

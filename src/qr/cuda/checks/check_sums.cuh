@@ -232,7 +232,7 @@ __device__ __forceinline__ void fold(const fold_arguments& a, std::int64_t block
 template <int Threads>
 __global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ fold_arguments a) {
   static_assert(Threads == k_threads);
-  if (a.state != nullptr && a.state->stage == k_tall_orthonormal) return;
+  if (a.state != nullptr && a.state->stage == k_cholesky_qr_orthonormal) return;
   fold(a, blockIdx.x, 0, a.count);
 }
 

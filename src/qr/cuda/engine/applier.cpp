@@ -20,7 +20,7 @@ namespace {
 // meanwhile. One tile more than there are free multiprocessors takes as long as twice as many.
 index block_columns(const ballast::cuda::capabilities& on, index width) {
   constexpr index tile = 128;
-  const index free = on.multiprocessors - k_chain_teams[k_chain_team_count - 1].blocks;
+  const index free = on.multiprocessors - k_chain_clusters[k_chain_cluster_count - 1].blocks;
   return tile * std::max<index>(1, free / ((width + tile - 1) / tile));
 }
 

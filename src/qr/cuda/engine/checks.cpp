@@ -106,7 +106,7 @@ void device_factorizer<S>::write_block(index b, const core::vector<S>& values) {
 
 // Copies the numbers of one block to the host, which locates and rebuilds the fault: repair is rare.
 template <class S>
-index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
+index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::position& where) {
   const layout::block& here = shape_[b];
   const index m = shape_.m, w = here.width;
   double* const y = numbers(scratch_.vectors, 2 * m);
@@ -290,7 +290,7 @@ void device_factorizer<S>::accept_panel(index k) {
 
 // Allocates the memory that the check stream uses before that stream forks: allocation is ordered on the main stream.
 template <class S>
-void device_factorizer<S>::make_room_for_checks() {
+void device_factorizer<S>::allocate_checks() {
   if (!checked()) return;
   const index rows = row_blocks(shape_.m);
   (void)numbers(scratch_.partial, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (8 * nb() + 1)));

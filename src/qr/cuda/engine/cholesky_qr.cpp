@@ -15,10 +15,10 @@ namespace {
 constexpr int k_most_passes = 4;
 
 // A panel's packed triangles on the device.
-struct tall_memory {
+struct cholesky_qr_memory {
   double *G, *R, *product, *lower, *all[2];
 };
-tall_memory memory_of(void* data, int width) {
+cholesky_qr_memory memory_of(void* data, int width) {
   double* const first = static_cast<double*>(data);
   const index size = packed(0, width);
   return {first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
@@ -39,12 +39,12 @@ double most_of_inverse(int width) {
 
 // Computes the Gram matrix of A and its factor, and makes the first pass.
 template <class S>
-void device_factorizer<S>::begin_tall(index k) {
+void device_factorizer<S>::begin_cholesky_qr(index k) {
   factor_gram(k, 0);
   if (ahead_.last == k && expects_direct(k)) {
     reflect(k, 1);
   } else {
-    tall_pass(k, 1);
+    cholesky_qr_pass(k, 1);
   }
   if (ahead_.last != k) panels_.unsettled = k;
 }
@@ -59,7 +59,7 @@ template <class S>
 void device_factorizer<S>::strike_triangle(index k, index which, double* triangle) {
   const layout::block& b = shape_[k];
   for (int j = 0; j < static_cast<int>(b.width) && on_.armed(site::panel); ++j)
-    on_.strike(site::panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
+    on_.strike(site::panel, cholesky_qr_position(b.first + j, which), triangle + packed(0, j), j + 1);
 }
 
 // Computes the Gram matrix of A, or of Q after `pass` passes. Returns its address.
@@ -72,13 +72,13 @@ double* device_factorizer<S>::make_gram(index k, int pass) {
   if (panels_.triangles.data() == nullptr) panels_.triangles = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
   double* const G = memory_of(panels_.triangles.data(), w).G;
   double* const partial = numbers(panels_.gram, gram_blocks(w, rows) * size);
-  tall_state* const state = tall_of(k);
+  cholesky_qr_state* const state = cholesky_qr_of(k);
   on_.launch(gram_of(w), gram_blocks(w, rows),
              gram_arguments<S>{.from = pass == 0 ? A_ + b.first + b.first * lda_ : V(k),
                                .ldf = pass == 0 ? lda_ : rows,
                                .rows = rows,
                                .width = w,
-                               .needed = pass == 0 ? k_tall_failed : k_tall_factored,
+                               .needed = pass == 0 ? k_cholesky_qr_failed : k_cholesky_qr_factored,
                                .partial = partial,
                                .state = state});
   on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, gram_blocks(w, rows), size, G, pass == 0 ? nullptr : state});
@@ -90,23 +90,23 @@ template <class S>
 void device_factorizer<S>::factor_gram(index k, int pass) {
   const int w = static_cast<int>(shape_[k].width);
   if (!std::exchange(panels_.gram_made, false)) (void)make_gram(k, pass);
-  const tall_memory here = memory_of(panels_.triangles.data(), w);
+  const cholesky_qr_memory here = memory_of(panels_.triangles.data(), w);
   double* const R = pass == 0 ? here.all[0] : here.R;
-  on_.launch(work::square_factor, 1,
-             square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2],
-                                     here.all[pass % 2], tall_of(k), gate()});
+  on_.launch(work::small_factor, 1,
+             small_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2], here.all[pass % 2],
+                                    cholesky_qr_of(k), gate()});
   strike_triangle(k, pass == 0 ? 2 : 4, R);
 }
 
 // Q ← A R⁻¹, or Q R⁻¹. If one more factor makes that orthonormal, the panel is completed. For a direct panel Q is not computed.
 template <class S>
-void device_factorizer<S>::tall_pass(index k, int pass) {
+void device_factorizer<S>::cholesky_qr_pass(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const tall_memory here = memory_of(panels_.triangles.data(), w);
+  const cholesky_qr_memory here = memory_of(panels_.triangles.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
-  make_room_for_v(k);
+  allocate_v(k);
   S* const Q = V(k);
   on_.launch(substitute_of(w), substitute_blocks(w, rows),
              substitute_arguments<S>{.from = pass == 1 ? panel : Q,
@@ -115,9 +115,9 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                      .ldt = rows,
                                      .rows = rows,
                                      .width = w,
-                                     .needed = k_tall_factored,
+                                     .needed = k_cholesky_qr_factored,
                                      .R = pass == 1 ? here.all[0] : here.R,
-                                     .state = tall_of(k)});
+                                     .state = cholesky_qr_of(k)});
   factor_gram(k, pass);
   reflect(k, pass);
 }
@@ -128,29 +128,29 @@ void device_factorizer<S>::reflect(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const tall_memory here = memory_of(panels_.triangles.data(), w);
+  const cholesky_qr_memory here = memory_of(panels_.triangles.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = V(k);
   // The launches below write the panel: wait for its entry check and for the checks of the panel before it.
   if (gate() != nullptr) on_.join(on_.check_stream());
-  on_.launch(work::square_reflectors, 1,
-             square_reflectors_arguments<S>{.X = Q,
-                                            .ldx = rows,
-                                            .width = w,
-                                            .R = here.R,
-                                            .all = here.all[pass % 2],
-                                            .direct = here.all[0],
-                                            .product = here.product,
-                                            .lower = here.lower,
-                                            .A = panel,
-                                            .lda = lda_,
-                                            .tau = tau_ + b.first,
-                                            .state = tall_of(k),
-                                            .gate = gate()});
+  on_.launch(work::small_reflectors, 1,
+             small_reflectors_arguments<S>{.X = Q,
+                                           .ldx = rows,
+                                           .width = w,
+                                           .R = here.R,
+                                           .all = here.all[pass % 2],
+                                           .direct = here.all[0],
+                                           .product = here.product,
+                                           .lower = here.lower,
+                                           .A = panel,
+                                           .lda = lda_,
+                                           .tau = tau_ + b.first,
+                                           .state = cholesky_qr_of(k),
+                                           .gate = gate()});
   // T is computed concurrently with the rest of V, and needed once VᵀC is complete.
   on_.fork(on_.check_stream());
-  on_.launch(work::square_t, k_square_t_blocks,
-             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.check_stream());
+  on_.launch(work::small_t, k_small_t_blocks,
+             small_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), cholesky_qr_of(k), gate()}, on_.check_stream());
   if (ahead_.begins) on_.mark(on_.check_stream());
   panels_.t_marked = ahead_.begins;
   if (!panels_.t_marked || on_.armed(site::panel))
@@ -163,10 +163,10 @@ void device_factorizer<S>::reflect(index k, int pass) {
                                      .ldt = lda_,
                                      .rows = rows - w,
                                      .width = w,
-                                     .needed = k_tall_orthonormal,
+                                     .needed = k_cholesky_qr_orthonormal,
                                      .in_place = true,
                                      .R = here.product,
-                                     .state = tall_of(k)});
+                                     .state = cholesky_qr_of(k)});
 }
 
 // The device decides by its own measurements: for Q = A R⁻¹ by the distance of QᵀQ from I. Until then the panel is unchanged.
@@ -175,12 +175,12 @@ bool device_factorizer<S>::settle() {
   if (panels_.unsettled < 0) return false;
   const index k = std::exchange(panels_.unsettled, -1);
   for (int pass = 1;; ++pass) {
-    int stage = k_tall_failed;
-    on_.template fetch<tall_state>(tall_of(k), 1, [&stage](const tall_state* made) { stage = made->stage; });
+    int stage = k_cholesky_qr_failed;
+    on_.template fetch<cholesky_qr_state>(cholesky_qr_of(k), 1, [&stage](const cholesky_qr_state* made) { stage = made->stage; });
     on_.wait();
-    if (stage == k_tall_orthonormal) return pass > 1;
-    if (stage == k_tall_failed || pass == k_most_passes) break;
-    tall_pass(k, pass + 1);
+    if (stage == k_cholesky_qr_orthonormal) return pass > 1;
+    if (stage == k_cholesky_qr_failed || pass == k_most_passes) break;
+    cholesky_qr_pass(k, pass + 1);
   }
   factor_by_reflectors(k);
   return true;

@@ -12,17 +12,17 @@ namespace ballast::qr::cuda {
 
 namespace {
 
-// Idle lanes of a device. A call beyond these creates its own lane and destroys it.
-constexpr std::size_t k_idle_lanes = 4;
+// Idle stream sets of a device. A call beyond these creates its own streams and destroys them.
+constexpr std::size_t k_idle_stream_sets = 4;
 
 }  // namespace
 
-lane::lane(const std::shared_ptr<ballast::cuda::device>& on)
+stream_set::stream_set(const std::shared_ptr<ballast::cuda::device>& on)
     : main(on, true),
       updates(on, false),
       checks(on, true),
-      places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on),
-             ballast::cuda::device_stream(on)},
+      send_streams{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on),
+                   ballast::cuda::device_stream(on)},
       main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
       updates_blas(on->make_blas(ballast::cuda::blas_math::full, updates.get())),
       checks_blas(on->make_blas(ballast::cuda::blas_math::full, checks.get())),
@@ -31,19 +31,19 @@ lane::lane(const std::shared_ptr<ballast::cuda::device>& on)
       checks_reached(on->make_event(false)),
       updates_marked(on->make_event(false)),
       checks_marked(on->make_event(false)),
-      pinned(on, k_pinned + k_places * k_place) {}
+      pinned(on, k_pinned + k_send_slots * k_send_slot_bytes) {}
 
 template <class S>
 kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
     : choices(choice_table::active().choices_for(on.about().major, sizeof(S) == 8)) {
   const ballast::cuda::capabilities& about = on.about();
   works = on.load_all(kernel_names<S>::all(about, instrumented));
-  for (int t = 0; t < k_team_count; ++t) {
+  for (int t = 0; t < k_cluster_count; ++t) {
     if (kernel_names<S>::runs(t, about)) panels[t] = &on.load(kernel_names<S>::panel(t, about));
     // A device may have no group of so many multiprocessors.
-    if (panels[t] != nullptr && on.resident_blocks(*panels[t]) < k_teams[t].blocks) panels[t] = nullptr;
+    if (panels[t] != nullptr && on.resident_blocks(*panels[t]) < k_clusters[t].blocks) panels[t] = nullptr;
   }
-  for (int t = 0; t < k_chain_team_count; ++t) {
+  for (int t = 0; t < k_chain_cluster_count; ++t) {
     if (kernel_names<S>::runs_chain(t, about)) chains[t] = &on.load(kernel_names<S>::chain(t));
   }
   for (int which = 0; which < static_cast<int>(small.size()); ++which) {
@@ -125,7 +125,7 @@ template <class S>
 device_tables<S> tables_of(device_state* kept, const std::shared_ptr<ballast::cuda::device>& on, bool instrumented) {
   if (kept != nullptr) return static_cast<plan_tables*>(kept)->tables<S>(on, instrumented);
   const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
-  return {on, shared_pool<lane_pool>::of(on, "qr lanes", k_idle_lanes),
+  return {on, shared_pool<stream_set_pool>::of(on, "qr stream sets", k_idle_stream_sets),
           std::static_pointer_cast<const kernel_table<S>>(
               ballast::cuda::find_or_make_kept(on, name, [&] { return std::make_shared<kernel_table<S>>(*on, instrumented); }))};
 }

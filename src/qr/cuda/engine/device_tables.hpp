@@ -24,20 +24,21 @@
 
 namespace ballast::qr::cuda {
 
-inline constexpr int k_places = 3;
-inline constexpr std::int64_t k_pinned = 1 << 20;  // bytes of pinned memory for results
-inline constexpr std::int64_t k_place = 256;       // bytes of each place of session::send(), after these
+inline constexpr int k_send_slots = 3;
+inline constexpr std::int64_t k_pinned = 1 << 20;       // bytes of pinned memory for results
+inline constexpr std::int64_t k_send_slot_bytes = 256;  // bytes of each slot of session::send(), after these
 
 // The streams of a call, with a BLAS handle for each. They take long to create.
-struct lane {
-  explicit lane(const std::shared_ptr<ballast::cuda::device>& on);
+struct stream_set {
+  explicit stream_set(const std::shared_ptr<ballast::cuda::device>& on);
   ballast::cuda::device_stream main, updates, checks;
-  ballast::cuda::device_stream places[k_places + 1];  // one for each place, and one for session::bring(): the host waits for one of them
+  ballast::cuda::device_stream
+      send_streams[k_send_slots + 1];  // one for each slot, and one for session::bring(): the host waits for one of them
   std::unique_ptr<ballast::cuda::blas> main_blas, updates_blas, checks_blas;
   std::unique_ptr<ballast::cuda::stream_event> main_reached, updates_reached, checks_reached, updates_marked, checks_marked;
   ballast::cuda::pinned_buffer pinned;
 };
-using lane_pool = core::idle_pool<std::unique_ptr<lane>>;
+using stream_set_pool = core::idle_pool<std::unique_ptr<stream_set>>;
 
 // A pool that the calls of a device share. It keeps at most `most` objects.
 template <class Pool>
@@ -59,8 +60,8 @@ struct kernel_table final : ballast::cuda::shared_state {
   kernel_table(ballast::cuda::device& on, bool instrumented);
   std::int64_t device_bytes() const override { return 0; }
   std::vector<const ballast::cuda::kernel*> works;  // by the numbers of `work`
-  const ballast::cuda::kernel* panels[k_team_count] = {};
-  const ballast::cuda::kernel* chains[k_chain_team_count] = {};
+  const ballast::cuda::kernel* panels[k_cluster_count] = {};
+  const ballast::cuda::kernel* chains[k_chain_cluster_count] = {};
   // The kernels that factor a matrix by one thread block, by policy.
   std::array<const ballast::cuda::kernel*, k_batch_policies.size()> small = {};
   launch_choices choices;
@@ -76,7 +77,7 @@ struct kernel_table final : ballast::cuda::shared_state {
 template <class S>
 struct device_tables {
   std::shared_ptr<ballast::cuda::device> on;
-  std::shared_ptr<lane_pool> lanes;
+  std::shared_ptr<stream_set_pool> stream_sets;
   std::shared_ptr<const kernel_table<S>> kernels;
 };
 

@@ -75,8 +75,8 @@ class device_engine final : public engine<S> {
   index resident_columns(const void* operand, index rows, index columns) const override {
     if (operand == nullptr || on_.run().hybrid || on_.device()->accessible(operand)) return columns;
     constexpr index k_row_bytes = 24 << 10;
-    const index column = rows * static_cast<index>(sizeof(S)), room = on_.device()->available_memory() / 10 * 9 - rows * k_row_bytes;
-    const index fits = room / (4 * column);
+    const index column = rows * static_cast<index>(sizeof(S)), available = on_.device()->available_memory() / 10 * 9 - rows * k_row_bytes;
+    const index fits = available / (4 * column);
     // A piece must be wider than a usual panel. Without room for that, the allocation fails with its own message.
     return 3 * columns <= 4 * fits || fits < k_most_wide / 2 ? columns : fits / (k_most_wide / 2) * (k_most_wide / 2);
   }
@@ -87,12 +87,12 @@ class device_engine final : public engine<S> {
     if (steps <= 1) return k_inner;
     // With very many rows, only the passes over them count. A single panel needs no update, and no check of one.
     const launch_choices& choices = on_.choices();
-    if (steps <= k_most_wide && rows >= choices.one_panel * steps && on_.tall(rows, steps)) return steps;
+    if (steps <= k_most_wide && rows >= choices.one_panel * steps && on_.uses_cholesky_qr(rows, steps)) return steps;
     const index widest = widest_panel(on_.device()->about());
     // A tall panel takes the same number of launches and passes over its rows for any width.
-    if (steps >= choices.wide_steps || (steps >= choices.wide_tall_steps && on_.tall(rows, widest)))
+    if (steps >= choices.wide_steps || (steps >= choices.wide_tall_steps && on_.uses_cholesky_qr(rows, widest)))
       return std::min((steps + 1) / 2, widest);
-    const index wanted = steps >= choices.medium_steps || on_.tall(rows, 64) ? 64 : k_inner;
+    const index wanted = steps >= choices.medium_steps || on_.uses_cholesky_qr(rows, 64) ? 64 : k_inner;
     return std::min((steps + 1) / 2, wanted);
   }
 

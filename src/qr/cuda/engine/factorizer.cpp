@@ -16,7 +16,7 @@ constexpr index k_hold_blocks = 64;
 // µs on an H100 at 50 TFLOP/s.
 constexpr index k_long_update = index{1} << 18;
 // A panel takes longer than its update if its rows exceed the columns to update by more than this factor.
-constexpr index k_tall_update = 16;
+constexpr index k_cholesky_qr_update = 16;
 
 }  // namespace
 
@@ -26,18 +26,18 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
     : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
   panels_.T = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
   ahead_.control = on_.template allocate_of<panel_control>(1);
-  panels_.turns = std::min(k_turns, shape.panels);
+  panels_.copies = std::min(k_copies, shape.panels);
   if (shape.one_block()) return;  // there are no updates
-  for (index k = 0; k < panels_.turns; ++k) make_room_for_v(k);
+  for (index k = 0; k < panels_.copies; ++k) allocate_v(k);
   // Enough for every span, and for all checksum columns.
   const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
   for (buffer& each : updates_.W) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
 }
 
 template <class S>
-void device_factorizer<S>::make_room_for_v(index k) {
-  buffer& room = panels_.V[k % panels_.turns];
-  if (room.data() == nullptr) room = on_.template allocate_of<S>(core::checked_product(shape_.m, nb()));
+void device_factorizer<S>::allocate_v(index k) {
+  buffer& memory = panels_.V[k % panels_.copies];
+  if (memory.data() == nullptr) memory = on_.template allocate_of<S>(core::checked_product(shape_.m, nb()));
 }
 
 // Later work on the main stream waits for the updates, and for the checks of panels that were begun ahead.
@@ -101,7 +101,7 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
     S* const part = panel + p + p * lda_;
     const auto plan = on_.plan_panel(height, static_cast<int>(width));
     S* const pivots = plan.resident ? nullptr : scratch(panels_.pivots, 2 * rows);
-    on_.launch_panel(plan.team, {part, lda_, height, static_cast<int>(width), tau_ + b.first + p, part_t, width, plan.slab, pivots});
+    on_.launch_panel(plan.cluster, {part, lda_, height, static_cast<int>(width), tau_ + b.first + p, part_t, width, plan.slab, pivots});
     if (right == 0) continue;
     on_.form_v({part, lda_, height, static_cast<int>(width), part_t, width}, V, on_.main());
     const formed_reflector<S> H{V, height, width, part_t};
@@ -118,12 +118,13 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
   const layout::block& b = shape_[k];
   const index m = shape_.m, rows = m - b.first, w = b.width;
   S* const panel = A_ + b.first + b.first * lda_;
-  const bool tall = finite && on_.tall(rows, w);
+  const bool by_cholesky_qr = finite && on_.uses_cholesky_qr(rows, w);
   for (index j = 0; j < w && on_.armed(site::panel); ++j)
-    on_.strike(site::panel, tall ? tall_place(b.first + j, 0) : inject::place{b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
+    on_.strike(site::panel, by_cholesky_qr ? cholesky_qr_position(b.first + j, 0) : inject::position{b.first + j, shape_.steps, 0, 1},
+               panel + j * lda_, rows);
   forget_v(k);
-  if (tall) {
-    begin_tall(k);
+  if (by_cholesky_qr) {
+    begin_cholesky_qr(k);
   } else {
     factor_by_reflectors(k);
   }
@@ -165,7 +166,7 @@ void device_factorizer<S>::strike_kept(index k) {
 // Only Cholesky QR panels: other panels overwrite the matrix while they are factored, so that their entry check must have passed before.
 template <class S>
 bool device_factorizer<S>::goes_ahead(index k) const {
-  return on_.tall(shape_.m - shape_[k].first, shape_[k].width);
+  return on_.uses_cholesky_qr(shape_.m - shape_[k].first, shape_[k].width);
 }
 
 template <class S>
@@ -173,7 +174,7 @@ void device_factorizer<S>::begin_ahead(index k, core::function_ref<panel_limits(
   ahead_.last = k;
   ahead_.begins = true;
   if (k > 0) ahead_.limits = limits();
-  make_room_for_checks();
+  allocate_checks();
   on_.fork(on_.check_stream());
   begin_panel(k);
   if (checked() && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.check_stream());
@@ -190,12 +191,12 @@ void device_factorizer<S>::begin_ahead(index k, core::function_ref<panel_limits(
 
 template <class S>
 panel_seen device_factorizer<S>::await_panel(index k) {
-  const auto& made = *static_cast<const panel_record*>(on_.await(static_cast<int>(k % k_places)));
+  const auto& made = *static_cast<const panel_record*>(on_.await(static_cast<int>(k % k_send_slots)));
   panel_seen seen;
-  seen.factored = made.tall.stage == k_tall_orthonormal;
+  seen.factored = made.cholesky_qr.stage == k_cholesky_qr_orthonormal;
   seen.passed = made.passed == 1 && made.held == 0;
   seen.held = made.passed == 0 && made.held == 1;
-  if (seen.held && expects_direct(k) && made.tall.stage == k_tall_factored) {
+  if (seen.held && expects_direct(k) && made.cholesky_qr.stage == k_cholesky_qr_factored) {
     ahead_.expects_direct = false;
     seen.again = true;
   }
@@ -237,7 +238,7 @@ bool device_factorizer<S>::joins_pairs(index k) const {
   const index first = k / 2 * 2, far = first + 4;
   if (shape_.single_group || first + 1 >= shape_.panels || far >= shape_.count()) return false;
   const index rows = shape_.m - shape_[first].first, columns = shape_.n - shape_[far].first;
-  return updates_long(rows, columns) && rows <= k_tall_update * columns;
+  return updates_long(rows, columns) && rows <= k_cholesky_qr_update * columns;
 }
 
 // V = [V_k, V_k+1], the second below as many zeros as the first has columns, and
@@ -249,7 +250,7 @@ formed_reflector<S> device_factorizer<S>::join_pair(index k, const S* first, con
   S* const V = pair_memory(memory, on);
   S* const T = V + shape_.m * 2 * nb();
   S* const product = T + 4 * nb() * nb();
-  S* const turned = product + nb() * nb();
+  S* const applied = product + nb() * nb();
   ballast::cuda::device& device = *on_.device();
   if (first != V) device.copy(V, first, rows * a * size, on);
   device.zero(V + rows * a, rows * b * size, on);
@@ -259,8 +260,8 @@ formed_reflector<S> device_factorizer<S>::join_pair(index k, const S* first, con
   device.copy_columns(T + w * a + a, w * size, this->T(k + 1), b * size, b * size, b, on);
   ballast::cuda::blas& blas = on_.blas(on);
   blas.gemm('T', 'N', a, b, rows - a, S(1), V + a, rows, V + rows * a + a, rows, S(0), product, a);
-  blas.gemm('N', 'N', a, b, a, S(1), this->T(k), a, product, a, S(0), turned, a);
-  blas.gemm('N', 'N', a, b, b, S(-1), turned, a, this->T(k + 1), b, S(0), T + w * a, w);
+  blas.gemm('N', 'N', a, b, a, S(1), this->T(k), a, product, a, S(0), applied, a);
+  blas.gemm('N', 'N', a, b, b, S(-1), applied, a, this->T(k + 1), b, S(0), T + w * a, w);
   return {V, rows, w, T};
 }
 
@@ -302,7 +303,7 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
   for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::product); ++b) {
     const index before = (shape_[b].first - columns.first) * H.width, count = H.width * shape_[b].width;
     for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each) {
-      const inject::place here = pair_place(each, b);
+      const inject::position here = pair_place(each, b);
       if (parts.data != nullptr) {
         on_.strike(site::product, here, parts.data + before, count, on);
       } else {
@@ -314,7 +315,7 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
     on_.join_mark(on_.check_stream());
     panels_.t_marked = false;
   }
-  on_.turn(H, true, columns.width + more.count, W, on, parts);
+  on_.apply_t(H, true, columns.width + more.count, W, on, parts);
 }
 
 // Panel k's update of the next block, concurrent with the panel's checks. This is the only result after the panel that is written before
@@ -354,14 +355,14 @@ void device_factorizer<S>::decide(index k) {
              hold_arguments<S>{
                  &control()->gate, record(k), {{V(k), V(k) != nullptr ? (shape_.m - b.first) * b.width : 0}, {T(k), b.width * b.width}}},
              on_.check_stream());
-  on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record), on_.check_stream());
+  on_.send(static_cast<int>(k % k_send_slots), record(k), sizeof(panel_record), on_.check_stream());
   on_.follow(on_.update_stream(), on_.check_stream());
   ahead_.undecided = -1;
 }
 
 // Counts the pairs (k, b), b > k, in order.
 template <class S>
-inject::place device_factorizer<S>::pair_place(index k, index b) const {
+inject::position device_factorizer<S>::pair_place(index k, index b) const {
   const index count = shape_.count();
   return {k * count - k * (k + 1) / 2 + b - k - 1, shape_.panels * count - shape_.panels * (shape_.panels + 1) / 2, 0, 1};
 }
@@ -370,7 +371,7 @@ template <class S>
 void device_factorizer<S>::strike_updated(index k, index b, stream on) {
   const layout::block& here = shape_[b];
   const index row = shape_[k].first;
-  inject::place at = pair_place(k, b);
+  inject::position at = pair_place(k, b);
   at.steps = here.width;
   for (; at.step < here.width && on_.armed(site::trailing); ++at.step)
     on_.strike(site::trailing, at, A_ + row + (here.first + at.step) * lda_, shape_.m - row, on);

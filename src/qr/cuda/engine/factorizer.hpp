@@ -51,7 +51,7 @@ class device_factorizer : public factorizer<S> {
   void measure_reflectors(index k, panel_sums* seen) override;
   void accept_panel(index k) override;
   void measure_block(index b, bool finished, double* residual) override;
-  index correct_block(index b, bool finished, double threshold, const inject::place& where) override;
+  index correct_block(index b, bool finished, double threshold, const inject::position& where) override;
   void measure_independent(index b, bool finished, double* residual) override;
   void measure_all(block_sums* seen) override;
   bool repair_v(index k, index* column) override;
@@ -92,27 +92,27 @@ class device_factorizer : public factorizer<S> {
   // Makes a copy of the input on the device, unless the caller has one.
   virtual void keep_source();
   // factorizer.cpp
-  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_.last == k ? tall_of(k) : nullptr); }
+  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_.last == k ? cholesky_qr_of(k) : nullptr); }
   // The gate of a panel that is being begun ahead of the host; null: no such panel.
   panel_gate* gate() const { return ahead_.begins ? &control()->gate : nullptr; }
   panel_gate* gate_of_checks() const { return ahead_.limits.holds ? gate() : nullptr; }
   // Memory that the kernels share with the host.
   struct panel_control {
     panel_gate gate;
-    panel_record records[k_places];  // records of the last k_places panels, in turn
+    panel_record records[k_send_slots];  // records of the last k_send_slots panels, in turn
   };
   panel_control* control() const { return static_cast<panel_control*>(ahead_.control.data()); }
-  panel_record* record(index k) const { return control()->records + k % k_places; }
-  tall_state* tall_of(index k) const { return &record(k)->tall; }
+  panel_record* record(index k) const { return control()->records + k % k_send_slots; }
+  cholesky_qr_state* cholesky_qr_of(index k) const { return &record(k)->cholesky_qr; }
   // Panel k as an operand of products; V is its formed V.
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
   // Allocates the memory of V. A matrix that is a single panel gets it only if a pass needs it.
-  void make_room_for_v(index k);
-  S* V(index k) const { return static_cast<S*>(panels_.V[k % panels_.turns].data()); }
+  void allocate_v(index k);
+  S* V(index k) const { return static_cast<S*>(panels_.V[k % panels_.copies].data()); }
   // Marks the V of panel k's slot as out of date.
   void forget_v(index k) {
-    if (panels_.formed >= 0 && panels_.formed % panels_.turns == k % panels_.turns) panels_.formed = -1;
+    if (panels_.formed >= 0 && panels_.formed % panels_.copies == k % panels_.copies) panels_.formed = -1;
   }
   // Returns whether far blocks are updated with both panels of k's pair at once: panels 2 i and 2 i + 1 are a pair.
   bool joins_pairs(index k) const;
@@ -128,7 +128,7 @@ class device_factorizer : public factorizer<S> {
   // Enqueues the reading of the gate for panel k after all work on the main stream and after the panel's checks. Work that the update and
   // check streams get later may change all blocks.
   void decide(index k);
-  inject::place pair_place(index k, index b) const;
+  inject::position pair_place(index k, index b) const;
   void strike_updated(index k, index b, stream on);
   void update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on);
   void join_all();
@@ -136,14 +136,14 @@ class device_factorizer : public factorizer<S> {
 
   // cholesky_qr.cpp. Strikes of qr.panel for column j of A: 0 in the panel, 1 in its Gram matrix, 2 in the factor of that, 3 in the Gram
   // matrix of Q, 4 in the factor of that, 5 in U R, which turns Q into V.
-  inject::place tall_place(index j, index which) const { return {j + which * shape_.steps, 6 * shape_.steps, 0, 1}; }
+  inject::position cholesky_qr_position(index j, index which) const { return {j + which * shape_.steps, 6 * shape_.steps, 0, 1}; }
   void strike_triangle(index k, index which, double* triangle);
-  void begin_tall(index k);
+  void begin_cholesky_qr(index k);
   // Returns whether panel k, which is begun ahead of the host, is expected to be direct: the kernels that other panels need are then not
   // launched.
   bool expects_direct(index k) const;
   double* make_gram(index k, int pass);
-  void tall_pass(index k, int pass);
+  void cholesky_qr_pass(index k, int pass);
   void reflect(index k, int pass);
   void factor_gram(index k, int pass);
   // Waits until the device has decided whether the panel that was begun is complete, and completes it if it is not. Returns true if the
@@ -165,17 +165,17 @@ class device_factorizer : public factorizer<S> {
                    unsigned long long* seal, stream on);
   static constexpr index k_weigh_sums = 3;  // for each block of rows: two squares and a hash
   index judge_sums() const { return 13 * nb() + 8; }
-  void make_room_for_checks();
+  void allocate_checks();
   double* numbers(buffer& of, index count);
   void measure_entry(index k, double* norm, stream on);
   core::vector<S> read_block(index b);
   void write_block(index b, const core::vector<S>& values);
 
   // recovery.cpp
-  struct turned;
-  turned split_column(index j);
-  void rotate_back(index j, turned& work);
-  void reflectors_of(turned& work);
+  struct rotated;
+  rotated split_column(index j);
+  void rotate_back(index j, rotated& work);
+  void reflectors_of(rotated& work);
 
   session<S>& on_;
   const layout& shape_;
@@ -184,7 +184,7 @@ class device_factorizer : public factorizer<S> {
   S* const tau_;
   matrix_view<const S> source_;
 
-  static constexpr index k_turns = 4;
+  static constexpr index k_copies = 4;
   buffer shifts_;  // column j is computed as 2^shift_j · a_j; empty if no column needs scaling
   // The input, where repair may fail.
   struct {
@@ -194,10 +194,10 @@ class device_factorizer : public factorizer<S> {
   // The factored panels.
   struct {
     buffer T;  // panels × nb²
-    index turns = 1;
-    buffer V[k_turns];  // V of the last `turns` panels, in turn
-    index formed = -1;  // the panel whose V is in its slot
-    buffer inner;       // V and T of a part of a panel, and the memory of its products
+    index copies = 1;
+    buffer V[k_copies];  // V of the last `copies` panels, in turn
+    index formed = -1;   // the panel whose V is in its slot
+    buffer inner;        // V and T of a part of a panel, and the memory of its products
     buffer pivots;
     buffer gram, triangles;  // Cholesky QR: partial sums of Gram matrices; factors and other triangles
     bool gram_made = false;  // scan() has computed the first panel's Gram matrix

@@ -220,7 +220,7 @@ void hybrid_factorizer<S>::send(index k) {
   this->on_.copy(this->tau_ + b.first, tau_here(), b.width * size);
   held_ = k;
   for (index j = 0; j < b.width && this->on_.armed(site::transfer); ++j) {
-    const inject::place here{b.first + j, this->shape_.steps, 1, 3};
+    const inject::position here{b.first + j, this->shape_.steps, 1, 3};
     this->on_.strike(site::transfer, here, there + j * this->lda_, rows);
     this->on_.strike(site::transfer, {here.interval, here.intervals, 2, 3}, this->T(k) + j * b.width, j + 1);
   }

@@ -33,7 +33,7 @@ void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size*
 // If the matrix is a single Cholesky QR panel, its Gram matrix holds the norms: it is computed now, and A is not read for the norms.
 template <class S>
 void device_factorizer<S>::scan(column_size* sizes) {
-  panels_.gram_made = shape_.one_block() && on_.tall(shape_.m, shape_.n);
+  panels_.gram_made = shape_.one_block() && on_.uses_cholesky_qr(shape_.m, shape_.n);
   scan_columns(false, panels_.gram_made ? make_gram(0, 0) : nullptr, sizes);
 }
 

@@ -82,7 +82,7 @@ void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* 
 
 template <class S>
 void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
-  turn(H, transposed, n, W, on);
+  apply_t(H, transposed, n, W, on);
   subtract(H, n, W + H.width * n, C, ldc, on);
 }
 
@@ -111,12 +111,12 @@ product_parts session<S>::product_in_parts(const formed_reflector<S>& H, const s
 }
 
 template <class S>
-void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts) const {
+void session<S>::apply_t(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts) const {
   if (H.width <= k_most_wide) {
     const bool few = parts.data != nullptr;
-    const std::int64_t each = few ? k_turn_few : k_turn_many;
-    launch(few ? work::turn_few : work::turn_many, (n + each - 1) / each,
-           turn_arguments<S>{H.T, static_cast<int>(H.width), transposed, n, parts.data, parts.chunks, W}, on);
+    const std::int64_t each = few ? k_apply_t_few : k_apply_t_many;
+    launch(few ? work::apply_t_few : work::apply_t_many, (n + each - 1) / each,
+           apply_t_arguments<S>{H.T, static_cast<int>(H.width), transposed, n, parts.data, parts.chunks, W}, on);
     return;
   }
   blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
@@ -152,7 +152,7 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
   template void session<S>::make_image(formed_reflector<S>&, void*, stream) const;                                                         \
   template void session<S>::product(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, S*, stream) const;                   \
   template void session<S>::update(const formed_reflector<S>&, bool, std::int64_t, S*, S*, std::int64_t, stream) const;                    \
-  template void session<S>::turn(const formed_reflector<S>&, bool, std::int64_t, S*, stream, const product_parts&) const;                  \
+  template void session<S>::apply_t(const formed_reflector<S>&, bool, std::int64_t, S*, stream, const product_parts&) const;               \
   template bool session<S>::narrow(const formed_reflector<S>&, std::int64_t) const;                                                        \
   template product_parts session<S>::product_in_parts(const formed_reflector<S>&, const some_columns<S>&, const some_columns<S>&, stream); \
   template void session<S>::subtract(const formed_reflector<S>&, std::int64_t, const S*, S*, std::int64_t, stream) const;

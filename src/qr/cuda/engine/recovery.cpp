@@ -75,7 +75,7 @@ void device_factorizer<S>::measure_matrix(matrix_sums* seen) {
 
 // The explicit factors during the recovery; R stays in place.
 template <class S>
-struct device_factorizer<S>::turned {
+struct device_factorizer<S>::rotated {
   index length = 0;  // columns of Q: steps, plus one if m > steps
   buffer w;          // Q̃ᵀ a_j; its tail is folded into one element
   buffer Q;          // m × length
@@ -87,7 +87,7 @@ struct device_factorizer<S>::turned {
 template <class S>
 void device_factorizer<S>::recover_column(index j) {
   on_.join(on_.update_stream());
-  turned work = split_column(j);
+  rotated work = split_column(j);
   rotate_back(j, work);
   reflectors_of(work);
   panels_.formed = -1;
@@ -96,16 +96,16 @@ void device_factorizer<S>::recover_column(index j) {
 // Computes w, Q̃, and R̃ without its column j. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of
 // Q̃.
 template <class S>
-auto device_factorizer<S>::split_column(index j) -> turned {
+auto device_factorizer<S>::split_column(index j) -> rotated {
   const index m = shape_.m, k = shape_.steps;
-  turned made;
+  rotated made;
   made.length = k + (m > k ? 1 : 0);
   made.w = on_.template allocate_of<S>(m);
   made.Q = on_.template allocate_of<S>(core::checked_product(m, made.length));
   made.Y = on_.template allocate_of<S>(made.length);
   made.rotations = on_.template allocate_of<S>(4 * made.length);
-  S* const w = turned::of(made.w);
-  S* const Q = turned::of(made.Q);
+  S* const w = rotated::of(made.w);
+  S* const Q = rotated::of(made.Q);
   S* const V = scratch(repeated_.V, m * nb());
   S* const W = static_cast<S*>(updates_.W[0].data());
   const index most = updates_.W[0].bytes() / (2 * nb() * static_cast<index>(sizeof(S)));  // the columns that W has room for
@@ -134,34 +134,34 @@ auto device_factorizer<S>::split_column(index j) -> turned {
 
 // Applies the two sweeps of rotations, J and G.
 template <class S>
-void device_factorizer<S>::rotate_back(index j, turned& work) {
+void device_factorizer<S>::rotate_back(index j, rotated& work) {
   const index m = shape_.m, n = shape_.n, count = work.length - 1;
-  S* const w = turned::of(work.w);
-  S* const Q = turned::of(work.Q);
-  S* const Y = turned::of(work.Y);
-  S* const c = turned::of(work.rotations);
+  S* const w = rotated::of(work.w);
+  S* const Q = rotated::of(work.Q);
+  S* const Y = rotated::of(work.Y);
+  S* const c = rotated::of(work.rotations);
   S* const s = c + work.length;
   const index each = recovery_names<S>::block(on_.device()->about());
   on_.device()->zero(Y, work.Y.bytes(), on_.main());
   launch(on_, recovery_names<S>::givens(), 1, givens_arguments<S>{w, work.length, c, s});
   launch(on_, recovery_names<S>::rows(rotating::up, static_cast<int>(each)), (n + each - 1) / each,
          rotate_rows_arguments<S>{A_, lda_, 0, count, 0, n, Y, c, s, j, w});
-  const auto turn = [&](const S* cosines, const S* sines, bool up) {
+  const auto rotate = [&](const S* cosines, const S* sines, bool up) {
     if (count > 0) launch(on_, recovery_names<S>::columns(), slabs(m), rotate_columns_arguments<S>{Q, m, m, 0, count, cosines, sines, up});
   };
-  turn(c, s, true);
+  rotate(c, s, true);
   S* const c2 = s + work.length;
   S* const s2 = c2 + work.length;
   reduce_hessenberg(on_, A_, lda_, count, n, Y, c2, s2, on_.run().plain_recovery);
-  turn(c2, s2, false);
+  rotate(c2, s2, false);
 }
 
 // Reconstructs the reflectors of Q's first `steps` columns, panel by panel: the host factors the square block on the diagonal, products
 // compute the rest. T of all panels comes from VᵀV.
 template <class S>
-void device_factorizer<S>::reflectors_of(turned& work) {
+void device_factorizer<S>::reflectors_of(rotated& work) {
   const index m = shape_.m, k = shape_.steps, size = static_cast<index>(sizeof(S));
-  S* const Q = turned::of(work.Q);
+  S* const Q = rotated::of(work.Q);
   ballast::cuda::blas& products = on_.blas(on_.main());
   core::vector<S> sign(at(k)), tau(at(k)), square(at(nb() * nb()));
   for (index p = 0; p < shape_.panels; ++p) {

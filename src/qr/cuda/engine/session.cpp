@@ -15,10 +15,10 @@ session<S>::session(const context& run)
     : run_(run),
       device_(ballast::cuda::current_device()),
       tables_(tables_of<S>(run.device, device_, inject::armed_sites(run.injector) != 0)),
-      lane_(tables_.lanes, [&] { return std::make_unique<lane>(device_); }) {
+      stream_set_(tables_.stream_sets, [&] { return std::make_unique<stream_set>(device_); }) {
   run_.seen.runs_on(device_->about().name);
   // Earlier work of the caller's stream comes first.
-  lane& mine = *lane_.get();
+  stream_set& mine = *stream_set_.get();
   if (run_.how.stream != mine.main.get()) {
     device_->record(*mine.main_reached, run_.how.stream);
     device_->wait(*mine.main_reached, main());
@@ -37,18 +37,18 @@ session<S>::~session() {
   try {
     device_->synchronize(main());
   } catch (const std::exception&) {
-    lane_.spoil();  // the call that met the failure has reported it
+    stream_set_.spoil();  // the call that met the failure has reported it
   }
 }
 
 template <class S>
 void session<S>::mark(stream from) {
-  device_->record(from == update_stream() ? *lane_.get()->updates_marked : *lane_.get()->checks_marked, from);
+  device_->record(from == update_stream() ? *stream_set_.get()->updates_marked : *stream_set_.get()->checks_marked, from);
 }
 
 template <class S>
 void session<S>::join_mark(stream from) {
-  device_->wait(from == update_stream() ? *lane_.get()->updates_marked : *lane_.get()->checks_marked, main());
+  device_->wait(from == update_stream() ? *stream_set_.get()->updates_marked : *stream_set_.get()->checks_marked, main());
 }
 
 template <class S>
@@ -56,8 +56,8 @@ void session<S>::settle() noexcept {
   try {
     join(update_stream());
     join(check_stream());
-    for (int place = 0; place <= k_places; ++place) {
-      if (sent_[place]) (void)await(place);
+    for (int slot = 0; slot <= k_send_slots; ++slot) {
+      if (sent_[slot]) (void)await(slot);
     }
   } catch (const std::exception&) {
     return;  // the device is lost, and with it what was to be waited for
@@ -66,27 +66,31 @@ void session<S>::settle() noexcept {
 
 template <class S>
 ballast::cuda::stream session<S>::main() const {
-  return lane_.get()->main.get();
+  return stream_set_.get()->main.get();
 }
 
 template <class S>
 ballast::cuda::stream session<S>::update_stream() const {
-  return lane_.get()->updates.get();
+  return stream_set_.get()->updates.get();
 }
 
 template <class S>
 ballast::cuda::stream session<S>::check_stream() const {
-  return lane_.get()->checks.get();
+  return stream_set_.get()->checks.get();
 }
 
 template <class S>
 ballast::cuda::blas& session<S>::blas(stream on) const {
-  return on == main() ? *lane_.get()->main_blas : on == update_stream() ? *lane_.get()->updates_blas : *lane_.get()->checks_blas;
+  return on == main()            ? *stream_set_.get()->main_blas
+         : on == update_stream() ? *stream_set_.get()->updates_blas
+                                 : *stream_set_.get()->checks_blas;
 }
 
 template <class S>
 ballast::cuda::stream_event& session<S>::reached(stream by) const {
-  return by == main() ? *lane_.get()->main_reached : by == update_stream() ? *lane_.get()->updates_reached : *lane_.get()->checks_reached;
+  return by == main()            ? *stream_set_.get()->main_reached
+         : by == update_stream() ? *stream_set_.get()->updates_reached
+                                 : *stream_set_.get()->checks_reached;
 }
 
 template <class S>
@@ -116,34 +120,34 @@ void session<S>::wait() {
 }
 
 template <class S>
-void session<S>::send(int place, const void* from, std::int64_t bytes, stream on) {
-  const ballast::cuda::stream to = lane_.get()->places[place].get();
+void session<S>::send(int slot, const void* from, std::int64_t bytes, stream on) {
+  const ballast::cuda::stream to = stream_set_.get()->send_streams[slot].get();
   follow(to, on);
-  device_->copy(static_cast<std::byte*>(lane_.get()->pinned.data()) + k_pinned + place * k_place, from, bytes, to);
-  sent_[place] = true;
+  device_->copy(static_cast<std::byte*>(stream_set_.get()->pinned.data()) + k_pinned + slot * k_send_slot_bytes, from, bytes, to);
+  sent_[slot] = true;
 }
 
 template <class S>
 void session<S>::bring(void* there, const void* from, std::int64_t bytes, stream on) {
-  const ballast::cuda::stream to = lane_.get()->places[k_places].get();
+  const ballast::cuda::stream to = stream_set_.get()->send_streams[k_send_slots].get();
   follow(to, on);
   device_->copy(there, from, bytes, to);
-  sent_[k_places] = true;
+  sent_[k_send_slots] = true;
 }
 
 template <class S>
-const void* session<S>::await(int place) {
-  device_->synchronize(lane_.get()->places[place].get());
-  sent_[place] = false;
-  return static_cast<const std::byte*>(lane_.get()->pinned.data()) + k_pinned + place * k_place;
+const void* session<S>::await(int slot) {
+  device_->synchronize(stream_set_.get()->send_streams[slot].get());
+  sent_[slot] = false;
+  return static_cast<const std::byte*>(stream_set_.get()->pinned.data()) + k_pinned + slot * k_send_slot_bytes;
 }
 
 template <class S>
 void* session<S>::landing(std::int64_t bytes) {
-  const std::int64_t room = (bytes + 63) / 64 * 64;
-  if (landed_ + room <= k_pinned) {
-    void* const made = static_cast<std::byte*>(lane_.get()->pinned.data()) + landed_;
-    landed_ += room;
+  const std::int64_t padded = (bytes + 63) / 64 * 64;
+  if (landed_ + padded <= k_pinned) {
+    void* const made = static_cast<std::byte*>(stream_set_.get()->pinned.data()) + landed_;
+    landed_ += padded;
     return made;
   }
   more_.emplace_back(bytes);
@@ -153,20 +157,20 @@ void* session<S>::landing(std::int64_t bytes) {
 template <class S>
 auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
   panel_plan made;
-  for (int t = 0; t < k_team_count; ++t) {
-    if (tables_.kernels->panels[t] != nullptr && rows > choices().team_rows[t]) made.team = t;
+  for (int t = 0; t < k_cluster_count; ++t) {
+    if (tables_.kernels->panels[t] != nullptr && rows > choices().team_rows[t]) made.cluster = t;
   }
-  const auto [blocks, threads] = k_teams[made.team];
+  const auto [blocks, threads] = k_clusters[made.cluster];
   // Slabs end at a line of memory.
   const std::int64_t each = (rows + blocks - 1) / blocks;
   made.slab = (each + 15) / 16 * 16;
   const std::int64_t bytes = panel_front(blocks, threads) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
-  made.resident = bytes <= panel_room(made.team, device_->about());
+  made.resident = bytes <= panel_shared_bytes(made.cluster, device_->about());
   return made;
 }
 
 template <class S>
-bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
+bool session<S>::uses_cholesky_qr(std::int64_t rows, std::int64_t width) const {
   if (width > widest_panel(device_->about()) || rows < 2 * width) return false;
   return (width > k_inner && rows >= choices().tall_rows) ||
          !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
@@ -190,14 +194,14 @@ void session<S>::scan(scan_arguments<T> given, std::int64_t columns, stream on) 
 }
 
 template <class S>
-void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
-  device_->launch(*tables_.kernels->panels[team], k_teams[team].blocks, &given, sizeof given, main());
+void session<S>::launch_panel(int cluster, const panel_arguments<S>& given) const {
+  device_->launch(*tables_.kernels->panels[cluster], k_clusters[cluster].blocks, &given, sizeof given, main());
 }
 
 template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
   const int which = given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
-  device_->launch(*tables_.kernels->chains[which], k_chain_teams[which].blocks, &given, sizeof given, on);
+  device_->launch(*tables_.kernels->chains[which], k_chain_clusters[which].blocks, &given, sizeof given, on);
 }
 
 template <class S>
@@ -213,7 +217,7 @@ std::uint64_t session<S>::hash(const S* X, std::int64_t ld, std::int64_t rows, s
 }
 
 template <class S>
-void session<S>::form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state) const {
+void session<S>::form_v(const reflectors<S>& h, S* V, stream on, const cholesky_qr_state* state) const {
   launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V, state}, on);
 }
 
@@ -263,7 +267,7 @@ bool session<S>::factor_small(const matrix_view<S>& A, S* tau) const {
 
 template <class S>
 template <class T>
-void session<S>::strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const {
+void session<S>::strike_armed(inject::site where, const inject::position& here, T* data, std::int64_t count, stream on) const {
   const strike_arguments<T> given{data,
                                   count,
                                   here.interval,
@@ -279,8 +283,8 @@ template class session<double>;
 template void session<float>::scan(scan_arguments<float>, std::int64_t, stream) const;
 template void session<float>::scan(scan_arguments<double>, std::int64_t, stream) const;
 template void session<double>::scan(scan_arguments<double>, std::int64_t, stream) const;
-template void session<float>::strike_armed(inject::site, const inject::place&, float*, std::int64_t, stream) const;
-template void session<float>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
-template void session<double>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
+template void session<float>::strike_armed(inject::site, const inject::position&, float*, std::int64_t, stream) const;
+template void session<float>::strike_armed(inject::site, const inject::position&, double*, std::int64_t, stream) const;
+template void session<double>::strike_armed(inject::site, const inject::position&, double*, std::int64_t, stream) const;
 
 }  // namespace ballast::qr::cuda

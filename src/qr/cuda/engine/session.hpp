@@ -131,12 +131,12 @@ class session {
     bring(there, from, bytes, on);
     return static_cast<const T*>(there);
   }
-  void await_brought() { (void)await(k_places); }
+  void await_brought() { (void)await(k_send_slots); }
 
   // send() copies up to 256 bytes from `from`, which must not change before await(). The host waits for them while the streams go on.
-  // `place`: one of k_places, for one copy at a time.
-  void send(int place, const void* from, std::int64_t bytes, stream on);
-  const void* await(int place);
+  // `slot`: one of k_send_slots, for one copy at a time.
+  void send(int slot, const void* from, std::int64_t bytes, stream on);
+  const void* await(int slot);
 
   // `work` is enqueued when the host next waits, or in catch_up(): until then the host has time for other launches. Null: drops the work.
   void put_off(deferred work);
@@ -156,11 +156,11 @@ class session {
   void launch_match(const match_arguments<S>& given, std::int64_t blocks) const {
     device_->launch(tables_.kernels->match(*device_), blocks, &given, sizeof given, main());
   }
-  void launch_panel(int team, const panel_arguments<S>& given) const;
+  void launch_panel(int cluster, const panel_arguments<S>& given) const;
   void launch_chain(const chain_arguments<S>& given, stream on) const;
   // The cluster for a panel of so many rows and columns, and the rows of each of its blocks. `resident`: they fit into shared memory.
   struct panel_plan {
-    int team = 0;
+    int cluster = 0;
     std::int64_t slab = 0;
     bool resident = false;
   };
@@ -168,7 +168,7 @@ class session {
   const launch_choices& choices() const { return tables_.kernels->choices; }
   // Returns whether passes of the whole device over its rows compute a panel (cholesky_qr.cuh), and not clusters, which take 8 µs for each
   // column, and longer if their slabs do not fit into shared memory. A prediction: docs/design/qr-cuda.md.
-  bool tall(std::int64_t rows, std::int64_t width) const;
+  bool uses_cholesky_qr(std::int64_t rows, std::int64_t width) const;
 
   // Returns a hash of a matrix, as abft::finding::bits. Waits.
   std::uint64_t hash(const S* X, std::int64_t ld, std::int64_t rows, std::int64_t columns);
@@ -176,7 +176,7 @@ class session {
   // --- Block reflectors. All work is ordered on stream `on`.
 
   // Writes V of stored reflectors with its ones and zeros, contiguous. `state`: as in form_v_arguments.
-  void form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state = nullptr) const;
+  void form_v(const reflectors<S>& h, S* V, stream on, const cholesky_qr_state* state = nullptr) const;
   // Computes T of stored reflectors in blocks of `width`, from VᵀV and tau, on the main stream. Each block has width² numbers.
   void make_t(const matrix_view<const S>& V, std::int64_t width, const S* tau, S* T) const;
   // Computes the QR of a small matrix by one thread block, one reflector after the other, on the main stream. Returns false, and does
@@ -191,22 +191,22 @@ class session {
   // C ← H C, or HᵀC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
   // The two steps of update(): the second half of W ← T W, or Tᵀ W; then C ← C − V times that half, TW.
-  void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts = {}) const;
+  void apply_t(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts = {}) const;
   void subtract(const formed_reflector<S>& H, std::int64_t n, const S* TW, S* C, std::int64_t ldc, stream on) const;
   // Returns whether Ballast's own kernels (narrow.cuh) compute the products of so few columns. product_in_parts(): the product of some
-  // columns and of others after them, for turn(), in one buffer for each stream. Its bits do not depend on the number of columns.
+  // columns and of others after them, for apply_t(), in one buffer for each stream. Its bits do not depend on the number of columns.
   bool narrow(const formed_reflector<S>& H, std::int64_t n) const;
   product_parts product_in_parts(const formed_reflector<S>& H, const some_columns<S>& C, const some_columns<S>& more, stream on);
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>
-  void strike(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const {
+  void strike(inject::site where, const inject::position& here, T* data, std::int64_t count, stream on) const {
     if constexpr (inject::active_injector::enabled) {
       if (count > 0 && run_.injector.armed(where)) strike_armed(where, here, data, count, on);
     }
   }
   template <class T>
-  void strike(inject::site where, const inject::place& here, T* data, std::int64_t count) const {
+  void strike(inject::site where, const inject::position& here, T* data, std::int64_t count) const {
     strike(where, here, data, count, main());
   }
   bool armed(inject::site where) const {
@@ -215,26 +215,26 @@ class session {
   }
 
  private:
-  const ballast::cuda::kernel& kernel_of(work what) const;
+  const ballast::cuda::kernel& kernel_of(work step) const;
   ballast::cuda::stream_event& reached(stream by) const;
   // Returns host memory for numbers on their way, until wait(): pinned memory while there is room.
   void* landing(std::int64_t bytes);
   void bring(void* there, const void* from, std::int64_t bytes, stream on);
   template <class T>
-  void strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const;
+  void strike_armed(inject::site where, const inject::position& here, T* data, std::int64_t count, stream on) const;
 
   const context& run_;
   std::shared_ptr<ballast::cuda::device> device_;
   device_tables<S> tables_;
-  // Everything below may own memory whose release is ordered on the lane's streams. It is destroyed before the lane goes back or, if enough
-  // lanes are idle, is destroyed with its streams.
-  core::lent<std::unique_ptr<lane>> lane_;
+  // Everything below may own memory whose release is ordered on the streams. It is destroyed before the streams go back or, if enough
+  // sets are idle, are destroyed.
+  core::lent<std::unique_ptr<stream_set>> stream_set_;
   ballast::cuda::fault_list faults_;
   buffer parts_[3];  // products on the main, the update and the check stream
   core::vector<deferred> pending_;
   deferred put_off_;
-  std::int64_t landed_ = 0;       // used bytes of the lane's pinned memory
-  bool sent_[k_places + 1] = {};  // the last one belongs to bring()
+  std::int64_t landed_ = 0;           // used bytes of the stream set's pinned memory
+  bool sent_[k_send_slots + 1] = {};  // the last one belongs to bring()
   core::vector<core::aligned_buffer<std::byte>> more_;
 };
 

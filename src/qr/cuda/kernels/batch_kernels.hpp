@@ -28,14 +28,14 @@ enum class batch_work { factor, apply, solve };
 
 // Returns the index in k_batch_policies for m × n on such a device; −1: no policy fits. Only m counts when Q is applied or a system solved,
 // since teams then take some columns each.
-int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on);
+int batch_policy_for(batch_work step, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on);
 constexpr int batch_width(int which) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
   return p.groups * p.columns * p.blocks;
 }
 
 template <class S>
-ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool instrumented);
+ballast::cuda::kernel_request batch_kernel(batch_work step, int which, bool instrumented);
 
 // Requests for all batch kernels that can run on such a device.
 template <class S>

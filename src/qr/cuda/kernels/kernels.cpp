@@ -62,12 +62,12 @@ row row_of(work what) {
     case work::substitute_128:
     case work::substitute_64:
     case work::substitute_32: return {"qr/cuda/panel/cholesky_qr.cuh", "substitute_kernel", true};
-    case work::square_factor: return {"qr/cuda/panel/small_factor.cuh", "square_factor_kernel", false};
-    case work::square_reflectors: return {"qr/cuda/panel/small_factor.cuh", "square_reflectors_kernel", true};
-    case work::square_t: return {"qr/cuda/panel/small_factor.cuh", "square_t_kernel", true};
+    case work::small_factor: return {"qr/cuda/panel/small_factor.cuh", "small_factor_kernel", false};
+    case work::small_reflectors: return {"qr/cuda/panel/small_factor.cuh", "small_reflectors_kernel", true};
+    case work::small_t: return {"qr/cuda/panel/small_factor.cuh", "small_t_kernel", true};
     case work::narrow_product: return {"qr/cuda/update/narrow.cuh", "narrow_product_kernel", true};
-    case work::turn_few:
-    case work::turn_many: return {"qr/cuda/update/narrow.cuh", "turn_kernel", true};
+    case work::apply_t_few:
+    case work::apply_t_many: return {"qr/cuda/update/narrow.cuh", "apply_t_kernel", true};
     case work::narrow_subtract: return {"qr/cuda/update/narrow.cuh", "narrow_subtract_kernel", true};
     case work::split: return {"qr/cuda/update/product.cuh", "split_kernel", false};
     case work::project: return {"qr/cuda/update/product.cuh", "project_kernel", false};
@@ -84,18 +84,18 @@ std::string expression(const char* name, const std::string& parameters) {
 
 }  // namespace
 
-std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
+std::int64_t panel_shared_bytes(int which, const ballast::cuda::capabilities& on) {
   constexpr std::int64_t small = 96 << 10;
   const std::int64_t all = on.shared_per_block - 1024;
-  return k_teams[which].blocks == 1 ? std::min(small, all) : all;
+  return k_clusters[which].blocks == 1 ? std::min(small, all) : all;
 }
 
 namespace {
 
 // Static shared memory of the Cholesky QR kernels, at most.
-constexpr std::int64_t k_beside = 4 << 10;
+constexpr std::int64_t k_static_shared = 4 << 10;
 
-std::int64_t tall_bytes(int width) {
+std::int64_t cholesky_qr_bytes(int width) {
   return std::max(substitute_bytes(width), width > 64 ? std::max(gram_stages<float>::bytes, gram_stages<double>::bytes) : 0);
 }
 
@@ -103,14 +103,14 @@ std::int64_t tall_bytes(int width) {
 
 int widest_panel(const ballast::cuda::capabilities& on) {
   int made = k_most_wide;
-  while (made > k_inner && std::max(tall_bytes(made), square_bytes(made)) + k_beside > on.shared_per_block) made /= 2;
+  while (made > k_inner && std::max(cholesky_qr_bytes(made), small_factor_bytes(made)) + k_static_shared > on.shared_per_block) made /= 2;
   return made;
 }
 
 template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
-  const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
+  const bool of_one_block = what == work::small_factor || what == work::small_reflectors || what == work::small_t;
   // For kernels in variants by panel width: a device without room for the widest variant gets the next one, which is loaded once.
   const auto among = [&](work of_128, work of_64, work of_32) {
     const int most = what == of_128 ? 128 : what == of_64 ? 64 : what == of_32 ? 32 : 0;
@@ -121,14 +121,14 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   const bool staged = gram == k_most_wide;
   const int substituted = among(work::substitute_128, work::substitute_64, work::substitute_32);
   const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
-  const int turned = what == work::turn_few ? k_turn_few : what == work::turn_many ? k_turn_many : 0;
-  const int threads = of_one_block      ? k_square_threads
+  const int applied = what == work::apply_t_few ? k_apply_t_few : what == work::apply_t_many ? k_apply_t_many : 0;
+  const int threads = of_one_block      ? k_small_factor_threads
                       : staged          ? k_staged_gram_threads
                       : gram > 0        ? k_gram_threads
                       : substituted > 0 ? substitute_threads(substituted)
                                         : k_threads;
   std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
-  for (const int each : {staged ? 0 : gram, substituted, multiplied, turned}) {
+  for (const int each : {staged ? 0 : gram, substituted, multiplied, applied}) {
     if (each > 0) parameters.append(1, ',').append(std::to_string(each));
   }
   request made{.header = here.header, .expression = expression(here.name, parameters), .threads = threads};
@@ -143,7 +143,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
     made.blocks = substitute_resident(substituted);
     made.shared = substitute_bytes(substituted);
   }
-  if (of_one_block) made.shared = square_bytes(widest_panel(on));
+  if (of_one_block) made.shared = small_factor_bytes(widest_panel(on));
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::encode || what == work::transformed) made.blocks = k_rows_resident;
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
@@ -154,11 +154,11 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
 
 template <class S>
 auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) -> request {
-  const auto [blocks, threads] = k_teams[which];
+  const auto [blocks, threads] = k_clusters[which];
   return {.header = "qr/cuda/panel/panel.cuh",
           .expression = expression("panel_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = panel_room(which, on),
+          .shared = panel_shared_bytes(which, on),
           .cluster = blocks,
           .spills = 96,
           .stack = 48};  // calls of divisions and square roots, where a tail is scaled
@@ -166,7 +166,7 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
 
 template <class S>
 auto kernel_names<S>::chain(int which) -> request {
-  const auto [blocks, threads] = k_chain_teams[which];
+  const auto [blocks, threads] = k_chain_clusters[which];
   return {.header = "qr/cuda/update/apply.cuh",
           .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
@@ -187,12 +187,12 @@ bool kernel_names<S>::multiplies(const ballast::cuda::capabilities& on) {
 
 template <class S>
 bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
-  return k_teams[which].blocks == 1 || on.major >= 9;
+  return k_clusters[which].blocks == 1 || on.major >= 9;
 }
 
 template <class S>
 bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& on) {
-  const auto [blocks, threads] = k_chain_teams[which];
+  const auto [blocks, threads] = k_chain_clusters[which];
   return blocks == 1 || (on.major >= 9 && chain_bytes(threads) <= on.shared_per_block);
 }
 
@@ -201,10 +201,10 @@ auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrument
   std::vector<request> made;
   const work end = multiplies(on) ? work::count : work::split;
   for (int w = 0; w < static_cast<int>(end); ++w) made.push_back(of(static_cast<work>(w), on));
-  for (int t = 0; t < k_team_count; ++t) {
+  for (int t = 0; t < k_cluster_count; ++t) {
     if (runs(t, on)) made.push_back(panel(t, on));
   }
-  for (int t = 0; t < k_chain_team_count; ++t) {
+  for (int t = 0; t < k_chain_cluster_count; ++t) {
     if (runs_chain(t, on)) made.push_back(chain(t));
   }
   if (instrumented) {

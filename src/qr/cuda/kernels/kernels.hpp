@@ -10,15 +10,16 @@
 
 namespace ballast::qr::cuda {
 
-// Clusters that factor a panel: the number of thread blocks, and the threads of each. panel_room() gives their shared memory on a device.
-struct team {
+// Clusters that factor a panel: the number of thread blocks, and the threads of each. panel_shared_bytes() gives their shared memory on a
+// device.
+struct cluster_shape {
   int blocks;
   int threads;
 };
-inline constexpr team k_teams[] = {{1, 128}, {4, 256}, {8, 512}, {16, 512}};
-inline constexpr int k_team_count = 4;
-inline constexpr team k_chain_teams[] = {{1, 128}, {4, 256}};
-inline constexpr int k_chain_team_count = 2;
+inline constexpr cluster_shape k_clusters[] = {{1, 128}, {4, 256}, {8, 512}, {16, 512}};
+inline constexpr int k_cluster_count = 4;
+inline constexpr cluster_shape k_chain_clusters[] = {{1, 128}, {4, 256}};
+inline constexpr int k_chain_cluster_count = 2;
 
 // Thread blocks of a launch that gives each thread one of `rows` rows, or each block a tile of 32 rows and columns.
 inline std::int64_t slabs(std::int64_t rows) { return (rows + k_threads - 1) / k_threads; }
@@ -63,12 +64,12 @@ enum class work {
   substitute_128,
   substitute_64,
   substitute_32,
-  square_factor,
-  square_reflectors,
-  square_t,
+  small_factor,
+  small_reflectors,
+  small_t,
   narrow_product,
-  turn_few,
-  turn_many,
+  apply_t_few,
+  apply_t_many,
   narrow_subtract,
   // Only available if kernel_names::multiplies() is true:
   split,
@@ -96,21 +97,21 @@ constexpr work products_of(std::int64_t width) {
 template <class S>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
-  static request of(work what, const ballast::cuda::capabilities& on);
-  static request panel(int which, const ballast::cuda::capabilities& on);  // `which` indexes k_teams
-  static request chain(int which);                                         // `which` indexes k_chain_teams
+  static request of(work step, const ballast::cuda::capabilities& on);
+  static request panel(int which, const ballast::cuda::capabilities& on);  // `which` indexes k_clusters
+  static request chain(int which);                                         // `which` indexes k_chain_clusters
   static request strike();
   // Returns whether product.cuh computes products of floats on such a device.
   static bool multiplies(const ballast::cuda::capabilities& on);
-  // Returns whether entry `which` of k_teams can run on such a device.
+  // Returns whether entry `which` of k_clusters can run on such a device.
   static bool runs(int which, const ballast::cuda::capabilities& on);
-  static bool runs_chain(int which, const ballast::cuda::capabilities& on);  // the same for k_chain_teams
+  static bool runs_chain(int which, const ballast::cuda::capabilities& on);  // the same for k_chain_clusters
   // Requests for all kernels that can run there, including the strikes of tests if `instrumented`.
   static std::vector<request> all(const ballast::cuda::capabilities& on, bool instrumented);
 };
 
 // Returns the bytes of shared memory available for a panel's slab and the data before it.
-std::int64_t panel_room(int which, const ballast::cuda::capabilities& on);
+std::int64_t panel_shared_bytes(int which, const ballast::cuda::capabilities& on);
 
 // Requests for the kernels of both precisions, each once: they are in the bundle, and checked for registers and spills.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);

@@ -18,9 +18,9 @@ struct choice_row {
   int numbers;
   std::int64_t least;  // the least value of each number
 };
-constexpr choice_row k_choices[k_tuned_count] = {{"scan", 2, 1},      {"chunk_rows", 1, 1}, {"team_rows", k_team_count, 0},
+constexpr choice_row k_choices[k_tuned_count] = {{"scan", 2, 1},      {"chunk_rows", 1, 1}, {"team_rows", k_cluster_count, 0},
                                                  {"tall_rows", 1, 1}, {"one_panel", 1, 2},  {"panel_steps", 3, 2}};
-static_assert(k_team_count <= choice_form::k_most_numbers);
+static_assert(k_cluster_count <= choice_form::k_most_numbers);
 
 constexpr int k_measured_major = 9;  // the architecture of the built-in entries
 

@@ -59,9 +59,9 @@ struct launch_choices {
   std::int64_t scan_rows = 0, scan_blocks = 0;
   // VᵀV: the rows that one thread block sums at least.
   std::int64_t chunk_rows = 0;
-  // A panel with more rows than team_rows[t] is factored by k_teams[t] or a larger team. With fewer rows, a block of that team waits for
-  // the others longer than it computes.
-  std::int64_t team_rows[k_team_count] = {};
+  // A panel with more rows than team_rows[t] is factored by k_clusters[t] or a larger cluster. With fewer rows, a block of that cluster
+  // waits for the others longer than it computes.
+  std::int64_t team_rows[k_cluster_count] = {};
   // From this number of rows on, a panel wider than k_inner is computed by passes of the whole device over its rows.
   std::int64_t tall_rows = 0;
   // With at least this number of rows for each column, a narrow matrix is a single panel: it then needs no update, and no check of one.

@@ -55,11 +55,11 @@ struct panel_result {
   double orthogonality, orthogonality_threshold, reflectors, data;
 };
 
-enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
+enum cholesky_qr_stage : int { k_cholesky_qr_failed, k_cholesky_qr_factored, k_cholesky_qr_orthonormal };
 
 // The state of a Cholesky QR panel, as the device determines it.
-struct tall_state {
-  int stage;  // a tall_stage
+struct cholesky_qr_state {
+  int stage;  // a cholesky_qr_stage
   // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding, and Q is not computed. Otherwise 0.
   int direct;
 };
@@ -70,13 +70,13 @@ struct panel_record {
   double entry;  // ‖residual‖ of the check on entry
   // The gate when hold_kernel read it: 1 and 0 if it was open, else 0 and 1.
   std::uint32_t passed, held;
-  tall_state tall;
+  cholesky_qr_state cholesky_qr;
 };
 
 // --- Cholesky QR panels: panels of many rows (cholesky_qr.cuh).
 
 // The largest ‖QᵀQ − I‖ at which one more Cholesky factor makes Q orthonormal to rounding.
-inline constexpr double k_tall_deviation = 0.25;
+inline constexpr double k_cholesky_qr_deviation = 0.25;
 
 template <class S>
 struct gram_arguments {
@@ -84,9 +84,9 @@ struct gram_arguments {
   std::int64_t ldf = 0;
   std::int64_t rows = 0;
   int width = 0;
-  int needed = k_tall_failed;  // the kernel does nothing in any other stage; k_tall_failed: it runs in every stage
-  double* partial = nullptr;   // for each thread block: the Gram matrix of its rows, packed
-  const tall_state* state = nullptr;
+  int needed = k_cholesky_qr_failed;  // the kernel does nothing in any other stage; k_cholesky_qr_failed: it runs in every stage
+  double* partial = nullptr;          // for each thread block: the Gram matrix of its rows, packed
+  const cholesky_qr_state* state = nullptr;
 };
 
 // to ← from R⁻¹.
@@ -98,13 +98,13 @@ struct substitute_arguments {
   std::int64_t ldt = 0;
   std::int64_t rows = 0;
   int width = 0;
-  int needed = k_tall_failed;  // as in gram_arguments
-  bool in_place = false;       // for a direct panel the kernel reads the rows from `to`
-  const double* R = nullptr;   // packed
-  const tall_state* state = nullptr;
+  int needed = k_cholesky_qr_failed;  // as in gram_arguments
+  bool in_place = false;              // for a direct panel the kernel reads the rows from `to`
+  const double* R = nullptr;          // packed
+  const cholesky_qr_state* state = nullptr;
 };
 
-struct square_factor_arguments {
+struct small_factor_arguments {
   const double* G;  // packed, like R, before and all
   int width;
   bool first;   // G is the Gram matrix of A: there are no earlier factors
@@ -114,12 +114,12 @@ struct square_factor_arguments {
   double* R;             // Cholesky factor of G
   const double* before;  // product of the earlier factors, unless `first`
   double* all;           // R times that product
-  tall_state* state;
+  cholesky_qr_state* state;
   const panel_gate* gate = nullptr;  // closed: the panel is not computed; null: there is no gate
 };
 
 template <class S>
-struct square_reflectors_arguments {
+struct small_reflectors_arguments {
   const S* X;  // its first `width` rows are read; for a direct panel those of A
   std::int64_t ldx;
   int width;
@@ -131,17 +131,17 @@ struct square_reflectors_arguments {
   S* A;                  // its first `width` rows are written
   std::int64_t lda;
   S* tau;
-  tall_state* state;
+  cholesky_qr_state* state;
   // Closed: the panel is not computed, and nothing is written. Null: there is no gate.
   const panel_gate* gate = nullptr;
 };
 
 template <class S>
-struct square_t_arguments {
+struct small_t_arguments {
   int width;
-  const double *R, *direct, *product, *lower;  // as in square_reflectors_arguments
+  const double *R, *direct, *product, *lower;  // as in small_reflectors_arguments
   S* T;                                        // width × width; 0 if the panel is not computed
-  const tall_state* state;
+  const cholesky_qr_state* state;
   panel_gate* gate = nullptr;  // closed by the kernel if the panel is not computed; null: there is no gate
 };
 
@@ -199,8 +199,8 @@ struct fold_arguments {
   const double* partial;  // blocks × count
   std::int64_t blocks;
   std::int64_t count;
-  double* to;                         // count
-  const tall_state* state = nullptr;  // if this panel is orthonormal, fold_kernel does nothing; null: no such panel
+  double* to;                                // count
+  const cholesky_qr_state* state = nullptr;  // if this panel is orthonormal, fold_kernel does nothing; null: no such panel
 };
 
 // Adds up the partial sums that products_kernel has computed for panels: their checkpoints.
@@ -392,7 +392,7 @@ struct narrow_product_arguments {
 };
 
 template <class S>
-struct turn_arguments {
+struct apply_t_arguments {
   const S* T;  // width × width, upper triangular
   int width;
   bool transposed;

@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   const std::int64_t slabs = (a.rows + k_threads - 1) / k_threads, j = blockIdx.x / slabs;
   const std::int64_t i = blockIdx.x % slabs * k_threads + threadIdx.x;
   if (i >= a.rows) return;
-  const bool none = a.state != nullptr && a.state->stage < k_tall_orthonormal;
+  const bool none = a.state != nullptr && a.state->stage < k_cholesky_qr_orthonormal;
   a.to[i + j * a.rows] = none || i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 

@@ -11,7 +11,7 @@ namespace ballast::qr::cuda {
 
 struct panel_gate;  // kernel_args.hpp
 struct panel_record;
-struct tall_state;
+struct cholesky_qr_state;
 
 template <class S>
 struct copy_arguments {
@@ -80,8 +80,8 @@ struct form_v_arguments {
   std::int64_t ld;
   std::int64_t rows;
   int width;
-  S* to;                              // rows × width
-  const tall_state* state = nullptr;  // state of a panel begun ahead: V is 0 if it is not computed; null: it is computed
+  S* to;                                     // rows × width
+  const cholesky_qr_state* state = nullptr;  // state of a panel begun ahead: V is 0 if it is not computed; null: it is computed
 };
 
 // The last reading of the gate for a panel. Closed: V and T become 0, so that products with them change nothing.

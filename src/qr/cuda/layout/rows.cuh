@@ -53,7 +53,7 @@ class row_groups {
   __device__ __forceinline__ group load(std::int64_t row, int column) const {
     group made = {};
     if (column >= width_) return made;
-    S* const from = place(row, column);
+    S* const from = address(row, column);
     const auto read = [](const auto* at) {
       if constexpr (Itself) return arch::load_itself(at);
       return *at;
@@ -71,12 +71,12 @@ class row_groups {
     constexpr int sector = 32 / sizeof(S);
     const int each = count / sector;
 #pragma unroll 1
-    for (int e = arch::lane(); e < each * width_; e += 32) arch::prefetch_l2(place(first + e % each * sector, e / each));
+    for (int e = arch::lane(); e < each * width_; e += 32) arch::prefetch_l2(address(first + e % each * sector, e / each));
   }
   template <bool Whole>
   __device__ __forceinline__ void store(const group& value, std::int64_t row, int column) const {
     if (column >= width_) return;
-    S* const to = place(row, column);
+    S* const to = address(row, column);
     if constexpr (Whole) {
       *reinterpret_cast<group*>(to) = value;
     } else {
@@ -88,7 +88,7 @@ class row_groups {
 
  private:
   // Recomputed for each access; otherwise a loop would keep the addresses of all columns in registers.
-  __device__ __forceinline__ S* place(std::int64_t row, int column) const { return data_ + row * stride_ + column * arch::opaque(ld_); }
+  __device__ __forceinline__ S* address(std::int64_t row, int column) const { return data_ + row * stride_ + column * arch::opaque(ld_); }
 
   S* data_;
   std::int64_t ld_, rows_, stride_;

@@ -65,17 +65,17 @@ BALLAST_HD constexpr std::int64_t panel_front(int blocks, int threads) {
 
 // --- Cholesky QR panels (cholesky_qr.cuh, small_factor.cuh).
 
-inline constexpr int k_square_threads = 512;  // threads of a block of the small-factor kernels (small_factor.cuh)
-inline constexpr int k_square_t_blocks = 4;   // thread blocks of the kernel that computes T
-inline constexpr int k_square_tile = 8;       // rows and columns of a tile
+inline constexpr int k_small_factor_threads = 512;  // threads of a block of the small-factor kernels (small_factor.cuh)
+inline constexpr int k_small_t_blocks = 4;          // thread blocks of the kernel that computes T
+inline constexpr int k_small_factor_tile = 8;       // rows and columns of a tile
 // Stride of the rows, or columns, of tiles that lie side by side: free of bank conflicts.
-inline constexpr int k_square_stride = 12;
-inline constexpr int k_square_samples = 8;  // random columns that are eliminated along with a Gram matrix
+inline constexpr int k_small_factor_stride = 12;
+inline constexpr int k_small_factor_samples = 8;  // random columns that are eliminated along with a Gram matrix
 // Shared memory of those kernels: a matrix, and either the samples and two inverses of a tile, or the inverses of a row's tiles and eight
 // rows.
-BALLAST_HD constexpr std::int64_t square_bytes(int width) {
-  const int samples = k_square_samples * (width + 4) + 2 * k_square_tile * k_square_stride;
-  const int rows = width / k_square_tile * (k_square_tile * (k_square_tile + 1) / 2) + width * k_square_stride;
+BALLAST_HD constexpr std::int64_t small_factor_bytes(int width) {
+  const int samples = k_small_factor_samples * (width + 4) + 2 * k_small_factor_tile * k_small_factor_stride;
+  const int rows = width / k_small_factor_tile * (k_small_factor_tile * (k_small_factor_tile + 1) / 2) + width * k_small_factor_stride;
   return std::int64_t{8} * (width * (width + 4) + (rows > samples ? rows : samples));
 }
 
@@ -122,8 +122,8 @@ inline constexpr int k_narrow_across = 32;    // columns for each thread block t
 inline constexpr int k_narrow_rows = 64;      // the fewest rows of a chunk
 inline constexpr int k_narrow_chunks = 64;    // the most chunks
 inline constexpr int k_subtract_across = 16;  // columns for each thread block that computes C − V W
-inline constexpr int k_turn_few = 8;          // columns of a thread block if VᵀC comes in chunks
-inline constexpr int k_turn_many = 32;        // and if VᵀC comes complete
+inline constexpr int k_apply_t_few = 8;       // columns of a thread block if VᵀC comes in chunks
+inline constexpr int k_apply_t_many = 32;     // and if VᵀC comes complete
 
 // --- Products of floats on tensor cores (product.cuh).
 

@@ -18,7 +18,7 @@ namespace ballast::qr::cuda {
 // Returns whether a pass applies to a panel in its current stage.
 template <class Arguments>
 __device__ __forceinline__ bool is_due(const Arguments& a) {
-  return a.needed == k_tall_failed || a.state->stage == a.needed;
+  return a.needed == k_cholesky_qr_failed || a.state->stage == a.needed;
 }
 
 // ---------------------------------------------------------------------------------------------------------------- Gram matrices
@@ -29,7 +29,7 @@ template <int Pairs, int Blocks, bool Upper>
 struct gram_sums {
   static constexpr int count = Upper ? Pairs * (Pairs + 1) : Pairs * Blocks;
   static_assert(!Upper || Blocks == 2 * Pairs);
-  static constexpr int place(int p, int q) { return Upper ? p * (Blocks - p + 1) + q - 2 * p : p * Blocks + q; }
+  static constexpr int index_of(int p, int q) { return Upper ? p * (Blocks - p + 1) + q - 2 * p : p * Blocks + q; }
   double at[count][4] = {};
 
   // Calls use(p, q) for each of them.
@@ -43,7 +43,7 @@ struct gram_sums {
   __device__ __forceinline__ void add(const double (&x)[2 * Pairs][2], const double (&y)[Blocks][2]) {
     each([&](auto p, auto q) {
       constexpr int pair = decltype(p)::value, block = decltype(q)::value;
-      multiply_columns(at[place(pair, block)], x[2 * pair], x[2 * pair + 1], y[block]);
+      multiply_columns(at[index_of(pair, block)], x[2 * pair], x[2 * pair + 1], y[block]);
     });
   }
 
@@ -62,7 +62,7 @@ struct gram_sums {
       constexpr int pair = decltype(p)::value, block = decltype(q)::value;
       for (int e = 0; e < 4; ++e) {
         const int i = left + k_block * (2 * pair + e / 2) + g, l = right + k_block * block + 2 * t + e % 2;
-        if (i <= l && l < w) to[packed(i, l)] = at[place(pair, block)][e];
+        if (i <= l && l < w) to[packed(i, l)] = at[index_of(pair, block)][e];
       }
     });
   }
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(k_gram_threads, gram_resident(Most)) gram_kern
   for (int of = 0; of < warps; ++of) {
     if (warp == of) {
       sums.each_number([&](double& own, int which) {
-        double& place = whole[which][lane];
-        own = place = of == 0 ? own : place + own;
+        double& slot = whole[which][lane];
+        own = slot = of == 0 ? own : slot + own;
       });
       if (of + 1 == warps) sums.store(a.partial + std::int64_t{blockIdx.x} * packed(0, w), w, 0, 0);
     }
@@ -221,7 +221,7 @@ struct factor_tiles {
   static_assert(8 * size * (tiles + blocks) == substitute_bytes(Most));
   double* data;
 
-  static constexpr int place(int i, int l) { return upper_tile(blocks, i, l); }
+  static constexpr int index_of(int i, int l) { return upper_tile(blocks, i, l); }
   __device__ __forceinline__ double* inverse(int i) const { return data + size * (tiles + i); }
   // Reads this lane's two elements of a tile.
   __device__ __forceinline__ static void read(double (&to)[2], const double* tile) {
@@ -259,7 +259,7 @@ struct factor_tiles {
     // One thread computes each column of an inverse. The divisions are independent; the products depend on each other.
     for (int at = static_cast<int>(threadIdx.x); at < Most; at += threads) {
       const int block = at / k_block, of = at % k_block;
-      const double* const R = data + size * place(block, block);
+      const double* const R = data + size * index_of(block, block);
       double reciprocal[k_block], x[k_block];
       ballast::cuda::unrolled<k_block>([&](auto k) { reciprocal[decltype(k)::value] = 1 / R[(k_block + 1) * decltype(k)::value]; });
       ballast::cuda::unrolled<k_block>([&](auto up) {
@@ -319,13 +319,13 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
         if constexpr (at > 0) {
           ballast::cuda::unrolled<to, from>([&](auto l) {
             double tile[2];
-            R.read(tile, R.data + R.size * R.place(at - 1, decltype(l)::value));
+            R.read(tile, R.data + R.size * R.index_of(at - 1, decltype(l)::value));
             multiply_rows(x.at[decltype(l)::value], minus, tile);
           });
         }
       };
       R.read(inverse, R.inverse(at));
-      R.read(factor, R.data + R.size * R.place(at, at));
+      R.read(factor, R.data + R.size * R.index_of(at, at));
       copy(own, x.at[at], 1);
       multiply_rows(q, own, inverse);
       subtract(ballast::cuda::index<0>{});
@@ -338,7 +338,7 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
       for (int e = 0; e < 4; ++e) x.at[at][e] = static_cast<double>(static_cast<S>(q[e]));
       copy(minus, x.at[at], -1);
       if constexpr (behind > 0) {
-        R.read(factor, R.data + R.size * R.place(at, at + 1));
+        R.read(factor, R.data + R.size * R.index_of(at, at + 1));
         multiply_rows(x.at[at + 1], minus, factor);
       }
     });

@@ -31,7 +31,7 @@ struct panel_memory {
 
 // A barrier of all thread blocks of the cluster.
 template <int Blocks>
-__device__ __forceinline__ void team_sync() {
+__device__ __forceinline__ void sync_cluster() {
   if constexpr (Blocks == 1) {
     __syncthreads();
   } else {
@@ -39,17 +39,17 @@ __device__ __forceinline__ void team_sync() {
   }
 }
 
-// Sends part[0 … count − 1] of this block to its place in slots[turn] of all blocks. The caller needs a barrier of the cluster afterwards.
+// Sends part[0 … count − 1] of this block to its place in slots[half] of all blocks. The caller needs a barrier of the cluster afterwards.
 template <int Blocks, int Threads>
-__device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int turn, int rank, int count) {
+__device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int half, int rank, int count) {
   __syncthreads();  // `part` is complete
   for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
     const int to = e / k_inner, l = e % k_inner;
     if (l >= count) continue;
     if constexpr (Blocks == 1) {
-      own.slots[turn][0][l] = own.part[l];
+      own.slots[half][0][l] = own.part[l];
     } else {
-      arch::store_remote(&own.slots[turn][rank][l], static_cast<unsigned>(to), own.part[l]);
+      arch::store_remote(&own.slots[half][rank][l], static_cast<unsigned>(to), own.part[l]);
     }
   }
 }
@@ -99,7 +99,7 @@ struct panel_block {
   S* const X;                 // the slab
   const std::int64_t ld;      // its leading dimension
   S *const even, *const odd;  // the columns that become reflectors with an even and with an odd number
-  int turn = 0;               // the half of `slots` and `row` for the next exchange
+  int half = 0;               // the half of `slots` and `row` for the next exchange
 
   __device__ __forceinline__ explicit panel_block(const panel_arguments<S>& given)
       : a(given),
@@ -155,9 +155,9 @@ struct panel_block {
       if (l >= w) continue;
       const double h = static_cast<double>(l == j ? pivot[j - first] : X[j - first + l * ld]);
       if constexpr (Blocks == 1) {
-        own.row[turn][l] = h;
+        own.row[half][l] = h;
       } else {
-        arch::store_remote(&own.row[turn][l], static_cast<unsigned>(to), h);
+        arch::store_remote(&own.row[half][l], static_cast<unsigned>(to), h);
       }
     }
   }
@@ -165,8 +165,8 @@ struct panel_block {
   // Computes reflector j from the sums and the row that all blocks have sent. Called by the first warp, lane l for column l. g and h
   // receive its sum and its element, as in set_weights().
   __device__ __forceinline__ void reflector(int j, double& g, double& h) const {
-    for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
-    h = lane < w ? own.row[turn][lane] : 0;
+    for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[half][r][lane];
+    h = lane < w ? own.row[half][lane] : 0;
     const double squares = __shfl_sync(0xffffffffu, g, j), alpha = __shfl_sync(0xffffffffu, h, j);
     // Squares of floats neither underflow nor overflow in double.
     const bool plain =
@@ -190,11 +190,11 @@ struct panel_block {
     double most = 0;
     for (std::int64_t i = begin; i < count; i += Threads) most = larger(most, fabs(static_cast<double>(pivot[i])));
     gather<true>(own, most);
-    send(own, turn, rank, 1);
-    team_sync<Blocks>();  // all blocks have sent
-    most = own.slots[turn][0][0];
-    for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[turn][r][0]);
-    turn ^= 1;
+    send(own, half, rank, 1);
+    sync_cluster<Blocks>();  // all blocks have sent
+    most = own.slots[half][0][0];
+    for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[half][r][0]);
+    half ^= 1;
     const double alpha = own.alpha;
     double beta = alpha, tau = 0;
     if (!(most == 0)) {
@@ -206,11 +206,11 @@ struct panel_block {
         squares += x * x;
       }
       gather<false>(own, squares);
-      send(own, turn, rank, 1);
-      team_sync<Blocks>();  // all blocks have sent
+      send(own, half, rank, 1);
+      sync_cluster<Blocks>();  // all blocks have sent
       squares = 0;
-      for (int r = 0; r < Blocks; ++r) squares += own.slots[turn][r][0];
-      turn ^= 1;
+      for (int r = 0; r < Blocks; ++r) squares += own.slots[half][r][0];
+      half ^= 1;
       const double head = std::ldexp(alpha, e);
       const double scaled = -copysign(sqrt(head * head + squares), head);
       tau = static_cast<double>(static_cast<S>((scaled - head) / scaled));
@@ -219,13 +219,13 @@ struct panel_block {
         pivot[i] = static_cast<S>(std::ldexp(static_cast<double>(pivot[i]), e) / (head - scaled));
       __syncthreads();  // v is complete
       dots(j, pivot);
-      send(own, turn, rank, w);
-      team_sync<Blocks>();  // all blocks have sent
+      send(own, half, rank, w);
+      sync_cluster<Blocks>();  // all blocks have sent
       if (warp == 0) {
         g = 0;
-        for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
+        for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[half][r][lane];
       }
-      turn ^= 1;
+      half ^= 1;
     }
     if (warp == 0) {
       set_weights(own, lane, j, g, h, tau == 0 ? 0.0 : 1.0, tau);
@@ -314,18 +314,18 @@ template <class S, int Blocks, int Threads>
 __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ panel_arguments<S> a) {
   panel_block<S, Blocks, Threads> block(a);
   block.load();
-  team_sync<Blocks>();  // the slab is loaded, and all blocks have started, so that they can be sent to
+  sync_cluster<Blocks>();  // the slab is loaded, and all blocks have started, so that they can be sent to
   block.dots(0, block.even);
   for (int j = 0; j < block.w; ++j) {
     S* const pivot = j % 2 == 0 ? block.even : block.odd;
     S* const next = j % 2 == 0 ? block.odd : block.even;
     const bool has_row = block.has_row(j);
-    send(block.own, block.turn, block.rank, block.w);
+    send(block.own, block.half, block.rank, block.w);
     if (has_row) block.send_row(j, pivot);
-    team_sync<Blocks>();  // all blocks have sent
+    sync_cluster<Blocks>();  // all blocks have sent
     double g = 0, h = 0;
     if (block.warp == 0) block.reflector(j, g, h);
-    block.turn ^= 1;
+    block.half ^= 1;
     __syncthreads();  // the reflector is complete
     if (!block.own.plain) block.rescale(j, pivot, g, h);
     block.extend_t(j);
@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
   }
   __syncthreads();  // the slab and T are final
   block.store();
-  team_sync<Blocks>();  // no block exits while others may still send to it
+  sync_cluster<Blocks>();  // no block exits while others may still send to it
 }
 
 }  // namespace ballast::qr::cuda

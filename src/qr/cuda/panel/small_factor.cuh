@@ -1,4 +1,4 @@
-// The small factors of Cholesky QR. One thread block computes the Cholesky factor of a Gram matrix, or the LU that turns orthonormal
+// The small factors of Cholesky QR. One thread block computes the Cholesky factor of a Gram matrix, or the LU that rounds orthonormal
 // columns into reflectors; a few compute T. See cholesky_qr.cuh for the passes over the rows.
 // Layer: backend "cuda" of QR, device code.
 // A matrix lies in shared memory by columns, and is processed by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers,
@@ -22,7 +22,7 @@ using ballast::cuda::unrolled;
 
 // A matrix of up to k_most_wide columns in shared memory, its width rounded up to 16, followed by `more` columns of the same height, a
 // multiple of 8. The stride of columns is width + 4 numbers: at most two lanes access the same bank for a tile.
-struct square {
+struct small_factor {
   double* data;
   int width;
   int more = 0;
@@ -35,13 +35,13 @@ struct square {
   __device__ __forceinline__ void pad(int own, double diagonal) const {
     const int i = static_cast<int>(threadIdx.x) % k_most_wide;
 #pragma unroll 1
-    for (int l = static_cast<int>(threadIdx.x) / k_most_wide; l < width && i < width; l += k_square_threads / k_most_wide) {
+    for (int l = static_cast<int>(threadIdx.x) / k_most_wide; l < width && i < width; l += k_small_factor_threads / k_most_wide) {
       if (i >= own || l >= own) (*this)(i, l) = i == l ? diagonal : 0;
     }
   }
 };
 
-__device__ __forceinline__ square square_of(int width) {
+__device__ __forceinline__ small_factor small_factor_of(int width) {
   return {reinterpret_cast<double*>(arch::shared_memory()), (width + 15) / 16 * 16};
 }
 
@@ -49,7 +49,7 @@ __device__ __forceinline__ square square_of(int width) {
 // for the memory latency of the one before.
 template <class Load, class Body>
 __device__ __forceinline__ void each_element(int w, Load load, Body body) {
-  constexpr int parts = k_square_threads / k_most_wide, together = 16;
+  constexpr int parts = k_small_factor_threads / k_most_wide, together = 16;
   const int i = static_cast<int>(threadIdx.x) % k_most_wide;
   if (i >= w) return;
 #pragma unroll 1
@@ -86,10 +86,10 @@ __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column
   }
 }
 
-// Called by a warp: subtracts a product from the tiles begin, begin + step, … < count. Its left factor are the k_square_tile columns of X
-// from `front` on; its right factor has as many rows: b(k, column) is its element (k, column). place(e) is the position of tile e; a
-// negative row means no tile. `Together` tiles are processed at once, so that the loads of one do not wait for the stores of another.
-struct tile_place {
+// Called by a warp: subtracts a product from the tiles begin, begin + step, … < count. Its left factor are the k_small_factor_tile columns
+// of X from `front` on; its right factor has as many rows: b(k, column) is its element (k, column). position(e) is the position of tile e;
+// a negative row means no tile. `Together` tiles are processed at once, so that the loads of one do not wait for the stores of another.
+struct tile_position {
   int row, column;
 };
 // Computes quotients by `by` ≤ 16 of numbers below 512: a division instruction would take longer than a tile.
@@ -98,8 +98,8 @@ struct quotients {
   __device__ __forceinline__ explicit quotients(int divisor) : by(divisor), factor((65535 + divisor) / divisor) {}
   __device__ __forceinline__ int operator()(int e) const { return e * factor >> 16; }
 };
-template <int Together, class Place, class B>
-__device__ __forceinline__ void subtract_tiles(const square& X, int begin, int step, int count, int front, Place place, B b) {
+template <int Together, class Position, class B>
+__device__ __forceinline__ void subtract_tiles(const small_factor& X, int begin, int step, int count, int front, Position position, B b) {
   const int g = arch::lane() / 4, t = arch::lane() % 4, stride = X.width + 4;
   // Addresses of this lane in a tile at (0, 0).
   const double* const factor = X.data + g + (front + t) * stride;
@@ -110,7 +110,7 @@ __device__ __forceinline__ void subtract_tiles(const square& X, int begin, int s
     int to[Together];  // offset from `product`; negative: there is no tile
     unrolled<Together>([&](auto n) {
       constexpr int e = decltype(n)::value;
-      const tile_place at = first + e * step < count ? place(first + e * step) : tile_place{-1, 0};
+      const tile_position at = first + e * step < count ? position(first + e * step) : tile_position{-1, 0};
       to[e] = at.row < 0 ? -1 : at.row + at.column * stride;
       if (at.row < 0) return;
       for (int q = 0; q < 2; ++q) {
@@ -155,17 +155,17 @@ struct reflected_pivots {
 // The inverses of the factors of a tile on the diagonal, stored after X.
 struct tile_inverses {
   double* data;
-  __device__ __forceinline__ double& lower(int i, int l) const { return data[k_square_stride * i + l]; }
-  __device__ __forceinline__ double& upper(int i, int l) const { return data[k_square_stride * (k_square_tile + i) + l]; }
+  __device__ __forceinline__ double& lower(int i, int l) const { return data[k_small_factor_stride * i + l]; }
+  __device__ __forceinline__ double& upper(int i, int l) const { return data[k_small_factor_stride * (k_small_factor_tile + i) + l]; }
 };
 
 // Called by a warp: computes L and U of the tile on the diagonal at `first`, in place; the reciprocals of the pivots; L⁻¹, and U⁻¹ if
 // Pivots::subtracts. Lane 8 r + l has rows r and r + 4 of column l. lost: the numbers that are subtracted from these when their row becomes
 // the pivot row. Returns false if a pivot is lost.
 template <class Pivots>
-__device__ __forceinline__ bool eliminate_tile(const square& X, int first, double* reciprocal, const tile_inverses& made,
+__device__ __forceinline__ bool eliminate_tile(const small_factor& X, int first, double* reciprocal, const tile_inverses& made,
                                                const double (&lost)[2], const Pivots& pivots) {
-  const int r = arch::lane() / k_square_tile, l = arch::lane() % k_square_tile;
+  const int r = arch::lane() / k_small_factor_tile, l = arch::lane() % k_small_factor_tile;
   const auto from = [](double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); };
   double x[2], lower[2], upper[2];  // the tile; L⁻¹; U⁻¹ without the scale of its columns
   for (int q = 0; q < 2; ++q) {
@@ -175,9 +175,9 @@ __device__ __forceinline__ bool eliminate_tile(const square& X, int first, doubl
   bool good = true;
   double own = 0;
   double pivot = from(x[0], 0);  // its remaining value
-  unrolled<k_square_tile>([&](auto step) {
-    constexpr int j = decltype(step)::value, n = j + 1 < k_square_tile ? j + 1 : j, row = j % 4 * k_square_tile,
-                  next = n % 4 * k_square_tile;
+  unrolled<k_small_factor_tile>([&](auto step) {
+    constexpr int j = decltype(step)::value, n = j + 1 < k_small_factor_tile ? j + 1 : j, row = j % 4 * k_small_factor_tile,
+                  next = n % 4 * k_small_factor_tile;
     if constexpr (Pivots::subtracts) {
       const double s = pivots.sign_for(pivot);
       x[j / 4] -= (r == j % 4 ? s : 0) * lost[j / 4];
@@ -198,10 +198,10 @@ __device__ __forceinline__ bool eliminate_tile(const square& X, int first, doubl
     pivot = left - below * right * inverse;
     const double factor = l > j ? top * inverse : 0;
     for (int q = 0; q < 2; ++q) {
-      const double multiplier = from(x[q], r * k_square_tile + j), each = r + 4 * q > j ? multiplier : 0;
+      const double multiplier = from(x[q], r * k_small_factor_tile + j), each = r + 4 * q > j ? multiplier : 0;
       x[q] -= each * factor;
       lower[q] -= each * inverse * top_of_lower;
-      if constexpr (Pivots::subtracts) upper[q] -= from(upper[q], r * k_square_tile + j) * factor;
+      if constexpr (Pivots::subtracts) upper[q] -= from(upper[q], r * k_small_factor_tile + j) * factor;
     }
   });
   for (int q = 0; q < 2; ++q) {
@@ -218,43 +218,45 @@ __device__ __forceinline__ bool eliminate_tile(const square& X, int first, doubl
 // columns after X. Returns false if a pivot is lost. Unless Pivots::subtracts, X is symmetric, and only its tiles on and above the diagonal
 // are read.
 template <class Pivots>
-__device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
-  constexpr int warps = k_square_threads / 32, turns = 2;
-  static_assert(2 * (k_most_wide / k_square_tile - 1) + k_square_samples / k_square_tile <= turns * warps);
+__device__ __forceinline__ bool eliminate(const small_factor& X, double* reciprocal, const Pivots& pivots) {
+  constexpr int warps = k_small_factor_threads / 32, rounds = 2;
+  static_assert(2 * (k_most_wide / k_small_factor_tile - 1) + k_small_factor_samples / k_small_factor_tile <= rounds * warps);
   const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4, columns = X.columns();
   const tile_inverses inverses{X.end()};
   int lost = 0;
   // The numbers to subtract from the next tile on the diagonal, and from the tiles to the right of this one; loaded ahead.
-  double lost_by_next[2] = {}, lost_by_tile[turns][2];
+  double lost_by_next[2] = {}, lost_by_tile[rounds][2];
   const auto load_next = [&](int first) {
     if constexpr (Pivots::subtracts) {
       for (int q = 0; q < 2; ++q)
         lost_by_next[q] =
-            warp == 0 && first < X.width ? pivots.loses(first + lane / k_square_tile + 4 * q, first + lane % k_square_tile) : 0;
+            warp == 0 && first < X.width ? pivots.loses(first + lane / k_small_factor_tile + 4 * q, first + lane % k_small_factor_tile) : 0;
     }
   };
   load_next(0);
   __syncthreads();  // X is complete
 #pragma unroll 1
-  for (int first = 0;; first += k_square_tile) {
-    const int behind = first + k_square_tile, right = (columns - behind) / k_square_tile, down = (X.width - behind) / k_square_tile;
+  for (int first = 0;; first += k_small_factor_tile) {
+    const int behind = first + k_small_factor_tile, right = (columns - behind) / k_small_factor_tile,
+              down = (X.width - behind) / k_small_factor_tile;
     if constexpr (Pivots::subtracts) {
-      unrolled<turns>([&](auto turn) {
-        const int column = behind + k_square_tile * (warp + decltype(turn)::value * warps) + g;
-        for (int q = 0; q < 2; ++q) lost_by_tile[decltype(turn)::value][q] = column < X.width ? pivots.loses(first + 4 * q + t, column) : 0;
+      unrolled<rounds>([&](auto round) {
+        const int column = behind + k_small_factor_tile * (warp + decltype(round)::value * warps) + g;
+        for (int q = 0; q < 2; ++q)
+          lost_by_tile[decltype(round)::value][q] = column < X.width ? pivots.loses(first + 4 * q + t, column) : 0;
       });
     }
     if (first > 0) {
       // Subtracts the product of the tiles below and to the right of the last one from the remaining matrix. Warp 0 updates the tile on the
       // diagonal, and works ahead.
-      const int front = first - k_square_tile, rows = down + 1;
+      const int front = first - k_small_factor_tile, rows = down + 1;
       const quotients column_of(rows);
       const auto above = [&X, front](int k, int column) { return X(front + k, column); };
       if (warp == 0) {
         subtract_tiles<1>(
             X, 0, 1, 1, front,
             [&](int) {
-              return tile_place{first, first};
+              return tile_position{first, first};
             },
             above);
       } else {
@@ -262,7 +264,7 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
             X, warp, warps - 1, rows * (right + 1), front,
             [&](int e) {
               const int l = column_of(e), i = e - rows * l;
-              return tile_place{!Pivots::subtracts && i > l ? -1 : first + i * k_square_tile, first + l * k_square_tile};
+              return tile_position{!Pivots::subtracts && i > l ? -1 : first + i * k_small_factor_tile, first + l * k_small_factor_tile};
             },
             above);
       }
@@ -274,14 +276,14 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
     if (__syncthreads_or(lost) != 0) return false;  // and the tile on the diagonal is eliminated
     if (right == 0) return true;
     load_next(behind);
-    unrolled<turns>([&](auto turn) {
-      const int e = warp + decltype(turn)::value * warps;
+    unrolled<rounds>([&](auto round) {
+      const int e = warp + decltype(round)::value * warps;
       double d[2] = {};
       if (e < right) {  // U
-        const int column = behind + k_square_tile * e;
+        const int column = behind + k_small_factor_tile * e;
         for (int q = 0; q < 2; ++q) {
           double x = X(first + 4 * q + t, column + g);
-          if constexpr (Pivots::subtracts) x -= pivots.sign(first + 4 * q + t) * lost_by_tile[decltype(turn)::value][q];
+          if constexpr (Pivots::subtracts) x -= pivots.sign(first + 4 * q + t) * lost_by_tile[decltype(round)::value][q];
           arch::mma_m8n8k4_f64(d, inverses.lower(g, 4 * q + t), x);
         }
         __syncwarp();  // the tile has been read
@@ -290,7 +292,7 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
           if (!Pivots::subtracts && e < down) X(column + 2 * t + h, first + g) = d[h] * reciprocal[first + g];  // L
         }
       } else if (Pivots::subtracts && e < right + down) {  // L
-        const int row = behind + k_square_tile * (e - right);
+        const int row = behind + k_small_factor_tile * (e - right);
         for (int q = 0; q < 2; ++q) arch::mma_m8n8k4_f64(d, X(row + g, first + 4 * q + t), inverses.upper(4 * q + t, g));
         __syncwarp();  // the tile has been read
         for (int h = 0; h < 2; ++h) X(row + g, first + 2 * t + h) = d[h];
@@ -303,65 +305,68 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
 
 // Called by the thread block: X ← X R⁻¹ for upper triangular X and R. The block computes the rows of tiles blockIdx.x, blockIdx.x +
 // gridDim.x, … of X; rows are independent. R: packed, with w columns; unit: with ones on its diagonal, which are not read. Elements of X
-// below its diagonal are 0. The memory after X holds the inverses of R's tiles on the diagonal, packed, and k_square_tile rows of R; the
-// next rows are loaded while these are used.
-__device__ __forceinline__ void substitute(const square& X, const double* R, int w, bool unit) {
-  constexpr int warps = k_square_threads / 32, of_tile = packed(0, k_square_tile), each = k_square_tile * k_most_wide / k_square_threads;
+// below its diagonal are 0. The memory after X holds the inverses of R's tiles on the diagonal, packed, and k_small_factor_tile rows of R;
+// the next rows are loaded while these are used.
+__device__ __forceinline__ void substitute(const small_factor& X, const double* R, int w, bool unit) {
+  constexpr int warps = k_small_factor_threads / 32, of_tile = packed(0, k_small_factor_tile),
+                each = k_small_factor_tile * k_most_wide / k_small_factor_threads;
   const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
   double* const inverses = X.end();
-  double* const rows = inverses + X.width / k_square_tile * of_tile;
-  const auto row = [&](int j, int l) -> double& { return rows[j + k_square_stride * l]; };
+  double* const rows = inverses + X.width / k_small_factor_tile * of_tile;
+  const auto row = [&](int j, int l) -> double& { return rows[j + k_small_factor_stride * l]; };
   double ahead[each];
   const auto fetch = [&](int first) {
     for (int q = 0; q < each; ++q) {
-      const int e = thread + q * k_square_threads, j = first + e % k_square_tile, l = e / k_square_tile;
+      const int e = thread + q * k_small_factor_threads, j = first + e % k_small_factor_tile, l = e / k_small_factor_tile;
       ahead[q] = j < l && l < w ? R[packed(j, l)] : 0;
     }
   };
   fetch(0);
   // Loads the tiles, then overwrites them with their inverses: column l by substitution from the diagonal upwards.
-  for (int e = thread; e < X.width / k_square_tile * of_tile; e += k_square_threads) {
-    const int first = e / of_tile * k_square_tile, at = e % of_tile;
+  for (int e = thread; e < X.width / k_small_factor_tile * of_tile; e += k_small_factor_threads) {
+    const int first = e / of_tile * k_small_factor_tile, at = e % of_tile;
     int l = 0;
     while (packed(0, l + 1) <= at) ++l;
     const int i = at - packed(0, l);
     inverses[e] = first + l < w && !(unit && i == l) ? R[packed(first + i, first + l)] : i == l ? 1 : 0;
   }
   __syncthreads();  // the tiles are loaded
-  double z[k_square_tile] = {};
-  const int l = thread % k_square_tile;
-  double* const tile = inverses + thread / k_square_tile * of_tile;
+  double z[k_small_factor_tile] = {};
+  const int l = thread % k_small_factor_tile;
+  double* const tile = inverses + thread / k_small_factor_tile * of_tile;
   if (thread < X.width) {
-    unrolled<k_square_tile>([&](auto line) {
-      constexpr int i = k_square_tile - 1 - decltype(line)::value;
+    unrolled<k_small_factor_tile>([&](auto line) {
+      constexpr int i = k_small_factor_tile - 1 - decltype(line)::value;
       double sum = i == l ? 1 : 0;
-      unrolled<k_square_tile, i + 1>([&](auto column) { sum -= tile[packed(i, decltype(column)::value)] * z[decltype(column)::value]; });
+      unrolled<k_small_factor_tile, i + 1>(
+          [&](auto column) { sum -= tile[packed(i, decltype(column)::value)] * z[decltype(column)::value]; });
       z[i] = i <= l ? sum * arch::reciprocal(tile[packed(i, i)]) : 0;
     });
   }
   __syncthreads();  // the tiles have been read
   if (thread < X.width) {
-    unrolled<k_square_tile>([&](auto line) {
+    unrolled<k_small_factor_tile>([&](auto line) {
       constexpr int i = decltype(line)::value;
       if (i <= l) tile[packed(i, l)] = z[i];
     });
   }
 #pragma unroll 1
-  for (int first = 0; first < X.width; first += k_square_tile) {
+  for (int first = 0; first < X.width; first += k_small_factor_tile) {
     __syncthreads();  // the columns before these have been subtracted; the last rows of R have been read
     for (int q = 0; q < each; ++q) {
-      const int e = thread + q * k_square_threads;
-      if (e / k_square_tile < X.width) row(e % k_square_tile, e / k_square_tile) = ahead[q];
+      const int e = thread + q * k_small_factor_threads;
+      if (e / k_small_factor_tile < X.width) row(e % k_small_factor_tile, e / k_small_factor_tile) = ahead[q];
     }
-    const int behind = first + k_square_tile, block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
-    const int down = (behind / k_square_tile - block + blocks - 1) / blocks;
-    const auto row_of = [&](int n) { return k_square_tile * (block + n * blocks); };
+    const int behind = first + k_small_factor_tile, block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+    const int down = (behind / k_small_factor_tile - block + blocks - 1) / blocks;
+    const auto row_of = [&](int n) { return k_small_factor_tile * (block + n * blocks); };
     fetch(behind);
     if (warp < down) {
       double d[2] = {};
       for (int q = 0; q < 2; ++q) {
         const int k = 4 * q + t;
-        arch::mma_m8n8k4_f64(d, X(row_of(warp) + g, first + k), k <= g ? inverses[first / k_square_tile * of_tile + packed(k, g)] : 0);
+        arch::mma_m8n8k4_f64(d, X(row_of(warp) + g, first + k),
+                             k <= g ? inverses[first / k_small_factor_tile * of_tile + packed(k, g)] : 0);
       }
       __syncwarp();  // the tile has been read
       for (int h = 0; h < 2; ++h) X(row_of(warp) + g, first + 2 * t + h) = d[h];
@@ -370,10 +375,10 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
     if (down <= 0) continue;
     const quotients column_of(down);
     subtract_tiles<1>(
-        X, warp, warps, down * ((X.width - behind) / k_square_tile), first,
+        X, warp, warps, down * ((X.width - behind) / k_small_factor_tile), first,
         [&](int e) {
           const int l = column_of(e);
-          return tile_place{row_of(e - down * l), behind + l * k_square_tile};
+          return tile_position{row_of(e - down * l), behind + l * k_small_factor_tile};
         },
         [&](int k, int column) { return row(k, column); });
   }
@@ -386,26 +391,25 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
 // rounding, R is I + (G − I)'s upper triangle with half its diagonal. With G = L U, R is U with its rows divided by the square roots of the
 // pivots.
 //
-// For the Gram matrix of A, scaled, G = L D Lᵀ, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z estimates tr G⁻¹, the sum
-// of 1/λ over G's eigenvalues. The elements of z all differ in size: with signs alone, two nearly equal columns would be missed if all z
-// have the same sign for both. Σ 1/D is never more than tr G⁻¹, and always detects a column that nearly depends on some columns before it.
-// Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times tr G⁻¹: if both estimates are small, Q needs no second factor, and
-// the panel is direct.
-// Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
+// For the Gram matrix of A, scaled, G = L D Lᵀ, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_small_factor_samples random z estimates tr G⁻¹,
+// the sum of 1/λ over G's eigenvalues. The elements of z all differ in size: with signs alone, two nearly equal columns would be missed if
+// all z have the same sign for both. Σ 1/D is never more than tr G⁻¹, and always detects a column that nearly depends on some columns
+// before it. Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times tr G⁻¹: if both estimates are small, Q needs no second
+// factor, and the panel is direct. Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
 template <int Threads>
-__global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
-  static_assert(Threads == k_square_threads);
-  auto& scale = arch::shared_object<double[k_most_wide], struct square_scales>();
-  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_reciprocals>();
-  auto& several = arch::shared_object<double[2 * Threads / 32], struct square_deviations>();
-  auto& deviation_squared = arch::shared_object<double, struct square_deviation>();
+__global__ void __launch_bounds__(Threads) small_factor_kernel(const __grid_constant__ small_factor_arguments a) {
+  static_assert(Threads == k_small_factor_threads);
+  auto& scale = arch::shared_object<double[k_most_wide], struct small_factor_scales>();
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct small_factor_reciprocals>();
+  auto& several = arch::shared_object<double[2 * Threads / 32], struct small_factor_deviations>();
+  auto& deviation_squared = arch::shared_object<double, struct small_factor_deviation>();
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
   if (a.first && is_closed(a.gate)) {
-    if (thread == 0) a.state->stage = k_tall_failed;
+    if (thread == 0) a.state->stage = k_cholesky_qr_failed;
     return;
   }
-  if (!a.first && a.state->stage != k_tall_factored) return;
-  square X = square_of(w);
+  if (!a.first && a.state->stage != k_cholesky_qr_factored) return;
+  small_factor X = small_factor_of(w);
   const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
   int failed = 0;
   if (thread < w) {
@@ -426,7 +430,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     if (thread == 0) deviation_squared = square;
   }
   if (__syncthreads_or(failed) != 0) {
-    if (thread == 0) a.state->stage = k_tall_failed;
+    if (thread == 0) a.state->stage = k_cholesky_qr_failed;
     return;
   }
   const bool near = !a.first && deviation_squared <= a.near * a.near;
@@ -440,10 +444,10 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
       if (i > l) return;
       const double scaled = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
       X(i, l) = scaled;
-      if (i / k_square_tile == l / k_square_tile) X(l, i) = scaled;
+      if (i / k_small_factor_tile == l / k_small_factor_tile) X(l, i) = scaled;
     });
     X.pad(w, 0);
-    X.more = a.first ? k_square_samples : 0;
+    X.more = a.first ? k_small_factor_samples : 0;
 #pragma unroll 1
     for (int e = thread; e < X.more * X.width; e += Threads) {
       const int i = e % X.width;
@@ -453,7 +457,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     good = eliminate(X, reciprocal, plain_pivots{lost});
   }
   if (!good) {
-    if (thread == 0) a.state->stage = k_tall_failed;
+    if (thread == 0) a.state->stage = k_cholesky_qr_failed;
     return;
   }
   double sums[2] = {};  // over all z, zᵀG⁻¹z; Σ 1 / D
@@ -466,7 +470,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   constexpr double mean_square = 7.0 / 3;  // the mean square of numbers in ±[1, 2)
   const double sum = ballast::cuda::add_block<Threads>(sums, several);
   // Thread 0 has the first sum, thread 1 the second.
-  const int small = thread > 1 || (thread == 0 ? sum / (k_square_samples * mean_square) : sum) <= a.direct ? 1 : 0;
+  const int small = thread > 1 || (thread == 0 ? sum / (k_small_factor_samples * mean_square) : sum) <= a.direct ? 1 : 0;
   const bool estimated = __syncthreads_and(small) != 0;
   // Row i of R is U's divided by the square root of its pivot; column l is multiplied by its scale.
   if (!near) {
@@ -506,7 +510,9 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   if (thread != 0) return;
   const bool direct = a.first && !shifted && estimated;
   a.state->direct = direct ? 1 : 0;
-  a.state->stage = direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
+  a.state->stage = direct || (!a.first && deviation_squared <= k_cholesky_qr_deviation * k_cholesky_qr_deviation)
+                       ? k_cholesky_qr_orthonormal
+                       : k_cholesky_qr_factored;
 }
 
 // Computes the reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each pivot is
@@ -514,17 +520,17 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
 // of the panel is S times the product of all R. If the tail of a reflector may be rounding alone, LAPACK's tau would be 0, not 2: then
 // nothing is written.
 template <class S>
-__global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(const __grid_constant__ square_reflectors_arguments<S> a) {
-  auto& signs = arch::shared_object<double[k_most_wide], struct square_signs>();
-  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_pivots>();
-  if (a.state->stage < k_tall_orthonormal) return;
+__global__ void __launch_bounds__(k_small_factor_threads) small_reflectors_kernel(const __grid_constant__ small_reflectors_arguments<S> a) {
+  auto& signs = arch::shared_object<double[k_most_wide], struct small_factor_signs>();
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct small_factor_pivots>();
+  if (a.state->stage < k_cholesky_qr_orthonormal) return;
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
   if (is_closed(a.gate)) {
     __syncthreads();  // all threads have read the stage
-    if (thread == 0) a.state->stage = k_tall_failed;
+    if (thread == 0) a.state->stage = k_cholesky_qr_failed;
     return;
   }
-  const square X = square_of(w);
+  const small_factor X = small_factor_of(w);
   const bool direct = a.state->direct != 0;
   const S* const from = direct ? a.A : a.X;
   const std::int64_t ld = direct ? a.lda : a.ldx;
@@ -534,10 +540,10 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
       w, [&](int i, int l) { return static_cast<double>(from[i + l * ld]); }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);
   (void)eliminate(X, reciprocal, reflected_pivots{R, w, signs});
-  // Computed like T's diagonal in square_t_kernel, to the bit.
+  // Computed like T's diagonal in small_t_kernel, to the bit.
   const double tau = thread < w ? -signs[thread] * (X(thread, thread) * arch::reciprocal(R[packed(thread, thread)])) : 1;
   if (__syncthreads_or(tau <= 2 - 0x1p-30 ? 0 : 1) != 0) {
-    if (thread == 0) a.state->stage = k_tall_failed;
+    if (thread == 0) a.state->stage = k_cholesky_qr_failed;
     return;
   }
   if (thread < w) a.tau[thread] = static_cast<S>(tau);
@@ -549,7 +555,7 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
         a.A[i + l * a.lda] = static_cast<S>(i <= l ? signs[i] * r : x);
       });
   // Stored by columns of V_1ᵀ.
-  constexpr int parts = k_square_threads / k_most_wide;
+  constexpr int parts = k_small_factor_threads / k_most_wide;
   const int j = thread % k_most_wide;
 #pragma unroll 8
   for (int l = thread / k_most_wide; l < w; l += parts) {
@@ -557,23 +563,23 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   }
 }
 
-// T V_1ᵀ = −U S: divides U R by R, applies the signs, and divides by V_1ᵀ, all from the right. By k_square_t_blocks thread blocks. T is 0
+// T V_1ᵀ = −U S: divides U R by R, applies the signs, and divides by V_1ᵀ, all from the right. By k_small_t_blocks thread blocks. T is 0
 // if the panel is not computed.
 template <class S>
-__global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
-  auto& negative = arch::shared_object<double[k_most_wide], struct square_negative>();
-  if (a.state->stage < k_tall_orthonormal) {
+__global__ void __launch_bounds__(k_small_factor_threads) small_t_kernel(const __grid_constant__ small_t_arguments<S> a) {
+  auto& negative = arch::shared_object<double[k_most_wide], struct small_factor_negative>();
+  if (a.state->stage < k_cholesky_qr_orthonormal) {
     if (threadIdx.x == 0 && blockIdx.x == 0) close(a.gate);
-    for (int e = static_cast<int>(blockIdx.x * k_square_threads + threadIdx.x); e < a.width * a.width;
-         e += k_square_t_blocks * k_square_threads)
+    for (int e = static_cast<int>(blockIdx.x * k_small_factor_threads + threadIdx.x); e < a.width * a.width;
+         e += k_small_t_blocks * k_small_factor_threads)
       a.T[e] = S(0);
     return;
   }
-  constexpr int parts = k_square_threads / k_most_wide;
+  constexpr int parts = k_small_factor_threads / k_most_wide;
   const int w = a.width, thread = static_cast<int>(threadIdx.x), i = thread % k_most_wide, part = thread / k_most_wide;
   const double* const R = a.state->direct != 0 ? a.direct : a.R;
-  const bool own = i / k_square_tile % static_cast<int>(gridDim.x) == static_cast<int>(blockIdx.x);
-  const square X = square_of(w);
+  const bool own = i / k_small_factor_tile % static_cast<int>(gridDim.x) == static_cast<int>(blockIdx.x);
+  const small_factor X = small_factor_of(w);
   each_element(
       w, [&](int i, int l) { return own && i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);

@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
     double y[2];
     S before[steps], next[2][k_chain_tiles];
   };
-  team_sync<Blocks>();  // all blocks have started, so that they can be read from
+  sync_cluster<Blocks>();  // all blocks have started, so that they can be read from
   std::int64_t before = 0;
   double factor[steps] = {};  // z of the previous group, as the right factor of a product
   for (std::int64_t s = 0; s <= groups; ++s) {
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
       });
     }
     if (!adds) break;
-    const int turn = static_cast<int>(s & 1);
+    const int half = static_cast<int>(s & 1);
     ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
       for (int q = 0; q < 2; ++q) own.parts[warp][64 * decltype(e)::value + 2 * lane + q] = sum[decltype(e)::value][q];
     });
@@ -292,16 +292,16 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
     for (int e = thread; e < k_chain_sums; e += Threads) {
       double all = 0;
       ballast::cuda::unrolled<warps>([&](auto w) { all += own.parts[decltype(w)::value][e]; });
-      own.sums[turn][e] = all;
+      own.sums[half][e] = all;
       if constexpr (Blocks == 1) own.all[e] = all;
     }
-    team_sync<Blocks>();  // the sums of the blocks are stored
+    sync_cluster<Blocks>();  // the sums of the blocks are stored
     if constexpr (Blocks > 1) {
       for (int e = thread; e < k_chain_sums; e += Threads) {
         double of[Blocks], all = 0;
         ballast::cuda::unrolled<Blocks>([&](auto r) {
           constexpr int other = decltype(r)::value;
-          of[other] = arch::load_remote(&own.sums[turn][e], static_cast<unsigned>(other));
+          of[other] = arch::load_remote(&own.sums[half][e], static_cast<unsigned>(other));
         });
         ballast::cuda::unrolled<Blocks>([&](auto r) { all += of[decltype(r)::value]; });
         own.all[e] = all;
@@ -325,7 +325,7 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
     ballast::cuda::unrolled<steps>([&](auto c) { factor[decltype(c)::value] = g < k_vectors ? own.z[4 * decltype(c)::value + t][g] : 0; });
     before = column;
   }
-  team_sync<Blocks>();  // no block exits while others may still read from it
+  sync_cluster<Blocks>();  // no block exits while others may still read from it
 }
 
 // One thread block for each k_dot_columns columns: computes Σ_i b(i, q) x(i, j) for all vectors.

@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
   const int across = first_across + (a.C[1].columns + k_narrow_across - 1) / k_narrow_across;
   const std::int64_t chunk = blockIdx.x / across, rows = ((a.rows + a.chunks - 1) / a.chunks + 7) / 8 * 8;
   const std::int64_t begin = chunk * rows, end = begin + rows < a.rows ? begin + rows : a.rows;
-  const int place = static_cast<int>(blockIdx.x % across), which = place < first_across ? 0 : 1;
-  const int first_column = (which == 0 ? place : place - first_across) * k_narrow_across, top = 16 * warp;
+  const int position = static_cast<int>(blockIdx.x % across), which = position < first_across ? 0 : 1;
+  const int first_column = (which == 0 ? position : position - first_across) * k_narrow_across, top = 16 * warp;
   const auto& of = a.C[which];
   const S *const V = a.V + warp * a.rows, *const C = of.data + (first_column + warp) * of.ld;
   const int columns_of_v = (a.width - warp + warps - 1) / warps, columns_of_c = (of.columns - first_column - warp + warps - 1) / warps;
@@ -118,17 +118,17 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
   });
 }
 
-// Computes op(T) W for `Columns` columns; a warp has 16 rows of the result. With k_turn_few columns W comes as the sums of chunks,
+// Computes op(T) W for `Columns` columns; a warp has 16 rows of the result. With k_apply_t_few columns W comes as the sums of chunks,
 // otherwise complete. The stride of W's columns in shared memory is k_most_wide + 4.
 template <class S, int Columns>
-__global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__ turn_arguments<S> a) {
+__global__ void __launch_bounds__(k_threads) apply_t_kernel(const __grid_constant__ apply_t_arguments<S> a) {
   constexpr int stride = k_most_wide + 4, each = Columns * k_most_wide / k_threads, parts = k_threads / k_most_wide, together = 8;
   auto& W = arch::shared_object<double[Columns * stride], struct turned_columns>();
   const int i = static_cast<int>(threadIdx.x) % k_most_wide, part = static_cast<int>(threadIdx.x) / k_most_wide;
   const std::int64_t left = std::int64_t{blockIdx.x} * Columns, size = a.width * a.columns;
   const auto gather = [&] {
     double sum[each] = {};
-    if constexpr (Columns == k_turn_few) {
+    if constexpr (Columns == k_apply_t_few) {
 #pragma unroll 1
       for (std::int64_t first = 0; first < a.chunks; first += together) {
         double x[each][together];

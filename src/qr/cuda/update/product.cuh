@@ -33,7 +33,7 @@ __device__ __forceinline__ constexpr int neighbour(int k) { return k % 4 * 8 + k
 
 // Returns the position of number k of row or reflector i in a chunk, which is a swizzled operand of wgmma. Four neighbours are placed so
 // that one thread holds their sums.
-__device__ __forceinline__ int place_in_chunk(int i, int k) {
+__device__ __forceinline__ int index_in_chunk(int i, int k) {
   const int n = i / 16 * 16 + i % 4 / 2 * 8 + i % 16 / 4 * 2 + i % 2;
   return static_cast<int>(arch::swizzled(arch::swizzle::bytes_128, static_cast<std::uint32_t>(4 * (n * k_depth + k)))) / 4;
 }
@@ -52,18 +52,18 @@ __global__ void __launch_bounds__(Threads) split_kernel(const __grid_constant__ 
     tile[j * (k_side + 1) + i] = top + i < a.rows && left + j < a.width ? a.V[top + i + (left + j) * a.rows] : 0.F;
   }
   __syncthreads();  // the tile is in shared memory
-  const auto put = [](float* at, int place, float x) {
+  const auto put = [](float* at, int index, float x) {
     const tf32_parts parts = split(x);
-    at[place] = ballast::cuda::from_bits<float>(parts.high);
-    at[k_chunk / 2 + place] = ballast::cuda::from_bits<float>(parts.low);
+    at[index] = ballast::cuda::from_bits<float>(parts.high);
+    at[k_chunk / 2 + index] = ballast::cuda::from_bits<float>(parts.low);
   };
   float* const by_columns = a.by_columns + blockIdx.x * std::int64_t{k_chunk};
   for (int e = static_cast<int>(threadIdx.x); e < k_depth * k_side; e += Threads) {
     const int k = e % k_depth, i = e / k_depth;
-    put(by_columns, place_in_chunk(i, k), tile[neighbour(k) * (k_side + 1) + i]);
+    put(by_columns, index_in_chunk(i, k), tile[neighbour(k) * (k_side + 1) + i]);
     const int j = i % k_depth, quarter = i / k_depth;
     const std::int64_t n = left % k_side + j, of_rows = strip * (k_side / k_depth) + quarter;
-    put(a.by_rows + (left / k_side * shape.chunks_down + of_rows) * k_chunk, place_in_chunk(static_cast<int>(n), k),
+    put(a.by_rows + (left / k_side * shape.chunks_down + of_rows) * k_chunk, index_in_chunk(static_cast<int>(n), k),
         tile[j * (k_side + 1) + k_depth * quarter + neighbour(k)]);
   }
 }
@@ -198,10 +198,10 @@ __device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], con
   // Called by thread 0: waits until all warps have read the old chunk in this stage, then starts the copy of the new one.
   const auto request = [&](int chunk) {
     if (chunk >= count) return;
-    const int place = chunk % stages;
-    if (chunk >= stages) arch::wait(&empty[place], static_cast<unsigned>(chunk / stages - 1) & 1u);
-    arch::arrive_expect(&full[place], 4 * k_chunk);
-    arch::load_bulk(ring + place * k_chunk, image + std::int64_t{chunk} * k_chunk, 4 * k_chunk, &full[place]);
+    const int slot = chunk % stages;
+    if (chunk >= stages) arch::wait(&empty[slot], static_cast<unsigned>(chunk / stages - 1) & 1u);
+    arch::arrive_expect(&full[slot], 4 * k_chunk);
+    arch::load_bulk(ring + slot * k_chunk, image + std::int64_t{chunk} * k_chunk, 4 * k_chunk, &full[slot]);
   };
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages - 1; ++s) request(s);
@@ -224,10 +224,10 @@ __device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], con
     const column_pieces now = next;
     next = second;
     load(second, chunk + 2);
-    const int place = chunk % stages;
-    arch::wait(&full[place], static_cast<unsigned>(chunk / stages) & 1u);
-    multiply_chunk(d, now, ring + place * k_chunk);
-    if (arch::lane() == 0) arch::arrive(&empty[place]);
+    const int slot = chunk % stages;
+    arch::wait(&full[slot], static_cast<unsigned>(chunk / stages) & 1u);
+    multiply_chunk(d, now, ring + slot * k_chunk);
+    if (arch::lane() == 0) arch::arrive(&empty[slot]);
     ballast::cuda::unrolled<k_side / 2>([&](auto q) {
       float& sum = sums[decltype(q)::value];
       sum = Sign > 0 ? sum + d[decltype(q)::value] : sum - d[decltype(q)::value];

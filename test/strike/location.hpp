@@ -21,6 +21,6 @@ code_address code_at(std::uint64_t address);
 
 // Returns texts like "function (file:line) < the function that it is inlined in (file:line)", with at most four functions, without those of
 // system headers. Without debug information the text is the function only, or module and offset.
-std::map<code_address, std::string> source_places(const std::vector<code_address>& addresses);
+std::map<code_address, std::string> source_locations(const std::vector<code_address>& addresses);
 
 }  // namespace ballast::strike

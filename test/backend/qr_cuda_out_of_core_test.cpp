@@ -36,10 +36,10 @@ ballast::cuda::capabilities little_memory(index m) {
 }
 
 template <class T>
-class qr_cuda_pieces : public testing::Test {};
-TYPED_TEST_SUITE(qr_cuda_pieces, test::reals, test::real_names);
+class qr_cuda_out_of_core : public testing::Test {};
+TYPED_TEST_SUITE(qr_cuda_out_of_core, test::reals, test::real_names);
 
-TYPED_TEST(qr_cuda_pieces, factors_and_q_are_as_good_as_of_a_whole_matrix) {
+TYPED_TEST(qr_cuda_out_of_core, factors_and_q_are_as_good_as_of_a_whole_matrix) {
   using T = TypeParam;
   struct shape {
     index m, n;
@@ -92,7 +92,7 @@ TYPED_TEST(qr_cuda_pieces, factors_and_q_are_as_good_as_of_a_whole_matrix) {
 }
 
 // gels and factors::solve, tall and wide, of several blocks of right-hand sides, and where columns of A are of extreme size.
-TYPED_TEST(qr_cuda_pieces, least_squares_are_those_of_the_reference) {
+TYPED_TEST(qr_cuda_out_of_core, least_squares_are_those_of_the_reference) {
   using T = TypeParam;
   const index m = 150, n = 140;
   const device_for_a_test here(std::make_shared<simt::emulated_device>(little_memory<T>(m)));
@@ -149,7 +149,7 @@ TYPED_TEST(qr_cuda_pieces, least_squares_are_those_of_the_reference) {
 }
 
 // Faults in the application of Q to right-hand sides are repaired; without protection they reach the solution.
-TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
+TYPED_TEST(qr_cuda_out_of_core, faults_in_least_squares_are_repaired) {
   using T = TypeParam;
   const index m = 150, n = 140;
   const device_for_a_test here(std::make_shared<simt::emulated_device>(little_memory<T>(m)));
@@ -180,7 +180,7 @@ TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
 
 // Every copy of a run but the caller's numbers on their way in: what arrives wrong, be it a factored piece that is loaded again, is copied
 // once more. Without protection it reaches the result.
-TYPED_TEST(qr_cuda_pieces, what_arrives_wrong_is_copied_again) {
+TYPED_TEST(qr_cuda_out_of_core, what_arrives_wrong_is_copied_again) {
   using T = TypeParam;
   const index m = 150, n = 140;
   const auto device = std::make_shared<struck_device>(std::make_shared<simt::emulated_device>(little_memory<T>(m)));

@@ -48,7 +48,7 @@ class device_for_a_test {
 };
 
 template <class T>
-class tall_panels : public testing::Test {
+class cholesky_qr_panels : public testing::Test {
  protected:
   static factored<T> factor(const dense<T>& A, protection level = protection::correct, const inject::plan* faults = nullptr) {
     return factor_in_place<T>(A.view(), {.backend = backend::cuda, .threads = 1, .protection = level, .faults = faults});
@@ -60,7 +60,7 @@ class tall_panels : public testing::Test {
   }
   // Since the counts were cleared: looks at whether a panel is orthonormal, one for each panel that is at once; and parts of panels that
   // were factored by one reflector after the other.
-  std::int64_t reflectors_by_gram() const { return device_->of("square_reflectors_kernel"); }
+  std::int64_t reflectors_by_gram() const { return device_->of("small_reflectors_kernel"); }
   std::int64_t reflectors_one_by_one() const { return device_->of("panel_kernel"); }
 
   // Gram matrices, and substitutions.
@@ -72,14 +72,14 @@ class tall_panels : public testing::Test {
     made.shared_per_block = 50 << 10;
     return made;
   }
-  const std::shared_ptr<test::counted_launches> device_ =
-      std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>(small()));
+  const std::shared_ptr<test::launch_recorder> device_ =
+      std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>(small()));
   const device_for_a_test here_{device_};
 };
-TYPED_TEST_SUITE(tall_panels, test::reals, test::real_names);
+TYPED_TEST_SUITE(cholesky_qr_panels, test::reals, test::real_names);
 
 // V, R and tau are LAPACK's, not only as good as LAPACK's; no reflector is made by itself, and the host waits once for each panel.
-TYPED_TEST(tall_panels, have_lapacks_reflectors) {
+TYPED_TEST(cholesky_qr_panels, have_lapacks_reflectors) {
   using T = TypeParam;
   std::vector<std::pair<index, index>> shapes = {{3700, 1}, {3401, 5}, {900, 24}, {700, 70}};
   if (!test::sampled()) shapes.push_back({650, 128});
@@ -105,9 +105,9 @@ TYPED_TEST(tall_panels, have_lapacks_reflectors) {
 
 // A matrix with very many rows for each column is one panel, without products, a copy of V or an entry check. Faults at every site are
 // repaired.
-TYPED_TEST(tall_panels, of_very_many_rows_are_one) {
+TYPED_TEST(cholesky_qr_panels, of_very_many_rows_are_one) {
   using T = TypeParam;
-  const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
+  const auto device = std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>());
   const device_for_a_test here(device);
   // An odd number of rows between columns, so that no two numbers of a column can be loaded at once, and an even one.
   std::vector<std::pair<index, index>> shapes = {{4613, 36}};
@@ -142,7 +142,7 @@ TYPED_TEST(tall_panels, of_very_many_rows_are_one) {
   }
 }
 
-TYPED_TEST(tall_panels, of_very_many_rows_and_every_kind_are_factored_as_well_as_by_lapack) {
+TYPED_TEST(cholesky_qr_panels, of_very_many_rows_and_every_kind_are_factored_as_well_as_by_lapack) {
   using T = TypeParam;
   const device_for_a_test here(std::make_shared<simt::emulated_device>());
   // The last one: three different columns, eleven times each and more, and sums of numbers of one sign.
@@ -163,7 +163,7 @@ TYPED_TEST(tall_panels, of_very_many_rows_and_every_kind_are_factored_as_well_as
   }
 }
 
-TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
+TYPED_TEST(cholesky_qr_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
   using T = TypeParam;
   std::uint64_t number = 0;  // a sample in double takes each kind with one of the shapes
   for (const std::string& kind : k_kinds) {
@@ -181,11 +181,11 @@ TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
 }
 
 // With so many rows, cuBLAS multiplies few columns as well; checksum columns have a product of their own.
-TYPED_TEST(tall_panels, of_many_rows_take_cublas_for_few_columns) {
+TYPED_TEST(cholesky_qr_panels, of_many_rows_take_cublas_for_few_columns) {
   using T = TypeParam;
   cuda::capabilities small = simt::emulated_capabilities();
   small.shared_per_block = 50 << 10;  // two panels
-  const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>(small));
+  const auto device = std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>(small));
   const device_for_a_test here(device);
   const dense<T> A = random_matrix<T>(33000, 66, 8);
   const factored<T> made = this->factor(A, protection::correct);
@@ -199,7 +199,7 @@ TYPED_TEST(tall_panels, of_many_rows_take_cublas_for_few_columns) {
 
 // Columns that nearly depend on each other, to any degree and in any scale: first two passes more do it, at the end Q is what rounding has
 // left of the columns, as with Householder's reflectors.
-TYPED_TEST(tall_panels, of_any_condition_are_factored_as_well_as_by_lapack) {
+TYPED_TEST(cholesky_qr_panels, of_any_condition_are_factored_as_well_as_by_lapack) {
   using T = TypeParam;
   const index m = 900, n = 24;
   const dense<T> B = random_matrix<T>(m, n, 6);
@@ -228,7 +228,7 @@ TYPED_TEST(tall_panels, of_any_condition_are_factored_as_well_as_by_lapack) {
 }
 
 // Panels without a usable Gram matrix, or with reflectors without a tail, are factored one reflector after the other.
-TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
+TYPED_TEST(cholesky_qr_panels, fall_back_where_gram_matrices_say_nothing) {
   using T = TypeParam;
   for (const char* kind : {"zero", "zero columns", "identity", "one row", "triangular"}) {
     this->device_->launches.clear();
@@ -251,14 +251,14 @@ TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
 
 // Counts the launches and waits of one more panel: of a factorization with four panels, less those of one with three. Times are not
 // measured here; each launch or wait is some microseconds in which the device may be idle.
-TYPED_TEST(tall_panels, take_few_launches_and_waits) {
+TYPED_TEST(cholesky_qr_panels, take_few_launches_and_waits) {
   using T = TypeParam;
   const device_for_a_test here(nullptr);
   struct counts {
     std::int64_t launches, products, zeros, copies, waits;
   };
   const auto counted = [&](index n, bool by_gram, protection level) {
-    const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
+    const auto device = std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>());
     cuda::override_device(device);
     dense<T> A = random_matrix<T>(by_gram ? 780 : 127, n, 4);
     (void)this->factor(A, level);
@@ -286,10 +286,10 @@ TYPED_TEST(tall_panels, take_few_launches_and_waits) {
 
 // ---------------------------------------------------------------------------------------------------------------------------- faults
 
-enum place_of_a_strike { the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of_q, product };
+enum position_of_a_strike { the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of_q, product };
 
 // Column j of what is struck.
-inject::plan strike(place_of_a_strike where, index j, index steps, inject::model what, int bit) {
+inject::plan strike(position_of_a_strike where, index j, index steps, inject::model what, int bit) {
   return inject::plan({{.site = site::panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
 }
 
@@ -305,24 +305,24 @@ dense<T> nearly_dependent(index m, index n) {
   return A;
 }
 
-// A matrix for which this place counts: Q of a direct panel is not made.
+// A matrix for which this position counts: Q of a direct panel is not made.
 template <class T>
-dense<T> matrix_for(place_of_a_strike where, index m, index n) {
+dense<T> matrix_for(position_of_a_strike where, index m, index n) {
   return where == gram_of_q || where == factor_of_q ? nearly_dependent<T>(m, n) : random_matrix<T>(m, n, 21);
 }
 
-TYPED_TEST(tall_panels, what_is_struck_inside_is_repaired) {
+TYPED_TEST(cholesky_qr_panels, what_is_struck_inside_is_repaired) {
   using T = TypeParam;
   const index m = 900, n = 24;
   const double limit = 300.0 * m;  // u, as in qr_protection_test.cpp
   std::vector<index> columns = {0, 7, 15};
   if (test::sampled()) columns.resize(1);
-  for (const place_of_a_strike where : {the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of_q, product}) {
+  for (const position_of_a_strike where : {the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of_q, product}) {
     const dense<T> A = matrix_for<T>(where, m, n);
     const factored<T> clean = this->factor(A);
     int seen = 0;
     for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
-      // A sample in double takes half of the models, alternating from place to place.
+      // A sample in double takes half of the models, alternating from position to position.
       if (sizeof(T) == 8 && !test::taken(what + static_cast<std::size_t>(where), 2)) continue;
       for (const index j : columns) {
         const inject::plan faults = strike(where, j, n, static_cast<inject::model>(what), -1);
@@ -345,10 +345,10 @@ TYPED_TEST(tall_panels, what_is_struck_inside_is_repaired) {
   }
 }
 
-TYPED_TEST(tall_panels, what_is_struck_inside_reaches_the_output_without_protection) {
+TYPED_TEST(cholesky_qr_panels, what_is_struck_inside_reaches_the_output_without_protection) {
   using T = TypeParam;
   const index m = 900, n = 24;
-  for (const place_of_a_strike where : {gram_of_a, factor_of_a, gram_of_q, factor_of_q, product}) {
+  for (const position_of_a_strike where : {gram_of_a, factor_of_a, gram_of_q, factor_of_q, product}) {
     const dense<T> A = matrix_for<T>(where, m, n);
     const factored<T> clean = this->factor(A, protection::off);
     // The first element, by a 64th.
@@ -363,7 +363,7 @@ TYPED_TEST(tall_panels, what_is_struck_inside_reaches_the_output_without_protect
 
 // A panel is direct if its condition is good, for doubles tr G⁻¹ ≤ 1.6 n: then nothing of Q is used, so that a struck Gram matrix of Q
 // changes nothing. If columns have half of their squares in common, tr G⁻¹ is 1.9 n.
-TYPED_TEST(tall_panels, of_good_condition_need_no_q) {
+TYPED_TEST(cholesky_qr_panels, of_good_condition_need_no_q) {
   using T = TypeParam;
   const index m = 900, n = 24;
   for (const bool common : {false, true}) {
@@ -386,7 +386,7 @@ TYPED_TEST(tall_panels, of_good_condition_need_no_q) {
 }
 
 // One column is nearly another one, or its negative; any two. The estimate must see the one small eigenvalue.
-TYPED_TEST(tall_panels, of_two_columns_that_nearly_depend_are_not_direct) {
+TYPED_TEST(cholesky_qr_panels, of_two_columns_that_nearly_depend_are_not_direct) {
   using T = TypeParam;
   const index m = 900, n = 32;
   const dense<T> B = random_matrix<T>(m, n, 21);
@@ -407,7 +407,7 @@ TYPED_TEST(tall_panels, of_two_columns_that_nearly_depend_are_not_direct) {
 }
 
 // If a panel is not direct, the factor of a wrong Gram matrix is only a wrong preconditioner: the later measurements decide.
-TYPED_TEST(tall_panels, a_wrong_gram_matrix_of_bad_condition_costs_time_alone) {
+TYPED_TEST(cholesky_qr_panels, a_wrong_gram_matrix_of_bad_condition_costs_time_alone) {
   using T = TypeParam;
   const index m = 900, n = 24;
   const dense<T> A = nearly_dependent<T>(m, n);

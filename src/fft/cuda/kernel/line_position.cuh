@@ -18,11 +18,11 @@
 
 namespace ballast::fft::cuda {
 
-// The lowest layer of line_tile. Each layer is a file of its own and has the layer below as its base class: place, factors, real, memory,
-// exchange, sums, transform, tile. In nested generic lambdas GCC 12 finds a member of a base only after `this->` or `below::`.
-// It has many members because the state of a thread that several layers share is here, with the constants of the policy.
+// The lowest layer of line_tile. Each layer is a file of its own and has the layer below as its base class: position, factors, real,
+// memory, exchange, sums, transform, tile. In nested generic lambdas GCC 12 finds a member of a base only after `this->` or `below::`. It
+// has many members because the state of a thread that several layers share is here, with the constants of the policy.
 template <line_policy P, class Injector>
-struct line_place {
+struct line_position {
   using real = std::conditional_t<P.wide, double, float>;
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
@@ -53,12 +53,12 @@ struct line_place {
   bool from_buffer = false;     // this computation reads the prefetch buffer; a repeated one reads memory
   unsigned arrival_parity = 0;  // parity of the barrier for results that arrive from the other blocks of the cluster
 
-  __device__ explicit line_place(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
+  __device__ explicit line_position(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
 
   __device__ __forceinline__ int line_of(bool columns) const {
     return static_cast<int>(columns ? thread() % P.lines : thread() / P.threads);
   }
-  __device__ __forceinline__ int place_of(bool columns) const {
+  __device__ __forceinline__ int position_of(bool columns) const {
     return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads);
   }
   // Blocks that process several tiles, or repeat one, recompute addresses for each tile: keeping them would spill registers.
@@ -71,7 +71,7 @@ struct line_place {
   __device__ __forceinline__ int rank() const { return P.cluster == 1 ? 0 : static_cast<int>(blockIdx.x % P.cluster); }
   __device__ __forceinline__ int lane() const { return rank() * P.block() + static_cast<int>(threadIdx.x); }
 
-  // Return the element of the line at place t + Ahead of this block's share, at load and at store. If k_separable, `Ahead` only adds a
+  // Return the element of the line at position t + Ahead of this block's share, at load and at store. If k_separable, `Ahead` only adds a
   // constant.
   static constexpr bool k_separable = P.cluster == 1 || k_linear;
   template <int Ahead>
@@ -119,7 +119,7 @@ struct line_place {
   template <int Count, class T>
   __device__ __forceinline__ void strike(index<Count> count, inject::site where, int step, int steps, T* data, int thread,
                                          int threads) const {
-    launch.strike(count, where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
+    launch.strike(count, where, inject::device_position{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
   }
 
   // Returns whether the argument of a fallback kernel (plan/fallback.hpp) has a form.
@@ -147,7 +147,7 @@ struct line_place {
   __device__ __forceinline__ void outputs(Body&& body) const {
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
-    const int t = place_of(P.out_columns);
+    const int t = position_of(P.out_columns);
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       if (!P.ragged(k_last) || t + q * P.threads < P.share() / r) {

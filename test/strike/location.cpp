@@ -1,5 +1,5 @@
 // Finds modules with dl_iterate_phdr, and source lines with addr2line, which is called once for each module.
-#include "place.hpp"
+#include "location.hpp"
 
 #include <link.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ code_address code_at(std::uint64_t address) {
   return wanted.found;
 }
 
-std::map<code_address, std::string> source_places(const std::vector<code_address>& addresses) {
+std::map<code_address, std::string> source_locations(const std::vector<code_address>& addresses) {
   std::map<std::string, std::set<std::uint64_t>> modules;
   for (const code_address& each : addresses) modules[each.module].insert(each.offset);
   std::map<code_address, std::string> made;
