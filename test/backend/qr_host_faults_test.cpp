@@ -148,7 +148,7 @@ template <class S, class Call>
 report struck_call(backend which, const typename struck_kernels<S>::strike& wanted, typename struck_kernels<S>::counts* calls,
                    Call&& made) {
   run::settings how{.backend = which, .threads = 1, .throw_on_uncorrectable = false};
-  inject::active_injector injector(how.faults, "qr");
+  inject::active_injector injector(how.faults, site::table());
   run::recorder seen("qr", which, k_block_checksum, how, injector);
   const context run{seen, injector, how, which, 1};
   const struck_kernels<S> arithmetic(which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>(), wanted);
