@@ -18,6 +18,7 @@
 #include "kmeans/cuda/engine/lloyd.hpp"
 #include "kmeans/cuda/layout/fixed.cuh"
 #include "kmeans/cuda/layout/operand.cuh"
+#include "kmeans/sites.hpp"
 #include "unit/cuda_kmeans_problems.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -176,7 +177,7 @@ class kmeans_pass : public testing::Test {
     inject::active_injector injector;
     ballast::cuda::device_call call;
     call_state(const device_pointer& on, const inject::plan* faults)
-        : injector(faults, "kmeans"),
+        : injector(faults, kmeans::site::table()),
           call(on, ballast::cuda::workspace_pool(on, ballast::cuda::k_ring_bytes).take({}, nullptr), injector, nullptr) {}
     ballast::cuda::event_log events() {
       return call.collect([](const ballast::cuda::device_event& e, ballast::cuda::event_log::entry& to) {

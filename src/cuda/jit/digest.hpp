@@ -7,19 +7,11 @@
 #include <string>
 #include <string_view>
 
-#include "core/format.hpp"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 namespace ballast::cuda {
 
 inline constexpr std::size_t k_digest_digits = 32;
 
 // k_digest_digits hexadecimal digits.
-inline std::string digest(std::string_view data) {
-  const XXH128_hash_t hash = XXH3_128bits(data.data(), data.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
+std::string digest(std::string_view data);
 
 }  // namespace ballast::cuda

@@ -124,18 +124,20 @@ void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused,
   run::host_staging staging(how.stream);
   const matrix_view<T> centroids = staging.write(to.centroids);
   const std::span<std::int32_t> labels = staging.write(to.labels);
-  // Calls use(target, value) for each element of a fit.
+  // Calls use(target, source, count) for each run of adjacent numbers of a fit.
   const auto each = [&](std::int64_t b, auto&& use) {
-    for (std::int64_t e = 0; centroids.data != nullptr && e < k * n; ++e)
-      use(centroids(b * k + e / n, e % n), made.centroids[at(b * k * n + e)]);
-    for (std::int64_t i = b * m; !labels.empty() && i < (b + 1) * m; ++i) use(labels[at(i)], made.labels[at(i)]);
-    if (!to.inertia.empty()) use(to.inertia[at(b)], made.inertia[at(b)]);
-    if (!to.iterations.empty()) use(to.iterations[at(b)], made.iterations[at(b)]);
-    if (!to.stopped.empty()) use(to.stopped[at(b)], made.stopped[at(b)]);
+    const bool rows = centroids.column_stride == 1;  // whole rows are adjacent, and all of them if no gap lies between rows
+    const std::int64_t run = !rows ? 1 : centroids.row_stride == n ? k * n : n;
+    for (std::int64_t e = 0; centroids.data != nullptr && e < k * n; e += run)
+      use(&centroids(b * k + e / n, e % n), &made.centroids[at(b * k * n + e)], run);
+    if (!labels.empty()) use(&labels[at(b * m)], &made.labels[at(b * m)], m);
+    if (!to.inertia.empty()) use(&to.inertia[at(b)], &made.inertia[at(b)], 1);
+    if (!to.iterations.empty()) use(&to.iterations[at(b)], &made.iterations[at(b)], 1);
+    if (!to.stopped.empty()) use(&to.stopped[at(b)], &made.stopped[at(b)], 1);
   };
   for (std::int64_t b = 0; b < count; ++b) {
     if (std::ranges::find(refused, b) != refused.end()) continue;
-    const auto copy = [&] { each(b, [](auto& target, const auto& value) { target = value; }); };
+    const auto copy = [&] { each(b, [](auto* target, const auto* source, std::int64_t length) { std::copy_n(source, length, target); }); };
     if (how.protection == protection::off) {
       copy();
       continue;
@@ -143,7 +145,9 @@ void store(const batch_fits<T>& made, const core::vector<std::int64_t>& refused,
     run::attempt(seen, how.protection, "kmeans.fit", 0, [&](int) {
       copy();
       bool same = true;
-      each(b, [&](const auto& target, const auto& value) { same = same && std::memcmp(&target, &value, sizeof value) == 0; });
+      each(b, [&](const auto* target, const auto* source, std::int64_t length) {
+        same = same && std::memcmp(target, source, at(length) * sizeof *source) == 0;
+      });
       abft::finding found;
       found.word = same ? abft::k_pass : abft::k_fail;
       found.residual = same ? 0 : std::numeric_limits<double>::quiet_NaN();
