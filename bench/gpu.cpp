@@ -168,6 +168,14 @@ description open() {
   return made;
 }
 
+std::int64_t free_bytes() {
+  if (pretended) return 0;
+  synchronize();
+  std::size_t free = 0, total = 0;
+  check(bound().memory_info(&free, &total), "cuMemGetInfo");
+  return static_cast<std::int64_t>(free);
+}
+
 buffer::buffer(std::int64_t bytes) : bytes_(bytes) {
   if (pretended) {
     memory_ = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));

@@ -27,6 +27,9 @@ struct description {
 // Makes the first device's primary context current, as any CUDA program does at its start.
 description open();
 
+// Returns the bytes of device memory that no program has taken, after all work has ended.
+std::int64_t free_bytes();
+
 // After this call the host performs all functions of this header, with its memory and clock. For trying test programs without a GPU, not
 // for timings.
 void pretend();

@@ -261,6 +261,16 @@ void places(tally& seen, const fft::token& token, const std::string& name) {
       }
     });
   }
+  {
+    one_case now(seen, "places", name, "device memory of a second call");
+    guarded(now, false, [&] {
+      held.prepare(input);
+      (void)held.run(*plan);
+      const std::int64_t free = gpu::free_bytes();
+      (void)held.run(*plan);
+      now.expect(gpu::free_bytes() == free, "the second call took memory of the device");
+    });
+  }
   if (tested == backend::cuda) {
     one_case now(seen, "places", name, "the caller's workspace");
     guarded(now, false, [&] {

@@ -337,8 +337,30 @@ void faults(tally& seen, const std::string& token, const settings& wanted, const
   });
 }
 
+// The second call of a plan takes no more memory of the device.
+template <class T>
+void second_call(tally& seen, const std::string& token) {
+  const subject<T> held(token, 7);
+  one_case now(seen, "accuracy", token, "device memory of a second call");
+  now.guarded([&] {
+    const auto wanted = held.options(3, false, {});
+    const kmeans::plan<T> plan(held.what, wanted.how(), on(tested).where());
+    std::vector<T> centroids(static_cast<std::size_t>(held.what.clusters * held.what.features));
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(held.what.points));
+    const auto view = row_major(centroids.data(), held.what.clusters, held.what.features);
+    std::int64_t free = 0;
+    for (int call = 0; call < 2; ++call) {
+      expect_clean(now, plan.fit({held.device()}, {.centroids = view, .labels = labels}, on(tested).now()));
+      expect_clean(now, plan.predict({.points = held.device(), .centroids = view}, {.labels = labels}, on(tested).now()));
+      if (call == 0) free = gpu::free_bytes();
+    }
+    now.expect(gpu::free_bytes() == free, "the second call took memory of the device");
+  });
+}
+
 template <class T>
 void check_accuracy(tally& seen, const std::string& token) {
+  if (kmeans::parse_token(token).batch == 1) second_call<T>(seen, token);
   if (kmeans::parse_token(token).batch == 1) return accuracy<T>(seen, token);
   batch_accuracy<T>(seen, token);
   if (tested == backend::cuda) batch_enqueued<T>(seen, token);

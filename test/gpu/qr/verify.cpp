@@ -194,6 +194,27 @@ void least_squares(one_case& now, const qr::problem& what, const std::vector<T>&
   now.expect(most <= bound, "gels: the residual is not orthogonal to A");
 }
 
+// The second call of a plan takes no more memory of the device.
+template <class T>
+void second_call(tally& seen, const std::string& token) {
+  const qr::problem what = qr::parse_token(token);
+  if (what.batch > 1) return;
+  one_case now(seen, "accuracy", token, "device memory of a second call");
+  now.guarded([&] {
+    const std::vector<T> A = matrix_of<T>(what, 3);
+    const qr::plan<T> plan(what, on().where());
+    std::vector<T> F, tau(static_cast<std::size_t>(std::min(what.rows, what.columns)));
+    std::int64_t free = 0;
+    for (int call = 0; call < 2; ++call) {
+      F = A;
+      const report seen_here = plan.geqrf(column_major(F.data(), what.rows, what.columns), tau, on().now());
+      now.expect(seen_here.verdict == verdict::clean, "a false alarm: " + describe(seen_here));
+      if (call == 0) free = gpu::free_bytes();
+    }
+    now.expect(gpu::free_bytes() == free, "the second call took memory of the device");
+  });
+}
+
 constexpr double k_bound = 12;  // bound on both errors; clean ones on the cpu backend are below 3
 
 // Factorizes a matrix in host memory while most of the device memory is taken, so that its columns are processed in pieces.
@@ -224,6 +245,7 @@ void out_of_core_case(tally& seen, const std::string& token) {
 
 template <class T>
 void accuracy(tally& seen, const std::string& token) {
+  second_call<T>(seen, token);
   const qr::problem what = qr::parse_token(token);
   const std::vector<T> A = matrix_of<T>(what, 3);
   for (const protection level : {protection::off, protection::correct}) {
