@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/fft_emulator.hpp"
+#include "fft/sites.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "support/devices.hpp"
@@ -34,7 +35,7 @@ void record(const fft::fft_case& each, const fft::problem& problem, protection g
 
 int main() {
   fft::use_own_tuning();
-  const inject::plan faults({inject::request{}});
+  const inject::plan faults({inject::request{.site = fft::site::output}});
   for (const fft::fft_case& each : fft::emulated_cases()) {
     fft::choose_pairing(each.where);
     const auto device = std::make_shared<test::recording_device>(fft::capabilities_of(each.where));

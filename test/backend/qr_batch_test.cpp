@@ -20,6 +20,7 @@
 #include "abft/threshold.hpp"
 #include "backend/qr_batch_cases.hpp"
 #include "cuda/device/device.hpp"
+#include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "device_problem.hpp"
+#include "fft/sites.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
@@ -51,6 +52,8 @@ void faults(tally& seen, const fft::token& token, const std::string& name, const
 
   for (const inject::site_row& site : inject::sites()) {
     if (!site.operation().empty() && site.operation() != "fft") continue;
+    // cuFFT computes the transform of scheme "offline": its data can be struck only after that.
+    if (scheme == "offline" && site.role == inject::site_role::data && site.site != fft::site::output) continue;
     for (const protection guard : {protection::correct, protection::detect, protection::off}) {
       if (guard == protection::off && (site.role != inject::site_role::data || problem.kind == fft::kind::c2r || !scheme.empty())) continue;
       if (limit.over()) {
