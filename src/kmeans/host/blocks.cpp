@@ -158,14 +158,19 @@ void host_engine<T>::keep_in_range(point_block<T>& b) const {
   }
 }
 
-// Decides the points whose scores are too near, by exact distances. Each search gets the result of a computation of its own.
+// Searches the centroids for a loaded block. If scores are too coarse, searches again with a list of the points that they do not decide,
+// and decides these by exact distances: each of the two searches by a computation of its own.
 template <class T>
-void host_engine<T>::decide(point_block<T>& b, const exact_operands& by) const {
+row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, point_block<T>& b, const exact_operands& by) {
+  const product_hook hook = {&what_.injector, at_block(b.first / division_.capacity)};
+  row_failure failure = kernels_.assign(centroids, protect_, false, hook, b);
+  if (b.undecided.coarse && failure.row < 0) failure = kernels_.assign(centroids, protect_, true, hook, b);
   for (std::int64_t i = 0; i < b.undecided.count; ++i) {
     const std::int64_t p = b.undecided.points[i];
     b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
     if (protect_) b.twin.index[p] = nearest_centroid(*by.points, b.first + p, by.twin, k_);
   }
+  return failure;
 }
 
 // Searches the centroids once for a loaded block and checks the result. The caller hashes the labels.
@@ -180,8 +185,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
-  row_failure failure = kernels_.assign(centroids, true, {&what_.injector, position}, b);
-  decide(b, by);
+  row_failure failure = assign(centroids, b, by);
   copy_labels(b, position);
   if (failure.row < 0) failure = kernels_.check(b, k_);
   std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
@@ -210,8 +214,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     what_.injector.strike(site::points, position, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
     kernels_.measure(b);
     b.squares = b.norm.data();
-    (void)kernels_.assign(shared, false, {&what_.injector, position}, b);
-    decide(b, by);
+    (void)assign(shared, b, by);
     copy_labels(b, position);
     keep_in_range(b);
     return;

@@ -79,7 +79,8 @@ class host_engine final : public engine<T> {
     const source<T>* points;
     const T *centroids, *twin;
   };
-  // Points and centroids that are scaled but not shifted, so that their differences are rounded once; packed like the centroids of the pass.
+  // Points and centroids that are scaled but not shifted, so that their differences are rounded once; packed like the centroids of the
+  // pass.
   struct plain_operands {
     source<T> points;
     core::aligned_buffer<T> packed;
@@ -156,7 +157,7 @@ class host_engine final : public engine<T> {
   void keep_in_range(point_block<T>& b) const;
   void assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const sealed_centroids<T>& origin,
                     const exact_operands& by);
-  void decide(point_block<T>& b, const exact_operands& by) const;
+  row_failure assign(const packed_centroids<T>& centroids, point_block<T>& b, const exact_operands& by);
   abft::finding search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids, const exact_operands& by);
   abft::outcome distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const T* origin,
                                 std::int64_t section, bool strike, const plain_operands* plain = nullptr);

@@ -132,7 +132,7 @@ struct least_score {
 };
 
 template <class T>
-row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const packed_centroids<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
   block.undecided.count = 0;
