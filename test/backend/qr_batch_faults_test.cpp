@@ -49,7 +49,7 @@ std::vector<subject<T>> subjects(bool on_cuda) {
   static const factored_batch<T> made = factor_each(A, {.backend = backend::reference});
   std::vector<subject<T>> all;
   std::vector<inject::site> sites = {site::panel, site::reflector, site::tau,       site::product,   site::trailing,
-                             site::r,     site::checksum,  site::threshold, site::comparison};
+                                     site::r,     site::checksum,  site::threshold, site::comparison};
   if (!on_cuda) sites.push_back(site::t);
   all.push_back({"geqrf", sites, [](const run::settings& how) {
                    factored_batch<T> f = factor_each(A, how);
@@ -67,12 +67,11 @@ std::vector<subject<T>> subjects(bool on_cuda) {
                    ballast::report seen = orgqr(Q.view(), made.tau, how);
                    return result<T>{Q.data, std::move(seen)};
                  }});
-  all.push_back(
-      {"gels", {site::panel, site::q, site::checksum, site::threshold, site::comparison}, [](const run::settings& how) {
-         batch<T> F = A, X = C;
-         ballast::report seen = gels(F.view(), X.view(), how);
-         return result<T>{X.data, std::move(seen)};
-       }});
+  all.push_back({"gels", {site::panel, site::q, site::checksum, site::threshold, site::comparison}, [](const run::settings& how) {
+                   batch<T> F = A, X = C;
+                   ballast::report seen = gels(F.view(), X.view(), how);
+                   return result<T>{X.data, std::move(seen)};
+                 }});
   return all;
 }
 
