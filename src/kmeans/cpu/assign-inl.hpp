@@ -309,7 +309,10 @@ HWY_INLINE bool is_coarse(const thresholds::score_margin<T>& margin, std::int64_
   const auto square = hn::LoadU(d, block.squares + at);
   const auto limit =
       hn::MulAdd(hn::Set(d, margin.square), square, hn::MulAdd(hn::Set(d, margin.least_score), minimum, hn::Set(d, margin.offset)));
-  return !hn::AllFalse(d, hn::Gt(limit, hn::Mul(hn::Set(d, undecided_points<T>::k_share), hn::Add(square, minimum))));
+  const auto distance = hn::Add(square, minimum);
+  // A squared distance below −limit comes from a fault, which is no matter of rounding.
+  const auto coarse = hn::Gt(limit, hn::Mul(hn::Set(d, undecided_points<T>::k_share), distance));
+  return !hn::AllFalse(d, hn::And(coarse, hn::Ge(hn::Add(distance, limit), hn::Zero(d))));
 }
 
 // Lists the points of a vector whose second score is too near to the minimum.
@@ -319,7 +322,9 @@ HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::i
   const lanes_of<T> d;
   const auto limit = hn::MulAdd(hn::Set(d, margin.square), hn::LoadU(d, block.squares + at),
                                 hn::MulAdd(hn::Set(d, margin.least_score), minimum, hn::Set(d, margin.offset)));
-  const auto near = hn::Le(hn::Sub(second, minimum), limit);
+  // A second score below the minimum comes from a fault.
+  const auto above = hn::Sub(second, minimum);
+  const auto near = hn::And(hn::Le(above, limit), hn::Ge(above, hn::Zero(d)));
   if (HWY_LIKELY(hn::AllFalse(d, near))) return;
   HWY_ALIGN T shown[k_lanes<T>];
   hn::Store(hn::IfThenElseZero(near, hn::Set(d, T(1))), d, shown);

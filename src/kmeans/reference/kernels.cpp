@@ -181,8 +181,9 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, bool, con
     }
     block.nearest.minimum[p] = best.score;
     block.undecided.second[p] = best.second;
-    if (best.second - best.score <=
-        centroids.margin.square * block.squares[p] + centroids.margin.least_score * best.score + centroids.margin.offset)
+    // A second score below the smallest one comes from a fault.
+    const T limit = centroids.margin.square * block.squares[p] + centroids.margin.least_score * best.score + centroids.margin.offset;
+    if (best.second >= best.score && best.second - best.score <= limit)
       block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(p);
     block.nearest.index[p] = best.index;
     block.twin.index[p] = twin.index;
