@@ -163,8 +163,10 @@ void host_engine<T>::keep_in_range(point_block<T>& b) const {
 template <class T>
 row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, point_block<T>& b, const exact_operands& by) {
   const product_hook hook = {&what_.injector, at_block(b.first / division_.capacity)};
-  row_failure failure = kernels_.assign(centroids, protect_, false, hook, b);
-  if (b.undecided.coarse && failure.row < 0) failure = kernels_.assign(centroids, protect_, true, hook, b);
+  // A fault waits for the search whose result counts.
+  const bool struck = inject::active_injector::enabled && (what_.injector.armed(site::product) || what_.injector.armed(site::minimum));
+  row_failure failure = kernels_.assign(centroids, protect_, false, struck ? product_hook{&quiet_, hook.position} : hook, b);
+  if (struck || (b.undecided.coarse && failure.row < 0)) failure = kernels_.assign(centroids, protect_, b.undecided.coarse, hook, b);
   for (std::int64_t i = 0; i < b.undecided.count; ++i) {
     const std::int64_t p = b.undecided.points[i];
     b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);

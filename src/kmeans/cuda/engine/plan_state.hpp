@@ -90,8 +90,8 @@ class device_state final : public plan_state {
   template <class Make>
   const pass_kernels& passes(int words, bool weighted, bool instrumented, Make&& make) {
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<const pass_kernels>& known =
-        passes_[static_cast<std::size_t>((words - 1) * 4 + (weighted ? 2 : 0) + (instrumented ? 1 : 0))];
+    const std::size_t number = 4 * (static_cast<std::size_t>(words) - 1) + (weighted ? 2U : 0U) + (instrumented ? 1U : 0U);
+    std::unique_ptr<const pass_kernels>& known = passes_[number];
     if (known == nullptr) known = std::make_unique<const pass_kernels>(make());
     return *known;
   }

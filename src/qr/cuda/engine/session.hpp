@@ -51,8 +51,7 @@ class deferred {
   deferred() = default;
   deferred(std::nullptr_t) {}
   template <class Body>
-  requires(!std::is_same_v<std::remove_cvref_t<Body>, deferred>) deferred(Body&& body)
-      : body_(new holder<std::remove_cvref_t<Body>>(std::forward<Body>(body))) {}
+  requires(!std::is_same_v<Body, deferred>) deferred(Body body) : body_(new holder<Body>(std::move(body))) {}
   explicit operator bool() const noexcept { return body_ != nullptr; }
   void operator()() const { body_->call(); }
 
