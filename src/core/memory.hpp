@@ -68,8 +68,9 @@ class pooled_allocator {
   pooled_allocator(const pooled_allocator<U>&) noexcept {}
 
   T* allocate(std::size_t count) {
-    if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) throw std::bad_array_new_length();
-    return static_cast<T*>(pool_allocate(count * sizeof(T)));
+    constexpr std::size_t size = sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a pointer
+    if (count > std::numeric_limits<std::size_t>::max() / 2 / size) throw std::bad_array_new_length();
+    return static_cast<T*>(pool_allocate(count * size));
   }
   void deallocate(T* memory, std::size_t) noexcept { pool_release(memory); }
   template <class U>
