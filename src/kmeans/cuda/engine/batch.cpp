@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -284,7 +284,8 @@ class enqueued_fits final : public run::pending {
       const batch_result& own = read_[at(fit * replicas)];
       if (protects_) {
         seen.checked(2);
-        if (std::memcmp(&own, &read_[at(fit * replicas + 1)], sizeof own) != 0) {
+        const auto bytes = [](const batch_result& each) { return std::as_bytes(std::span(&each, 1)); };
+        if (!std::ranges::equal(bytes(own), bytes(read_[at(fit * replicas + 1)]))) {
           seen.detected("kmeans.fit", fit, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
           continue;
         }
