@@ -71,11 +71,12 @@ struct data {
 // The caller's memory for the results of a fit, on the host or the device. Empty members are not stored.
 template <class T>
 struct fit_results {
-  matrix_view<T> centroids = {};        // k × n, any strides that keep the elements apart
-  std::span<std::int32_t> labels = {};  // m values in [0, k): the nearest centroid, the lowest index among equals
-  double* inertia = nullptr;            // host: Σ_i weight_i ‖x_i − centroid(label_i)‖², from differences, accumulated in double
-  int* iterations = nullptr;            // host: of the winning run
-  stop_reason* stopped = nullptr;       // host: likewise
+  matrix_view<T> centroids = {};  // k × n, any strides that keep the elements apart
+  std::span<std::int32_t> labels =
+      {};                     // m values in [0, k): the nearest centroid (docs/kmeans.md says how exactly), the lowest index among equals
+  double* inertia = nullptr;  // host: Σ_i weight_i ‖x_i − centroid(label_i)‖², from differences, accumulated in double
+  int* iterations = nullptr;  // host: of the winning run
+  stop_reason* stopped = nullptr;  // host: likewise
 };
 
 // The caller's memory for the results of predict.

@@ -65,7 +65,7 @@ BALLAST_HD inline double sum(double chain, double count, double root) {
 // passes through the additions of its row and of its column, in any order, and may be rounded itself.
 BALLAST_HD constexpr double square(double m, double n) { return abft::reordered_sum_limit(m + n + 1); }
 
-// K-Means, order of scores. Two scores of a point x, the smaller one `minimum`, may be in the wrong order if they differ by no more than
+// Order of scores. Two scores of a point x, the smaller one `minimum`, may be in the wrong order if they differ by no more than
 // square · ‖x‖² + least_score · minimum + offset.
 template <class T>
 struct score_margin {

@@ -237,13 +237,13 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
 }
 
 // Loads the state of a search that earlier sections have begun.
-template <class T, bool Protect>
+template <class T, bool Protect, bool Track>
 HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search<T>& s) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
     s.minimum[v] = hn::Load(d, block.nearest.minimum.data() + at + v * lanes);
-    s.second[v] = hn::Load(d, block.undecided.second.data() + at + v * lanes);
+    if constexpr (Track) s.second[v] = hn::Load(d, block.undecided.second.data() + at + v * lanes);
     s.index[v] = load_index<T>(block.nearest.index.data() + at + v * lanes);
     if constexpr (Protect) {
       s.twin[v] = hn::Load(d, block.twin.minimum.data() + at + v * lanes);
@@ -417,7 +417,7 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
       [[maybe_unused]] vector_of<T> expected[2];
       if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
       begin_search<T, Protect>(s);
-      if (begin > 0) load_search<T, Protect>(block, at, s);
+      if (begin > 0) load_search<T, Protect, Track>(block, at, s);
       inject::position here = hook.position;
       here.steps = pairs * of_pair;
       here.step = pair * of_pair + before_these;
