@@ -381,5 +381,32 @@ TYPED_TEST(kmeans_plan, an_error_of_the_device_is_one) {
   EXPECT_EQ(memory, fit_memory<T>());
 }
 
+// A call that waits would end the capture of its stream with an error of the driver: it is refused before anything is enqueued.
+TYPED_TEST(kmeans_plan, refuses_a_stream_that_is_being_captured) {
+  using T = typename TestFixture::T;
+  if (!this->on_cuda) return;
+  const auto device = std::make_shared<simt::emulated_device>();
+  const test::current_device_guard current(device);
+  const ballast::cuda::stream stream = device->make_stream(false);
+  const call now{.stream = stream};
+  const plan<T> made(this->size_, {.seed = 1}, this->where());
+  fit_memory<T> memory, expected;
+  const data<T> points{this->points_.view(), {}, {}};
+  EXPECT_EQ(made.fit(points, expected.places(), now).verdict, verdict::clean);
+  device->capture(stream);
+  const std::int64_t before = device->launches();
+  std::vector<T> distances(at(k_points * k_clusters));
+  const data<T> trained{this->points_.view(), {}, row_major(std::as_const(expected.centroids).data(), k_clusters, k_features)};
+  EXPECT_THROW((void)made.fit(points, memory.places(), now), unsupported_error);
+  EXPECT_THROW((void)made.predict(trained, {memory.labels}, now), unsupported_error);
+  EXPECT_THROW((void)made.transform(trained, row_major(distances.data(), k_points, k_clusters), now), unsupported_error);
+  EXPECT_EQ(device->launches(), before);
+  EXPECT_EQ(memory, fit_memory<T>());
+  device->capture(nullptr);
+  EXPECT_EQ(made.fit(points, memory.places(), now).verdict, verdict::clean);
+  EXPECT_EQ(memory, expected);
+  device->release_stream(stream);
+}
+
 }  // namespace
 }  // namespace ballast::kmeans

@@ -420,6 +420,38 @@ TEST(qr_lanes, of_eight_threads_are_released_after_their_memory) {
   EXPECT_EQ(device->allocated(), 0);
 }
 
+// A call that waits would end the capture of its stream with an error of the driver: it is refused before anything is enqueued.
+TEST(qr_capture, is_refused_by_calls_that_wait) {
+  const auto device = std::make_shared<simt::emulated_device>();
+  const device_for_a_test here(device);
+  const ballast::cuda::stream stream = device->make_stream(false);
+  device->capture(stream);
+  const call now{.stream = stream};
+  const plan<double> made({.rows = 30, .columns = 20}, {.backend = backend::cuda});
+  dense<double> A = random_matrix<double>(30, 20, 1), B = random_matrix<double>(30, 20, 2);
+  std::vector<double> tau(20);
+  const dense<double> before = A;
+  const auto refused = [&](auto&& work) {
+    try {
+      work();
+    } catch (const unsupported_error& e) {
+      return std::string(e.what()).find("expected a stream that is not being captured") != std::string::npos;
+    }
+    return false;
+  };
+  const matrix_batch_view<double> one = batch_of(A.view(), 1);
+  EXPECT_TRUE(refused([&] { (void)made.geqrf(A.view(), tau, now); }));
+  EXPECT_TRUE(refused([&] { (void)made.geqrf(one, tau, now); }));
+  EXPECT_TRUE(refused([&] { (void)made.orgqr(A.view(), tau, now); }));
+  EXPECT_TRUE(refused([&] { (void)made.ormqr(side::left, transpose::no, std::as_const(A).view(), tau, B.view(), now); }));
+  EXPECT_TRUE(refused([&] { (void)made.gels(A.view(), B.view(), now); }));
+  EXPECT_TRUE(same(A, before));
+  EXPECT_EQ(device->launches(), 0);
+  device->capture(nullptr);
+  EXPECT_EQ(made.geqrf(A.view(), tau, now).verdict, verdict::clean);
+  device->release_stream(stream);
+}
+
 // Single matrices need BLAS; small ones of a batch do not.
 TEST(qr_without_blas, runs_on_the_host_unless_cuda_is_named) {
   const auto device = std::make_shared<simt::emulated_device>();

@@ -87,6 +87,10 @@ class emulated_device final : public ballast::cuda::device {
   std::string why_no_blas() override { return why_no_blas_; }
   std::unique_ptr<ballast::cuda::blas> make_blas(ballast::cuda::blas_math math, ballast::cuda::stream on) override;
 
+  // From now on captured() is true for this stream; null: for none. Work on it is done nevertheless.
+  void capture(ballast::cuda::stream on) { captured_ = on; }
+  bool captured(ballast::cuda::stream on) override { return on != nullptr && on == captured_; }
+
   // From now on make_blas() throws unsupported_error with this reason; empty: it works again.
   void lacks_blas(std::string why) { why_no_blas_ = std::move(why); }
 
@@ -114,6 +118,7 @@ class emulated_device final : public ballast::cuda::device {
   std::uintptr_t next_stream_ = 0;
   std::int64_t launches_ = 0;
   std::string why_no_blas_;
+  ballast::cuda::stream captured_ = nullptr;
   std::int64_t together_ = 0;
   std::map<std::tuple<std::string, int, std::int64_t, int>, std::unique_ptr<loaded>> kernels_;
 };

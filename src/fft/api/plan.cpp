@@ -7,6 +7,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "cuda/call/capture.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
 #include "inject/injector.hpp"
@@ -209,6 +210,7 @@ report execute(const operation& what, const call& now) {
   const shared_text& token = token_of(plan, what.way);
   return run::in_call(&plan.memory, plan.where.device, token, [&] {
     const run::settings how = run::settings_of(plan.where, now);
+    if (plan.backend == backend::cuda) ballast::cuda::refuse_capture(how.stream, token);
     inject::active_injector injector(how.faults, site::table());
     using ballast::cuda::residence;
     const bool here = plan.work_here != nullptr && how.faults == nullptr && ballast::cuda::residence_of(what.in.data) == residence::host &&

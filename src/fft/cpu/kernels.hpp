@@ -42,6 +42,7 @@ struct encoder {
   const T* weights = nullptr;  // null: do not encode
   bool general = false;
   lane_sums* sums = nullptr;
+  bool parity = true;  // the load also computes the parity of its source
 };
 
 // The output side of a line: the weights serve both vectors at once (fft/tables/weights.hpp). The sums are (sum over the first half of the

@@ -1,5 +1,5 @@
 // Loads and stores of tiles. A load encodes the rows that it has just read, and computes seals of rows that come from the workspace. A read
-// from the caller's memory computes the parity immediately; a store to the caller's memory computes it from the registers after the store.
+// from the caller's memory computes the parity from a second load; a store to the caller's memory computes it from the registers after it.
 // Layer: backend "cpu".
 #include <atomic>
 #include <cstring>
@@ -35,7 +35,7 @@ HWY_INLINE void read_again() { std::atomic_signal_fence(std::memory_order_seq_cs
 
 // ---- Loads ----
 
-// Unless `parity` is null, adds each register to the parity immediately after its load, as nothing protects it until then.
+// Unless `parity` is null, adds the numbers to it from a second load, since nothing protects the first one.
 HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, T* HWY_RESTRICT to, std::int64_t to_stride,
                              word_vector* parity = nullptr) {
   const D d;
@@ -43,13 +43,11 @@ HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, 
   V v[W];
 #pragma GCC unroll 16
   for (int l = 0; l < W; l += 2) {
-    V x = lane(l), y = l + 1 < W ? lane(l + 1) : hn::Zero(d);
-    if (parity != nullptr) {
-      *parity = join(*parity, x, y);
-      in_order(x, y);
-    }
-    v[l] = x;
-    if (l + 1 < W) v[l + 1] = y;
+    v[l] = lane(l);
+    if (l + 1 < W) v[l + 1] = lane(l + 1);
+    if (parity == nullptr) continue;
+    read_again();
+    *parity = join(*parity, lane(l), l + 1 < W ? lane(l + 1) : hn::Zero(d));
   }
   transpose(v);
 #pragma GCC unroll 16
@@ -68,9 +66,9 @@ std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::
       const T* const from = base + f;
       T* const to = tile + f * W;
       if (HWY_LIKELY(used == W))
-        transpose_in(from, lane_stride, W, to, W, &parity);
+        transpose_in(from, lane_stride, W, to, W, encode.parity ? &parity : nullptr);
       else
-        transpose_in(from, lane_stride, used, to, W, &parity);
+        transpose_in(from, lane_stride, used, to, W, encode.parity ? &parity : nullptr);
     }
     if (f < end) {
       HWY_ALIGN T part[W * W] = {};
@@ -99,8 +97,10 @@ std::uint64_t load_columns(const T* base, std::int64_t row_stride, int used, std
       if (HWY_LIKELY(used == W)) {
         low = hn::LoadU(d, from);
         high = hn::LoadU(d, from + W);
-        parity = join(parity, low, high);
-        in_order(low, high);
+        if (encode.parity) {
+          read_again();
+          parity = join(parity, hn::LoadU(d, from), hn::LoadU(d, from + W));
+        }
       } else {
         HWY_ALIGN T part[2 * W] = {};
         std::memcpy(part, from, static_cast<std::size_t>(2 * used) * sizeof(T));

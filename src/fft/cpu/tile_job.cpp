@@ -139,8 +139,8 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   const std::int64_t rows = transform.rows_encoded();
   // Rows that change after they are read are encoded after the change.
   const bool half = transform.is_real_inverse() || job.expand;
-  const encoder<T> encode = sums == nullptr ? encoder<T>{} : transform.input_weights(job.inverse, sums);
-  const encoder<T> early = half ? encoder<T>{} : encode;
+  const encoder<T> encode = sums == nullptr ? encoder<T>{.parity = false} : transform.input_weights(job.inverse, sums);
+  const encoder<T> early = half ? encoder<T>{.parity = encode.parity} : encode;
   std::int64_t damaged = 0;
   std::optional<std::uint64_t> source;  // empty for the workspace, which has seals
   switch (from.how) {

@@ -13,6 +13,7 @@
 #include "core/at.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "cuda/call/capture.hpp"
 #include "cuda/device/device.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/api/plan.hpp"
@@ -184,6 +185,7 @@ report fit_batch(const prepared& plan, const batch_data<T>& from, const batch_re
                  const shared_text& token, const shared_text& scheme) {
   const backend which = plan.backend_for(operation::batch, how, {from.points.data, to.labels.data()});
   if (which != backend::cuda) return fit_each(plan, from, to, how, token, which, plan.row_checksum);
+  ballast::cuda::refuse_capture(how.stream, token);
   if (scheme == k_dmr) return fit_side_by_side(plan, from, to, how, token, scheme);
   return fit_each(plan, from, to, how, token, which, scheme);
 }

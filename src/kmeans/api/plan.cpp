@@ -12,6 +12,7 @@
 
 #include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "cuda/call/capture.hpp"
 #include "cuda/device/residence.hpp"
 #include "kmeans/api/validation.hpp"
 #include "kmeans/batch.hpp"
@@ -194,6 +195,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
           {to.centroids, to.labels, one(to.inertia), one(to.iterations), one(to.stopped)}, how, plan.one_token, scheme);
     }
     const auto which = plan.backend_for(operation::fit, how, {from.points.data, to.labels.data()});
+    if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
@@ -231,6 +233,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     const run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::predict);
     const auto which = plan.backend_for(operation::predict, how, {from.points.data, to.labels.data()});
+    if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
     return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
@@ -248,6 +251,7 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     const run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::transform);
     const auto which = plan.backend_for(operation::transform, how, {from.points.data, values.data});
+    if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
     return driver<T>({from.points, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})

@@ -253,6 +253,7 @@ report run_batch(const batch_task<S>& work, const call& now) {
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
     const run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
+    if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
     if (!is_small(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
     inject::active_injector injector(how.faults, site::table());
     run::recorder seen(plan.token, which, plan.scheme, how, injector);

@@ -11,6 +11,7 @@
 
 #include "core/aligned_buffer.hpp"
 #include "core/format.hpp"
+#include "cuda/call/capture.hpp"
 #include "inject/injector.hpp"
 #include "qr/api/plan.hpp"
 #include "qr/api/validation.hpp"
@@ -50,7 +51,9 @@ template <class S, class Work>
 report run_operation(const prepared& plan, const call& now, const void* operand, Work&& work) {
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
     const run::settings how = plan.settings_for(now);
-    operation_call<S> here(plan, how, plan.backend_for(operand, how));
+    const backend which = plan.backend_for(operand, how);
+    if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
+    operation_call<S> here(plan, how, which);
     work(here);
     return here.seen.finish();
   });

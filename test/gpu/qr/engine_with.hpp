@@ -38,6 +38,11 @@ class engine_with final : public qr::engine<S> {
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
     other_->copy_scaled(from, to, rows, columns);
   }
+  index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
+                     bool checked) override {
+    return other_->copy_checked(from, to, rows, columns, checked);
+  }
+  void column_sizes(const matrix_view<const S>& R, qr::column_size* sizes) override { other_->column_sizes(R, sizes); }
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
     other_->exponents(X, upper, rows, columns);
   }

@@ -48,48 +48,25 @@ class device_engine final : public engine<S> {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { copy_scaled(from, to, nullptr, nullptr); }
 
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    (void)copy_checked(from, to, rows, columns, false);
+    copy_then(from, to, rows, columns, [](const copy_arguments<S>&) {});
   }
 
   index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                      bool checked) override {
-    if (to.rows == 0 || to.columns == 0) return -1;
-    // Either side may lie on the host.
-    ballast::cuda::device_staging sides(on_.device(), on_.main());
-    const matrix_view<const S> source = sides.read(from.block(0, 0, to.rows, to.columns));
-    const matrix_view<S> target = sides.write(to);
-    const ballast::cuda::device_buffer row_shifts = rows != nullptr ? on_.upload(rows, to.rows) : ballast::cuda::device_buffer();
-    const ballast::cuda::device_buffer column_shifts =
-        columns != nullptr ? on_.upload(columns, to.columns) : ballast::cuda::device_buffer();
-    const copy_arguments<S> given{source.data,
-                                  source.row_stride,
-                                  source.column_stride,
-                                  target.data,
-                                  target.row_stride,
-                                  target.column_stride,
-                                  to.rows,
-                                  to.columns,
-                                  to.rows,
-                                  0,
-                                  static_cast<const int*>(row_shifts.data()),
-                                  static_cast<const int*>(column_shifts.data()),
-                                  1,
-                                  false};
-    on_.launch(work::copy, tiles(to.rows, to.columns), given);
-    long long first = std::numeric_limits<long long>::max();
-    if (checked) {
-      for (index j = 0; j < to.columns && on_.armed(site::store); ++j) {
-        for (index i = 0; i < to.rows; ++i)
-          on_.strike(site::store, {i + j * to.rows, to.rows * to.columns, 0, 1},
-                     target.data + i * target.row_stride + j * target.column_stride, 1);
+    constexpr long long none = std::numeric_limits<long long>::max();
+    long long first = none;
+    copy_then(from, to, rows, columns, [&](const copy_arguments<S>& made) {
+      for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
+        for (index i = 0; i < made.rows; ++i)
+          on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
       }
+      if (!checked) return;
       const ballast::cuda::device_buffer differs = on_.upload(&first, 1);
-      on_.launch(work::compare, tiles(to.rows, to.columns), compare_arguments<S>{given, static_cast<long long*>(differs.data())});
+      on_.launch(work::compare, tiles(made.rows, made.columns), compare_arguments<S>{made, static_cast<long long*>(differs.data())});
       on_.template fetch<long long>(differs.data(), 1, [&first](const long long* seen) { first = *seen; });
       on_.wait();
-    }
-    sides.commit();
-    return first == std::numeric_limits<long long>::max() ? -1 : static_cast<index>(first);
+    });
+    return first == none ? -1 : static_cast<index>(first);
   }
 
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
@@ -184,6 +161,36 @@ class device_engine final : public engine<S> {
   index zero_on_diagonal(const matrix_view<const S>& R) override { return look_at_diagonal(R, 0)[0]; }
 
  private:
+  // Copies, and calls then(copy) before a copy for the host returns there.
+  template <class Then>
+  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, Then&& then) {
+    if (to.rows == 0 || to.columns == 0) return;
+    // Either side may lie on the host.
+    ballast::cuda::device_staging sides(on_.device(), on_.main());
+    const matrix_view<const S> source = sides.read(from.block(0, 0, to.rows, to.columns));
+    const matrix_view<S> target = sides.write(to);
+    const ballast::cuda::device_buffer row_shifts = rows != nullptr ? on_.upload(rows, to.rows) : ballast::cuda::device_buffer();
+    const ballast::cuda::device_buffer column_shifts =
+        columns != nullptr ? on_.upload(columns, to.columns) : ballast::cuda::device_buffer();
+    const copy_arguments<S> made{source.data,
+                                 source.row_stride,
+                                 source.column_stride,
+                                 target.data,
+                                 target.row_stride,
+                                 target.column_stride,
+                                 to.rows,
+                                 to.columns,
+                                 to.rows,
+                                 0,
+                                 static_cast<const int*>(row_shifts.data()),
+                                 static_cast<const int*>(column_shifts.data()),
+                                 1,
+                                 false};
+    on_.launch(work::copy, tiles(to.rows, to.columns), made);
+    then(made);
+    sides.commit();
+  }
+
   // Returns the index of the first zero, −1 if there is none; and 1 if a number is smaller than `small`, else 0.
   std::array<long long, 2> look_at_diagonal(const matrix_view<const S>& R, double small) {
     const ballast::cuda::device_buffer to = on_.template allocate_of<long long>(2);

@@ -1,0 +1,25 @@
+// Calls that wait for a device cannot go into a CUDA graph.
+// Layer: foundation.
+#pragma once
+
+#include <string_view>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "cuda/device/device.hpp"
+
+namespace ballast::cuda {
+
+// Throws unsupported_error if `order` is being captured into a graph. Call it before anything is enqueued: work that waits would end the
+// caller's capture with an error.
+inline void refuse_capture(stream order, std::string_view token) {
+  if (order != nullptr && current_device()->captured(order))
+    throw unsupported_error(
+        fmt::format("{}: call::stream: expected a stream that is not being captured into a graph, since this call waits for its results; "
+                    "got one that is "
+                    "(enqueue_… can be captured)",
+                    token));
+}
+
+}  // namespace ballast::cuda
