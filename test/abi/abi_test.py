@@ -1,8 +1,9 @@
 """Compares the symbols of a shared library with the committed list, and its ABI with the committed baseline.
 
-Usage: abi_test.py LIBRARY FOLDER [--names PATTERN] [--update]
+Usage: abi_test.py LIBRARY FOLDER [--names PATTERN] [--types LIBRARY] [--update]
 FOLDER has symbols.txt (demangled, sorted) and, written by abidw, ballast.abi. --update rewrites both. With --names the list has the version
-of each symbol, and each line must match PATTERN; without, it must name namespace ballast.
+of each symbol, and each line must match PATTERN; without, it must name namespace ballast. With --types the baseline is that of another library,
+which has the same functions with debug information.
 """
 
 import argparse
@@ -28,14 +29,18 @@ def main():
     parser.add_argument("library")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--names")
+    parser.add_argument("--types")
     parser.add_argument("--update", action="store_true")
     given = parser.parse_args()
-    library, folder = given.library, given.folder
+    library, folder, typed = given.library, given.folder, given.types or given.library
     names, baseline = folder / "symbols.txt", folder / "ballast.abi"
     have = symbols(library, given.names is not None)
+    if symbols(typed, True) != symbols(library, True):
+        print("the library with types has other functions")
+        return 1
     if given.update:
         names.write_text("\n".join(have) + "\n")
-        subprocess.run(["abidw", "--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--out-file", baseline, library], check=True)
+        subprocess.run(["abidw", "--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--out-file", baseline, typed], check=True)
         return 0
     want = names.read_text().splitlines()
     wrong = differences(have, want)
@@ -49,7 +54,7 @@ def main():
     if shutil.which("abidiff") is None:
         print("abidiff (abigail-tools) is not installed: only the list of symbols was compared")
     else:
-        found = subprocess.run(["abidiff", baseline, library], capture_output=True, text=True)
+        found = subprocess.run(["abidiff", baseline, typed], capture_output=True, text=True)
         if found.returncode != 0:
             print(found.stdout)
             wrong.append("abidiff")
