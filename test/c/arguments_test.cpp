@@ -96,7 +96,7 @@ TEST_F(c_arguments, options) {
   make("kmeans", with);
   invalid(ballast_options_set_integer(with, "n_inits", 3, wrong), "got \"n_inits\"");
   EXPECT_NE(message().find("n_init,"), std::string::npos) << message();
-  invalid(ballast_options_set_integer(with, "shape", 3, wrong), "got \"shape\"");  // of another algorithm
+  invalid(ballast_options_set_integer(with, "shape", 3, wrong), "got \"shape\"");  // an option of another algorithm
   invalid(ballast_options_set_integer(with, nullptr, 3, wrong), "name: expected a text, got null");
   invalid(ballast_options_set_integer(with, "tol", 3, wrong), "tol: expected a number, got an integer");
   invalid(ballast_options_set_number(with, "seed", 3, wrong), "seed: expected an integer, got a number");
@@ -108,7 +108,7 @@ TEST_F(c_arguments, options) {
   invalid(ballast_options_set_problem(with, "fft_c2c_f32_n8_b1_fwd", nullptr, wrong), "kmeans");
   std::int64_t value = -1;
   EXPECT_EQ(ballast_options_get_integer(with, "max_iter", &value, wrong), BALLAST_OK);
-  EXPECT_EQ(value, 300);  // what was refused changed nothing
+  EXPECT_EQ(value, 300);  // the refused calls changed nothing
   options transforms;
   make("fft", transforms);
   invalid(ballast_options_set_integers(transforms, "shape", nullptr, 2, wrong), "values");
