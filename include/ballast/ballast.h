@@ -314,7 +314,7 @@ BALLAST_C_API int32_t ballast_call_set_uncorrectable_is_error(ballast_call* call
 typedef struct ballast_pending ballast_pending;
 
 // `ready` gets 1 if the stream has passed the work, so that ballast_pending_wait would not wait, else 0. The first call marks the stream:
-// work that was enqueued before it, also later than this, counts. Not while the stream is captured.
+// work that was enqueued until then counts too. A stream that is captured is invalid_argument.
 BALLAST_C_API int32_t ballast_pending_ready(ballast_pending* pending, int32_t* ready, ballast_error* error);
 
 // Waits for the stream, and fills the report (may be null) with the findings since the work was enqueued or this was last called: a

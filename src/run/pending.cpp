@@ -31,6 +31,8 @@ bool pending_report::ready() {
   implementation& mine = made_of(implementation_);
   const core::active_call call;
   const cuda::device_scope on(mine.how.device);
+  if (mine.device->captured(mine.how.stream))  // a question about it would end the capture
+    throw invalid_argument_error("pending_report: ready: expected a stream that is not captured, got one that is");
   if (mine.mark == nullptr) {
     mine.mark = mine.device->make_event(false);
     mine.device->record(*mine.mark, mine.how.stream);
