@@ -496,7 +496,7 @@ BALLAST_C_API int32_t ballast_qr_plan_options(const ballast_qr_plan* plan, balla
 // A factorization in host memory of the library. It is immutable.
 typedef struct ballast_factors ballast_factors;
 
-// Factors a copy of A (m x n, host or device). `options`: of "qr", null for defaults; its precision, rows, columns and batch are not read.
+// Factors a copy of A (m x n, host or device). `options`: of "qr", null for defaults; its problem and tf32x3 are not read.
 // The functions below run where it says.
 BALLAST_C_API int32_t ballast_qr_factor(const DLTensor* A, const ballast_options* options, const ballast_call* call,
                                         ballast_factors** factors, ballast_report* report, ballast_error* error);

@@ -51,7 +51,7 @@ expected_side side_of(const fft::problem& of, bool input) {
 struct split_axes {
   std::array<std::size_t, 3> transformed{};
   std::size_t rank = 0;
-  std::array<std::size_t, k_most_axes> others{};
+  std::array<std::size_t, k_most_axes> others;
   std::size_t count = 0;  // how many others there are
 };
 
@@ -63,17 +63,18 @@ split_axes split(const tensor& of, const std::vector<std::int64_t>& wanted, std:
   if (axes < rank) refuse(fmt::format("expected at least {} axes, got {} ({})", rank, axes, lengths_of(of)));
   split_axes made;
   made.rank = rank;
-  std::array<bool, k_most_axes> taken{};
+  static_assert(k_most_axes <= 64);
+  std::uint64_t taken = 0;  // one bit for each axis
   for (std::size_t i = 0; i < rank; ++i) {
     const std::int64_t given = wanted.empty() ? static_cast<std::int64_t>(axes - rank + i) : wanted[i];
     const std::int64_t axis = given < 0 ? given + of.axes : given;
     if (axis < 0 || axis >= of.axes) refuse(fmt::format("axes: expected numbers of its {} axes, got {}", axes, given));
-    if (std::exchange(taken[static_cast<std::size_t>(axis)], true))
-      refuse(fmt::format("axes: expected different ones, got {} twice", given));
+    if (((taken >> axis) & 1) != 0) refuse(fmt::format("axes: expected different ones, got {} twice", given));
+    taken |= std::uint64_t{1} << axis;
     made.transformed[i] = static_cast<std::size_t>(axis);
   }
   for (std::size_t axis = 0; axis < axes; ++axis) {
-    if (!taken[axis]) made.others[made.count++] = axis;
+    if (((taken >> axis) & 1) == 0) made.others[made.count++] = axis;
   }
   return made;
 }

@@ -58,8 +58,9 @@ kmeans::data<T> operands_of(const ballast_kmeans_plan& plan, const ballast_kmean
   const std::string_view token = plan.token;
   kmeans::data<T> made;
   made.points = matrix_of<const T>(tensor(given.points, {token, "points"}), where);
-  if (given.weights != nullptr) made.weights = elements_of<const T>(tensor(given.weights, {token, "weights"}), 1, where);
-  if (given.centroids != nullptr) made.centroids = matrix_of<const T>(tensor(given.centroids, {token, "centroids"}), where);
+  if (given.weights != nullptr) made.weights = elements_of<const T>(tensor(given.weights, {token, "weights"}).expect_elements(), 1, where);
+  if (given.centroids != nullptr)
+    made.centroids = matrix_of<const T>(tensor(given.centroids, {token, "centroids"}).expect_elements(), where);
   return made;
 }
 
@@ -78,12 +79,12 @@ kmeans::batch_data<T> batch_operands_of(const ballast_kmeans_plan& plan, const b
   made.points = matrices_of<const T>(tensor(given.points, {token, "points"}), where);
   if (given.weights != nullptr) {
     const tensor weights(given.weights, {token, "weights"});
-    expect_sets(weights, made.points.count);
+    expect_sets(weights.expect_elements(), made.points.count);
     made.weights = elements_of<const T>(weights, 2, where);
   }
   if (given.centroids != nullptr) {
     const tensor centroids(given.centroids, {token, "centroids"});
-    centroids.expect_axes(3);
+    centroids.expect_elements().expect_axes(3);
     made.centroids = rows_of_all<const T>(centroids, where);
   }
   return made;
@@ -98,12 +99,12 @@ kmeans::batch_results<T> batch_results_of(const ballast_kmeans_plan& plan, const
   kmeans::batch_results<T> made;
   if (given.centroids != nullptr) {
     const tensor centroids(given.centroids, {token, "results: centroids"});
-    centroids.expect_axes(3);
+    centroids.expect_elements().expect_axes(3);
     made.centroids = rows_of_all<T>(centroids, where);
   }
   if (given.labels != nullptr) {
     const tensor labels(given.labels, {token, "results: labels"});
-    expect_sets(labels, count);
+    expect_sets(labels.expect_elements(), count);
     made.labels = elements_of<std::int32_t>(labels, 2, where);
   }
   if (given.inertia != nullptr) made.inertia = {given.inertia, size};
@@ -131,8 +132,10 @@ report fit_one(const kmeans::plan<T>& plan, const ballast_kmeans_plan& of, const
                const ballast_kmeans_results& to, const ballast::call& now) {
   const execution& where = of.options.where;
   kmeans::fit_results<T> results;
-  if (to.centroids != nullptr) results.centroids = matrix_of<T>(tensor(to.centroids, {of.token, "results: centroids"}), where);
-  if (to.labels != nullptr) results.labels = elements_of<std::int32_t>(tensor(to.labels, {of.token, "results: labels"}), 1, where);
+  if (to.centroids != nullptr)
+    results.centroids = matrix_of<T>(tensor(to.centroids, {of.token, "results: centroids"}).expect_elements(), where);
+  if (to.labels != nullptr)
+    results.labels = elements_of<std::int32_t>(tensor(to.labels, {of.token, "results: labels"}).expect_elements(), 1, where);
   results.inertia = to.inertia;
   results.iterations = to.iterations;
   stop_reason stopped{};
@@ -195,7 +198,8 @@ int32_t ballast_kmeans_predict(const ballast_kmeans_plan* plan, const ballast_km
     const ballast_kmeans_data from = read_struct(data, "data");
     ballast::kmeans::prediction_results to;
     to.inertia = inertia;
-    if (labels != nullptr) to.labels = elements_of<std::int32_t>(tensor(labels, {with.token, "labels"}), 1, with.options.where);
+    if (labels != nullptr)
+      to.labels = elements_of<std::int32_t>(tensor(labels, {with.token, "labels"}).expect_elements(), 1, with.options.where);
     with_plan(with,
               [&]<class T>(const ballast::kmeans::plan<T>& run, T) { fill(report, run.predict(operands_of<T>(with, from), to, now)); });
   });

@@ -78,6 +78,11 @@ void tensor::expect_axes(int wanted) const {
     refuse(as, fmt::format("expected {} {}, got {} ({})", wanted, wanted == 1 ? "axis" : "axes", axes, lengths_of(*this)));
 }
 
+const tensor& tensor::expect_elements() const {
+  if (empty) refuse(as, fmt::format("expected elements, got none ({})", lengths_of(*this)));
+  return *this;
+}
+
 void* tensor::address(const execution& where) const {
   const bool of_host = device == BALLAST_DLPACK_CPU || device == BALLAST_DLPACK_CUDA_HOST;
   const bool of_cuda = device == BALLAST_DLPACK_CUDA || device == BALLAST_DLPACK_CUDA_MANAGED;

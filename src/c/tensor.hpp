@@ -45,6 +45,8 @@ struct tensor {
   // Throws invalid_argument_error unless the tensor has this type; this number of axes.
   void expect(element wanted) const;
   void expect_axes(int axes) const;
+  // Throws invalid_argument_error if there are no elements: the C++ interface takes an empty operand for one that was left out.
+  const tensor& expect_elements() const;
 
   // The first element. Throws invalid_argument_error if there are elements and no address, or if the memory is not that of the device that
   // the tensor names; unsupported_error if that is no host and no CUDA device. `where`: of the plan.

@@ -243,7 +243,17 @@ TEST_F(c_arguments, structs) {
   const tensor few(narrow, {3});
   to.labels = few;
   invalid(fit(), "labels: expected 4, got 3");
+  // An empty operand is no operand that was left out.
+  const tensor no_labels(narrow, {0}), no_centroids(values, {0, 1}), no_weights(values, {0});
+  to.labels = no_labels;
+  invalid(fit(), "results: labels: expected elements, got none (0)");
   to.labels = nullptr;
+  to.centroids = no_centroids;
+  invalid(fit(), "results: centroids: expected elements, got none (0 × 1)");
+  to.centroids = nullptr;
+  from.weights = no_weights;
+  invalid(fit(), "weights: expected elements, got none (0)");
+  from.weights = nullptr;
   from.points = nullptr;
   invalid(fit(), "points: expected a tensor, got null");
   std::vector<double> doubles(4);

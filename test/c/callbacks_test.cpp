@@ -220,6 +220,13 @@ TEST_F(c_callbacks, cancelling_of_qr) {
       EXPECT_EQ(ballast_qr_gels(plan, matrix, right, now, seen, wrong), BALLAST_CANCELLED);
       EXPECT_EQ(A, original);
       EXPECT_EQ(b, std::vector<double>(m, 1));
+      // Without protection there is no copy to give back: A has changed.
+      set(with, "protection", "off");
+      qr_plan unprotected;
+      ASSERT_EQ(ballast_qr_plan_create(with, &unprotected, wrong), BALLAST_OK) << message();
+      EXPECT_EQ(ballast_qr_geqrf(unprotected, matrix, scalars, now, seen, wrong), BALLAST_CANCELLED);
+      EXPECT_NE(A, original);
+      A = original;
       // The plan goes on to work.
       until = {.last = 1000};
       ASSERT_EQ(ballast_qr_geqrf(plan, matrix, scalars, now, seen, wrong), BALLAST_OK) << message();

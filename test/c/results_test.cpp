@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <thread>
 
 #include <ballast/ballast.hpp>
 
@@ -64,6 +65,32 @@ TEST_F(c_results, fft_along_the_first_axis) {
   // In place, and back.
   ASSERT_EQ(ballast_fft_run(plan, BALLAST_INVERSE, to, to, nullptr, nullptr, wrong), BALLAST_OK) << message();
   EXPECT_LT(distance(out.data(), 1, in), k_close);
+}
+
+TEST_F(c_results, threads_share_a_plan) {
+  std::vector<complex> in = signal_of(64);
+  const tensor from(in, {64});
+  options with;
+  make("fft", with);
+  std::vector<complex> first(64);
+  const tensor like(first, {64});
+  fft_plan plan;
+  ASSERT_EQ(ballast_fft_plan_create_like(from, like, with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, like, now, seen, wrong), BALLAST_OK) << message();
+  std::vector<std::vector<complex>> results(4, std::vector<complex>(64));
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&] {
+      error mine;
+      report own;
+      EXPECT_EQ(ballast_error_create(&mine), BALLAST_OK);
+      EXPECT_EQ(ballast_report_create(&own, mine), BALLAST_OK);
+      const tensor to(result, {64});
+      for (int i = 0; i < 100; ++i) EXPECT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, to, now, own, mine), BALLAST_OK);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  for (const auto& result : results) EXPECT_EQ(result, first);
 }
 
 TEST_F(c_results, fft_of_a_batch_in_strided_memory) {
