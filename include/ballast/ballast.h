@@ -285,8 +285,8 @@ typedef void (*ballast_on_event)(void* user, const ballast_event* event);
 
 // Called after each iteration (kmeans: fit of one data set) or block column (qr: geqrf and gels), from the thread of the call. Fits by the
 // scheme "dmr", and all of fft, do not call it. Return 0 to go on. Any other value ends the call with BALLAST_CANCELLED: kmeans and gels
-// have then stored no result. Neither has geqrf with protection "correct": A and tau hold what they held before. With protection "off" or
-// "detect" A and tau of geqrf are not to be used, and matrices of a batch that had been finished are stored.
+// have then stored no result. Neither has geqrf with protection "correct" of finite numbers: A and tau hold what they held before.
+// Else A and tau of geqrf are not to be used; and matrices of a batch that had been finished are stored.
 typedef int32_t (*ballast_on_progress)(void* user, const ballast_progress* progress);
 
 // Every function that takes a call takes null for one with all defaults. An enqueued call copies it; only what it points to must live.

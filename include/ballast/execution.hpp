@@ -47,8 +47,8 @@ struct call {
   std::span<std::byte> workspace = {};
   std::function<void(const event&)> on_event = {};  // called for each detected fault, from the calling thread, at the end of the call
   // Called after each iteration (K-Means) or panel (QR), from the calling thread. An exception that it throws cancels the call and leaves
-  // it. K-Means and gels have then stored no result; nor has geqrf under protection::correct, whose arguments hold what they held before.
-  // Without, A and tau are not to be used.
+  // it. K-Means and gels have then stored no result; nor has geqrf of finite numbers under protection::correct, whose arguments hold what
+  // they held before. Without, A and tau are not to be used.
   std::function<void(const progress&)> on_progress = {};
   bool throw_on_uncorrectable = true;  // false: the call returns the report with verdict uncorrectable instead
 };

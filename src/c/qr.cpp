@@ -94,7 +94,7 @@ matrix_batch_view<T> matrices_beside(const operands& of, const DLTensor* given, 
 // The frame of an operation: work(plan<T>, operands, call) returns a report.
 template <class Work>
 std::int32_t run(const ballast_qr_plan* plan, const DLTensor* A, const ballast_call* call, ballast_report* report, ballast_error* error,
-                 Work&& work) noexcept {
+                 Work&& work) {
   return guarded(error, [&](frame& here) {
     const ballast_qr_plan& with = needed(plan, "plan");
     here.problem = with.token;
@@ -108,7 +108,7 @@ std::int32_t run(const ballast_qr_plan* plan, const DLTensor* A, const ballast_c
 // The same for work that is enqueued.
 template <class Work>
 std::int32_t enqueue(const ballast_qr_plan* plan, const DLTensor* A, const ballast_call* call, ballast_pending** pending,
-                     ballast_error* error, Work&& work) noexcept {
+                     ballast_error* error, Work&& work) {
   return guarded(error, [&](frame& here) {
     output(pending, "pending") = nullptr;
     const ballast_qr_plan& with = needed(plan, "plan");

@@ -115,7 +115,7 @@ TEST_F(c_devices, least_squares_on_a_device) {
   ASSERT_EQ(ballast_qr_gels(plan, A.view, b.view, nullptr, seen, wrong), BALLAST_OK) << message();
   EXPECT_NEAR(b.values()[0], 1, 1e-14);
   EXPECT_NEAR(b.values()[1], 2, 1e-14);
-  // What the library keeps, it gives to the host only.
+  // Factors that the library keeps go to host memory only.
   factors kept;
   copy_on_device<double> fresh(device, {1, 0, 1, 1, 1, 2}, {3, 2}), R(device, {0, 0, 0, 0}, {2, 2});
   ASSERT_EQ(ballast_qr_factor(fresh.view, with, nullptr, &kept, seen, wrong), BALLAST_OK) << message();
