@@ -34,6 +34,7 @@ struct common_options {
   std::string events;
   bool json = false;
   bool quiet = false;
+  bool any_rank = false;                                       // not qr::options::full_rank; lstsq
   bool no_tf32x3 = false;                                      // qr::options::tf32x3; of the commands that have it
   std::shared_ptr<inputs> files = std::make_shared<inputs>();  // the input files, with the options for tables
 

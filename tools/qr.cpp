@@ -21,7 +21,8 @@ struct lstsq_options : common_options {
 template <class T>
 qr::plan<T> plan_for(const common_options& wanted, const invocation& work, std::int64_t rows, std::int64_t columns,
                      std::int64_t batch = 1) {
-  return qr::plan<T>({.rows = rows, .columns = columns, .batch = batch}, work.where(), {.tf32x3 = !wanted.no_tf32x3});
+  return qr::plan<T>({.rows = rows, .columns = columns, .batch = batch}, work.where(),
+                     {.tf32x3 = !wanted.no_tf32x3, .full_rank = !wanted.any_rank});
 }
 
 // Returns the array as a column-major matrix; with one axis there is one column.
@@ -260,6 +261,12 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
     }
     work.count<T>({X.data(), static_cast<std::size_t>(X.size())});
     results = {{"residual", norms}};
+    if (!wanted.any_rank) {
+      lines.push_back(fmt::format("rank {}, condition number about {:.3g} ({} scaled to norm 1)", std::min(m, n), seen.condition,
+                                  m < n ? "rows" : "columns"));
+      results["rank"] = std::min(m, n);
+      results["condition"] = json_number(seen.condition);
+    }
     if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger results need -o
     if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
   }
@@ -343,6 +350,8 @@ void add_lstsq(command_line& program) {
   command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
   wanted->files->add_to(command, true);
   wanted->add_to(command);
+  command.flag("--any-rank", wanted->any_rank,
+               "solve even if columns of A depend on each other to rounding; refuse only an exact zero on R's diagonal");
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {

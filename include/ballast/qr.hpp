@@ -41,6 +41,9 @@ struct options {
   // Floats on cuda, compute capability 9.0: multiply large matrices on tensor cores as three products of TF32 (3xTF32), as accurate as
   // FP32, with other rounding. False: in FP32.
   bool tf32x3 = true;
+  // gels and solve refuse columns that depend on each other to rounding (rank_deficient_error). False: only an exact zero on the diagonal
+  // of R, as LAPACK's xGELS does.
+  bool full_rank = true;
 };
 
 // All functions take float and double. A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used
@@ -90,7 +93,8 @@ class plan {
   // Solves min ‖B − A X‖₂ by columns (m ≥ n), or the X of least norm with A X = B (m < n). A (m × n, full rank) is overwritten by
   // its factors (of Aᵀ for m < n). B has max(m, n) rows: on entry its first m are B, on exit its first n are X, and for m ≥ n
   // the rows n … m − 1 hold the residual in Q's basis (their norm is the residual norm), as in LAPACK's xGELS.
-  // Throws rank_deficient_error if R has an exact zero on its diagonal.
+  // Throws rank_deficient_error, with the rank and the number of a dependent column, if columns (rows for m < n) depend on each other to
+  // rounding, whatever their scaling: if report::condition is above 1 / (4 u √min(m, n)), u the unit roundoff; options::full_rank.
   BALLAST_API report gels(matrix_view<T> A, matrix_view<T> B, const call& now = {}) const;
 
   // Batches: the same for many matrices of one shape at once, A_b = Q_b R_b for b = 0 … count − 1. tau has `count` times as many elements,
@@ -104,8 +108,9 @@ class plan {
   // block or a cluster of blocks (the latter from compute capability 9.0 on; docs/design/qr-cuda.md). Others go one after the other through
   // the functions above, whose events then have the number of the matrix as index. gels: as its single form, but A holds factors that are
   // not scaled back, and each of its three steps (factor, apply Q, solve) is stored by itself: after an uncorrectable fault A_b and B_b may
-  // hold anything. Throws rank_deficient_error, which names the first matrix, if an R has an exact zero on its diagonal; the other matrices
-  // are solved, and the B of such a matrix is not to be used.
+  // hold anything. Throws rank_deficient_error, which names the first matrix in which a column depends on those before it to rounding (a
+  // number on R's diagonal is at most 4 u √n times the largest in its column); the other matrices are solved, and the B of such a matrix is
+  // not to be used.
   BALLAST_API report geqrf(matrix_batch_view<T> A, std::span<T> tau, const call& now = {}) const;
   BALLAST_API report ormqr(side from, transpose op, matrix_batch_view<const T> A, std::span<const T> tau, matrix_batch_view<T> C,
                            const call& now = {}) const;
@@ -183,7 +188,7 @@ class factors {
   BALLAST_API matrix<T> r() const;  // min(m, n) × n, upper trapezoidal; a copy
   // m × min(m, n), orthonormal columns.
   [[nodiscard]] BALLAST_API computed<T> q(const execution& where = {}, const call& now = {}) const;
-  // The least-squares solution, n × B.columns, m ≥ n. Throws rank_deficient_error if R has an exact zero on its diagonal.
+  // The least-squares solution, n × B.columns, m ≥ n. Throws rank_deficient_error as gels.
   [[nodiscard]] BALLAST_API computed<T> solve(matrix_view<const T> B, const execution& where = {}, const call& now = {}) const;
 };
 

@@ -33,6 +33,26 @@ inline constexpr squares_range k_squares = sizeof(T) == 4 ? squares_range{1e-28,
 template <class T>
 inline constexpr int k_moderate_exponent = sizeof(T) == 4 ? 40 : 300;
 
+// Instead of the exponent of the largest number: a column of zeros; a column with Inf or NaN. Farther from 0 than all exponents and shifts.
+inline constexpr int k_zero_column = -(1 << 20);
+inline constexpr int k_odd_column = 1 << 20;
+BALLAST_HD constexpr bool has_exponent(int e) { return e > k_zero_column && e < k_odd_column; }
+
+// Returns the exponent of the power of two that scales a column whose norm, or largest element, has exponent e: 0 for most columns.
+template <class T>
+BALLAST_HD constexpr int moderating_shift(int e) {
+  return has_exponent(e) && (e > k_moderate_exponent<T> || e < -k_moderate_exponent<T>) ? -e : 0;
+}
+
+// The same for columns whose elements are multiplied, but never squared: op(Q) X and R⁻¹ X. Small elements beside large ones keep their
+// digits, since a column is scaled down only where products would overflow: the elements of R are below 2^k_moderate_exponent, and those of
+// R⁻¹ X, where R's condition number is below 1/u, at most 1/u times as large as X's.
+template <class T>
+BALLAST_HD constexpr int product_shift(int e) {
+  constexpr int most = sizeof(T) == 4 ? 100 : 960;
+  return !has_exponent(e) ? 0 : e > most ? most - e : e < -k_moderate_exponent<T> ? -e : 0;
+}
+
 // Returns the largest norm at which data cannot overflow, if no intermediate result is more than `growth` times as large as the norm.
 template <class T>
 BALLAST_HD constexpr double overflow_norm(double growth) {

@@ -2,6 +2,7 @@
 #include <ballast/report.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 #include <ballast/error.hpp>
 
@@ -38,6 +39,7 @@ void report::merge(const report& later) {
   uncorrectable += later.uncorrectable;
   false_alarms += later.false_alarms;
   seconds += later.seconds;
+  condition = std::fmax(condition, later.condition);  // fmax ignores a NaN
   if (fallback_kernels.empty()) fallback_kernels = later.fallback_kernels;
   const std::size_t capacity = k_max_events - std::min(k_max_events, events.size());
   events.insert(events.end(), later.events.begin(),

@@ -98,13 +98,9 @@ struct search_result {
 // The points of a block whose two smallest scores are within the margin of rounding: the first `count` of `points`.
 template <class T>
 struct undecided_points {
-  // Scores are fine enough without a list if their margin is at most this share of the squared distance to the nearest centroid.
-  static constexpr T k_share = sizeof(T) == 4 ? T(0x1p-10) : T(0x1p-30);
-
-  core::aligned_buffer<T> second;             // the second smallest score of each point of the block
+  core::aligned_buffer<T> second;             // the second smallest score of each point; valid only during a search
   core::aligned_buffer<std::int32_t> points;  // indexes within the block
   std::int64_t count = 0;
-  bool coarse = false;  // true after a search without a list if the margin of a point is above k_share
 };
 
 // Scratch of one block of up to `capacity` points. Feature f of point p is x[(p / width · n + f) · width + p mod width]: kernels::width
@@ -130,8 +126,8 @@ struct point_block {
   bool doubtful = false;                     // true if a residual stands out (thresholds::row_limits::doubt)
   core::vector<T> spread;                    // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                          // n: scratch for a row whose features are not contiguous
-  const T* squares = nullptr;  // capacity: ‖x‖² computed at the first load; row checks derive their thresholds from it, and
-                               // packed_centroids::margin the points that scores do not decide
+  const T* squares = nullptr;  // capacity, with protection: ‖x‖² computed at the first load; row checks derive their thresholds from it,
+                               // and packed_centroids::margin the points that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
@@ -185,10 +181,9 @@ struct kernels {
   void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T* row);
   // Computes norm of each point.
   void (*measure)(point_block<T>& block);
-  // Finds nearest of each point over all packed centroids, and with `track` the undecided points, else undecided.coarse (a backend may
-  // track always). With `protect` also finds twin, compares the residual
+  // Finds nearest of each point over all packed centroids, and the undecided points. With `protect` also finds twin, compares the residual
   // of each row check with its threshold (from block.bounds and block.squares) and both minima, and sets doubtful if a residual stands out.
-  row_failure (*assign)(const packed_centroids<T>& centroids, bool protect, bool track, const product_hook& hook, point_block<T>& block);
+  row_failure (*assign)(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block);
   // Compares label with twin.index.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);
   // Adds the points to the sums, weights and members of their labels. Loads the points again. Labels must be in [0, k).

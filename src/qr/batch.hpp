@@ -50,7 +50,8 @@ class batch_engine : public run::pending {
   // X ← U⁻¹ X or U⁻ᵀ X, U upper triangular.
   virtual void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) = 0;
 
-  // Valid after collect() has waited: matrix · k_batch_side + column of the first zero on a diagonal of U; −1 if there was no zero.
+  // Valid after collect() has waited: matrix · k_batch_side + column of the first number on a diagonal of U that is not above
+  // thresholds::least_pivot times the largest of its column; −1 if there was none.
   virtual index singular() = 0;
 };
 

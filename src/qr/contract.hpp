@@ -376,9 +376,17 @@ class engine : public core::pooled {
   // As copy(), times 2^(rows_i + columns_j).
   virtual void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) = 0;
 
-  // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x; 0 if all are zero, or one is Inf
-  // or NaN. `upper`: on and above the diagonal only.
+  // As copy_scaled(); null: no shifts. Then compares the copy, read back, with another reading of its source, bit by bit. Returns the first
+  // column that differs; −1 if none does, or `checked` is false. Waits.
+  virtual index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
+                             bool checked) = 0;
+
+  // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x; abft::k_zero_column if all are
+  // zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.
   virtual void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) = 0;
+
+  // Computes the norm of each column of R (n × n) on and above the diagonal: n sizes, valid after wait().
+  virtual void column_sizes(const matrix_view<const S>& R, column_size* sizes) = 0;
 
   // Returns how many of `columns` columns of a matrix with so many rows its memory holds at a time: all, or the width of a piece
   // (driver/out_of_core.hpp). `operand`: the address of the matrix.

@@ -22,6 +22,8 @@ constexpr inject::site_row k_rows[] = {
     {trailing, site_role::data, "qr.trailing", "a block of the trailing matrix after its update"},
     {r, site_role::data, "qr.r", "the finished rows of R, before the final check"},
     {q, site_role::data, "qr.q", "a block of C while Q is applied to it (ormqr, orgqr, gels)"},
+    {store, site_role::data, "qr.store",
+     "a copied operand or result: of ormqr, orgqr and gels, and of geqrf for views that it cannot work on"},
     {checksum, site_role::checker, "qr.checksum", "the checksum columns of a block before they are compared"},
     {threshold, site_role::checker, "qr.threshold", "the threshold of a comparison"},
     {comparison, site_role::checker, "qr.comparison", "the outcome of a comparison"},

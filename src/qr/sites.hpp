@@ -15,6 +15,7 @@ inline constexpr inject::site product = inject::site_of("qr.product");
 inline constexpr inject::site trailing = inject::site_of("qr.trailing");
 inline constexpr inject::site r = inject::site_of("qr.r");
 inline constexpr inject::site q = inject::site_of("qr.q");
+inline constexpr inject::site store = inject::site_of("qr.store");
 inline constexpr inject::site checksum = inject::site_of("qr.checksum");
 inline constexpr inject::site threshold = inject::site_of("qr.threshold");
 inline constexpr inject::site comparison = inject::site_of("qr.comparison");

@@ -67,4 +67,19 @@ BALLAST_HD inline double solve(double size, std::int64_t n) {
   return 4 * (static_cast<double>(n) + 8) * abft::unit_roundoff<T> * size;
 }
 
+// Batches look at R's diagonal alone: a column depends on those before it to rounding if |r_jj| is at most this share of the largest number
+// in column j of R. A dependence that no single column shows (Kahan's matrices) stays unseen.
+template <class T>
+BALLAST_HD inline double least_pivot(std::int64_t n) {
+  return 4 * abft::unit_roundoff<T> * std::sqrt(static_cast<double>(n));
+}
+
+// The largest condition number of a matrix of n columns, scaled to norms near 1, that has full rank: above it the smallest singular value
+// may be rounding alone. A column of R errs by a few u of its norm, as above; errors of n columns add up like a random walk in the product
+// with a unit vector, u √n. NumPy's limit is 1 / (2 u max(m, n)), which refuses more.
+template <class T>
+BALLAST_HD inline double most_condition(std::int64_t n) {
+  return 1 / least_pivot<T>(n);
+}
+
 }  // namespace ballast::qr::thresholds

@@ -49,6 +49,9 @@ class recorder {
   // The reason why fallback kernels compute the call (report::fallback_kernels).
   void runs_fallback_kernels(std::string why) { head_.fallback_kernels = std::move(why); }
 
+  // Sets report::condition.
+  void conditioned(double number) { head_.condition = number; }
+
   // A recomputation gave bitwise what had been there: the check was hit, not the data. In addition to detected().
   void false_alarm() noexcept { false_alarms_.fetch_add(1, std::memory_order_relaxed); }
 

@@ -27,6 +27,7 @@ struct settings {
   std::span<std::byte> workspace = {};
   bool own_kernels = true;  // fft::kernels::own
   bool tf32x3 = true;       // qr::options
+  bool full_rank = true;    // qr::options
   int device = -1;
 
   execution where() const { return {backend, device, threads, protection, std::string(scheme)}; }

@@ -66,7 +66,7 @@ class qr_allocation : public subjects::qr<Setting> {
   static dense<T> matrix(index m, index n, bool extreme) { return matrix_of_kind<T>(extreme ? "extreme columns" : "normal", m, n, 1); }
   static plan<T> make(index m, index n, index batch, protection level, std::string scheme) {
     return plan<T>({.rows = m, .columns = n, .batch = batch},
-                   {.backend = which, .threads = 3, .protection = level, .scheme = std::move(scheme)});
+                   {.backend = which, .threads = 3, .protection = level, .scheme = std::move(scheme)}, {.full_rank = false});
   }
 };
 TYPED_TEST_SUITE(qr_allocation, settings, names);

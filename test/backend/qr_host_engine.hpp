@@ -35,6 +35,11 @@ class forwarding_engine : public engine<S> {
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
     inner_->copy_scaled(from, to, rows, columns);
   }
+  index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
+                     bool checked) override {
+    return inner_->copy_checked(from, to, rows, columns, checked);
+  }
+  void column_sizes(const matrix_view<const S>& R, column_size* sizes) override { inner_->column_sizes(R, sizes); }
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
     inner_->exponents(X, upper, rows, columns);
   }

@@ -464,12 +464,14 @@ TYPED_TEST(qr, least_squares_at_the_ends_of_the_range) {
   using T = typename TestFixture::T;
   constexpr bool single = sizeof(T) == 4;
   const auto power = [](double e) { return static_cast<T>(std::pow(10.0, single ? e / 8 : e)); };
-  const auto expect = [&](const dense<T>& A0, const std::vector<double>& x, const dense<T>& B0, const std::string& name) {
+  const auto expect = [&](const dense<T>& A0, const std::vector<double>& x, const dense<T>& B0, const std::string& name,
+                          bool full_rank = true) {
     for (const char* scheme : k_schemes) {
       for (const protection level : {protection::off, protection::correct}) {
         run::settings how = this->how(scheme);
         how.protection = level;
         how.throw_on_uncorrectable = false;
+        how.full_rank = full_rank;
         dense<T> A = A0, B = B0;
         const report seen = gels(A.view(), B.view(), how);
         EXPECT_EQ(seen.verdict, verdict::clean) << name << to_json(seen);
@@ -477,7 +479,8 @@ TYPED_TEST(qr, least_squares_at_the_ends_of_the_range) {
         for (std::size_t i = 0; i < x.size(); ++i)
           EXPECT_NEAR(static_cast<double>(B(static_cast<index>(i), 0)) / x[i], 1, 300 * abft::unit_roundoff<T>) << name << " " << i;
         // The factors are in A's units: they may be Inf, or subnormal and inaccurate.
-        if (A0.rows() < A0.columns() || !(std::abs(A0(0, 0)) >= std::numeric_limits<T>::min() / abft::unit_roundoff<T>)) continue;
+        if (!full_rank || A0.rows() < A0.columns() || !(std::abs(A0(0, 0)) >= std::numeric_limits<T>::min() / abft::unit_roundoff<T>))
+          continue;
         const auto made = factor(matrix_view<const T>(A0.view()), how);
         const matrix<T> again = solution_of(made, B0.view(), how).values;
         for (std::size_t i = 0; i < x.size() && std::isfinite(made.storage(0, 0)); ++i)
@@ -497,7 +500,7 @@ TYPED_TEST(qr, least_squares_at_the_ends_of_the_range) {
   {
     const T big = power(200), small = power(-120);
     expect(of(2, 2, {big, 1, 0, small}), {(1 - 1 / static_cast<double>(small)) / static_cast<double>(big), 1 / static_cast<double>(small)},
-           of(2, 1, {1, 1}), "graded triangle");
+           of(2, 1, {1, 1}), "graded triangle", false);  // its columns are parallel to rounding
     expect(of(2, 2, {power(60), 0, 0, power(-150)}), {1 / static_cast<double>(power(60)), 1 / static_cast<double>(power(-150))},
            of(2, 1, {1, 1}), "graded diagonal");
   }

@@ -67,6 +67,24 @@ class Qr(WithFolder):
         self.assertEqual(struck["verdict"], "recomputed")
         self.assertLess(struck["report"]["events"][0]["index"], 5)
 
+    def test_dependent_columns_are_refused_with_the_rank(self):
+        t = np.arange(1.0, 11)
+        b = self.save("b.npy", self.random.normal(size=10))
+        for dtype in ("f8", "f4"):
+            A = self.save("a.npy", np.column_stack([np.ones(10), t, t < 6, t > 5]).astype(dtype))
+            said = run("lstsq", A, b, "--precision", "f64" if dtype == "f8" else "f32", "-o", self.dir / "x.npy", status=2).stderr
+            self.assertRegex(said, "expected full rank, got rank 3 of 4: column [023] depends on the others")
+            self.assertFalse((self.dir / "x.npy").exists())
+            x = np.array(run_json("lstsq", A, b, "--any-rank")["x"][0])
+            self.assertEqual(x.shape, (4,))
+        wide = self.save("w.npy", np.array([[1.0, 2, 3], [2, 4, 6]]))
+        self.assertIn("rank 1 of 2: row", run("lstsq", wide, self.save("c.npy", np.array([1.0, 2])), status=2).stderr)
+        line = self.save("l.npy", np.column_stack([np.ones(10), t]))
+        seen = run_json("lstsq", line, b)
+        self.assertEqual(seen["rank"], 2)
+        self.assertTrue(1 < seen["condition"] < 20, seen["condition"])
+        self.assertIn("rank 2, condition number about", run("lstsq", line, b).stdout)
+
     def test_results_beyond_the_range_are_told(self):
         A, b = self.save("a.npy", np.array([[1e-200]])), self.save("b.npy", np.array([1e200]))
         self.assertEqual(run_json("lstsq", A, b)["not_finite"], 1)

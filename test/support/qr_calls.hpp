@@ -22,7 +22,7 @@ concept test_settings = std::same_as<How, run::settings>;
 
 template <class T>
 plan<T> plan_of(std::int64_t rows, std::int64_t columns, std::int64_t batch, const run::settings& how) {
-  return plan<T>({.rows = rows, .columns = columns, .batch = batch}, how.where(), {.tf32x3 = how.tf32x3});
+  return plan<T>({.rows = rows, .columns = columns, .batch = batch}, how.where(), {.tf32x3 = how.tf32x3, .full_rank = how.full_rank});
 }
 
 // The one-line functions; a plan only if an option is not the default.
@@ -30,25 +30,25 @@ plan<T> plan_of(std::int64_t rows, std::int64_t columns, std::int64_t batch, con
   template <test_settings How>                                                                                                          \
   report geqrf(matrix_view<T> A, std::span<T> tau, const How& how) {                                                                    \
     const inject::scope faults(how.faults);                                                                                             \
-    if (!how.tf32x3) return plan_of<T>(A.rows, A.columns, 1, how).geqrf(A, tau, how.now());                                             \
+    if (!how.tf32x3 || !how.full_rank) return plan_of<T>(A.rows, A.columns, 1, how).geqrf(A, tau, how.now());                           \
     return geqrf(A, tau, how.where(), how.now());                                                                                       \
   }                                                                                                                                     \
   template <test_settings How>                                                                                                          \
   report ormqr(side from, transpose op, matrix_view<const T> A, std::span<const T> tau, matrix_view<T> C, const How& how) {             \
     const inject::scope faults(how.faults);                                                                                             \
-    if (!how.tf32x3) return plan_of<T>(A.rows, A.columns, 1, how).ormqr(from, op, A, tau, C, how.now());                                \
+    if (!how.tf32x3 || !how.full_rank) return plan_of<T>(A.rows, A.columns, 1, how).ormqr(from, op, A, tau, C, how.now());              \
     return ormqr(from, op, A, tau, C, how.where(), how.now());                                                                          \
   }                                                                                                                                     \
   template <test_settings How>                                                                                                          \
   report orgqr(matrix_view<T> A, std::span<const T> tau, const How& how) {                                                              \
     const inject::scope faults(how.faults);                                                                                             \
-    if (!how.tf32x3) return plan_of<T>(A.rows, A.columns, 1, how).orgqr(A, tau, how.now());                                             \
+    if (!how.tf32x3 || !how.full_rank) return plan_of<T>(A.rows, A.columns, 1, how).orgqr(A, tau, how.now());                           \
     return orgqr(A, tau, how.where(), how.now());                                                                                       \
   }                                                                                                                                     \
   template <test_settings How>                                                                                                          \
   report gels(matrix_view<T> A, matrix_view<T> B, const How& how) {                                                                     \
     const inject::scope faults(how.faults);                                                                                             \
-    if (!how.tf32x3) return plan_of<T>(A.rows, A.columns, 1, how).gels(A, B, how.now());                                                \
+    if (!how.tf32x3 || !how.full_rank) return plan_of<T>(A.rows, A.columns, 1, how).gels(A, B, how.now());                              \
     return gels(A, B, how.where(), how.now());                                                                                          \
   }                                                                                                                                     \
   template <test_settings How>                                                                                                          \

@@ -1,8 +1,7 @@
 // The search for the nearest centroid, with its row checks.
 // Layer: kernels "cpu" of the host backend.
 // Micro-kernel: k_rows centroids × 2 vectors of points in registers. One multiply-add takes a broadcast of −2c and a vector of x. The
-// minimum, its index, the twin minimum, the checksum and, to track, the second smallest score are updated in registers; no distance is
-// stored.
+// minimum, its index, the second smallest score, the twin minimum and the checksum are updated in registers; no distance is stored.
 #include <algorithm>
 #include <limits>
 
@@ -133,7 +132,7 @@ struct tile_columns {
 
 // Searches one tile of Rows centroids for 2 vectors of points. The two searches share no registers except the distances, which the row
 // check covers.
-template <class T, int Rows, bool Protect, bool Track>
+template <class T, int Rows, bool Protect>
 HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_columns<T>& columns, T start, std::int64_t real,
                             const product_hook& hook, const inject::position& here, std::int64_t points, search<T>& s) {
   const lanes_of<T> d;
@@ -220,7 +219,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       const auto smaller = hn::Lt(acc[r][v], s.minimum[v]);
-      if constexpr (Track) s.second[v] = hn::Min(s.second[v], hn::Max(acc[r][v], s.minimum[v]));
+      s.second[v] = hn::Min(s.second[v], hn::Max(acc[r][v], s.minimum[v]));
       s.minimum[v] = hn::Min(acc[r][v], s.minimum[v]);
       s.index[v] = hn::IfThenElse(smaller, j, s.index[v]);
       if constexpr (Protect) {
@@ -237,13 +236,13 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
 }
 
 // Loads the state of a search that earlier sections have begun.
-template <class T, bool Protect, bool Track>
+template <class T, bool Protect>
 HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search<T>& s) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
     s.minimum[v] = hn::Load(d, block.nearest.minimum.data() + at + v * lanes);
-    if constexpr (Track) s.second[v] = hn::Load(d, block.undecided.second.data() + at + v * lanes);
+    s.second[v] = hn::Load(d, block.undecided.second.data() + at + v * lanes);
     s.index[v] = load_index<T>(block.nearest.index.data() + at + v * lanes);
     if constexpr (Protect) {
       s.twin[v] = hn::Load(d, block.twin.minimum.data() + at + v * lanes);
@@ -253,7 +252,7 @@ HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search
 }
 
 // Searches section g of the centroids for 2 vectors of points at x.
-template <class T, bool Protect, bool Track>
+template <class T, bool Protect>
 HWY_INLINE void search_section(const T* x, std::int64_t n, const packed_centroids<T>& centroids, std::int64_t g, const product_hook& hook,
                                inject::position& here, std::int64_t points, search<T>& s) {
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1];
@@ -267,14 +266,14 @@ HWY_INLINE void search_section(const T* x, std::int64_t n, const packed_centroid
     };
     if constexpr (k_rows == k_tile) {
       if (real > k_tile / 2) {
-        search_tile<T, k_tile, Protect, Track>(x, n, columns(0), start, real, hook, here, points, s);
+        search_tile<T, k_tile, Protect>(x, n, columns(0), start, real, hook, here, points, s);
       } else {
-        search_tile<T, k_tile / 2, Protect, Track>(x, n, columns(0), start, real, hook, here, points, s);
+        search_tile<T, k_tile / 2, Protect>(x, n, columns(0), start, real, hook, here, points, s);
       }
       ++here.step;
     } else {
       for (int r = 0; r < k_tile && r < real; r += k_rows, ++here.step)
-        search_tile<T, k_rows, Protect, Track>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
+        search_tile<T, k_rows, Protect>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
     }
   }
 }
@@ -302,26 +301,13 @@ HWY_INLINE void verify_section(point_block<T>& block, std::int64_t g, std::int64
   }
 }
 
-// Returns whether the order of scores may be wrong by more than undecided_points::k_share of a point's squared distance.
+// Lists the points of a vector whose second score is too near to the minimum. `square`: ‖x‖².
 template <class T>
-HWY_INLINE bool is_coarse(const thresholds::score_margin<T>& margin, std::int64_t at, vector_of<T> minimum, const point_block<T>& block) {
+HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::int64_t at, vector_of<T> square, vector_of<T> minimum,
+                               vector_of<T> second, point_block<T>& block) {
   const lanes_of<T> d;
-  const auto square = hn::LoadU(d, block.squares + at);
   const auto limit =
       hn::MulAdd(hn::Set(d, margin.square), square, hn::MulAdd(hn::Set(d, margin.least_score), minimum, hn::Set(d, margin.offset)));
-  const auto distance = hn::Add(square, minimum);
-  // A squared distance below −limit comes from a fault, which is no matter of rounding.
-  const auto coarse = hn::Gt(limit, hn::Mul(hn::Set(d, undecided_points<T>::k_share), distance));
-  return !hn::AllFalse(d, hn::And(coarse, hn::Ge(hn::Add(distance, limit), hn::Zero(d))));
-}
-
-// Lists the points of a vector whose second score is too near to the minimum.
-template <class T>
-HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::int64_t at, vector_of<T> minimum, vector_of<T> second,
-                               point_block<T>& block) {
-  const lanes_of<T> d;
-  const auto limit = hn::MulAdd(hn::Set(d, margin.square), hn::LoadU(d, block.squares + at),
-                                hn::MulAdd(hn::Set(d, margin.least_score), minimum, hn::Set(d, margin.offset)));
   // A second score below the minimum comes from a fault.
   const auto above = hn::Sub(second, minimum);
   const auto near = hn::And(hn::Le(above, limit), hn::Ge(above, hn::Zero(d)));
@@ -333,19 +319,23 @@ HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::i
 }
 
 // Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
-template <class T, bool Protect, bool Track>
+template <class T, bool Protect>
 HWY_INLINE void commit_search(const thresholds::score_margin<T>& margin, point_block<T>& block, std::int64_t at, bool all,
                               const search<T>& s, vector_of<T> (&kept)[2], row_failure& found) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
+  [[maybe_unused]] vector_of<T> square[2];
+  if constexpr (!Protect) {
+    if (all) squared_norms(block.x.data() + at * block.n, block.n, square);
+  }
   for (int v = 0; v < 2; ++v) {
     store_index<T>(s.index[v], block.nearest.index.data() + at + v * lanes);
     hn::Store(s.minimum[v], d, block.nearest.minimum.data() + at + v * lanes);
-    if constexpr (Track) {
+    if constexpr (Protect) square[v] = hn::LoadU(d, block.squares + at + v * lanes);
+    if (all) {
+      list_undecided(margin, at + v * lanes, square[v], s.minimum[v], s.second[v], block);
+    } else {
       hn::Store(s.second[v], d, block.undecided.second.data() + at + v * lanes);
-      if (all) list_undecided(margin, at + v * lanes, s.minimum[v], s.second[v], block);
-    } else if (all && at + v * lanes < block.count) {
-      block.undecided.coarse = block.undecided.coarse || is_coarse(margin, at + v * lanes, s.minimum[v], block);
     }
     if constexpr (Protect) {
       store_index<T>(s.index_twin[v], block.twin.index.data() + at + v * lanes);
@@ -382,7 +372,7 @@ HWY_INLINE bool doubtful(const point_block<T>& block, std::int64_t sections, std
   return made;
 }
 
-template <class T, bool Protect, bool Track>
+template <class T, bool Protect>
 HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const product_hook& hook, point_block<T>& block) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
@@ -393,7 +383,6 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
   block.undecided.count = 0;
-  block.undecided.coarse = false;
   // Injection steps: each is one search of a tile, or of half a tile, that holds centroids.
   const auto searches = [&](std::int64_t tiles) {
     std::int64_t count = 0;
@@ -417,7 +406,7 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
       [[maybe_unused]] vector_of<T> expected[2];
       if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
       begin_search<T, Protect>(s);
-      if (begin > 0) load_search<T, Protect, Track>(block, at, s);
+      if (begin > 0) load_search<T, Protect>(block, at, s);
       inject::position here = hook.position;
       here.steps = pairs * of_pair;
       here.step = pair * of_pair + before_these;
@@ -431,7 +420,7 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
             begin_search<T, Protect>(s);
           }
         }
-        search_section<T, Protect, Track>(x, n, centroids, g, hook, here, points, s);
+        search_section<T, Protect>(x, n, centroids, g, hook, here, points, s);
         if constexpr (Protect) {
           verify_section(block, g, at, s, expected, kept);
           if (HWY_UNLIKELY(centroids.sorted)) {
@@ -443,7 +432,7 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
           }
         }
       }
-      commit_search<T, Protect, Track>(centroids.margin, block, at, all, s, kept, found);
+      commit_search<T, Protect>(centroids.margin, block, at, all, s, kept, found);
     }
   }
   if constexpr (Protect) block.doubtful = doubtful(block, centroids.sections, pairs);
@@ -451,9 +440,8 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
 }
 
 template <class T>
-row_failure assign(const packed_centroids<T>& centroids, bool protect, bool track, const product_hook& hook, point_block<T>& block) {
-  if (protect) return track ? assign_with<T, true, true>(centroids, hook, block) : assign_with<T, true, false>(centroids, hook, block);
-  return track ? assign_with<T, false, true>(centroids, hook, block) : assign_with<T, false, false>(centroids, hook, block);
+row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+  return protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
 }
 
 template <class T>

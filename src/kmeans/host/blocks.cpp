@@ -158,15 +158,11 @@ void host_engine<T>::keep_in_range(point_block<T>& b) const {
   }
 }
 
-// Searches the centroids for a loaded block. If scores are too coarse, searches again with a list of the points that they do not decide,
-// and decides these by exact distances: each of the two searches by a computation of its own.
+// Searches the centroids for a loaded block, and decides the points that scores do not decide by exact distances: each of the two searches
+// by a computation of its own.
 template <class T>
 row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, point_block<T>& b, const exact_operands& by) {
-  const product_hook hook = {&what_.injector, at_block(b.first / division_.capacity)};
-  // A fault waits for the search whose result counts.
-  const bool struck = inject::active_injector::enabled && (what_.injector.armed(site::product) || what_.injector.armed(site::minimum));
-  row_failure failure = kernels_.assign(centroids, protect_, false, struck ? product_hook{&quiet_, hook.position} : hook, b);
-  if (struck || (b.undecided.coarse && failure.row < 0)) failure = kernels_.assign(centroids, protect_, b.undecided.coarse, hook, b);
+  const row_failure failure = kernels_.assign(centroids, protect_, {&what_.injector, at_block(b.first / division_.capacity)}, b);
   for (std::int64_t i = 0; i < b.undecided.count; ++i) {
     const std::int64_t p = b.undecided.points[i];
     b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
@@ -214,8 +210,6 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     const inject::position position = at_block(block);
     load(here, block);
     what_.injector.strike(site::points, position, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    kernels_.measure(b);
-    b.squares = b.norm.data();
     (void)assign(shared, b, by);
     copy_labels(b, position);
     keep_in_range(b);

@@ -132,7 +132,7 @@ struct least_score {
 };
 
 template <class T>
-row_failure assign(const packed_centroids<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
   block.undecided.count = 0;
@@ -180,9 +180,9 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, bool, con
       block.spread[static_cast<std::size_t>(2 * g + 1)] += static_cast<T>(ratio);
     }
     block.nearest.minimum[p] = best.score;
-    block.undecided.second[p] = best.second;
     // A second score below the smallest one comes from a fault.
-    const T limit = centroids.margin.square * block.squares[p] + centroids.margin.least_score * best.score + centroids.margin.offset;
+    const T square = protect ? block.squares[p] : squared_norm(block, p);
+    const T limit = centroids.margin.square * square + centroids.margin.least_score * best.score + centroids.margin.offset;
     if (best.second >= best.score && best.second - best.score <= limit)
       block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(p);
     block.nearest.index[p] = best.index;

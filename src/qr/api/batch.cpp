@@ -112,9 +112,9 @@ void start_batch(const batch_task<S>& work, batch_engine<S>& on) {
   }
 }
 
-// The message about matrix `b`, whose R has a zero in column `column`.
+// The message about matrix `b`, whose column `column` depends on the columns before it.
 std::string singular_text(std::string_view token, index column, index b) {
-  return fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {} of matrix {}", token, column, b);
+  return fmt::format("{}: A: expected full rank, got column {} of matrix {} that depends on the others to rounding", token, column, b);
 }
 
 // Computes one matrix after the other by the operations on one.
@@ -136,9 +136,12 @@ report one_by_one(const batch_task<S>& work, const run::settings& how, backend w
       case operation::ormqr: ormqr_in(here, work.from, work.op, work.V[b], part(work.scalars), work.C[b]); break;
       case operation::orgqr: orgqr_in(here, work.A[b], part(work.scalars)); break;
       case operation::gels:
-        if (const index zero = gels_in(here, work.A[b], work.C[b]); zero >= 0 && singular < 0) {
-          singular = b;
-          singular_column = zero;
+        if (const rank_estimate seen = gels_in(here, work.A[b], work.C[b]); !here.lost()) {
+          here.seen.conditioned(seen.condition);
+          if (!seen.full() && singular < 0) {
+            singular = b;
+            singular_column = seen.dependent;
+          }
         }
         break;
     }

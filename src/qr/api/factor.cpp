@@ -16,12 +16,12 @@ namespace {
 template <class S>
 void form_q(operation_call<S>& here, const matrix_view<const S>& V, std::span<const S> tau, const matrix_view<S>& out) {
   engine<S>& on = *here.on;
-  const workable<const S> reflectors(on, V.block(0, 0, V.rows, static_cast<index>(tau.size())));
+  const workable<const S> reflectors(here.run, on, V.block(0, 0, V.rows, static_cast<index>(tau.size())));
   orthogonal_factor<S> Q(here.run, on, reflectors.view, tau.data());
   if (here.lost()) return;
   const owned<S> made(on, out.rows, out.columns);
   Q.apply(false, {.view = {}, .identity = true}, made.view);
-  if (!here.lost()) on.copy(made.view, out);
+  if (!here.lost()) copy_verified<S>(here.run, on, made.view, out);
   on.wait();
 }
 
@@ -38,13 +38,13 @@ void geqrf_in(operation_call<S>& here, matrix_view<S> A, std::span<S> tau) {
   }
   A = on.write(A);
   tau = on.write(tau);
-  const workable<S> work(on, A);
+  const workable<S> work(here.run, on, A);
   const matrix_view<const S> source = work.copied() ? matrix_view<const S>(A) : matrix_view<const S>{};
   factorization<S>(here.run, on, here.plan.scheme, work.view, tau.data(), source).run();
   if (here.lost()) return;
-  if (work.copied()) on.copy(work.view, A);
+  if (work.copied()) copy_verified<S>(here.run, on, work.view, A);
   on.wait();
-  on.commit();
+  if (!here.lost()) on.commit();
 }
 
 template <class S>
@@ -71,16 +71,16 @@ void ormqr_in(operation_call<S>& here, side from, transpose op, matrix_view<cons
   A = on.read(A.block(0, 0, order, count));
   tau = on.read(tau);
   C = on.write(C);
-  const workable<const S> V(on, A);
+  const workable<const S> V(here.run, on, A);
   orthogonal_factor<S> Q(here.run, on, V.view, tau.data());
   const matrix_view<S> X = left ? C : C.transposed();
   if (here.lost()) return;
   const owned<S> made(on, order, X.columns);
   Q.apply(transposed, {X}, made.view);
   if (here.lost()) return;
-  on.copy(made.view, X);
+  copy_verified<S>(here.run, on, made.view, X);
   on.wait();
-  on.commit();
+  if (!here.lost()) on.commit();
 }
 
 template <class S>
@@ -137,9 +137,9 @@ report factor_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F,
     const matrix_view<const S> source = on.read(A);
     on.copy(source, F);
     on.wait();
-    const workable<S> work(on, F);
+    const workable<S> work(here.run, on, F);
     factorization<S>(here.run, on, plan.scheme, work.view, on.write(tau).data(), source).run();
-    if (work.copied()) on.copy(work.view, F);
+    if (work.copied()) copy_verified<S>(here.run, on, work.view, F);
     on.wait();
     if (!here.lost()) on.commit();
   });

@@ -32,17 +32,36 @@ void write_both(engine<S>& on, matrix_view<S>& A, matrix_view<S>& B) {
   B.data = here + (B.data - low);
 }
 
+// engine::exponents from two readings, repeated until both agree: a wrong exponent would scale a column to nothing, or to Inf.
+template <class S>
+void exponents_twice(const context& run, engine<S>& on, const matrix_view<const S>& X, bool upper, const core::vector<int>& rows,
+                     core::vector<int>& found) {
+  run::attempt(run.seen, run.how.protection, "qr.scale", 0, [&](int) {
+    abft::finding judged;
+    on.exponents(X, upper, rows.data(), found.data());
+    if (run.how.protection == protection::off) {
+      on.wait();
+      return judged;
+    }
+    core::vector<int> again(found.size());
+    on.exponents(X, upper, rows.data(), again.data());
+    on.wait();
+    run.seen.checked(1);
+    if (again != found) judged.word = abft::k_fail;
+    return judged;
+  });
+}
+
 // R (n × n) with columns of a moderate size: R itself, or a copy of its columns times 2^shifts.
 template <class S>
 struct moderate {
-  moderate(engine<S>& on, const matrix_view<const S>& R) : view(R), shifts(static_cast<std::size_t>(R.columns), 0) {
+  moderate(const context& run, engine<S>& on, const matrix_view<const S>& R) : view(R), shifts(static_cast<std::size_t>(R.columns), 0) {
     const core::vector<int> same(shifts);
-    on.exponents(R, true, same.data(), shifts.data());
-    on.wait();
-    for (int& e : shifts) e = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+    exponents_twice(run, on, R, true, same, shifts);
+    for (int& e : shifts) e = abft::moderating_shift<S>(e);
     if (shifts == same) return;
     copy_ = owned<S>(on, R.rows, R.columns);
-    on.copy_scaled(R, copy_.view, same.data(), shifts.data());
+    copy_verified<S>(run, on, R, copy_.view, same.data(), shifts.data());
     view = copy_.view;
   }
   matrix_view<const S> view;
@@ -64,7 +83,8 @@ class least_squares {
   // `R`: n × n, of columns times 2^rows; `B`: m × k. `on` works on both, and on the operands of Q.
   least_squares(operation_call<S>& here, engine<S>& on, application apply, index m, const matrix_view<const S>& R,
                 const core::vector<int>& rows, bool under, const matrix_view<const S>& B)
-      : on_(on),
+      : run_(here.run),
+        on_(on),
         under_(under),
         rows_(rows),
         columns_(static_cast<std::size_t>(B.columns), 0),
@@ -86,44 +106,29 @@ class least_squares {
   // Stores the solution as gels leaves it in B.
   void store(const matrix_view<S>& B) const {
     const core::vector<int> same(static_cast<std::size_t>(B.rows), 0);
-    on_.copy_scaled(C_.view, B, same.data(), columns_.data());
+    copy_verified<S>(run_, on_, C_.view, B, same.data(), columns_.data());
     if (!under_) store_solution(B.block(0, 0, X_.view.rows, B.columns));
   }
   // Stores only X of an overdetermined system.
-  void store_solution(const matrix_view<S>& X) const { on_.copy_scaled(X_.view, X, rows_.data(), columns_.data()); }
+  void store_solution(const matrix_view<S>& X) const { copy_verified<S>(run_, on_, X_.view, X, rows_.data(), columns_.data()); }
 
  private:
   // Returns a scaled copy of the right-hand sides if one is needed, and sets columns_ to the exponents that reverse the scaling.
   owned<S> scale(operation_call<S>& here, const matrix_view<const S>& right) {
     const core::vector<int> same(static_cast<std::size_t>(right.rows), 0);
     const core::vector<int>& rows = under_ ? rows_ : same;
-    owned<S> made;
-    run::attempt(here.seen, here.how.protection, "qr.scale", 0, [&](int) {
-      core::vector<int> found(columns_.size()), seen(columns_.size()), shifts(columns_.size());
-      on_.exponents(right, false, rows.data(), found.data());
-      on_.wait();
-      const auto extreme = [](int e) { return std::abs(e) > abft::k_moderate_exponent<S>; };
-      std::transform(found.begin(), found.end(), shifts.begin(), [&](int e) { return extreme(e) ? -e : 0; });
-      std::transform(shifts.begin(), shifts.end(), columns_.begin(), [](int e) { return -e; });
-      const auto zero = [](int e) { return e == 0; };
-      if (std::all_of(rows.begin(), rows.end(), zero) && std::all_of(shifts.begin(), shifts.end(), zero)) {
-        made = {};
-        return abft::finding{};
-      }
-      made = owned<S>(on_, right.rows, right.columns);
-      on_.copy_scaled(right, made.view, rows.data(), shifts.data());
-      on_.exponents(made.view, false, same.data(), seen.data());
-      on_.wait();
-      // A wrong exponent must not scale a column to nothing.
-      abft::finding judged;
-      for (std::size_t j = 0; j < seen.size(); ++j) {
-        if (seen[j] != found[j] + shifts[j]) judged.word = abft::k_fail;
-      }
-      return judged;
-    });
+    core::vector<int> shifts(columns_.size());
+    exponents_twice(here.run, on_, right, false, rows, shifts);
+    std::transform(shifts.begin(), shifts.end(), shifts.begin(), abft::product_shift<S>);
+    std::transform(shifts.begin(), shifts.end(), columns_.begin(), [](int e) { return -e; });
+    const auto zero = [](int e) { return e == 0; };
+    if (std::all_of(rows.begin(), rows.end(), zero) && std::all_of(shifts.begin(), shifts.end(), zero)) return {};
+    owned<S> made(on_, right.rows, right.columns);
+    copy_verified<S>(here.run, on_, right, made.view, rows.data(), shifts.data());
     return made;
   }
 
+  const context& run_;
   engine<S>& on_;
   const bool under_;
   const core::vector<int>& rows_;
@@ -143,34 +148,38 @@ auto out_of_core_q(out_of_core<S>& parts, const matrix_view<const S>& V, const S
 
 // gels of a matrix, or of its transpose `tall`, that passes in pieces. The host solves with R, which it reads once.
 template <class S>
-index gels_out_of_core(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
+rank_estimate gels_out_of_core(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
   const index m = tall.rows, n = tall.columns;
   const host_matrix<S> F(m, n);
   copy_on_host<S>(tall, F.view);
   const std::shared_ptr<S> tau = here.on->allocate(n);
   out_of_core<S> parts(here.run, *here.on, m, width);
   parts.factor(here.plan.scheme, F.view, tau.get());
-  if (here.lost()) return -1;
+  if (here.lost()) return {};
   const matrix_view<const S> factors = F.view;
   const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);
-  const moderate<S> R(*near, factors.block(0, 0, n, n));
-  if (const index zero = near->zero_on_diagonal(R.view); zero >= 0) return zero;
+  const moderate<S> R(here.run, *near, factors.block(0, 0, n, n));
+  const rank_estimate seen = estimate_rank<S>(here.run, *near, R.view);
+  if (here.lost() || !seen.full()) return seen;
   const least_squares<S> solved(here, *near, out_of_core_q(parts, factors, tau.get()), m, R.view, R.shifts, under, B);
-  if (here.lost()) return -1;
+  if (here.lost()) return seen;
   copy_on_host<S>(factors, tall);
   solved.store(B);
-  return -1;
+  return seen;
 }
 
-void refuse_singular(index column, std::string_view token) {
-  if (column >= 0)
-    throw rank_deficient_error(fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {}", token, column));
+// Reports the condition number, and throws unless R (of A, or of Aᵀ if `under`) has full rank.
+template <class S>
+void conclude(operation_call<S>& here, const rank_estimate& seen, index n, bool under) {
+  if (here.lost()) return;
+  here.seen.conditioned(seen.condition);
+  if (!seen.full()) throw rank_deficient_error(fmt::format("{}: {}", here.plan.token.view(), deficient_text(seen, n, under)));
 }
 
 }  // namespace
 
 template <class S>
-index gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
+rank_estimate gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
   engine<S>& on = *here.on;
   const bool under = A.rows < A.columns;
   const index width = piece_width(here, A.data, std::max(A.rows, A.columns), std::min(A.rows, A.columns));
@@ -184,18 +193,19 @@ index gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
   const std::shared_ptr<S> tau = on.allocate(n);
   factorization<S> made(here.run, on, here.plan.scheme, F.view, tau.get(), tall);
   made.run(true);
-  if (here.lost()) return -1;
-  if (const index zero = on.zero_on_diagonal(made.worked_r()); zero >= 0) return zero;
+  if (here.lost()) return {};
+  const rank_estimate seen = estimate_rank<S>(here.run, on, made.worked_r());
+  if (here.lost() || !seen.full()) return seen;
   orthogonal_factor<S> Q(here.run, on, F.view, tau.get());
-  if (here.lost()) return -1;
+  if (here.lost()) return seen;
   const auto apply = [&](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) { Q.apply(transposed, {X}, to); };
   const least_squares<S> solved(here, on, apply, m, made.worked_r(), made.shifts(), under, B);
-  if (here.lost()) return -1;
-  on.copy(F.view, tall);
+  if (here.lost()) return seen;
+  copy_verified<S>(here.run, on, F.view, tall);
   solved.store(B);
   on.wait();
-  on.commit();
-  return -1;
+  if (!here.lost()) on.commit();
+  return seen;
 }
 
 template <class S>
@@ -206,7 +216,9 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
   if (B.rows != most)
     throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), most, B.rows));
   check_apart(A, B, "A and B", plan.token);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { refuse_singular(gels_in(here, A, B), plan.token); });
+  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) {
+    conclude(here, gels_in(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
+  });
 }
 
 template <class S>
@@ -221,17 +233,19 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
     engine<S>& on = *here.on;
     if (const index width = piece_width(here, F.data, m, n); width > 0 && in_host_memory(B.data)) {
       const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);
-      const moderate<S> R(*near, F.block(0, 0, n, n));
-      refuse_singular(near->zero_on_diagonal(R.view), plan.token);
+      const moderate<S> R(here.run, *near, F.block(0, 0, n, n));
+      conclude(here, estimate_rank<S>(here.run, *near, R.view), n, false);
+      if (here.lost()) return;
       out_of_core<S> parts(here.run, on, m, width);
       const auto apply = out_of_core_q<S>(parts, F, on.read(tau).data());
       const least_squares<S> solved(here, *near, apply, m, R.view, R.shifts, false, B);
       if (!here.lost()) solved.store_solution(X);
       return;
     }
-    const workable<const S> factors(on, F);
-    const moderate<S> R(on, factors.view.block(0, 0, n, n));
-    refuse_singular(on.zero_on_diagonal(R.view), plan.token);
+    const workable<const S> factors(here.run, on, F);
+    const moderate<S> R(here.run, on, factors.view.block(0, 0, n, n));
+    conclude(here, estimate_rank<S>(here.run, on, R.view), n, false);
+    if (here.lost()) return;
     orthogonal_factor<S> Q(here.run, on, factors.view, on.read(tau).data());
     if (here.lost()) return;
     const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Q.apply(transposed, {Y}, to); };
@@ -242,7 +256,7 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
 }
 
 #define BALLAST_INSTANTIATE(S)                                                              \
-  template index gels_in<S>(operation_call<S>&, matrix_view<S>, matrix_view<S>);            \
+  template rank_estimate gels_in<S>(operation_call<S>&, matrix_view<S>, matrix_view<S>);    \
   template report gels_of<S>(const prepared&, matrix_view<S>, matrix_view<S>, const call&); \
   template report solve_of<S>(const prepared&, matrix_view<const S>, std::span<const S>, matrix_view<const S>, matrix_view<S>, const call&);
 BALLAST_INSTANTIATE(float)

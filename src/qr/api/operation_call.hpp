@@ -15,6 +15,7 @@
 #include "qr/api/plan.hpp"
 #include "qr/api/validation.hpp"
 #include "qr/contract.hpp"
+#include "qr/driver/application.hpp"
 #include "qr/driver/factorization.hpp"
 #include "qr/sites.hpp"
 #include "run/call_scope.hpp"
@@ -70,11 +71,15 @@ struct owned {
 template <class S>
 struct workable {
   using value = std::remove_const_t<S>;
-  workable(engine<value>& on, matrix_view<S> v) : view(v) {
+  workable([[maybe_unused]] const context& run, engine<value>& on, matrix_view<S> v) : view(v) {
     if (v.columns <= 1) view.column_stride = std::max<index>(v.rows, 1);
     if (on.works_on(view)) return;
     owned<value> made(on, v.rows, v.columns);
-    on.copy(v, made.view);
+    if constexpr (std::is_const_v<S>) {
+      copy_verified<value>(run, on, v, made.view);  // a factorization compares its copy with the source itself
+    } else {
+      on.copy(v, made.view);
+    }
     copy = std::move(made.memory);
     view = made.view;
   }

@@ -7,6 +7,7 @@
 #include <ballast/qr.hpp>
 
 #include "qr/api/operation_call.hpp"
+#include "qr/driver/rank.hpp"
 
 namespace ballast::qr {
 
@@ -40,8 +41,8 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
 template <class S>
 report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S> tau, matrix_view<const S> B, matrix_view<S> X,
                 const call& now);
-// Returns the first column with a zero on the diagonal of R, and then leaves A and B as they were; −1 if there is none.
+// Leaves A and B as they were if A does not have full rank.
 template <class S>
-index gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B);
+rank_estimate gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B);
 
 }  // namespace ballast::qr

@@ -72,6 +72,7 @@ prepared::prepared(const qr::problem& size, const execution& at, const options& 
 run::settings prepared::settings_for(const call& now) const {
   run::settings how = run::settings_of(where, now);
   how.tf32x3 = wanted.tf32x3;
+  how.full_rank = wanted.full_rank;
   return how;
 }
 

@@ -20,7 +20,9 @@ enum weight_stream : std::uint64_t {
   k_ratio_stream,
   k_application_stream,  // and the next k_vectors − 1
   k_batch_stream = 12,   // and the next one
-  k_condition_stream = 14
+  k_condition_stream = 14,
+  k_rank_stream = 15,
+  k_second_rank_stream = 16
 };
 
 // Number of random vectors a that check an application of Q. Two vectors miss one in a hundred faults of five thresholds in size, four miss

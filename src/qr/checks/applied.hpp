@@ -25,7 +25,8 @@ inline applied_sums compare_applied(index width, const double* encoded, const do
     }
     seen.odd |= odd[j] != 0;
     const double norm = odd[j] == 0 ? norms[j] : 0, residual = off.value();
-    if (j > 0 && residual * seen.norm <= seen.residual * norm) continue;
+    // Products of the largest doubles are long doubles.
+    if (j > 0 && static_cast<long double>(residual) * seen.norm <= static_cast<long double>(seen.residual) * norm) continue;
     seen.residual = residual;
     seen.norm = norm;
     seen.column = j;

@@ -3,6 +3,7 @@
 #include "qr/driver/application.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "abft/threshold.hpp"
 #include "core/memory.hpp"
@@ -70,6 +71,21 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
 }
 
 template <class S>
+void copy_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows,
+                   const int* columns) {
+  const bool checked = run.how.protection != protection::off;
+  run::attempt(run.seen, run.how.protection, "qr.store", 0, [&](int) {
+    abft::finding seen;
+    seen.index = on.copy_checked(from, to, rows, columns, checked);
+    if (checked) run.seen.checked(1);
+    if (seen.index < 0) return seen;
+    seen.word = abft::k_fail;
+    seen.residual = std::numeric_limits<double>::quiet_NaN();
+    return seen;
+  });
+}
+
+template <class S>
 void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
                     const matrix_view<S>& X) {
   const bool checked = run.how.protection != protection::off;
@@ -97,6 +113,10 @@ void solve_triangle(const context& run, engine<S>& on, bool transposed, const ma
   }
 }
 
+template void copy_verified<float>(const context&, engine<float>&, const matrix_view<const float>&, const matrix_view<float>&, const int*,
+                                   const int*);
+template void copy_verified<double>(const context&, engine<double>&, const matrix_view<const double>&, const matrix_view<double>&,
+                                    const int*, const int*);
 template class orthogonal_factor<float>;
 template class orthogonal_factor<double>;
 template void solve_triangle<float>(const context&, engine<float>&, bool, const matrix_view<const float>&, const matrix_view<const float>&,

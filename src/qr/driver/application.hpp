@@ -28,6 +28,11 @@ class orthogonal_factor {
   bool protected_ = false, formed_ = false;
 };
 
+// to ← from · 2^(rows_i + columns_j), compared with another reading of `from`, and repeated if they differ. Null: no shifts.
+template <class S>
+void copy_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows = nullptr,
+                   const int* columns = nullptr);
+
 // X ← U⁻¹ B or U⁻ᵀ B. Verifies each column: compares its residual with the rounding bound. Operands as in engine::solve.
 template <class S>
 void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,

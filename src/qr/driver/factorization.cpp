@@ -10,6 +10,7 @@
 #include "core/aligned_buffer.hpp"
 #include "qr/checks/checks.hpp"
 #include "qr/checks/weights.hpp"
+#include "qr/driver/application.hpp"
 #include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
 
@@ -75,7 +76,7 @@ void factorization<S>::keep(bool scaled) {
   if (!kept_r_) kept_r_ = on_.allocate(core::checked_product(n, n));
   const matrix_view<S> kept = column_major(kept_r_.get(), n, n);
   work_->wait();
-  on_.copy(worked_r_, kept);
+  copy_verified<S>(run_, on_, worked_r_, kept);
   on_.wait();
   worked_r_ = kept;
 }
@@ -91,7 +92,11 @@ bool factorization<S>::prepare_input() {
     draw_weights();
   }
   work_->wait();
-  const auto odd = [](const column_size& each) { return !each.finite; };
+  // A norm that says it was struck counts as odd, too: without it, a column that was scaled to nothing would agree with a norm of 0.
+  const auto odd = [](const column_size& each) {
+    const bool zero = each.norm == 0 && each.exponent == 0, normal = each.norm >= 1 && std::isfinite(each.norm);
+    return !each.finite || !(zero || normal);
+  };
   finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
   if (!finite_) {
     // A struck scan must not disable protection.
@@ -109,13 +114,12 @@ bool factorization<S>::prepare_input() {
     columns_.shifts.resize(sizes.size(), 0);
     return false;
   }
-  const auto extreme = [](const column_size& each) { return std::abs(each.exponent) > abft::k_moderate_exponent<S>; };
   columns_.norms.clear();
   for (const column_size& each : sizes) {
-    columns_.shifts.push_back(extreme(each) ? -each.exponent : 0);
+    columns_.shifts.push_back(abft::moderating_shift<S>(each.exponent));
     columns_.norms.push_back(each.norm * abft::power_of_two(each.exponent + columns_.shifts.back()));
   }
-  if (std::none_of(sizes.begin(), sizes.end(), extreme)) return false;
+  if (std::none_of(columns_.shifts.begin(), columns_.shifts.end(), [](int shift) { return shift != 0; })) return false;
   work_->scale(columns_.shifts.data());
   return true;
 }

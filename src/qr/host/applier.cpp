@@ -10,6 +10,7 @@
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
 #include "qr/checks/applied.hpp"
+#include "qr/host/factorizer.hpp"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::host {
@@ -102,26 +103,11 @@ void block_of_columns<S>::scale() {
   const index m = Q_.m_;
   for (index j = 0; j < width_; ++j) {
     S* const x = X_ + j * ldx_;
-    double own = 0;
-    Q_.kernels_.squares(m, 1, x, m, &own);
-    int e = own > 0 && std::isfinite(own) ? std::ilogb(own) / 2 : 0;
-    odd_[at(j)] = 0;
-    if (!(own >= abft::k_squares<double>.low && own <= abft::k_squares<double>.high)) {
-      largest top;
-      top.add(x, m);
-      if (!std::isfinite(top.value())) {
-        odd_[at(j)] = 1;
-      } else if (top.value() > 0) {
-        e = std::ilogb(top.value());
-      }
-    }
-    shift_[at(j)] = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
-    if (shift_[at(j)] != 0) {
-      for (index i = 0; i < m; ++i) x[i] = std::ldexp(x[i], -e);
-      own = 0;
-      Q_.kernels_.squares(m, 1, x, m, &own);
-    }
-    norm_[at(j)] = std::sqrt(own);
+    const column_size size = size_of(Q_.kernels_, m, x);
+    odd_[at(j)] = size.finite ? 0 : 1;
+    const int shift = shift_[at(j)] = abft::product_shift<S>(size.exponent);
+    for (index i = 0; shift != 0 && i < m; ++i) x[i] = std::ldexp(x[i], shift);
+    norm_[at(j)] = std::ldexp(size.norm, size.exponent + shift);
   }
 }
 

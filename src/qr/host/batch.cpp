@@ -21,6 +21,7 @@
 #include "qr/arithmetic/kernels.hpp"
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checks.hpp"
+#include "qr/checks/largest.hpp"
 #include "qr/sites.hpp"
 #include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
@@ -74,7 +75,7 @@ class bench_of_thread {
 
  private:
   void encode(const matrix_view<const S>& from, index given, bool identity);
-  void load(const matrix_view<const S>& from, index given, bool identity);
+  void load(const matrix_view<const S>& from, index given, bool identity, int (*shift_of)(int));
   void store(const matrix_view<S>& to, bool upper_only) const;
   void update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns, const inject::position& where);
   void reflect_sums(const S* v, index j, double tau, double* squares);
@@ -136,9 +137,9 @@ void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, b
   }
 }
 
-// Loads the tile. Columns of extreme size are scaled to a moderate one by powers of two.
+// Loads the tile. Columns of extreme size are scaled by powers of two: shift_of(exponent of the largest element).
 template <class S>
-void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, bool identity) {
+void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, bool identity, int (*shift_of)(int)) {
   const index columns = static_cast<index>(shift_.size());
   for (index j = 0; j < columns; ++j) {
     S* const x = tile_.data() + j * m_;
@@ -150,9 +151,8 @@ void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, boo
       strange += size - size;
     }
     const int e = most > 0 && strange == 0 ? std::ilogb(most) : 0;
-    shift_[at(j)] = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
-    if (shift_[at(j)] == 0) continue;
-    for (index i = 0; i < m_; ++i) x[i] = std::ldexp(x[i], -e);
+    const int shift = shift_[at(j)] = shift_of(e);
+    for (index i = 0; shift != 0 && i < m_; ++i) x[i] = std::ldexp(x[i], shift);
   }
 }
 
@@ -248,7 +248,7 @@ void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>&
       encode(A, m_, false);
       run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
-    load(A, m_, false);
+    load(A, m_, false, abft::moderating_shift<S>);
     run_.injector.strike(site::panel, {matrix, count, 0, 1}, tile_.data(), m_ * n);
     for (index p = 0; p < panels; ++p) {
       const index j = p * width, w = std::min(width, steps - j);
@@ -298,7 +298,7 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
       encode(X, given, identity);
       run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
-    load(X, given, identity);
+    load(X, given, identity, abft::product_shift<S>);
     run_.injector.strike(site::q, {matrix, count, 0, 2}, tile_.data(), m_ * n);
     for (index j = 0; j < k; ++j) {
       for (index i = 0; i < m_; ++i) V_[i + j * m_] = V(i, j);
@@ -336,21 +336,24 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
   if (stores(how)) store(X, false);
 }
 
-// Returns the first column with a zero on the diagonal, −1 if there is none.
+// Returns the first column whose diagonal is not above thresholds::least_pivot times its largest number, −1 if there is none.
 template <class S>
 index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<const S>& U, bool transposed, const matrix_view<S>& X,
                                 int slot) {
   const index k = X.columns;
   index zero = -1;
+  const double least = run_.how.full_rank ? thresholds::least_pivot<S>(m_) : 0;
   for (index j = m_ - 1; j >= 0; --j) {
-    if (U(j, j) == 0) zero = j;
+    largest most;
+    for (index i = 0; i <= j; ++i) most.add(static_cast<double>(U(i, j)));
+    if (std::isfinite(most.value()) && std::abs(static_cast<double>(U(j, j))) <= least * most.value()) zero = j;
   }
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.solve", slot, [&](int number) {
     if (is_protected()) {
       encode(X, m_, false);
       run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
-    load(X, m_, false);
+    load(X, m_, false, abft::product_shift<S>);
     run_.injector.strike(site::q, {matrix, count, 0, 2}, tile_.data(), m_ * k);
     for (index j = 0; j < m_; ++j) {
       for (index i = 0; i < m_; ++i) V_[i + j * m_] = i <= j ? U(i, j) : S(0);

@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "abft/attempt.hpp"
+#include "abft/seal.hpp"
 #if defined(BALLAST_HAS_CPU)
 #include "core/blas.hpp"
 #endif
 #include "core/parallel.hpp"
+#include "inject/injector.hpp"
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/triangle.hpp"
+#include "qr/sites.hpp"
 #include "run/staging.hpp"
 
 namespace ballast::qr::host {
@@ -63,6 +66,28 @@ class host_engine final : public engine<S> {
     }
   }
 
+  index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
+                     bool checked) override {
+    const core::vector<int> none(static_cast<std::size_t>(rows == nullptr || columns == nullptr ? std::max(to.rows, to.columns) : 0), 0);
+    const int* const down = rows == nullptr ? none.data() : rows;
+    const int* const across = columns == nullptr ? none.data() : columns;
+    copy_scaled(from, to, down, across);
+    if constexpr (inject::active_injector::enabled) {
+      for (index j = 0; j < to.columns && run_.injector.armed(site::store); ++j) {
+        for (index i = 0; i < to.rows; ++i) run_.injector.strike(site::store, {i + j * to.rows, to.rows * to.columns, 0, 1}, &to(i, j), 1);
+      }
+    }
+    for (index j = 0; j < to.columns && checked; ++j) {
+      bool same = true;
+      for (index i = 0; i < to.rows; ++i) {
+        const int e = down[i] + across[j];
+        same &= abft::word_of(static_cast<S>(to(i, j))) == abft::word_of(e == 0 ? from(i, j) : static_cast<S>(std::ldexp(from(i, j), e)));
+      }
+      if (!same) return j;
+    }
+    return -1;
+  }
+
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
     for (index j = 0; j < X.columns; ++j) {
       int most = std::numeric_limits<int>::min();
@@ -72,8 +97,12 @@ class host_engine final : public engine<S> {
         odd |= !std::isfinite(x);
         if (x != 0 && !odd) most = std::max(most, std::ilogb(x) + rows[i]);
       }
-      columns[j] = odd || most == std::numeric_limits<int>::min() ? 0 : most;
+      columns[j] = odd ? abft::k_odd_column : most == std::numeric_limits<int>::min() ? abft::k_zero_column : most;
     }
+  }
+
+  void column_sizes(const matrix_view<const S>& R, column_size* sizes) override {
+    for (index j = 0; j < R.columns; ++j) sizes[j] = size_of(kernels_, j + 1, R.data + j * R.column_stride);
   }
 
   // Measured: docs/design/qr.md.

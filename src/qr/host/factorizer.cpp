@@ -59,10 +59,10 @@ blocked_factorizer<S>::blocked_factorizer(const context& run, const kernels<S>& 
 // ------------------------------------------------------------------------------------------------- the input and its checksums
 
 template <class S>
-column_size blocked_factorizer<S>::size_of(index rows, const S* a) const {
+column_size size_of(const kernels<S>& arithmetic, index rows, const S* a) {
   column_size size;
   double squares = 0;
-  kernels_.squares(rows, 1, a, lda_, &squares);
+  arithmetic.squares(rows, 1, a, rows, &squares);
   if (squares >= abft::k_squares<double>.low && squares <= abft::k_squares<double>.high) {
     size.exponent = std::ilogb(std::sqrt(squares));
     size.norm = std::ldexp(std::sqrt(squares), -size.exponent);
@@ -85,12 +85,12 @@ column_size blocked_factorizer<S>::size_of(index rows, const S* a) const {
 
 template <class S>
 void blocked_factorizer<S>::scan(column_size* sizes) {
-  core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(shape_.m, A_ + j * lda_); });
+  core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(kernels_, shape_.m, A_ + j * lda_); });
 }
 
 template <class S>
 void blocked_factorizer<S>::scan_r(column_size* sizes) {
-  core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(std::min(j + 1, shape_.m), A_ + j * lda_); });
+  core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(kernels_, std::min(j + 1, shape_.m), A_ + j * lda_); });
 }
 
 // Scaling may round (subnormal remainders), and unscaling must restore the exact input, so the unscaled input is kept.
@@ -374,6 +374,8 @@ void blocked_factorizer<S>::end_pass() {
   }
 }
 
+template column_size size_of<float>(const kernels<float>&, index, const float*);
+template column_size size_of<double>(const kernels<double>&, index, const double*);
 template class blocked_factorizer<float>;
 template class blocked_factorizer<double>;
 

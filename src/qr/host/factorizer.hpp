@@ -12,6 +12,10 @@
 
 namespace ballast::qr::host {
 
+// Returns the norm of a column.
+template <class S>
+column_size size_of(const kernels<S>& arithmetic, index rows, const S* a);
+
 template <class S>
 class blocked_factorizer final : public factorizer<S> {
  public:
@@ -62,7 +66,6 @@ class blocked_factorizer final : public factorizer<S> {
   };
 
   // The input and its checksums.
-  column_size size_of(index rows, const S* a) const;
   S from_source(index i, index j) const;
   void restore(bool scaled);
   void encode_rows(index top, index count, bool keep);

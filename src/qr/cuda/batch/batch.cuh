@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   if constexpr (P.blocks > 1) team_barrier<P>();  // all blocks have started, so that they can be sent to
   for (bool open = there, again = false; team.goes_on(open); again = true) {
-    team.read(a.repeats >= 0, again, A, down, across, m, n, 0, false);
+    team.template read<true>(a.repeats >= 0, again, A, down, across, m, n, 0, false);
     team.strike_tile(site::panel, 0, 1);
     team.new_phase();
     typename decltype(team)::seen found;
@@ -102,9 +102,10 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     open = false;
     if (!stands) continue;
     team.new_phase();
-    team.store(A, down, across, m, n, [](int row, int column) { return row <= column; });  // v does not depend on the unit
+    team.template store<true>(A, down, across, m, n, a.repeats >= 0,
+                              [](int row, int column) { return row <= column; });  // v does not depend on the unit
     if (team.rank == 0) {
-      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = own.tau[j];
+      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = loaded_twice(own.tau[j]);
     }
   }
   if constexpr (P.blocks > 1) team_barrier<P>();  // no block exits while others may still send to it
@@ -154,12 +155,24 @@ struct batch_application {
     for (int r = 0; r < P.rows; ++r) {
       const int row = team.row_of(r);
       own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
+      if constexpr (Solves) {
+        // thresholds::least_pivot, for column j of U: row j of V if U is applied transposed.
+        const bool above = row < j;
+        const double size =
+            above ? fabs(static_cast<double>(a.ascending ? V[j * a.V.row_stride + row * a.V.column_stride] : element(row, j))) : 0;
+        if (size > 0 && size <= std::numeric_limits<double>::max() && fabs(static_cast<double>(diagonal(j))) <= a.least_pivot * size)
+          note_dependence(j);
+      }
     }
     if (team.lane != 0) return;
     const S scalar = Solves ? diagonal(j) : tau[j];
     own.tau[team.group] = scalar;
-    if (Solves && scalar == 0)
-      atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
+    if (Solves && scalar == 0) note_dependence(j);
+  }
+
+  // Reports that column j of the triangle depends on the columns before it.
+  __device__ __forceinline__ void note_dependence(int j) const {
+    atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
   }
 
   // Computes unknown j from column l of the strip, and subtracts its share from the other rows.
@@ -271,7 +284,7 @@ struct batch_application {
 
   template <class Team>
   __device__ __forceinline__ void store(Team& team) const {
-    team.store(X, a.X.row_stride, a.X.column_stride, m, columns, [](int, int) { return true; });
+    team.template store<false>(X, a.X.row_stride, a.X.column_stride, m, columns, a.repeats >= 0, [](int, int) { return true; });
   }
 };
 
@@ -293,7 +306,8 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   const int m = job.m, columns = job.columns;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   for (bool open = there, again = false; team.goes_on(open); again = true) {
-    team.read(a.repeats >= 0, again, job.from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
+    team.template read<false>(a.repeats >= 0, again, job.from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column,
+                              a.identity);
     team.strike_tile(site::q, 0, 2);
     team.new_phase();
     job.compute(team);

@@ -145,8 +145,10 @@ struct batch_apply_arguments {
   batch_matrix<const S> from = {};
   batch_matrix<S> X = {};
   ballast::cuda::event_ring* events = nullptr;
-  // To solve: the largest (count − matrix) · k_singular_columns − column for which T has a zero on its diagonal.
+  // To solve: the largest (count − matrix) · k_singular_columns − column for which T has a number on its diagonal that is not above
+  // least_pivot times the largest in its column.
   std::int64_t* singular = nullptr;
+  double least_pivot = 0;
   std::int64_t count = 0;
   int m = 0, n = 0;        // size of X
   int given = 0;           // rows of `from`; later rows count as zero

@@ -17,7 +17,7 @@ namespace ballast::qr::cuda {
 template <class S, batch_policy P, class Launch>
 struct batch_team : batch_tile<S, P, Launch> {
   using tile = batch_tile<S, P, Launch>;
-  using tile::any, tile::checker, tile::column_of, tile::load, tile::moderate_columns, tile::new_phase, tile::row_of, tile::send;
+  using tile::any, tile::checker, tile::column_of, tile::load, tile::new_phase, tile::row_of, tile::send;
   using tile::given, tile::own, tile::weights, tile::item, tile::items, tile::thread, tile::lane, tile::group, tile::rank, tile::x;
   using tile::send_first, tile::strike_one, tile::verifies;
   using typename tile::shape;
@@ -108,7 +108,7 @@ struct batch_team : batch_tile<S, P, Launch> {
   // Loads the tile, and computes the sums of the check from separate loads. A small tile is loaded before the sums, so that all loads wait
   // for memory together. `again`: the weights are drawn again, too; the other teams of the block are not affected, since the values are the
   // same.
-  template <class... Input>
+  template <bool Factors, class... Input>
   __device__ __forceinline__ void read(bool checks, bool again, const Input&... input) {
     if (checks && again) {
       draw(weights, thread, shape::team);
@@ -118,7 +118,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     if (checks) encode(input...);
     new_phase();
     if (!shape::cyclic) load(input...);
-    moderate_columns();
+    this->template moderate_columns<Factors>();
   }
 
   // The findings of the warp that verifies.

@@ -22,6 +22,19 @@ __device__ __forceinline__ double power_of_two(int e) {
   return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(e + 1023) << 52);
 }
 
+// Returns a number that is stored without a check after this: two loads must agree.
+template <class T>
+__device__ __forceinline__ T loaded_twice(const T& from) {
+  const volatile T& at = from;
+  T made = at;
+  for (int trial = 0; trial < 4; ++trial) {
+    const T again = at;
+    if (ballast::cuda::bits(again) == ballast::cuda::bits(made)) break;
+    made = at;
+  }
+  return made;
+}
+
 // Returns ⌊log₂|x|⌋ of a finite number other than 0.
 __device__ __forceinline__ int exponent_of(double x) {
   const bool subnormal = fabs(x) < 0x1p-1022;
@@ -213,12 +226,13 @@ struct batch_tile {
     return {word, exponent};
   }
 
-  // Scales columns of extreme size to a moderate one by powers of two, so that products neither overflow nor lose digits to underflow.
+  // Scales columns of extreme size by powers of two, so that products neither overflow nor lose digits to underflow; nor, if the tile is
+  // factored (`Factors`), squares.
+  template <bool Factors>
   __device__ __forceinline__ void moderate_columns() {
     for (int c = 0; c < P.columns; ++c) {
       const column_size most = size_of<P.lanes>(x[c]);
-      constexpr int moderate = abft::k_moderate_exponent<S>;
-      const int shift = most.exponent > moderate || most.exponent < -moderate ? -most.exponent : 0;
+      const int shift = Factors ? abft::moderating_shift<S>(most.exponent) : abft::product_shift<S>(most.exponent);
       if (lane == 0) own.shift[column_of(c)] = shift;
       if (shift != 0) {
         const binary_scale scale(shift);
@@ -227,13 +241,28 @@ struct batch_tile {
     }
   }
 
-  // Stores the tile; elements with `scaled(row, column)` get their original units back.
-  template <class Scaled>
-  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) {
+  // Returns the shift of a column for its store. With checks it must follow from the exponent in the check's own reading of the input: both
+  // are loaded until they agree, since a load may be struck.
+  template <bool Factors>
+  __device__ __forceinline__ int shift_to_store(int column, bool checked) const {
+    const volatile int &kept = own.shift[column], &exponent = own.exponent[column];
+    int shift = kept;
+    for (int trial = 0; checked && trial < 4; ++trial) {
+      const int e = exponent;
+      if (shift == (Factors ? abft::moderating_shift<S>(e) : abft::product_shift<S>(e))) break;
+      shift = kept;
+    }
+    return shift;
+  }
+
+  // Stores the tile; elements with `scaled(row, column)` get their original units back. `Factors`, `checked`: as above.
+  template <bool Factors, class Scaled>
+  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, bool checked,
+                                        Scaled&& scaled) {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
       if (column >= columns) continue;
-      const int shift = own.shift[column];
+      const int shift = shift_to_store<Factors>(column, checked);
       S* const at = to + column * across;
       if (shift != 0) {
         const binary_scale back(-shift);

@@ -87,7 +87,8 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   load();
   if (Q_.panels == 0) return;
   scale();
-  // The T and b that all blocks share may have been struck.
+  // The T, a and b that all blocks share may have been struck. Other blocks may go on with a: its values are the same.
+  if (again && seen != nullptr) Q_.draw();
   const buffer own_t = again ? Q_.make_t() : buffer();
   const buffer own_b = again && seen != nullptr ? Q_.under_q(transposed_) : buffer();
   transform(again ? own_t : Q_.T_);
@@ -133,7 +134,7 @@ void block_of_columns<S>::scale() {
     for (index j = 0; j < width_; ++j) {
       const int e = made[j].exponent;
       odd_[at(j)] = made[j].finite == 0 ? 1 : 0;
-      shift_[at(j)] = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+      shift_[at(j)] = abft::product_shift<S>(e);
       norm_[at(j)] = std::ldexp(made[j].norm, e + shift_[at(j)]);
     }
   });
@@ -257,8 +258,13 @@ auto device_applier<S>::under_q(bool transposed) const -> buffer {
 template <class S>
 void device_applier<S>::encode(bool transposed) {
   a_ = on_.template allocate_of<double>(k_vectors * m_);
-  on_.launch(work::random, k_vectors * slabs(m_), random_arguments{static_cast<double*>(a_.data()), m_, k_application_stream, true});
+  draw();
   b_ = under_q(transposed);
+}
+
+template <class S>
+void device_applier<S>::draw() {
+  on_.launch(work::random, k_vectors * slabs(m_), random_arguments{static_cast<double*>(a_.data()), m_, k_application_stream, true});
 }
 
 template <class S>

@@ -35,6 +35,7 @@ class device_applier final : public applier<S> {
   // Computes op(Q)ᵀa on the update stream. It shares only V and tau with the products.
   buffer under_q(bool transposed) const;
   // V of panel k, formed in scratch_.
+  void draw();  // a
   const S* form_v(index k) const;
   S* T_of(const buffer& T, index k) const { return static_cast<S*>(T.data()) + k * this->panel_width * this->panel_width; }
 

@@ -32,6 +32,7 @@ class device_batch final : public batch_engine<S> {
       : device_(ballast::cuda::current_device()),
         plan_(static_cast<plan_tables*>(run.device)),
         protection_(run.how.protection),
+        full_rank_(run.how.full_rank),
         staging_(device_, run.how.stream),
         kept_(plan_ != nullptr && run.how.workspace.empty()),
         captured_(device_->captured(run.how.stream)),
@@ -111,6 +112,7 @@ class device_batch final : public batch_engine<S> {
     given.reflectors = given.m;
     given.ascending = transposed;
     given.singular = reinterpret_cast<std::int64_t*>(call_.memory());
+    if (full_rank_) given.least_pivot = thresholds::least_pivot<S>(X.rows);
     launch(batch_work::solve, which, X.count * given.chunks, given);
     checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
     solved_ = X.count;
@@ -172,6 +174,7 @@ class device_batch final : public batch_engine<S> {
   std::shared_ptr<ballast::cuda::device> device_;
   plan_tables* const plan_;
   const protection protection_;
+  const bool full_rank_;
   ballast::cuda::device_staging staging_;
   const bool kept_;      // the plan keeps the workspace
   const bool captured_;  // the call goes into a graph

@@ -10,6 +10,7 @@
 #include "qr/cuda/engine/applier.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
 #include "qr/cuda/engine/hybrid.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -47,7 +48,12 @@ class device_engine final : public engine<S> {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { copy_scaled(from, to, nullptr, nullptr); }
 
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    if (to.rows == 0 || to.columns == 0) return;
+    (void)copy_checked(from, to, rows, columns, false);
+  }
+
+  index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
+                     bool checked) override {
+    if (to.rows == 0 || to.columns == 0) return -1;
     // Either side may lie on the host.
     ballast::cuda::device_staging sides(on_.device(), on_.main());
     const matrix_view<const S> source = sides.read(from.block(0, 0, to.rows, to.columns));
@@ -55,11 +61,35 @@ class device_engine final : public engine<S> {
     const ballast::cuda::device_buffer row_shifts = rows != nullptr ? on_.upload(rows, to.rows) : ballast::cuda::device_buffer();
     const ballast::cuda::device_buffer column_shifts =
         columns != nullptr ? on_.upload(columns, to.columns) : ballast::cuda::device_buffer();
-    on_.launch(work::copy, tiles(to.rows, to.columns),
-               copy_arguments<S>{source.data, source.row_stride, source.column_stride, target.data, target.row_stride, target.column_stride,
-                                 to.rows, to.columns, to.rows, 0, static_cast<const int*>(row_shifts.data()),
-                                 static_cast<const int*>(column_shifts.data()), 1, false});
+    const copy_arguments<S> given{source.data,
+                                  source.row_stride,
+                                  source.column_stride,
+                                  target.data,
+                                  target.row_stride,
+                                  target.column_stride,
+                                  to.rows,
+                                  to.columns,
+                                  to.rows,
+                                  0,
+                                  static_cast<const int*>(row_shifts.data()),
+                                  static_cast<const int*>(column_shifts.data()),
+                                  1,
+                                  false};
+    on_.launch(work::copy, tiles(to.rows, to.columns), given);
+    long long first = std::numeric_limits<long long>::max();
+    if (checked) {
+      for (index j = 0; j < to.columns && on_.armed(site::store); ++j) {
+        for (index i = 0; i < to.rows; ++i)
+          on_.strike(site::store, {i + j * to.rows, to.rows * to.columns, 0, 1},
+                     target.data + i * target.row_stride + j * target.column_stride, 1);
+      }
+      const ballast::cuda::device_buffer differs = on_.upload(&first, 1);
+      on_.launch(work::compare, tiles(to.rows, to.columns), compare_arguments<S>{given, static_cast<long long*>(differs.data())});
+      on_.template fetch<long long>(differs.data(), 1, [&first](const long long* seen) { first = *seen; });
+      on_.wait();
+    }
     sides.commit();
+    return first == std::numeric_limits<long long>::max() ? -1 : static_cast<index>(first);
   }
 
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
@@ -68,6 +98,15 @@ class device_engine final : public engine<S> {
                exponents_arguments<S>{X.data, X.row_stride, X.column_stride, X.rows, upper, static_cast<const int*>(row_shifts.data()),
                                       static_cast<int*>(to.data())});
     on_.template fetch<int>(to.data(), X.columns, [columns, n = X.columns](const int* made) { std::copy_n(made, n, columns); });
+  }
+
+  void column_sizes(const matrix_view<const S>& R, column_size* sizes) override {
+    const index n = R.columns;
+    const ballast::cuda::device_buffer memory = on_.template allocate_of<column_result>(n);
+    auto* const to = static_cast<column_result*>(memory.data());
+    on_.scan(scan_arguments<S>{.X = R.data, .ld = R.column_stride, .rows = n, .first = 0, .upper = true, .lower = false, .to = to}, n,
+             on_.main());
+    on_.fetch_sizes(to, n, sizes);
   }
 
   // A call on a matrix in the device's memory needs three more of its size. Panels of reflectors, their images and scratch memory take up

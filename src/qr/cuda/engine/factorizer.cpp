@@ -212,6 +212,7 @@ void device_factorizer<S>::resume() {
   on_.put_off(nullptr);  // drops the update by a panel after the one that was held back
   join_all();
   on_.device()->zero(&control()->gate, sizeof(panel_gate), on_.main());
+  draw(on_.main());  // a weight of the checks may have been struck; the values are the same
   panels_.formed = -1;
   ahead_.last = ahead_.undecided = -1;
   panels_.t_marked = false;

@@ -86,6 +86,7 @@ class device_factorizer : public factorizer<S> {
   // input.cpp
   void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to);
   column_result* column_results(index columns);
+  void draw(stream on);
   void scan_columns(bool r, const double* gram, column_size* sizes);
   void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
   S* copy_memory();  // allocated on first use

@@ -25,9 +25,7 @@ void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size*
       scan_arguments<S>{
           .X = A_, .ld = lda_, .rows = r ? shape_.steps : shape_.m, .first = 0, .upper = r, .lower = false, .to = to, .gram = gram},
       n, on_.main());
-  on_.template fetch<column_result>(to, n, [sizes, n](const column_result* made) {
-    for (index j = 0; j < n; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
-  });
+  on_.fetch_sizes(to, n, sizes);
 }
 
 // If the matrix is a single Cholesky QR panel, its Gram matrix holds the norms: it is computed now, and A is not read for the norms.
@@ -119,13 +117,19 @@ void device_factorizer<S>::prepare(bool keep) {
   const stream checks = on_.check_stream();
   on_.fork(checks);
   on_.device()->zero(checks_.arrived.data(), sizeof(std::uint32_t), checks);
+  draw(checks);
+  if (keep) on_.device()->copy(kept_.tau.data(), tau_, kept_.tau.bytes(), checks);
+}
+
+// Draws the weights of the checkpoints and of the orthogonality checks.
+template <class S>
+void device_factorizer<S>::draw(stream on) {
   const auto random = [&](const buffer& to, index count, std::uint64_t numbers, bool with_sign) {
     if (to.data() == nullptr) return;
-    on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, checks);
+    on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, on);
   };
-  random(checks_.row_weights, m, k_checkpoint_stream, false);
-  random(checks_.random, n, k_orthogonality_stream, true);
-  if (keep) on_.device()->copy(kept_.tau.data(), tau_, kept_.tau.bytes(), checks);
+  random(checks_.row_weights, shape_.m, k_checkpoint_stream, false);
+  random(checks_.random, shape_.n, k_orthogonality_stream, true);
 }
 
 // Computes checksum columns and the certificate's product, with a separate reading of the input for each. The work on them runs on the

@@ -121,6 +121,13 @@ class session {
   }
   void wait();
 
+  // Copies the norms of n columns. wait() stores them to `sizes`.
+  void fetch_sizes(const column_result* from, std::int64_t n, column_size* sizes) {
+    fetch<column_result>(from, n, [sizes, n](const column_result* made) {
+      for (std::int64_t j = 0; j < n; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
+    });
+  }
+
   // Copies numbers to the host in the order of stream `on`. await_brought() waits for them, and not for later work. They are valid until
   // the next wait(). One call at a time.
   template <class T>

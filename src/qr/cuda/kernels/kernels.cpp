@@ -26,6 +26,7 @@ struct row {
 row row_of(work what) {
   switch (what) {
     case work::copy: return {"qr/cuda/layout/matrix.cuh", "copy_kernel", true};
+    case work::compare: return {"qr/cuda/layout/matrix.cuh", "compare_kernel", true};
     case work::scan:
     case work::scan_double: return {"qr/cuda/layout/matrix.cuh", "scan_kernel", true};
     case work::exponents: return {"qr/cuda/layout/matrix.cuh", "exponents_kernel", true};

@@ -27,6 +27,7 @@ inline std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return (row
 
 enum class work {
   copy,
+  compare,
   scan,
   scan_double,
   exponents,

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "abft/attempt.hpp"
+#include "abft/seal.hpp"
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/launch.cuh"
 #include "cuda/block/sums.cuh"
@@ -46,6 +48,25 @@ __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__
     const std::int64_t i = top + r, j = left + c;
     if (i >= a.rows || j >= a.columns || (a.upper && i > j)) continue;
     a.to[i * a.to_row + j * a.to_column] = tile[r * (k_tile + 1) + c];
+  }
+}
+
+// One thread block for each tile, as copy_kernel.
+template <class S>
+__global__ void __launch_bounds__(k_threads) compare_kernel(const __grid_constant__ compare_arguments<S> given) {
+  const copy_arguments<S>& a = given.copy;
+  const std::int64_t down = (a.rows + k_tile - 1) / k_tile;
+  const std::int64_t top = blockIdx.x % down * k_tile, left = blockIdx.x / down * k_tile;
+  const bool by_rows = size_of_stride(a.to_row) > size_of_stride(a.to_column);
+  for (int e = static_cast<int>(threadIdx.x); e < k_tile * k_tile; e += k_threads) {
+    const std::int64_t i = top + (by_rows ? e / k_tile : e % k_tile), j = left + (by_rows ? e % k_tile : e / k_tile);
+    if (i >= a.rows || j >= a.columns) continue;
+    S expected = a.from[i * a.from_row + j * a.from_column];
+    const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
+    if (shift != 0) expected = std::ldexp(expected, shift);
+    const S seen = a.to[i * a.to_row + j * a.to_column];
+    if (abft::word_of(expected) != abft::word_of(seen))
+      atomicMin(reinterpret_cast<unsigned long long*>(given.differs), static_cast<unsigned long long>(j));
   }
 }
 
@@ -143,13 +164,13 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   if (threadIdx.x == 0) a.to[j] = made;
 }
 
-// One thread block for each column: the exponent of its largest number; 0 if the column is zero, or holds Inf or NaN.
+// One thread block for each column: engine::exponents.
 template <class S>
 __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_constant__ exponents_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct exponent_sums>();
   const std::int64_t j = blockIdx.x;
   const std::int64_t end = a.upper && j + 1 < a.rows ? j + 1 : a.rows;
-  constexpr double none = -1e9;
+  constexpr double none = abft::k_zero_column;
   double most = none;
   for (std::int64_t i = threadIdx.x; i < end; i += k_threads) {
     const double x = static_cast<double>(a.X[i * a.row_stride + j * a.column_stride]);
@@ -159,7 +180,7 @@ __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_const
     if (most == most && !(e <= most)) most = e;
   }
   most = over_block<true>(most, several);
-  if (threadIdx.x == 0) a.to[j] = most == most && most > none ? static_cast<int>(most) : 0;
+  if (threadIdx.x == 0) a.to[j] = most == most ? static_cast<int>(most) : abft::k_odd_column;
 }
 
 // One thread block.

@@ -28,6 +28,13 @@ struct copy_arguments {
   bool upper;  // true: only elements on and above the diagonal
 };
 
+// Compares a copy with its source; no identity.
+template <class S>
+struct compare_arguments {
+  copy_arguments<S> copy;
+  long long* differs;  // lowered to the first column with an element that differs
+};
+
 // The norm of a column is norm · 2^exponent, as qr::column_size.
 struct column_result {
   double norm;

@@ -1,0 +1,173 @@
+#include "qr/driver/rank.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/aligned_buffer.hpp"
+#include "core/format.hpp"
+#include "core/memory.hpp"
+#include "qr/arithmetic/random.hpp"
+#include "qr/driver/application.hpp"
+#include "qr/thresholds.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+constexpr index k_random_vectors = 2;
+
+struct inverse_estimate {
+  double norm = 0;      // a lower bound of ‖S⁻¹‖₂
+  index dependent = 0;  // a column with one of the largest coefficients in the near-null vector of S
+};
+
+// Returns ‖x‖₂ for numbers of any size.
+double norm_of(const double* x, index n) {
+  double most = 0;
+  for (index i = 0; i < n; ++i) {
+    if (!(std::abs(x[i]) <= most)) most = std::abs(x[i]);
+  }
+  if (!(most > 0) || !std::isfinite(most)) return most;
+  const int e = std::ilogb(most);
+  double sum = 0;
+  for (index i = 0; i < n; ++i) {
+    const double each = std::ldexp(x[i], -e);
+    sum += each * each;
+  }
+  return std::ldexp(std::sqrt(sum), e);
+}
+
+// With S = R D, D = diag(2^shifts): Sᵀ Y = G is Rᵀ Y = D⁻¹ G, and S X = Y is R (D X) = Y. So R need not be copied.
+template <class S>
+inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matrix_view<const S>& R, const core::vector<int>& shifts,
+                                  std::uint64_t stream) {
+  const index n = R.rows, k = k_random_vectors;
+  core::aligned_buffer<S> host(n * k);
+  const matrix_view<S> on_host = column_major(host.data(), n, k, n);
+  for (index c = 0; c < k; ++c) {
+    for (index i = 0; i < n; ++i)
+      on_host(i, c) = std::ldexp(static_cast<S>(random_signed(stream, static_cast<std::uint64_t>(i + c * n))), -shifts[at(i)]);
+  }
+  const std::shared_ptr<S> memory = on.allocate(core::checked_product(3 * n, k));
+  const auto part = [&](index number) { return column_major(memory.get() + number * n * k, n, k, n); };
+  const matrix_view<S> G = part(0), Y = part(1), X = part(2);
+  on.copy(on_host, G);
+  solve_triangle<S>(run, on, true, R, G, Y);
+  solve_triangle<S>(run, on, false, R, Y, X);
+  core::aligned_buffer<double> y(n * k), x(n * k);
+  on.copy(Y, on_host);
+  on.wait();
+  std::copy_n(host.data(), n * k, y.data());
+  on.copy(X, on_host);
+  on.wait();
+  inverse_estimate made;
+  for (index c = 0; c < k; ++c) {
+    double* const of_x = x.data() + c * n;
+    for (index i = 0; i < n; ++i) of_x[i] = std::ldexp(static_cast<double>(on_host(i, c)), -shifts[at(i)]);
+    const double ratio = norm_of(of_x, n) / norm_of(y.data() + c * n, n);
+    // A diagonal that is tiny beside its column makes numbers that exceed the range.
+    const double norm = std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
+    if (!(norm > made.norm)) continue;
+    made.norm = norm;
+    double most = 0;
+    for (index i = 0; i < n; ++i) {
+      const double size = std::isfinite(of_x[i]) ? std::abs(of_x[i]) : std::numeric_limits<double>::max();
+      if (size / 2 >= most || (size >= most / 2 && size > 0)) made.dependent = i;
+      most = std::max(most, size);
+    }
+  }
+  return made;
+}
+
+// Returns the number of columns of S that are independent to rounding. W: n × n, S in its upper triangle, zeros below; overwritten.
+index count_independent(double* W, index n, double least) {
+  double first = 0;
+  for (index k = 0; k < n; ++k) {
+    index pivot = k;
+    double most = -1;
+    for (index j = k; j < n; ++j) {
+      const double size = norm_of(W + j * n + k, n - k);
+      if (size > most) most = size, pivot = j;
+    }
+    if (k == 0) first = most;
+    if (!(most > least * first)) return k;
+    if (pivot != k) std::swap_ranges(W + k * n, W + (k + 1) * n, W + pivot * n);
+    double* const v = W + k * n + k;
+    const index rows = n - k;
+    const double alpha = v[0] > 0 ? -most : most;
+    v[0] -= alpha;
+    double square = 0;
+    for (index i = 0; i < rows; ++i) square += v[i] * v[i];
+    for (index j = k + 1; j < n && square > 0; ++j) {
+      double* const w = W + j * n + k;
+      double sum = 0;
+      for (index i = 0; i < rows; ++i) sum += v[i] * w[i];
+      for (index i = 0; i < rows; ++i) w[i] -= 2 * sum / square * v[i];
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+template <class S>
+rank_estimate estimate_rank(const context& run, engine<S>& on, const matrix_view<const S>& R) {
+  const index n = R.columns;
+  rank_estimate made;
+  index zero = on.zero_on_diagonal(R);
+  if (zero >= 0) zero = on.zero_on_diagonal(R);  // a struck look must not refuse the matrix
+  if (!run.how.full_rank) {
+    made.condition = std::numeric_limits<double>::quiet_NaN();
+    made.dependent = zero;
+    return made;
+  }
+  core::vector<column_size> sizes(at(n));
+  on.column_sizes(R, sizes.data());
+  on.wait();
+  if (std::any_of(sizes.begin(), sizes.end(), [](const column_size& each) { return !each.finite; })) {
+    made.condition = std::numeric_limits<double>::quiet_NaN();
+    return made;
+  }
+  core::vector<int> shifts(at(n));  // S = R diag(2^shifts)
+  double squares = 0;
+  for (index j = 0; j < n; ++j) {
+    shifts[at(j)] = -sizes[at(j)].exponent;
+    squares += sizes[at(j)].norm * sizes[at(j)].norm;
+  }
+  const double size = std::sqrt(squares / static_cast<double>(n));
+  if (zero >= 0) {
+    made.condition = std::numeric_limits<double>::infinity();
+    made.dependent = zero;
+  } else {
+    for (const std::uint64_t stream : {k_rank_stream, k_second_rank_stream}) {
+      const inverse_estimate seen = estimate_inverse(run, on, R, shifts, stream);
+      made.condition = seen.norm * size;
+      made.dependent = made.condition > thresholds::most_condition<S>(n) ? seen.dependent : -1;
+      if (made.full()) return made;
+    }
+  }
+  if (n > k_most_ranked) return made;
+  core::aligned_buffer<S> host(n * n);
+  on.copy(R, column_major(host.data(), n, n, n));
+  on.wait();
+  core::aligned_buffer<double> W(n * n);
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i < n; ++i) W[i + j * n] = i <= j ? std::ldexp(static_cast<double>(host[i + j * n]), shifts[at(j)]) : 0.0;
+  }
+  made.rank = std::min(n - 1, count_independent(W.data(), n, 1 / thresholds::most_condition<S>(n)));
+  return made;
+}
+
+std::string deficient_text(const rank_estimate& seen, index n, bool under) {
+  const std::string rank = seen.rank >= 0 ? fmt::format("rank {} of {}", seen.rank, n) : fmt::format("less than rank {}", n);
+  const std::string number = std::isnan(seen.condition) ? ""
+                                                        : fmt::format(" (condition number {:.1e}, {}s scaled to norm 1)", seen.condition,
+                                                                      under ? "row" : "column");
+  return fmt::format("A: expected full rank, got {}: {} {} depends on the others to rounding{}", rank, under ? "row" : "column",
+                     seen.dependent, number);
+}
+
+template rank_estimate estimate_rank<float>(const context&, engine<float>&, const matrix_view<const float>&);
+template rank_estimate estimate_rank<double>(const context&, engine<double>&, const matrix_view<const double>&);
+
+}  // namespace ballast::qr
