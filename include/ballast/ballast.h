@@ -155,7 +155,8 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   rounds            integer   k-means||: >= 1, default 5
 // "qr": matrices of m rows and n columns
 //   rows, columns     integers  >= 1
-//   tf32x3            integer   1 (default): FP32 products on tensor cores as three of TF32, where the device can; 0: in FP32
+//   full_rank         integer   1 (default): gels refuses columns that depend on each other to rounding; 0: only an exact zero on R's
+//   diagonal tf32x3            integer   1 (default): FP32 products on tensor cores as three of TF32, where the device can; 0: in FP32
 typedef struct ballast_options ballast_options;
 
 // `algorithm`: "fft", "kmeans" or "qr". All options have their defaults.
@@ -243,6 +244,7 @@ typedef struct {
   uint64_t uncorrectable;        // not repaired
   uint64_t false_alarms;         // among `recomputed`: the second result had the same bits, so the check was hit and not the data
   double seconds;                // wall time of the call
+  double condition;              // qr: gels and solve: the condition number of the scaled columns, estimated from below; NaN: not known
   const char* problem;           // the problem's token
   const char* scheme;            // how the algorithm encoded and repaired
   const char* fallback_kernels;  // why fallback kernels computed the call (fft on cuda); empty if its own did
@@ -471,7 +473,7 @@ BALLAST_C_API int32_t ballast_qr_orgqr(const ballast_qr_plan* plan, const DLTens
                                        ballast_report* report, ballast_error* error);
 // Solves min |B - A X| by columns (m >= n), or finds the X of least norm with A X = B (m < n). B has max(m, n) rows (one axis: one column):
 // on entry its first m are B, on exit its first n are X; for m >= n the rows below hold the residual in Q's basis, as in LAPACK's xGELS. A
-// is overwritten by its factors. rank_deficient if R has an exact zero on its diagonal.
+// is overwritten by its factors. rank_deficient if columns (rows for m < n) depend on each other to rounding (option full_rank).
 BALLAST_C_API int32_t ballast_qr_gels(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* B, const ballast_call* call,
                                       ballast_report* report, ballast_error* error);
 
@@ -510,7 +512,7 @@ BALLAST_C_API int32_t ballast_factors_storage(const ballast_factors* factors, co
 BALLAST_C_API int32_t ballast_factors_q(const ballast_factors* factors, const DLTensor* Q, const ballast_call* call, ballast_report* report,
                                         ballast_error* error);
 // X (n x r, host memory) <- the least-squares solution for B (m x r, host or device), m >= n. Tensors of one axis are one column.
-// rank_deficient if R has an exact zero on its diagonal.
+// rank_deficient as gels.
 BALLAST_C_API int32_t ballast_factors_solve(const ballast_factors* factors, const DLTensor* B, const DLTensor* X, const ballast_call* call,
                                             ballast_report* report, ballast_error* error);
 

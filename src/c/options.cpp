@@ -94,6 +94,7 @@ constexpr row k_rows[] = {
     {"rounds", k_kmeans, BALLAST_PLACE(int, kmeans_wanted.rounds)},
     {"rows", k_qr, BALLAST_PLACE(std::int64_t, qr.rows)},
     {"columns", k_qr, BALLAST_PLACE(std::int64_t, qr.columns)},
+    {"full_rank", k_qr, BALLAST_PLACE(bool, qr_wanted.full_rank)},
     {"tf32x3", k_qr, BALLAST_PLACE(bool, qr_wanted.tf32x3)},
     {"backend", k_all, choice_of<BALLAST_AT(where.backend)>(k_backends)},
     {"device", k_all, BALLAST_PLACE(int, where.device)},

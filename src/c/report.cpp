@@ -54,6 +54,7 @@ int32_t ballast_report_summary(const ballast_report* report, ballast_summary* su
                                   seen.uncorrectable,
                                   seen.false_alarms,
                                   seen.seconds,
+                                  seen.condition,
                                   text_of(seen.problem),
                                   text_of(seen.scheme),
                                   text_of(seen.fallback_kernels)};

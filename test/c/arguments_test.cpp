@@ -306,6 +306,10 @@ TEST_F(c_arguments, matrices) {
   const tensor zero(zeros, {3, 2});
   refused(ballast_qr_gels(of, zero, right, nullptr, nullptr, wrong), BALLAST_RANK_DEFICIENT, "full rank");
   EXPECT_STREQ(ballast_error_problem(wrong), "qr_f64_m3_n2");
+  std::vector<double> dependent = {0.1, 0.3, 0.2, 0.6, 0.7, 2.1};
+  const tensor multiple(dependent, {3, 2});
+  refused(ballast_qr_gels(of, multiple, right, nullptr, nullptr, wrong), BALLAST_RANK_DEFICIENT, "rank");
+  invalid(ballast_options_set_integer(with, "full_rank", 2, wrong), "full_rank: expected 0 or 1, got 2");
   factors made_factors;
   invalid(ballast_qr_factor(complexes, nullptr, nullptr, &made_factors, nullptr, wrong), "A: expected elements of float64, got complex64");
   ASSERT_EQ(ballast_qr_factor(matrix, with, nullptr, &made_factors, nullptr, wrong), BALLAST_OK) << message();

@@ -324,6 +324,8 @@ TEST_F(c_results, qr_in_steps_and_whole) {
   b = right;
   const tensor fresh(A, {m, n}), vector(b, {m});
   ASSERT_EQ(ballast_qr_gels(plan, fresh, vector, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_GE(summary().condition, 1);
+  EXPECT_LT(summary().condition, 1000);
   for (int j = 0; j < n; ++j) EXPECT_NEAR(b[static_cast<std::size_t>(j)], x[static_cast<std::size_t>(j)], 1e-14);
 }
 
