@@ -61,7 +61,7 @@ bench:
 
 format:
 	scripts/install-dependencies lint
-	git ls-files '*.cpp' '*.hpp' '*.cuh' | xargs clang-format -i
+	git ls-files '*.c' '*.h' '*.cpp' '*.hpp' '*.cuh' | xargs clang-format -i
 
 # The format of every file, and clang-tidy on every source: many minutes. `scripts/lint changed` takes what changed since the main branch.
 lint:

@@ -45,9 +45,12 @@ struct call {
   // Device memory to use instead of the plan's own, at a multiple of 256 bytes, of plan::workspace_bytes() bytes or more. The call owns it
   // until it has passed on the stream.
   std::span<std::byte> workspace = {};
-  std::function<void(const event&)> on_event = {};        // called for each detected fault, from the calling thread, at the end of the call
-  std::function<void(const progress&)> on_progress = {};  // called after each iteration (K-Means) or panel (QR), from the calling thread
-  bool throw_on_uncorrectable = true;                     // false: the call returns the report with verdict uncorrectable instead
+  std::function<void(const event&)> on_event = {};  // called for each detected fault, from the calling thread, at the end of the call
+  // Called after each iteration (K-Means) or panel (QR), from the calling thread. An exception that it throws cancels the call and leaves
+  // it. K-Means and gels have then stored no result; nor has geqrf of finite numbers under protection::correct, whose arguments hold what
+  // they held before. Without, A and tau are not to be used.
+  std::function<void(const progress&)> on_progress = {};
+  bool throw_on_uncorrectable = true;  // false: the call returns the report with verdict uncorrectable instead
 };
 
 }  // namespace abi_1

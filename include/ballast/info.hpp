@@ -54,6 +54,12 @@ struct library_information {
   std::vector<std::string> models;  // fault models
 };
 
+// The place of memory. host: ordinary or page-locked host memory. managed: the host and devices can read it. device: only devices can.
+enum class residence : std::uint8_t { host, managed, device };
+
+// Returns where memory lies, without starting the CUDA driver: a process that did not load it has only host memory.
+BALLAST_API residence residence_of(const void* memory) noexcept;
+
 // Looks at the machine: the first call starts the CUDA driver if there is one.
 BALLAST_API library_information information();
 

@@ -24,6 +24,11 @@ class BALLAST_API pending_report {
   // invalid_argument_error if this was moved from.
   report get();
 
+  // Returns true if the stream has passed the work, so that get() would not wait. The first call after the work was enqueued, or after
+  // get(), marks the stream: work that was enqueued until then counts too. Throws device_error, invalid_argument_error if the stream
+  // is captured or this was moved from.
+  bool ready();
+
   struct implementation;  // src/run/pending.hpp
   explicit pending_report(std::unique_ptr<implementation> work);
 

@@ -10,6 +10,7 @@
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/device/driver.hpp"
+#include "cuda/device/residence.hpp"
 #include "cuda/jit/jit.hpp"
 #include "cuda/jit/nvrtc.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -43,6 +44,15 @@ cuda_information cuda_here() {
 }
 
 }  // namespace
+
+residence residence_of(const void* memory) noexcept {
+  switch (cuda::residence_of(memory)) {
+    case cuda::residence::managed: return residence::managed;
+    case cuda::residence::device: return residence::device;
+    case cuda::residence::host: break;
+  }
+  return residence::host;
+}
 
 library_information information() {
   library_information made;

@@ -8,6 +8,7 @@
 #include <ballast/pending_report.hpp>
 
 #include "core/memory.hpp"
+#include "cuda/device/device.hpp"
 #include "inject/injector.hpp"
 #include "run/pending.hpp"
 #include "run/settings.hpp"
@@ -23,6 +24,8 @@ struct pending_report::implementation : core::pooled {
   shared_text scheme;
   inject::active_injector injector;
   std::unique_ptr<run::pending> work;
+  std::shared_ptr<cuda::device> device = {};      // set by pending_report
+  std::unique_ptr<cuda::stream_event> mark = {};  // for ready()
 };
 
 }  // namespace abi_1

@@ -2,7 +2,7 @@
 """Checks what documents refer to: examples, files, links and headings.
 
 Usage: examples_test.py ROOT [--update]
-- A block that begins with ```cpp file=NAME in a document equals the file NAME. --update copies the files into the blocks first.
+- A block that begins with ```cpp file=NAME or ```c file=NAME in a document equals the file NAME. --update copies the files into the blocks first.
 - Every relative link resolves, and so does its #heading.
 - Every path in `code` exists: paths that begin with a folder of the project, and single names of sources (line.cuh).
 docs/benchmarks and docs/notebook are records of their time: only links are checked there.
@@ -52,20 +52,20 @@ def headings_of(text):
     return found
 
 
-BLOCK = re.compile(r"^```cpp file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(cpp|c) file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def wrong_blocks(root, text):
     for block in BLOCK.finditer(text):
-        source = root / block.group(1)
+        source = root / block.group(2)
         if not source.is_file():
-            yield f"{block.group(1)}: no such file"
-        elif source.read_text() != block.group(2):
-            yield f"the block differs from {block.group(1)}: run test/docs/examples_test.py . --update"
+            yield f"{block.group(2)}: no such file"
+        elif source.read_text() != block.group(3):
+            yield f"the block differs from {block.group(2)}: run test/docs/examples_test.py . --update"
 
 
 def updated(root, text):
-    return BLOCK.sub(lambda block: f"```cpp file={block.group(1)}\n{(root / block.group(1)).read_text()}```", text)
+    return BLOCK.sub(lambda block: f"```{block.group(1)} file={block.group(2)}\n{(root / block.group(2)).read_text()}```", text)
 
 
 def wrong_links(root, name, text):

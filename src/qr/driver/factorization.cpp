@@ -200,7 +200,7 @@ abft::finding factorization<S>::pass() {
       work_->update(k, next);
       if (next < shape_.panels) next_good = bring_panel(next);
     });
-    if (run_.how.on_progress) run_.how.on_progress({k + 1, shape_.panels, "block column"});
+    tell_progress(k + 1);
     if (protected_ && verified_once()) {
       work_->end_pass();
       measure_end();
@@ -213,6 +213,21 @@ abft::finding factorization<S>::pass() {
     if (protected_) measure_end();
   }
   return protected_ ? finish() : abft::finding{};
+}
+
+// An exception of the callback cancels the call: its arguments are what they were before, if there is a copy.
+template <class S>
+void factorization<S>::tell_progress(index done) {
+  if (!run_.how.on_progress) return;
+  try {
+    run_.how.on_progress({done, shape_.panels, "block column"});
+  } catch (...) {
+    if (repairs_) {
+      work_->give_back();
+      work_->wait();
+    }
+    throw;
+  }
 }
 
 // Begins panel k ahead, or computes and judges it at once, after all earlier panels. Returns false if all must be repeated.

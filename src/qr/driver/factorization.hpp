@@ -48,6 +48,7 @@ class factorization {
   void encode();
   void await_thresholds();
   abft::finding pass();
+  void tell_progress(index done);
   bool bring_panel(index k);
   void begin_ahead(index k);
   bool judge_panels(index upto);

@@ -1,0 +1,398 @@
+// The C interface computes what it says: against direct sums and residuals, and against the C++ interface in the same process.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <thread>
+
+#include <ballast/ballast.hpp>
+
+#include "c/support.hpp"
+
+namespace ballast::test {
+namespace {
+
+using complex = std::complex<double>;
+
+std::vector<complex> signal_of(std::size_t count) {
+  std::vector<complex> made(count);
+  for (std::size_t i = 0; i < count; ++i)
+    made[i] = {std::sin(1.0 + 3.7 * static_cast<double>(i)), std::cos(2.0 * static_cast<double>(i * i))};
+  return made;
+}
+
+// The transform of n numbers that are `step` apart, by its definition.
+std::vector<complex> direct_sum(const complex* from, int n, int step) {
+  std::vector<complex> made(static_cast<std::size_t>(n));
+  for (int k = 0; k < n; ++k) {
+    for (int j = 0; j < n; ++j) made[static_cast<std::size_t>(k)] += from[j * step] * std::polar(1.0, -2 * std::numbers::pi * j * k / n);
+  }
+  return made;
+}
+
+double distance(const complex* a, int step, const std::vector<complex>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) most = std::max(most, std::abs(a[static_cast<std::int64_t>(i) * step] - b[i]));
+  return most;
+}
+
+class c_results : public c_interface {};
+
+// An error of a direct sum of 24 numbers of size 1: 24 products and sums, and the rounding of each angle.
+constexpr double k_close = 24 * 8 * 2.3e-16 * 24;
+
+TEST_F(c_results, fft_along_the_first_axis) {
+  std::vector<complex> in = signal_of(24), out(24);
+  const tensor from(in, {8, 3}), to(out, {8, 3});
+  options with;
+  make("fft", with);
+  set(with, "axes", std::vector<std::int64_t>{0});
+  fft_plan plan;
+  ASSERT_EQ(ballast_fft_plan_create_like(from, to, with, &plan, wrong), BALLAST_OK) << message();
+  const char* token = nullptr;
+  ASSERT_EQ(ballast_fft_plan_token(plan, BALLAST_INVERSE, &token, wrong), BALLAST_OK);
+  EXPECT_STREQ(token, "fft_c2c_f64_n8_b3_inv");
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, to, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int column = 0; column < 3; ++column) EXPECT_LT(distance(out.data() + column, 3, direct_sum(in.data() + column, 8, 3)), k_close);
+  const ballast_summary summary = this->summary();
+  EXPECT_EQ(summary.verdict, BALLAST_CLEAN);
+  EXPECT_EQ(summary.backend, BALLAST_BACKEND_CPU);
+  EXPECT_EQ(summary.protection, BALLAST_PROTECTION_CORRECT);
+  EXPECT_GT(summary.checks, 0U);
+  EXPECT_STREQ(summary.problem, "fft_c2c_f64_n8_b3_fwd");
+  EXPECT_STREQ(summary.scheme, "verify_before_store");
+  EXPECT_STREQ(summary.fallback_kernels, "");
+  // In place, and back.
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_INVERSE, to, to, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  EXPECT_LT(distance(out.data(), 1, in), k_close);
+}
+
+TEST_F(c_results, threads_share_a_plan) {
+  std::vector<complex> in = signal_of(64);
+  const tensor from(in, {64});
+  options with;
+  make("fft", with);
+  std::vector<complex> first(64);
+  const tensor like(first, {64});
+  fft_plan plan;
+  ASSERT_EQ(ballast_fft_plan_create_like(from, like, with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, like, now, seen, wrong), BALLAST_OK) << message();
+  std::vector<std::vector<complex>> results(4, std::vector<complex>(64));
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&] {
+      error mine;
+      report own;
+      EXPECT_EQ(ballast_error_create(&mine), BALLAST_OK);
+      EXPECT_EQ(ballast_report_create(&own, mine), BALLAST_OK);
+      const tensor to(result, {64});
+      for (int i = 0; i < 100; ++i) EXPECT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, to, now, own, mine), BALLAST_OK);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  for (const auto& result : results) EXPECT_EQ(result, first);
+}
+
+TEST_F(c_results, fft_of_a_batch_in_strided_memory) {
+  std::vector<complex> in = signal_of(60), out(60, complex(7));
+  // Two by three signals of four numbers, each with a gap.
+  const tensor from(in, {2, 3, 4}, {30, 10, 2}), to(out, {2, 3, 4}, {30, 10, 2});
+  options with;
+  make("fft", with);
+  set(with, "precision", "f64");
+  set(with, "shape", std::vector<std::int64_t>{4});
+  set(with, "batch", 6);
+  for (const char* const side : {"input", "output"}) {
+    set(with, (std::string(side) + "_strides").c_str(), std::vector<std::int64_t>{2});
+    set(with, (std::string(side) + "_distance").c_str(), 10);
+  }
+  fft_plan plan;
+  ASSERT_EQ(ballast_fft_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, to, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  for (int b = 0; b < 6; ++b) EXPECT_LT(distance(out.data() + 10 * b, 2, direct_sum(in.data() + 10 * b, 4, 2)), k_close);
+  EXPECT_EQ(out[1], complex(7));  // between the elements
+}
+
+TEST_F(c_results, fft_of_reals_in_place_and_back) {
+  // Rows of 6 reals, padded to 4 complex numbers.
+  std::vector<double> memory(16);
+  for (int i = 0; i < 16; ++i) memory[static_cast<std::size_t>(i)] = std::sin(i * i + 0.5);
+  const std::vector<double> before = memory;
+  const tensor reals(memory, {2, 6}, {8, 1}), halves(reinterpret_cast<complex*>(memory.data()), {2, 4});
+  options with;
+  make("fft", with);
+  set(with, "norm", "ortho");
+  fft_plan forward, inverse;
+  ASSERT_EQ(ballast_fft_plan_create_like(reals, halves, with, &forward, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_plan_create_like(halves, reals, with, &inverse, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_run(forward, BALLAST_FORWARD, reals, halves, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  std::vector<complex> row(before.begin(), before.begin() + 6);
+  std::vector<complex> expected = direct_sum(row.data(), 6, 1);
+  expected.resize(4);
+  for (complex& each : expected) each /= std::sqrt(6.0);
+  EXPECT_LT(distance(reinterpret_cast<const complex*>(memory.data()), 1, expected), k_close);
+  EXPECT_EQ(ballast_fft_run(forward, BALLAST_INVERSE, halves, reals, nullptr, nullptr, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("direction: expected that of r2c, got inverse"), std::string::npos) << message();
+  ASSERT_EQ(ballast_fft_run(inverse, BALLAST_INVERSE, halves, reals, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  for (std::size_t i : {0U, 5U, 8U, 13U}) EXPECT_NEAR(memory[i], before[i], k_close);
+}
+
+TEST_F(c_results, options_of_a_plan_make_the_same_plan) {
+  options with, copy;
+  make("fft", with);
+  std::int32_t direction = -1;
+  ASSERT_EQ(ballast_options_set_problem(with, "fft_c2r_f32_n4x6_b5_inv", &direction, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(direction, BALLAST_INVERSE);
+  set(with, "threads", 3);
+  fft_plan plan;
+  ASSERT_EQ(ballast_fft_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_plan_options(plan, &copy, wrong), BALLAST_OK);
+  std::int64_t shape[3] = {0, 0, -1}, batch = 0, threads = 0;
+  std::size_t count = 0;
+  ASSERT_EQ(ballast_options_get_integers(copy, "shape", shape, 2, &count, wrong), BALLAST_OK);
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(shape[0], 4);
+  EXPECT_EQ(shape[1], 6);
+  EXPECT_EQ(shape[2], -1);
+  ASSERT_EQ(ballast_options_get_integer(copy, "batch", &batch, wrong), BALLAST_OK);
+  ASSERT_EQ(ballast_options_get_integer(copy, "threads", &threads, wrong), BALLAST_OK);
+  EXPECT_EQ(batch, 5);
+  EXPECT_EQ(threads, 3);
+  const char* kind = nullptr;
+  ASSERT_EQ(ballast_options_get_text(copy, "kind", &kind, wrong), BALLAST_OK);
+  EXPECT_STREQ(kind, "c2r");
+
+  options clusters;
+  make("kmeans", clusters);
+  ASSERT_EQ(ballast_options_set_problem(clusters, "kmeans_f64_m100_n4_k3", nullptr, wrong), BALLAST_OK) << message();
+  set(clusters, "seed", -1);
+  ASSERT_EQ(ballast_options_set_number(clusters, "tol", 0.5, wrong), BALLAST_OK);
+  double tol = 0;
+  ASSERT_EQ(ballast_options_get_number(clusters, "tol", &tol, wrong), BALLAST_OK);
+  EXPECT_EQ(tol, 0.5);
+  std::int64_t seed = 0, points = 0;
+  ASSERT_EQ(ballast_options_get_integer(clusters, "seed", &seed, wrong), BALLAST_OK);
+  ASSERT_EQ(ballast_options_get_integer(clusters, "points", &points, wrong), BALLAST_OK);
+  EXPECT_EQ(seed, -1);
+  EXPECT_EQ(points, 100);
+  // Every text of an enumeration is the name that the C++ interface has for it.
+  for (const auto& [name, values] : {std::pair{"init", std::vector<const char*>{"k-means++", "random", "given", "k-means||"}},
+                                     std::pair{"backend", std::vector<const char*>{"auto", "reference", "cpu", "cuda"}}}) {
+    for (const char* const value : values) {
+      ASSERT_EQ(ballast_options_set_text(clusters, name, value, wrong), BALLAST_OK) << message();
+      const char* found = nullptr;
+      ASSERT_EQ(ballast_options_get_text(clusters, name, &found, wrong), BALLAST_OK);
+      EXPECT_STREQ(found, value);
+    }
+  }
+  EXPECT_EQ(to_string(kmeans::init::kmeans_parallel), "k-means||");
+}
+
+// Points of four groups in the plane.
+std::vector<float> points_of(int count, float shift) {
+  std::vector<float> made;
+  for (int i = 0; i < count; ++i) {
+    made.push_back(static_cast<float>(i % 2) * 10 + 0.3F * std::sin(static_cast<float>(i)) + shift);
+    made.push_back(static_cast<float>(i / 2 % 2) * 10 + 0.3F * std::cos(static_cast<float>(3 * i)) - shift);
+  }
+  return made;
+}
+
+TEST_F(c_results, kmeans) {
+  constexpr int m = 200;
+  std::vector<float> values = points_of(m, 0), weights(m, 2.0F), centroids(8), distances(4 * m);
+  std::vector<std::int32_t> labels(m), again(m);
+  const tensor points(values, {m, 2}), weight(weights, {m}), centroid(centroids, {4, 2}), label(labels, {m}), second(again, {m}),
+      far(distances, {m, 4}, {1, m});
+  options with;
+  make("kmeans", with);
+  set(with, "points", m);
+  set(with, "features", 2);
+  set(with, "clusters", 4);
+  set(with, "n_init", 2);
+  set(with, "seed", 5);
+  kmeans_plan plan;
+  ASSERT_EQ(ballast_kmeans_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  double inertia = -1, predicted = -1;
+  std::int32_t iterations = -1, stopped = -1;
+  const ballast_kmeans_data data = {sizeof data, points, weight, nullptr};
+  const ballast_kmeans_results results = {sizeof results, centroid, label, &inertia, &iterations, &stopped};
+  ASSERT_EQ(ballast_kmeans_fit(plan, &data, &results, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_STREQ(summary().problem, "kmeans_f32_m200_n2_k4");
+  EXPECT_STREQ(ballast_stop_name(stopped), "labels unchanged");
+  // The same as the C++ interface, bit by bit.
+  const kmeans::data<float> from{.points = row_major<const float>(values.data(), m, 2), .weights = weights};
+  const auto model = kmeans::fit(from, 4, {.n_init = 2, .seed = 5}, {.backend = backend::cpu});
+  EXPECT_EQ(labels, model.labels);
+  EXPECT_EQ(inertia, model.inertia);
+  EXPECT_EQ(iterations, model.iterations);
+  EXPECT_TRUE(std::equal(centroids.begin(), centroids.end(), model.centroids.data()));
+  for (int i = 4; i < m; ++i) EXPECT_EQ(labels[static_cast<std::size_t>(i)], labels[static_cast<std::size_t>(i % 4)]);
+
+  const ballast_kmeans_data known = {sizeof known, points, weight, centroid};
+  ASSERT_EQ(ballast_kmeans_predict(plan, &known, second, &predicted, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(again, labels);
+  EXPECT_NEAR(predicted, inertia, 1e-4 * inertia);
+  ASSERT_EQ(ballast_kmeans_transform(plan, &known, far, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  for (int i = 0; i < m; ++i) {
+    const auto at = static_cast<std::size_t>(i), c = static_cast<std::size_t>(labels[at]);
+    const float expected = std::hypot(values[2 * at] - centroids[2 * c], values[2 * at + 1] - centroids[2 * c + 1]);
+    EXPECT_NEAR(distances[at + m * c], expected, 1e-4);
+  }
+}
+
+TEST_F(c_results, kmeans_of_a_batch_from_given_centroids) {
+  constexpr int m = 40;
+  std::vector<float> values = points_of(m, 0), more = points_of(m, 1), given, centroids(16);
+  values.insert(values.end(), more.begin(), more.end());
+  for (int b = 0; b < 2; ++b) given.insert(given.end(), {0, 0, 9, 0, 0, 9, 9, 9});
+  std::vector<std::int32_t> labels(2 * m), iterations(2, -1), stopped(2, -1);
+  std::vector<double> inertia(2, -1);
+  const tensor points(values, {2, m, 2}), first(given, {2, 4, 2}), centroid(centroids, {2, 4, 2}), label(labels, {2, m});
+  options with;
+  make("kmeans", with);
+  set(with, "points", m);
+  set(with, "features", 2);
+  set(with, "clusters", 4);
+  set(with, "batch", 2);
+  set(with, "init", "given");
+  kmeans_plan plan;
+  ASSERT_EQ(ballast_kmeans_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  const ballast_kmeans_data data = {sizeof data, points, nullptr, first};
+  const ballast_kmeans_results results = {sizeof results, centroid, label, inertia.data(), iterations.data(), stopped.data()};
+  ASSERT_EQ(ballast_kmeans_fit(plan, &data, &results, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int i = 0; i < 2 * m; ++i) EXPECT_EQ(labels[static_cast<std::size_t>(i)], i % 4) << i;
+  EXPECT_EQ(stopped, (std::vector<std::int32_t>{BALLAST_STOP_LABELS_UNCHANGED, BALLAST_STOP_LABELS_UNCHANGED}));
+  EXPECT_GT(iterations[1], 0);
+  EXPECT_NEAR(centroids[8] - centroids[0], 1, 1e-4);
+  EXPECT_NEAR(inertia[0], inertia[1], 1e-2);
+  std::int64_t bytes = -1;
+  ASSERT_EQ(ballast_kmeans_plan_workspace_bytes(plan, &bytes, wrong), BALLAST_OK);
+  EXPECT_EQ(bytes, 0);
+}
+
+TEST_F(c_results, qr_in_steps_and_whole) {
+  constexpr int m = 7, n = 3;
+  std::vector<double> A(m * n), b(m);
+  for (int i = 0; i < m * n; ++i) A[static_cast<std::size_t>(i)] = std::sin(i * i + 1.0);
+  for (int i = 0; i < m; ++i) b[static_cast<std::size_t>(i)] = std::cos(i);
+  const std::vector<double> before = A, right = b;
+  std::vector<double> tau(n), x(n), Q(m * n), R(n * n), storage(m * n), stored_tau(n);
+  const tensor matrix(A, {m, n}), scalars(tau, {n}), column(b, {m}), target(x, {n}), q(Q, {m, n}, {1, m}), r(R, {n, n}),
+      stored(storage, {m, n}), stored_scalars(stored_tau, {n});
+  options with;
+  make("qr", with);
+  set(with, "rows", m);
+  set(with, "columns", n);
+  qr_plan plan;
+  ASSERT_EQ(ballast_qr_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+
+  factors owned_factors;
+  ASSERT_EQ(ballast_qr_factor(matrix, with, nullptr, &owned_factors, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(A, before);
+  EXPECT_STREQ(summary().problem, "qr_f64_m7_n3");
+  ASSERT_EQ(ballast_factors_r(owned_factors, r, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_factors_q(owned_factors, q, nullptr, seen, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_factors_storage(owned_factors, stored, stored_scalars, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_factors_solve(owned_factors, column, target, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int k = 0; k <= j; ++k) sum += Q[static_cast<std::size_t>(i + k * m)] * R[static_cast<std::size_t>(k * n + j)];
+      EXPECT_NEAR(sum, before[static_cast<std::size_t>(i * n + j)], 1e-14);
+    }
+  }
+  // geqrf, Q^T b, and Q by steps agree with that.
+  ASSERT_EQ(ballast_qr_geqrf(plan, matrix, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(A, storage);
+  EXPECT_EQ(tau, stored_tau);
+  const tensor single(b, {m, 1});
+  ASSERT_EQ(ballast_qr_ormqr(plan, BALLAST_LEFT, BALLAST_TRANSPOSE, matrix, scalars, single, nullptr, seen, wrong), BALLAST_OK)
+      << message();
+  for (int k = 0; k < n; ++k) {
+    double sum = 0, solved = 0;
+    for (int i = 0; i < m; ++i) sum += Q[static_cast<std::size_t>(i + k * m)] * right[static_cast<std::size_t>(i)];
+    for (int j = k; j < n; ++j) solved += R[static_cast<std::size_t>(k * n + j)] * x[static_cast<std::size_t>(j)];
+    EXPECT_NEAR(b[static_cast<std::size_t>(k)], sum, 1e-14);
+    EXPECT_NEAR(solved, sum, 1e-14);
+  }
+  ASSERT_EQ(ballast_qr_orgqr(plan, matrix, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) EXPECT_NEAR(A[static_cast<std::size_t>(i * n + j)], Q[static_cast<std::size_t>(i + j * m)], 1e-14);
+  }
+  A = before;
+  b = right;
+  const tensor fresh(A, {m, n}), vector(b, {m});
+  ASSERT_EQ(ballast_qr_gels(plan, fresh, vector, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_GE(summary().condition, 1);
+  EXPECT_LT(summary().condition, 1000);
+  for (int j = 0; j < n; ++j) EXPECT_NEAR(b[static_cast<std::size_t>(j)], x[static_cast<std::size_t>(j)], 1e-14);
+}
+
+TEST_F(c_results, qr_of_a_batch) {
+  constexpr int count = 5, m = 4, n = 2;
+  std::vector<float> A(count * m * n), B(count * m), C, tau(count * n);
+  for (std::size_t i = 0; i < A.size(); ++i) A[i] = std::sin(static_cast<float>(i * i) + 1);
+  for (std::size_t i = 0; i < B.size(); ++i) B[i] = std::cos(static_cast<float>(i));
+  const std::vector<float> before = A, right = B;
+  C = A;
+  const tensor matrices(A, {count, m, n}), rights(B, {count, m}), others(C, {count, m, n}), scalars(tau, {count, n});
+  options with;
+  make("qr", with);
+  ASSERT_EQ(ballast_options_set_problem(with, "qr_f32_m4_n2_b5", nullptr, wrong), BALLAST_OK) << message();
+  qr_plan plan;
+  ASSERT_EQ(ballast_qr_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_qr_gels(plan, matrices, rights, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int b = 0; b < count; ++b) {
+    // The residual is orthogonal to the columns of A.
+    for (int j = 0; j < n; ++j) {
+      double dot = 0;
+      for (int i = 0; i < m; ++i) {
+        double r = right[static_cast<std::size_t>(b * m + i)];
+        for (int k = 0; k < n; ++k)
+          r -= static_cast<double>(before[static_cast<std::size_t>((b * m + i) * n + k)]) * B[static_cast<std::size_t>(b * m + k)];
+        dot += r * before[static_cast<std::size_t>((b * m + i) * n + j)];
+      }
+      EXPECT_NEAR(dot, 0, 1e-5);
+    }
+  }
+  ASSERT_EQ(ballast_qr_geqrf(plan, others, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_qr_orgqr(plan, others, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int b = 0; b < count; ++b) {
+    double dot = 0, norm = 0;
+    for (int i = 0; i < m; ++i) {
+      const float* const row = C.data() + (b * m + i) * n;
+      dot += row[0] * row[1];
+      norm += row[0] * row[0];
+    }
+    EXPECT_NEAR(dot, 0, 1e-6);
+    EXPECT_NEAR(norm, 1, 1e-6);
+  }
+  const tensor fewer(tau, {1, count * n});
+  EXPECT_EQ(ballast_qr_orgqr(plan, others, fewer, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("tau: expected 5 rows, one for each matrix, got 1"), std::string::npos) << message();
+}
+
+TEST_F(c_results, versions_and_information) {
+  EXPECT_EQ(ballast_abi_version(), BALLAST_ABI_VERSION);
+  EXPECT_EQ(ballast_version(), information().version);
+  char* text = nullptr;
+  ASSERT_EQ(ballast_info_json(&text, wrong), BALLAST_OK) << message();
+  EXPECT_NE(std::strstr(text, "\"backends\":["), nullptr);
+  EXPECT_NE(std::strstr(text, "\"fft.stage\""), nullptr);
+  ballast_free(text);
+  ASSERT_EQ(ballast_better_blas_kernels(&text, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(text, better_blas_kernels());
+  ballast_free(text);
+  EXPECT_STREQ(ballast_status_name(BALLAST_CANCELLED), "cancelled");
+  EXPECT_STREQ(ballast_status_name(99), "unknown");
+  EXPECT_STREQ(ballast_verdict_name(BALLAST_VERDICT_UNCORRECTABLE), "uncorrectable");
+  EXPECT_STREQ(ballast_verdict_name(-1), "unknown");
+  EXPECT_STREQ(ballast_action_name(BALLAST_ACTION_RECOMPUTED), "recomputed");
+  EXPECT_STREQ(ballast_backend_name(BALLAST_BACKEND_CUDA), "cuda");
+  EXPECT_STREQ(ballast_protection_name(BALLAST_PROTECTION_DETECT), "detect");
+  EXPECT_STREQ(ballast_stop_name(BALLAST_STOP_MAX_ITER), "max_iter");
+}
+
+}  // namespace
+}  // namespace ballast::test
