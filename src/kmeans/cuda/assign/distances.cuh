@@ -78,10 +78,12 @@ __device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, cons
   return sum_is_right(p, from, row, section, found);
 }
 
-// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift².
-template <bool Lifted, class T>
+// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². `Together`: features
+// whose loads are in flight together.
+template <bool Lifted, int Together = 4, class T>
 __device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain) {
   double sum = 0;
+#pragma unroll Together
   for (int f = 0; f < from.n; ++f) {
     const double x = __dmul_rn(static_cast<double>(given_value(from, row, f)), static_cast<double>(from.scale));
     double d = __dsub_rn(x, static_cast<double>(load_again(plain + f)));
@@ -108,19 +110,27 @@ __global__ void __launch_bounds__(k_row_threads)
   if (thread < rows) {
     const T* const x = a.normalized.x + (a.first + first + thread) * a.normalized.stride;
     T* const to = a.squares + (first + thread) * a.centroids.count;
-    const T near = load_again(a.normalized.norm + a.first + first + thread) / 4;
+    const T least = load_again(a.normalized.norm + a.first + first + thread) / 4;
+    std::uint64_t near = 0;  // bit j: distance number j of the section is short
     for (int j = section * k_section; j < last; j += k_group) {
       T squares[k_group];
       group_distances(x, a.centroids, a.normalized.stride, j, squares);
       for (int i = 0; i < k_group && j + i < last; ++i) {
-        if (!(squares[i] > near))
-          squares[i] = static_cast<T>(given_square<false>(a.given, a.first + first + thread, a.plain + std::int64_t{j + i} * a.given.n));
-        given.strike(
-            ballast::cuda::index<1>{}, site::product,
-            {a.first / k_row_threads + block, (a.normalized.m + k_row_threads - 1) / k_row_threads, j + i, a.centroids.count, thread, rows},
-            squares + i);
+        near |= std::uint64_t{squares[i] > least ? 0u : 1u} << (j + i) % k_section;
         to[j + i] = squares[i];
       }
+    }
+#pragma unroll 1
+    for (; near != 0; near &= near - 1) {
+      const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
+      to[j] = static_cast<T>(given_square<false, 1>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
+    }
+    if constexpr (Injector::enabled) {
+      for (int j = section * k_section; j < last; ++j)
+        given.strike(
+            ballast::cuda::index<1>{}, site::product,
+            {a.first / k_row_threads + block, (a.normalized.m + k_row_threads - 1) / k_row_threads, j, a.centroids.count, thread, rows},
+            to + j);
     }
   }
   __syncthreads();  // the distances are stored
@@ -219,24 +229,29 @@ __device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_
 template <class T>
 __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
   const int n = a.given.n;
-  const auto square = [&](int j) { return given_square<true>(a.given, row, a.plain + std::int64_t{j} * n); };
+  const auto square = [&](int j) { return given_square<true, 1>(a.given, row, a.plain + std::int64_t{j} * n); };
   double least = std::numeric_limits<double>::infinity();
+#pragma unroll 1
   for (int j = arch::lane(); j < a.k; j += 32) least = min(least, square(j));
+#pragma unroll 1
   for (int apart = 1; apart < 32; apart *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, apart));
   const double most = sizeof(T) == 4 ? least : least * (1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>);
   nearest best;
   best.distance = std::numeric_limits<double>::max(), best.index = a.k;
+#pragma unroll 1
   for (int j = arch::lane(); j < a.k; j += 32) {
     const double own = square(j);
     if (!(own <= most)) continue;
     pair_sum exact{own, 0};
     if constexpr (sizeof(T) == 8) {
       exact = {};
+#pragma unroll 1
       for (int f = 0; f < n; ++f)
         exact.add_square(__dmul_rn(given_value(a.given, row, f), a.given.scale), load_again(a.plain + std::int64_t{j} * n + f), k_lift<T>);
     }
     best.consider<T>(nearest{exact.high, exact.low, j});
   }
+#pragma unroll 1
   for (int apart = 1; apart < 32; apart *= 2) {
     const double high = __shfl_xor_sync(0xffffffffu, best.distance, apart), low = __shfl_xor_sync(0xffffffffu, best.rest, apart);
     best.consider<T>(nearest{high, low, __shfl_xor_sync(0xffffffffu, best.index, apart)});
@@ -299,7 +314,7 @@ __device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, s
 // Thread t computes row t of its block; thread T − 1 − t computes it again. Shared memory: two distances per row, two sums; a label per
 // row, a bit per row.
 template <class T, class Injector>
-__global__ void __launch_bounds__(k_row_threads)
+__global__ void __launch_bounds__(k_row_threads, 6)
     exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
   const exact_arguments<T>& a = given.arguments;
   auto* const made = reinterpret_cast<double*>(arch::shared_memory());
