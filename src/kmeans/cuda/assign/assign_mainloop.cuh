@@ -555,10 +555,12 @@ struct pass_scores {
       const T limit = fma(limits.row_slope, arch::opaque(row_stats.norm), limits.row_offset);
       // A comparison that comes out otherwise when it is made again was struck.
       const bool doubts = word != T(1) && !passes(residual, limit) && passes(residual, limits.excess * limit);
-      const bool sum_fails = any_owner(word != T(1) && !doubts), fails = sum_fails || any_owner(!projects);
+      // All lanes take part in each vote.
+      const bool sum_fails = any_owner(word != T(1) && !doubts), other_fails = any_owner(!projects), in_doubt = any_owner(doubts);
+      const bool fails = sum_fails || other_fails;
       if (fails && !row_stats.bad) row_stats.failed = sum_fails ? check::row : check::projection;
       row_stats.bad = row_stats.bad || fails;
-      row_stats.doubt = row_stats.doubt || any_owner(doubts);
+      row_stats.doubt = row_stats.doubt || in_doubt;
     }
   }
 };
