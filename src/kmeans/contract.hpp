@@ -203,6 +203,9 @@ class engine : public core::pooled {
   virtual summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) = 0;
   // Keeps the labels of the last label(), while other runs follow.
   virtual void keep_labels() = 0;
+  // Returns whether the kept labels are still those that keep_labels() kept; true if the backend cannot tell. The driver asks before it
+  // stores them.
+  virtual bool kept_labels_fit() { return true; }
   // Copies the labels of the last label(), or those that were kept, to `to`: m numbers in host memory; for cuda also in device memory.
   virtual void store_labels(std::span<std::int32_t> to, bool kept) = 0;
   // Computes the Euclidean distance of each point to each centroid in the units of the points: m × k, to memory as above. `plain`: see

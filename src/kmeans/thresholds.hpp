@@ -52,6 +52,28 @@ BALLAST_HD inline double distance(double u, std::int64_t n) {
   return k_distance * u * (std::sqrt(static_cast<double>(n)) + 4 + static_cast<double>(n) / 8);
 }
 
+// Row check of distances from differences: bounds the residual of Σ_j w_j ‖x − c_j‖² over `count` centroids against Σ w ‖x‖² + Σ w ‖c‖² −
+// 2 x·Σ w c, in units of s = Σ w (‖x‖² + ‖c‖²). Distances and ‖x‖² have the precision of u, all sums over centroids are in double.
+// Derivation. A distance errs by `distance`. A sum of `count` terms, one after the other, rounds partial sums that grow evenly: errors of
+// at most u each, rms u / √3, add up to √(count / 3) u / √3 = √count u / 3 of the sum. Four sums are made so: of the distances, at most 2
+// s; of the checksum centroid, which takes part with 2 ‖x‖ Σ w ‖c‖ ≤ s; of w and of w ‖c‖², together s. The last three are the same for all
+// rows. Together √6 √count u / 3 = 0.82 √count u; k_columns is six times that. The notebook has the clean maxima.
+inline constexpr double k_columns = 5;
+BALLAST_HD inline double distance_sum(double u, std::int64_t n, std::int64_t count) {
+  return distance(u, n) + k_columns * abft::unit_roundoff<double> * std::sqrt(static_cast<double>(count));
+}
+
+// Row check of scores by a running sum over columns: the square of the factor by which rounding may exceed a limit that is computed from
+// root-sums of squares. The limit is walk · (√Σ(w‖c‖)² ‖x‖ + 4 √Σ(w‖c‖²/2)²) or more, and a residual above it is not yet a fault: it makes
+// the row doubtful, and its label is decided by distances. Derivation. The sum over `columns` weighted scores, in four lanes, rounds
+// partial sums of up to P = Σ w (‖x‖ ‖c‖ + ‖c‖²/2); as above that is rms √(columns / 4) u P / 3 at most, and six times that is u √columns
+// P. By Cauchy–Schwarz Σ w‖c‖ ≤ √columns √Σ(w‖c‖)², and the same holds for the squares. So the rounding is at most the limit plus columns ·
+// u / walk times the limit, and (a + b)² ≤ 2 (a² + b²).
+BALLAST_HD inline double row_excess(double u, double walk, std::int64_t columns) {
+  const double ratio = static_cast<double>(columns) * u / walk;
+  return 2 + 2 * ratio * ratio;
+}
+
 // Sums: bounds the difference of two sums of the same `count` numbers in double, in different orders. `root`: the root of the sum of their
 // squares; `chain`: the longest run of additions into one accumulator. For random numbers rounding is a random walk of √chain
 // steps. For equal numbers each step errs alike, which gives chain · Σ|x| ≤ chain · √count · root. A quarter of that suffices, because an

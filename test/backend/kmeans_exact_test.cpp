@@ -1,8 +1,10 @@
 // Labels, distances and inertia of data that scores ‖c‖² − 2 x·c cannot decide: far from the origin, large beside small, extreme weights.
-// Layer: backend tests of the host backends. Expected values are computed in long double from the coordinates as given.
+// Layer: backend tests, of the host backends, or with BALLAST_TEST_KMEANS_ON_CUDA of cuda on the emulator. Expected values are computed in
+// long double from the coordinates as given.
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -10,6 +12,11 @@
 #include <gtest/gtest.h>
 
 #include <ballast/kmeans.hpp>
+
+#if defined(BALLAST_TEST_KMEANS_ON_CUDA)
+#include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
+#endif
 
 namespace ballast::kmeans {
 namespace {
@@ -23,6 +30,9 @@ long double square_distance(const T* x, const T* c, std::int64_t n) {
 
 class kmeans_exact : public testing::TestWithParam<std::tuple<backend, protection>> {
  protected:
+#if defined(BALLAST_TEST_KMEANS_ON_CUDA)
+  const test::current_device_guard guard_{std::make_shared<simt::emulated_device>()};
+#endif
   execution where() const { return {.backend = std::get<0>(GetParam()), .threads = 2, .protection = std::get<1>(GetParam())}; }
 
   // Compares predict and transform with the nearest centroid.
@@ -150,9 +160,13 @@ TEST_P(kmeans_exact, an_infinite_tolerance_stops_after_one_iteration) {
   EXPECT_EQ(found.iterations, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(hosts, kmeans_exact,
-                         testing::Combine(testing::Values(backend::reference, backend::cpu),
-                                          testing::Values(protection::off, protection::correct)),
+#if defined(BALLAST_TEST_KMEANS_ON_CUDA)
+const backend k_backends[] = {backend::cuda};
+#else
+const backend k_backends[] = {backend::reference, backend::cpu};
+#endif
+INSTANTIATE_TEST_SUITE_P(backends, kmeans_exact,
+                         testing::Combine(testing::ValuesIn(k_backends), testing::Values(protection::off, protection::correct)),
                          [](const auto& each) {
                            return std::string(to_string(std::get<0>(each.param))) + '_' + std::string(to_string(std::get<1>(each.param)));
                          });

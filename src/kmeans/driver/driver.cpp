@@ -53,7 +53,16 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
     best = std::move(made);
     if (number + 1 < runs && !stop()) engine_->keep_labels();
   }
-  const bool kept = runs > 1 && !last;
+  bool kept = runs > 1 && !last;
+  if (kept && protects() && !stop()) {
+    recorder_.checked(1);
+    if (!engine_->kept_labels_fit()) {
+      recorder_.detected("kmeans.assignment", -1, std::numeric_limits<double>::quiet_NaN(), 0,
+                         repairs() ? action::recomputed : action::uncorrectable, 0);
+      (void)label(row_major<const T>(best.centroids.values().data(), k_, n_));
+      kept = false;
+    }
+  }
   verify_waiting(best.centroids, "kmeans.centroid");
   if (protects() && !stop()) {
     recorder_.checked(1);

@@ -5,6 +5,7 @@
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
+#include "kmeans/cuda/assign/exact_rechecks.cuh"
 #include "kmeans/cuda/assign/row_tally.cuh"
 #include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/sites.hpp"
@@ -12,27 +13,25 @@
 namespace ballast::kmeans::cuda {
 
 template <class T, pass_policy P, class Injector>
-struct pass_rows : pass_moves<T, P, Injector> {
-  using moves = pass_moves<T, P, Injector>;
+struct pass_rows : pass_rechecks<T, P, Injector> {
+  using rechecks = pass_rechecks<T, P, Injector>;
+  using moves = typename rechecks::moves;
   using scores = typename moves::scores;
   using moves::shared, moves::k_counts, moves::k_slices_together, moves::k_team_warps, moves::team, moves::meet_team, moves::weight_of,
       moves::existing_row, moves::is_cluster, moves::move_changes, moves::change;
+  using rechecks::choose, rechecks::counter, rechecks::k_looked_together, rechecks::postpone, rechecks::queued, rechecks::read_entry,
+      rechecks::share_scans;
   using scores::a, scores::g, scores::given, scores::label_before, scores::lane, scores::signature_of, scores::t, scores::warp;
   using typename moves::postponed, typename moves::listed_index;
   using typename scores::launch, typename scores::row_statistics;
   static constexpr bool k_checks = scores::k_checks;
-  static constexpr int k_groups = scores::k_groups, k_named = moves::k_named, k_listed = moves::k_listed;
+  static constexpr int k_groups = scores::k_groups, k_named = moves::k_named;
   static constexpr bool k_measures = k_checks && !k_counts;  // verifies the label of every row by ‖x − c‖²
-  // k-slices of a row, and candidates of a row, that an exact recheck reads at a time; most rows have two candidates.
-  static constexpr int k_looked_together = P.slices == 0 ? 8 : P.slices <= 4 ? 1 : P.slices <= 8 ? 2 : 4;
-  static constexpr int k_tried = P.slices >= 8 ? 3 : 2;
 
   tally tallied{};
-  int queued = 0;   // rows in the queue before this tile
-  int counter = 0;  // number of the next meeting, modulo k_counters
-  int meeting = 0;  // the same number, not reduced
+  int meeting = 0;  // the number of the next meeting; `counter` is the same number modulo k_counters
 
-  __device__ __forceinline__ explicit pass_rows(const launch& from) : moves(from) {}
+  __device__ __forceinline__ explicit pass_rows(const launch& from) : rechecks(from) {}
 
   // Steps: the label when found; in an exact recheck; when stored.
   __device__ __forceinline__ void strike_label(int i, int step, int& label) const { strike_index(site::label, i, step, label); }
@@ -62,7 +61,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     bool wrong;  // true if two redundant results differ
   };
 
-  // In f64 the largest score decides, and among equal scores the lowest index.
+  // In f64 the largest score decides, and among equal scores the lowest index; unless looks_close() sends the row to an exact recheck.
   __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const row_statistics& row_stats) const {
     double values[k_groups], twins[k_groups];
     int indices[k_groups], twin_indices[k_groups];
@@ -120,16 +119,18 @@ struct pass_rows : pass_moves<T, P, Injector> {
     const verdict found = join(rows, row_stats);
     const int k = a.centroids.shape.k;
     // Columns after the last centroid have no weight in the row check, and scores that never lead.
-    const bool exists = is_cluster(found.index), wrong = row_stats.bad || (k_checks && (found.wrong || (!found.near && !exists)));
+    const bool near = found.near || looks_close(found.best, row_stats);
+    const bool exists = is_cluster(found.index), wrong = row_stats.bad || (k_checks && (found.wrong || (!near && !exists)));
     // Bound of the rounding error of a distance.
     const T slack = fma(a.centroids.bound[t % 2].distance, row_stats.norm + abs(found.best), static_cast<T>(1e-37));
     const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, row_stats.norm),
                         (scores::k_own_errors ? 4 : 2) * row_stats.error + slack};
-    const bool look = (found.near || wrong) && row_stats.i < this->points();
+    const bool look = (near || row_stats.doubt || wrong) && row_stats.i < this->points();
     if (!__any_sync(0xffffffffu, look)) return made;
     const bool looks = this->any_owner(look);
     listed_index columns[k_groups][k_named] = {};
-    std::uint32_t what = list_candidates(rows, columns);
+    std::uint32_t what = list_candidates(rows, found.best - 2 * row_stats.error, columns);
+    if (row_stats.doubt) what |= 15u << k_lanes_shift;
     // If the best score is a number, its column is listed, or belongs to a lane with more near columns than it lists. A row with neither
     // has failed.
     if (this->any_owner(wrong || (looks && what == 0)))
@@ -148,7 +149,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
   }
   // Returns which columns of the own row are compared by distances: the listed columns of its lanes, and all columns of a lane that has
   // more. `columns` receives those that this lane lists.
-  __device__ __forceinline__ std::uint32_t list_candidates(const row_search<float> (&rows)[k_groups],
+  __device__ __forceinline__ std::uint32_t list_candidates(const row_search<float> (&rows)[k_groups], float,
                                                            listed_index (&columns)[k_groups][k_named]) const {
     std::uint32_t what[k_groups];
 #pragma unroll
@@ -164,198 +165,37 @@ struct pass_rows : pass_moves<T, P, Injector> {
     }
     return this->own(what);
   }
-  // In f64 there are no candidates.
+  // In f64 all columns are compared of the lanes whose best score is at least `least`. Each owner of a row has its own limit, and one chain
+  // of comparisons.
   __device__ __forceinline__ double most_distance(const row_search<double> (&)[k_groups], const row_statistics&, double) const { return 0; }
-  __device__ __forceinline__ std::uint32_t list_candidates(const row_search<double> (&)[k_groups],
+  __device__ __forceinline__ std::uint32_t list_candidates(const row_search<double> (&rows)[k_groups], double least,
                                                            listed_index (&)[k_groups][k_named]) const {
-    return 0;
+    std::uint32_t what[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      std::uint32_t lanes[2];
+#pragma unroll
+      for (int owner = 0; owner < 2; ++owner) {
+        const double limit = __shfl_sync(0xffffffffu, least, 2 * q + owner, 4);
+        const double best = k_checks && owner == 1 ? rows[q].twin : rows[q].first;
+        lanes[owner] = __ballot_sync(0xffffffffu, best >= limit) >> (4 * g) & 15u;
+      }
+      what[q] = (t % 2 == 0 ? lanes[0] : lanes[1]) << k_lanes_shift;
+    }
+    return this->own(what);
   }
 
-  // Puts row i, the own row, into the queue if `put`, with the columns that the lanes list. Called by the whole warp.
-  __device__ __forceinline__ void postpone(bool put, double most, int i, std::uint32_t what,
-                                           const listed_index (&columns)[k_groups][k_named]) {
-    const bool stores = put && t == 2 * this->own_q();
-    const unsigned all = __ballot_sync(0xffffffffu, stores);
-    std::uint32_t parts[k_groups] = {};
-#pragma unroll
-    for (int q = 0; q < k_groups; ++q) {
-#pragma unroll
-      for (int e = 0; e < k_named; ++e) parts[q] += abft::short_term(static_cast<std::uint32_t>(columns[q][e]), 4 * e + t);
-    }
-    std::uint32_t seal = this->own(parts) + __shfl_xor_sync(0xffffffffu, this->given_away(parts), 2);
-    seal += __shfl_xor_sync(0xffffffffu, seal, 1) + head_seal(most, i, what);
-    seal = __shfl_xor_sync(0xffffffffu, seal, 1);
-    auto begin = static_cast<unsigned>(queued);
-    if constexpr (k_team_warps == 1) {
-      queued += __popc(all);
-    } else {
-      if (lane == 0) begin += atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
-      begin = __shfl_sync(0xffffffffu, begin, 0);
-    }
-#pragma unroll
-    for (int q = 0; q < k_groups; ++q) {
-      const unsigned at = static_cast<unsigned>(4 * g + 2 * q);
-      if ((all >> at & 1u) == 0) continue;
-      postponed& to = shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << at) - 1)))];
-#pragma unroll
-      for (int e = 0; e < k_named; ++e) to.listed[4 * e + t] = columns[q][e];
-      if (t == 2 * q) to.most = most, to.row = i, to.what = what, to.seal = seal;
-    }
+  // f64: returns whether the errors of two scores could be more than k_share of the row's squared distance to its label. Then distances
+  // decide, so that the label is the nearest centroid for any offset of the data. The labels of a pass with sums only decide what the next
+  // centroids are.
+  static constexpr double k_share = k_counts ? 0x1p-20 : 0x1p-30;
+  __device__ __forceinline__ bool looks_close(double best, const row_statistics& row_stats) const {
+    constexpr double tiny = 1e-290;  // squares may have vanished
+    return !(fma(4.0, row_stats.error, tiny) <= k_share * fma(-2.0, best, row_stats.norm));
   }
+  __device__ __forceinline__ bool looks_close(float, const row_statistics&) const { return false; }
 
   // ---- Exact rechecks ----
-
-  // Returns the lanes whose columns are all compared.
-  __device__ static __forceinline__ unsigned lanes_of(std::uint32_t what) {
-    return (what & k_failed) != 0 ? 15u : what >> k_lanes_shift & 15u;
-  }
-  // Reads an entry of the queue, from memory in each call.
-  __device__ __forceinline__ postponed read_entry(int at) const {
-    const volatile postponed& from = shared.queue[at];
-    postponed made{from.most, from.row, from.what, from.seal, {}};
-#pragma unroll
-    for (int l = 0; l < k_listed; ++l) made.listed[l] = from.listed[l];
-    return made;
-  }
-
-  // Computes the distances to the candidates of row number `at` of the queue by its four lanes, k_tried at a time; returns the smallest,
-  // with its column. `next`: the smallest of the others. `fits`: cleared if a candidate is farther than its score allows. `time`: 1 in the
-  // lanes that decide the row a second time, concurrently with the first. These begin with the last candidate, and one step later, so that
-  // no load of x or of a centroid serves both.
-  __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int time, int at, const postponed& entry,
-                                                    unsigned candidates, double& next, bool& fits) const {
-    const int stride = this->stride(), k = a.centroids.shape.k;
-    nearest found;
-    next = found.distance;
-    const volatile listed_index* const listed = shared.queue[at].listed;
-#pragma unroll 1
-    while (__any_sync(0xffffffffu, candidates != 0)) {
-      int j[k_tried], known[k_tried];
-      unsigned asked = 0, looked_at = 0;  // bit e
-#pragma unroll
-      for (int e = 0; e < k_tried; ++e) {
-        const int lowest = __ffs(static_cast<int>(candidates)) - 1, highest = 31 - __clz(static_cast<int>(candidates));
-        const int position = candidates == 0 ? 0 : time == 0 ? lowest : highest;
-        asked |= (candidates != 0 ? 1u : 0u) << e;
-        looked_at |= (lanes_of(entry.what) >> position % 4 & 1u) << e;
-        candidates &= ~(1u << position);
-        j[e] = static_cast<int>(listed[position]);
-        known[e] = static_cast<unsigned>(j[e]) < static_cast<unsigned>(k) ? j[e] : 0;
-      }
-      T distance[k_tried];
-      measure<k_looked_together, k_checks>(x, rows, known, stride, distance, time);
-#pragma unroll
-      for (int e = 0; e < k_tried; ++e) {
-        if ((asked >> e & 1u) == 0) continue;
-        const bool there = j[e] == known[e];
-        const T d = distance[e];
-        // A column after the last centroid is near if scores are not finite; then all columns of its lane are compared.
-        fits = fits && (there ? static_cast<double>(d - distance_error<T>(d, stride)) <= entry.most : (looked_at >> e & 1u) != 0);
-        if (!there) continue;
-        next = min(next, max(found.distance, static_cast<double>(d)));
-        found.consider(static_cast<double>(d), j[e]);
-      }
-    }
-    return found;
-  }
-
-  // Returns the value of `scanned_part::of` for row number `at` of the queue; 0 stands for no row.
-  __device__ static __forceinline__ std::uint32_t scan_name(int at, unsigned lanes) { return static_cast<std::uint32_t>(at) << 4 | lanes; }
-  // Returns the parts of scan number `ordinal`, of the first or second time.
-  __device__ __forceinline__ scanned_part* scan_of(int time, int ordinal) const {
-    return shared.scans + (time * k_shared_scans + ordinal) * k_team_warps;
-  }
-  // Scans many centroids for those of the `count` rows in the queue that need it, as long as there is room for the results. This warp scans
-  // one part of the centroids. Each scan is made twice, from separate loads, the second time with another part. A meeting of the team must
-  // follow.
-  __device__ __forceinline__ void share_scans(int count) const {
-    const int own = warp % k_team_warps;
-    int ordinal = 0;
-#pragma unroll 1
-    for (int begin = 0; begin < count; begin += 32) {
-      const volatile postponed* const queue = shared.queue + begin;
-      const unsigned lanes = begin + lane < count ? lanes_of(queue[lane].what) : 0;
-      unsigned left = __ballot_sync(0xffffffffu, lanes != 0);
-#pragma unroll 1
-      for (; left != 0 && ordinal < k_shared_scans; left &= left - 1, ++ordinal) {
-        const int owner = __ffs(static_cast<int>(left)) - 1;
-        const unsigned which = __shfl_sync(0xffffffffu, lanes, owner);
-#pragma unroll 1
-        for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
-          const int part = (own + time) % k_team_warps;
-          const nearest found = scan<k_looked_together>(this->row(existing_row(queue[owner].row)), a.centroids.rows + arch::opaque(0u),
-                                                        this->stride(), a.centroids.shape.k, which, part, k_team_warps);
-          if (lane == 0) scan_of(time, ordinal)[part] = {found.distance, found.index, scan_name(begin + owner, which)};
-        }
-      }
-    }
-    if (lane < 2 * k_shared_scans && lane % k_shared_scans >= ordinal)
-      scan_of(lane / k_shared_scans, lane % k_shared_scans)[(own + lane / k_shared_scans) % k_team_warps].of = 0;
-  }
-  // Returns the nearest of the columns of `lanes` to row number `at` of the queue: from the team's scans; or by a scan of this warp alone,
-  // if those are incomplete or `shared_looks` is false.
-  __device__ __forceinline__ nearest scanned(const T* rows, bool shared_looks, int time, int at, int row, unsigned lanes) const {
-    if constexpr (shares_scans(P)) {
-      const std::uint32_t name = scan_name(at, lanes);
-      const bool named = shared_looks && lane < k_shared_scans && scan_of(time, lane % k_shared_scans)->of == name;
-      const unsigned which = __ballot_sync(0xffffffffu, named);
-      nearest found;
-      bool whole = which != 0;
-      if (whole) {
-        const volatile scanned_part* const parts = scan_of(time, __ffs(static_cast<int>(which)) - 1);
-#pragma unroll 1
-        for (int part = 0; part < k_team_warps; ++part) {
-          whole = whole && parts[part].of == name;
-          found.consider(parts[part].distance, parts[part].index);
-        }
-      }
-      if (whole) return found;
-    }
-    return scan<k_looked_together>(this->row(row), rows, this->stride(), a.centroids.shape.k, lanes);
-  }
-
-  // Finds the exact labels of rows of the queue, each by four lanes: row number `at`, with the entry on which two lanes agreed. `rows`: the
-  // centroids. `time`: 1 in the lanes that decide the row a second time. `shared_looks`: use the team's scans. Distances in working
-  // precision separate most candidates; distances in double separate the rest.
-  __device__ __forceinline__ nearest choose(const T* x, const T* rows, bool shared_looks, int time, int at, const postponed& entry,
-                                            bool& fits) const {
-    const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
-    const bool more = lanes_of(entry.what) != 0;
-    double next;
-    nearest found = try_candidates(x, rows, time, at, entry, candidates, next, fits);
-    if constexpr (sizeof(T) == 4) {
-      // The error of the larger distance is slightly more than that of the smaller one.
-      const bool near = found.distance + 3 * distance_error<T>(found.distance, this->stride()) >= next;
-      const bool tells = candidates == 0 || !(near || more);
-      if (!tells) found = nearest();
-      unsigned rest = __ballot_sync(0xffffffffu, t == 0 && !tells);
-#pragma unroll 1
-      for (; rest != 0; rest &= rest - 1) {
-        const int owner = __ffs(static_cast<int>(rest)) - 1;
-        const T* const from = this->row(__shfl_sync(0xffffffffu, entry.row, owner));
-        const volatile listed_index* const listed = shared.queue[__shfl_sync(0xffffffffu, at, owner)].listed;
-#pragma unroll 1
-        for (unsigned left = __shfl_sync(0xffffffffu, candidates, owner); left != 0; left &= left - 1) {
-          const int j = __shfl_sync(0xffffffffu, static_cast<int>(listed[__ffs(static_cast<int>(left)) - 1]), 0);
-          if (!is_cluster(j)) continue;
-          const double exact = exact_distance(from, rows + static_cast<std::int64_t>(j) * this->stride(), this->stride());
-          if (lane / 4 == owner / 4) found.consider(exact, j);
-        }
-      }
-    }
-    // Rows that need more than their candidates, one after the other.
-    unsigned rest = __ballot_sync(0xffffffffu, t == 0 && more);
-    while (rest != 0) {
-      const int owner = __ffs(static_cast<int>(rest)) - 1;
-      rest &= rest - 1;
-      const int which = __shfl_sync(0xffffffffu, entry.row, owner);
-      const unsigned lanes = lanes_of(__shfl_sync(0xffffffffu, entry.what, owner));
-      const nearest other =
-          scanned(rows, shared_looks, __shfl_sync(0xffffffffu, time, owner), __shfl_sync(0xffffffffu, at, owner), which, lanes);
-      if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
-    }
-    return found;
-  }
 
   // Decides this warp's share of the queue and stores the labels. In a pass without sums, the distance of the label is computed again and
   // must equal the distance that was found.
@@ -412,7 +252,8 @@ struct pass_rows : pass_moves<T, P, Injector> {
           const int rows[1] = {row}, of[1] = {label};
           measure_rows(rows, of, distance);
           distance[0] = add_quad(distance[0]);
-          fits = fits && fabs(static_cast<double>(distance[0]) - found.distance) <= slack * found.distance + tiny;
+          const double square = found.distance * (1 / k_lift<T> / k_lift<T>);
+          fits = fits && fabs(static_cast<double>(distance[0]) - square) <= slack * square + tiny;
         }
         const unsigned all = __ballot_sync(0xffffffffu, fits);
         good = !there || (all & row_lanes) == row_lanes;

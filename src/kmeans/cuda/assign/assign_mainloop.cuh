@@ -75,9 +75,10 @@ struct pass_scores {
     T error;  // error bound of the score of a centroid that can be the nearest
     T projection;
     unsigned long long signature;
-    int before;         // its label in the previous pass
-    bool bad = false;   // true if a check failed
-    check failed = {};  // the check that failed
+    int before;          // its label in the previous pass
+    bool bad = false;    // true if a check failed
+    bool doubt = false;  // true if the residual of a section is possible, but large
+    check failed = {};   // the check that failed
   };
   static constexpr bool k_counts = P.sums != sum_memory::none;  // true if the pass has sums, which the labels must agree with
   __device__ __forceinline__ unsigned long long signature_of(int i) const {
@@ -256,7 +257,8 @@ struct pass_scores {
     }
   }
 
-  // f32: adds the scores of a group to the sums of the row check.
+  // f32: adds the scores of a group to the sums of the row check. Called after the search, from the same registers: a score that changed in
+  // between is wrong in the sum, too.
   __device__ __forceinline__ void add_weighted(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores],
                                                const float* columns) const {
     float weights[2];
@@ -296,20 +298,28 @@ struct pass_scores {
 #pragma unroll
     for (float& each : to) each = fminf(norm_above(fabsf(2 * each)), reach);
   }
-  // f32: calls f(score, norm, q, i, v) for each score; `norm` is 0 if the spread of the row covers all errors.
+  // f32: calls f(score, norm, q, i, v) for each score of a centroid; `norm` is 0 if the spread of the row covers all errors. `last`: the
+  // last tile is the check tile, which has no centroids. It is left out by control flow: a select would stand between the row check and
+  // both chains of the search.
   template <class F>
-  __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, F&& f) const {
+  __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, bool last,
+                                                 F&& f) const {
     float norms[2] = {};
     each_score(scores, [&](float score, int q, int i, int v) {
+      if (k_checks && i == P.tiles - 1 && last) return;
       if (k_own_errors && q == 0 && v == 0) load_norms(columns, i, reach, norms);
       f(score, norms[v], q, i, v);
     });
   }
   // f32: finds the largest score of the lane's columns (with own errors, the largest lower end); if groups follow, by a second chain, too.
-  __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
+  __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of, bool last,
                                                float (&largest)[k_groups], float (&twins)[k_groups]) const {
     const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
-    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+    if constexpr (P.tiles == 1) {  // the check tile alone
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) largest[q] = lowest_score<float>(), twins[q] = arch::opaque(lowest_score<float>());
+    }
+    each_with_norm(scores, columns, of.reach, last, [&](float score, float norm, int q, int i, int v) {
       const auto end = [&](float slope) { return k_own_errors ? fma(-slope, norm, score) : score; };
       const bool first = i == 0 && v == 0;
       const float one = end(of.slope[q]);
@@ -323,10 +333,10 @@ struct pass_scores {
 
   // f32: updates the search with the scores of a group. `largest`: the largest of the lane's columns; `twins`: the same from a second
   // chain, if groups follow. `before`: the code of the tiles before the group. If `largest` is too high, no column is near. If it is too
-  // low, another column is near as well, but a later group may make the lane forget the right one.
+  // low, another column is near as well, but a later group may make the lane forget the right one. `last`: see each_with_norm.
   __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
                                          const float (&largest)[k_groups], const float (&twins)[k_groups], const errors& of,
-                                         std::uint32_t before) const {
+                                         std::uint32_t before, bool last) const {
     constexpr float integers = 0x1p23f;  // from here on floats have an ulp of 1: their last bits are an integer
     constexpr std::uint32_t two = 2 * near_number(0, 0);
     float near[k_groups], from[k_groups];
@@ -355,7 +365,7 @@ struct pass_scores {
     const auto is_near = [&](float score, float norm, int q) {
       return arch::multiply_add_saturated(score, k_steep, k_own_errors ? fma(of.slope[q] * k_steep, norm, from[q]) : from[q]);
     };
-    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+    each_with_norm(scores, columns, of.reach, last, [&](float score, float norm, int q, int i, int v) {
       near[q] = fma(is_near(score, norm, q), static_cast<float>(near_number(i, v)), near[q]);
     });
     const auto add = [](row_search<float>& to, std::uint32_t code) {
@@ -373,7 +383,7 @@ struct pass_scores {
     }
     if (__any_sync(0xffffffffu, several)) {
       std::uint32_t which[k_groups] = {};  // bit 2i + v
-      each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+      each_with_norm(scores, columns, of.reach, last, [&](float score, float norm, int q, int i, int v) {
         which[q] |= is_near(score, norm, q) > 0 ? 1u << (2 * i + v) : 0u;
       });
 #pragma unroll
@@ -486,27 +496,21 @@ struct pass_scores {
                 &scores[i * k_scores]);
           }
         }
-        const bool last = k_checks && group == groups - 1;
-        T projections[k_groups];  // column 3 of the check tile, held by lane 1
+        const bool last = k_checks && group == groups - 1;  // the last tile is the check tile
+        T projections[k_groups];                            // column 3 of the check tile, held by lane 1
 #pragma unroll
         for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];
         if constexpr (sizeof(T) == 4) {
-          if constexpr (k_checks) {
-            add_weighted(rows, scores, columns);
-            if (last) {  // the check tile has no centroids
-#pragma unroll
-              for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
-            }
-          }
           T largest[k_groups], twins[k_groups] = {};
-          find_largest(scores, columns, of, largest, twins);
+          find_largest(scores, columns, of, last, largest, twins);
           const auto strike_minimum = [&](int step, float& score) {
             if (Injector::enabled && group == 0)
               given.strike(index<1>{}, site::minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
           };
           for (float& each : largest) strike_minimum(0, each);
-          search(rows, scores, columns, largest, twins, of, before);
+          search(rows, scores, columns, largest, twins, of, before, last);
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
+          if constexpr (k_checks) add_weighted(rows, scores, columns);
           before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no codes
         } else {
           search(rows, scores, columns, data_tile * k_tile_columns, last);
@@ -547,11 +551,16 @@ struct pass_scores {
     given.strike(index<1>{}, site::comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
     const bool judges = t % 2 == 1;
     const bool projects = !judges || passes(projection - row_stats.projection, fma(limits.projection_slope, row_stats.norm, T(1e-37)));
-    const bool fits = word == T(1) && projects;
-    if (!__all_sync(0xffffffffu, fits)) {
-      const bool sum_fails = any_owner(word != T(1)), fails = any_owner(!fits);
+    if (!__all_sync(0xffffffffu, word == T(1) && projects)) {
+      const T limit = fma(limits.row_slope, arch::opaque(row_stats.norm), limits.row_offset);
+      // A comparison that comes out otherwise when it is made again was struck.
+      const bool doubts = word != T(1) && !passes(residual, limit) && passes(residual, limits.excess * limit);
+      // All lanes take part in each vote.
+      const bool sum_fails = any_owner(word != T(1) && !doubts), other_fails = any_owner(!projects), in_doubt = any_owner(doubts);
+      const bool fails = sum_fails || other_fails;
       if (fails && !row_stats.bad) row_stats.failed = sum_fails ? check::row : check::projection;
       row_stats.bad = row_stats.bad || fails;
+      row_stats.doubt = row_stats.doubt || in_doubt;
     }
   }
 };

@@ -1,9 +1,10 @@
 // Computes distances from differences: of each point to many centroids, with row checks; and to the centroid of its label, in double.
-// Layer: backend "cuda" of K-Means, device code.
-// One thread computes a row; another thread of its block verifies it from its own loads.
+// Decides labels that the rounding of normalized coordinates leaves open. Layer: backend "cuda" of K-Means, device code. One thread
+// computes a row; another thread of its block verifies it from its own loads.
 #pragma once
 
 #include "cuda/arch/arch.cuh"
+#include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/cuda/normalize/rows.cuh"
 #include "kmeans/sites.hpp"
 
@@ -77,7 +78,24 @@ __device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, cons
   return sum_is_right(p, from, row, section, found);
 }
 
-// One block processes k_row_threads rows and one section of centroids.
+// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². `Together`: features
+// whose loads are in flight together.
+template <bool Lifted, int Together = 4, class T>
+__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain) {
+  double sum = 0;
+#pragma unroll Together
+  for (int f = 0; f < from.n; ++f) {
+    const double x = __dmul_rn(static_cast<double>(given_value(from, row, f)), static_cast<double>(from.scale));
+    double d = __dsub_rn(x, static_cast<double>(load_again(plain + f)));
+    if constexpr (Lifted && sizeof(T) == 8) d *= k_lift<T>;
+    sum = __fma_rn(d, d, sum);
+  }
+  return sum;
+}
+
+// One block processes k_row_threads rows and one section of centroids. Normalized coordinates were rounded once: a distance errs by u(‖x‖ +
+// ‖c‖), relative to itself at most 5u if it is at least ‖x‖/2, since ‖c‖ ≤ ‖x‖ + ‖x − c‖. A shorter one is computed from the coordinates as
+// given.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
@@ -92,16 +110,27 @@ __global__ void __launch_bounds__(k_row_threads)
   if (thread < rows) {
     const T* const x = a.normalized.x + (a.first + first + thread) * a.normalized.stride;
     T* const to = a.squares + (first + thread) * a.centroids.count;
+    const T least = load_again(a.normalized.norm + a.first + first + thread) / 4;
+    std::uint64_t near = 0;  // bit j: distance number j of the section is short
     for (int j = section * k_section; j < last; j += k_group) {
       T squares[k_group];
       group_distances(x, a.centroids, a.normalized.stride, j, squares);
       for (int i = 0; i < k_group && j + i < last; ++i) {
-        given.strike(
-            ballast::cuda::index<1>{}, site::product,
-            {a.first / k_row_threads + block, (a.normalized.m + k_row_threads - 1) / k_row_threads, j + i, a.centroids.count, thread, rows},
-            squares + i);
+        near |= std::uint64_t{squares[i] > least ? 0u : 1u} << (j + i) % k_section;
         to[j + i] = squares[i];
       }
+    }
+#pragma unroll 1
+    for (; near != 0; near &= near - 1) {
+      const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
+      to[j] = static_cast<T>(given_square<false, 1>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
+    }
+    if constexpr (Injector::enabled) {
+      for (int j = section * k_section; j < last; ++j)
+        given.strike(
+            ballast::cuda::index<1>{}, site::product,
+            {a.first / k_row_threads + block, (a.normalized.m + k_row_threads - 1) / k_row_threads, j, a.centroids.count, thread, rows},
+            to + j);
     }
   }
   __syncthreads();  // the distances are stored
@@ -127,6 +156,35 @@ __global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_cons
   }
 }
 
+// Computes the distances of rows to centroids that are so far away that they were moved nearer: sums in double, scaled by their largest
+// difference.
+template <class T>
+__global__ void __launch_bounds__(k_row_threads) far_kernel(const __grid_constant__ far_arguments<T> a) {
+  std::int64_t i = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
+  const std::int64_t all = a.rows * a.count;
+  if (i >= all) return;
+  if (a.compare) i = all - 1 - i;
+  const std::int64_t row = i / a.count;
+  const int j = a.columns[i % a.count], n = a.given.n;
+  const auto half = [&](int f) {
+    return __dsub_rn(static_cast<double>(given_value(a.given, a.first + row, f)) / 2,
+                     static_cast<double>(load_again(a.centroids + std::int64_t{j} * n + f)) / 2);
+  };
+  double largest = 0, sum = 0;
+  for (int f = 0; f < n; ++f) largest = fabs(half(f)) > largest ? fabs(half(f)) : largest;
+  for (int f = 0; f < n && largest > 0; ++f) {
+    const double part = half(f) / largest;
+    sum = __fma_rn(part, part, sum);
+  }
+  const T made = static_cast<T>(2 * (largest * sqrt(sum)));
+  T& to = a.values[row * a.k + j];
+  if (!a.compare) {
+    to = made;
+  } else if (!alike(to, made)) {
+    flag(*a.flags, row);
+  }
+}
+
 // Returns the label of a row; −1 if it is invalid, which only a fault can cause. The distance to an invalid label is NaN.
 template <class T>
 __device__ __forceinline__ std::int64_t label_of(const exact_arguments<T>& a, std::int64_t row) {
@@ -134,25 +192,99 @@ __device__ __forceinline__ std::int64_t label_of(const exact_arguments<T>& a, st
   return static_cast<unsigned>(label) < static_cast<unsigned>(a.k) ? label : -1;
 }
 
-// Computes ‖point · scale − plain‖² of a row in double.
+// Computes Σ (x − c)² of a row in double, normalized coordinates.
 template <class T>
-__device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, std::int64_t row) {
-  const int n = a.given.n;
-  const std::int64_t label = label_of(a, row);
-  if (label < 0) return std::numeric_limits<double>::quiet_NaN();
+__device__ __forceinline__ double normalized_square(const exact_arguments<T>& a, std::int64_t row, std::int64_t label) {
   double sum = 0;
-  for (int f = 0; f < n; ++f) {
-    double d;
-    if (a.plain != nullptr) {
-      d = __dsub_rn(__dmul_rn(static_cast<double>(given_value(a.given, row, f)), static_cast<double>(a.given.scale)),
-                    static_cast<double>(load_again(a.plain + label * n + f)));
-    } else {
-      d = __dsub_rn(static_cast<double>(load_again(a.normalized.x + row * a.normalized.stride + f)),
-                    static_cast<double>(load_again(a.normalized_centroids + label * n + f)));
-    }
+  for (int f = 0; f < a.normalized.n; ++f) {
+    const double d = __dsub_rn(static_cast<double>(load_again(a.normalized.x + row * a.normalized.stride + f)),
+                               static_cast<double>(load_again(a.normalized_centroids + label * a.normalized.n + f)));
     sum = __fma_rn(d, d, sum);
   }
   return sum;
+}
+
+// Computes k_lift² ‖point · scale − plain‖² of a row in double; without `plain` that of the normalized coordinates, not lifted.
+template <class T>
+__device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, std::int64_t row) {
+  const std::int64_t label = label_of(a, row);
+  if (label < 0) return std::numeric_limits<double>::quiet_NaN();
+  if (a.plain == nullptr) return normalized_square(a, row, label);
+  return given_square<true>(a.given, row, a.plain + label * a.given.n);
+}
+
+// Returns whether the rounding of normalized coordinates could have hidden a nearer centroid than the one of the label, at the distance r
+// with r² k_lift² = `exact`. Rounding moves x by u‖x‖ and a centroid by u‖c‖ ≤ u (‖x‖ + r) at most. So the centroid that is the nearest by
+// normalized coordinates is at most 2u (2‖x‖ + r) farther than the nearest, and its squared distance is larger by 4u (2‖x‖ + r) r. That may
+// be a share of r²: 2⁻¹⁰, in f64 2⁻³⁰. At r = 0 there is no nearer one.
+template <class T>
+__device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_t row, double exact) {
+  constexpr double share = sizeof(T) == 4 ? 0x1p-10 : 0x1p-30, u = std::numeric_limits<T>::epsilon() / 2;
+  const double r = sqrt(exact) / k_lift<T>, norm = sqrt(static_cast<double>(load_again(a.normalized.norm + row)));
+  return r > 0 && 4 * u * (2 * norm + r) > share * r;
+}
+
+// Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double; in f64 those within their
+// rounding are compared with the rounding errors of every operation. The lowest index among equals.
+template <class T>
+__device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
+  const int n = a.given.n;
+  const auto square = [&](int j) { return given_square<true, 1>(a.given, row, a.plain + std::int64_t{j} * n); };
+  double least = std::numeric_limits<double>::infinity();
+#pragma unroll 1
+  for (int j = arch::lane(); j < a.k; j += 32) least = min(least, square(j));
+#pragma unroll 1
+  for (int apart = 1; apart < 32; apart *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, apart));
+  const double most = sizeof(T) == 4 ? least : least * (1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>);
+  nearest best;
+  best.distance = std::numeric_limits<double>::max(), best.index = a.k;
+#pragma unroll 1
+  for (int j = arch::lane(); j < a.k; j += 32) {
+    const double own = square(j);
+    if (!(own <= most)) continue;
+    pair_sum exact{own, 0};
+    if constexpr (sizeof(T) == 8) {
+      exact = {};
+#pragma unroll 1
+      for (int f = 0; f < n; ++f)
+        exact.add_square(__dmul_rn(given_value(a.given, row, f), a.given.scale), load_again(a.plain + std::int64_t{j} * n + f), k_lift<T>);
+    }
+    best.consider<T>(nearest{exact.high, exact.low, j});
+  }
+#pragma unroll 1
+  for (int apart = 1; apart < 32; apart *= 2) {
+    const double high = __shfl_xor_sync(0xffffffffu, best.distance, apart), low = __shfl_xor_sync(0xffffffffu, best.rest, apart);
+    best.consider<T>(nearest{high, low, __shfl_xor_sync(0xffffffffu, best.index, apart)});
+  }
+  return best.index;
+}
+
+// Decides the labels of the rows of a block that are open: bit r of `marks`. Warp w decides those of 32 rows, and another warp decides them
+// again. `chosen`: a label for each row. Called by the block.
+template <class T>
+__device__ __noinline__ void settle(const exact_arguments<T>& a, std::int64_t first, const std::uint32_t* marks, std::int32_t* chosen) {
+  constexpr int warps = k_row_threads / 32;
+  for (int time = 0; time < (a.check ? 2 : 1); ++time) {
+    const int w = time == 0 ? arch::warp() : warps - 1 - arch::warp();
+    for (std::uint32_t left = marks[w]; left != 0; left &= left - 1) {
+      const int r = 32 * w + __ffs(static_cast<int>(left)) - 1;
+      const std::int32_t label = nearest_given(a, first + r);
+      if (arch::lane() != 0) continue;
+      if (time == 0) {
+        chosen[r] = label;
+      } else if (chosen[r] != label) {
+        flag(*a.flags, a.normalized.first + first + r);
+      }
+    }
+    __syncthreads();  // the labels of these rows are chosen, or verified
+  }
+  const int r = static_cast<int>(threadIdx.x);
+  if ((marks[r / 32] >> r % 32 & 1u) != 0 && static_cast<unsigned>(chosen[r]) < static_cast<unsigned>(a.k) &&
+      load_again(a.labels + first + r) != chosen[r]) {
+    a.labels[first + r] = chosen[r];
+    if (a.passed != nullptr) a.passed[first + r] = static_cast<T>(normalized_square(a, first + r, chosen[r]));
+  }
+  __syncthreads();  // the labels are stored
 }
 
 // Returns whether the distance between normalized x and centroid agrees with `exact` except for rounding, and with the distance found by
@@ -179,30 +311,50 @@ __device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, s
   return fabs(exact - sum) <= a.limit * size + tiny;
 }
 
-// Thread t computes row t of its block; thread T − 1 − t computes it again. Shared memory: two distances per row, two sums.
+// Thread t computes row t of its block; thread T − 1 − t computes it again. Shared memory: two distances per row, two sums; a label per
+// row, a bit per row.
 template <class T, class Injector>
-__global__ void __launch_bounds__(k_row_threads)
+__global__ void __launch_bounds__(k_row_threads, 6)
     exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
   const exact_arguments<T>& a = given.arguments;
   auto* const made = reinterpret_cast<double*>(arch::shared_memory());
   double* const again = made + k_row_threads;
   double* const sums = again + k_row_threads;
+  auto* const chosen = reinterpret_cast<std::int32_t*>(sums + 2);
+  auto* const marks = reinterpret_cast<std::uint32_t*>(chosen + k_row_threads);
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
   const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
   const bool weighted = a.given.weights != nullptr;
+  const int other = k_row_threads - 1 - thread;
   if (thread < rows) {
     const double distance = exact_distance(a, first + thread);
     made[thread] = distance;
     if (a.distances != nullptr) a.distances[first + thread] = distance;
   }
+  if (thread < k_row_threads / 32) marks[thread] = 0;
   __syncthreads();  // the distances are stored
-  const int other = k_row_threads - 1 - thread;
+  if (a.check && other < rows) again[other] = exact_distance(a, first + other);
+  if (a.settles) {
+    bool opens = false;
+    const auto mark = [&](int r, double distance) {
+      if (!is_open(a, first + r, distance)) return;
+      opens = true;
+      atomicOr(marks + r / 32, 1u << r % 32);
+    };
+    if (thread < rows) mark(thread, made[thread]);
+    if (a.check && other < rows) mark(other, again[other]);
+    if (__syncthreads_or(opens ? 1 : 0) != 0) {
+      settle(a, first, marks, chosen);
+      if (thread < rows) made[thread] = exact_distance(a, first + thread);
+      if (a.check && other < rows) again[other] = exact_distance(a, first + other);
+      __syncthreads();  // the distances are stored
+    }
+  }
   if (a.check && other < rows) {
-    again[other] = exact_distance(a, first + other);
+    const double plain = again[other] / k_lift<T> / k_lift<T>;
     const bool same = again[other] == (a.distances != nullptr ? load_again(a.distances + first + other) : made[other]);
-    if (!same || (a.plain != nullptr && !agrees_normalized(a, first + other, again[other])))
-      flag(*a.flags, a.normalized.first + first + other);
+    if (!same || (a.plain != nullptr && !agrees_normalized(a, first + other, plain))) flag(*a.flags, a.normalized.first + first + other);
   }
   if (a.sums == nullptr) return;
   __syncthreads();  // the distances of the check are stored
@@ -220,6 +372,23 @@ __global__ void __launch_bounds__(k_row_threads)
   }
   __syncthreads();  // the sums are stored
   if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.normalized.first + first);
+}
+
+// Keeps the labels of a run, or compares the two copies.
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_row_threads)
+    keep_kernel(const __grid_constant__ ballast::cuda::kernel_launch<keep_arguments, Injector> given) {
+  const keep_arguments& a = given.arguments;
+  const std::int64_t i = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
+  if (i >= a.m) return;
+  if (a.compare) {
+    if (load_again(a.kept + i) != load_again(a.twin + i)) flag(*a.flags, i);
+    return;
+  }
+  auto label = static_cast<std::uint32_t>(load_again(a.labels + i));
+  given.strike(ballast::cuda::index<1>{}, site::label, {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), k_row_threads}, &label);
+  a.kept[i] = static_cast<std::int32_t>(label);
+  a.twin[i] = load_again(a.labels + i);
 }
 
 // Computes the other side of the invariants of sums by label: each row's numbers in fixed point, as the sums contain them, projected on the

@@ -147,7 +147,7 @@ core::vector<double> cuda_engine<T>::weigh_candidates() {
       clear_flags();
       each(part::normalized, [&](const point_piece<T>& piece) {
         given.exact.normalized = piece.normalized;
-        given.exact.labels = static_cast<const std::int32_t*>(seeding_.nearest.data()) + piece.first;
+        given.exact.labels = static_cast<std::int32_t*>(seeding_.nearest.data()) + piece.first;
         given.closest = static_cast<const T*>(seeding_.closest.data()) + piece.first;
         launch(k_nearest_kernel, names::nearest, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
       });

@@ -115,17 +115,17 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
   made.view.weights = static_cast<const double*>(made.weights.data());
   made.view.weight = static_cast<const T*>(made.weight.data());
   made.view.count = static_cast<int>(count);
-  made.view.limit = thresholds::distance(abft::unit_roundoff<T>, n_);
+  made.view.limit = thresholds::distance_sum(abft::unit_roundoff<T>, n_, std::min<std::int64_t>(count, k_section));
 }
 
 // Returns the weights in host memory, for choices among rows. They are copied at the first call.
 template <class T>
 const core::vector<T>& cuda_engine<T>::host_weights() {
-  if (weighted() && host_weights_.empty()) {
-    host_weights_.resize(at(m_));
-    download(host_weights_.data(), points_.given.weights, m_ * static_cast<std::int64_t>(sizeof(T)));
+  if (weighted() && host_.weights.empty()) {
+    host_.weights.resize(at(m_));
+    download(host_.weights.data(), points_.given.weights, m_ * static_cast<std::int64_t>(sizeof(T)));
   }
-  return host_weights_;
+  return host_.weights;
 }
 
 template <class T>

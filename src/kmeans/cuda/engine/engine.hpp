@@ -65,6 +65,7 @@ class cuda_engine final : public engine<T> {
   core::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
   summed_twice label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) override;
   void keep_labels() override;
+  bool kept_labels_fit() override;
   void store_labels(std::span<std::int32_t> to, bool kept) override;
   void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
                  const matrix_view<T>& values) override;
@@ -88,10 +89,17 @@ class cuda_engine final : public engine<T> {
   };
   // Sums that the host combines.
   struct column_statistics {
+    core::vector<double> exponents;       // per feature: ranges::exponent
     core::vector<T> units;                // per column: normalized_points::unit
     core::vector<column_sizes> sizes;     // per column
     core::vector<column_totals> totals;   // per column
     core::vector<block_squares> squares;  // per block of row statistics
+  };
+  // What the host reads at its first use.
+  struct host_copies {
+    core::vector<T> weights;  // as given
+    core::vector<T> rows;     // m × n: x, if the host sums
+    bool sums = false;        // numbers in fixed point have no room for both the largest and the typical values of a feature
   };
   // Greedy k-means++, and k-means‖.
   struct seeding {
@@ -134,6 +142,7 @@ class cuda_engine final : public engine<T> {
   double weight_of(std::int64_t row);
 
   // iterations.cpp
+  void sum_on_host(cluster_sums& total);
   lloyd<T>& iterations();
   // Computes the labels and, with `sums`, the sums for these centroids.
   void run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances = nullptr);
@@ -152,6 +161,7 @@ class cuda_engine final : public engine<T> {
   // results.cpp
   template <class Before>
   void compute_exact(exact_arguments<T> given, const char* site, Before&& before);
+  void launch_keep(bool compare);
   void store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const;
 
   // seeding.cpp
@@ -175,8 +185,8 @@ class cuda_engine final : public engine<T> {
   sealed<normalization<T>> normalization_;
   point_data points_;
   column_statistics statistics_;
-  buffer best_labels_;            // m: see keep_labels
-  core::vector<T> host_weights_;  // as given; read at the first use
+  buffer best_labels_[2];  // m, two copies: see keep_labels
+  host_copies host_;
   std::unique_ptr<lloyd<T>> lloyd_;
   seeding seeding_;
 };

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <ballast/error.hpp>
@@ -86,10 +87,51 @@ void cuda_engine<T>::pass(const sealed_centroids<T>& centroids) {
   run_pass(centroids, true);
 }
 
+// Replaces the sums by sums in double on the host, in the order of rows, twice from two copies of the labels.
+template <class T>
+void cuda_engine<T>::sum_on_host(cluster_sums& total) {
+  if (host_.rows.empty()) {
+    core::vector<std::int64_t> all(at(m_));
+    std::iota(all.begin(), all.end(), std::int64_t{0});
+    host_.rows.resize(at(core::checked_product(m_, n_)));
+    read_points(all, host_.rows.data());
+  }
+  core::vector<std::int32_t> labels(at(m_));
+  const auto sum = [&] {
+    store_labels(labels, false);
+    core::vector<double> made(at((n_ + 1) * k_), 0.0);
+    for (std::int64_t i = 0; i < m_; ++i) {
+      const auto label = static_cast<std::int64_t>(labels[at(i)]);
+      if (label < 0 || label >= k_) continue;  // only after a fault: the invariants show it
+      const double w = weight_of(i);
+      for (std::int64_t f = 0; f < n_; ++f) made[at(label * n_ + f)] += w * static_cast<double>(host_.rows[at(i * n_ + f)]);
+      made[at(k_ * n_ + label)] += w;
+    }
+    return made;
+  };
+  core::vector<double> made;
+  if (!protect_) {
+    made = sum();
+  } else {
+    run::attempt(what_.seen, what_.how.protection, "kmeans.sum", 0, [&](int) {
+      made = sum();
+      what_.seen.checked(at(k_));
+      abft::finding found;
+      if (sum() == made) return found;
+      found.word = abft::k_fail;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      return found;
+    });
+  }
+  for (std::int64_t e = 0; e < k_ * n_; ++e) total.sums[e] = made[at(e)];
+  for (std::int64_t j = 0; j < k_ && total.weights.size() != 0; ++j) total.weights[j] = made[at(k_ * n_ + j)];
+}
+
 template <class T>
 void cuda_engine<T>::add_sums(cluster_sums& total) {
   total.clear();
   const bool fits = iterations().read_sums(total);
+  if (host_.sums) sum_on_host(total);
   if (!protect_) return;
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
@@ -124,7 +166,7 @@ point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
 template <class T>
 std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<T>& first, int max_iter,
                                                          const abft::guarded_threshold& tolerance) {
-  if (std::bit_cast<std::uint64_t>(tolerance.value) != std::bit_cast<std::uint64_t>(tolerance.twin)) return std::nullopt;
+  if (host_.sums || std::bit_cast<std::uint64_t>(tolerance.value) != std::bit_cast<std::uint64_t>(tolerance.twin)) return std::nullopt;
   lloyd<T>& runs = iterations();
   const std::uint64_t checks = runs.checks();
   runs.begin_run();
@@ -140,7 +182,7 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
   for (;;) {
     seen = runs.run(max_iter - made.iterations, tolerance);
     collect();
-    made.iterations += seen.iterations;
+    made.iterations = seen.lost ? 0 : made.iterations + seen.iterations;
     const bool fails = seen.reason == device_stop::failure;
     if (failures > 0 && (seen.iterations > 0 || !fails)) {
       record(action::recomputed);
@@ -153,9 +195,14 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
       break;
     }
     ++failures;
-    // Continue from the last good centroids. There are no previous labels then; if an iteration changes none, its shift of 0 stops the run.
-    if (!runs.read_centroids(values)) return std::nullopt;
-    runs.begin_run();
+    // Continue from the last good centroids, or if they are not known from the first. There are no previous labels then; if an iteration
+    // changes none, its shift of 0 stops the run.
+    if (seen.lost) {
+      values = first.values();
+    } else if (!runs.read_centroids(values)) {
+      return std::nullopt;
+    }
+    runs.begin_run(seen.lost);
     runs.set_centroids(values, values);
   }
   if (protect_) what_.seen.checked(runs.checks() - checks);
@@ -174,6 +221,7 @@ template void cuda_engine<float>::run_pass(const sealed_centroids<float>&, bool,
 template void cuda_engine<float>::collect();
 template void cuda_engine<float>::begin_run();
 template void cuda_engine<float>::pass(const sealed_centroids<float>&);
+template void cuda_engine<float>::sum_on_host(cluster_sums&);
 template void cuda_engine<float>::add_sums(cluster_sums&);
 template point_sums cuda_engine<float>::repair_sums(const sealed_centroids<float>&);
 template std::optional<lloyd_result<float>> cuda_engine<float>::run_lloyd(const sealed_centroids<float>&, int,
@@ -184,6 +232,7 @@ template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, boo
 template void cuda_engine<double>::collect();
 template void cuda_engine<double>::begin_run();
 template void cuda_engine<double>::pass(const sealed_centroids<double>&);
+template void cuda_engine<double>::sum_on_host(cluster_sums&);
 template void cuda_engine<double>::add_sums(cluster_sums&);
 template point_sums cuda_engine<double>::repair_sums(const sealed_centroids<double>&);
 template std::optional<lloyd_result<double>> cuda_engine<double>::run_lloyd(const sealed_centroids<double>&, int,

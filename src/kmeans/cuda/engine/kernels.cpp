@@ -110,11 +110,23 @@ auto kernel_names<T>::finish() -> request {
 }
 
 template <class T>
+auto kernel_names<T>::far() -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh", .expression = kernel("far_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::keep(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("keep_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads};
+}
+
+template <class T>
 auto kernel_names<T>::exact(bool instrumented) -> request {
   return {.header = "kmeans/cuda/assign/distances.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>}, instrumented),
           .threads = k_row_threads,
-          .shared = (2 * k_row_threads + 2) * 8};
+          .shared = (2 * k_row_threads + 2) * 8 + (k_row_threads + k_row_threads / 32) * 4};
 }
 
 template <class T>
@@ -193,6 +205,8 @@ auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> 
   made.push_back(gather());
   made.push_back(distances(instrumented));
   made.push_back(finish());
+  made.push_back(far());
+  made.push_back(keep(instrumented));
   made.push_back(exact(instrumented));
   made.push_back(labelled(words));
   made.push_back(seeding(8, instrumented));

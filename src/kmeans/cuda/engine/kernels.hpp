@@ -27,6 +27,8 @@ struct kernel_names {
   static request gather();
   static request distances(bool instrumented);
   static request finish();
+  static request far();
+  static request keep(bool instrumented);
   static request exact(bool instrumented);
   static request labelled(int words);
   static request seeding(int trials, bool instrumented);

@@ -6,6 +6,7 @@
 
 #include "abft/threshold.hpp"
 #include "kmeans/cuda/layout/fixed.hpp"
+#include "kmeans/stop.hpp"
 #include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -43,7 +44,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   offsets_.checksums = take(std::int64_t{shape_.sections} * shape_.data_tiles * stride * 8);
   offsets_.squares = take(k * 8);
   offsets_.tickets = take((std::int64_t{shape_.sections} * (update_parts<T>(points.stride) + 1) + 1) * 4);
-  offsets_.state = take(sizeof(loop_state));
+  offsets_.state = take(2 * sizeof(loop_state));
   offsets_.given = take(k * points.n * size);
   offsets_.given_twin = take(k * points.n * size);
   offsets_.bytes = end;
@@ -93,9 +94,10 @@ void lloyd<T>::load_kernels() {
 }
 
 template <class T>
-void lloyd<T>::begin_run() {
+void lloyd<T>::begin_run(bool anew) {
   first_pass_ = true;
   added_ = false;
+  if (anew) device_->zero(memory_.data(), offsets_.bytes, call_.order());
 }
 
 template <class T>
@@ -267,10 +269,26 @@ std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
   return {totals.looks, totals.scans};
 }
 
+// Returns whether iterations can have ended so: `before` were complete, and `wanted` more were enqueued.
+bool is_possible(const loop_state (&state)[2], int before, int wanted, double tolerance) {
+  const loop_state &one = state[0], &twin = state[1];
+  if (one.reason != twin.reason || one.iterations != twin.iterations || one.changed != twin.changed) return false;
+  if (std::memcmp(&one.shift, &twin.shift, sizeof one.shift) != 0) return false;
+  const std::int64_t complete = std::int64_t{one.iterations} - before;
+  if (complete < 0 || complete > wanted) return false;
+  const auto reason = static_cast<device_stop>(one.reason);
+  if (reason == device_stop::empty_cluster || reason == device_stop::failure) return complete < wanted;
+  const stop_rule rule = complete == 0 ? stop_rule::none : stop_after(one.changed == 0, one.shift, tolerance);
+  if (reason == device_stop::none) return complete == wanted && rule == stop_rule::none;
+  return complete > 0 && ((reason == device_stop::labels_unchanged && rule == stop_rule::labels_unchanged) ||
+                          (reason == device_stop::tolerance && rule == stop_rule::tolerance));
+}
+
 template <class T>
 stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
-  loop_state state{};
-  device_->zero(at<void>(offsets_.state), sizeof state, call_.order());
+  loop_state states[2] = {};
+  const loop_state& state = states[0];
+  device_->zero(at<void>(offsets_.state), sizeof states, call_.order());
   stretch made;
   while (made.iterations < most && made.reason == device_stop::none) {
     // The iterations in flight: few at first, because many runs are short. Kernels after the last iteration return at once, but pieces
@@ -282,12 +300,17 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
       launch_pass(true, true, nullptr);
       launch_update(false, true, tolerance);
     }
-    device_->copy(&state, at<void>(offsets_.state), sizeof state, call_.order());
+    device_->copy(states, at<void>(offsets_.state), sizeof states, call_.order());
     call_.wait();
+    if (what_.check && !is_possible(states, made.iterations, wanted, tolerance.value)) return {device_stop::failure, check::shift, 0, true};
     made.reason = static_cast<device_stop>(state.reason);
     made.failed = static_cast<check>(state.failed);
-    const int complete = static_cast<int>(state.iterations) - made.iterations;
-    made.iterations = static_cast<int>(state.iterations);
+    // Without checks a wrong number ends the run, or counts wrongly, but does not make it endless.
+    const int complete =
+        made.reason == device_stop::none
+            ? wanted
+            : static_cast<int>(std::clamp(std::int64_t{state.iterations} - made.iterations, std::int64_t{0}, std::int64_t{wanted}));
+    made.iterations += complete;
     checks_ += static_cast<std::uint64_t>(complete);
     // Set the indexes to those of the device: kernels that were enqueued after its last iteration did nothing.
     if (made.reason == device_stop::failure) added_ = false;

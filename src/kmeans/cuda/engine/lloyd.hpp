@@ -44,6 +44,9 @@ struct stretch {
   device_stop reason = device_stop::none;  // none: the requested number of iterations is complete
   check failed = check::totals;            // the check that failed, with device_stop::failure
   int iterations = 0;
+  // With device_stop::failure: the state of the iterations cannot be what it is, so it is not known which centroids are good. `iterations`
+  // is 0.
+  bool lost = false;
 };
 
 template <class T>
@@ -52,8 +55,8 @@ class lloyd : public core::pooled {
   // `call` and all that `problem` points to must outlive this object.
   lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& problem);
 
-  // Starts a run: no point has a label.
-  void begin_run();
+  // Starts a run: no point has a label. `anew`: clears the memory of the kernels, which may be wrong.
+  void begin_run(bool anew = false);
 
   // Packs these centroids: k × n, normalized, and a second copy.
   void set_centroids(std::span<const T> values, std::span<const T> twin);

@@ -28,6 +28,8 @@ enum kernel_number : int {
   k_gather_kernel = k_row_stats_kernel + 2,
   k_distances_kernel,
   k_finish_kernel,
+  k_far_kernel,
+  k_keep_kernel,
   k_exact_kernel,
   k_labelled_kernel,                         // 2: words per sum
   k_seeding_kernel = k_labelled_kernel + 2,  // 2: up to 8 candidates per step; more

@@ -123,11 +123,15 @@ ranges<T> cuda_engine<T>::column_stats() {
     if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(points_.given.weights, 1, true, 0);
   }
   const core::vector<sums> seen = sum_columns<sums>(work::ranges, points_.given, n_, false, false);
+  statistics_.exponents.clear();
   for (std::int64_t f = 0; f < n_; ++f) {
     const sums& each = seen[at(f)];
     made.low.push_back(static_cast<double>(each.low));
     made.high.push_back(static_cast<double>(each.high));
     made.sum.push_back(each.sum);
+    const double bias = std::numeric_limits<T>::max_exponent - 1;
+    made.exponent.push_back(each.others == 0 ? 0 : static_cast<double>(each.exponents) / static_cast<double>(each.others) - bias);
+    statistics_.exponents.push_back(made.exponent.back());
     if (each.poison == 0 || made.point.row >= 0) continue;
     if (points_.given.points != nullptr) {
       made.point = find(points_.given.points + f * points_.given.column_stride, points_.given.row_stride, false, f);
@@ -189,10 +193,13 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
   point_stream_.each(wanted, points_.given, points_.normalized, start, arrived, use);
 }
 
-// Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits; and the number of words per sum.
+// Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits; the number of words per sum; and
+// whether the host sums.
 template <class T>
 void cuda_engine<T>::choose_units() {
   points_.normalized.words = sizeof(T) == 8 ? 2 : 1;
+  host_.sums = false;
+  host_.rows.clear();
   statistics_.units.clear();
   for (const column_sizes& each : statistics_.sizes) {
     int exponent = 0;
@@ -203,6 +210,11 @@ void cuda_engine<T>::choose_units() {
     statistics_.units.push_back(std::ldexp(T(1), exponent));
     const double mean = each.size / static_cast<double>(m_);
     if (each.largest > std::ldexp(mean, k_wide_ratio)) points_.normalized.words = 2;
+  }
+  for (std::size_t f = 0; f < statistics_.exponents.size(); ++f) {
+    const double typical = std::exp2(statistics_.exponents[f]) * static_cast<double>(normalization_.values().scale);
+    const double heaviest = weighted() ? statistics_.sizes[at(n_)].largest : 1;
+    host_.sums = host_.sums || statistics_.sizes[f].largest > std::ldexp(typical * heaviest, k_host_ratio<T>);
   }
   statistics_.units.resize(at(points_.normalized.stride) + 1, T(1));
   points_.unit = upload(statistics_.units);

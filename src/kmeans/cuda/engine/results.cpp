@@ -6,6 +6,7 @@
 #include "abft/threshold.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
+#include "kmeans/scale.hpp"
 #include "kmeans/thresholds.hpp"
 #include "run/attempt.hpp"
 #include "run/staging.hpp"
@@ -20,7 +21,7 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, B
   given.flags = flags();
   given.check = protect_;
   double *const distances = given.distances, *const sums = given.sums;
-  const T* const passed = given.passed;
+  T* const passed = given.passed;
   const auto once = [&](int number) {
     before(number);
     each(given.plain != nullptr ? part::both : part::normalized, [&](const point_piece<T>& piece) {
@@ -51,10 +52,11 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   const bool compares = protect_ && !scheme_named(what_.scheme);
   const buffer passed = compares ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
   exact_arguments<T> given{};
-  given.passed = static_cast<const T*>(passed.data());
+  given.passed = static_cast<T*>(passed.data());
   given.plain = static_cast<const T*>(unshifted.data());
   given.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
   given.sums = static_cast<double*>(sums.data());
+  given.settles = !scheme_named(what_.scheme);                         // labels of the paper's schemes are those of their arithmetic
   given.limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
   compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
@@ -63,19 +65,36 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
   for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
   made.depth = static_cast<double>(k_row_threads + blocks + 1);
+  made.exponent = -2 * k_lift_exponent<T>;
   return made;
 }
 
 template <class T>
+void cuda_engine<T>::launch_keep(bool compare) {
+  launch(k_keep_kernel, names::keep, (m_ + k_row_threads - 1) / k_row_threads,
+         keep_arguments{iterations().labels(), static_cast<std::int32_t*>(best_labels_[0].data()),
+                        static_cast<std::int32_t*>(best_labels_[1].data()), m_, compare, flags()});
+}
+
+template <class T>
 void cuda_engine<T>::keep_labels() {
-  if (best_labels_.bytes() == 0) best_labels_ = allocate(4 * m_);
-  device_->copy(best_labels_.data(), iterations().labels(), best_labels_.bytes(), call_.order());
+  if (best_labels_[0].bytes() == 0)
+    for (buffer& each : best_labels_) each = allocate(4 * m_);
+  launch_keep(false);
+}
+
+template <class T>
+bool cuda_engine<T>::kept_labels_fit() {
+  if (best_labels_[0].bytes() == 0) return true;
+  clear_flags();
+  launch_keep(true);
+  return read_flags().word == abft::k_pass;
 }
 
 template <class T>
 void cuda_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
-  if (to.empty() || (kept && best_labels_.bytes() == 0)) return;
-  download(to.data(), kept ? best_labels_.data() : iterations().labels(), 4 * m_);
+  if (to.empty() || (kept && best_labels_[0].bytes() == 0)) return;
+  download(to.data(), kept ? best_labels_[0].data() : iterations().labels(), 4 * m_);
 }
 
 template <class T>
@@ -124,21 +143,48 @@ void cuda_engine<T>::store_rows(const buffer& from, std::int64_t first, std::int
 }
 
 template <class T>
-void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>&, matrix_view<const T>,
+void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> outer,
                                const matrix_view<T>& values) {
   const std::int64_t chunk_bytes = std::min(std::int64_t{1} << 28, device_->available_memory() / 4);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   group all;
   make_group(centroids.values().data(), k_, all);
+  core::vector<std::int32_t> far;  // centroids that were moved nearer
+  for (std::int64_t j = 0; j < k_; ++j) {
+    const auto moved = [](T c) { return std::abs(c) >= k_far<T>; };
+    if (std::any_of(centroids.values().begin() + j * n_, centroids.values().begin() + (j + 1) * n_, moved))
+      far.push_back(static_cast<std::int32_t>(j));
+  }
+  core::vector<T> units(far.empty() ? 0 : at(k_ * n_));
+  for (std::size_t e = 0; e < units.size(); ++e) units[e] = outer(static_cast<std::int64_t>(e) / n_, static_cast<std::int64_t>(e) % n_);
+  const buffer unshifted = upload(plain), as_given = upload(units), far_columns = upload(far);
   const std::int64_t rows =
       std::min((m_ + k_row_threads - 1) / k_row_threads, std::max<std::int64_t>(1, chunk_bytes / (k_ * size * k_row_threads))) *
       k_row_threads;
   const buffer squares = allocate(core::checked_product(rows, k_) * size), made = allocate(rows * k_ * size);
   const std::int64_t sections = (k_ + k_section - 1) / k_section;
-  each(part::normalized, [&](const point_piece<T>& piece) {
+  each(part::both, [&](const point_piece<T>& piece) {
     for (std::int64_t first = 0; first < piece.normalized.m && !stop(); first += rows) {
       const std::int64_t count = std::min(rows, piece.normalized.m - first);
-      const distances_arguments<T> given{piece.normalized, all.view, first, count, static_cast<T*>(squares.data()), flags(), protect_};
+      const distances_arguments<T> given{piece.normalized,
+                                         all.view,
+                                         first,
+                                         count,
+                                         static_cast<T*>(squares.data()),
+                                         flags(),
+                                         protect_,
+                                         piece.given,
+                                         static_cast<const T*>(unshifted.data())};
+      far_arguments<T> beyond{piece.given,
+                              static_cast<const T*>(as_given.data()),
+                              static_cast<const std::int32_t*>(far_columns.data()),
+                              static_cast<int>(far.size()),
+                              static_cast<int>(k_),
+                              static_cast<T*>(made.data()),
+                              first,
+                              count,
+                              false,
+                              flags() + 1};
       finish_arguments<T> last{static_cast<const T*>(squares.data()),
                                static_cast<T*>(made.data()),
                                count * k_,
@@ -150,6 +196,11 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
         for (const bool compare : {false, true}) {
           last.compare = compare;
           if (protect_ || !compare) launch(k_finish_kernel, names::finish, (last.count + k_row_threads - 1) / k_row_threads, last);
+        }
+        for (const bool compare : {false, true}) {
+          beyond.compare = compare;
+          if (beyond.count > 0 && (protect_ || !compare))
+            launch(k_far_kernel, names::far, (count * beyond.count + k_row_threads - 1) / k_row_threads, beyond);
         }
       };
       if (!protect_) {
@@ -169,13 +220,17 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
 }
 
 template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, const core::vector<float>&);
+template void cuda_engine<float>::launch_keep(bool);
 template void cuda_engine<float>::keep_labels();
+template bool cuda_engine<float>::kept_labels_fit();
 template void cuda_engine<float>::store_labels(std::span<std::int32_t>, bool);
 template core::vector<far_point> cuda_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
 template void cuda_engine<float>::distances(const sealed_centroids<float>&, const core::vector<float>&, matrix_view<const float>,
                                             const matrix_view<float>&);
 template summed_twice cuda_engine<double>::label(const sealed_centroids<double>&, const core::vector<double>&);
+template void cuda_engine<double>::launch_keep(bool);
 template void cuda_engine<double>::keep_labels();
+template bool cuda_engine<double>::kept_labels_fit();
 template void cuda_engine<double>::store_labels(std::span<std::int32_t>, bool);
 template core::vector<far_point> cuda_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
 template void cuda_engine<double>::distances(const sealed_centroids<double>&, const core::vector<double>&, matrix_view<const double>,

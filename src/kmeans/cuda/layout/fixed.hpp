@@ -20,6 +20,10 @@ inline constexpr int k_word_bits = 30;
 inline constexpr int k_limb_bits = 16;
 inline constexpr int k_flush_rows = 1 << 15;  // |upper limb| ≤ 2^14, 0 ≤ lower limb < 2^16
 inline constexpr int k_wide_ratio = 5;        // leaves 25 bits for numbers of mean magnitude, more than f32 has
+// If the largest value of a feature is 2^k_host_ratio times a typical one, by the mean of the exponents, two words leave it fewer than 40
+// bits, in f32 26. Then the host sums, in double.
+template <class T>
+inline constexpr int k_host_ratio = 2 * k_word_bits + 1 - (sizeof(T) == 4 ? 26 : 40);
 
 // Returns the value of one unit of word w, as a multiple of 1 / unit[f].
 BALLAST_HD constexpr double word_value(int word) { return word == 0 ? 1 : 1.0 / (1 << k_word_bits); }

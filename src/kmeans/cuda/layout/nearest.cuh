@@ -1,7 +1,8 @@
 // Finds the nearest centroid of a point from differences of coordinates, for points whose scores do not decide.
 // Layer: backend "cuda" of K-Means, device code.
-// Contract: distances are compared in double, from unrounded coordinates; among equal distances the lowest index wins. All lanes of the
-// warp call. Rows of points and of centroids are padded with zeros to whole k-slices.
+// Contract: distances are compared in double, in f64 with the rounding errors of differences, squares and sums, from unrounded coordinates;
+// among equal distances the lowest index wins. All lanes of the warp call. Rows of points and of centroids are padded with zeros to whole
+// k-slices.
 #pragma once
 
 #include <cstdint>
@@ -82,30 +83,84 @@ __device__ __forceinline__ Value distance_error(Value distance, int stride) {
   return distance * (unit * static_cast<Value>(stride / 4 + 8)) + static_cast<Value>(stride) * tiny;
 }
 
-struct nearest {
-  double distance = 1e308;
-  int index = 0;
+// An unevaluated sum of two doubles, about twice as precise as one.
+struct pair_sum {
+  double high = 0, low = 0;
 
-  __device__ __forceinline__ void consider(double other, int j) {
-    if (other < distance || (other == distance && j < index)) distance = other, index = j;
+  // Adds `value` and keeps the rounding error (Knuth, TwoSum).
+  __device__ __forceinline__ void add(double value) {
+    const double sum = __dadd_rn(high, value), part = __dsub_rn(sum, high);
+    low = __dadd_rn(low, __dadd_rn(__dsub_rn(high, __dsub_rn(sum, part)), __dsub_rn(value, part)));
+    high = sum;
+  }
+  // Adds (x − c)², with the rounding errors of the difference and of its square. `lift`: a power of two that multiplies the difference.
+  __device__ __forceinline__ void add_square(double x, double c, double lift) {
+    pair_sum difference{x, 0};
+    difference.add(-c);
+    const double d = difference.high * lift, square = __dmul_rn(d, d);
+    add(square);
+    low = __dadd_rn(low, __dadd_rn(__fma_rn(d, d, -square), 2 * d * (difference.low * lift)));
+  }
+  // Commutative, so that lanes which exchange their parts get the same bits.
+  __device__ __forceinline__ void add(const pair_sum& other) {
+    const double both = __dadd_rn(low, other.low);
+    low = 0;
+    add(other.high);
+    low = __dadd_rn(low, both);
+  }
+  __device__ __forceinline__ double minus(const pair_sum& other) const {
+    return __dadd_rn(__dsub_rn(high, other.high), __dsub_rn(low, other.low));
   }
 };
 
-// Computes ‖x − c‖² in double by a whole warp; this distance decides. All such distances are summed in the same order, so equal ones have
-// equal bits.
+struct nearest {
+  double distance = 1e308, rest = 0;  // distance + rest is the square of the distance, times k_lift²
+  int index = 0;
+
+  // Takes a nearer centroid, among equal ones the lower index. f64 gives pairs, f32 distances with no rest.
+  __device__ __forceinline__ void consider(double other, int j) {
+    if (other < distance || (other == distance && j < index)) distance = other, index = j;
+  }
+  __device__ __forceinline__ void consider(const pair_sum& other, int j) {
+    const double less = other.minus({distance, rest});
+    if (less < 0 || (less == 0 && j < index)) distance = other.high, rest = other.low, index = j;
+  }
+  template <class T>
+  __device__ __forceinline__ void consider(const nearest& other) {
+    if constexpr (sizeof(T) == 8) {
+      consider(pair_sum{other.distance, other.rest}, other.index);
+    } else {
+      consider(other.distance, other.index);
+    }
+  }
+};
+
+// Computes k_lift² ‖x − c‖² in double by a whole warp; this distance decides. All such distances are summed in the same order, so equal
+// ones have equal bits. In f32 `low` is 0.
 template <class T>
-__device__ __noinline__ double exact_distance(const T* x, const T* c, int stride) {
-  double sum = 0;
+__device__ __noinline__ pair_sum exact_distance(const T* x, const T* c, int stride) {
+  pair_sum sum;
 #pragma unroll 2
   for (int f = static_cast<int>(threadIdx.x % 32) * k_vector<T>; f < stride; f += 32 * k_vector<T>) {
     const features<T> from = load_features(x + f), to = load_features(c + f);
 #pragma unroll
     for (int v = 0; v < k_vector<T>; ++v) {
-      const double d = static_cast<double>(from.at[v]) - static_cast<double>(to.at[v]);
-      sum = fma(d, d, sum);
+      if constexpr (sizeof(T) == 8) {
+        sum.add_square(from.at[v], to.at[v], k_lift<T>);
+      } else {
+        const double d = static_cast<double>(from.at[v]) - static_cast<double>(to.at[v]);
+        sum.high = fma(d, d, sum.high);
+      }
     }
   }
-  for (int apart = 1; apart < 32; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  for (int apart = 1; apart < 32; apart *= 2) {
+    const double high = __shfl_xor_sync(0xffffffffu, sum.high, apart);
+    if constexpr (sizeof(T) == 8) {
+      sum.add(pair_sum{high, __shfl_xor_sync(0xffffffffu, sum.low, apart)});
+    } else {
+      sum.high += high;
+    }
+  }
   return sum;
 }
 
@@ -171,7 +226,8 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
 #pragma unroll 1
       for (; left != 0; left &= left - 1) {
         const int which = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(left)) - 1);
-        best.consider(exact_distance(x, rows + static_cast<std::int64_t>(which) * stride, stride), which);
+        const pair_sum exact = exact_distance(x, rows + static_cast<std::int64_t>(which) * stride, stride);
+        best.consider<T>(nearest{exact.high, exact.low, which});
       }
     }
   }

@@ -25,6 +25,13 @@ inline constexpr int k_tile_columns = 8;
 // The score of a column after the last centroid.
 template <class T>
 inline constexpr T k_no_score = static_cast<T>(sizeof(T) == 4 ? -7e37 : -1e307);
+// f64: exact distances come from differences times 2^k_lift_exponent, so that squares of coordinates that the normalization made small do
+// not underflow.
+template <class T>
+inline constexpr int k_lift_exponent = sizeof(T) == 4 ? 0 : 400;
+template <class T>
+inline constexpr double k_lift = sizeof(T) == 4 ? 1.0 : 0x1p400;
+
 inline constexpr int k_check_columns = 4;  // number of check columns in use
 
 // Returns the factor that brings a part of the checksum centroid into the range of halves: the first part may be large, the others are
@@ -80,12 +87,14 @@ BALLAST_HD constexpr int sum_index(int f, int n, int stride) {
 }
 BALLAST_HD constexpr int sum_pitch(int stride) { return stride + 4; }
 
-// The thresholds of one section, each the square of a bound: a residual ρ passes if ρ² ≤ slope · ‖x‖² + offset.
+// The thresholds of one section, each the square of a bound: a residual ρ passes if ρ² ≤ slope · ‖x‖² + offset. A row whose ρ² is above
+// that, but not above `excess` times that, is doubtful: its label is decided by distances.
 template <class T>
 struct alignas(16) section_limits {
   T row_slope = 0;
   T row_offset = 0;
   T projection_slope = 0;
+  T excess = 1;  // thresholds::row_excess
   bool operator==(const section_limits&) const = default;
 };
 
@@ -134,11 +143,14 @@ enum class check : std::uint32_t { row, projection, minimum, distance, centroid,
 // The reason why iterations stopped on the device.
 enum class device_stop : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };
 
-// One per run, in device memory.
+// Two per run, in device memory: each is computed by another thread from numbers of its own, and the host compares them. Kernels of later
+// iterations do nothing if the reason of the first is not none.
 struct loop_state {
-  std::uint32_t reason;      // a device_stop; kernels of later iterations do nothing if it is not none
+  std::uint32_t reason;      // a device_stop
   std::uint32_t iterations;  // number of complete iterations
   std::uint32_t failed;      // with device_stop::failure: the check that failed
+  std::uint32_t changed;     // 1 if a label changed in the last iteration
+  double shift;              // Σ‖c_new − c_old‖² of the last iteration
 };
 
 }  // namespace ballast::kmeans::cuda

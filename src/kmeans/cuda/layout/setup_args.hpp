@@ -68,6 +68,8 @@ struct column_ranges {
   T low, high;
   T poison;
   T spare;
+  std::int64_t exponents;  // Σ of the biased exponents of the values other than 0
+  std::int64_t others;     // the number of these
 };
 
 // Statistics of a column of x and of y. y is x itself; with weights it is w · x, and w in the column after the features.
@@ -199,6 +201,23 @@ struct distances_arguments {
   T* squares;  // rows × count
   row_flags* flags;
   bool check;
+  given_points<T> given;
+  const T* plain;  // count × n: the centroids in the units of point · scale
+};
+
+// Distances to centroids that were moved nearer (k_far), from the coordinates as given.
+template <class T>
+struct far_arguments {
+  given_points<T> given;
+  const T* centroids;           // k × n
+  const std::int32_t* columns;  // count: the numbers of these centroids
+  int count;
+  int k;
+  T* values;  // rows × k
+  std::int64_t first;
+  std::int64_t rows;
+  bool compare;  // compares with values instead of writing them
+  row_flags* flags;
 };
 
 template <class T>
@@ -215,16 +234,26 @@ template <class T>
 struct exact_arguments {
   given_points<T> given;
   normalized_points<T> normalized;
-  const std::int32_t* labels;
+  std::int32_t* labels;           // may change if `settles`
   const T* plain;                 // k × n in the units of point · scale; null: distances are between x and `normalized_centroids`
   const T* normalized_centroids;  // k × n, normalized
   int k;
-  const T* passed;    // m: normalized distances as found by the checks of the pass that assigned the labels, or null
+  T* passed;          // m: normalized distances as found by the checks of the pass that assigned the labels, or null
   double* distances;  // m, or null
   double* sums;       // per block: Σ weight · distance, and the same from second loads
   double limit;       // threshold for the difference of the two distances, in units of ‖x‖² + ‖c‖²
   row_flags* flags;
   bool check;
+  bool settles;  // decides labels that the rounding of normalized coordinates leaves open
+};
+
+// Labels that wait while other runs follow: two copies.
+struct keep_arguments {
+  const std::int32_t* labels;  // m
+  std::int32_t *kept, *twin;   // m
+  std::int64_t m;
+  bool compare;  // compares the copies instead of making them
+  row_flags* flags;
 };
 
 template <class T>

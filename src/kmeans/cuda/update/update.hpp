@@ -30,8 +30,9 @@ BALLAST_HD constexpr int update_parts(int stride) {
 
 // The result of a block for its part of the features; the last block of its section reads it.
 struct part_result {
-  double squares[k_tile_columns];  // ‖c‖²
-  double cuts[k_tile_columns];     // ‖c − c̃‖²
+  // ‖c‖², ‖c − c̃‖²: by the warp that computed a row, then by the one that verified it, from the second copy
+  double squares[k_tile_columns], cuts[k_tile_columns];
+  double squares_twin[k_tile_columns], cuts_twin[k_tile_columns];
   double weights[k_tile_columns];  // w, for the whole row
   double half_norms;               // Σ w ‖c‖² / 2
   double shift, shift_twin;        // Σ‖c_new − c_old‖² from the two copies of both
@@ -44,11 +45,11 @@ struct part_result {
 
 // The combined results of the blocks of a section, or of some of its centroids and features; the deciding block reads it.
 struct section_result {
-  // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)²; the sums of part_result; ‖C‖² of the checksum centroid, ‖direction‖²
-  enum sum : int { root, root_square, half_norms, shift, shift_twin, checksum_square, direction, k_sums };
+  // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)², each from both ‖c‖²; the sums of part_result; ‖C‖² of the checksum centroid, ‖direction‖²
+  enum sum : int { root, root_twin, root_square, root_square_twin, half_norms, shift, shift_twin, checksum_square, direction, k_sums };
   double sums[k_sums];
-  double largest, smallest;  // the largest and the smallest ‖c‖
-  double ratio;              // the largest ‖c − c̃‖² / ‖c‖²
+  // The largest and the smallest ‖c‖, and the largest ‖c − c̃‖² / ‖c‖²; again from the second ‖c‖².
+  double largest[2], smallest[2], ratio[2];
   std::uint32_t empty, failed;
 };
 
@@ -84,7 +85,7 @@ struct update_arguments {
   double* checksums;                // sections × data_tiles × stride: Σ w c̃ of a tile
   double* squares;  // k: ‖c‖² of the old rows, from which weights are chosen if a row has several parts; then ‖c‖² of the new rows
   std::uint32_t* tickets;  // sections × (parts + 1), and one more: 0 before and after the kernel
-  loop_state* state;       // null: no iterations on the device
+  loop_state* state;       // two copies; null: no iterations on the device
   double tolerance;
   double tolerance_twin;  // second copy of tolerance
   double spread;          // √(Σ‖x‖² / m)

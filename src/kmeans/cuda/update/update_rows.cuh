@@ -44,7 +44,8 @@ struct update {
     double products[k_tile_columns][k_part];  // products of weights and centroids; when a section is closed, partial sums
     double partial[3 * k_tile_columns];
     section_result results[k_warps];
-    double squares[k_tile_columns];  // ‖c‖² of the new rows, if the block has whole rows
+    double squares[k_tile_columns];  // ‖c‖² of the new rows, over this block's features
+    double cuts[k_tile_columns];     // ‖c − c̃‖²
     std::uint32_t failed;
     int wrong;  // the last centroid whose row failed its check; −1: none
   };
@@ -214,8 +215,9 @@ struct update {
     ballast::cuda::add_lanes_in_loop(sums, 32);
     if (lane == 0) {
       part_result& to = a.results[blockIdx.x];
+      if (there) given.strike(index<1>{}, site::norm, inject::device_position{j, shape.k, 1, 3, 0, 1}, sums);
       to.squares[warp] = shared.squares[warp] = sums[0];
-      to.cuts[warp] = sums[1];
+      to.cuts[warp] = shared.cuts[warp] = sums[1];
     }
   }
 
@@ -261,7 +263,7 @@ struct update {
     const bool divides = a.given == nullptr;
     const int c = judged(), j = first + c, f = feature();
     bool fits = true;
-    double sums[3] = {};  // Σ w‖c‖²/2, and Σ‖c − old‖² from either copy
+    double sums[P.check ? 5 : 3] = {};  // Σ w‖c‖²/2; Σ‖c − old‖² from either copy; ‖c‖², ‖c − c̃‖²
     const bool there = c < count && f < stride;
     features<T> row{}, twin{};
     if (there) row = read(a.centroids.rows + row_at(j)), twin = read(a.twin + row_at(j));
@@ -278,21 +280,32 @@ struct update {
                                   : row.at[v] == twin.at[v]);
         }
       }
-      if (P.check) sums[0] = fma(0.5 * weight * exact, exact, sums[0]);
+      if constexpr (P.check) {
+        const double rounded = static_cast<double>(multiplied(twin.at[v])), off = exact - rounded;
+        shared.products[c][lane * k_lane + v] = weight * rounded;
+        sums[0] = fma(0.5 * weight * exact, exact, sums[0]);
+        sums[3] = fma(exact, exact, sums[3]);
+        sums[4] = fma(off, off, sums[4]);
+      }
       if (divides) {
         const double d = exact - static_cast<double>(from.base.at[v]),
                      o = static_cast<double>(old_row.at[v]) - static_cast<double>(row.at[v]);
         sums[1] = fma(d, d, sums[1]);
         sums[2] = fma(o, o, sums[2]);
       }
-      if (P.check) shared.products[c][lane * k_lane + v] = weight * static_cast<double>(multiplied(twin.at[v]));
     }
     if (!fits) shared.wrong = j;
     ballast::cuda::add_lanes_in_loop(sums, 32);
     if (lane == 0) {
+      part_result& to = a.results[blockIdx.x];
 #pragma unroll
       for (int v = 0; v < 3; ++v) shared.partial[3 * warp + v] = sums[v];
-      a.results[blockIdx.x].weights[c] = weight;
+      to.weights[c] = weight;
+      if constexpr (P.check) {
+        to.squares_twin[c] = sums[3], to.cuts_twin[c] = sums[4];
+        // The sums take the same steps on the same numbers, so they have the same bits.
+        if (c < count && !(shared.squares[c] == sums[3] && shared.cuts[c] == sums[4])) shared.wrong = j;
+      }
     }
     meet_makers();  // the products are stored
     const int each = static_cast<int>(threadIdx.x);
@@ -361,7 +374,7 @@ struct update {
 
   __device__ static __forceinline__ section_result nothing() {
     section_result made{};
-    made.smallest = 1e300;
+    made.smallest[0] = made.smallest[1] = 1e300;
     return made;
   }
   // Reduces over all 32 lanes, in a fixed order; all lanes get the result.
@@ -463,8 +476,8 @@ struct update {
   }
 
   // Draws the conclusions from all sections; called by the last block. `all`: the result of the only section, if there is one only, in warp
-  // 0. `fits`: result of totals_fit(). `iterations`, `changed`, in thread 0: number of iterations so far, and labels that changed in this
-  // one.
+  // 0. `fits`: result of totals_fit(). `iterations`, `changed`, in threads 0 and 1, each from its own load: number of iterations so far,
+  // and labels that changed in this one. These two threads compute the two copies of the bound and of the state.
   __device__ __forceinline__ void decide(section_result all, bool fits, std::uint32_t iterations, unsigned long long changed) {
     const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
@@ -478,51 +491,61 @@ struct update {
         const section_result& each = a.sections[i];
 #pragma unroll
         for (int v = 0; v < section_result::k_sums; ++v) all.sums[v] += arch::load_keep(&each.sums[v]);
-        all.largest = max(all.largest, arch::load_keep(&each.largest));
-        all.smallest = min(all.smallest, arch::load_keep(&each.smallest));
-        all.ratio = max(all.ratio, arch::load_keep(&each.ratio));
+#pragma unroll
+        for (int twin = 0; twin < (P.check ? 2 : 1); ++twin) {
+          all.largest[twin] = max(all.largest[twin], arch::load_keep(&each.largest[twin]));
+          all.smallest[twin] = min(all.smallest[twin], arch::load_keep(&each.smallest[twin]));
+          all.ratio[twin] = max(all.ratio[twin], arch::load_keep(&each.ratio[twin]));
+        }
         all.empty += arch::load_keep(&each.empty);
         all.failed += arch::load_keep(&each.failed);
       }
       join(all);
     }
-    if (lane != 0) return;
-    double shift = all.sums[section_result::shift];
-    const double shift_twin = all.sums[section_result::shift_twin], u = abft::unit_roundoff<T>;
-    score_bound<T> bound;
-    bound.product = static_cast<T>(norm_above(all.ratio) * (1 + 0x1p-9));
-    bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for the roundings in the comparison of scores
-    bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
-    bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
-    bound.distance = static_cast<T>(a.distance_limit);
-    a.centroids.bound[0] = bound;
-    a.centroids.bound[1] = bound;
-    double tolerance = a.tolerance;
-    if (a.given == nullptr) {
-      given.strike(index<1>{}, site::shift, inject::device_position{0, 1, 0, 1, 0, 1}, &shift);
+    const bool first = lane == 0;
+    const auto own = [&](double one, double other) { return first || !P.check ? one : other; };
+    if (lane < 2) {
+      const double u = abft::unit_roundoff<T>;
+      double largest = own(all.largest[0], all.largest[1]);
+      if (first) given.strike(index<1>{}, site::norm, inject::device_position{0, 1, 2, 3, 0, 1}, &largest);
+      score_bound<T> bound;
+      bound.product = static_cast<T>(norm_above(own(all.ratio[0], all.ratio[1])) * (1 + 0x1p-9));
+      bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for the roundings in the comparison of scores
+      bound.largest = static_cast<T>(largest * (1 + 4 * u));
+      bound.smallest = static_cast<T>(own(all.smallest[0], all.smallest[1]) * (1 + 4 * u));
+      bound.distance = static_cast<T>(a.distance_limit);
+      a.centroids.bound[lane] = bound;
+    }
+    if (a.state == nullptr) return;
+    // The twin takes the same steps on the other copies, with the opposite sign of each difference: without a fault it has the same bits.
+    double shift = own(all.sums[section_result::shift], all.sums[section_result::shift_twin]);
+    double tolerance = own(a.tolerance, a.tolerance_twin);
+    if (first) {
+      given.strike(index<1>{}, site::shift, inject::device_position{0, 1, 0, 2, 0, 1}, &shift);
       given.strike(index<1>{}, site::tolerance, inject::device_position{0, 1, 1, 2, 0, 1}, &tolerance);
     }
-    // The twin takes the same steps on the other copies, with the opposite sign of each difference: without a fault it has the same bits.
-    const bool shift_fits = shift == shift_twin;
-    const bool tolerance_fits = ballast::cuda::bits(tolerance) == ballast::cuda::bits(a.tolerance_twin);
-    if (a.state == nullptr) return;
-    loop_state& state = *a.state;
+    // Both threads know of a difference, so that the iterations continue from the last good centroids.
+    const double other_shift = __shfl_xor_sync(0xffffffffu, shift, 1), other_tolerance = __shfl_xor_sync(0xffffffffu, tolerance, 1);
+    const bool differs = P.check && (ballast::cuda::bits(shift) != ballast::cuda::bits(other_shift) ||
+                                     ballast::cuda::bits(tolerance) != ballast::cuda::bits(other_tolerance));
+    if (lane >= 2) return;
     device_stop reason = device_stop::none;
-    if (wrong || all.failed != 0 || (P.check && !(shift_fits && tolerance_fits))) {
+    check failed = check::row;
+    if (wrong || all.failed != 0 || differs) {
       reason = device_stop::failure;
-      state.failed = static_cast<std::uint32_t>(wrong ? check::totals : all.failed != 0 ? check::centroid : check::shift);
-    } else if (a.given == nullptr) {
-      if (all.empty != 0) {
-        reason = device_stop::empty_cluster;
-      } else {
-        state.iterations = iterations + 1;
-        const stop_rule rule = stop_after(changed == 0, shift, tolerance);
-        reason = rule == stop_rule::labels_unchanged ? device_stop::labels_unchanged
-                 : rule == stop_rule::tolerance      ? device_stop::tolerance
-                                                     : device_stop::none;
-      }
+      failed = wrong ? check::totals : all.failed != 0 ? check::centroid : check::shift;
+    } else if (all.empty != 0) {
+      reason = device_stop::empty_cluster;
+    } else {
+      ++iterations;
+      const stop_rule rule = stop_after(changed == 0, shift, tolerance);
+      reason = rule == stop_rule::labels_unchanged ? device_stop::labels_unchanged
+               : rule == stop_rule::tolerance      ? device_stop::tolerance
+                                                   : device_stop::none;
     }
-    state.reason = static_cast<std::uint32_t>(reason);
+    std::uint32_t words[2] = {static_cast<std::uint32_t>(reason), iterations};
+    if (first) given.strike(index<2>{}, site::shift, inject::device_position{0, 1, 1, 2, 0, 1}, words);
+    a.state[lane] = {words[0], words[1], static_cast<std::uint32_t>(failed), changed != 0 ? 1u : 0u, shift};
   }
 
   __device__ __forceinline__ void run() {
@@ -534,7 +557,10 @@ struct update {
     if (a.state != nullptr && a.state->reason != 0) return;
     std::uint32_t iterations = 0;
     unsigned long long changed = 0;
-    if (a.state != nullptr && threadIdx.x == 0) iterations = arch::load_keep(&a.state->iterations), changed = a.totals->changed();
+    if (a.state != nullptr && threadIdx.x < 2) {
+      iterations = arch::load_keep(&a.state[threadIdx.x].iterations);
+      changed = threadIdx.x == 0 ? a.totals->changed() : static_cast<unsigned long long>(a.points.m) - a.totals->same();
+    }
     if (makes) {
       make_part(rows, judged_rows, old_row, square);
     } else if (a.given == nullptr) {

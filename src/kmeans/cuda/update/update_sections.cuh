@@ -13,10 +13,15 @@ __device__ __forceinline__ void update<T, P, Injector>::join(section_result& mad
   for (int distance = 16; distance > 0; distance /= 2) {
     const auto partner = [&](auto value) { return __shfl_xor_sync(0xffffffffu, value, distance); };
 #pragma unroll
-    for (double& each : made.sums) each += partner(each);
-    made.largest = max(made.largest, partner(made.largest));
-    made.smallest = min(made.smallest, partner(made.smallest));
-    made.ratio = max(made.ratio, partner(made.ratio));
+    for (int v = 0; v < section_result::k_sums; ++v) {
+      if (P.check || (v != section_result::root_twin && v != section_result::root_square_twin)) made.sums[v] += partner(made.sums[v]);
+    }
+#pragma unroll
+    for (int twin = 0; twin < (P.check ? 2 : 1); ++twin) {
+      made.largest[twin] = max(made.largest[twin], partner(made.largest[twin]));
+      made.smallest[twin] = min(made.smallest[twin], partner(made.smallest[twin]));
+      made.ratio[twin] = max(made.ratio[twin], partner(made.ratio[twin]));
+    }
     made.empty += partner(made.empty);
     made.failed += partner(made.failed);
   }
@@ -55,22 +60,29 @@ __device__ __forceinline__ void update<T, P, Injector>::close_columns(int thread
     const bool there = j < shape.k;
     const part_result* const of = results + i / k_tile_columns * parts;
     const double w = there ? arch::load_keep(&of->weights[c]) : 0;
-    double square = 0, cut = 0;
+    double squares[2] = {}, cuts[2] = {};
 #pragma unroll 4
-    for (int p = 0; p < parts; ++p) square += arch::load_keep(&of[p].squares[c]), cut += arch::load_keep(&of[p].cuts[c]);
+    for (int p = 0; p < parts; ++p) {
+      squares[0] += arch::load_keep(&of[p].squares[c]), cuts[0] += arch::load_keep(&of[p].cuts[c]);
+      if constexpr (P.check) squares[1] += arch::load_keep(&of[p].squares_twin[c]), cuts[1] += arch::load_keep(&of[p].cuts_twin[c]);
+    }
+    const double square = squares[0];
     T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
-    if (there) given.strike(index<1>{}, site::norm, inject::device_position{j, shape.k, 0, 1, 0, 1}, &start);
+    if (there) given.strike(index<1>{}, site::norm, inject::device_position{j, shape.k, 0, 3, 0, 1}, &start);
     T* const at = column_at(section * shape.section_tiles + i / k_tile_columns, c);
     at[0] = start;
     at[k_tile_columns] = static_cast<T>(w);
     if (!there) continue;
     a.squares[j] = square;
-    const double length = sqrt(square);
-    made.sums[section_result::root] += w * w * square;
-    made.sums[section_result::root_square] += w * square / 2 * (w * square / 2);
-    made.largest = max(made.largest, length);
-    made.smallest = min(made.smallest, length);
-    if (square > 0) made.ratio = max(made.ratio, cut / square);
+#pragma unroll
+    for (int twin = 0; twin < (P.check ? 2 : 1); ++twin) {
+      const double length = sqrt(squares[twin]), half = w * squares[twin] / 2;
+      made.sums[section_result::root + twin] += w * w * squares[twin];
+      made.sums[section_result::root_square + twin] += half * half;
+      made.largest[twin] = max(made.largest[twin], length);
+      made.smallest[twin] = min(made.smallest[twin], length);
+      if (squares[twin] > 0) made.ratio[twin] = max(made.ratio[twin], cuts[twin] / squares[twin]);
+    }
   }
 }
 
@@ -162,13 +174,17 @@ __device__ __forceinline__ void update<T, P, Injector>::store_limits(const secti
       at[k_tile_columns] = static_cast<T>(lane == 0 ? -1 / first : lane == 1 ? -1 / second : lane == 2 ? -1 / third : 0);
     }
     if (lane < 2) {
-      // The squares of walk · (√root + √checksum_square) and of walk · 4 · √root_square; the walk bounds the rounding of a score.
-      const double root = all.sums[section_result::root], checksum = all.sums[section_result::checksum_square];
+      // The squares of walk · (√root + √checksum_square) and of walk · 4 · √root_square; the walk bounds the rounding of a score. The
+      // second copy comes from the second norms. Both share the norm of the checksum centroid, which is at most Σ w‖c‖ ≤ √columns · √root.
+      const double root = lane == 0 ? all.sums[section_result::root] : all.sums[section_result::root_twin];
+      const double root_square = lane == 0 ? all.sums[section_result::root_square] : all.sums[section_result::root_square_twin];
+      const double checksum = min(all.sums[section_result::checksum_square], 1.01 * shape.section_columns() * root);
       const double walk = a.walk * a.walk;
       section_limits<T> limits;
       limits.row_slope = static_cast<T>(2 * walk * (root + checksum + 2 * sqrt(root * checksum)));
-      limits.row_offset = static_cast<T>(32 * walk * all.sums[section_result::root_square]) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
+      limits.row_offset = static_cast<T>(32 * walk * root_square) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
       limits.projection_slope = static_cast<T>(walk * all.sums[section_result::direction]);
+      limits.excess = static_cast<T>(thresholds::row_excess(abft::unit_roundoff<T>, a.walk, shape.section_columns()));
       a.centroids.limits[2 * section + lane] = limits;
     }
   }

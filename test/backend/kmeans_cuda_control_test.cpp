@@ -1,0 +1,138 @@
+// Faults in single numbers that decide much on cuda: the state of the iterations, norms of centroids, and the bound of the scores. Each is
+// computed twice, and what is handed out is right or a report says why not.
+// Layer: backend tests, on the emulator.
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/kmeans.hpp>
+
+#include "backend/kmeans_cases.hpp"
+#include "inject/injector.hpp"
+#include "inject/plan.hpp"
+#include "kmeans/sites.hpp"
+
+namespace ballast::kmeans {
+namespace {
+
+template <class T>
+class kmeans_control : public testing::Test {
+ protected:
+  const test::current_device_guard guard_{std::make_shared<simt::emulated_device>()};
+
+  static run::settings how(protection level, const inject::plan* faults = nullptr) {
+    return {.backend = backend::cuda, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults};
+  }
+
+  // Strikes `where` with every model and several seeds; `call(settings)` returns a report and the numbers of its result.
+  template <class Call>
+  static void expect_repaired(inject::site where, std::int64_t visits, const Call& call) {
+    const auto [clean, expected] = call(how(protection::correct));
+    ASSERT_EQ(clean.verdict, verdict::clean);
+    int detected = 0, changed = 0;
+    for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+      for (std::uint64_t seed = 0; seed < (test::sampled() ? 6u : 24u); ++seed) {
+        inject::request fault = fault_at(where, static_cast<inject::model>(model), seed, static_cast<std::int64_t>(seed) % visits);
+        if (seed % 2 == 1) fault.bit = -1;
+        const inject::plan faults({fault});
+        SCOPED_TRACE(std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed));
+        const auto [seen, found] = call(how(protection::correct, &faults));
+        detected += seen.detected > 0;
+        if (seen.verdict == verdict::uncorrectable) {
+          EXPECT_EQ(fault.model, inject::model::stuck_at);
+        } else {
+          EXPECT_EQ(found, expected) << to_json(seen);
+        }
+        const auto [unseen, bare] = call(how(protection::off, &faults));
+        EXPECT_EQ(unseen.detected, 0u);
+        changed += bare != expected;
+      }
+    }
+    EXPECT_GT(detected, 0);
+    EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
+  }
+};
+TYPED_TEST_SUITE(kmeans_control, reals, real_names);
+
+template <class T>
+auto numbers_of(const model<T>& made) {
+  std::vector<double> all(made.labels.begin(), made.labels.end());
+  all.insert(all.end(), made.centroids.data(), made.centroids.data() + made.centroids.size());
+  all.push_back(made.inertia);
+  all.push_back(made.iterations);
+  all.push_back(static_cast<double>(made.stopped));
+  return all;
+}
+
+// The number of iterations and the reason to stop, which the host takes from the device.
+TYPED_TEST(kmeans_control, the_state_of_the_iterations) {
+  using T = TypeParam;
+  const auto points = clouds<T>(256, 6, 5, 21, 0.9);
+  for (const int most : {3, 7}) {
+    this->expect_repaired(kmeans::site::shift, 3, [&](const run::settings& how) {
+      const auto made =
+          fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = most, .tol = 0}, how);
+      return std::pair(made.report, numbers_of(made));
+    });
+  }
+}
+
+// Labels wait on the device while the other runs of n_init follow.
+TYPED_TEST(kmeans_control, labels_that_wait) {
+  using T = TypeParam;
+  const auto points = clouds<T>(200, 6, 5, 21, 0.9);
+  std::uint64_t seed = 0;  // in the end that of a fit whose first run is the best
+  const auto call = [&](const run::settings& how) {
+    return fit(points.view(), request<T>{.clusters = 5, .init = init::random, .n_init = 2, .max_iter = 2, .tol = 0, .seed = seed}, how);
+  };
+  const auto first = [&] {
+    return fit(points.view(), request<T>{.clusters = 5, .init = init::random, .max_iter = 2, .tol = 0, .seed = seed},
+               this->how(protection::correct));
+  };
+  while (first().inertia != call(this->how(protection::correct)).inertia) ++seed;
+  const auto clean = call(this->how(protection::correct));
+  int changed = 0, detected = 0;
+  for (std::uint64_t number = 0; number < 40; ++number) {
+    inject::request fault = fault_at(kmeans::site::label, inject::model::bit_flip, number, static_cast<std::int64_t>(number) % 4);
+    fault.bit = 0;
+    const inject::plan faults({fault});
+    const auto seen = call(this->how(protection::correct, &faults));
+    EXPECT_EQ(seen.labels, clean.labels) << number;
+    EXPECT_EQ(seen.inertia, clean.inertia) << number;
+    detected += seen.report.detected > 0;
+    changed += call(this->how(protection::off, &faults)).labels != clean.labels;
+  }
+  EXPECT_GT(detected, 0);
+  EXPECT_GT(changed, 0);
+}
+
+// A norm starts the scores of a centroid and takes part in the limits of the row checks. Near ties: half-way between two centroids only an
+// exact recheck tells which is nearer, and the bound of the scores decides which rows have one.
+TYPED_TEST(kmeans_control, norms_and_the_bound_of_the_scores) {
+  using T = TypeParam;
+  for (const std::int64_t k : {5, 150}) {
+    if (k == 150 && (sizeof(T) == 8 || test::sampled())) continue;
+    const std::int64_t m = 128, n = 6;
+    const auto centroids = clouds<T>(k, n, k, 3, 0.0);
+    data_set<T> points{m, n, std::vector<T>(static_cast<std::size_t>(m * n))};
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t f = 0; f < n; ++f) {
+        const auto at = [&](std::int64_t j) { return static_cast<double>(centroids.values[static_cast<std::size_t>(j * n + f)]); };
+        const std::int64_t a = i % k, b = (i + 1 + i / k % (k - 1)) % k;
+        points.values[static_cast<std::size_t>(i * n + f)] =
+            static_cast<T>(at(a) + (at(b) - at(a)) * (0.5 + 1e-5 * (static_cast<double>(i % 6) - 2.5)));
+      }
+    }
+    this->expect_repaired(kmeans::site::norm, 1, [&](const run::settings& how) {
+      const auto made = predict(points.view(), centroids.view(), how);
+      return std::pair(made.report, std::vector<double>(made.labels.begin(), made.labels.end()));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ballast::kmeans
