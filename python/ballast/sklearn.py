@@ -28,8 +28,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     n_clusters, init ("k-means++", "random", an array of centroids, or a function of X, n_clusters and random_state), n_init (a number, or
     "auto": 1 for k-means++ and arrays, else 10), max_iter, tol, verbose (1 prints a line for each run), random_state: as in
-    sklearn.cluster.KMeans, whose copy_x and algorithm are not there. The first centroids are drawn by scikit-learn, so that both begin alike for the same random_state; drawing is
-    not protected, and a fault there gives another start, not a wrong clustering. Sparse matrices are refused (TypeError).
+    sklearn.cluster.KMeans, whose copy_x and algorithm are not there. The first centroids are drawn by scikit-learn, so that both begin
+    alike for the same random_state; drawing is not protected, and a fault there gives another start, not a wrong clustering. Sparse
+    matrices are refused (TypeError).
 
     Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_, and report_: the ballast.Report
     of all runs. Points of float32 are clustered in float32, others in float64.
