@@ -94,7 +94,7 @@ class plan {
   // its factors (of Aᵀ for m < n). B has max(m, n) rows: on entry its first m are B, on exit its first n are X, and for m ≥ n
   // the rows n … m − 1 hold the residual in Q's basis (their norm is the residual norm), as in LAPACK's xGELS.
   // Throws rank_deficient_error, with the rank and the number of a dependent column, if columns (rows for m < n) depend on each other to
-  // rounding, whatever their scaling: if report::condition is above 1 / (4 u √min(m, n)), u the unit roundoff; options::full_rank.
+  // rounding, for any scaling of them: if report::condition is above 1 / (4 u √min(m, n)), u the unit roundoff; options::full_rank.
   BALLAST_API report gels(matrix_view<T> A, matrix_view<T> B, const call& now = {}) const;
 
   // Batches: the same for many matrices of one shape at once, A_b = Q_b R_b for b = 0 … count − 1. tau has `count` times as many elements,

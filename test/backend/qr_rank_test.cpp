@@ -1,4 +1,4 @@
-// Least squares without full rank, whatever the scaling of the columns: refused, with the rank and a dependent column. The condition number
+// Least squares without full rank, for any scaling of the columns: refused, with the rank and a dependent column. The condition number
 // of the report. Right-hand sides with large numbers beside small ones.
 #include <algorithm>
 #include <cmath>
@@ -209,7 +209,7 @@ TYPED_TEST(qr_rank, batches_of_gels_name_a_column_that_depends_on_others) {
   }
 }
 
-// The least-squares solution of the identity is the right-hand side, whatever its numbers.
+// The least-squares solution of the identity is the right-hand side, for any numbers.
 TYPED_TEST(qr_rank, large_numbers_of_a_right_hand_side_leave_small_ones_alone) {
   using T = typename TestFixture::T;
   const std::vector<std::pair<double, double>> pairs =

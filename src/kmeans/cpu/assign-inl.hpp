@@ -301,42 +301,43 @@ HWY_INLINE void verify_section(point_block<T>& block, std::int64_t g, std::int64
   }
 }
 
-// Lists the points of a vector whose second score is too near to the minimum. `square`: ‖x‖².
-template <class T>
-HWY_INLINE void list_undecided(const thresholds::score_margin<T>& margin, std::int64_t at, vector_of<T> square, vector_of<T> minimum,
-                               vector_of<T> second, point_block<T>& block) {
+// Lists the points whose second score is too near to the minimum. A function of its own: within the search it costs registers, and GCC 12
+// then keeps the points of the innermost loop in memory.
+template <class T, bool Protect>
+HWY_NOINLINE void list_undecided(const thresholds::score_margin<T>& margin, point_block<T>& block) {
   const lanes_of<T> d;
-  const auto limit =
-      hn::MulAdd(hn::Set(d, margin.square), square, hn::MulAdd(hn::Set(d, margin.least_score), minimum, hn::Set(d, margin.offset)));
-  // A second score below the minimum comes from a fault.
-  const auto above = hn::Sub(second, minimum);
-  const auto near = hn::And(hn::Le(above, limit), hn::Ge(above, hn::Zero(d)));
-  if (HWY_LIKELY(hn::AllFalse(d, near))) return;
-  HWY_ALIGN T shown[k_lanes<T>];
-  hn::Store(hn::IfThenElseZero(near, hn::Set(d, T(1))), d, shown);
-  for (std::int64_t l = 0; l < k_lanes<T> && at + l < block.count; ++l)
-    if (shown[l] != 0) block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(at + l);
+  constexpr std::int64_t lanes = k_lanes<T>;
+  const auto of_square = hn::Set(d, margin.square), of_score = hn::Set(d, margin.least_score), offset = hn::Set(d, margin.offset);
+  for (std::int64_t pair = 0; pair < block.count; pair += 2 * lanes) {
+    vector_of<T> square[2];
+    if constexpr (!Protect) squared_norms(block.x.data() + pair * block.n, block.n, square);
+    for (int v = 0; v < 2; ++v) {
+      const std::int64_t at = pair + v * lanes;
+      if constexpr (Protect) square[v] = hn::LoadU(d, block.squares + at);
+      const auto minimum = hn::Load(d, block.nearest.minimum.data() + at), second = hn::Load(d, block.undecided.second.data() + at);
+      const auto limit = hn::MulAdd(of_square, square[v], hn::MulAdd(of_score, minimum, offset));
+      // A second score below the minimum comes from a fault.
+      const auto above = hn::Sub(second, minimum);
+      const auto near = hn::And(hn::Le(above, limit), hn::Ge(above, hn::Zero(d)));
+      if (HWY_LIKELY(hn::AllFalse(d, near))) continue;
+      HWY_ALIGN T shown[lanes];
+      hn::Store(hn::IfThenElseZero(near, hn::Set(d, T(1))), d, shown);
+      for (std::int64_t l = 0; l < lanes && at + l < block.count; ++l)
+        if (shown[l] != 0) block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(at + l);
+    }
+  }
 }
 
 // Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
 template <class T, bool Protect>
-HWY_INLINE void commit_search(const thresholds::score_margin<T>& margin, point_block<T>& block, std::int64_t at, bool all,
-                              const search<T>& s, vector_of<T> (&kept)[2], row_failure& found) {
+HWY_INLINE void commit_search(point_block<T>& block, std::int64_t at, bool all, const search<T>& s, vector_of<T> (&kept)[2],
+                              row_failure& found) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
-  [[maybe_unused]] vector_of<T> square[2];
-  if constexpr (!Protect) {
-    if (all) squared_norms(block.x.data() + at * block.n, block.n, square);
-  }
   for (int v = 0; v < 2; ++v) {
     store_index<T>(s.index[v], block.nearest.index.data() + at + v * lanes);
     hn::Store(s.minimum[v], d, block.nearest.minimum.data() + at + v * lanes);
-    if constexpr (Protect) square[v] = hn::LoadU(d, block.squares + at + v * lanes);
-    if (all) {
-      list_undecided(margin, at + v * lanes, square[v], s.minimum[v], s.second[v], block);
-    } else {
-      hn::Store(s.second[v], d, block.undecided.second.data() + at + v * lanes);
-    }
+    hn::Store(s.second[v], d, block.undecided.second.data() + at + v * lanes);
     if constexpr (Protect) {
       store_index<T>(s.index_twin[v], block.twin.index.data() + at + v * lanes);
       if (!all) hn::Store(s.twin[v], d, block.twin.minimum.data() + at + v * lanes);
@@ -432,9 +433,10 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
           }
         }
       }
-      commit_search<T, Protect>(centroids.margin, block, at, all, s, kept, found);
+      commit_search<T, Protect>(block, at, all, s, kept, found);
     }
   }
+  list_undecided<T, Protect>(centroids.margin, block);
   if constexpr (Protect) block.doubtful = doubtful(block, centroids.sections, pairs);
   return found;
 }

@@ -22,6 +22,7 @@
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checks.hpp"
 #include "qr/checks/largest.hpp"
+#include "qr/host/kernels.hpp"
 #include "qr/sites.hpp"
 #include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
@@ -36,14 +37,6 @@ namespace {
 constexpr int k_certificates = 2;
 constexpr index k_panel = 32;
 constexpr index k_task_elements = 1 << 14;  // elements of the matrices that one task computes
-
-template <class S>
-const kernels<S>& kernels_of([[maybe_unused]] const context& run) {
-#if defined(BALLAST_HAS_CPU)
-  if (run.which != backend::reference) return cpu_kernels<S>();
-#endif
-  return reference_kernels<S>();
-}
 
 double weight(int q, index column) {
   return random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(column));

@@ -14,6 +14,7 @@
 #include "inject/injector.hpp"
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
+#include "qr/host/kernels.hpp"
 #include "qr/host/triangle.hpp"
 #include "qr/sites.hpp"
 #include "run/staging.hpp"
@@ -21,14 +22,6 @@
 namespace ballast::qr::host {
 
 namespace {
-
-template <class S>
-const kernels<S>& kernels_of([[maybe_unused]] const context& run) {
-#if defined(BALLAST_HAS_CPU)
-  if (run.which != backend::reference) return cpu_kernels<S>();
-#endif
-  return reference_kernels<S>();
-}
 
 template <class S>
 class host_engine final : public engine<S> {

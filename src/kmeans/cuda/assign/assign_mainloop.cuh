@@ -257,8 +257,7 @@ struct pass_scores {
     }
   }
 
-  // f32: adds the scores of a group to the sums of the row check. Called after the search, from the same registers: a score that changed in
-  // between is wrong in the sum, too.
+  // f32: adds the scores of a group to the sums of the row check.
   __device__ __forceinline__ void add_weighted(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores],
                                                const float* columns) const {
     float weights[2];
@@ -298,28 +297,20 @@ struct pass_scores {
 #pragma unroll
     for (float& each : to) each = fminf(norm_above(fabsf(2 * each)), reach);
   }
-  // f32: calls f(score, norm, q, i, v) for each score of a centroid; `norm` is 0 if the spread of the row covers all errors. `last`: the
-  // last tile is the check tile, which has no centroids. It is left out by control flow: a select would stand between the row check and
-  // both chains of the search.
+  // f32: calls f(score, norm, q, i, v) for each score; `norm` is 0 if the spread of the row covers all errors.
   template <class F>
-  __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, bool last,
-                                                 F&& f) const {
+  __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, F&& f) const {
     float norms[2] = {};
     each_score(scores, [&](float score, int q, int i, int v) {
-      if (k_checks && i == P.tiles - 1 && last) return;
       if (k_own_errors && q == 0 && v == 0) load_norms(columns, i, reach, norms);
       f(score, norms[v], q, i, v);
     });
   }
   // f32: finds the largest score of the lane's columns (with own errors, the largest lower end); if groups follow, by a second chain, too.
-  __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of, bool last,
+  __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
                                                float (&largest)[k_groups], float (&twins)[k_groups]) const {
     const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
-    if constexpr (P.tiles == 1) {  // the check tile alone
-#pragma unroll
-      for (int q = 0; q < k_groups; ++q) largest[q] = lowest_score<float>(), twins[q] = arch::opaque(lowest_score<float>());
-    }
-    each_with_norm(scores, columns, of.reach, last, [&](float score, float norm, int q, int i, int v) {
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
       const auto end = [&](float slope) { return k_own_errors ? fma(-slope, norm, score) : score; };
       const bool first = i == 0 && v == 0;
       const float one = end(of.slope[q]);
@@ -333,10 +324,10 @@ struct pass_scores {
 
   // f32: updates the search with the scores of a group. `largest`: the largest of the lane's columns; `twins`: the same from a second
   // chain, if groups follow. `before`: the code of the tiles before the group. If `largest` is too high, no column is near. If it is too
-  // low, another column is near as well, but a later group may make the lane forget the right one. `last`: see each_with_norm.
+  // low, another column is near as well, but a later group may make the lane forget the right one.
   __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
                                          const float (&largest)[k_groups], const float (&twins)[k_groups], const errors& of,
-                                         std::uint32_t before, bool last) const {
+                                         std::uint32_t before) const {
     constexpr float integers = 0x1p23f;  // from here on floats have an ulp of 1: their last bits are an integer
     constexpr std::uint32_t two = 2 * near_number(0, 0);
     float near[k_groups], from[k_groups];
@@ -365,7 +356,7 @@ struct pass_scores {
     const auto is_near = [&](float score, float norm, int q) {
       return arch::multiply_add_saturated(score, k_steep, k_own_errors ? fma(of.slope[q] * k_steep, norm, from[q]) : from[q]);
     };
-    each_with_norm(scores, columns, of.reach, last, [&](float score, float norm, int q, int i, int v) {
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
       near[q] = fma(is_near(score, norm, q), static_cast<float>(near_number(i, v)), near[q]);
     });
     const auto add = [](row_search<float>& to, std::uint32_t code) {
@@ -383,7 +374,7 @@ struct pass_scores {
     }
     if (__any_sync(0xffffffffu, several)) {
       std::uint32_t which[k_groups] = {};  // bit 2i + v
-      each_with_norm(scores, columns, of.reach, last, [&](float score, float norm, int q, int i, int v) {
+      each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
         which[q] |= is_near(score, norm, q) > 0 ? 1u << (2 * i + v) : 0u;
       });
 #pragma unroll
@@ -501,16 +492,30 @@ struct pass_scores {
 #pragma unroll
         for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];
         if constexpr (sizeof(T) == 4) {
+          if constexpr (k_checks) {
+            // The check tile has no centroids. The row check adds the numbers that the search will see: a select between them would be
+            // covered by neither.
+            float summed[k_group_scores];
+#pragma unroll
+            for (int n = 0; n < k_group_scores; ++n) summed[n] = scores[n];
+#pragma unroll
+            for (int v = 0; v < k_scores; ++v) {
+              float& seen = scores[(P.tiles - 1) * k_scores + v];
+              const float kept = seen;
+              seen = arch::opaque(last ? k_no_score<T> : kept);
+              summed[(P.tiles - 1) * k_scores + v] = last ? kept : seen;
+            }
+            add_weighted(rows, summed, columns);
+          }
           T largest[k_groups], twins[k_groups] = {};
-          find_largest(scores, columns, of, last, largest, twins);
+          find_largest(scores, columns, of, largest, twins);
           const auto strike_minimum = [&](int step, float& score) {
             if (Injector::enabled && group == 0)
               given.strike(index<1>{}, site::minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
           };
           for (float& each : largest) strike_minimum(0, each);
-          search(rows, scores, columns, largest, twins, of, before, last);
+          search(rows, scores, columns, largest, twins, of, before);
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
-          if constexpr (k_checks) add_weighted(rows, scores, columns);
           before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no codes
         } else {
           search(rows, scores, columns, data_tile * k_tile_columns, last);

@@ -95,7 +95,7 @@ class cuda_engine final : public engine<T> {
     core::vector<column_totals> totals;   // per column
     core::vector<block_squares> squares;  // per block of row statistics
   };
-  // What the host reads at its first use.
+  // The host reads them at their first use.
   struct host_copies {
     core::vector<T> weights;  // as given
     core::vector<T> rows;     // m × n: x, if the host sums

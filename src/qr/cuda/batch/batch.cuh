@@ -160,7 +160,7 @@ struct batch_application {
         const bool above = row < j;
         const double size =
             above ? fabs(static_cast<double>(a.ascending ? V[j * a.V.row_stride + row * a.V.column_stride] : element(row, j))) : 0;
-        if (size > 0 && size <= std::numeric_limits<double>::max() && fabs(static_cast<double>(diagonal(j))) <= a.least_pivot * size)
+        if (size > 0 && size <= abft::k_largest<double> && fabs(static_cast<double>(diagonal(j))) <= a.least_pivot * size)
           note_dependence(j);
       }
     }
