@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/aligned_buffer.hpp"
+#include "core/at.hpp"
 #include "core/format.hpp"
 #include "core/memory.hpp"
 #include "qr/arithmetic/random.hpp"
@@ -11,6 +12,8 @@
 #include "qr/thresholds.hpp"
 
 namespace ballast::qr {
+
+using core::at;
 
 namespace {
 
