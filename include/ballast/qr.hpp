@@ -59,7 +59,7 @@ struct options {
 // memory, which stays for the next call.
 // Errors: invalid_argument_error (shapes, overlap, memory of another device), rank_deficient_error (gels, solve), unsupported_error,
 // device_error, out_of_memory_error, uncorrectable_error. After an uncorrectable fault under protection::correct, arguments hold what they
-// held before the call.
+// held before the call; except where the copy of a verified result to its argument stays wrong: then this argument may hold anything.
 
 // A prepared problem: where and how it is computed. Immutable and thread-safe; copies share it. It keeps the memory of its calls: after the
 // first call of an operation, a call of the same operation allocates no memory on the host (docs/design/memory.md says what a device

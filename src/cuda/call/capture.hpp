@@ -16,9 +16,8 @@ namespace ballast::cuda {
 inline void refuse_capture(stream order, std::string_view token) {
   if (order != nullptr && current_device()->captured(order))
     throw unsupported_error(
-        fmt::format("{}: call::stream: expected a stream that is not being captured into a graph, since this call waits for its results; "
-                    "got one that is "
-                    "(enqueue_… can be captured)",
+        fmt::format("{}: call::stream: expected a stream that is not being captured into a graph, got one that is; this call waits for its "
+                    "results (enqueue_… can be captured)",
                     token));
 }
 

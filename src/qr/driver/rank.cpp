@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/aligned_buffer.hpp"
+#include "core/at.hpp"
 #include "core/format.hpp"
 #include "core/memory.hpp"
 #include "qr/arithmetic/random.hpp"
@@ -11,6 +12,8 @@
 #include "qr/thresholds.hpp"
 
 namespace ballast::qr {
+
+using core::at;
 
 namespace {
 
@@ -72,7 +75,7 @@ inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matri
     double most = 0;
     for (index i = 0; i < n; ++i) {
       const double size = std::isfinite(of_x[i]) ? std::abs(of_x[i]) : std::numeric_limits<double>::max();
-      if (size / 2 >= most || (size >= most / 2 && size > 0)) made.dependent = i;
+      if (size > 0 && size >= most / 2) made.dependent = i;
       most = std::max(most, size);
     }
   }
@@ -108,6 +111,28 @@ index count_independent(double* W, index n, double least) {
   return n;
 }
 
+// The columns of R scaled by powers of two to norms in [1, 2): S = R diag(2^shifts).
+struct scaling {
+  core::vector<int> shifts;
+  double size = 0;  // ‖S‖_F / √n
+  bool finite = true;
+};
+
+template <class S>
+scaling scale_columns(engine<S>& on, const matrix_view<const S>& R) {
+  core::vector<column_size> sizes(at(R.columns));
+  on.column_sizes(R, sizes.data());
+  on.wait();
+  scaling made;
+  for (const column_size& each : sizes) {
+    made.shifts.push_back(-each.exponent);
+    made.size += each.norm * each.norm / static_cast<double>(R.columns);
+    made.finite = made.finite && each.finite;
+  }
+  made.size = std::sqrt(made.size);
+  return made;
+}
+
 }  // namespace
 
 template <class S>
@@ -121,30 +146,24 @@ rank_estimate estimate_rank(const context& run, engine<S>& on, const matrix_view
     made.dependent = zero;
     return made;
   }
-  core::vector<column_size> sizes(at(n));
-  on.column_sizes(R, sizes.data());
-  on.wait();
-  if (std::any_of(sizes.begin(), sizes.end(), [](const column_size& each) { return !each.finite; })) {
-    made.condition = std::numeric_limits<double>::quiet_NaN();
-    return made;
-  }
-  core::vector<int> shifts(at(n));  // S = R diag(2^shifts)
-  double squares = 0;
-  for (index j = 0; j < n; ++j) {
-    shifts[at(j)] = -sizes[at(j)].exponent;
-    squares += sizes[at(j)].norm * sizes[at(j)].norm;
-  }
-  const double size = std::sqrt(squares / static_cast<double>(n));
-  if (zero >= 0) {
-    made.condition = std::numeric_limits<double>::infinity();
-    made.dependent = zero;
-  } else {
-    for (const std::uint64_t stream : {k_rank_stream, k_second_rank_stream}) {
-      const inverse_estimate seen = estimate_inverse(run, on, R, shifts, stream);
-      made.condition = seen.norm * size;
-      made.dependent = made.condition > thresholds::most_condition<S>(n) ? seen.dependent : -1;
-      if (made.full()) return made;
+  scaling by;
+  // A second estimate shares nothing with the first but R.
+  for (const std::uint64_t stream : {k_rank_stream, k_second_rank_stream}) {
+    by = scale_columns(on, R);
+    if (!by.finite) {
+      made.condition = std::numeric_limits<double>::quiet_NaN();
+      made.dependent = -1;
+      return made;
     }
+    if (zero >= 0) {
+      made.condition = std::numeric_limits<double>::infinity();
+      made.dependent = zero;
+      break;
+    }
+    const inverse_estimate seen = estimate_inverse(run, on, R, by.shifts, stream);
+    made.condition = seen.norm * by.size;
+    made.dependent = made.condition > thresholds::most_condition<S>(n) ? seen.dependent : -1;
+    if (made.full()) return made;
   }
   if (n > k_most_ranked) return made;
   core::aligned_buffer<S> host(n * n);
@@ -152,7 +171,7 @@ rank_estimate estimate_rank(const context& run, engine<S>& on, const matrix_view
   on.wait();
   core::aligned_buffer<double> W(n * n);
   for (index j = 0; j < n; ++j) {
-    for (index i = 0; i < n; ++i) W[i + j * n] = i <= j ? std::ldexp(static_cast<double>(host[i + j * n]), shifts[at(j)]) : 0.0;
+    for (index i = 0; i < n; ++i) W[i + j * n] = i <= j ? std::ldexp(static_cast<double>(host[i + j * n]), by.shifts[at(j)]) : 0.0;
   }
   made.rank = std::min(n - 1, count_independent(W.data(), n, 1 / thresholds::most_condition<S>(n)));
   return made;
