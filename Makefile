@@ -33,10 +33,12 @@ test-full:
 	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
-# The Python package, built and installed in build/python, and other libraries' tests over it. pip installs what it needs.
+# The Python package as a wheel, and other libraries' tests over it: CONTRIBUTING.md.
 test-python:
-	scripts/install-dependencies build
-	CMAKE_CXX_COMPILER_LAUNCHER=$(if $(launcher),ccache) scripts/test-python
+	scripts/install-dependencies test
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(launcher)
+	cmake --build --preset release --target ballast
+	CMAKE_CXX_COMPILER_LAUNCHER=$(if $(launcher),ccache) scripts/test-python build/release
 
 # After a change, in less than a minute: unit tests and a sample of one backend's. `make quick BACKEND=kmeans`; or fft, qr; or fft_cuda, which
 # compiles hundreds of kernels for the emulator the first time.

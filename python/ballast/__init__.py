@@ -9,6 +9,8 @@ Each call leaves a report: ballast.last_report(). `with ballast.protection(...)`
 ballast.install() puts Ballast under NumPy and SciPy for programs that are not to be changed.
 """
 
+import importlib
+
 from ._load import core as _core  # first: it loads the library
 from ._errors import (DeviceError, Error, FaultError, FaultWarning, InvalidArgumentError, OutOfMemoryError, RankDeficientError,
                       UnsupportedError, UnsupportedTypeError)
@@ -20,6 +22,8 @@ from ._install import install, uninstall
 
 __version__ = _core.version
 
+_LAZY = ("scipy_fft", "sklearn", "torch")  # they import other libraries
+
 __all__ = ["DeviceError", "Error", "Event", "FallbackWarning", "FaultError", "FaultWarning", "InvalidArgumentError", "OutOfMemoryError",
            "RankDeficientError", "Report", "UnsupportedError", "UnsupportedTypeError", "__version__", "fft", "forwarded", "info", "install",
            "last_report", "linalg", "protection", "uninstall"]
@@ -28,3 +32,9 @@ __all__ = ["DeviceError", "Error", "Event", "FallbackWarning", "FaultError", "Fa
 def info():
     """The library, this build and this machine, as a dict. The first call starts the CUDA driver if there is one."""
     return _core.information()
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

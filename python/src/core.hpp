@@ -21,9 +21,7 @@ void add_information(nb::module_& m);
 void add_fft(nb::module_& m);
 void add_qr(nb::module_& m);
 void add_kmeans(nb::module_& m);
-#ifdef BALLAST_INSTRUMENTED
-void add_injection(nb::module_& m);
-#endif
+void add_everything(nb::module_& m);
 
 // Arrays of the host. Python passes arrays of the right type, so nothing is converted here.
 using input = nb::ndarray<nb::ro, nb::device::cpu>;

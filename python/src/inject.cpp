@@ -1,4 +1,4 @@
-// Faults for the tests: the calls of this thread begin with those that were armed last. Only _core_instrumented has this.
+// _core_instrumented: _core, and faults for the tests. The calls of a thread begin with the faults that it armed last.
 #include <optional>
 
 #include "core.hpp"
@@ -23,6 +23,9 @@ void arm(const std::vector<std::string>& wanted) {
 
 }  // namespace
 
-void add_injection(nb::module_& m) { m.def("arm", arm); }
-
 }  // namespace ballast_python
+
+NB_MODULE(_core_instrumented, m) {
+  ballast_python::add_everything(m);
+  m.def("arm", ballast_python::arm);
+}

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -157,22 +158,27 @@ def test_import_starts_no_thread_and_imports_no_sklearn():
 
 def test_other_threads_run_during_a_computation():
     """A thread that only counts must make progress while another computes: the interpreter's lock is free."""
-    a = np.ones((64, 1 << 16))
-    counts, stop = [0], threading.Event()
+    a = np.ones((64, 1 << 15), complex)
+    counts, go, stop = [0], threading.Event(), threading.Event()
 
     def count():
+        go.wait()
         while not stop.is_set():
             counts[0] += 1
+            time.sleep(0)  # gives the lock up, so that the computing thread gets it back
 
-    switch = sys.getswitchinterval()
     thread = threading.Thread(target=count)
+    thread.start()
+    ballast.fft.fft(a)  # makes the plan
+    switch = sys.getswitchinterval()
     sys.setswitchinterval(1000)  # a thread gives the lock up only by itself
     try:
-        thread.start()
-        sys.setswitchinterval(switch)
+        go.set()
+        before = counts[0]
         ballast.fft.fft(a)
+        during = counts[0] - before
     finally:
         stop.set()
-        thread.join()
         sys.setswitchinterval(switch)
-    assert counts[0] > 0
+        thread.join()
+    assert during > 1
