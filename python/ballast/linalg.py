@@ -7,6 +7,7 @@ import numpy as np
 
 from . import _core
 from ._errors import InvalidArgumentError, RankDeficientError, UnsupportedTypeError
+from ._exchange import exchanged
 from ._plans import PlanCache
 from ._protection import compute, current, execution, record
 
@@ -56,6 +57,7 @@ def _of_library(by_column):
     return a[0] if len(a) == 1 else a
 
 
+@exchanged
 def qr(a, mode="reduced"):
     """The QR factorization of a matrix, or of each of a stack (…, m, n), as numpy.linalg.qr. k is min(m, n).
 
@@ -108,6 +110,7 @@ def _conclude(reports):
         record(*reports)
 
 
+@exchanged
 def lstsq(a, b, rcond=None):
     """The least-squares solution of a x = b for a of full rank, by QR. Returns (x, residuals, rank, s) as numpy.linalg.lstsq.
 

@@ -1,4 +1,6 @@
 // Plans of Fourier transforms. A run takes a list of places, so that a batch of more than one loop is one call from Python.
+#include <bit>
+
 #include "core.hpp"
 
 namespace ballast_python {
@@ -91,6 +93,14 @@ void add_fft(nb::module_& m) {
                              .output = {.strides = strides_out, .distance = distance_out}};
              const nb::gil_scoped_release released;
              new (made) fft::plan(std::move(of), where);
+           })
+      // A batch that lies at the beginning of both arrays. None, and nothing is computed, where an array is not aligned to its elements.
+      .def("run_whole",
+           [](const fft::plan& on, const input& from, const output& to, bool inverse) -> nb::object {
+             const bool twice = on.problem().precision == ballast::precision::f64;
+             const std::size_t unit = twice ? sizeof(double) : sizeof(float);
+             if (std::bit_cast<std::uintptr_t>(from.data()) % unit != 0) return nb::none();
+             return nb::cast(twice ? run_real<double>(on, from, to, inverse, {0}, {0}) : run_real<float>(on, from, to, inverse, {0}, {0}));
            })
       .def("run",
            [](const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in, const lengths& places_out) {

@@ -6,9 +6,11 @@ import warnings
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from .._exchange import exchanged
 from .._protection import record
 from . import _engine
 from ._engine import MOST_AXES, Destination, apart, complex_type, real_type, resized, run, threads_of, usable
+from ._quick import forget, quick
 
 _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -22,6 +24,7 @@ def _norm(norm):
 def clear_plans():
     """Frees the plans that earlier calls have left."""
     _engine.plans.clear()
+    forget()
 
 
 # ---- The three kinds over different axes
@@ -123,36 +126,42 @@ def _one(a, n, axis, halved=False):
     return a, (n,), (axis,)
 
 
+@quick("fft")
 def fft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The discrete Fourier transform along one axis, as numpy.fft.fft."""
     a, n, axis = _one(a, n, axis)
     return _c2c(a, n, axis, False, _norm(norm), out, threads_of(workers), overwrite_x, "fft")
 
 
+@quick("ifft")
 def ifft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of fft along one axis, as numpy.fft.ifft."""
     a, n, axis = _one(a, n, axis)
     return _c2c(a, n, axis, True, _norm(norm), out, threads_of(workers), overwrite_x, "ifft")
 
 
+@quick("rfft")
 def rfft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform of real input along one axis, its n/2 + 1 non-redundant numbers, as numpy.fft.rfft."""
     a, n, axis = _one(a, n, axis)
     return _r2c(a, n, axis, _norm(norm), out, threads_of(workers), "rfft")
 
 
+@quick("irfft")
 def irfft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of rfft: real output of length n (default 2(m − 1)), as numpy.fft.irfft."""
     a, n, axis = _one(a, n, axis, halved=True)
     return _c2r(a, n, axis, _norm(norm), out, threads_of(workers), "irfft")
 
 
+@exchanged
 def hfft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform of a signal with Hermitian symmetry, of which the first half is given: real output, as numpy.fft.hfft."""
     a, n, axis = _one(a, n, axis, halved=True)
     return _c2r(np.conjugate(a), n, axis, _SWAPPED[_norm(norm)], out, threads_of(workers), "hfft")
 
 
+@exchanged
 def ihfft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of hfft: the first half of a signal with Hermitian symmetry, as numpy.fft.ihfft."""
     a, n, axis = _one(a, n, axis)
@@ -204,21 +213,25 @@ def _complex_several(a, s, axes, inverse, norm, out, workers, overwrite, name):
     return _c2c(a, lengths, axes, inverse, norm, out, threads_of(workers), overwrite, name)
 
 
+@exchanged
 def fftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform over several axes, as numpy.fft.fftn."""
     return _complex_several(a, s, axes, False, norm, out, workers, overwrite_x, "fft")
 
 
+@exchanged
 def ifftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of fftn, as numpy.fft.ifftn."""
     return _complex_several(a, s, axes, True, norm, out, workers, overwrite_x, "ifft")
 
 
+@exchanged
 def fft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform over two axes, as numpy.fft.fft2."""
     return _complex_several(a, s, axes, False, norm, out, workers, overwrite_x, "fft")
 
 
+@exchanged
 def ifft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of fft2, as numpy.fft.ifft2."""
     return _complex_several(a, s, axes, True, norm, out, workers, overwrite_x, "ifft")
@@ -244,11 +257,13 @@ def _inverse_real(a, s, axes, norm, out, workers):
     return _c2r(a, lengths, axes, norm, out, threads, "irfft")
 
 
+@exchanged
 def rfftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform of real input over several axes; the last of them is halved, as numpy.fft.rfftn."""
     return _forward_real(a, s, axes, _norm(norm), out, workers)
 
 
+@exchanged
 def irfftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of rfftn, as numpy.fft.irfftn."""
     if axes is not None and len(axes) == 0 or axes is None and np.ndim(a) == 0:
@@ -256,16 +271,19 @@ def irfftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite
     return _inverse_real(a, s, axes, _norm(norm), out, workers)
 
 
+@exchanged
 def rfft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """rfftn over two axes, as numpy.fft.rfft2."""
     return rfftn(a, s, axes, norm, out, workers=workers)
 
 
+@exchanged
 def irfft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """irfftn over two axes, as numpy.fft.irfft2."""
     return irfftn(a, s, axes, norm, out, workers=workers)
 
 
+@exchanged
 def hfftn(x, s=None, axes=None, norm=None, overwrite_x=False, workers=None):
     """The transform over several axes of an array with Hermitian symmetry, whose last axis is halved: real, as scipy.fft.hfftn."""
     if s is not None and axes is None:
@@ -273,6 +291,7 @@ def hfftn(x, s=None, axes=None, norm=None, overwrite_x=False, workers=None):
     return _inverse_real(np.conjugate(x), s, axes, _SWAPPED[_norm(norm)], None, workers)
 
 
+@exchanged
 def ihfftn(x, s=None, axes=None, norm=None, overwrite_x=False, workers=None):
     """The inverse of hfftn, as scipy.fft.ihfftn."""
     if s is not None and axes is None:
@@ -281,11 +300,13 @@ def ihfftn(x, s=None, axes=None, norm=None, overwrite_x=False, workers=None):
     return np.conjugate(made, out=made)
 
 
+@exchanged
 def hfft2(x, s=None, axes=(-2, -1), norm=None, overwrite_x=False, workers=None):
     """hfftn over two axes, as scipy.fft.hfft2."""
     return hfftn(x, s, axes, norm, overwrite_x, workers)
 
 
+@exchanged
 def ihfft2(x, s=None, axes=(-2, -1), norm=None, overwrite_x=False, workers=None):
     """The inverse of hfft2, as scipy.fft.ihfft2."""
     return ihfftn(x, s, axes, norm, overwrite_x, workers)
