@@ -1,7 +1,9 @@
-"""install() puts Ballast under numpy.fft, scipy.fft and numpy.linalg's qr and lstsq, for programs that are not to be changed."""
+"""install() puts Ballast under numpy.fft, scipy.fft, qr and lstsq of numpy.linalg and scipy.linalg, and scikit-learn's K-Means, for
+programs that are not to be changed."""
 
 import atexit
 import functools
+import importlib.util
 import sys
 import threading
 
@@ -11,7 +13,7 @@ from . import fft, linalg
 from ._errors import RankDeficientError, UnsupportedError
 from ._forward import forward, forwarded, protected, protected_calls
 
-__all__ = ["install", "uninstall"]
+__all__ = ["install", "summary", "uninstall"]
 
 _FFT = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
 _LINALG = ("qr", "lstsq")
@@ -37,38 +39,54 @@ def _protecting(module, name, mine, types):
     return call
 
 
-def _summary():
+def _replace(module, names, source, types):
+    for name in names:
+        call = _protecting(module, name, getattr(source, name), types)
+        _replaced[module, name] = getattr(module, name)
+        setattr(module, name, call)
+
+
+def summary():
+    """The number of calls that were protected and forwarded, and why, as lines of text."""
+    handed_on = forwarded()
+    words = f"ballast: protected {protected_calls()} calls, forwarded {sum(handed_on.values())}"
+    return "\n".join([words, *(f"  {count} of {name}: {why}" for (name, why), count in sorted(handed_on.items()))])
+
+
+def _print_summary():
     if _replaced:
-        handed_on = forwarded()
-        words = f"ballast: protected {protected_calls()} calls, forwarded {sum(handed_on.values())}"
-        reasons = [f"  {count} of {name}: {why}" for (name, why), count in sorted(handed_on.items())]
-        print("\n".join([words, *reasons]), file=sys.stderr)
+        print(summary(), file=sys.stderr)
 
 
 def install():
-    """Replaces the functions; a second call does nothing. What Ballast cannot take (complex QR, matrices without full rank, long double,
-    numpy.linalg's names of modes that are old) is forwarded: forwarded() counts it, BALLAST_ON_FALLBACK=allow|warn|error says what
-    happens, and the end of the program prints "protected N calls, forwarded M" with the reasons. scipy.fft is taken if SciPy is
-    there. Names that a module has already imported (`from numpy.fft import fft`) stay what they are."""
+    """Replaces the functions; a second call does nothing. Modules of SciPy and scikit-learn are taken where they are installed.
+
+    What Ballast cannot take (complex and pivoted QR, matrices without full rank, long double, sparse points, elkan) is forwarded:
+    forwarded() counts it, BALLAST_ON_FALLBACK=allow|warn|error says what happens, and the end of the program prints "protected N calls,
+    forwarded M" with the reasons. Names that a module has already imported (`from numpy.fft import fft`) stay what they are.
+    """
     with _lock:
         if _replaced:
             return
-        for module, names, source, types in ((np.fft, _FFT, fft, (UnsupportedError,)),
-                                             (np.linalg, _LINALG, linalg, (UnsupportedError, RankDeficientError))):
-            for name in names:
-                call = _protecting(module, name, getattr(source, name), types)
-                _replaced[module, name] = getattr(module, name)
-                setattr(module, name, call)
-        try:
-            import scipy.fft as scipy_fft
-        except ModuleNotFoundError:
-            scipy_fft = None
-        if scipy_fft is not None:
+        _replace(np.fft, _FFT, fft, UnsupportedError)
+        _replace(np.linalg, _LINALG, linalg, (UnsupportedError, RankDeficientError))
+        if importlib.util.find_spec("scipy") is not None:
+            import scipy.fft
+            import scipy.linalg
+
+            from . import _scipy_linalg
             from . import scipy_fft as backend
 
-            scipy_fft.set_global_backend(backend)
-            _replaced[scipy_fft, None] = "scipy"
-    atexit.register(_summary)
+            scipy.fft.set_global_backend(backend)
+            _replaced[scipy.fft, None] = "scipy"
+            _replace(scipy.linalg, _LINALG, _scipy_linalg, (UnsupportedError, RankDeficientError))
+        if importlib.util.find_spec("sklearn") is not None:
+            import sklearn.cluster._kmeans as theirs
+
+            from . import _sklearn_engine
+
+            _replace(theirs, _sklearn_engine.__all__, _sklearn_engine, UnsupportedError)
+    atexit.register(_print_summary)
 
 
 def uninstall():
@@ -80,4 +98,4 @@ def uninstall():
             else:
                 setattr(module, name, theirs)
         _replaced.clear()
-    atexit.unregister(_summary)
+    atexit.unregister(_print_summary)

@@ -1,6 +1,6 @@
 """Runs other libraries' own tests over Ballast, and prints the counts beside those of the library itself.
 
-Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, estimator
+Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, estimator
 Exit status: 1 if a test fails over Ballast that passes over the library, and EXPECTED does not name it with its reason.
 Each run is a process of its own, in which install() replaces the functions before the tests are read.
 """
@@ -14,7 +14,8 @@ import sys
 # Tests that may fail: pattern → why.
 EXPECTED = {
     "test_linalg.py::TestQR::test_mode_all_but_economic":
-        "float32: Q R of a 3 × 2 matrix differs by 2.6e-6, the test allows 1.5e-6: small QR in float32 is less accurate than LAPACK's",
+        "float32: Q R of one 3 × 2 matrix differs by 6.5 u ‖A‖, the test allows 4. Over 300 random matrices the mean is 1.43, LAPACK's 1.61, and "
+        "the largest 5.5 and 7.6",
     "test_basic.py::test_multiprocess[[]irfft[]]": "a forked process has other rounding than its parent, about 1e-17; the cause is open",
 }
 
@@ -23,6 +24,8 @@ MODULES = {
     "scipy_fft": (["scipy.fft.tests.test_basic", "scipy.fft.tests.test_helper", "scipy.fft.tests.test_multithreading",
                    "scipy.fft._pocketfft.tests.test_basic"], ""),
     "numpy_linalg": (["numpy.linalg.tests.test_linalg", "numpy.linalg.tests.test_regression"], "QR or qr or lstsq or LstSq or Lstsq"),
+    "scipy_linalg": (["scipy.linalg.tests.test_basic", "scipy.linalg.tests.test_decomp"], "QR or Lstsq"),
+    "sklearn_kmeans": (["sklearn.cluster.tests.test_k_means"], ""),
 }
 
 

@@ -1,5 +1,6 @@
 """install() under NumPy and SciPy, each in a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -75,3 +76,34 @@ def test_scipys_backend_without_install():
     assert ballast.last_report() is not before and np.allclose(seen, np.fft.rfft(np.arange(8.0)))
     with pytest.raises(ValueError, match="unique"):
         backend.fftn(np.ones((2, 2)), axes=(0, 0))
+
+
+def test_run_and_info(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, numpy as np\nassert sys.argv[1:] == ['x']\nprint(abs(np.fft.fft(np.ones(4))[0]))\n")
+    report = tmp_path / "report.json"
+    done = subprocess.run([sys.executable, "-m", "ballast", "run", "--report", report, script, "x"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "4.0\n" and "protected 1 calls, forwarded 0" in done.stderr, done.stderr
+    assert json.loads(report.read_text()) == {"protected": 1, "forwarded": []}
+    for command in ("info", "demo"):
+        done = subprocess.run([sys.executable, "-m", "ballast", command], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout, done.stderr
+    assert subprocess.run([sys.executable, "-m", "ballast", "walk"], capture_output=True).returncode == 1
+
+
+def test_scipy_linalg_and_scikit_learn():
+    pytest.importorskip("sklearn")
+    more = ("import scipy.linalg, sklearn.cluster\n"
+            "q, r = scipy.linalg.qr(np.eye(3)[:, :2])\n"
+            "assert q.shape == (3, 3) and r.shape == (3, 2) and ballast.last_report().problem.startswith('qr_')\n"
+            "scipy.linalg.lstsq(np.ones((3, 1)), np.ones(3))\n"
+            "points = np.random.default_rng(0).standard_normal((300, 3))\n"
+            "model = sklearn.cluster.KMeans(4, random_state=0, n_init=1).fit(points)\n"
+            "assert ballast.last_report().problem.startswith('kmeans_f64_m300_n3_k4')\n"
+            "ballast.uninstall()\n"
+            "stock_model = sklearn.cluster.KMeans(4, random_state=0, n_init=1).fit(points)\n"
+            "assert np.array_equal(model.labels_, stock_model.labels_) and model.n_iter_ == stock_model.n_iter_\n"
+            "ballast.install()")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr
+    assert "protected 6 calls, forwarded 0" in done.stderr
