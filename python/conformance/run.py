@@ -8,6 +8,7 @@ Each run is a process of its own, in which install() replaces the functions befo
 import fnmatch
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -85,7 +86,8 @@ def run_tests(suite, over):
     files = [importlib.import_module(name).__file__ for name in names]
     count = Count()
     # SciPy's test support reads its array libraries from its conftest, which is found by the files' folder.
-    pytest.main(["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnknownMarkWarning",
+    library = pathlib.Path(importlib.import_module(names[0].partition(".")[0]).__file__).parent
+    pytest.main(["-q", "--no-header", f"--confcutdir={library}", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnknownMarkWarning",
                  *(["-k", keywords] if keywords else []), *files], plugins=[count])
     return {"outcomes": count.outcomes, "failed": count.failed}
 
