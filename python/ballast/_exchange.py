@@ -18,8 +18,8 @@ def _library(a):
 
 
 def foreign(a):
-    """Whether `a` is an array of a library other than NumPy."""
-    return not isinstance(a, (np.ndarray, np.generic)) and hasattr(a, "__dlpack__")
+    """Whether `a` is an array of a library other than NumPy. An object that only hands its attributes on to an array is none."""
+    return not isinstance(a, (np.ndarray, np.generic)) and hasattr(type(a), "__dlpack__")
 
 
 def taken(a):

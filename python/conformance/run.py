@@ -17,7 +17,6 @@ EXPECTED = {
     "test_linalg.py::TestQR::test_mode_all_but_economic":
         "float32: Q R of one 3 × 2 matrix differs by 6.5 u ‖A‖, the test allows 4. Over 300 random matrices the mean is 1.43, LAPACK's 1.61, and "
         "the largest 5.5 and 7.6",
-    "test_basic.py::test_multiprocess[[]irfft[]]": "a forked process has other rounding than its parent, about 1e-17; the cause is open",
 }
 
 MODULES = {
@@ -143,11 +142,13 @@ def main():
             why = next((why for pattern, why in EXPECTED.items() if fnmatch.fnmatch(test, pattern)), None)
             print(f"  {test}: {why or 'NOT EXPECTED'}")
             wrong |= why is None
-        if mine["outcomes"]["passed"] == 0:
-            sys.exit(f"{suite}: no test ran")
+        if min(mine["outcomes"]["passed"], stock["outcomes"]["passed"]) <= 10 * stock["outcomes"]["failed"]:
+            sys.exit(f"{suite}: the library itself fails {stock['outcomes']['failed']} of its tests: they do not run here as they should")
     return 1 if wrong else 0
 
 
+if __name__ == "__mp_main__" and sys.argv[1:2] == ["--one"] and sys.argv[3] == "ballast":
+    replace_functions()  # a process that a test starts anew, not by a fork
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         one(*sys.argv[2:])

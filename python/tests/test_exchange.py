@@ -46,6 +46,20 @@ def test_results_go_into_the_callers_memory():
     assert np.shares_memory(taken(Exported(a)), a)
 
 
+def test_an_object_that_wraps_an_array_gives_an_array():
+    class Series:
+        def __init__(self, values):
+            self._values = values
+
+        def __array__(self, dtype=None, copy=None):
+            return self._values
+
+        def __getattr__(self, name):
+            return getattr(self._values, name)
+
+    assert type(ballast.fft.rfft(Series(np.ones(4)))) is np.ndarray
+
+
 def test_arrays_on_a_device_are_refused():
     with pytest.raises(ballast.UnsupportedError, match="on a device"):
         ballast.fft.fft(OnDevice(np.ones(4)))
