@@ -23,7 +23,7 @@ test:
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
 # Every case of every list, in both builds, and the whole bundle of kernels: for a release, and before a change of the foundation is merged.
-efforts = $(foreach algorithm,FFT KMEANS QR,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
+efforts = $(foreach algorithm,FFT FFT_CUDA KMEANS KMEANS_CUDA QR QR_CUDA,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
 test-full:
 	scripts/install-dependencies test
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(call efforts,full) $(launcher)
