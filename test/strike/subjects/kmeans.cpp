@@ -16,10 +16,10 @@ namespace {
 constexpr int k_iterations = 3;
 // docs/protection.md: a label passes if its squared distance is too large by at most this many u·(‖x‖ + ‖c‖)².
 constexpr double k_label_floor = 100;
-// docs/protection.md: the square of a distance of transform passes if it is off by at most this many (√n + 4 + n/8)·u·(‖x‖² + ‖c‖²). Its
-// row check has one limit for the weighted sum of up to 64 distances: √3 · 2 (√n + 4 + n/8) u · 64 times the mean weight, and weights are
-// in [1, 2) (thresholds::distance, cpu/distances-inl.hpp).
-constexpr double k_distance_floor = 340;
+// docs/protection.md: the square of a distance of transform passes if it is off by at most this many (√n + 4 + n/8)·u·(‖x‖² + ‖c‖²), ‖c‖
+// the largest. Its row check has one limit for the weighted sum of up to 64 distances: √3 · 2 (√n + 4 + n/8) u · 64 times the mean weight,
+// and weights are in [1, 2) (thresholds::distance, cpu/distances-inl.hpp).
+constexpr double k_distance_floor = 350;
 // Sums are in double and verified. The remaining error is the rounding of a centroid, u·‖c‖, or of the inertia's terms, with a margin.
 constexpr double k_sum_floor = 16;
 
@@ -188,6 +188,8 @@ class kmeans_subject final : public subject {
 
   // Judges each distance by the change of its square, against the exact one if `exactly`, or the clean one.
   void judge_distances(effect& seen, bool exactly) const {
+    double largest = 0;  // norm of a centroid
+    for (std::int64_t c = 0; c < k_; ++c) largest = std::max(largest, norm(&given_[static_cast<std::size_t>(c * n_)]));
     for (std::int64_t e = 0; e < m_ * k_; ++e) {
       const auto at = static_cast<std::size_t>(e);
       if (!exactly && std::memcmp(&got_.values[at], &kept_.values[at], sizeof(T)) == 0) continue;
@@ -196,8 +198,8 @@ class kmeans_subject final : public subject {
       const auto value = static_cast<wide<T>>(got_.values[at]);
       const wide<T> clean =
           exactly ? square_distance(x, c) : static_cast<wide<T>>(kept_.values[at]) * static_cast<wide<T>>(kept_.values[at]);
-      const double own = norms_[static_cast<std::size_t>(e / k_)], other = norm(c), n = static_cast<double>(n_);
-      const double unit = k_unit_roundoff<T> * (own * own + other * other);
+      const double own = norms_[static_cast<std::size_t>(e / k_)], n = static_cast<double>(n_);
+      const double unit = k_unit_roundoff<T> * (own * own + largest * largest);
       seen.add(static_cast<double>(std::abs(value * value - clean)), unit, k_distance_floor * (std::sqrt(n) + 4 + n / 8) * unit);
     }
   }
