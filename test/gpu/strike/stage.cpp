@@ -181,6 +181,8 @@ std::vector<struck_kernel> kernels_for(const algorithm& of, const std::string& n
         for (std::size_t i = next++; i < missing.size(); i = next++) {
           try {
             found[missing[i]] = make_struck_kernel(requests[missing[i]], architecture, !assembler().empty());
+          } catch (const unsupported_error&) {
+            // Without a compiler the kernel is left out. If a call loads it, it runs as it is, and the row names it.
           } catch (...) {
             const std::lock_guard lock(mutex);
             failed = std::current_exception();
@@ -193,6 +195,7 @@ std::vector<struck_kernel> kernels_for(const algorithm& of, const std::string& n
   std::vector<struck_kernel> made;
   std::vector<cuda::image> entries;
   for (std::optional<struck_kernel>& each : found) {
+    if (!each) continue;
     for (cuda::image& one : entries_of(*each)) entries.push_back(std::move(one));
     made.push_back(std::move(*each));
   }
