@@ -23,8 +23,11 @@ struct algorithm {
   void (*list)(const settings& wanted);
   // Throws invalid_argument_error unless `text` is a problem token.
   void (*check_token)(std::string_view text);
-  // Returns the problems of the stage `strike`: they run with the default scheme, with and without protection.
+  // Returns the subjects of the stage `strike` (strike/subjects/subject.hpp): they run with the default scheme, with and without
+  // protection.
   std::vector<std::string> (*strike_set)(bool quick);
+  // Makes `on` load every kernel that a subject may need.
+  void (*record_subject)(test::recording_device& on, const std::string& name);
 };
 
 const algorithm& fft_algorithm();
@@ -42,7 +45,12 @@ int kernels(const algorithm& of, const settings& wanted, const time_limit& limit
 // Needs no GPU; needs NVRTC and ptxas.
 int struck_kernels(const algorithm& of, const settings& wanted, const time_limit& limit);
 
-// Returns the requests of those kernels on such a device, without duplicates.
-std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const settings& wanted, const cuda::capabilities& about);
+// Returns the requests of the kernels of these subjects on such a device, without duplicates.
+std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const std::vector<std::string>& names,
+                                                  const cuda::capabilities& about);
+
+// The stage `strike`, the same for all algorithms: strikes every instruction of the kernels of each subject (docs/design/strike.md). Prints
+// rows of type "strike", "strike place" and "strike hit". Opens no device in this process, which starts others.
+int strike(const algorithm& of, const settings& wanted, const time_limit& limit);
 
 }  // namespace ballast::gpu_check
