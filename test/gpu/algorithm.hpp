@@ -1,6 +1,7 @@
 // The interface of an algorithm to gpu-check: its stages and the kernels that they need. Each algorithm has a folder beside this file.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
@@ -48,6 +49,9 @@ int struck_kernels(const algorithm& of, const settings& wanted, const time_limit
 // Returns the requests of the kernels of these subjects on such a device, without duplicates.
 std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const std::vector<std::string>& names,
                                                   const cuda::capabilities& about);
+
+// Returns these subjects, which have a % in the place of the precision, in f32 and then in f64; `quick`: the first.
+std::vector<std::string> in_both_precisions(std::initializer_list<std::string_view> subjects, bool quick);
 
 // The stage `strike`, the same for all algorithms: strikes every instruction of the kernels of each subject (docs/design/strike.md). Prints
 // rows of type "strike", "strike place" and "strike hit". Opens no device in this process, which starts others.

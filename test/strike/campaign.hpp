@@ -106,13 +106,6 @@ struct book {
 
 inline double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-template <std::size_t N>
-void put(char (&to)[N], std::string_view text) {
-  const std::size_t length = std::min(text.size(), N - 1);
-  std::memcpy(to, text.data(), length);
-  to[length] = '\0';
-}
-
 // The struck process.
 template <class Striker>
 class struck {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -11,6 +12,12 @@
 #include "subjects/subject.hpp"
 
 namespace ballast::strike {
+
+// Stores as much of a text as an array holds; it may live in memory that processes share.
+template <std::size_t N>
+void put(char (&to)[N], std::string_view text) {
+  to[text.copy(to, N - 1)] = '\0';
+}
 
 // masked: the result has the bits of the clean call, and no check failed. repaired: a check failed, and the result is right up to the
 // floor. wrongly_repaired: a check failed, the verdict is good, and the error is above the floor. uncorrectable: the call reported it.

@@ -34,18 +34,10 @@ int record(test::recording_device& on, const settings&) {
 
 // Several panels, and one; tall panels by Cholesky QR; a right-hand side; a batch by a part of a warp, a warp, a block.
 std::vector<std::string> strike_set(bool quick) {
-  std::vector<std::string> made;
-  for (const char* type : {"f32", "f64"}) {
-    for (const char* name : {"geqrf_%_m160_n96", "geqrf_%_m1500_n64", "ormqr_%_m160_n96", "ormqr_right_%_m160_n96", "orgqr_%_m160_n96",
-                             "gels_%_m160_n96", "gels_%_m64_n96", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24",
-                             "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24"}) {
-      std::string each = name;
-      each.replace(each.find('%'), 1, type);
-      made.push_back(each);
-    }
-  }
-  if (quick) made.resize(1);
-  return made;
+  return in_both_precisions(
+      {"geqrf_%_m160_n96", "geqrf_%_m1500_n64", "ormqr_%_m160_n96", "ormqr_right_%_m160_n96", "orgqr_%_m160_n96", "gels_%_m160_n96",
+       "gels_%_m64_n96", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24"},
+      quick);
 }
 
 template <class S>

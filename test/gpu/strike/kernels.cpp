@@ -1,5 +1,5 @@
-// The struck device is the library's own device over a driver with three replaced functions: those that load modules, look up their
-// functions and launch them.
+// The struck device is the library's own device over a driver with two replaced functions: that which finds a function in a module, and
+// the launch.
 #include "strike/kernels.hpp"
 
 #include <dlfcn.h>
@@ -28,30 +28,20 @@ namespace ballast::gpu_check {
 namespace fs = std::filesystem;
 namespace driver = cuda::driver;
 
+scratch_folder::scratch_folder() {
+  std::string name = (fs::temp_directory_path() / "ballast-strike-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw error("cannot make a temporary folder in " + fs::temp_directory_path().string());
+  path_ = name;
+}
+scratch_folder::~scratch_folder() {
+  std::error_code ignored;  // removal is best effort
+  fs::remove_all(path_, ignored);
+}
+
 namespace {
 
 constexpr const char* k_code_mark = "struck kernel\n";
 constexpr const char* k_sites_mark = "sites of a struck kernel\n";
-
-// Files with random names, removed at the end.
-class scratch_folder {
- public:
-  scratch_folder() {
-    std::string name = (fs::temp_directory_path() / "ballast-strike-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw error("cannot make a temporary folder in " + fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~scratch_folder() {
-    std::error_code ignored;  // removal is best effort
-    fs::remove_all(path_, ignored);
-  }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 std::string content_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);

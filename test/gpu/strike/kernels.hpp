@@ -30,6 +30,19 @@ std::optional<struck_kernel> find_struck_kernel(const cuda::bundle& in, const cu
 // Returns the ptxas beside the compiler named by CUDA_HOME, CUDA_PATH, the path or the usual folder; empty if there is none.
 std::filesystem::path assembler();
 
+// A temporary folder, removed at the end.
+class scratch_folder {
+ public:
+  scratch_folder();
+  ~scratch_folder();
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 // One launch of a call.
 struct launch_seen {
   std::size_t kernel = 0;  // index in the device's list of kernels

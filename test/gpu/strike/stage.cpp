@@ -1,6 +1,4 @@
 // The stage `strike` of every algorithm: a campaign at each subject, with and without protection, and rows of what became of it.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -205,17 +203,26 @@ std::vector<struck_kernel> kernels_for(const algorithm& of, const std::string& n
 
 }  // namespace
 
+std::vector<std::string> in_both_precisions(std::initializer_list<std::string_view> subjects, bool quick) {
+  std::vector<std::string> made;
+  for (const char* type : {"f32", "f64"}) {
+    for (std::string each : std::vector<std::string>(subjects.begin(), subjects.end())) {
+      each.replace(each.find('%'), 1, type);
+      made.push_back(each);
+    }
+  }
+  if (quick) made.resize(1);
+  return made;
+}
+
 int strike(const algorithm& of, const settings& wanted, const time_limit& limit) {
   const std::vector<std::string> names = wanted.tokens.empty() ? of.strike_set(wanted.quick) : wanted.tokens;
-  std::string folder = (fs::temp_directory_path() / "ballast-struck-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) throw error("cannot make a temporary folder in " + fs::temp_directory_path().string());
+  const scratch_folder folder;
   int failed = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
     gpu_striker::wanted.small = name.find("_f32_") != std::string::npos;
-    gpu_striker::wanted.kernels = [&of, &name, made = fs::path(folder) / (std::to_string(i) + ".bundle")] {
-      return kernels_for(of, name, made);
-    };
+    gpu_striker::wanted.kernels = [&of, &name, made = folder / (std::to_string(i) + ".bundle")] { return kernels_for(of, name, made); };
     for (const protection guard : {protection::correct, protection::off}) {
       const bool off = guard == protection::off;
       const double left = limit.left() / static_cast<double>(names.size() - i);
@@ -228,8 +235,6 @@ int strike(const algorithm& of, const settings& wanted, const time_limit& limit)
                                         : strike_subject<idle_striker>(name, guard, strikes, left * (off ? 1 : 0.9));
     }
   }
-  std::error_code ignored;  // removal is best effort
-  fs::remove_all(folder, ignored);
   return failed;
 }
 

@@ -143,17 +143,11 @@ gpu_striker::shot gpu_striker::draw(std::mt19937_64& random, double) {
   return one;
 }
 
-void gpu_striker::put_place(const std::string& text) {
-  const std::size_t length = std::min(text.size(), k_place - 1);
-  std::memcpy(shared_.place, text.data(), length);
-  shared_.place[length] = '\0';
-}
-
 // Until the end of the call is seen, the strike counts as one that happened: if it hangs, or the device fails, there is no answer.
 void gpu_striker::arm(const shot& one) {
   armed_ = one.launch;
   const struck_kernel& kernel = on_->kernels()[launches_[armed_].kernel];
-  put_place(short_name(kernel) + ": " + (one.order.wanted > 0 ? kernel.sites[one.order.wanted - 1] : "?"));
+  strike::put(shared_.place, short_name(kernel) + ": " + (one.order.wanted > 0 ? kernel.sites[one.order.wanted - 1] : "?"));
   shared_.landed = true;
   striking_ = true;
   on_->arm(one.launch, one.order);
@@ -168,7 +162,7 @@ bool gpu_striker::leave() {
   shared_.landed = answer && answer->site != 0;
   if (!shared_.landed) return false;
   const struck_kernel& kernel = on_->kernels()[launches_[armed_].kernel];
-  put_place(short_name(kernel) + ": " + kernel.sites[answer->site - 1]);
+  strike::put(shared_.place, short_name(kernel) + ": " + kernel.sites[answer->site - 1]);
   return true;
 }
 

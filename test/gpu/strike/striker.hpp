@@ -68,7 +68,6 @@ class gpu_striker {
   std::optional<strike_control> asked(std::size_t launch, const strike_control& order);
   void draw_bit(std::mt19937_64& random, strike_control& order) const;
   bool draw_site(std::mt19937_64& random, shot& one);
-  void put_place(const std::string& text);
 
   shared& shared_;
   std::unique_ptr<struck_device> on_;
