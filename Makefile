@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test test-full quick strike bench format lint build clean
+.PHONY: demo test test-full test-python quick strike bench format lint build clean
 
 # The demonstration needs the command, without and with injection. It needs no tests, no rivals and no kernels for a GPU.
 demo:
@@ -32,6 +32,13 @@ test-full:
 	cmake --preset asan $(call efforts,wide) $(launcher)
 	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
+
+# The Python package as a wheel, and other libraries' tests over it: CONTRIBUTING.md.
+test-python:
+	scripts/install-dependencies test
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(launcher)
+	cmake --build --preset release --target ballast
+	CMAKE_CXX_COMPILER_LAUNCHER=$(if $(launcher),ccache) scripts/test-python build/release
 
 # After a change, in less than a minute: unit tests and a sample of one backend's. `make quick BACKEND=kmeans`; or fft, qr; or fft_cuda, which
 # compiles hundreds of kernels for the emulator the first time.

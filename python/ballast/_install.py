@@ -1,0 +1,101 @@
+"""install() puts Ballast under numpy.fft, scipy.fft, qr and lstsq of numpy.linalg and scipy.linalg, and scikit-learn's K-Means, for
+programs that are not to be changed."""
+
+import atexit
+import functools
+import importlib.util
+import sys
+import threading
+
+import numpy as np
+
+from . import fft, linalg
+from ._errors import RankDeficientError, UnsupportedError
+from ._forward import forward, forwarded, protected, protected_calls
+
+__all__ = ["install", "summary", "uninstall"]
+
+_FFT = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
+_LINALG = ("qr", "lstsq")
+_lock = threading.Lock()
+_replaced = {}
+
+
+def _protecting(module, name, mine, types):
+    """A function like that of `module`, which Ballast computes; what Ballast cannot take is handed on."""
+    theirs = getattr(module, name)
+    full_name = f"{module.__name__}.{name}"
+
+    @functools.wraps(theirs)
+    def call(*args, **kwargs):
+        try:
+            made = mine(*args, **kwargs)
+        except types as why:
+            forward(full_name, str(why))
+            return theirs(*args, **kwargs)
+        protected()
+        return made
+
+    return call
+
+
+def _replace(module, names, source, types):
+    for name in names:
+        call = _protecting(module, name, getattr(source, name), types)
+        _replaced[module, name] = getattr(module, name)
+        setattr(module, name, call)
+
+
+def summary():
+    """The number of calls that were protected and forwarded, and why, as lines of text."""
+    handed_on = forwarded()
+    words = f"ballast: protected {protected_calls()} calls, forwarded {sum(handed_on.values())}"
+    return "\n".join([words, *(f"  {count} of {name}: {why}" for (name, why), count in sorted(handed_on.items()))])
+
+
+def _print_summary():
+    if _replaced:
+        print(summary(), file=sys.stderr)
+
+
+def install():
+    """Replaces the functions; a second call does nothing. Modules of SciPy and scikit-learn are taken where they are installed.
+
+    What Ballast cannot take (complex and pivoted QR, matrices without full rank, long double, sparse points, elkan) is forwarded:
+    forwarded() counts it, BALLAST_ON_FALLBACK=allow|warn|error says what happens, and the end of the program prints "protected N calls,
+    forwarded M" with the reasons. Names that a module has already imported (`from numpy.fft import fft`) stay what they are.
+    """
+    with _lock:
+        if _replaced:
+            return
+        _replace(np.fft, _FFT, fft, UnsupportedError)
+        _replace(np.linalg, _LINALG, linalg, (UnsupportedError, RankDeficientError))
+        if importlib.util.find_spec("scipy") is not None:
+            import scipy.fft
+            import scipy.linalg
+
+            from . import _scipy_linalg
+            from . import scipy_fft as backend
+
+            scipy.fft.set_global_backend(backend)
+            _replaced[scipy.fft, None] = "scipy"
+            _replace(scipy.linalg, _LINALG, _scipy_linalg, (UnsupportedError, RankDeficientError))
+        if importlib.util.find_spec("sklearn") is not None:
+            import sklearn.cluster._kmeans as theirs
+
+            from . import _sklearn_engine
+
+            _replace(theirs, _sklearn_engine.__all__, _sklearn_engine, UnsupportedError)
+    atexit.register(_print_summary)
+
+
+def uninstall():
+    """Puts the functions back; a second call does nothing."""
+    with _lock:
+        for (module, name), theirs in _replaced.items():
+            if name is None:
+                module.set_global_backend(theirs)
+            else:
+                setattr(module, name, theirs)
+        _replaced.clear()
+    atexit.unregister(_print_summary)

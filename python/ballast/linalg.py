@@ -1,0 +1,163 @@
+"""Protected QR factorization and least squares, with the functions of numpy.linalg. float32 and float64; stacks of matrices for qr."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._errors import InvalidArgumentError, RankDeficientError, UnsupportedTypeError
+from ._exchange import exchanged
+from ._plans import PlanCache
+from ._protection import compute, current, execution, record
+
+__all__ = ["LstsqResult", "QRResult", "lstsq", "qr"]
+
+_plans = PlanCache(most_plans=64, most_elements=1 << 24)
+_MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r", "raw": "raw"}
+
+
+class QRResult(NamedTuple):
+    """Q with orthonormal columns and R upper triangular: A = Q R."""
+
+    Q: np.ndarray
+    R: np.ndarray
+
+
+class LstsqResult(NamedTuple):
+    """numpy.linalg.lstsq's four results."""
+
+    x: np.ndarray
+    residuals: np.ndarray
+    rank: int
+    s: np.ndarray
+
+
+def _real_type(*arrays):
+    """float32 if all arrays have it, else float64, by numpy.linalg's rules for types."""
+    for a in arrays:
+        if a.dtype.kind == "c":
+            raise UnsupportedTypeError(f"ballast.linalg computes with real numbers, got {a.dtype}")
+        if a.dtype.kind not in "?biuf" or a.dtype.itemsize > 8 or a.dtype == np.float16:
+            raise UnsupportedTypeError(f"array type {a.dtype.name} is unsupported in ballast.linalg")
+    return np.dtype(np.float32 if all(a.dtype == np.float32 for a in arrays) else np.float64)
+
+
+def _make(twice, rows, columns, batch, where):
+    return (_core.QrPlanF64 if twice else _core.QrPlanF32)(rows, columns, batch, where)
+
+
+def _plan(dtype, rows, columns, batch):
+    return _plans.get((dtype.itemsize == 8, rows, columns, batch, execution(current())), rows * columns * batch, _make)
+
+
+def _of_library(by_column):
+    """The matrices as the library takes them: one with two axes, several with three; columns are contiguous."""
+    a = by_column.swapaxes(1, 2)
+    return a[0] if len(a) == 1 else a
+
+
+@exchanged
+def qr(a, mode="reduced"):
+    """The QR factorization of a matrix, or of each of a stack (…, m, n), as numpy.linalg.qr. k is min(m, n).
+
+    mode: "reduced" (Q is m × k, R is k × n), "complete" (Q is m × m, R is m × n), "r" (R alone, k × n), "raw" (LAPACK's storage of the
+    reflectors, transposed as numpy returns it, and tau). "economic" and "full" are scipy.linalg.qr's names for the first two.
+    Complex matrices raise UnsupportedTypeError (a TypeError). Q and R have no fixed signs: they are LAPACK's up to the sign of a row.
+    """
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"Unrecognized mode '{mode}': expected reduced, complete, r, raw, economic or full")
+    mode = _MODES[mode]
+    a = np.asarray(a)
+    dtype = _real_type(a)
+    if a.ndim < 2:
+        raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
+    *stack, m, n = a.shape
+    k, count = min(m, n), int(np.prod(stack, dtype=np.int64))
+    stored = np.empty((count, n, m), dtype)
+    stored[...] = a.swapaxes(-1, -2).reshape(count, n, m)
+    tau = np.empty((count, k), dtype)
+    reports = []
+    if stored.size:
+        reports.append(compute(_plan(dtype, m, n, count).geqrf, _of_library(stored), tau))
+    if mode == "raw":
+        _conclude(reports)
+        return stored.reshape(*stack, n, m), tau.reshape(*stack, k)
+    rows = m if mode == "complete" else k
+    r = np.triu(stored.swapaxes(1, 2)[:, :rows]).reshape(*stack, rows, n)
+    if mode == "r":
+        _conclude(reports)
+        return r
+    q = stored[:, :k] if rows == k else _widened(stored, m)
+    if k and q.size:
+        plan = _plan(dtype, m, n, count) if rows == k else _plan(dtype, m, m, count)
+        reports.append(compute(plan.orgqr, _of_library(q), tau))
+    _conclude(reports)
+    return QRResult(q.swapaxes(1, 2).reshape(*stack, m, rows), r)
+
+
+def _widened(stored, m):
+    """Room for m columns of Q after the reflectors; the unit matrix where there are none."""
+    made = np.zeros((len(stored), m, m), stored.dtype)
+    made[:, : stored.shape[1]] = stored
+    if not stored.size:
+        made[...] = np.eye(m, dtype=stored.dtype)
+    return made
+
+
+def _conclude(reports):
+    if reports:
+        record(*reports)
+
+
+@exchanged
+def lstsq(a, b, rcond=None):
+    """The least-squares solution of a x = b for a of full rank, by QR. Returns (x, residuals, rank, s) as numpy.linalg.lstsq.
+
+    It differs from numpy's function, which uses the singular value decomposition, where a does not have full rank: columns (rows where a
+    has more columns than rows) that depend on each other to rounding, whatever their scaling, raise RankDeficientError, whose `rank` is
+    the rank where the library could count it. So rank is always min(m, n) in the result. With a number `rcond`, a matrix whose smallest
+    singular value is at most rcond times the largest raises RankDeficientError too.
+    x and residuals are protected. s, the singular values, is computed from R by numpy and is not.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    dtype = _real_type(a, b)
+    if a.ndim != 2:
+        raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
+    if b.ndim not in (1, 2):
+        raise np.linalg.LinAlgError(f"{b.ndim}-dimensional array given. Array must be one- or two-dimensional")
+    (m, n), k = a.shape, b.shape[1] if b.ndim == 2 else 1
+    if m != b.shape[0]:
+        raise np.linalg.LinAlgError("Incompatible dimensions")
+    stored = np.array(a.T, dtype, order="C", copy=True)  # by columns
+    right = np.zeros((k, max(m, n)), dtype)
+    right[:, :m] = b.reshape(m, k).T
+    if m and n and k:
+        record(_solved(_plan(dtype, m, n, 1), stored, right))
+    if not (m and n):
+        s = np.empty(0, dtype)
+    elif k:
+        factors = stored.T if m >= n else stored  # of a, or of its transpose
+        s = np.linalg.svd(np.triu(factors[: min(m, n)]), compute_uv=False)
+    else:
+        s = np.linalg.svd(stored, compute_uv=False)
+    _refuse_small(s, rcond)
+    x = right[:, :n].T.copy()
+    residuals = np.square(right[:, n:]).sum(axis=1) if m > n else np.empty(0, dtype)
+    return LstsqResult(x[:, 0] if b.ndim == 1 else x, residuals, min(m, n), s)
+
+
+def _solved(plan, stored, right):
+    try:
+        return compute(plan.gels, stored.T, right.T)
+    except RankDeficientError as refused:
+        counted = re.search(r"got rank (\d+) of", str(refused))
+        raise RankDeficientError(str(refused), int(counted[1]) if counted else None) from None
+
+
+def _refuse_small(s, rcond):
+    if rcond is None or not len(s):
+        return
+    rank = int(np.count_nonzero(s > rcond * s[0]))
+    if rank < len(s):
+        raise RankDeficientError(f"a: expected full rank, got rank {rank} of {len(s)} by rcond = {rcond}", rank)

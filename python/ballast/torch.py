@@ -1,0 +1,297 @@
+"""torch.fft's functions and torch.linalg.qr as operators that PyTorch knows: autograd, vmap, torch.compile. Tensors of the CPU.
+
+fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn, rfftn and irfftn have torch.fft's arguments; qr has torch.linalg.qr's mode
+"reduced". float32 and float64 and their complex types. Results are contiguous. The library's settings and reports are those of the rest of
+the package: ballast.protection, ballast.last_report().
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import fft as _fft
+from . import linalg as _linalg
+from ._exchange import taken
+
+__all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "qr", "rfft", "rfft2", "rfftn"]
+
+# Scaling, as PyTorch's own operators take it: by 1, by 1/√n, by 1/n.
+_NONE, _ROOT, _WHOLE = 0, 1, 2
+_FORWARD = {None: _NONE, "backward": _NONE, "ortho": _ROOT, "forward": _WHOLE}
+_INVERSE = {None: _WHOLE, "backward": _WHOLE, "ortho": _ROOT, "forward": _NONE}
+_FORWARD_NAME = ("backward", "ortho", "forward")
+_INVERSE_NAME = ("forward", "ortho", "backward")
+
+
+def _complex(dtype):
+    return torch.complex64 if dtype in (torch.float32, torch.complex64) else torch.complex128
+
+
+def _real(dtype):
+    return torch.float32 if dtype in (torch.float32, torch.complex64) else torch.float64
+
+
+# ---- Operators. `dim` counts from the end, so that a batch axis in front changes nothing.
+
+torch.library.define("ballast::fft_c2c", "(Tensor x, int[] dim, int scaling, bool forward) -> Tensor")
+torch.library.define("ballast::fft_r2c", "(Tensor x, int dim, int scaling) -> Tensor")
+torch.library.define("ballast::fft_c2r", "(Tensor x, int dim, int scaling, SymInt n) -> Tensor")
+torch.library.define("ballast::qr", "(Tensor a) -> (Tensor, Tensor)")
+
+
+@torch.library.register_fake("ballast::fft_c2c")
+def _c2c_like(x, dim, scaling, forward):
+    return x.new_empty(x.shape)
+
+
+@torch.library.impl("ballast::fft_c2c", "CPU")
+def _c2c(x, dim, scaling, forward):
+    made = torch.empty(x.shape, dtype=x.dtype)
+    function, name = (_fft.fftn, _FORWARD_NAME) if forward else (_fft.ifftn, _INVERSE_NAME)
+    function(taken(x), axes=tuple(dim), norm=name[scaling], out=made.numpy())
+    return made
+
+
+@torch.library.register_fake("ballast::fft_r2c")
+def _r2c_like(x, dim, scaling):
+    shape = list(x.shape)
+    shape[dim] = shape[dim] // 2 + 1
+    return x.new_empty(shape, dtype=_complex(x.dtype))
+
+
+@torch.library.impl("ballast::fft_r2c", "CPU")
+def _r2c(x, dim, scaling):
+    made = torch.empty((*x.shape[:dim], x.shape[dim] // 2 + 1, *x.shape[x.ndim + dim + 1:]), dtype=_complex(x.dtype))
+    _fft.rfft(taken(x), axis=dim, norm=_FORWARD_NAME[scaling], out=made.numpy())
+    return made
+
+
+@torch.library.register_fake("ballast::fft_c2r")
+def _c2r_like(x, dim, scaling, n):
+    shape = list(x.shape)
+    shape[dim] = n
+    return x.new_empty(shape, dtype=_real(x.dtype))
+
+
+@torch.library.impl("ballast::fft_c2r", "CPU")
+def _c2r(x, dim, scaling, n):
+    made = torch.empty((*x.shape[:dim], n, *x.shape[x.ndim + dim + 1:]), dtype=_real(x.dtype))
+    _fft.irfft(taken(x), n, axis=dim, norm=_INVERSE_NAME[scaling], out=made.numpy())
+    return made
+
+
+@torch.library.register_fake("ballast::qr")
+def _qr_like(a):
+    *stack, m, n = a.shape
+    k = min(m, n)
+    return a.new_empty((*stack, m, k)), a.new_empty((*stack, k, n))
+
+
+@torch.library.impl("ballast::qr", "CPU")
+def _qr(a):
+    return tuple(torch.from_numpy(np.ascontiguousarray(each)) for each in _linalg.qr(taken(a)))
+
+
+# ---- Gradients
+
+_ops = torch.ops.ballast
+
+
+def _keep(names):
+    def setup(ctx, inputs, output):
+        for name, value in zip(names, inputs[1:]):
+            setattr(ctx, name, value)
+        ctx.length = inputs[0].shape[inputs[1]] if isinstance(inputs[1], int) else 0
+
+    return setup
+
+
+def _c2c_gradient(ctx, gradient):
+    return _ops.fft_c2c(gradient, ctx.dim, ctx.scaling, not ctx.forward), None, None, None
+
+
+def _r2c_gradient(ctx, gradient):
+    # The adjoint of "transform, then keep the first half": pad with zeros, transform by the conjugate, take the real part.
+    short = ctx.length - gradient.shape[ctx.dim]
+    padding = [0, 0] * (-ctx.dim - 1) + [0, short]
+    whole = torch.nn.functional.pad(gradient, padding)
+    return _ops.fft_c2c(whole, [ctx.dim], ctx.scaling, False).real, None, None
+
+
+def _c2r_gradient(ctx, gradient):
+    made = _ops.fft_r2c(gradient, ctx.dim, ctx.scaling)
+    # Each number but the first, and the last of an even length, stands for itself and for its conjugate.
+    twice = gradient.shape[ctx.dim] - made.shape[ctx.dim]
+    weights = torch.ones(made.shape[ctx.dim], dtype=_real(made.dtype))
+    weights[1:1 + twice] = 2
+    made = made * weights.reshape(-1, *[1] * (-ctx.dim - 1))
+    short = ctx.length - made.shape[ctx.dim]
+    if short:  # numbers beyond n/2 + 1 were not read
+        made = torch.nn.functional.pad(made, [0, 0] * (-ctx.dim - 1) + [0, short])
+    return made, None, None, None
+
+
+torch.library.register_autograd("ballast::fft_c2c", _c2c_gradient, setup_context=_keep(("dim", "scaling", "forward")))
+torch.library.register_autograd("ballast::fft_r2c", _r2c_gradient, setup_context=_keep(("dim", "scaling")))
+torch.library.register_autograd("ballast::fft_c2r", _c2r_gradient, setup_context=_keep(("dim", "scaling", "n")))
+
+
+def _keep_factors(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], *output)
+
+
+def _qr_gradient(ctx, of_q, of_r):
+    """Source: S. F. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions, 2010, section 3.1. With more columns than
+    rows A = Q [R1 R2], where R2 = QᵀA2 adds A2 gᵀ to the gradient of Q."""
+    a, q, r = ctx.saved_tensors
+    k = q.shape[-1]
+    further = a[..., k:]
+    of_further = of_r[..., k:]
+    if further.shape[-1]:
+        of_q = of_q + further @ of_further.mT
+    r, of_r = r[..., :k], of_r[..., :k]
+    m = (of_r @ r.mT - q.mT @ of_q).triu()
+    m = m + m.mT - torch.diag_embed(m.diagonal(dim1=-2, dim2=-1))
+    of_a = torch.linalg.solve_triangular(r.mT, of_q + q @ m, upper=False, left=False)
+    return torch.cat([of_a, q @ of_further], dim=-1) if further.shape[-1] else of_a
+
+
+torch.library.register_autograd("ballast::qr", _qr_gradient, setup_context=_keep_factors)
+
+
+def _batched(op):
+    def over(info, in_dims, x, *rest):
+        made = op(x.movedim(in_dims[0], 0), *rest)
+        return made, tuple(0 for _ in made) if isinstance(made, tuple) else 0
+
+    return over
+
+
+for _name in ("fft_c2c", "fft_r2c", "fft_c2r", "qr"):
+    torch.library.register_vmap(f"ballast::{_name}", _batched(getattr(_ops, _name)))
+
+
+# ---- torch.fft's functions
+
+def _dims(x, dim):
+    return [d - x.ndim if d >= 0 else d for d in dim]
+
+
+def _resized(x, n, dim):
+    have = x.shape[dim]
+    if n is None or n == have:
+        return x
+    return x.narrow(dim, 0, n) if n < have else torch.nn.functional.pad(x, [0, 0] * (-dim - 1) + [0, n - have])
+
+
+def _float(x):
+    return x if x.dtype.is_floating_point or x.dtype.is_complex else x.to(torch.get_default_dtype())
+
+
+def _scaling(norm, of):
+    if norm not in of:
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    return of[norm]
+
+
+def _over(x, s, dim, norm, table, forward):
+    x = _float(x)
+    if dim is None:
+        dim = range(-(len(s) if s is not None else x.ndim), 0)
+    dim = _dims(x, dim)
+    for n, d in zip(s or [None] * len(dim), dim):
+        x = _resized(x, None if n == -1 else n, d)
+    return _ops.fft_c2c(x.to(_complex(x.dtype)), dim, _scaling(norm, table), forward)
+
+
+def fft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
+    """torch.fft.fft."""
+    return _over(input, None if n is None else [n], [dim], norm, _FORWARD, True)
+
+
+def ifft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
+    """torch.fft.ifft."""
+    return _over(input, None if n is None else [n], [dim], norm, _INVERSE, False)
+
+
+def fftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
+    """torch.fft.fftn."""
+    return _over(input, s, dim, norm, _FORWARD, True)
+
+
+def ifftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
+    """torch.fft.ifftn."""
+    return _over(input, s, dim, norm, _INVERSE, False)
+
+
+def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
+    """torch.fft.fft2."""
+    return fftn(input, s, dim, norm)
+
+
+def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
+    """torch.fft.ifft2."""
+    return ifftn(input, s, dim, norm)
+
+
+def rfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
+    """torch.fft.rfftn: the last axis of `dim` is halved."""
+    x = _float(input)
+    if x.is_complex():
+        raise RuntimeError(f"rfftn expects a real input tensor, but got {x.dtype}")
+    dim = _dims(x, dim if dim is not None else range(-(len(s) if s is not None else x.ndim), 0))
+    s = s or [None] * len(dim)
+    scaling = _scaling(norm, _FORWARD)
+    for n, d in zip(s, dim):
+        x = _resized(x, None if n == -1 else n, d)
+    made = _ops.fft_r2c(x, dim[-1], scaling)
+    return _ops.fft_c2c(made, dim[:-1], scaling, True) if len(dim) > 1 else made
+
+
+def irfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
+    """torch.fft.irfftn: the inverse of rfftn."""
+    x = _float(input)
+    x = x.to(_complex(x.dtype))
+    dim = _dims(x, dim if dim is not None else range(-(len(s) if s is not None else x.ndim), 0))
+    lengths = list(s) if s is not None else [None] * len(dim)
+    scaling = _scaling(norm, _INVERSE)
+    n = 2 * (x.shape[dim[-1]] - 1) if lengths[-1] in (None, -1) else lengths[-1]
+    for length, d in zip(lengths[:-1], dim[:-1]):
+        x = _resized(x, None if length == -1 else length, d)
+    if len(dim) > 1:
+        x = _ops.fft_c2c(x, dim[:-1], scaling, False)
+    return _ops.fft_c2r(_resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
+
+
+def rfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
+    """torch.fft.rfft."""
+    return rfftn(input, None if n is None else [n], [dim], norm)
+
+
+def irfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
+    """torch.fft.irfft."""
+    return irfftn(input, None if n is None else [n], [dim], norm)
+
+
+def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
+    """torch.fft.rfft2."""
+    return rfftn(input, s, dim, norm)
+
+
+def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
+    """torch.fft.irfft2."""
+    return irfftn(input, s, dim, norm)
+
+
+class QRResult(NamedTuple):
+    """Q with orthonormal columns and R upper triangular: A = Q R."""
+
+    Q: Tensor
+    R: Tensor
+
+
+def qr(A: Tensor) -> QRResult:
+    """torch.linalg.qr in mode "reduced", of a matrix or of a stack."""
+    return QRResult(*_ops.qr(A))

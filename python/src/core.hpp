@@ -1,0 +1,74 @@
+// The parts of the extension ballast._core, and what they share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <ballast/ballast.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ballast_python {
+
+namespace nb = nanobind;
+
+void add_errors(nb::module_& m);
+void add_reports(nb::module_& m);
+void add_information(nb::module_& m);
+void add_fft(nb::module_& m);
+void add_qr(nb::module_& m);
+void add_kmeans(nb::module_& m);
+void add_everything(nb::module_& m);
+
+// Arrays of the host. Python passes arrays of the right type, so nothing is converted here.
+using input = nb::ndarray<nb::ro, nb::device::cpu>;
+using output = nb::ndarray<nb::device::cpu>;
+
+template <class T>
+const T* data_of(const input& from) {
+  return static_cast<const T*>(from.data());
+}
+template <class T>
+T* data_of(const output& to) {
+  return static_cast<T*>(to.data());
+}
+
+// Throws unless `given`, an array argument named `name`, has elements of type T.
+template <class T, class Array>
+void expect_type(const Array& given, const char* name) {
+  if (given.dtype() != nb::dtype<T>())
+    throw ballast::invalid_argument_error(std::string(name) + ": expected elements of another type: kind " +
+                                          std::to_string(nb::dtype<T>().code) + " of " + std::to_string(nb::dtype<T>().bits) +
+                                          " bits, got kind " + std::to_string(given.dtype().code) + " of " +
+                                          std::to_string(given.dtype().bits) + " bits");
+}
+
+// The strides of a matrix, or of a stack of matrices: rows and columns are the last two axes.
+template <class T>
+ballast::matrix_view<T> matrix_of(T* data, const auto& from) {
+  if (from.ndim() != 2) throw ballast::invalid_argument_error("expected 2 axes, got " + std::to_string(from.ndim()));
+  return {data, static_cast<std::int64_t>(from.shape(0)), static_cast<std::int64_t>(from.shape(1)), from.stride(0), from.stride(1)};
+}
+template <class T>
+ballast::matrix_batch_view<T> batch_of(T* data, const auto& from) {
+  if (from.ndim() != 3) throw ballast::invalid_argument_error("expected 3 axes, got " + std::to_string(from.ndim()));
+  return {data,
+          static_cast<std::int64_t>(from.shape(0)),
+          static_cast<std::int64_t>(from.shape(1)),
+          static_cast<std::int64_t>(from.shape(2)),
+          from.stride(1),
+          from.stride(2),
+          from.stride(0)};
+}
+
+// Computes without the interpreter's lock.
+template <class Function>
+auto unlocked(Function&& compute) {
+  const nb::gil_scoped_release released;
+  return compute();
+}
+
+}  // namespace ballast_python

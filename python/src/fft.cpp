@@ -1,0 +1,112 @@
+// Plans of Fourier transforms. A run takes a list of places, so that a batch of more than one loop is one call from Python.
+#include <bit>
+
+#include "core.hpp"
+
+namespace ballast_python {
+
+namespace {
+
+namespace fft = ballast::fft;
+using lengths = std::vector<std::int64_t>;
+
+fft::kind kind_of(const std::string& name) {
+  for (const fft::kind each : {fft::kind::c2c, fft::kind::r2c, fft::kind::c2r})
+    if (name == to_string(each)) return each;
+  throw ballast::invalid_argument_error("kind: expected c2c, r2c or c2r, got \"" + name + "\"");
+}
+
+fft::norm norm_of(const std::string& name) {
+  for (const fft::norm each : {fft::norm::backward, fft::norm::ortho, fft::norm::forward})
+    if (name == to_string(each)) return each;
+  throw ballast::invalid_argument_error("norm: expected backward, ortho or forward, got \"" + name + "\"");
+}
+
+// Elements from the first to the last of one side, both counted. `halved`: the last axis of this side has n/2 + 1 elements.
+std::size_t reach(const fft::problem& of, const fft::layout& side, bool halved) {
+  std::int64_t last = (of.batch - 1) * side.distance;
+  for (std::size_t a = 0; a < of.shape.size(); ++a) {
+    const bool half = halved && a + 1 == of.shape.size();
+    last += ((half ? of.shape[a] / 2 + 1 : of.shape[a]) - 1) * side.strides[a];
+  }
+  return static_cast<std::size_t>(last + 1);
+}
+
+template <class In, class Out>
+ballast::report run(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
+                    const lengths& places_out) {
+  expect_type<In>(from, "input");
+  expect_type<Out>(to, "output");
+  const fft::problem& problem = on.problem();
+  const std::size_t reach_in = reach(problem, problem.input, problem.kind == fft::kind::c2r);
+  const std::size_t reach_out = reach(problem, problem.output, problem.kind == fft::kind::r2c);
+  const In* in = data_of<In>(from);
+  Out* out = data_of<Out>(to);
+  return unlocked([&] {
+    ballast::report all;
+    for (std::size_t i = 0; i < places_in.size(); ++i) {
+      const std::span<const In> x(in + places_in[i], reach_in);
+      const std::span<Out> y(out + places_out[i], reach_out);
+      ballast::report seen;
+      if constexpr (std::is_same_v<In, Out>) {
+        seen = inverse ? on.inverse(x, y) : on.forward(x, y);
+      } else if constexpr (std::is_floating_point_v<In>) {
+        seen = on.forward(x, y);
+      } else {
+        seen = on.inverse(x, y);
+      }
+      if (i == 0) {
+        all = std::move(seen);
+      } else {
+        all.seconds += seen.seconds;
+        all.merge(seen);
+      }
+    }
+    return all;
+  });
+}
+
+template <class T>
+ballast::report run_real(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
+                         const lengths& places_out) {
+  switch (on.problem().kind) {
+    case fft::kind::r2c: return run<T, std::complex<T>>(on, from, to, inverse, places_in, places_out);
+    case fft::kind::c2r: return run<std::complex<T>, T>(on, from, to, inverse, places_in, places_out);
+    default: return run<std::complex<T>, std::complex<T>>(on, from, to, inverse, places_in, places_out);
+  }
+}
+
+}  // namespace
+
+void add_fft(nb::module_& m) {
+  nb::class_<fft::plan>(m, "FftPlan")
+      .def("__init__",
+           [](fft::plan* made, const std::string& kind, bool twice, const lengths& shape, std::int64_t batch, const std::string& norm,
+              const lengths& strides_in, std::int64_t distance_in, const lengths& strides_out, std::int64_t distance_out,
+              const ballast::execution& where) {
+             fft::problem of{.kind = kind_of(kind),
+                             .precision = twice ? ballast::precision::f64 : ballast::precision::f32,
+                             .shape = shape,
+                             .batch = batch,
+                             .norm = norm_of(norm),
+                             .input = {.strides = strides_in, .distance = distance_in},
+                             .output = {.strides = strides_out, .distance = distance_out}};
+             const nb::gil_scoped_release released;
+             new (made) fft::plan(std::move(of), where);
+           })
+      // A batch that lies at the beginning of both arrays. None, and nothing is computed, where an array is not aligned to its elements.
+      .def("run_whole",
+           [](const fft::plan& on, const input& from, const output& to, bool inverse) -> nb::object {
+             const bool twice = on.problem().precision == ballast::precision::f64;
+             const std::size_t unit = twice ? sizeof(double) : sizeof(float);
+             if (std::bit_cast<std::uintptr_t>(from.data()) % unit != 0) return nb::none();
+             return nb::cast(twice ? run_real<double>(on, from, to, inverse, {0}, {0}) : run_real<float>(on, from, to, inverse, {0}, {0}));
+           })
+      .def("run",
+           [](const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in, const lengths& places_out) {
+             return on.problem().precision == ballast::precision::f64 ? run_real<double>(on, from, to, inverse, places_in, places_out)
+                                                                      : run_real<float>(on, from, to, inverse, places_in, places_out);
+           });
+}
+
+}  // namespace ballast_python

@@ -1,0 +1,17 @@
+// ballast._core: the C++ interface for the Python package, which alone imports it. Loading it starts neither threads nor a CUDA context.
+#include "core.hpp"
+
+namespace ballast_python {
+
+void add_everything(nb::module_& m) {
+  add_errors(m);
+  add_reports(m);
+  add_information(m);
+  add_fft(m);
+  add_qr(m);
+  add_kmeans(m);
+}
+
+}  // namespace ballast_python
+
+NB_MODULE(_core, m) { ballast_python::add_everything(m); }

@@ -1,0 +1,22 @@
+"""Runs the Python blocks of docs/python.md, one after the other in one namespace."""
+
+import os
+import pathlib
+import re
+
+import pytest
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/python.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_examples(monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("scipy")
+    assert len(BLOCKS) >= 7
+    monkeypatch.setitem(os.environ, "BALLAST_ON_FALLBACK", "error")
+    names = {}
+    for number, block in enumerate(BLOCKS, 1):
+        exec(compile(block, f"{PAGE.name}, block {number}", "exec"), names)
+    out = capsys.readouterr().out
+    assert out.startswith("clean: fft_c2r_f64_n1000_b8_inv on cpu")

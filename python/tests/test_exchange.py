@@ -1,0 +1,75 @@
+"""Arrays of other libraries: by DLPack, without a copy, and back."""
+
+import numpy as np
+import pytest
+
+import ballast
+
+
+class Exported:
+    """An array of a library that has DLPack's protocol and nothing else."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **how):
+        return self.values.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+class OnDevice(Exported):
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+def from_dlpack(array):
+    return Exported(np.from_dlpack(array))
+
+
+def test_result_is_in_the_library_of_the_input():
+    a = np.random.default_rng(0).standard_normal((6, 8))
+    for function, given in ((ballast.fft.rfft, ()), (ballast.fft.fftn, ()), (ballast.fft.fft, (5,)), (ballast.fft.hfft, ())):
+        made = function(Exported(a), *given)
+        assert type(made) is Exported and np.array_equal(made.values, function(a, *given))
+    q, r = ballast.linalg.qr(Exported(a))
+    assert np.allclose(q.values @ r.values, a)
+    assert np.allclose(ballast.linalg.lstsq(Exported(a[:, :3]), Exported(a[:, 3])).x.values, np.linalg.lstsq(a[:, :3], a[:, 3])[0])
+
+
+def test_results_go_into_the_callers_memory():
+    a, out = np.ones(8, complex), Exported(np.empty(8, complex))
+    assert ballast.fft.fft(Exported(a), out=out) is out and out.values[0] == 8
+    from ballast._exchange import taken
+
+    assert np.shares_memory(taken(Exported(a)), a)
+
+
+def test_an_object_that_wraps_an_array_gives_an_array():
+    class Series:
+        def __init__(self, values):
+            self._values = values
+
+        def __array__(self, dtype=None, copy=None):
+            return self._values
+
+        def __getattr__(self, name):
+            return getattr(self._values, name)
+
+    assert type(ballast.fft.rfft(Series(np.ones(4)))) is np.ndarray
+
+
+def test_arrays_on_a_device_are_refused():
+    with pytest.raises(ballast.UnsupportedError, match="on a device"):
+        ballast.fft.fft(OnDevice(np.ones(4)))
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+    a = torch.randn(4, 10, dtype=torch.float64)
+    made = ballast.fft.rfft(a)
+    assert isinstance(made, torch.Tensor) and torch.allclose(made, torch.fft.rfft(a))
+    assert torch.allclose(ballast.fft.ifft(torch.fft.fft(a).conj()), torch.fft.ifft(torch.fft.fft(a).conj()))
+    q, r = ballast.linalg.qr(a.T)
+    assert torch.allclose(q @ r, a.T)

@@ -1,0 +1,118 @@
+"""Injected faults: each is repaired and told, or raises. These run over the extension that can inject faults."""
+
+import logging
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import ballast
+
+FFT = "site=fft.stage,model=bit_flip,bit=60,seed=2"
+
+
+@pytest.fixture
+def signal():
+    return np.random.default_rng(1).standard_normal((8, 1024))
+
+
+def test_a_fault_is_repaired_and_reported(faults, signal):
+    expected = ballast.fft.rfft(signal)
+    faults(FFT)
+    assert np.array_equal(ballast.fft.rfft(signal), expected)
+    seen = ballast.last_report()
+    assert seen.verdict in ("corrected", "recomputed") and seen.detected >= 1 and len(seen.events) == seen.detected
+    event = seen.events[0]
+    assert event.site.startswith("fft") and not event.residual <= event.threshold and event.device and event.time > 1e9
+    for text in (repr(seen), str(seen), seen._repr_html_()):
+        assert seen.verdict in text
+    assert event.site in str(seen) and event.site in seen._repr_html_()
+    assert ballast.Report(seen.to_dict()) == seen == pickle.loads(pickle.dumps(seen))
+
+
+def test_without_protection_the_fault_reaches_the_output(faults, signal):
+    expected = ballast.fft.rfft(signal)
+    faults(FFT)
+    with ballast.protection("off"):
+        struck = ballast.fft.rfft(signal)
+    assert not np.allclose(struck, expected) and ballast.last_report().detected == 0
+
+
+def test_detect_raises_with_the_report(faults, signal):
+    faults(FFT)
+    with ballast.protection("detect"), pytest.raises(ballast.FaultError) as seen:
+        ballast.fft.rfft(signal)
+    report = seen.value.report
+    assert report.verdict == "uncorrectable" and report.uncorrectable >= 1 and report is ballast.last_report()
+    again = pickle.loads(pickle.dumps(seen.value))
+    assert str(again) == str(seen.value) and again.report == report
+
+
+def test_on_fault(faults, signal):
+    expected = ballast.fft.rfft(signal)
+    faults(FFT)
+    with ballast.protection(on_fault="warn"), pytest.warns(ballast.FaultWarning, match="fft_r2c") as told:
+        assert np.array_equal(ballast.fft.rfft(signal), expected)
+    assert told[0].filename == __file__
+    with ballast.protection(on_fault="raise"), pytest.raises(ballast.FaultError) as seen:
+        ballast.fft.rfft(signal)
+    assert seen.value.report.verdict in ("corrected", "recomputed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ballast.fft.rfft(signal)
+
+
+def test_events_are_logged(faults, signal, caplog):
+    faults(FFT)
+    with caplog.at_level(logging.WARNING, logger="ballast"):
+        ballast.fft.rfft(signal)
+        assert len(caplog.records) == ballast.last_report().detected >= 1
+        record = caplog.records[0]
+        assert record.levelno == logging.WARNING and record.ballast_event.site in record.getMessage()
+        caplog.clear()
+        with ballast.protection("detect"), pytest.raises(ballast.FaultError):
+            ballast.fft.rfft(signal)
+        assert caplog.records and caplog.records[0].levelno == logging.ERROR
+
+
+def test_a_later_part_of_a_call_is_in_the_report(faults):
+    """fftn over four axes is two runs of plans, qr is two operations: the report has the faults of all."""
+    a = np.random.default_rng(2).standard_normal((4, 8, 8, 16))
+    expected = ballast.fft.fftn(a)
+    clean = ballast.last_report().checks
+    faults(FFT)
+    assert np.array_equal(ballast.fft.fftn(a), expected)
+    assert ballast.last_report().detected >= 2 and ballast.last_report().checks >= clean
+
+
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_qr(faults, mode):
+    a = np.random.default_rng(3).standard_normal((300, 40))
+    expected = ballast.linalg.qr(a, mode)
+    faults("site=qr.trailing,model=bit_flip,bit=60,seed=3", "site=qr.panel,model=bit_flip,bit=61,seed=3")
+    seen = ballast.linalg.qr(a, mode)
+    report = ballast.last_report()
+    assert report.detected >= 1 and report.verdict != "uncorrectable"
+    tolerance = 300 * 40 * np.finfo(float).eps * np.abs(a).max()
+    assert np.allclose(seen.Q, expected.Q, rtol=0, atol=tolerance) and np.allclose(seen.R, expected.R, rtol=0, atol=40 * tolerance)
+
+
+def test_lstsq(faults):
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((300, 40)), rng.standard_normal(300)
+    expected = np.linalg.lstsq(a, b)[0]
+    faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
+    assert np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
+    assert ballast.last_report().detected >= 1
+
+
+def test_kmeans(faults):
+    sklearn = pytest.importorskip("ballast.sklearn")
+    X = np.random.default_rng(5).standard_normal((2000, 8))
+    clean = sklearn.KMeans(6, random_state=0).fit(X)
+    assert clean.report_.verdict == "clean"
+    faults("site=kmeans.product,model=bit_flip,bit=62,seed=3")
+    struck = sklearn.KMeans(6, random_state=0).fit(X)
+    assert struck.report_.detected >= 1 and struck.report_.verdict != "uncorrectable"
+    assert np.array_equal(struck.labels_, clean.labels_) and struck.inertia_ == clean.inertia_

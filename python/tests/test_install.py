@@ -1,0 +1,109 @@
+"""install() under NumPy and SciPy, each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import numpy as np, ballast
+stock = np.fft.fft
+{before}
+ballast.install(); ballast.install()
+assert np.fft.fft.__name__ == "fft" and np.fft.fft is not stock
+a = np.arange(12.0)
+assert np.allclose(np.fft.fft(a), stock(a)) and ballast.last_report().problem.startswith("fft_c2c_f64_n12")
+np.linalg.qr(np.eye(3)); np.linalg.lstsq(np.ones((3, 1)), np.ones(3))
+assert ballast.last_report().problem.startswith("qr_")
+{after}
+ballast.uninstall(); ballast.uninstall()
+assert np.fft.fft is stock
+ballast.install()
+"""
+
+
+def run(before="", after="", how="allow"):
+    return subprocess.run([sys.executable, "-c", PROGRAM.format(before=before, after=after)], capture_output=True, text=True,
+                          env=dict(os.environ, BALLAST_ON_FALLBACK=how))
+
+
+def test_calls_are_protected_and_counted():
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert "ballast: protected 3 calls, forwarded 0" in done.stderr
+
+
+def test_what_ballast_cannot_take_is_forwarded_and_told():
+    more = ("np.linalg.qr(np.eye(2) * 1j)\n"
+            "assert np.fft.fft(np.ones(4, np.longdouble)).dtype == np.clongdouble\n"
+            "assert np.linalg.lstsq(np.ones((3, 2)), np.ones(3))[2] == 1\n"
+            "assert len(ballast.forwarded()) == 3")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr
+    assert "protected 3 calls, forwarded 3" in done.stderr and "1 of numpy.linalg.qr: " in done.stderr
+    assert "FallbackWarning" not in done.stderr and "FallbackWarning" in run(after=more, how="warn").stderr
+    done = run(after=more, how="error")
+    assert done.returncode == 1 and "UnsupportedError" in done.stderr
+    done = run(after=more, how="maybe")
+    assert done.returncode == 1 and "BALLAST_ON_FALLBACK" in done.stderr
+
+
+def test_scipy():
+    pytest.importorskip("scipy")
+    more = ("import scipy.fft\n"
+            "before = ballast.last_report()\n"
+            "assert np.allclose(scipy.fft.fftn(np.ones((3, 4)), s=(5,)), np.fft.fft(np.ones((3, 4)), 5))\n"
+            "assert ballast.last_report() is not before and not ballast.forwarded()\n"
+            "assert np.allclose(scipy.fft.idct(scipy.fft.dct(a)), a)\n"
+            "assert sum(ballast.forwarded().values()) == 2")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr
+
+
+def test_scipys_backend_without_install():
+    scipy_fft = pytest.importorskip("scipy.fft")
+    import numpy as np
+
+    import ballast
+    from ballast import scipy_fft as backend
+
+    ballast.fft.fft(np.ones(3))
+    before = ballast.last_report()
+    with scipy_fft.set_backend(backend):
+        seen = scipy_fft.rfft(np.arange(10.0), 8)
+    assert ballast.last_report() is not before and np.allclose(seen, np.fft.rfft(np.arange(8.0)))
+    with pytest.raises(ValueError, match="unique"):
+        backend.fftn(np.ones((2, 2)), axes=(0, 0))
+
+
+def test_run_and_info(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, numpy as np\nassert sys.argv[1:] == ['x']\nprint(abs(np.fft.fft(np.ones(4))[0]))\n")
+    report = tmp_path / "report.json"
+    done = subprocess.run([sys.executable, "-m", "ballast", "run", "--report", report, script, "x"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "4.0\n" and "protected 1 calls, forwarded 0" in done.stderr, done.stderr
+    assert json.loads(report.read_text()) == {"protected": 1, "forwarded": []}
+    for command in ("info", "demo"):
+        done = subprocess.run([sys.executable, "-m", "ballast", command], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout, done.stderr
+    assert subprocess.run([sys.executable, "-m", "ballast", "walk"], capture_output=True).returncode == 1
+
+
+def test_scipy_linalg_and_scikit_learn():
+    pytest.importorskip("sklearn")
+    more = ("import scipy.linalg, sklearn.cluster\n"
+            "q, r = scipy.linalg.qr(np.eye(3)[:, :2])\n"
+            "assert q.shape == (3, 3) and r.shape == (3, 2) and ballast.last_report().problem.startswith('qr_')\n"
+            "scipy.linalg.lstsq(np.ones((3, 1)), np.ones(3))\n"
+            "points = np.random.default_rng(0).standard_normal((300, 3))\n"
+            "model = sklearn.cluster.KMeans(4, random_state=0, n_init=1).fit(points)\n"
+            "assert ballast.last_report().problem.startswith('kmeans_f64_m300_n3_k4')\n"
+            "ballast.uninstall()\n"
+            "stock_model = sklearn.cluster.KMeans(4, random_state=0, n_init=1).fit(points)\n"
+            "assert np.array_equal(model.labels_, stock_model.labels_) and model.n_iter_ == stock_model.n_iter_\n"
+            "ballast.install()")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr
+    assert "protected 6 calls, forwarded 0" in done.stderr

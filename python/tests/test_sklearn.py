@@ -1,0 +1,124 @@
+"""ballast.sklearn.KMeans beside scikit-learn's, and as an estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+import sklearn.cluster
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import ballast
+from ballast.sklearn import KMeans
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs(600, 5, centers=4, random_state=3)[0]
+
+
+@pytest.mark.parametrize("init", ["k-means++", "random"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_begins_and_ends_as_scikit_learns(blobs, init, dtype):
+    X = blobs.astype(dtype)
+    mine = KMeans(4, init=init, n_init=3, random_state=5).fit(X)
+    theirs = sklearn.cluster.KMeans(4, init=init, n_init=3, random_state=5).fit(X)
+    assert np.array_equal(mine.labels_, theirs.labels_) and mine.n_iter_ == theirs.n_iter_
+    assert mine.cluster_centers_.dtype == dtype and mine.labels_.dtype == np.int32
+    # A mean of up to m points has an error of at most m u of the largest.
+    wide = len(X) * np.finfo(dtype).eps
+    assert np.allclose(mine.cluster_centers_, theirs.cluster_centers_, rtol=0, atol=wide * np.abs(X).max())
+    assert np.isclose(mine.inertia_, theirs.inertia_, rtol=wide)
+
+
+def test_digits_and_the_report():
+    X = load_digits().data
+    with ballast.protection(threads=1):
+        mine = KMeans(10, random_state=0).fit(X)
+    theirs = sklearn.cluster.KMeans(10, random_state=0).fit(X)
+    assert np.isclose(mine.inertia_, theirs.inertia_, rtol=0.02)
+    assert mine.report_.verdict == "clean" and mine.report_.checks > 0 and mine.report_.problem == "kmeans_f64_m1797_n64_k10"
+    assert np.array_equal(mine.labels_, KMeans(10, random_state=0).fit(X).labels_)
+
+
+def test_predict_transform_and_score(blobs):
+    model = KMeans(4, random_state=0).fit(blobs)
+    assert np.array_equal(model.predict(blobs), model.labels_)
+    distances = model.transform(blobs)
+    exact = np.linalg.norm(blobs[:, None].astype(np.longdouble) - model.cluster_centers_, axis=2)
+    assert np.allclose(distances, exact.astype(float), rtol=1e-12, atol=1e-12 * np.abs(blobs).max())
+    assert np.array_equal(distances.argmin(axis=1), model.labels_)
+    assert np.isclose(model.score(blobs), -model.inertia_, rtol=1e-12)
+    assert np.array_equal(KMeans(4, random_state=0).fit_predict(blobs), model.labels_)
+    assert np.array_equal(KMeans(4, random_state=0).fit_transform(blobs), distances)
+    assert model.transform(blobs.astype(np.float32)).dtype == np.float64
+
+
+def test_weights_are_repetitions():
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    weights = np.random.default_rng(1).integers(1, 4, 50)
+    first = X[:3]
+    weighted = KMeans(3, init=first).fit(X, sample_weight=weights)
+    repeated = KMeans(3, init=first).fit(np.repeat(X, weights, axis=0))
+    assert np.allclose(weighted.cluster_centers_, repeated.cluster_centers_)
+    assert np.isclose(weighted.inertia_, repeated.inertia_)
+    assert np.isclose(weighted.score(X, sample_weight=weights), -weighted.inertia_)
+
+
+def test_inits(blobs):
+    first = blobs[[0, 10, 20, 30]]
+    by_array = KMeans(4, init=first).fit(blobs)
+    seen = []
+
+    def choose(X, k, random_state):
+        seen.append((len(X), k, random_state))
+        return X[[0, 10, 20, 30]]
+
+    by_function = KMeans(4, init=choose, n_init=1).fit(blobs)
+    assert np.array_equal(by_array.cluster_centers_, by_function.cluster_centers_) and len(seen) == 1 and seen[0][:2] == (600, 4)
+    with pytest.warns(RuntimeWarning, match="only one init"):
+        KMeans(4, init=first, n_init=3).fit(blobs)
+    assert KMeans(4, init="random", random_state=0).fit(blobs).report_.checks > 5 * by_array.report_.checks / by_array.n_iter_
+
+
+def test_clone_pickle_and_output(blobs):
+    model = KMeans(4, random_state=0, tol=1e-3)
+    assert clone(model).get_params() == model.get_params()
+    model.fit(blobs)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(blobs), model.labels_) and again.report_ == model.report_
+    assert list(model.get_feature_names_out()) == ["kmeans0", "kmeans1", "kmeans2", "kmeans3"]
+    model.set_output(transform="default")
+    assert model.transform(blobs).shape == (600, 4)
+    steps = make_pipeline(StandardScaler(), KMeans(4, random_state=0))
+    assert len(np.unique(steps.fit_predict(blobs))) == 4
+
+
+def test_fewer_different_points_than_clusters():
+    with pytest.warns(ConvergenceWarning, match="smaller than n_clusters"):
+        model = KMeans(3, random_state=0).fit(np.array([[0.0], [0.0], [1.0], [1.0]]))
+    assert model.inertia_ == 0
+
+
+@pytest.mark.parametrize("wrong", [{"n_clusters": 0}, {"n_clusters": 2.5}, {"max_iter": 0}, {"tol": -1}, {"n_init": 0}, {"init": "best"},
+                                   {"init": np.zeros((2, 5))}, {"n_clusters": 601}])
+def test_refused(blobs, wrong):
+    with pytest.raises(ValueError):
+        KMeans(**{"n_clusters": 4, **wrong}).fit(blobs)
+
+
+def test_not_fitted_sparse_and_other_widths(blobs):
+    with pytest.raises(NotFittedError):
+        KMeans().predict(blobs)
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match="[Ss]parse"):
+        KMeans().fit(sparse.csr_array(blobs))
+    with pytest.raises(ValueError, match="features"):
+        KMeans(4).fit(blobs).predict(blobs[:, :3])
+    with pytest.raises(ValueError):
+        KMeans(4).fit(np.where(blobs > 0, np.nan, blobs))

@@ -1,0 +1,65 @@
+"""ballast.torch beside torch.fft and torch.linalg, and PyTorch's own checks of operators and gradients."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import ballast
+import ballast.torch as mine
+
+
+def data(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+def test_transforms(norm):
+    x, z = data(3, 6, 8), data(3, 6, 8, dtype=torch.complex128)
+    for name, of, more in (("fft", z, {}), ("fft", x, {"n": 5, "dim": 1}), ("ifft", z, {"n": 11}), ("fftn", z, {}), ("fftn", z, {"s": (4, 9)}),
+                           ("ifftn", z, {"dim": (0, 2)}), ("fft2", x, {}), ("ifft2", z, {}), ("rfft", x, {}), ("rfft", x, {"dim": 0, "n": 4}),
+                           ("rfftn", x, {}), ("rfft2", x, {"s": (4, 9)}), ("irfft", z, {}), ("irfft", z, {"n": 9, "dim": 1}),
+                           ("irfft", z, {"n": 21}), ("irfftn", z, {}), ("irfft2", z, {"s": (7, 5)})):
+        seen, expected = getattr(mine, name)(of, norm=norm, **more), getattr(torch.fft, name)(of, norm=norm, **more)
+        assert seen.dtype == expected.dtype and torch.allclose(seen, expected, rtol=1e-12, atol=1e-12), (name, more)
+    assert ballast.last_report().problem.startswith("fft_c2r")
+    with pytest.raises(RuntimeError):
+        mine.fft(x, norm="both")
+
+
+OPERATORS = [
+    (torch.ops.ballast.fft_c2c, (data(2, 3, 5, dtype=torch.complex128), [-1], 0, True)),
+    (torch.ops.ballast.fft_c2c, (data(4, 3, 6, dtype=torch.complex128).transpose(0, 2), [-3, -1], 1, False)),
+    (torch.ops.ballast.fft_r2c, (data(3, 7), -1, 2)),
+    (torch.ops.ballast.fft_r2c, (data(3, 6, 2), -2, 0)),
+    (torch.ops.ballast.fft_c2r, (data(3, 4, dtype=torch.complex128), -1, 2, 6)),
+    (torch.ops.ballast.fft_c2r, (data(3, 4, dtype=torch.complex128), -1, 0, 7)),
+    (torch.ops.ballast.fft_c2r, (data(2, 5, 3, dtype=torch.complex128), -2, 1, 6)),
+    (torch.ops.ballast.qr, (data(5, 3),)),
+    (torch.ops.ballast.qr, (data(3, 5),)),
+    (torch.ops.ballast.qr, (data(2, 4, 4),)),
+]
+
+
+@pytest.mark.parametrize("op, given", OPERATORS)
+def test_opcheck_and_gradcheck(op, given):
+    given = (given[0].clone().requires_grad_(), *given[1:])
+    torch.library.opcheck(op.default, given)
+
+    def function(x):
+        made = op(x, *given[1:])
+        if op is not torch.ops.ballast.qr:
+            return made
+        signs = torch.sign(made[1].diagonal(dim1=-2, dim2=-1)).detach()
+        return made[0] * signs[..., None, :], made[1] * signs[..., None]
+
+    torch.autograd.gradcheck(function, (given[0],))
+    if op is not torch.ops.ballast.qr:
+        torch.autograd.gradgradcheck(function, (given[0],))
+
+
+def test_vmap_and_compile():
+    x = data(4, 6, 8)
+    assert torch.allclose(torch.func.vmap(mine.rfft, in_dims=1)(x), torch.fft.rfft(x.movedim(1, 0)))
+    q, r = torch.func.vmap(lambda a: tuple(mine.qr(a)), in_dims=2)(x)
+    assert torch.allclose(q @ r, x.movedim(2, 0))
+    compiled = torch.compile(lambda a: mine.irfft(mine.rfft(a) * 2, 8), fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(x), 2 * x)
