@@ -14,7 +14,7 @@ import importlib
 from ._load import core as _core  # first: it loads the library
 from ._errors import (DeviceError, Error, FaultError, FaultWarning, InvalidArgumentError, OutOfMemoryError, RankDeficientError,
                       UnsupportedError, UnsupportedTypeError)
-from ._protection import last_report, protection
+from ._protection import last_report, protection, synchronize
 from ._report import Event, Report
 from ._forward import FallbackWarning, forwarded
 from . import fft, linalg  # after the names above, which they use
@@ -26,7 +26,7 @@ _LAZY = ("scipy_fft", "sklearn", "torch")  # they import other libraries
 
 __all__ = ["DeviceError", "Error", "Event", "FallbackWarning", "FaultError", "FaultWarning", "InvalidArgumentError", "OutOfMemoryError",
            "RankDeficientError", "Report", "UnsupportedError", "UnsupportedTypeError", "__version__", "fft", "forwarded", "info", "install",
-           "last_report", "linalg", "protection", "uninstall"]
+           "last_report", "linalg", "protection", "synchronize", "uninstall"]
 
 
 def info():

@@ -6,11 +6,9 @@ import sys
 
 import numpy as np
 
-from ._errors import UnsupportedError
+from ._device import DeviceArray, on_device, taken_from_device
 
 __all__ = ["exchanged", "given_back", "taken"]
-
-_HOST = (1, 3)  # DLPack's devices: memory of the host, and such memory that is pinned for CUDA
 
 
 def _library(a):
@@ -19,16 +17,16 @@ def _library(a):
 
 def foreign(a):
     """Whether `a` is an array of a library other than NumPy. An object that only hands its attributes on to an array is none."""
-    return not isinstance(a, (np.ndarray, np.generic)) and hasattr(type(a), "__dlpack__")
+    kind = type(a)
+    return not isinstance(a, (np.ndarray, np.generic)) and (hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"))
 
 
 def taken(a):
-    """`a` as a NumPy array over the same memory; lists, scalars and NumPy's arrays as they are. Arrays in the memory of a device raise
-    UnsupportedError."""
+    """`a` as a NumPy array over the same memory, or as a DeviceArray; lists, scalars and NumPy's arrays as they are."""
     if not foreign(a):
         return a
-    if a.__dlpack_device__()[0] not in _HOST:
-        raise UnsupportedError(f"{type(a).__module__}.{type(a).__qualname__}: expected an array in the memory of the host, got one on a device")
+    if on_device(a):
+        return taken_from_device(a)
     if _library(a) == "torch":  # DLPack does not take these three
         a = a.detach().resolve_conj().resolve_neg()
     return np.from_dlpack(a)
@@ -42,10 +40,14 @@ def _from_dlpack(library):
 
 
 def given_back(made, like):
-    """The NumPy array `made`, or a tuple of arrays and numbers, in the library of `like`."""
+    """`made`, a NumPy array, a DeviceArray or a tuple of these and numbers, in the library of `like`."""
     if isinstance(made, tuple):
-        each = [given_back(one, like) if isinstance(one, np.ndarray) else one for one in made]
+        each = [given_back(one, like) if isinstance(one, (np.ndarray, DeviceArray)) else one for one in made]
         return type(made)(*each) if hasattr(made, "_fields") else tuple(each)
+    if isinstance(made, DeviceArray):
+        if _library(like) == _library(made.native) or not hasattr(type(like), "__dlpack__"):
+            return made.native
+        return _from_dlpack(_library(like))(made.native)
     if not made.dtype.isnative or any(step < 0 for step in made.strides):
         made = made.copy()
     return _from_dlpack(_library(like))(made)

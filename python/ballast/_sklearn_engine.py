@@ -24,8 +24,8 @@ def _kmeans_single_lloyd(X, sample_weight, centers_init, max_iter=300, verbose=F
     centroids, labels = np.empty_like(first), np.empty(len(X), np.int32)
     weights = np.ascontiguousarray(sample_weight, X.dtype)
     fit = _core.kmeans_fit_f32 if X.dtype == np.float32 else _core.kmeans_fit_f64
-    report, inertia, iterations, _ = compute(fit, X, weights, first, centroids, labels, int(max_iter), tol / spread if spread > 0 else 0.0,
-                                             execution(current()))
+    report, inertia, iterations, _ = compute(fit, X, weights, first, centroids, labels, "given", 1, 0, int(max_iter),
+                                             tol / spread if spread > 0 else 0.0, execution(current()), 0)
     record(report)
     return labels, inertia, centroids, iterations
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _core
-from ._errors import InvalidArgumentError, RankDeficientError, UnsupportedTypeError
+from ._device import as_array, device_of, on_host, singular_values, stream_of, sums_of_squares
+from ._errors import InvalidArgumentError, RankDeficientError, UnsupportedError, UnsupportedTypeError
 from ._exchange import exchanged
 from ._plans import PlanCache
 from ._protection import compute, current, execution, record
@@ -47,8 +48,9 @@ def _make(twice, rows, columns, batch, where):
     return (_core.QrPlanF64 if twice else _core.QrPlanF32)(rows, columns, batch, where)
 
 
-def _plan(dtype, rows, columns, batch):
-    return _plans.get((dtype.itemsize == 8, rows, columns, batch, execution(current())), rows * columns * batch, _make)
+def _plan(like, dtype, rows, columns, batch):
+    where = execution(current(), device=device_of(like))
+    return _plans.get((dtype.itemsize == 8, rows, columns, batch, where), rows * columns * batch, _make)
 
 
 def _of_library(by_column):
@@ -68,18 +70,18 @@ def qr(a, mode="reduced"):
     if mode not in _MODES:
         raise InvalidArgumentError(f"Unrecognized mode '{mode}': expected reduced, complete, r, raw, economic or full")
     mode = _MODES[mode]
-    a = np.asarray(a)
+    a = as_array(a)
     dtype = _real_type(a)
     if a.ndim < 2:
         raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
     *stack, m, n = a.shape
     k, count = min(m, n), int(np.prod(stack, dtype=np.int64))
-    stored = np.empty((count, n, m), dtype)
+    stored = np.empty((count, n, m), dtype, like=a)
     stored[...] = a.swapaxes(-1, -2).reshape(count, n, m)
-    tau = np.empty((count, k), dtype)
+    tau = np.empty((count, k), dtype, like=a)
     reports = []
     if stored.size:
-        reports.append(compute(_plan(dtype, m, n, count).geqrf, _of_library(stored), tau))
+        reports.append(compute(_plan(a, dtype, m, n, count).geqrf, _of_library(stored), tau, stream_of(a)))
     if mode == "raw":
         _conclude(reports)
         return stored.reshape(*stack, n, m), tau.reshape(*stack, k)
@@ -90,18 +92,18 @@ def qr(a, mode="reduced"):
         return r
     q = stored[:, :k] if rows == k else _widened(stored, m)
     if k and q.size:
-        plan = _plan(dtype, m, n, count) if rows == k else _plan(dtype, m, m, count)
-        reports.append(compute(plan.orgqr, _of_library(q), tau))
+        plan = _plan(a, dtype, m, n, count) if rows == k else _plan(a, dtype, m, m, count)
+        reports.append(compute(plan.orgqr, _of_library(q), tau, stream_of(a)))
     _conclude(reports)
     return QRResult(q.swapaxes(1, 2).reshape(*stack, m, rows), r)
 
 
 def _widened(stored, m):
     """Room for m columns of Q after the reflectors; the unit matrix where there are none."""
-    made = np.zeros((len(stored), m, m), stored.dtype)
+    made = np.zeros((len(stored), m, m), stored.dtype, like=stored)
     made[:, : stored.shape[1]] = stored
     if not stored.size:
-        made[...] = np.eye(m, dtype=stored.dtype)
+        made[...] = np.identity(m, stored.dtype, like=stored)
     return made
 
 
@@ -120,7 +122,9 @@ def lstsq(a, b, rcond=None):
     singular value is at most rcond times the largest raises RankDeficientError too.
     x and residuals are protected. s, the singular values, is computed from R by numpy and is not.
     """
-    a, b = np.asarray(a), np.asarray(b)
+    a, b = as_array(a), as_array(b)
+    if device_of(a) != device_of(b):
+        raise UnsupportedError("b: expected an array in the memory where a lies")
     dtype = _real_type(a, b)
     if a.ndim != 2:
         raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
@@ -129,27 +133,28 @@ def lstsq(a, b, rcond=None):
     (m, n), k = a.shape, b.shape[1] if b.ndim == 2 else 1
     if m != b.shape[0]:
         raise np.linalg.LinAlgError("Incompatible dimensions")
-    stored = np.array(a.T, dtype, order="C", copy=True)  # by columns
-    right = np.zeros((k, max(m, n)), dtype)
+    stored = np.empty((n, m), dtype, like=a)  # by columns
+    stored[...] = a.T
+    right = np.zeros((k, max(m, n)), dtype, like=a)
     right[:, :m] = b.reshape(m, k).T
     if m and n and k:
-        record(_solved(_plan(dtype, m, n, 1), stored, right))
+        record(_solved(_plan(a, dtype, m, n, 1), stored, right, stream_of(a)))
     if not (m and n):
-        s = np.empty(0, dtype)
+        s = np.empty(0, dtype, like=a)
     elif k:
         factors = stored.T if m >= n else stored  # of a, or of its transpose
-        s = np.linalg.svd(np.triu(factors[: min(m, n)]), compute_uv=False)
+        s = singular_values(np.triu(factors[: min(m, n)]))
     else:
-        s = np.linalg.svd(stored, compute_uv=False)
+        s = singular_values(stored)
     _refuse_small(s, rcond)
     x = right[:, :n].T.copy()
-    residuals = np.square(right[:, n:]).sum(axis=1) if m > n else np.empty(0, dtype)
+    residuals = sums_of_squares(right[:, n:], 1) if m > n else np.empty(0, dtype, like=a)
     return LstsqResult(x[:, 0] if b.ndim == 1 else x, residuals, min(m, n), s)
 
 
-def _solved(plan, stored, right):
+def _solved(plan, stored, right, stream):
     try:
-        return compute(plan.gels, stored.T, right.T)
+        return compute(plan.gels, stored.T, right.T, stream)
     except RankDeficientError as refused:
         counted = re.search(r"got rank (\d+) of", str(refused))
         raise RankDeficientError(str(refused), int(counted[1]) if counted else None) from None
@@ -158,6 +163,7 @@ def _solved(plan, stored, right):
 def _refuse_small(s, rcond):
     if rcond is None or not len(s):
         return
+    s = on_host(s)
     rank = int(np.count_nonzero(s > rcond * s[0]))
     if rank < len(s):
         raise RankDeficientError(f"a: expected full rank, got rank {rank} of {len(s)} by rcond = {rcond}", rank)

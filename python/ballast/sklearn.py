@@ -11,7 +11,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import _core
+from ._device import as_array, device_of, distinct, on_device, stream_of
 from ._errors import InvalidArgumentError
+from ._exchange import foreign, given_back, taken
 from ._protection import compute, current, execution, last_report, record
 
 __all__ = ["KMeans"]
@@ -21,6 +23,31 @@ _FLOATS = [np.float64, np.float32]
 
 def _function(name, dtype):
     return getattr(_core, f"kmeans_{name}_{'f32' if dtype.itemsize == 4 else 'f64'}")
+
+
+def _points_on_device(X):
+    """Points of float32 or float64 as a DeviceArray."""
+    X = taken(X)
+    if X.ndim != 2:
+        raise InvalidArgumentError(f"Expected 2D array, got an array with {X.ndim} axes")
+    if not X.size:
+        raise InvalidArgumentError(f"Found array with shape {X.shape}: expected at least one point and one feature")
+    if X.dtype.kind == "c":
+        raise InvalidArgumentError("Complex data not supported")
+    X = X.astype(X.dtype if X.dtype in _FLOATS else np.float64, copy=False)
+    return X if min(X.strides) > 0 else X.copy()
+
+
+def _weights_on_device(sample_weight, X):
+    """A weight for each point beside the points; without elements where none are given."""
+    if sample_weight is None:
+        return np.empty(0, X.dtype, like=X)
+    given = as_array(taken(sample_weight))
+    if given.ndim > 1 or given.ndim and given.shape != (len(X),):
+        raise InvalidArgumentError(f"sample_weight.shape == {given.shape}, expected {(len(X),)}!")
+    weights = np.empty(len(X), X.dtype, like=X)
+    weights[...] = given
+    return weights
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -34,6 +61,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_, and report_: the ballast.Report
     of all runs. Points of float32 are clustered in float32, others in float64.
+
+    X may be an array in the memory of a CUDA device (PyTorch, CuPy, and others by DLPack or __cuda_array_interface__): the fit runs there,
+    and labels_, cluster_centers_ and the results of predict and transform are arrays of that library on that device. Then Ballast draws the
+    first centroids, on the device, protected as a fit is, so that they are not scikit-learn's.
     """
 
     def __init__(self, n_clusters=8, *, init="k-means++", n_init="auto", max_iter=300, tol=1e-4, verbose=0, random_state=None):
@@ -57,6 +88,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def fit(self, X, y=None, sample_weight=None):
         """Clusters the points X (samples × features), each with its weight. y is ignored."""
         self._check_parameters()
+        if foreign(X) and on_device(X):
+            return self._fit_on_device(X, sample_weight)
         X = validate_data(self, X, dtype=_FLOATS, order="C")
         if len(X) < self.n_clusters:
             raise InvalidArgumentError(f"n_samples={len(X)} should be >= n_clusters={self.n_clusters}.")
@@ -73,10 +106,40 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         record(*reports)
         self.report_ = last_report()
         _, self.inertia_, self.n_iter_, _, self.cluster_centers_, self.labels_ = best
-        distinct = len(np.unique(self.labels_))
-        if distinct < self.n_clusters:
-            warnings.warn(f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({self.n_clusters}). "
-                          "Possibly due to duplicate points in X.", ConvergenceWarning, stacklevel=2)
+        self._warn_of_copies(distinct(self.labels_, self.n_clusters), stacklevel=3)
+        return self
+
+    def _warn_of_copies(self, found, stacklevel):
+        if found < self.n_clusters:
+            warnings.warn(f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
+                          "Possibly due to duplicate points in X.", ConvergenceWarning, stacklevel=stacklevel)
+
+    def _fit_on_device(self, given, sample_weight):
+        X = _points_on_device(given)
+        if len(X) < self.n_clusters:
+            raise InvalidArgumentError(f"n_samples={len(X)} should be >= n_clusters={self.n_clusters}.")
+        first = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
+        init = self.init
+        if not isinstance(init, str):
+            chosen = init(given, self.n_clusters, check_random_state(self.random_state)) if callable(init) else init
+            chosen = as_array(taken(chosen))
+            if chosen.shape != first.shape:
+                raise InvalidArgumentError(f"The shape of the initial centers {chosen.shape} does not match the number of clusters "
+                                           f"{self.n_clusters} and of features {X.shape[1]}.")
+            first[...] = chosen
+            init = "given"
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        centroids, labels = np.empty_like(first), np.empty(len(X), np.int32, like=X)
+        report, self.inertia_, self.n_iter_, _ = compute(
+            _function("fit", X.dtype), X, _weights_on_device(sample_weight, X), first, centroids, labels, init, int(self._runs()), seed,
+            int(self.max_iter), float(self.tol), execution(current(), device=X.device), stream_of(X))
+        record(report)
+        self.report_ = last_report()
+        self.n_features_in_ = X.shape[1]
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.cluster_centers_, self.labels_ = given_back((centroids, labels), given)
+        self._warn_of_copies(distinct(labels, self.n_clusters), stacklevel=4)
         return self
 
     def _check_parameters(self):
@@ -125,24 +188,36 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def _run(self, X, weights, first):
         centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype)
         labels = np.empty(len(X), np.int32)
-        found = compute(_function("fit", X.dtype), X, weights, np.ascontiguousarray(first), centroids, labels, int(self.max_iter),
-                        float(self.tol), execution(current()))
+        found = compute(_function("fit", X.dtype), X, weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
+                        int(self.max_iter), float(self.tol), execution(current()), 0)
         return *found, centroids, labels
 
     def _points(self, X):
         """X and the centroids, both of the wider of their types."""
         check_is_fitted(self)
+        if foreign(X) and on_device(X):
+            X = _points_on_device(X)
+            if X.shape[1] != self.n_features_in_:
+                raise InvalidArgumentError(f"X has {X.shape[1]} features, but KMeans is expecting {self.n_features_in_} features as input.")
+            centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
+            centroids[...] = as_array(taken(self.cluster_centers_))
+            return X, centroids
         X = validate_data(self, X, reset=False, dtype=_FLOATS, order="C")
         dtype = np.result_type(X, self.cluster_centers_)
         return X.astype(dtype, copy=False), np.ascontiguousarray(self.cluster_centers_, dtype)
 
     def _nearest(self, X, sample_weight=None):
+        given = X
         X, centroids = self._points(X)
-        weights = np.empty(0, X.dtype) if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
-        labels = np.empty(len(X), np.int32)
-        report, inertia = compute(_function("predict", X.dtype), X, weights, centroids, labels, execution(current()))
+        if device_of(X) is not None:
+            weights = _weights_on_device(sample_weight, X)
+        else:
+            weights = np.empty(0, X.dtype) if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        labels = np.empty(len(X), np.int32, like=X)
+        report, inertia = compute(_function("predict", X.dtype), X, weights, centroids, labels,
+                                  execution(current(), device=device_of(X)), stream_of(X))
         record(report)
-        return labels, inertia
+        return given_back(labels, given) if device_of(X) is not None else labels, inertia
 
     def predict(self, X):
         """The number of the nearest centroid of each point."""
@@ -154,10 +229,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     def transform(self, X):
         """The distance of each point to each centroid."""
+        given = X
         X, centroids = self._points(X)
-        values = np.empty((len(X), len(centroids)), X.dtype)
-        record(compute(_function("transform", X.dtype), X, np.empty(0, X.dtype), centroids, values, execution(current())))
-        return values
+        values = np.empty((len(X), len(centroids)), X.dtype, like=X)
+        record(compute(_function("transform", X.dtype), X, np.empty(0, X.dtype, like=X), centroids, values,
+                       execution(current(), device=device_of(X)), stream_of(X)))
+        return given_back(values, given) if device_of(X) is not None else values
 
     def fit_transform(self, X, y=None, sample_weight=None):
         """fit, and transform of the same points."""

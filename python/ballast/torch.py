@@ -1,4 +1,5 @@
-"""torch.fft's functions and torch.linalg.qr as operators that PyTorch knows: autograd, vmap, torch.compile. Tensors of the CPU.
+"""torch.fft's functions and torch.linalg.qr as operators that PyTorch knows: autograd, vmap, torch.compile. Tensors of the
+CPU and of CUDA devices, there on the current stream.
 
 fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn, rfftn and irfftn have torch.fft's arguments; qr has torch.linalg.qr's mode
 "reduced". float32 and float64 and their complex types. Results are contiguous. The library's settings and reports are those of the rest of
@@ -7,13 +8,11 @@ the package: ballast.protection, ballast.last_report().
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from . import fft as _fft
 from . import linalg as _linalg
-from ._exchange import taken
 
 __all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "qr", "rfft", "rfft2", "rfftn"]
 
@@ -46,12 +45,11 @@ def _c2c_like(x, dim, scaling, forward):
     return x.new_empty(x.shape)
 
 
-@torch.library.impl("ballast::fft_c2c", "CPU")
+@torch.library.impl("ballast::fft_c2c", ("CPU", "CUDA"))
 def _c2c(x, dim, scaling, forward):
-    made = torch.empty(x.shape, dtype=x.dtype)
+    made = x.new_empty(x.shape)
     function, name = (_fft.fftn, _FORWARD_NAME) if forward else (_fft.ifftn, _INVERSE_NAME)
-    function(taken(x), axes=tuple(dim), norm=name[scaling], out=made.numpy())
-    return made
+    return function(x, axes=tuple(dim), norm=name[scaling], out=made)
 
 
 @torch.library.register_fake("ballast::fft_r2c")
@@ -61,11 +59,10 @@ def _r2c_like(x, dim, scaling):
     return x.new_empty(shape, dtype=_complex(x.dtype))
 
 
-@torch.library.impl("ballast::fft_r2c", "CPU")
+@torch.library.impl("ballast::fft_r2c", ("CPU", "CUDA"))
 def _r2c(x, dim, scaling):
-    made = torch.empty((*x.shape[:dim], x.shape[dim] // 2 + 1, *x.shape[x.ndim + dim + 1:]), dtype=_complex(x.dtype))
-    _fft.rfft(taken(x), axis=dim, norm=_FORWARD_NAME[scaling], out=made.numpy())
-    return made
+    made = x.new_empty((*x.shape[:dim], x.shape[dim] // 2 + 1, *x.shape[x.ndim + dim + 1:]), dtype=_complex(x.dtype))
+    return _fft.rfft(x, axis=dim, norm=_FORWARD_NAME[scaling], out=made)
 
 
 @torch.library.register_fake("ballast::fft_c2r")
@@ -75,11 +72,10 @@ def _c2r_like(x, dim, scaling, n):
     return x.new_empty(shape, dtype=_real(x.dtype))
 
 
-@torch.library.impl("ballast::fft_c2r", "CPU")
+@torch.library.impl("ballast::fft_c2r", ("CPU", "CUDA"))
 def _c2r(x, dim, scaling, n):
-    made = torch.empty((*x.shape[:dim], n, *x.shape[x.ndim + dim + 1:]), dtype=_real(x.dtype))
-    _fft.irfft(taken(x), n, axis=dim, norm=_INVERSE_NAME[scaling], out=made.numpy())
-    return made
+    made = x.new_empty((*x.shape[:dim], n, *x.shape[x.ndim + dim + 1:]), dtype=_real(x.dtype))
+    return _fft.irfft(x, n, axis=dim, norm=_INVERSE_NAME[scaling], out=made)
 
 
 @torch.library.register_fake("ballast::qr")
@@ -89,9 +85,9 @@ def _qr_like(a):
     return a.new_empty((*stack, m, k)), a.new_empty((*stack, k, n))
 
 
-@torch.library.impl("ballast::qr", "CPU")
+@torch.library.impl("ballast::qr", ("CPU", "CUDA"))
 def _qr(a):
-    return tuple(torch.from_numpy(np.ascontiguousarray(each)) for each in _linalg.qr(taken(a)))
+    return tuple(each.contiguous() for each in _linalg.qr(a))
 
 
 # ---- Gradients
@@ -124,7 +120,7 @@ def _c2r_gradient(ctx, gradient):
     made = _ops.fft_r2c(gradient, ctx.dim, ctx.scaling)
     # Each number but the first, and the last of an even length, stands for itself and for its conjugate.
     twice = gradient.shape[ctx.dim] - made.shape[ctx.dim]
-    weights = torch.ones(made.shape[ctx.dim], dtype=_real(made.dtype))
+    weights = torch.ones(made.shape[ctx.dim], dtype=_real(made.dtype), device=made.device)
     weights[1:1 + twice] = 2
     made = made * weights.reshape(-1, *[1] * (-ctx.dim - 1))
     short = ctx.length - made.shape[ctx.dim]

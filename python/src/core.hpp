@@ -7,6 +7,8 @@
 #include <nanobind/stl/vector.h>
 #include <ballast/ballast.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@ namespace ballast_python {
 namespace nb = nanobind;
 
 void add_errors(nb::module_& m);
+void add_device(nb::module_& m);
 void add_reports(nb::module_& m);
 void add_information(nb::module_& m);
 void add_fft(nb::module_& m);
@@ -23,9 +26,13 @@ void add_qr(nb::module_& m);
 void add_kmeans(nb::module_& m);
 void add_everything(nb::module_& m);
 
-// Arrays of the host. Python passes arrays of the right type, so nothing is converted here.
-using input = nb::ndarray<nb::ro, nb::device::cpu>;
-using output = nb::ndarray<nb::device::cpu>;
+// Arrays of the host, or of a CUDA device (ballast._device describes these). Python passes arrays of the right type, so nothing is
+// converted here.
+using input = nb::ndarray<nb::ro>;
+using output = nb::ndarray<>;
+
+// The call on a stream of the CUDA driver or runtime; 0: the default stream.
+inline ballast::call on_stream(std::uintptr_t stream) { return {.stream = std::bit_cast<void*>(stream)}; }
 
 template <class T>
 const T* data_of(const input& from) {
@@ -70,5 +77,25 @@ auto unlocked(Function&& compute) {
   const nb::gil_scoped_release released;
   return compute();
 }
+
+// Adds a later report of the same call to the first.
+inline void add(ballast::report& first, const ballast::report& later) {
+  first.seconds += later.seconds;
+  first.merge(later);
+}
+
+// The reports of one call from Python that is several enqueued calls, at least one.
+class pending {
+ public:
+  pending() = default;
+  pending(pending&&) = default;
+  pending(const pending&) = delete;
+  void add(ballast::pending_report part);
+  bool ready();           // whether the stream has passed all of them
+  ballast::report get();  // waits for the stream; the reports as one
+
+ private:
+  std::vector<ballast::pending_report> parts_;
+};
 
 }  // namespace ballast_python

@@ -1,5 +1,6 @@
 // Plans of Fourier transforms. A run takes a list of places, so that a batch of more than one loop is one call from Python.
 #include <bit>
+#include <optional>
 
 #include "core.hpp"
 
@@ -32,9 +33,9 @@ std::size_t reach(const fft::problem& of, const fft::layout& side, bool halved) 
   return static_cast<std::size_t>(last + 1);
 }
 
-template <class In, class Out>
-ballast::report run(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
-                    const lengths& places_out) {
+// Calls `one` with the operands of each run.
+template <class In, class Out, class One>
+void each_run(const fft::plan& on, const input& from, const output& to, const lengths& places_in, const lengths& places_out, One&& one) {
   expect_type<In>(from, "input");
   expect_type<Out>(to, "output");
   const fft::problem& problem = on.problem();
@@ -42,38 +43,65 @@ ballast::report run(const fft::plan& on, const input& from, const output& to, bo
   const std::size_t reach_out = reach(problem, problem.output, problem.kind == fft::kind::r2c);
   const In* in = data_of<In>(from);
   Out* out = data_of<Out>(to);
-  return unlocked([&] {
-    ballast::report all;
-    for (std::size_t i = 0; i < places_in.size(); ++i) {
-      const std::span<const In> x(in + places_in[i], reach_in);
-      const std::span<Out> y(out + places_out[i], reach_out);
-      ballast::report seen;
-      if constexpr (std::is_same_v<In, Out>) {
-        seen = inverse ? on.inverse(x, y) : on.forward(x, y);
-      } else if constexpr (std::is_floating_point_v<In>) {
-        seen = on.forward(x, y);
-      } else {
-        seen = on.inverse(x, y);
-      }
-      if (i == 0) {
-        all = std::move(seen);
-      } else {
-        all.seconds += seen.seconds;
-        all.merge(seen);
-      }
-    }
-    return all;
+  unlocked([&] {
+    for (std::size_t i = 0; i < places_in.size(); ++i)
+      one(std::span<const In>(in + places_in[i], reach_in), std::span<Out>(out + places_out[i], reach_out));
   });
 }
 
-template <class T>
-ballast::report run_real(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
-                         const lengths& places_out) {
-  switch (on.problem().kind) {
-    case fft::kind::r2c: return run<T, std::complex<T>>(on, from, to, inverse, places_in, places_out);
-    case fft::kind::c2r: return run<std::complex<T>, T>(on, from, to, inverse, places_in, places_out);
-    default: return run<std::complex<T>, std::complex<T>>(on, from, to, inverse, places_in, places_out);
-  }
+// each_run with the types of the plan's problem.
+template <class One>
+void each_run_of(const fft::plan& on, const input& from, const output& to, const lengths& places_in, const lengths& places_out, One&& one) {
+  const auto with = [&]<class T>(T) {
+    switch (on.problem().kind) {
+      case fft::kind::r2c: return each_run<T, std::complex<T>>(on, from, to, places_in, places_out, one);
+      case fft::kind::c2r: return each_run<std::complex<T>, T>(on, from, to, places_in, places_out, one);
+      default: return each_run<std::complex<T>, std::complex<T>>(on, from, to, places_in, places_out, one);
+    }
+  };
+  on.problem().precision == ballast::precision::f64 ? with(double()) : with(float());
+}
+
+template <class In, class Out>
+constexpr bool forward_only = std::is_floating_point_v<In>;
+template <class In, class Out>
+constexpr bool inverse_only = std::is_floating_point_v<Out>;
+
+ballast::report run(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
+                    const lengths& places_out) {
+  std::optional<ballast::report> all;
+  each_run_of(on, from, to, places_in, places_out, [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
+    ballast::report seen;
+    if constexpr (forward_only<In, Out>) {
+      seen = on.forward(x, y);
+    } else if constexpr (inverse_only<In, Out>) {
+      seen = on.inverse(x, y);
+    } else {
+      seen = inverse ? on.inverse(x, y) : on.forward(x, y);
+    }
+    if (all) {
+      add(*all, seen);
+    } else {
+      all = std::move(seen);
+    }
+  });
+  return std::move(all).value();
+}
+
+pending enqueue(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in, const lengths& places_out,
+                std::uintptr_t stream) {
+  const ballast::call now = on_stream(stream);
+  pending all;
+  each_run_of(on, from, to, places_in, places_out, [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
+    if constexpr (forward_only<In, Out>) {
+      all.add(on.enqueue_forward(x, y, now));
+    } else if constexpr (inverse_only<In, Out>) {
+      all.add(on.enqueue_inverse(x, y, now));
+    } else {
+      all.add(inverse ? on.enqueue_inverse(x, y, now) : on.enqueue_forward(x, y, now));
+    }
+  });
+  return all;
 }
 
 }  // namespace
@@ -100,13 +128,10 @@ void add_fft(nb::module_& m) {
              const bool twice = on.problem().precision == ballast::precision::f64;
              const std::size_t unit = twice ? sizeof(double) : sizeof(float);
              if (std::bit_cast<std::uintptr_t>(from.data()) % unit != 0) return nb::none();
-             return nb::cast(twice ? run_real<double>(on, from, to, inverse, {0}, {0}) : run_real<float>(on, from, to, inverse, {0}, {0}));
+             return nb::cast(run(on, from, to, inverse, {0}, {0}));
            })
-      .def("run",
-           [](const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in, const lengths& places_out) {
-             return on.problem().precision == ballast::precision::f64 ? run_real<double>(on, from, to, inverse, places_in, places_out)
-                                                                      : run_real<float>(on, from, to, inverse, places_in, places_out);
-           });
+      .def("run", run)
+      .def("enqueue", enqueue);
 }
 
 }  // namespace ballast_python

@@ -7,6 +7,7 @@ void add_everything(nb::module_& m) {
   add_errors(m);
   add_reports(m);
   add_information(m);
+  add_device(m);
   add_fft(m);
   add_qr(m);
   add_kmeans(m);

@@ -22,35 +22,35 @@ void add_plan(nb::module_& m, const char* name) {
              new (made) plan({.rows = rows, .columns = columns, .batch = batch}, where);
            })
       .def("geqrf",
-           [](const plan& on, const output& a, const output& tau) {
+           [](const plan& on, const output& a, const output& tau, std::uintptr_t stream) {
              expect_type<T>(a, "a");
              expect_type<T>(tau, "tau");
              const std::span<T> scalars = span_of(data_of<T>(tau), tau);
              if (a.ndim() == 2) {
                const auto A = matrix_of(data_of<T>(a), a);
-               return unlocked([&] { return on.geqrf(A, scalars); });
+               return unlocked([&] { return on.geqrf(A, scalars, on_stream(stream)); });
              }
              const auto A = batch_of(data_of<T>(a), a);
-             return unlocked([&] { return on.geqrf(A, scalars); });
+             return unlocked([&] { return on.geqrf(A, scalars, on_stream(stream)); });
            })
       .def("orgqr",
-           [](const plan& on, const output& a, const input& tau) {
+           [](const plan& on, const output& a, const input& tau, std::uintptr_t stream) {
              expect_type<T>(a, "a");
              expect_type<T>(tau, "tau");
              const std::span<const T> scalars = span_of(data_of<T>(tau), tau);
              if (a.ndim() == 2) {
                const auto A = matrix_of(data_of<T>(a), a);
-               return unlocked([&] { return on.orgqr(A, scalars); });
+               return unlocked([&] { return on.orgqr(A, scalars, on_stream(stream)); });
              }
              const auto A = batch_of(data_of<T>(a), a);
-             return unlocked([&] { return on.orgqr(A, scalars); });
+             return unlocked([&] { return on.orgqr(A, scalars, on_stream(stream)); });
            })
-      .def("gels", [](const plan& on, const output& a, const output& b) {
+      .def("gels", [](const plan& on, const output& a, const output& b, std::uintptr_t stream) {
         expect_type<T>(a, "a");
         expect_type<T>(b, "b");
         const auto A = matrix_of(data_of<T>(a), a);
         const auto B = matrix_of(data_of<T>(b), b);
-        return unlocked([&] { return on.gels(A, B); });
+        return unlocked([&] { return on.gels(A, B, on_stream(stream)); });
       });
 }
 

@@ -57,11 +57,7 @@ auto parsed(Parse parse, const std::string& name, const char* what, const char* 
 void add_reports(nb::module_& m) {
   nb::class_<ballast::report>(m, "Report")
       .def("values", [](const ballast::report& seen) { return values_of(seen); })
-      .def("merge",
-           [](ballast::report& first, const ballast::report& later) {
-             first.seconds += later.seconds;
-             first.merge(later);
-           })
+      .def("merge", add)
       .def_ro("detected", &ballast::report::detected);
   nb::class_<ballast::execution>(m, "Execution")
       .def(

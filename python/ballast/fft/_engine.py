@@ -12,7 +12,8 @@ import os
 import numpy as np
 
 from .. import _core
-from .._errors import UnsupportedTypeError
+from .._device import DeviceArray, contiguous, device_of, stream_of
+from .._errors import UnsupportedError, UnsupportedTypeError
 from .._plans import PlanCache
 from .._protection import compute, current, execution
 
@@ -70,7 +71,8 @@ def threads_of(workers):
     return workers
 
 
-def _make(kind, twice, shape, batch, norm, strides_in, distance_in, strides_out, distance_out, where):
+def _make(kind, twice, shape, batch, norm, strides_in, distance_in, strides_out, distance_out, where, stream):
+    # Each stream has its own plan: calls of one plan share memory, so that they must follow each other.
     return _core.FftPlan(kind, twice, shape, batch, norm, strides_in, distance_in, strides_out, distance_out, where)
 
 
@@ -99,9 +101,9 @@ def _places(loops):
 
 def _by_copy(kind, src, dst, axes, inverse, norm, threads):
     last = tuple(range(-len(axes), 0))
-    near = np.ascontiguousarray(np.moveaxis(src, axes, last))
+    near = contiguous(np.moveaxis(src, axes, last))
     moved = np.moveaxis(dst, axes, last)
-    made = np.empty(moved.shape, dst.dtype)
+    made = np.empty(moved.shape, dst.dtype, like=dst)
     seen = run(kind, near, made, tuple(a + src.ndim for a in last), inverse, norm, threads)
     moved[...] = made
     return seen
@@ -124,17 +126,20 @@ def run(kind, src, dst, axes, inverse, norm, threads):
         return _by_copy(kind, src, dst, axes, inverse, norm, threads)
     strides_in = tuple(src.strides[a] // item_in if src.shape[a] > 1 else 1 for a in axes)
     strides_out = tuple(dst.strides[a] // item_out if dst.shape[a] > 1 else 1 for a in axes)
-    where = execution(current(), threads)
+    where = execution(current(), threads, device_of(src))
+    stream = stream_of(src)
     plan = plans.get((kind, real.itemsize == (16 if kind == "c2c" else 8), shape, batch, norm, strides_in, distance_in, strides_out,
-                      distance_out, where), points, _make)
+                      distance_out, where, stream), points, _make)
     places_in, places_out = _places(loops)
+    if type(src) is DeviceArray:
+        return compute(plan.enqueue, src, dst, inverse, places_in, places_out, stream)
     return compute(plan.run, src, dst, inverse, places_in, places_out)
 
 
 def plan_of_lines(kind, twice, n, batch, distance_in, distance_out, where):
     """The plan of `batch` signals of length n, each contiguous."""
     distances = (distance_in, distance_out) if batch > 1 else (0, 0)
-    return plans.get((kind, twice, (n,), batch, "backward", (1,), distances[0], (1,), distances[1], where), n, _make)
+    return plans.get((kind, twice, (n,), batch, "backward", (1,), distances[0], (1,), distances[1], where, 0), n, _make)
 
 
 def resized(a, axes, lengths):
@@ -162,8 +167,10 @@ class Destination:
         if out is None:
             self.array = np.empty_like(like, shape=shape, dtype=dtype, subok=False)
             return
-        if not isinstance(out, np.ndarray):
+        if not isinstance(out, (np.ndarray, DeviceArray)):
             raise TypeError("return arrays must be of ArrayType")
+        if device_of(out) != device_of(like):
+            raise UnsupportedError("out: expected an array in the memory where the input lies")
         if out.shape != tuple(shape):
             raise ValueError("output array has wrong shape.")
         if not np.can_cast(dtype, out.dtype, "same_kind"):
@@ -171,7 +178,7 @@ class Destination:
         if not out.flags.writeable:
             raise ValueError("output array is read-only")
         direct = out.dtype == dtype and out.dtype.isnative and usable(out, dtype) is out
-        self.array = out if direct else np.empty(shape, dtype)
+        self.array = out if direct else np.empty(shape, dtype, like=like)
 
     def finish(self):
         if self._out is None or self._out is self.array:
@@ -181,7 +188,11 @@ class Destination:
 
 
 def same_place(a, b):
-    return a.shape == b.shape and a.strides == b.strides and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+    return a.shape == b.shape and a.strides == b.strides and _address(a) == _address(b)
+
+
+def _address(a):
+    return a.address if type(a) is DeviceArray else a.__array_interface__["data"][0]
 
 
 def apart(src, dst):

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from .._device import as_array
 from .._exchange import exchanged
 from .._protection import record
 from . import _engine
@@ -115,7 +116,7 @@ def _c2r(a, lengths, axes, norm, out, threads, name):
 
 def _one(a, n, axis, halved=False):
     """The array, its length along `axis` and the axis ≥ 0. `halved`: the default length is that of the real side."""
-    a = np.asarray(a)
+    a = as_array(a)
     if n is None:
         axis = normalize_axis_index(axis, a.ndim)
         n = 2 * (a.shape[axis] - 1) if halved else a.shape[axis]
@@ -173,7 +174,7 @@ def ihfft(a, n=None, axis=-1, norm=None, out=None, *, workers=None, overwrite_x=
 
 def _several(a, s, axes, halved=False):
     """The array, the lengths and the axes ≥ 0, by numpy.fft's rules, with its warnings. Axes may repeat."""
-    a = np.asarray(a)
+    a = as_array(a)
     given = s is not None
     if s is None:
         s = list(a.shape) if axes is None else [a.shape[axis] for axis in axes]
