@@ -157,17 +157,19 @@ void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_
     return;
   }
   arena* const memory = arena::current();
+  // isolate: a thread that waits for this loop, within a body of an outer loop, must not start another task of the outer loop meanwhile: it
+  // would have the slot of that body. It stands inside of execute(), which ends an isolation around it.
   on->execute([&] {
-    oneapi::tbb::parallel_for(
-        oneapi::tbb::blocked_range<std::int64_t>(0, tasks, 1),
-        [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {
-          const arena_scope here(memory, threads);
-          const int slot = oneapi::tbb::this_task_arena::current_thread_index();
-          // isolate: a body that waits for an inner loop must not start another outer task on the same slot meanwhile.
-          for (std::int64_t task = range.begin(); task < range.end(); ++task)
-            oneapi::tbb::this_task_arena::isolate([&] { body(task, slot); });
-        },
-        oneapi::tbb::simple_partitioner());
+    oneapi::tbb::this_task_arena::isolate([&] {
+      oneapi::tbb::parallel_for(
+          oneapi::tbb::blocked_range<std::int64_t>(0, tasks, 1),
+          [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {
+            const arena_scope here(memory, threads);
+            const int slot = oneapi::tbb::this_task_arena::current_thread_index();
+            for (std::int64_t task = range.begin(); task < range.end(); ++task) body(task, slot);
+          },
+          oneapi::tbb::simple_partitioner());
+    });
   });
 }
 

@@ -1,7 +1,9 @@
 // parallel_for: every task once, slots exclusive, exceptions and nesting.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -30,6 +32,20 @@ TEST(parallel_for, runs_every_task_once_with_exclusive_slots) {
     });
     for (const auto& count : ran) EXPECT_EQ(count, 1);
     EXPECT_FALSE(shared_slot);
+  }
+}
+
+// A body that waits for an inner loop whose last task another thread runs must not take another task of the outer loop meanwhile.
+TEST(parallel_for, slots_stay_exclusive_while_a_body_waits) {
+  for (const int threads : {2, 5}) {
+    std::vector<std::atomic<int>> busy(static_cast<std::size_t>(threads));
+    std::atomic<bool> shared_slot{false};
+    parallel_for(threads, 40, [&](std::int64_t, int slot) {
+      if (busy[static_cast<std::size_t>(slot)].fetch_add(1) != 0) shared_slot = true;
+      parallel_for(threads, 3, [&](std::int64_t inner, int) { std::this_thread::sleep_for(std::chrono::microseconds(100 + 400 * inner)); });
+      busy[static_cast<std::size_t>(slot)].fetch_sub(1);
+    });
+    EXPECT_FALSE(shared_slot) << threads << " threads";
   }
 }
 
