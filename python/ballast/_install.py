@@ -1,8 +1,9 @@
-"""install() puts Ballast under numpy.fft, scipy.fft, qr and lstsq of numpy.linalg and scipy.linalg, and scikit-learn's K-Means, for
-programs that are not to be changed."""
+"""install() puts Ballast under numpy.fft, scipy.fft, torch.fft, qr and lstsq of numpy.linalg and scipy.linalg, torch.linalg.qr, and
+scikit-learn's K-Means, for programs that are not to be changed."""
 
 import atexit
 import functools
+import importlib.abc
 import importlib.util
 import sys
 import threading
@@ -46,6 +47,38 @@ def _replace(module, names, source, types):
         setattr(module, name, call)
 
 
+def _replace_torch():
+    import torch
+
+    from . import _torch_functions
+
+    # PyTorch's own words for arguments that have no meaning: it refuses them after Ballast has.
+    types = (UnsupportedError, ValueError, TypeError, IndexError, RuntimeError)
+    _replace(torch.fft, _torch_functions.FFT, _torch_functions, types)
+    _replace(torch.linalg, ("qr",), _torch_functions, types)
+
+
+class _AfterImportOfTorch(importlib.abc.MetaPathFinder):
+    """Importing PyTorch takes seconds, so its functions are replaced when the program imports it."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        found = importlib.util.find_spec(name)
+        if found is not None and found.loader is not None:
+            execute = found.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                with _lock:
+                    if _replaced:
+                        _replace_torch()
+
+            found.loader.exec_module = exec_module
+        return found
+
+
 def summary():
     """The number of calls that were protected and forwarded, and why, as lines of text."""
     handed_on = forwarded()
@@ -59,7 +92,7 @@ def _print_summary():
 
 
 def install():
-    """Replaces the functions; a second call does nothing. Modules of SciPy and scikit-learn are taken where they are installed.
+    """Replaces the functions; a second call does nothing. Modules of SciPy, scikit-learn and PyTorch are taken where they are installed.
 
     What Ballast cannot take (complex and pivoted QR, matrices without full rank, long double, sparse points, elkan) is forwarded:
     forwarded() counts it, BALLAST_ON_FALLBACK=allow|warn|error says what happens, and the end of the program prints "protected N calls,
@@ -86,6 +119,10 @@ def install():
             from . import _sklearn_engine
 
             _replace(theirs, _sklearn_engine.__all__, _sklearn_engine, UnsupportedError)
+        if "torch" in sys.modules:
+            _replace_torch()
+        elif importlib.util.find_spec("torch") is not None:
+            sys.meta_path.insert(0, _AfterImportOfTorch())
     atexit.register(_print_summary)
 
 
@@ -98,4 +135,5 @@ def uninstall():
             else:
                 setattr(module, name, theirs)
         _replaced.clear()
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterImportOfTorch)]
     atexit.unregister(_print_summary)

@@ -1,13 +1,69 @@
-"""The road of arrays in a device's memory, over PyTorch's tensors of the host: everything but the device itself. Tests of a real device are
-in test_cuda.py."""
+"""The road of arrays in a device's memory, over arrays of the host: everything but the device itself. Tests of a real device are in
+test_cuda.py."""
+
+import importlib.util
 
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
 import ballast
 from ballast import _core, _device, _exchange, _protection
 from ballast.fft import _engine
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Device:
+    """The device of CuPy's arrays, which is entered to allocate on it."""
+
+    id = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+class Near(np.ndarray):
+    """NumPy's array in the place of CuPy's."""
+
+    device = Device()
+
+
+class NumPyAsCuPy(_device._CuPy):
+    def __init__(self):
+        self.cupy = np
+
+    def address(self, a):
+        return a.ctypes.data
+
+    def stream(self, a):
+        return 0
+
+    def empty(self, like, shape, dtype):
+        return np.empty(shape, dtype).view(Near)
+
+    def zeros(self, like, shape, dtype):
+        return np.zeros(shape, dtype).view(Near)
+
+    def identity(self, like, n, dtype):
+        return np.eye(n, dtype=dtype).view(Near)
+
+    def contiguous(self, a):
+        return super().contiguous(a).view(Near)
+
+    def upper(self, a):
+        return super().upper(a).view(Near)
+
+    def singular_values(self, a):
+        return super().singular_values(a).view(Near)
+
+    def to_host(self, a):
+        return np.asarray(a)
 
 
 class Done:
@@ -23,83 +79,138 @@ class Done:
         return self.report
 
 
-@pytest.fixture(autouse=True)
-def host_as_device(monkeypatch):
-    """Tensors of the host are taken for a device's, and the library computes on the host."""
-    monkeypatch.setattr(_exchange, "on_device", lambda a: isinstance(a, torch.Tensor))
-    monkeypatch.setattr(_device._Torch, "stream", lambda self, a: 0)
-    monkeypatch.setattr(_device._Torch, "device", lambda self, a: 0)
-
-    def tensor(self):
-        return self.native.numpy()
-
-    monkeypatch.setattr(_device.DeviceArray, "tensor", tensor)
+@pytest.fixture(params=["cupy", "torch"])
+def device(request, monkeypatch):
+    """Makes arrays of one library, which the package takes for arrays of a device while it computes on the host; and back to NumPy."""
+    if request.param == "torch" and torch is None:
+        pytest.skip("PyTorch is not installed")
+    kind = Near if request.param == "cupy" else torch.Tensor
+    monkeypatch.setattr(_exchange, "foreign", lambda a: isinstance(a, kind))
+    monkeypatch.setattr(_exchange, "on_device", lambda a: isinstance(a, kind))
+    if request.param == "cupy":
+        library = NumPyAsCuPy()
+        monkeypatch.setattr(_exchange, "taken_from_device", lambda a: _device.DeviceArray(library, a))
+    else:
+        monkeypatch.setattr(_device._Torch, "stream", lambda self, a: 0)
+        monkeypatch.setattr(_device._Torch, "device", lambda self, a: 0)
+    monkeypatch.setattr(_device.DeviceArray, "tensor", lambda self: np.asarray(self.native))
     where = _core.Execution("cpu", -1, 0, "correct", "")
-    for module in (_engine, ballast.linalg):
+    modules = [_engine, ballast.linalg]
+    if importlib.util.find_spec("sklearn") is not None:
+        modules.append(ballast.sklearn)
+        monkeypatch.setattr(ballast.sklearn, "foreign", lambda a: isinstance(a, kind))
+        monkeypatch.setattr(ballast.sklearn, "on_device", lambda a: isinstance(a, kind))
+    for module in modules:
         monkeypatch.setattr(module, "execution", lambda *args, **kwargs: where)
     monkeypatch.setattr(_engine, "compute", lambda run, src, dst, *how: _protection.compute(
         run.__self__.run, src, dst, *how[:3]) if run.__name__ == "enqueue" else _protection.compute(run, src, dst, *how))
 
+    def make(values):
+        return values.copy().view(Near) if kind is Near else torch.from_numpy(values.copy())
 
-def data(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    make.kind = kind
+    return make
+
+
+def data(*shape, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    if np.dtype(dtype).kind == "c":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
 
 
 @pytest.mark.parametrize("name, args, kwargs", [
     ("fft", (), {}), ("fft", (5,), {"axis": 1}), ("fft", (11,), {"axis": 0, "norm": "ortho"}), ("ifft", (), {"axis": 1}), ("fftn", (), {}),
     ("fftn", ((4, 9),), {"axes": (0, 2)}), ("ifftn", (), {"axes": (0, 0)}), ("hfft", (), {}), ("irfft", (), {"n": 9}), ("irfftn", (), {}),
     ("irfft2", (), {})])
-def test_complex_transforms(name, args, kwargs):
-    x = data(3, 6, 8, dtype=torch.complex128)
-    for given in (x, x.transpose(0, 2), x[:, 1:5], x.conj()):
+def test_complex_transforms(device, name, args, kwargs):
+    x = device(data(3, 6, 8, dtype=np.complex128))
+    for given in (x, x.swapaxes(0, 2), x[:, 1:5], x.conj()):
         made = getattr(ballast.fft, name)(given, *args, **kwargs)
-        assert isinstance(made, torch.Tensor)
-        assert np.allclose(made, getattr(np.fft, name)(given.resolve_conj().numpy(), *args, **kwargs))
+        assert isinstance(made, device.kind)
+        plain = given.resolve_conj() if hasattr(given, "resolve_conj") else given
+        assert np.allclose(made, getattr(np.fft, name)(np.asarray(plain), *args, **kwargs))
 
 
 @pytest.mark.parametrize("name", ["rfft", "rfftn", "rfft2", "ihfft", "fft", "fft2"])
-def test_real_input(name):
-    for given in (data(3, 6, 8), data(3, 6, 8, dtype=torch.float32), torch.arange(96).reshape(3, 4, 8), torch.ones(4, 6, dtype=torch.bool)):
-        made = getattr(ballast.fft, name)(given)
-        assert made.dtype == (torch.complex64 if given.dtype == torch.float32 else torch.complex128)
-        assert np.allclose(made, getattr(np.fft, name)(given.numpy()), rtol=1e-4, atol=1e-5)
+def test_real_input(device, name):
+    for values in (data(3, 6, 8), data(3, 6, 8, dtype=np.float32), np.arange(96).reshape(3, 4, 8), np.ones((4, 6), bool)):
+        made = getattr(ballast.fft, name)(device(values))
+        assert np.asarray(made).dtype == (np.complex64 if values.dtype == np.float32 else np.complex128)
+        assert np.allclose(made, getattr(np.fft, name)(values), rtol=1e-4, atol=1e-5)
+
+
+def test_types_that_numpy_does_not_have(device):
+    if device.kind is Near:
+        pytest.skip("CuPy has NumPy's types")
     with pytest.raises(ballast.UnsupportedTypeError, match="bfloat16"):
         ballast.fft.fft(torch.ones(4, dtype=torch.bfloat16))
 
 
-def test_out_and_in_place():
-    x = data(4, 8, dtype=torch.complex128)
-    expected, out = np.fft.fft(x.numpy()), torch.empty_like(x)
+def test_out_and_in_place(device):
+    values = data(4, 8, dtype=np.complex128)
+    x, out, expected = device(values), device(np.empty_like(values)), np.fft.fft(values)
     assert ballast.fft.fft(x, out=out) is out and np.allclose(out, expected)
     assert ballast.fft.fft(x, out=x) is x and np.allclose(x, expected)
-    wide = torch.zeros(4, 16, dtype=torch.complex128)
-    assert np.allclose(ballast.fft.ifft(out, out=wide[:, ::2]), np.fft.ifft(expected)) and wide[:, 1::2].abs().max() == 0
-    overlapping = torch.cat([out, out])
+    wide = device(np.zeros((4, 16), complex))
+    assert np.allclose(ballast.fft.ifft(out, out=wide[:, ::2]), np.fft.ifft(expected)) and np.abs(np.asarray(wide)[:, 1::2]).max() == 0
+    overlapping = device(np.concatenate([expected, expected]))
     assert np.allclose(ballast.fft.fft(overlapping[:4], out=overlapping[2:6]), np.fft.fft(expected))
     with pytest.raises(ballast.UnsupportedError, match="out"):
         ballast.fft.fft(x, out=np.empty((4, 8), complex))
 
 
-def test_qr_and_least_squares():
-    for a in (data(7, 3), data(3, 7), data(2, 5, 5, dtype=torch.float32), data(4, 2, 6, 3)):
+def test_qr_and_least_squares(device):
+    for values in (data(7, 3), data(3, 7), data(2, 5, 5, dtype=np.float32), data(4, 2, 6, 3)):
+        a, near = device(values), 1e-5
         for mode in ("reduced", "complete"):
             q, r = ballast.linalg.qr(a, mode)
-            assert isinstance(q, torch.Tensor) and q.shape[-1] == r.shape[-2]
-            assert torch.allclose(q @ r, a, atol=1e-5) and torch.allclose(q.mT @ q, torch.eye(q.shape[-1], dtype=a.dtype), atol=1e-5)
-            assert torch.equal(r, r.triu())
-        assert torch.allclose(ballast.linalg.qr(a, "r"), ballast.linalg.qr(a)[1])
+            assert isinstance(q, device.kind) and q.shape[-1] == r.shape[-2]
+            q, r = np.asarray(q), np.asarray(r)
+            assert np.allclose(q @ r, values, atol=near) and np.allclose(q.swapaxes(-1, -2) @ q, np.eye(q.shape[-1]), atol=near)
+            assert np.array_equal(r, np.triu(r))
+        assert np.allclose(ballast.linalg.qr(a, "r"), ballast.linalg.qr(a)[1])
         h, tau = ballast.linalg.qr(a, "raw")
-        assert np.allclose(h, np.linalg.qr(a.numpy(), "raw")[0], atol=1e-4) and tau.shape[-1] == min(a.shape[-2:])
-    assert ballast.linalg.qr(data(4, 0), "complete")[0].equal(torch.eye(4, dtype=torch.float64))
-    for a in (data(9, 4), data(4, 9)):
-        for b in (data(len(a)), data(len(a), 2)):
-            seen, expected = ballast.linalg.lstsq(a, b), np.linalg.lstsq(a.numpy(), b.numpy())
+        assert np.allclose(h, np.linalg.qr(values, "raw")[0], atol=1e-4) and tau.shape[-1] == min(a.shape[-2:])
+    assert np.array_equal(ballast.linalg.qr(device(data(4, 0)), "complete")[0], np.eye(4))
+    for values in (data(9, 4), data(4, 9)):
+        for right in (data(len(values)), data(len(values), 2)):
+            seen, expected = ballast.linalg.lstsq(device(values), device(right)), np.linalg.lstsq(values, right)
             for mine, theirs in zip(seen, expected):
                 assert np.allclose(mine, theirs)
     with pytest.raises(ballast.RankDeficientError):
-        ballast.linalg.lstsq(torch.ones(5, 2, dtype=torch.float64), torch.ones(5, dtype=torch.float64))
+        ballast.linalg.lstsq(device(np.ones((5, 2))), device(np.ones(5)))
     with pytest.raises(ballast.RankDeficientError, match="rcond"):
-        ballast.linalg.lstsq(torch.diag(torch.tensor([1, 1e-5])), torch.ones(2), rcond=1e-3)
+        ballast.linalg.lstsq(device(np.diag([1, 1e-5])), device(np.ones(2)), rcond=1e-3)
+    with pytest.raises(ballast.UnsupportedError, match="b: "):
+        ballast.linalg.lstsq(device(data(5, 2)), data(5))
+
+
+def test_kmeans(device):
+    pytest.importorskip("sklearn")
+    from ballast.sklearn import KMeans
+
+    centres = 20 * data(5, 16)
+    values = (np.repeat(centres, 40, 0) + data(200, 16)).astype(np.float32)
+    points = device(values)
+    for how in ({"n_init": 3}, {"init": "random", "n_init": 8}, {"init": centres}, {"init": lambda X, k, random_state: centres}):
+        model = KMeans(5, random_state=0, **how).fit(points)
+        assert isinstance(model.labels_, device.kind) and isinstance(model.cluster_centers_, device.kind)
+        expected = np.linalg.norm(values[:, None] - np.asarray(model.cluster_centers_), axis=2)
+        assert np.array_equal(model.labels_, expected.argmin(1)) and np.array_equal(model.predict(points), model.labels_)
+        assert np.allclose(model.transform(points), expected, rtol=1e-4)
+        assert model.inertia_ == pytest.approx((expected.min(1) ** 2).sum(), rel=1e-5) and model.report_.verdict == "clean"
+    weighted = KMeans(5, init=centres).fit(points, sample_weight=device(np.full(200, 2.0)))
+    assert weighted.inertia_ == pytest.approx(2 * model.inertia_, rel=1e-5) and weighted.score(points) == pytest.approx(-model.inertia_, rel=1e-5)
+    with pytest.warns(UserWarning, match="distinct clusters"):
+        KMeans(3, random_state=0).fit(device(np.ones((10, 2))))
+    for wrong, words in ((points[:, 0], "2D"), (points[:3], "n_clusters"), (device(np.ones((4, 2), complex)), "Complex")):
+        with pytest.raises(ValueError, match=words):
+            KMeans(5).fit(wrong)
+    with pytest.raises(ValueError, match="features"):
+        model.predict(points[:, :3])
+    with pytest.raises(ValueError, match="sample_weight"):
+        KMeans(5).fit(points, sample_weight=device(np.ones(3)))
 
 
 def test_findings_of_enqueued_calls_are_told():

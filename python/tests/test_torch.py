@@ -1,5 +1,8 @@
 """ballast.torch beside torch.fft and torch.linalg, and PyTorch's own checks of operators and gradients."""
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -63,3 +66,32 @@ def test_vmap_and_compile():
     assert torch.allclose(q @ r, x.movedim(2, 0))
     compiled = torch.compile(lambda a: mine.irfft(mine.rfft(a) * 2, 8), fullgraph=True, backend="aot_eager")
     assert torch.allclose(compiled(x), 2 * x)
+
+
+def test_install_takes_torch():
+    x, half = data(4, 8), data(4, 8).to(torch.bfloat16)
+    expected, before = torch.fft.rfft(x), torch.fft.rfft
+    ballast.install()
+    try:
+        calls = ballast._forward.protected_calls()
+        assert torch.allclose(torch.fft.rfft(x), expected) and torch.allclose(torch.fft.fftn(x, dim=(0, 1)), torch.fft.fft2(x))
+        q, r = torch.linalg.qr(x.T)
+        assert torch.allclose(q @ r, x.T) and isinstance(torch.linalg.qr(x.T), torch.return_types.linalg_qr)
+        assert ballast._forward.protected_calls() == calls + 5
+        with pytest.warns(ballast.FallbackWarning, match="complete"):
+            torch.linalg.qr(x.T, mode="complete")
+        with pytest.warns(ballast.FallbackWarning, match="out"):
+            torch.fft.rfft(x, out=torch.empty_like(expected))
+        with pytest.raises((RuntimeError, ValueError)), pytest.warns(ballast.FallbackWarning, match="bfloat16"):
+            torch.fft.rfft(half)
+        with pytest.raises(RuntimeError, match="normalization"), pytest.warns(ballast.FallbackWarning):
+            torch.fft.rfft(x, norm="both")
+    finally:
+        ballast.uninstall()
+    assert torch.fft.rfft is before
+
+
+def test_install_takes_torch_that_is_imported_later():
+    program = ("import ballast; ballast.install(); import torch; torch.fft.fft(torch.ones(8)); "
+               "assert ballast._forward.protected_calls() == 1; ballast.uninstall()")
+    subprocess.run([sys.executable, "-c", program], check=True)

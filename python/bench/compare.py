@@ -1,0 +1,227 @@
+"""Times Ballast from Python beside the libraries that people use. Writes a table in Markdown.
+
+Usage: compare.py [--device cpu|cuda] [--out FILE] [--commit HASH] [--only WORD]
+Rivals are those that are installed: NumPy, SciPy, pyFFTW, mkl_fft, scikit-learn, PyTorch; on a device PyTorch and CuPy. Every call of a row runs
+in the same rounds, one after the other, and the number is the median over the rounds. Threads: as many for each as it takes by itself.
+"""
+
+import argparse
+import datetime
+import importlib
+import os
+import platform
+import statistics
+import sys
+import time
+import warnings
+
+import numpy as np
+
+import ballast
+
+ROUNDS = 15
+SECONDS = 0.02  # of one round of one call, at least
+
+
+def optional(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def timed(calls, wait):
+    """The median seconds of each of `calls`, a dict by name. "off" runs with protection off."""
+
+    def seconds(name, count):
+        with ballast.protection("off" if name == "off" else None):
+            start = time.perf_counter()
+            for _ in range(count):
+                calls[name]()
+            wait()
+            return (time.perf_counter() - start) / count
+
+    repeats = {}
+    for name in calls:
+        seconds(name, 1)
+        repeats[name] = max(1, min(20000, int(SECONDS / max(seconds(name, 1), 1e-7))))
+    seen = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, count in repeats.items():
+            seen[name].append(seconds(name, count))
+    return {name: statistics.median(each) for name, each in seen.items()}
+
+
+def rng_data(shape, dtype):
+    rng = np.random.default_rng(0)
+    made = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        made = made + 1j * rng.standard_normal(shape)
+    return made.astype(dtype)
+
+
+FFTS = [("fft", shape, dtype) for dtype in ("complex64", "complex128") for shape in
+        ((8,), (64,), (1024,), (10007,), (1 << 16,), (1 << 20,), (1000, 64), (4096, 64), (1024, 1024), (64, 16384))]
+FFTS += [("rfft", shape, dtype) for dtype in ("float32", "float64") for shape in ((1024,), (1 << 16,), (1024, 1024))]
+FFTS += [("fft2", (512, 512), "complex64"), ("fftn", (64, 64, 64), "complex64"), ("fft2", (512, 512), "complex128")]
+QRS = [((8, 8), "float64"), ((100, 10), "float64"), ((1000, 50), "float64"), ((500, 500), "float64"), ((20000, 64), "float64"), ((64, 32, 32), "float64"),
+       ((1000, 50), "float32")]
+LSTSQS = [((100, 10), "float64"), ((1000, 50), "float64"), ((20000, 64), "float64"), ((1000, 50), "float32")]
+KMEANS = [("digits", 10, "float64"), ((10000, 16), 64, "float32"), ((100000, 32), 100, "float32")]
+
+
+def host_rows(only):
+    scipy_fft, pyfftw, mkl, torch = optional("scipy.fft"), optional("pyfftw"), optional("mkl_fft"), optional("torch")
+    scipy_linalg, cluster = optional("scipy.linalg"), optional("sklearn.cluster")
+    mine = optional("ballast.sklearn") if cluster else None
+    cores = len(os.sched_getaffinity(0))
+    nothing = lambda: None
+    for name, shape, dtype in FFTS:
+        row = f"{name} {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        x = rng_data(shape, dtype)
+        call = getattr(ballast.fft, name)
+        calls = {"Ballast": lambda: call(x), "off": lambda: call(x), "NumPy": lambda: getattr(np.fft, name)(x)}
+        if scipy_fft:
+            calls["SciPy"] = lambda: getattr(scipy_fft, name)(x, workers=cores)
+        if pyfftw:
+            out_kind = np.result_type(x.dtype, np.complex64) if np.dtype(dtype).itemsize in (4, 8) and dtype in ("float32", "complex64") else np.complex128
+            out = np.empty(getattr(np.fft, name)(x).shape, out_kind)
+            axes = {"fft": (-1,), "rfft": (-1,), "fft2": (-2, -1), "fftn": tuple(range(x.ndim))}[name]
+            plan = pyfftw.FFTW(x.copy(), out, axes=axes, threads=cores, flags=("FFTW_MEASURE",))
+            plan.input_array[...] = x
+            calls["pyFFTW"] = plan
+        if mkl and name != "fftn":
+            calls["mkl_fft"] = lambda: getattr(mkl, name)(x)
+        if torch:
+            t = torch.from_numpy(x)
+            calls["PyTorch"] = lambda: getattr(torch.fft, name)(t)
+        yield row, timed(calls, nothing)
+    for shape, dtype in QRS:
+        row = f"qr {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        a = rng_data(shape, dtype)
+        calls = {"Ballast": lambda: ballast.linalg.qr(a), "off": lambda: ballast.linalg.qr(a), "NumPy": lambda: np.linalg.qr(a)}
+        if scipy_linalg and a.ndim == 2:
+            calls["SciPy"] = lambda: scipy_linalg.qr(a, mode="economic")
+        if torch:
+            t = torch.from_numpy(a)
+            calls["PyTorch"] = lambda: torch.linalg.qr(t)
+        yield row, timed(calls, nothing)
+    for shape, dtype in LSTSQS:
+        row = f"lstsq {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        a, b = rng_data(shape, dtype), rng_data(shape[0], dtype)
+        calls = {"Ballast": lambda: ballast.linalg.lstsq(a, b), "off": lambda: ballast.linalg.lstsq(a, b),
+                 "NumPy": lambda: np.linalg.lstsq(a, b)}
+        if scipy_linalg:
+            calls["SciPy"] = lambda: scipy_linalg.lstsq(a, b)
+        if torch:
+            t, u = torch.from_numpy(a), torch.from_numpy(b)[:, None]
+            calls["PyTorch"] = lambda: torch.linalg.lstsq(t, u)
+        yield row, timed(calls, nothing)
+    if mine is None:
+        return
+    warnings.simplefilter("ignore")
+    for shape, k, dtype in KMEANS:
+        row = f"KMeans {shape if isinstance(shape, str) else '×'.join(map(str, shape))}, k {k}, {dtype}, 20 iterations from given centroids"
+        if only not in row:
+            continue
+        x = importlib.import_module("sklearn.datasets").load_digits().data.astype(dtype) if shape == "digits" else rng_data(shape, dtype)
+        first = x[:: len(x) // k][:k]
+        how = {"n_clusters": k, "init": first, "n_init": 1, "max_iter": 20, "tol": 0}
+        fit = lambda: mine.KMeans(**how).fit(x)
+        yield row, timed({"Ballast": fit, "off": fit, "scikit-learn": lambda: cluster.KMeans(**how).fit(x)}, nothing)
+
+
+def device_rows(only):
+    import torch
+
+    cupy = optional("cupy")
+    import ballast.torch as operators
+
+    def wait():
+        torch.cuda.synchronize()
+        if cupy:
+            cupy.cuda.get_current_stream().synchronize()
+
+    for name, shape, dtype in FFTS:
+        row = f"{name} {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        x = rng_data(shape, dtype)
+        t = torch.from_numpy(x).cuda()
+        mine, operator = getattr(ballast.fft, name), getattr(operators, name)
+        calls = {"Ballast": lambda: mine(t), "operator": lambda: operator(t), "off": lambda: mine(t),
+                 "PyTorch": lambda: getattr(torch.fft, name)(t)}
+        if cupy:
+            c = cupy.asarray(x)
+            calls["CuPy"] = lambda: getattr(cupy.fft, name)(c)
+        yield row, timed(calls, wait)
+    for shape, dtype in QRS + [((4096, 4096), "float32"), ((1000000, 32), "float64")]:
+        row = f"qr {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        t = torch.from_numpy(rng_data(shape, dtype)).cuda()
+        calls = {"Ballast": lambda: ballast.linalg.qr(t), "operator": lambda: operators.qr(t), "off": lambda: ballast.linalg.qr(t),
+                 "PyTorch": lambda: torch.linalg.qr(t)}
+        yield row, timed(calls, wait)
+    for shape, dtype in LSTSQS:
+        row = f"lstsq {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        t, u = torch.from_numpy(rng_data(shape, dtype)).cuda(), torch.from_numpy(rng_data((shape[0], 1), dtype)).cuda()
+        calls = {"Ballast": lambda: ballast.linalg.lstsq(t, u), "off": lambda: ballast.linalg.lstsq(t, u),
+                 "PyTorch": lambda: torch.linalg.lstsq(t, u)}
+        yield row, timed(calls, wait)
+
+
+def shown(seconds):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--out")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--only", default="", help="only rows whose name contains this")
+    wanted = parser.parse_args()
+    versions = []
+    for name in ("numpy", "scipy", "pyfftw", "mkl_fft", "sklearn", "torch", "cupy"):
+        module = sys.modules.get(name) or optional(name)
+        if module is not None:
+            versions.append(f"{name} {module.__version__}")
+    seen = ballast.info()
+    hardware = seen["devices"][0]["name"] if wanted.device == "cuda" else f"{seen['simd']}, {seen['threads']} threads, {platform.processor() or platform.machine()}"
+    lines = [f"{hardware}; ballast {ballast.__version__} {wanted.commit}, {', '.join(versions)}; BLAS {seen['blas']}; {datetime.date.today()}.", ""]
+    rows = []
+    for row, times in (device_rows if wanted.device == "cuda" else host_rows)(wanted.only):
+        rows.append((row, times))
+        print(row, {name: shown(each) for name, each in times.items()}, flush=True)
+    rivals = list(dict.fromkeys(name for _, times in rows for name in times if name not in ("Ballast", "operator", "off")))
+    columns = ["Ballast", *(["operator"] if wanted.device == "cuda" else []), "off", *rivals]
+    lines += ["| call | " + " | ".join(columns) + " | best rival / Ballast |", "|---|" + "---:|" * (len(columns) + 1)]
+    ratios = []
+    for row, times in rows:
+        ratio = min(times[name] for name in rivals if name in times) / times["Ballast"]
+        ratios.append(ratio)
+        lines.append(f"| {row} | " + " | ".join(shown(times[name]) if name in times else "" for name in columns) + f" | {ratio:.2f} |")
+    if ratios:
+        lines += ["", f"Geometric mean of the ratios: {statistics.geometric_mean(ratios):.2f} over {len(ratios)} calls; below 1: {sum(r < 1 for r in ratios)}."]
+    text = "\n".join(lines) + "\n"
+    if wanted.out:
+        with open(wanted.out, "w") as to:
+            to.write(text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
