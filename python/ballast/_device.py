@@ -352,7 +352,7 @@ def taken_from_device(a):
         return DeviceArray(_library("torch"), a.detach().resolve_conj().resolve_neg())
     if name == "cupy":
         return DeviceArray(_library("cupy"), a)
-    through = next((each for each in ("cupy", "torch") if each in sys.modules or importlib.util.find_spec(each)), None)
+    through = next((each for each in _libraries if each in sys.modules or importlib.util.find_spec(each)), None)
     if through is None:
         raise UnsupportedError(f"{type(a).__module__}.{type(a).__qualname__} on a device: CuPy or PyTorch is needed to allocate beside it")
     library = _library(through)
