@@ -45,6 +45,10 @@ class _CuPy:
         with a.device:
             return self.cupy.cuda.get_current_stream().ptr
 
+    def capturing(self, a):
+        with a.device:
+            return self.cupy.cuda.get_current_stream().is_capturing()
+
     def empty(self, like, shape, dtype):
         with like.device:
             return self.cupy.empty(shape, dtype)
@@ -106,6 +110,8 @@ class _Torch:
         self.to_numpy = {getattr(torch, name): np.dtype(name) for name in
                          ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128")}
         self.from_numpy = {value: key for key, value in self.to_numpy.items()}
+        # What PyTorch's own compiler uses; current_stream() makes an object for each call.
+        self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda device: torch.cuda.current_stream(device).cuda_stream)
 
     def shape(self, a):
         return tuple(a.shape)
@@ -126,7 +132,10 @@ class _Torch:
         return a.get_device()
 
     def stream(self, a):
-        return self.torch.cuda.current_stream(a.device).cuda_stream
+        return self.raw_stream(a.get_device())
+
+    def capturing(self, a):
+        return self.torch.cuda.is_current_stream_capturing()
 
     def empty(self, like, shape, dtype):
         return self.torch.empty(shape, dtype=self.from_numpy[np.dtype(dtype)], device=like.device)

@@ -4,11 +4,11 @@ import atexit
 import contextlib
 import contextvars
 import functools
+import itertools
 import logging
 import sys
 import threading
 import warnings
-from collections import deque
 from typing import NamedTuple
 
 from . import _core
@@ -89,9 +89,7 @@ class protection(contextlib.ContextDecorator):
 def last_report():
     """The report of the last call of this thread; None before the first. Waits for the call where it runs on a stream."""
     seen = getattr(_of_thread, "report", None)
-    if type(seen) is _Enqueued:
-        seen = seen.report()
-    return seen
+    return seen.report() if type(seen) is _Enqueued else seen
 
 
 def compute(function, *arguments):
@@ -109,7 +107,8 @@ def record(first, *later):
     enqueued work are told later."""
     if type(first) is _core.Pending:
         _of_thread.report = _Enqueued((first, *later), _current.get())
-        _tell_of_ended_calls()
+        if next(_enqueued) % _TOLD_AFTER == 0:
+            synchronize()
         return
     for part in later:
         first.merge(part)
@@ -135,76 +134,60 @@ def _tell(report, how=None):
 
 # ---- Work on streams
 
-_waiting = deque()  # enqueued calls whose findings nobody has seen yet, in order
-_captured = []  # those that were enqueued while their stream was captured into a graph
+_outstanding = {}  # of each plan: its last enqueued call. Plans belong to one stream
+_captured = []  # calls that were enqueued while their stream was captured into a graph, with their settings
 _lock = threading.Lock()
+_enqueued = itertools.count(1)
+_TOLD_AFTER = 4096  # enqueued calls
+
+
+def enqueue(plan, address_in, address_out, inverse, places_in, places_out, stream, captured):
+    """Enqueues a call of `plan`. Its memory holds the findings until somebody asks; the next call of the plan inherits both."""
+    if not captured:
+        if isinstance(getattr(_of_thread, "report", None), _Enqueued):
+            _of_thread.report = None
+        _outstanding.pop(plan, None)
+    made = plan.enqueue(address_in, address_out, inverse, places_in, places_out, stream)
+    if captured:
+        with _lock:
+            _captured.append((made, _current.get()))
+    else:
+        _outstanding[plan] = made
+    return made
 
 
 class _Enqueued:
-    """A call that runs on a stream. Its findings are told when a later call, last_report() or synchronize() sees that it has ended."""
+    """The report, to come, of a call that runs on a stream."""
+
+    __slots__ = ("_parts", "_settings")
 
     def __init__(self, parts, settings):
-        self._parts, self._settings, self._report = parts, settings, None
-        self._own = threading.Lock()
-        try:
-            for part in parts:
-                part.ready()  # marks the stream
-        except InvalidArgumentError:
-            self._again = True  # whoever replays the graph asks for the findings
-            with _lock:
-                _captured.append(self)
-        else:
-            self._again = False
-            with _lock:
-                _waiting.append(self)
-
-    def ready(self):
-        return self._report is not None or all(part.ready() for part in self._parts)
+        self._parts, self._settings = parts, settings
 
     def report(self):
-        """Waits, and returns the findings: of a captured call, those since the last time."""
-        with self._own:
-            if self._report is not None:
-                return self._report
-            parts = self._parts
-            try:
-                first, *later = [compute(part.get) for part in parts]
-            except FaultError as fault:
-                self._keep(fault.report)
-                raise
-            for part in later:
-                first.merge(part)
-            seen = Report(first)
-            self._keep(seen)
+        """Waits, and returns the findings since the last time."""
+        first, *later = [compute(part.get) for part in self._parts]
+        for part in later:
+            first.merge(part)
+        seen = Report(first)
         if first.detected:
             _tell(seen, self._settings.on_fault)
         return seen
 
-    def _keep(self, report):
-        if not self._again:
-            self._report, self._parts = report, ()
-
-
-def _tell_of_ended_calls():
-    while True:
-        with _lock:
-            if not _waiting or not _waiting[0].ready():
-                return
-            ended = _waiting.popleft()
-        ended.report()
-
 
 def synchronize():
-    """Waits for the calls on streams, of all threads, and tells their faults: logs, warns, raises FaultError as the calls' settings say.
+    """Waits for the calls on streams, of all threads, and tells their faults: logs, warns, raises FaultError, as the settings of each
+    problem's last call say.
 
-    Without it a call that has ended is told by a later call on a device, by last_report(), or when the program ends. Replays of captured
-    graphs are told by synchronize() and last_report() only.
+    Without it last_report() tells those of the last call and of earlier calls of the same problem, and every 4096th call on a device and
+    the end of the program tell all. Replays of captured graphs are told here, and by last_report() after the call that was captured.
     """
     with _lock:
-        enqueued = [*_waiting, *_captured]
-        _waiting.clear()
+        given = [_Enqueued((part,), _current.get()) for part in list(_outstanding.values())]
+        given += [_Enqueued((part,), settings) for part, settings in _captured]
+        _outstanding.clear()
     fault = None
-    for each in enqueued:
+    for each in given:
         try:
             each.report()
         except FaultError as seen:

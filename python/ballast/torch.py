@@ -13,6 +13,8 @@ from torch import Tensor
 
 from . import fft as _fft
 from . import linalg as _linalg
+from .fft._engine import MOST_AXES
+from .fft._repeated import repeated
 
 __all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "qr", "rfft", "rfft2", "rfftn"]
 
@@ -48,7 +50,11 @@ def _c2c_like(x, dim, scaling, forward):
 @torch.library.impl("ballast::fft_c2c", ("CPU", "CUDA"))
 def _c2c(x, dim, scaling, forward):
     made = x.new_empty(x.shape)
-    function, name = (_fft.fftn, _FORWARD_NAME) if forward else (_fft.ifftn, _INVERSE_NAME)
+    name = _FORWARD_NAME if forward else _INVERSE_NAME
+    if x.is_cuda and x.numel() and 0 < len(dim) <= MOST_AXES:
+        if repeated(x, made, "c2c", tuple(d + x.ndim for d in dim), name[scaling], not forward):
+            return made
+    function = _fft.fftn if forward else _fft.ifftn
     return function(x, axes=tuple(dim), norm=name[scaling], out=made)
 
 
@@ -62,6 +68,8 @@ def _r2c_like(x, dim, scaling):
 @torch.library.impl("ballast::fft_r2c", ("CPU", "CUDA"))
 def _r2c(x, dim, scaling):
     made = x.new_empty((*x.shape[:dim], x.shape[dim] // 2 + 1, *x.shape[x.ndim + dim + 1:]), dtype=_complex(x.dtype))
+    if x.is_cuda and x.numel() and repeated(x, made, "r2c", (dim + x.ndim,), _FORWARD_NAME[scaling], False):
+        return made
     return _fft.rfft(x, axis=dim, norm=_FORWARD_NAME[scaling], out=made)
 
 
@@ -75,6 +83,8 @@ def _c2r_like(x, dim, scaling, n):
 @torch.library.impl("ballast::fft_c2r", ("CPU", "CUDA"))
 def _c2r(x, dim, scaling, n):
     made = x.new_empty((*x.shape[:dim], n, *x.shape[x.ndim + dim + 1:]), dtype=_real(x.dtype))
+    if x.is_cuda and x.numel() and x.shape[dim] == n // 2 + 1 and repeated(x, made, "c2r", (dim + x.ndim,), _INVERSE_NAME[scaling], True):
+        return made
     return _fft.irfft(x, n, axis=dim, norm=_INVERSE_NAME[scaling], out=made)
 
 

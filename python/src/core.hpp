@@ -91,7 +91,6 @@ class pending {
   pending(pending&&) = default;
   pending(const pending&) = delete;
   void add(ballast::pending_report part);
-  bool ready();           // whether the stream has passed all of them
   ballast::report get();  // waits for the stream; the reports as one
 
  private:

@@ -21,12 +21,6 @@ auto tensor(std::uintptr_t address, const std::vector<std::size_t>& shape, const
 
 void pending::add(ballast::pending_report part) { parts_.push_back(std::move(part)); }
 
-bool pending::ready() {
-  bool all = true;
-  for (ballast::pending_report& part : parts_) all = part.ready() && all;  // each marks the stream
-  return all;
-}
-
 ballast::report pending::get() {
   ballast::report all = parts_.front().get();
   for (std::size_t i = 1; i < parts_.size(); ++i) ballast_python::add(all, parts_[i].get());
@@ -35,9 +29,7 @@ ballast::report pending::get() {
 
 void add_device(nb::module_& m) {
   m.def("tensor", tensor);
-  nb::class_<pending>(m, "Pending")
-      .def("ready", [](pending& work) { return unlocked([&] { return work.ready(); }); })
-      .def("get", [](pending& work) { return unlocked([&] { return work.get(); }); });
+  nb::class_<pending>(m, "Pending").def("get", [](pending& work) { return unlocked([&] { return work.get(); }); });
 }
 
 }  // namespace ballast_python

@@ -33,30 +33,28 @@ std::size_t reach(const fft::problem& of, const fft::layout& side, bool halved) 
   return static_cast<std::size_t>(last + 1);
 }
 
-// Calls `one` with the operands of each run.
+// Calls `one` with the operands of each run, which begin at elements `places` of both sides.
 template <class In, class Out, class One>
-void each_run(const fft::plan& on, const input& from, const output& to, const lengths& places_in, const lengths& places_out, One&& one) {
-  expect_type<In>(from, "input");
-  expect_type<Out>(to, "output");
+void each_run(const fft::plan& on, const void* from, void* to, const lengths& places_in, const lengths& places_out, One&& one) {
   const fft::problem& problem = on.problem();
   const std::size_t reach_in = reach(problem, problem.input, problem.kind == fft::kind::c2r);
   const std::size_t reach_out = reach(problem, problem.output, problem.kind == fft::kind::r2c);
-  const In* in = data_of<In>(from);
-  Out* out = data_of<Out>(to);
+  const In* in = static_cast<const In*>(from);
+  Out* out = static_cast<Out*>(to);
   unlocked([&] {
     for (std::size_t i = 0; i < places_in.size(); ++i)
       one(std::span<const In>(in + places_in[i], reach_in), std::span<Out>(out + places_out[i], reach_out));
   });
 }
 
-// each_run with the types of the plan's problem.
-template <class One>
-void each_run_of(const fft::plan& on, const input& from, const output& to, const lengths& places_in, const lengths& places_out, One&& one) {
-  const auto with = [&]<class T>(T) {
+// Calls `use` with two values of the types of the plan's elements.
+template <class Use>
+void with_types(const fft::plan& on, Use&& use) {
+  const auto with = [&]<class T>(T real) {
     switch (on.problem().kind) {
-      case fft::kind::r2c: return each_run<T, std::complex<T>>(on, from, to, places_in, places_out, one);
-      case fft::kind::c2r: return each_run<std::complex<T>, T>(on, from, to, places_in, places_out, one);
-      default: return each_run<std::complex<T>, std::complex<T>>(on, from, to, places_in, places_out, one);
+      case fft::kind::r2c: return use(real, std::complex<T>());
+      case fft::kind::c2r: return use(std::complex<T>(), real);
+      default: return use(std::complex<T>(), std::complex<T>());
     }
   };
   on.problem().precision == ballast::precision::f64 ? with(double()) : with(float());
@@ -70,7 +68,7 @@ constexpr bool inverse_only = std::is_floating_point_v<Out>;
 ballast::report run(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
                     const lengths& places_out) {
   std::optional<ballast::report> all;
-  each_run_of(on, from, to, places_in, places_out, [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
+  const auto one = [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
     ballast::report seen;
     if constexpr (forward_only<In, Out>) {
       seen = on.forward(x, y);
@@ -84,15 +82,21 @@ ballast::report run(const fft::plan& on, const input& from, const output& to, bo
     } else {
       all = std::move(seen);
     }
+  };
+  with_types(on, [&]<class In, class Out>(In, Out) {
+    expect_type<In>(from, "input");
+    expect_type<Out>(to, "output");
+    each_run<In, Out>(on, from.data(), to.data(), places_in, places_out, one);
   });
   return std::move(all).value();
 }
 
-pending enqueue(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in, const lengths& places_out,
-                std::uintptr_t stream) {
+// The arrays lie in a device's memory at these addresses. Python has checked their types and strides.
+pending enqueue(const fft::plan& on, std::uintptr_t from, std::uintptr_t to, bool inverse, const lengths& places_in,
+                const lengths& places_out, std::uintptr_t stream) {
   const ballast::call now = on_stream(stream);
   pending all;
-  each_run_of(on, from, to, places_in, places_out, [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
+  const auto one = [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
     if constexpr (forward_only<In, Out>) {
       all.add(on.enqueue_forward(x, y, now));
     } else if constexpr (inverse_only<In, Out>) {
@@ -100,6 +104,9 @@ pending enqueue(const fft::plan& on, const input& from, const output& to, bool i
     } else {
       all.add(inverse ? on.enqueue_inverse(x, y, now) : on.enqueue_forward(x, y, now));
     }
+  };
+  with_types(on, [&]<class In, class Out>(In, Out) {
+    each_run<In, Out>(on, std::bit_cast<const void*>(from), std::bit_cast<void*>(to), places_in, places_out, one);
   });
   return all;
 }

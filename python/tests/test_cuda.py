@@ -58,6 +58,29 @@ def test_out_in_place_and_streams():
     assert ballast.last_report().verdict == "clean" and ballast.last_report().checks > 0
 
 
+def test_repeated_calls_on_several_streams_and_threads():
+    import threading
+
+    wrong = []
+
+    def work(seed):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for step in range(40):
+                x = torch.randn(16, 512 << (step % 3), dtype=torch.complex64, device="cuda", generator=torch.Generator("cuda").manual_seed(seed + step))
+                made = mine.ifft(ballast.fft.fft(x))
+                if not torch.allclose(made, x, rtol=1e-3, atol=1e-3):
+                    wrong.append((seed, step))
+
+    threads = [threading.Thread(target=work, args=(1000 * i,)) for i in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    ballast.synchronize()
+    assert not wrong
+
+
 def test_a_graph_is_captured_and_replayed():
     x, out = data(32, 1024, dtype=torch.complex64), torch.empty(32, 1024, dtype=torch.complex64, device="cuda")
     stream = torch.cuda.Stream()

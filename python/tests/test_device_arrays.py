@@ -8,7 +8,7 @@ import pytest
 
 import ballast
 from ballast import _core, _device, _exchange, _protection
-from ballast.fft import _engine
+from ballast.fft import _engine, _transforms
 
 try:
     import torch
@@ -66,19 +66,6 @@ class NumPyAsCuPy(_device._CuPy):
         return np.asarray(a)
 
 
-class Done:
-    """Stands for work on a stream: the work is done, the findings wait."""
-
-    def __init__(self, report, ended=True):
-        self.report, self.ended = report, ended
-
-    def ready(self):
-        return self.ended
-
-    def get(self):
-        return self.report
-
-
 @pytest.fixture(params=["cupy", "torch"])
 def device(request, monkeypatch):
     """Makes arrays of one library, which the package takes for arrays of a device while it computes on the host; and back to NumPy."""
@@ -102,8 +89,16 @@ def device(request, monkeypatch):
         monkeypatch.setattr(ballast.sklearn, "on_device", lambda a: isinstance(a, kind))
     for module in modules:
         monkeypatch.setattr(module, "execution", lambda *args, **kwargs: where)
-    monkeypatch.setattr(_engine, "compute", lambda run, src, dst, *how: _protection.compute(
-        run.__self__.run, src, dst, *how[:3]) if run.__name__ == "enqueue" else _protection.compute(run, src, dst, *how))
+
+    def run(kind, src, dst, axes, inverse, norm, threads):
+        found = _engine.planned(kind, src, dst, axes, norm, threads)
+        if found is None:
+            return _engine._by_copy(kind, src, dst, axes, inverse, norm, threads)
+        plan, places_in, places_out = found
+        return _protection.compute(plan.run, src, dst, inverse, places_in, places_out)
+
+    monkeypatch.setattr(_engine, "run", run)
+    monkeypatch.setattr(_transforms, "run", run)
 
     def make(values):
         return values.copy().view(Near) if kind is Near else torch.from_numpy(values.copy())
@@ -213,51 +208,70 @@ def test_kmeans(device):
         KMeans(5).fit(points, sample_weight=device(np.ones(3)))
 
 
-def test_findings_of_enqueued_calls_are_told():
+class Plan:
+    """Stands for a plan on a device: the findings of its calls gather in its memory until somebody asks."""
+
+    def __init__(self, source):
+        self.source, self.calls, self.told, self.broken = source, 0, 0, False
+
+    def enqueue(self, *where):
+        self.calls += 1
+        return self
+
+    def get(self):
+        self.told, self.calls = self.told + self.calls, 0
+        if self.broken:
+            self.broken = False
+            raise ballast.FaultError("persists", self.source)
+        return self.source
+
+
+def enqueue(plan, captured=False):
+    _protection.record(_protection.enqueue(plan, 0, 0, False, [0], [0], 0, captured))
+
+
+@pytest.fixture
+def source():
+    ballast.synchronize()
     ballast.fft.fft(np.ones(8, complex))
-    source = _protection._of_thread.report._source
+    yield _protection._of_thread.report._source
+    _protection._captured.clear()
 
-    def enqueue(*parts):
-        _protection._of_thread.report = made = _protection._Enqueued(parts, _protection.current())
-        return made
 
-    slow = Done(source, ended=False)
-    first, second = enqueue(slow), enqueue(Done(source))
-    _protection._tell_of_ended_calls()
-    assert list(_protection._waiting) == [first, second]  # in order: the first still runs
-    slow.ended = True
-    _protection._tell_of_ended_calls()
-    assert not _protection._waiting
-    assert ballast.last_report().verdict == "clean" and ballast.last_report() == second.report()
+@pytest.fixture(autouse=True)
+def pending(monkeypatch):
+    monkeypatch.setattr(_core, "Pending", Plan)
 
-    class Broken(Done):
-        def get(self):
-            raise ballast.FaultError("persists", source)
 
-    enqueue(Broken(None))
+def test_findings_of_enqueued_calls_are_told(source):
+    one, other = Plan(source), Plan(source)
+    enqueue(one), enqueue(other), enqueue(one)
+    assert one.told == 0 and ballast.last_report().verdict == "clean"
+    assert (one.told, other.told) == (2, 0)  # of its earlier call, too
+    ballast.synchronize()
+    assert (one.told, other.told) == (2, 1)
+    one.broken = True
+    enqueue(one), enqueue(other)
     with pytest.raises(ballast.FaultError, match="persists"):
         ballast.synchronize()
+    assert (one.told, other.told) == (3, 2)
     ballast.synchronize()  # told once
     assert ballast.last_report().verdict == "clean"
 
 
-def test_findings_of_a_captured_call_are_told_again_and_again():
-    ballast.fft.fft(np.ones(8, complex))
-    source = _protection._of_thread.report._source
+def test_all_is_told_after_many_calls(source, monkeypatch):
+    one, other = Plan(source), Plan(source)
+    monkeypatch.setattr(_protection, "_TOLD_AFTER", 8)
+    enqueue(other)
+    for _ in range(16):
+        enqueue(one)
+    assert one.told >= 8 and other.told == 1
 
-    class Captured(Done):
-        asked = 0
 
-        def ready(self):
-            raise ballast.InvalidArgumentError("expected a stream that is not captured")
-
-        def get(self):
-            self.asked += 1
-            return self.report
-
-    part = Captured(source)
-    _protection._Enqueued((part,), _protection.current())
-    ballast.synchronize()
-    ballast.synchronize()
-    assert part.asked == 2
-    _protection._captured.clear()
+def test_findings_of_a_captured_call_are_told_again_and_again(source):
+    part = Plan(source)
+    enqueue(part, captured=True)
+    for replays in range(1, 4):
+        part.calls = 1
+        ballast.synchronize()
+        assert part.told == replays

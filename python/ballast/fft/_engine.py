@@ -15,7 +15,7 @@ from .. import _core
 from .._device import DeviceArray, contiguous, device_of, stream_of
 from .._errors import UnsupportedError, UnsupportedTypeError
 from .._plans import PlanCache
-from .._protection import compute, current, execution
+from .._protection import compute, current, enqueue, execution
 
 MOST_AXES = 3
 SMALL_RUN = 1 << 14  # elements: below, a copy costs less than another run
@@ -109,8 +109,8 @@ def _by_copy(kind, src, dst, axes, inverse, norm, threads):
     return seen
 
 
-def run(kind, src, dst, axes, inverse, norm, threads):
-    """Transforms `src` into `dst` over `axes` (≥ 0, different, at most three; the real axis of r2c and c2r last). Returns the report."""
+def planned(kind, src, dst, axes, norm, threads):
+    """The plan that transforms `src` into `dst` over `axes`, and where its runs begin in both; None where a copy is the better way."""
     item_in, item_out = src.itemsize, dst.itemsize
     loops = _loops(src, dst, axes) if src.ndim > len(axes) else []
     real = dst if kind == "c2r" else src
@@ -123,16 +123,23 @@ def run(kind, src, dst, axes, inverse, norm, threads):
         batch, distance_in, distance_out = largest
     runs = math.prod(count for count, _, _ in loops)
     if runs > 1 and (runs > MOST_RUNS or batch * points < SMALL_RUN):
-        return _by_copy(kind, src, dst, axes, inverse, norm, threads)
+        return None
     strides_in = tuple(src.strides[a] // item_in if src.shape[a] > 1 else 1 for a in axes)
     strides_out = tuple(dst.strides[a] // item_out if dst.shape[a] > 1 else 1 for a in axes)
     where = execution(current(), threads, device_of(src))
-    stream = stream_of(src)
     plan = plans.get((kind, real.itemsize == (16 if kind == "c2c" else 8), shape, batch, norm, strides_in, distance_in, strides_out,
-                      distance_out, where, stream), points, _make)
-    places_in, places_out = _places(loops)
+                      distance_out, where, stream_of(src)), points, _make)
+    return plan, *_places(loops)
+
+
+def run(kind, src, dst, axes, inverse, norm, threads):
+    """Transforms `src` into `dst` over `axes` (≥ 0, different, at most three; the real axis of r2c and c2r last). Returns the report."""
+    found = planned(kind, src, dst, axes, norm, threads)
+    if found is None:
+        return _by_copy(kind, src, dst, axes, inverse, norm, threads)
+    plan, places_in, places_out = found
     if type(src) is DeviceArray:
-        return compute(plan.enqueue, src, dst, inverse, places_in, places_out, stream)
+        return enqueue(plan, src.address, dst.address, inverse, places_in, places_out, stream_of(src), src.library.capturing(src.native))
     return compute(plan.run, src, dst, inverse, places_in, places_out)
 
 

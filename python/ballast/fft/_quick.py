@@ -7,7 +7,9 @@ import numpy as np
 
 from .._exchange import exchanged
 from .._protection import compute, current, execution, record
+from . import _repeated
 from ._engine import complex_type, plan_of_lines, real_type
+from ._repeated import usual
 
 MOST_CALLS = 512
 _calls = OrderedDict()
@@ -17,6 +19,7 @@ _KINDS = {"fft": ("c2c", False), "ifft": ("c2c", True), "rfft": ("r2c", False), 
 def forget():
     """Frees the plans of all calls."""
     _calls.clear()
+    _repeated.forget()
 
 
 def _prepared(name, a):
@@ -42,8 +45,11 @@ def quick(name):
 
         @functools.wraps(function)
         def call(a, *args, **kwargs):
-            if type(a) is not np.ndarray or args or kwargs:
+            if args or kwargs:
                 return general(a, *args, **kwargs)
+            if type(a) is not np.ndarray:
+                made = usual(name, a) if type(a).__module__ == "torch" and type(a).__name__ == "Tensor" else None
+                return general(a) if made is None else made
             key = (name, a.shape, a.strides, a.dtype, current())
             found = _calls.get(key)
             if found is None:
