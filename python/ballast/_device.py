@@ -42,12 +42,14 @@ class _CuPy:
         return a.device.id
 
     def stream(self, a):
+        return self.owner_of_stream(a).ptr
+
+    def owner_of_stream(self, a):
         with a.device:
-            return self.cupy.cuda.get_current_stream().ptr
+            return self.cupy.cuda.get_current_stream()
 
     def capturing(self, a):
-        with a.device:
-            return self.cupy.cuda.get_current_stream().is_capturing()
+        return self.owner_of_stream(a).is_capturing()
 
     def empty(self, like, shape, dtype):
         with like.device:
@@ -133,6 +135,9 @@ class _Torch:
 
     def stream(self, a):
         return self.raw_stream(a.get_device())
+
+    def owner_of_stream(self, a):
+        return None  # PyTorch's streams live as long as the program
 
     def capturing(self, a):
         return self.torch.cuda.is_current_stream_capturing()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from . import _core
 from ._device import DeviceArray
-from ._errors import FaultError, FaultWarning, InvalidArgumentError, UnsupportedError
+from ._errors import Error, FaultError, FaultWarning, InvalidArgumentError, UnsupportedError
 from ._report import Report
 
 __all__ = ["last_report", "protection", "synchronize"]
@@ -134,15 +134,16 @@ def _tell(report, how=None):
 
 # ---- Work on streams
 
-_outstanding = {}  # of each plan: its last enqueued call. Plans belong to one stream
+_outstanding = {}  # of each plan: its last enqueued call, and the stream, which must not be destroyed before. Plans belong to one stream
 _captured = []  # calls that were enqueued while their stream was captured into a graph, with their settings
 _lock = threading.Lock()
 _enqueued = itertools.count(1)
 _TOLD_AFTER = 4096  # enqueued calls
 
 
-def enqueue(plan, address_in, address_out, inverse, places_in, places_out, stream, captured):
-    """Enqueues a call of `plan`. Its memory holds the findings until somebody asks; the next call of the plan inherits both."""
+def enqueue(plan, address_in, address_out, inverse, places_in, places_out, stream, captured, kept=None):
+    """Enqueues a call of `plan`. Its memory holds the findings until somebody asks; the next call of the plan inherits both. `kept` owns
+    the stream."""
     if not captured:
         if isinstance(getattr(_of_thread, "report", None), _Enqueued):
             _of_thread.report = None
@@ -150,9 +151,9 @@ def enqueue(plan, address_in, address_out, inverse, places_in, places_out, strea
     made = plan.enqueue(address_in, address_out, inverse, places_in, places_out, stream)
     if captured:
         with _lock:
-            _captured.append((made, _current.get()))
+            _captured.append((made, _current.get(), kept))
     else:
-        _outstanding[plan] = made
+        _outstanding[plan] = made, kept
     return made
 
 
@@ -183,9 +184,10 @@ def synchronize():
     the end of the program tell all. Replays of captured graphs are told here, and by last_report() after the call that was captured.
     """
     with _lock:
-        given = [_Enqueued((part,), _current.get()) for part in list(_outstanding.values())]
-        given += [_Enqueued((part,), settings) for part, settings in _captured]
+        ended = list(_outstanding.values())  # with their streams, until they have been asked
         _outstanding.clear()
+        given = [_Enqueued((part,), _current.get()) for part, _ in ended]
+        given += [_Enqueued((part,), settings) for part, settings, _ in _captured]
     fault = None
     for each in given:
         try:
@@ -200,8 +202,8 @@ def synchronize():
 def _last_words():
     try:
         synchronize()
-    except FaultError as fault:
-        print(f"ballast: a fault that no call has told: {fault}", file=sys.stderr)
+    except Error as seen:
+        print(f"ballast: at the end of the program: {seen}", file=sys.stderr)
 
 
 def _level_of_caller():

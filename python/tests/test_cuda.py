@@ -34,6 +34,13 @@ def test_transforms(dtype):
         ballast.fft.fft(x)
 
 
+def test_expanded_and_strided():
+    x = data(8, dtype=torch.complex64)
+    for given in (x.expand(3, 8), x[None].expand(2, 3, 8), data(8, 6, dtype=torch.complex64).T, data(16, dtype=torch.complex64)[::2]):
+        for function in (ballast.fft.fft, mine.fft):
+            assert torch.allclose(function(given), torch.fft.fft(given), **tolerance(torch.complex64))
+
+
 def test_long_and_batched():
     for shape in ((1 << 20,), (64, 1 << 14), (3, 1000, 120), (10007,)):
         x = data(*shape, dtype=torch.complex64)
@@ -172,10 +179,13 @@ def test_cupy():
     q, r = ballast.linalg.qr(a)
     assert isinstance(q, cupy.ndarray) and cupy.allclose(q @ r, a)
     assert cupy.allclose(ballast.linalg.lstsq(a, a[:, 0]).x, cupy.eye(7)[0])
-    with cupy.cuda.Stream(non_blocking=True) as stream:
-        made = ballast.fft.fft(x)
-        stream.synchronize()
-        assert cupy.allclose(made, cupy.fft.fft(x))
+    for _ in range(3):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            made = ballast.fft.fft(x)
+            stream.synchronize()
+            assert cupy.allclose(made, cupy.fft.fft(x))
+        del stream
+        ballast.synchronize()
 
 
 def test_jax():

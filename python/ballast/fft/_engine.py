@@ -139,7 +139,9 @@ def run(kind, src, dst, axes, inverse, norm, threads):
         return _by_copy(kind, src, dst, axes, inverse, norm, threads)
     plan, places_in, places_out = found
     if type(src) is DeviceArray:
-        return enqueue(plan, src.address, dst.address, inverse, places_in, places_out, stream_of(src), src.library.capturing(src.native))
+        library, a = src.library, src.native
+        return enqueue(plan, src.address, dst.address, inverse, places_in, places_out, library.stream(a), library.capturing(a),
+                       library.owner_of_stream(a))
     return compute(plan.run, src, dst, inverse, places_in, places_out)
 
 

@@ -31,6 +31,8 @@ def repeated(x, made, kind, axes, norm, inverse):
     stream = library.raw_stream(device)
     plan = by_stream.get(stream)
     if plan is None:
+        if any(step < 1 for n, step in zip(x.shape, x.stride()) if n > 1):  # an expanded tensor
+            return False
         plan = planned(kind, taken_from_device(x), taken_from_device(made), axes, norm, None)
         if plan is None:
             return False
