@@ -234,6 +234,7 @@ int run(int argc, char** argv) {
                     {"seconds", seen.seconds},
                     {"missed", seen.missed},
                     {"processes", seen.processes},
+                    {"damaged", seen.damaged},
                     {"targets", json::object()},
                     {"strikes", json::array()}};
       for (int i = 0; i < k_targets; ++i)
