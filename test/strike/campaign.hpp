@@ -92,7 +92,7 @@ struct record {
   std::string stopped;  // the reason why no more strikes were possible; empty if all were made, or time was over
 };
 
-// What the next struck process and the result of the campaign take from earlier ones. Entries are apart.
+// Counts, times and texts that pass from one struck process to the next, and to the result of the campaign.
 struct progress {
   std::int64_t attempts = 0;  // the number of strikes including misses
   std::int64_t missed = 0, useless = 0;
@@ -351,7 +351,7 @@ class campaign {
     tally all;
     const std::int64_t count = std::clamp<std::int64_t>(book_->count, 0, wanted_.strikes);
     for (const one_strike& each : entries_.first(static_cast<std::size_t>(count))) {
-      const outcome result = each.result;  // of a process that runs
+      const outcome result = each.result;  // a running process may have damaged it
       if (static_cast<int>(result) < k_outcomes) all.add(result);
     }
     std::fprintf(stderr, "%s: %lld of %lld strikes in %.0f s, %lld repaired, %lld silent above the floor, %lld crashed or hung\n",

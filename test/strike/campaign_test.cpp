@@ -15,7 +15,7 @@ namespace {
 enum class order { nothing, wrong, tiny, crash, hang, fail, later, detected, spoil_shared };
 order now_ordered = order::nothing;  // the effect of the next strike
 bool damaged = false;
-std::function<void()> spoil;  // what a call does to the shared memory
+std::function<void()> spoil;  // damages the shared memory
 
 // The result of its call is one number, 1.
 class simple_subject final : public subject {

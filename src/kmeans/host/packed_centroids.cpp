@@ -3,7 +3,9 @@
 #include "kmeans/host/packed_centroids.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -58,7 +60,24 @@ core::vector<core::vector<std::int32_t>> classes_of(const core::vector<double>& 
   return made;
 }
 
-// Assigns centroids to columns: fills packed_centroids::first_tile, used and names.
+// Returns the number of low bits of a score that hold the place of a column in its section.
+template <class T>
+int place_bits(const packed_centroids<T>& of) {
+  std::int64_t most = 0;
+  for (std::int64_t g = 0; g < of.sections; ++g)
+    most = std::max(most, of.first_tile[static_cast<std::size_t>(g) + 1] - of.first_tile[static_cast<std::size_t>(g)]);
+  return std::bit_width(static_cast<std::uint64_t>(most * k_tile - 1));
+}
+template <class T>
+T score_bits(const packed_centroids<T>& of) {
+  return lane_of<T>(~((std::uint64_t{1} << place_bits(of)) - 1));
+}
+template <class T>
+T place_of(const packed_centroids<T>& of, std::int64_t section, std::int64_t column) {
+  return lane_of<T>(static_cast<std::uint64_t>(column - of.first_tile[static_cast<std::size_t>(section)] * k_tile));
+}
+
+// Assigns centroids to columns: fills packed_centroids::first_tile, used, names, places and score_bits.
 template <class T>
 void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_centroids<T>& made) {
   made.sorted = classes.size() > 1;
@@ -76,7 +95,8 @@ void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_cen
   const auto sections = static_cast<std::int64_t>(made.first_tile.size()) - 1;
   if (made.norms.size() != tiles * k_tile || made.packed.size() != tiles * k_tile * made.n) {
     made.packed = core::aligned_buffer<T>(core::checked_product(core::checked_product(tiles, k_tile), made.n));
-    for (auto* each : {&made.norms, &made.weights, &made.names[0], &made.names[1]}) *each = core::aligned_buffer<T>(tiles * k_tile);
+    for (auto* each : {&made.norms, &made.weights, &made.places[0], &made.places[1]}) *each = core::aligned_buffer<T>(tiles * k_tile);
+    for (auto& each : made.names) each = core::aligned_buffer<std::int32_t>(tiles * k_tile);
     made.start = core::aligned_buffer<T>(tiles);
   }
   if (made.rest.size() != sections || made.checksum.size() != sections * made.n) {
@@ -90,13 +110,20 @@ void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_cen
   made.bounds.offset.resize(static_cast<std::size_t>(sections));
   made.bounds.doubt.resize(static_cast<std::size_t>(sections));
   for (auto& names : made.names) {
-    std::fill_n(names.data(), names.size(), name_of<T>(-1));
+    std::fill_n(names.data(), names.size(), -1);
     std::size_t t = 0;
     for (const auto& members : classes) {
       for (std::size_t j = 0; j < members.size(); ++t) {
-        for (std::int64_t r = 0; r < made.used[t]; ++r) names[static_cast<std::int64_t>(t) * k_tile + r] = name_of<T>(members[j++]);
+        for (std::int64_t r = 0; r < made.used[t]; ++r) names[static_cast<std::int64_t>(t) * k_tile + r] = members[j++];
       }
     }
+  }
+  for (const int search : {0, 1}) {
+    made.score_bits[search] = score_bits(made);
+    for (std::int64_t g = 0; g < sections; ++g)
+      for (std::int64_t column = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
+           column < made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile; ++column)
+        made.places[search][column] = place_of(made, g, column);
   }
 }
 
@@ -108,14 +135,14 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
   if (made.rows.size() != k * n) made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
   made.n = n;
   made.k = k;
-  made.margin = thresholds::margin_of<T>(n);
   std::copy_n(centroids, k * n, made.rows.data());
   core::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
   for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
   arrange(classes_of(protect && made.by_norm ? own_norms : core::vector<double>(own_norms.size(), 1.0)), made);
+  made.margin = thresholds::margin_with_places<T>(n, place_bits(made));
   for (std::int64_t t = 0; t < made.tiles; ++t) {
     for (std::int64_t r = 0; r < k_tile; ++r) {
-      const std::int64_t j = index_of(made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)]);
+      const std::int64_t j = made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)];
       const T* c = centroids + j * n;
       T* to = made.packed.data() + t * n * k_tile + r;
       for (std::int64_t f = 0; f < n; ++f) to[f * k_tile] = -2 * c[f];
@@ -134,7 +161,7 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
       double start = 0;
       for (std::int64_t r = 0; r < k_tile; ++r) {
         const std::int64_t column = t * k_tile + r;
-        const std::int64_t j = index_of(made.names[0][column]);
+        const std::int64_t j = made.names[0][column];
         made.weights[column] = j >= 0 ? check_weight<T>(j) : T(0);
         if (j < 0) continue;
         const double weight = static_cast<double>(made.weights[column]);
@@ -180,16 +207,20 @@ double verify_packed_centroids(const packed_centroids<T>& made) {
   const double length = static_cast<double>(made.n);
   const double rounding = (4 + std::sqrt(length) + length / 8) * abft::unit_roundoff<double>;
   core::vector<bool> seen(static_cast<std::size_t>(made.k));
+  const auto same_bits = [](const T& found, const T& expected) { return std::memcmp(&found, &expected, sizeof(T)) == 0; };
+  for (const T& each : made.score_bits)
+    if (!same_bits(each, score_bits(made))) return std::numeric_limits<double>::infinity();
   for (std::int64_t g = 0; g < made.sections; ++g) {
     const std::int64_t first = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
     const std::int64_t last = made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile;
     core::vector<std::int64_t> members;
     for (std::int64_t column = first; column < last; ++column) {
-      const std::int64_t j = index_of(made.names[1][column]);
+      const std::int64_t j = made.names[1][column];
       const bool copy = column % k_tile >= made.used[static_cast<std::size_t>(column / k_tile)];
+      for (const auto& places : made.places)
+        if (!same_bits(places[column], place_of(made, g, column))) return std::numeric_limits<double>::infinity();
       // Each centroid must appear once, with the same index under both names.
-      if (j != index_of(made.names[0][column]) || copy != (j == -1) || j >= made.k ||
-          (!copy && (j < 0 || seen[static_cast<std::size_t>(j)])))
+      if (j != made.names[0][column] || copy != (j == -1) || j >= made.k || (!copy && (j < 0 || seen[static_cast<std::size_t>(j)])))
         return std::numeric_limits<double>::infinity();
       if (copy) continue;
       seen[static_cast<std::size_t>(j)] = true;

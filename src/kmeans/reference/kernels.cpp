@@ -72,6 +72,11 @@ void sign_source(const source<T>& from, const point_block<T>& block, std::uint64
 }
 
 template <class T>
+void add_ranges(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+  for (std::int64_t f = 0; f < points.columns; ++f) into.add(f, count, [&](std::int64_t i) { return points(first + i, f); });
+}
+
+template <class T>
 void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T*) {
   for (std::int64_t p = 0; p < count; ++p) {
     norms[p] = 0;
@@ -132,7 +137,8 @@ struct least_score {
 };
 
 template <class T>
-row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const packed_centroids<T>& centroids, search_kind what, const product_hook& hook, point_block<T>& block) {
+  const bool protect = what != search_kind::plain;
   const std::int64_t n = block.n;
   row_failure found;
   block.undecided.count = 0;
@@ -159,9 +165,9 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, const pro
         T tile_sum = protect ? centroids.start[t] : T(0);
         for (std::int64_t r = 0; r < real; ++r) {
           if (r == real / 2) hook.injector->strike(site::minimum, here, &here_best.score, 1);
-          here_best.see(product[r], index_of(centroids.names[0][t * k_tile + r]));
+          here_best.see(product[r], centroids.names[0][t * k_tile + r]);
           if (!protect) continue;
-          here_twin.see(product[r], index_of(centroids.names[1][t * k_tile + r]));
+          here_twin.see(product[r], centroids.names[1][t * k_tile + r]);
           tile_sum += centroids.weights[t * k_tile + r] * product[r];
         }
         sum += tile_sum;
@@ -196,6 +202,12 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, const pro
     if (stands_out(largest, sum - largest, block.count - 1)) block.doubtful = true;
   }
   return found;
+}
+
+template <class T>
+void keep_in_range(point_block<T>& block, std::int64_t k) {
+  for (std::int64_t p = 0; p < block.count; ++p)
+    if (block.label[p] < 0 || block.label[p] >= k) block.label[p] = static_cast<std::int32_t>(k - 1);
 }
 
 template <class T>
@@ -295,8 +307,9 @@ void section_distances(const packed_centroids<T>& centroids, const difference_op
 
 template <class T>
 const kernels<T>& reference_kernels() {
-  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, sum_rows<T>, measure<T>,          assign<T>,
-                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    section_distances<T>};
+  static constexpr kernels<T> all = {
+      1,        load<T>,       sign<T>,    sign_source<T>, add_ranges<T>, sum_rows<T>,         measure<T>, assign<T>, keep_in_range<T>,
+      check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,      section_distances<T>};
   return all;
 }
 
