@@ -51,7 +51,28 @@ struct limits {
                                                 // sum
   core::vector<abft::guarded_threshold> slope;  // one per section
   core::vector<abft::guarded_threshold> offset;
-  core::vector<double> doubt;  // one per section: thresholds::row_limits::doubt
+  core::vector<double> doubt;                                         // one per section: thresholds::row_limits::doubt
+  core::vector<abft::guarded_threshold> second_slope, second_offset;  // the same for second_checksum
+};
+
+// How a search orders the columns. The low bits of a score hold the place of its column within the section, so one minimum gives both. Each
+// of the two searches has its own places and its own mask.
+template <class T>
+struct score_order {
+  core::aligned_buffer<T> places[2];   // tiles × k_tile: lane_of(column within the section)
+  T score_bits[2] = {};                // lane_of(the bits of a score that are not those of a place)
+  thresholds::score_margin<T> margin;  // scores nearer to each other have no certain order
+};
+
+// Another row check, for distances(): a wrong coordinate of a point changes several distances, and their errors may cancel in one weighted
+// sum. The weights v have random sizes of their own, and their signs alternate. One element per section, or what is said.
+template <class T>
+struct second_checksum {
+  core::aligned_buffer<T> weights;      // tiles × k_tile: v, |v| random in [1, 2); 0 for padding
+  core::aligned_buffer<T> checksum;     // sections × n: Σ_j v_j (−2c_j)
+  core::aligned_buffer<T> start, rest;  // Σ_j v_j ‖c_j‖², and its rounding error
+  core::aligned_buffer<T> sum;          // Σ_j v_j
+  core::aligned_buffer<T> size, norms;  // Σ_j |v_j|, Σ_j |v_j| ‖c_j‖²
 };
 
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. pack_centroids
@@ -59,8 +80,7 @@ struct limits {
 // centroids would hide errors in the products of near ones, the columns are `sorted`: each section holds centroids of similar norms, in
 // their order within the section. Padding columns complete a tile: each is a copy of another centroid with weight 0, name −1 and the norm
 // k_padding, so that its score is above all others; a search that ends at one has failed.
-// A search with SIMD keeps the place of a column, within its section, in the low bits of its score: one minimum gives both. Each of the two
-// searches has its own places and its own mask. Without `sorted` the name of a column is that of the section's first one plus its place.
+// Without `sorted` the name of a column is that of the section's first one plus its place.
 template <class T>
 struct packed_centroids {
   std::int64_t n = 0;
@@ -75,15 +95,14 @@ struct packed_centroids {
   core::aligned_buffer<T> packed;               // tiles × n × k_tile: −2c
   core::aligned_buffer<T> norms;                // tiles × k_tile: ‖c‖²; k_padding for padding
   core::aligned_buffer<std::int32_t> names[2];  // tiles × k_tile: index of the centroid, for each of the two searches; −1 for padding
-  core::aligned_buffer<T> places[2];            // tiles × k_tile: lane_of(column within the section), for each of the two searches
-  T score_bits[2] = {};                         // lane_of(the bits of a score that are not those of a place), for each of the two searches
   core::aligned_buffer<T> weights;              // tiles × k_tile: w, random in [1, 2); 0 for padding
   core::aligned_buffer<T> checksum;             // sections × n: Σ_j w_j (−2c_j), the checksum centroids
   core::aligned_buffer<T> start;                // tiles: −Σ_j w_j ‖c_j‖², the start value of a tile's residual
   core::aligned_buffer<T> rest;                 // sections: sum of the rounding errors of start
   core::aligned_buffer<T> sum_weights;          // sections: Σ_j w_j
+  second_checksum<T> second;
   limits bounds;
-  thresholds::score_margin<T> margin;
+  score_order<T> order;
 };
 
 // The nearest centroid of each point of a block, by one chain of comparisons.
@@ -91,6 +110,7 @@ template <class T>
 struct search_result {
   core::aligned_buffer<T> minimum;           // min_j (‖c_j‖² − 2 x·c_j); its low bits: search_kind
   core::aligned_buffer<std::int32_t> index;  // the lowest j of the minimum
+  core::aligned_buffer<T> score;             // scratch of a search of search_kind::checked_scores, in `nearest`
 };
 
 // The points of a block whose two smallest scores are within the margin of rounding: the first `count` of `points`.
@@ -114,11 +134,10 @@ struct point_block {
   core::aligned_buffer<T> weight;  // 0 from `count` on
   core::aligned_buffer<T> norm;    // ‖x‖², by measure()
   search_result<T> nearest;
-  search_result<T> twin;          // the same from an independent chain of comparisons; its minimum is valid only during a search
-  core::aligned_buffer<T> score;  // scratch of a search of search_kind::checked_scores
+  search_result<T> twin;  // the same from an independent chain of comparisons; its minimum is valid only during a search
   undecided_points<T> undecided;
   core::aligned_buffer<std::int32_t> label;  // the label that is committed: a copy of nearest.index
-  core::aligned_buffer<T> residual;          // scratch of distances()
+  core::aligned_buffer<T> residual[2];       // scratch of distances(): of both row checks
   core::aligned_buffer<double> exact;        // ‖x − centroid of its label‖² · lift², from differences in double
   core::aligned_buffer<T> distance;          // k_section × capacity, allocated only for distances()
   limits bounds;                             // the block's copy of the thresholds of the packed centroids
@@ -126,7 +145,7 @@ struct point_block {
   core::vector<T> spread;                    // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                          // n: scratch for a row whose features are not contiguous
   const T* squares = nullptr;  // capacity, with protection: ‖x‖² computed at the first load; row checks derive their thresholds from it,
-                               // and packed_centroids::margin the points that scores do not decide
+                               // and score_order::margin the points that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
@@ -189,8 +208,8 @@ struct product_hook {
   inject::position position = {};
 };
 
-// What a search computes: labels; labels with checks; or these and search_result::minimum to its last bit, which otherwise has the place of
-// its column in its low bits.
+// plain: a search computes labels. checked: it checks them as well. checked_scores: search_result::minimum has all bits of its score; else
+// the low bits of a minimum may hold the place of its column.
 enum class search_kind : std::uint8_t { plain, checked, checked_scores };
 
 // Points and centroids whose differences are those of block.x and packed_centroids::packed, but with fewer roundings: x like
@@ -239,6 +258,10 @@ struct kernels {
   // residual, from block.x and `centroids`.
   void (*distances)(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
                     const product_hook& hook, point_block<T>& block);
+  // Stores √distance / scale of the columns of one section in the rows and columns of `values`; scale: a power of two. With `protect`
+  // squares the roots again, and compares the bits of what was stored, read back, with those of the roots. Returns false if they differ.
+  bool (*store_distances)(const packed_centroids<T>& centroids, std::int64_t section, double scale, bool protect, const product_hook& hook,
+                          const point_block<T>& block, const matrix_view<T>& values);
 };
 
 template <class T>

@@ -37,7 +37,6 @@ constexpr window k_declared[] = {
     {"fft_", "load_columns", "input while it is loaded"},
     {"ormqr_", "host_engine::copy", "result while it is stored"},
     {"gels_", "host_engine::copy", "result while it is stored"},
-    {"transform_", "host_engine::distances", "distances while they are stored"},
 };
 
 // Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, and of reals; K-Means;

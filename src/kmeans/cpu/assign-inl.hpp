@@ -2,7 +2,7 @@
 // Layer: kernels "cpu" of the host backend.
 // Micro-kernel: k_rows centroids × 2 vectors of points in registers. One multiply-add takes a broadcast of −2c and a vector of x. The
 // minimum, the second smallest score, the twin minimum and the checksum are updated in registers; no distance is stored. The low bits of a
-// score hold the place of its column (packed_centroids::places), so a minimum needs no index beside it.
+// score hold the place of its column (score_order::places), so a minimum needs no index beside it.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -94,7 +94,7 @@ template <class T>
 HWY_INLINE index_vector<T> names_at(const packed_centroids<T>& centroids, std::int64_t g, int number, vector_of<T> minimum) {
   const lanes_of<T> d;
   const integers_of<T> di;
-  const auto place = hn::BitCast(di, hn::AndNot(hn::Set(d, centroids.score_bits[number]), minimum));
+  const auto place = hn::BitCast(di, hn::AndNot(hn::Set(d, centroids.order.score_bits[number]), minimum));
   const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(g)] * k_tile;
   const std::int32_t* names = centroids.names[number].data() + first;
   if (HWY_LIKELY(!centroids.sorted)) return hn::Add(place, hn::Set(di, static_cast<hn::TFromD<decltype(di)> >(names[0])));
@@ -105,7 +105,7 @@ HWY_INLINE index_vector<T> names_at(const packed_centroids<T>& centroids, std::i
   return hn::Load(di, shown);
 }
 
-// Adds the result of section g to the state. Of equal minima any may win: such points are undecided.
+// Adds the result of section g to the state. Points with equal minima are undecided, so either may win.
 template <class T, search_kind What>
 HWY_INLINE void join(const packed_centroids<T>& centroids, std::int64_t g, const search<T>& s, search_state<T>& all) {
   const lanes_of<T> d;
@@ -287,7 +287,7 @@ HWY_INLINE void load_state(const point_block<T>& block, std::int64_t at, search_
     if constexpr (What == search_kind::plain) continue;
     s.twin[v] = hn::Load(d, block.twin.minimum.data() + at + v * lanes);
     s.index_twin[v] = load_index<T>(block.twin.index.data() + at + v * lanes);
-    if constexpr (What == search_kind::checked_scores) s.score[v] = hn::Load(d, block.score.data() + at + v * lanes);
+    if constexpr (What == search_kind::checked_scores) s.score[v] = hn::Load(d, block.nearest.score.data() + at + v * lanes);
   }
 }
 
@@ -305,11 +305,11 @@ HWY_NOINLINE void search_section(const T* x, std::int64_t n, const packed_centro
       const std::int64_t column = t * k_tile + r;
       return tile_columns<T>{centroids.packed.data() + t * n * k_tile + r,
                              centroids.norms.data() + column,
-                             centroids.places[0].data() + column,
-                             centroids.places[1].data() + column,
+                             centroids.order.places[0].data() + column,
+                             centroids.order.places[1].data() + column,
                              centroids.weights.data() + column,
-                             centroids.score_bits[0],
-                             centroids.score_bits[1]};
+                             centroids.order.score_bits[0],
+                             centroids.order.score_bits[1]};
     };
     if constexpr (k_rows == k_tile) {
       if (real > k_tile / 2) {
@@ -392,8 +392,8 @@ HWY_INLINE void commit_state(const packed_centroids<T>& centroids, point_block<T
     if (!all) hn::Store(s.twin[v], d, block.twin.minimum.data() + at + v * lanes);
     auto same = hn::Eq(s.minimum[v], s.twin[v]);
     if constexpr (What == search_kind::checked_scores) {
-      hn::Store(s.score[v], d, block.score.data() + at + v * lanes);
-      const auto bits = hn::Set(d, centroids.score_bits[0]);
+      hn::Store(s.score[v], d, block.nearest.score.data() + at + v * lanes);
+      const auto bits = hn::Set(d, centroids.order.score_bits[0]);
       same = hn::And(same, hn::Eq(hn::And(s.score[v], bits), hn::And(s.twin[v], bits)));
     }
     kept[v] = hn::IfThenElse(same, kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
@@ -479,7 +479,7 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
       commit_state<T, What>(centroids, block, at, all, state, kept, found);
     }
   }
-  list_undecided<T, checked>(centroids.margin, block);
+  list_undecided<T, checked>(centroids.order.margin, block);
   if constexpr (checked) block.doubtful = doubtful(block, centroids.sections, pairs);
   return found;
 }
@@ -489,7 +489,7 @@ row_failure assign(const packed_centroids<T>& centroids, search_kind what, const
   if (what == search_kind::plain) return assign_with<T, search_kind::plain>(centroids, hook, block);
   if (what == search_kind::checked) return assign_with<T, search_kind::checked>(centroids, hook, block);
   const row_failure found = assign_with<T, search_kind::checked_scores>(centroids, hook, block);
-  std::swap(block.nearest.minimum, block.score);
+  std::swap(block.nearest.minimum, block.nearest.score);
   return found;
 }
 

@@ -22,8 +22,8 @@ void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::
   made.capacity = capacity;
   made.width = width;
   made.x = core::aligned_buffer<T>(core::checked_product(capacity, n));
-  for (auto* each :
-       {&made.weight, &made.norm, &made.nearest.minimum, &made.twin.minimum, &made.score, &made.undecided.second, &made.residual}) {
+  for (auto* each : {&made.weight, &made.norm, &made.nearest.minimum, &made.twin.minimum, &made.nearest.score, &made.undecided.second,
+                     &made.residual[0], &made.residual[1]}) {
     *each = core::aligned_buffer<T>(capacity);
     std::fill_n(each->data(), capacity, T(0));
   }
@@ -238,7 +238,8 @@ template <class T>
 abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
                                               const T* origin, std::int64_t section, bool strike, const plain_operands* plain) {
   point_block<T>& b = here.block;
-  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, section, shared.sections}};
+  const std::int64_t parts = plain != nullptr ? 2 : 1;  // store_distances() is the other one
+  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, parts * section, parts * shared.sections}};
   const auto once = [&](const packed_centroids<T>& centroids) {
     load(here, block);
     b.bounds = centroids.bounds;
@@ -262,8 +263,8 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
     once(centroids);
     abft::finding found;
     for (std::int64_t p = 0; p < b.count; ++p) {
-      if (b.residual[p] == 0) continue;
-      found.residual = static_cast<double>(b.residual[p]);
+      if (b.residual[0][p] == 0) continue;
+      found.residual = static_cast<double>(b.residual[0][p]);
       found.index = b.first + p;
     }
     found.word = abft::verify(found.residual, abft::guarded_threshold(0));
