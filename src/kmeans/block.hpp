@@ -7,7 +7,9 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <type_traits>
 
 #include <ballast/view.hpp>
 
@@ -26,21 +28,13 @@ inline constexpr std::int64_t k_section = 64;  // centroids that share one row c
 // The norm of padding columns: above every score, and far below the largest number.
 inline constexpr double k_padding = 0x1p100;
 
-// Encodes the index of a centroid in a SIMD lane of type T: in f32 as the bits of an integer, so that 2³¹ indexes fit; in f64 as a number.
+// The bits of a number of type T: a SIMD lane that holds an integer.
 template <class T>
-T name_of(std::int32_t index) {
+T lane_of(std::uint64_t bits) {
   if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<T>(index);
+    return std::bit_cast<T>(static_cast<std::uint32_t>(bits));
   } else {
-    return static_cast<T>(index);
-  }
-}
-template <class T>
-std::int32_t index_of(T name) {
-  if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<std::int32_t>(name);
-  } else {
-    return static_cast<std::int32_t>(name);
+    return std::bit_cast<T>(bits);
   }
 }
 
@@ -57,7 +51,28 @@ struct limits {
                                                 // sum
   core::vector<abft::guarded_threshold> slope;  // one per section
   core::vector<abft::guarded_threshold> offset;
-  core::vector<double> doubt;  // one per section: thresholds::row_limits::doubt
+  core::vector<double> doubt;                                         // one per section: thresholds::row_limits::doubt
+  core::vector<abft::guarded_threshold> second_slope, second_offset;  // the same for second_checksum
+};
+
+// How a search orders the columns. The low bits of a score hold the place of its column within the section, so one minimum gives both. Each
+// of the two searches has its own places and its own mask.
+template <class T>
+struct score_order {
+  core::aligned_buffer<T> places[2];   // tiles × k_tile: lane_of(column within the section)
+  T score_bits[2] = {};                // lane_of(the bits of a score that are not those of a place)
+  thresholds::score_margin<T> margin;  // scores nearer to each other have no certain order
+};
+
+// Another row check, for distances(): a wrong coordinate of a point changes several distances, and their errors may cancel in one weighted
+// sum. The weights v have random sizes of their own, and their signs alternate. One element per section, or what is said.
+template <class T>
+struct second_checksum {
+  core::aligned_buffer<T> weights;      // tiles × k_tile: v, |v| random in [1, 2); 0 for padding
+  core::aligned_buffer<T> checksum;     // sections × n: Σ_j v_j (−2c_j)
+  core::aligned_buffer<T> start, rest;  // Σ_j v_j ‖c_j‖², and its rounding error
+  core::aligned_buffer<T> sum;          // Σ_j v_j
+  core::aligned_buffer<T> size, norms;  // Σ_j |v_j|, Σ_j |v_j| ‖c_j‖²
 };
 
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. pack_centroids
@@ -65,34 +80,37 @@ struct limits {
 // centroids would hide errors in the products of near ones, the columns are `sorted`: each section holds centroids of similar norms, in
 // their order within the section. Padding columns complete a tile: each is a copy of another centroid with weight 0, name −1 and the norm
 // k_padding, so that its score is above all others; a search that ends at one has failed.
+// Without `sorted` the name of a column is that of the section's first one plus its place.
 template <class T>
 struct packed_centroids {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t tiles = 0;
   std::int64_t sections = 0;
-  bool by_norm = false;                   // true if sorting is allowed
-  bool sorted = false;                    // true if equal distances in two sections must be compared by name
-  core::vector<std::int64_t> first_tile;  // sections + 1
-  core::vector<std::int64_t> used;        // tiles: number of columns that are centroids; these come first
-  core::aligned_buffer<T> rows;           // k × n: c, in the order of the centroids
-  core::aligned_buffer<T> packed;         // tiles × n × k_tile: −2c
-  core::aligned_buffer<T> norms;          // tiles × k_tile: ‖c‖²; k_padding for padding
-  core::aligned_buffer<T> names[2];       // tiles × k_tile: name_of(index) for each of the two searches; −1 for padding
-  core::aligned_buffer<T> weights;        // tiles × k_tile: w, random in [1, 2); 0 for padding
-  core::aligned_buffer<T> checksum;       // sections × n: Σ_j w_j (−2c_j), the checksum centroids
-  core::aligned_buffer<T> start;          // tiles: −Σ_j w_j ‖c_j‖², the start value of a tile's residual
-  core::aligned_buffer<T> rest;           // sections: sum of the rounding errors of start
-  core::aligned_buffer<T> sum_weights;    // sections: Σ_j w_j
+  bool by_norm = false;                         // true if sorting is allowed
+  bool sorted = false;                          // true if equal distances in two sections must be compared by name
+  core::vector<std::int64_t> first_tile;        // sections + 1
+  core::vector<std::int64_t> used;              // tiles: number of columns that are centroids; these come first
+  core::aligned_buffer<T> rows;                 // k × n: c, in the order of the centroids
+  core::aligned_buffer<T> packed;               // tiles × n × k_tile: −2c
+  core::aligned_buffer<T> norms;                // tiles × k_tile: ‖c‖²; k_padding for padding
+  core::aligned_buffer<std::int32_t> names[2];  // tiles × k_tile: index of the centroid, for each of the two searches; −1 for padding
+  core::aligned_buffer<T> weights;              // tiles × k_tile: w, random in [1, 2); 0 for padding
+  core::aligned_buffer<T> checksum;             // sections × n: Σ_j w_j (−2c_j), the checksum centroids
+  core::aligned_buffer<T> start;                // tiles: −Σ_j w_j ‖c_j‖², the start value of a tile's residual
+  core::aligned_buffer<T> rest;                 // sections: sum of the rounding errors of start
+  core::aligned_buffer<T> sum_weights;          // sections: Σ_j w_j
+  second_checksum<T> second;
   limits bounds;
-  thresholds::score_margin<T> margin;
+  score_order<T> order;
 };
 
 // The nearest centroid of each point of a block, by one chain of comparisons.
 template <class T>
 struct search_result {
-  core::aligned_buffer<T> minimum;           // min_j (‖c_j‖² − 2 x·c_j)
+  core::aligned_buffer<T> minimum;           // min_j (‖c_j‖² − 2 x·c_j); its low bits: search_kind
   core::aligned_buffer<std::int32_t> index;  // the lowest j of the minimum
+  core::aligned_buffer<T> score;             // scratch of a search of search_kind::checked_scores, in `nearest`
 };
 
 // The points of a block whose two smallest scores are within the margin of rounding: the first `count` of `points`.
@@ -119,7 +137,7 @@ struct point_block {
   search_result<T> twin;  // the same from an independent chain of comparisons; its minimum is valid only during a search
   undecided_points<T> undecided;
   core::aligned_buffer<std::int32_t> label;  // the label that is committed: a copy of nearest.index
-  core::aligned_buffer<T> residual;          // scratch of distances()
+  core::aligned_buffer<T> residual[2];       // scratch of distances(): of both row checks
   core::aligned_buffer<double> exact;        // ‖x − centroid of its label‖² · lift², from differences in double
   core::aligned_buffer<T> distance;          // k_section × capacity, allocated only for distances()
   limits bounds;                             // the block's copy of the thresholds of the packed centroids
@@ -127,7 +145,7 @@ struct point_block {
   core::vector<T> spread;                    // scratch of the search: the spread of the residuals of each section
   T* row = nullptr;                          // n: scratch for a row whose features are not contiguous
   const T* squares = nullptr;  // capacity, with protection: ‖x‖² computed at the first load; row checks derive their thresholds from it,
-                               // and packed_centroids::margin the points that scores do not decide
+                               // and score_order::margin the points that scores do not decide
 };
 
 // Returns whether the largest squared residual of a section stands out from the `count` others, whose sum is `sum`. Both are in units of
@@ -150,12 +168,49 @@ struct block_signature {
   bool operator==(const block_signature&) const = default;
 };
 
+// Column statistics of points before normalization, n each. poison: 0, or NaN if a value is not finite. sum: of the values times 2⁻⁶⁴.
+// exponents: Σ of the biased exponents of the values other than 0, and their number.
+template <class T>
+struct column_ranges {
+  core::vector<T> low, high, poison;
+  core::vector<double> sum;
+  core::vector<std::int64_t> exponents, others;
+  void clear(std::int64_t n) {
+    const auto size = static_cast<std::size_t>(n);
+    low.assign(size, std::numeric_limits<T>::infinity());
+    high.assign(size, -std::numeric_limits<T>::infinity());
+    poison.assign(size, T(0));
+    sum.assign(size, 0.0);
+    exponents.assign(size, 0);
+    others.assign(size, 0);
+  }
+  // Adds values(0), …, values(count − 1) to feature f.
+  template <class Values>
+  void add(std::int64_t f, std::int64_t count, Values&& values) {
+    const auto at = static_cast<std::size_t>(f);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T x = values(i);
+      low[at] = x < low[at] ? x : low[at];
+      high[at] = x > high[at] ? x : high[at];
+      poison[at] += x * 0;
+      sum[at] += static_cast<double>(x) * 0x1p-64;
+      const auto bits = std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x);
+      exponents[at] += static_cast<std::int64_t>((bits << 1) >> std::numeric_limits<T>::digits);
+      others[at] += x != 0 ? 1 : 0;
+    }
+  }
+};
+
 // Shows the products of a block to the injector. The caller fills in `position.interval` and `position.intervals`; the kernel fills in the
 // steps.
 struct product_hook {
   inject::active_injector* injector = nullptr;
   inject::position position = {};
 };
+
+// plain: a search computes labels. checked: it checks them as well. checked_scores: search_result::minimum has all bits of its score; else
+// the low bits of a minimum may hold the place of its column.
+enum class search_kind : std::uint8_t { plain, checked, checked_scores };
 
 // Points and centroids whose differences are those of block.x and packed_centroids::packed, but with fewer roundings: x like
 // point_block::x, packed like packed_centroids::packed.
@@ -176,14 +231,18 @@ struct kernels {
   // order.
   void (*sign)(const point_block<T>& block, std::uint64_t* lanes);
   void (*sign_source)(const source<T>& from, const point_block<T>& block, std::uint64_t* lanes);
+  // Adds `count` rows from `first` on to the statistics of their columns, each in the order of the rows. `row`: point_block::row.
+  void (*add_ranges)(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T* row);
   // Adds x of `count` rows from `first` on to `sums` and x² to `squares`, n each, and writes the ‖x‖² of each row to `norms`; in double.
   // `row`: point_block::row.
   void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T* row);
   // Computes norm of each point.
   void (*measure)(point_block<T>& block);
-  // Finds nearest of each point over all packed centroids, and the undecided points. With `protect` also finds twin, compares the residual
+  // Finds nearest of each point over all packed centroids, and the undecided points. With protection also finds twin, compares the residual
   // of each row check with its threshold (from block.bounds and block.squares) and both minima, and sets doubtful if a residual stands out.
-  row_failure (*assign)(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block);
+  row_failure (*assign)(const packed_centroids<T>& centroids, search_kind what, const product_hook& hook, point_block<T>& block);
+  // Replaces labels that are none by the last one.
+  void (*keep_in_range)(point_block<T>& block, std::int64_t k);
   // Compares label with twin.index.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);
   // Adds the points to the sums, weights and members of their labels. Loads the points again. Labels must be in [0, k).
@@ -199,6 +258,10 @@ struct kernels {
   // residual, from block.x and `centroids`.
   void (*distances)(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
                     const product_hook& hook, point_block<T>& block);
+  // Stores √distance / scale of the columns of one section in the rows and columns of `values`; scale: a power of two. With `protect`
+  // squares the roots again, and compares the bits of what was stored, read back, with those of the roots. Returns false if they differ.
+  bool (*store_distances)(const packed_centroids<T>& centroids, std::int64_t section, double scale, bool protect, const product_hook& hook,
+                          const point_block<T>& block, const matrix_view<T>& values);
 };
 
 template <class T>

@@ -88,10 +88,11 @@ BALLAST_HD inline double sum(double chain, double count, double root) {
 BALLAST_HD constexpr double square(double m, double n) { return abft::reordered_sum_limit(m + n + 1); }
 
 // Order of scores. Two scores of a point x, the smaller one `minimum`, may be in the wrong order if they differ by no more than
-// square · ‖x‖² + least_score · minimum + offset.
+// square · ‖x‖² + least_score · minimum + places · |minimum| + offset.
 template <class T>
 struct score_margin {
   T square = 0, least_score = 0, offset = 0;
+  T places = 0;  // 0 if scores have all their bits
 };
 
 // Derivation. A score is ‖c‖² − 2 x·c with rounded coordinates. Let u be the unit roundoff, a = ‖x‖, D = ‖x − c‖, R = ‖c‖ ≤ a + D.
@@ -108,6 +109,20 @@ BALLAST_HD inline score_margin<T> margin_of(std::int64_t n) {
   const double s = steps + 1, unit = 1.01 * 2 * abft::unit_roundoff<T>;
   return {static_cast<T>(unit * (8 * s + 6)), static_cast<T>(unit * (3 * s + 4)),
           static_cast<T>(4 * static_cast<double>(n + 2)) * static_cast<T>(sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074)};
+}
+
+// The margin of scores whose `bits` low bits hold the place of their column instead. Derivation. Such a score p differs from the score s by
+// less than 2^bits units in the last place: |p − s| ≤ δ |s|, δ = 2^(bits + 1) u, or 2^bits times the smallest number. Let M bound what
+// s* may exceed the smallest score by, as above; then p* may exceed the smallest p by L = M + δ (|s*| + |s|). Both are at most
+// (|p| + L) / (1 − δ), so L ≤ (M + 2 δ |p|) / (1 − 2 δ). In M the smallest score is at most p + δ |s|, and least_score is far below 1. All
+// terms of order δ² are below 2⁻¹⁵ of the others (bits ≤ 6), which 1.01 covers.
+template <class T>
+inline score_margin<T> margin_with_places(std::int64_t n, int bits) {
+  score_margin<T> made = margin_of<T>(n);
+  const double unit = std::ldexp(2 * abft::unit_roundoff<T>, bits);
+  made.places = static_cast<T>(1.01 * 2 * unit);
+  made.offset += static_cast<T>(std::ldexp(2.0, bits)) * static_cast<T>(sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074);
+  return made;
 }
 
 }  // namespace ballast::kmeans::thresholds

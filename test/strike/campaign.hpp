@@ -16,6 +16,12 @@
 //   static complete(const shared&, shot&)        where it hit, for the supervisor, too, after the struck process has crashed
 //   static bool changes(const shot&)             whether anything was struck; a strike that changes nothing must have no effect
 //   static bool fresh_after(const shot&, outcome)   whether the process may be struck again
+//   static bool possible(const shot&)            whether draw or complete can have written it: an index of a name is in its range, a text
+//                                                has its end
+//
+// A strike may make the struck process write anywhere, into the book as well. So the supervisor keeps a copy of what earlier processes have
+// left, and takes what the last one has left only if a struck process can have written it. Otherwise the strikes of that process are
+// discarded, except one, which counts as crashed.
 #pragma once
 
 #include <fcntl.h>
@@ -80,28 +86,33 @@ struct record {
   std::vector<entry<Shot>> strikes;
   std::int64_t missed = 0;  // strikes that did not happen before the end of the call
   std::int64_t processes = 0;
+  std::int64_t damaged = 0;  // processes that damaged the book; their strikes are left out, except one each, a crash that was drawn as {}
   double clean_error = 0, call_seconds = 0, seconds = 0;
   std::string scheme, note;
   std::string stopped;  // the reason why no more strikes were possible; empty if all were made, or time was over
 };
 
-// The data that both processes share. Entries follow it in memory.
-template <class Striker>
-struct book {
-  std::atomic<std::int64_t> count{0};
-  std::atomic<bool> calling{false};
-  std::atomic<double> began{0};    // the start time of the call
-  std::atomic<bool> armed{false};  // the call has a strike
-  std::int64_t last = -1;          // the last strike that this process survived; −1: none
-  std::int64_t attempts = 0;       // the number of strikes including misses
+// Counts, times and texts that pass from one struck process to the next, and to the result of the campaign.
+struct progress {
+  std::int64_t attempts = 0;  // the number of strikes including misses
   std::int64_t missed = 0, useless = 0;
-  typename Striker::shared under_way;
   double seconds = 0;  // the shortest time of a clean call
   double usual = 0;    // a running estimate of the median time of the last calls
   double clean_error = 0;
   char scheme[64] = {};
   char note[512] = {};
   char message[512] = {};
+};
+
+// The data that both processes share. Entries follow it in memory.
+template <class Striker>
+struct book : progress {
+  std::atomic<std::int64_t> count{0};
+  std::atomic<bool> calling{false};
+  std::atomic<double> began{0};    // the start time of the call
+  std::atomic<bool> armed{false};  // the call has a strike
+  std::int64_t last = -1;          // the last strike that this process survived; −1: none
+  typename Striker::shared under_way;
 };
 
 inline double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -267,7 +278,7 @@ class campaign {
       int status = 0;
       bool hangs = false;
       while (waitpid(process_, &status, WNOHANG) == 0) {
-        hangs = book_->calling && now() - book_->began > patience();
+        hangs = book_->calling && !(now() - book_->began <= patience());
         if (hangs || late()) kill(process_, SIGKILL);
         const timespec most{0, 50'000'000};
         (void)sigtimedwait(&children_, nullptr, &most);
@@ -277,22 +288,58 @@ class campaign {
         }
       }
       process_ = 0;
+      if (!intact()) {
+        discard();
+        continue;
+      }
       if (!late() || hangs) ended(status, hangs);
+      keep();
       if (book_->useless >= k_most_missed) broken(std::to_string(k_most_missed) + " strikes in a row missed the call");
     }
-    made_.strikes.assign(entries_.begin(), entries_.begin() + book_->count);
-    made_.missed = book_->missed;
-    made_.clean_error = book_->clean_error;
-    made_.call_seconds = book_->seconds;
-    made_.scheme = book_->scheme;
-    made_.note = book_->note;
+    made_.strikes = std::move(kept_strikes_);
+    made_.missed = kept_.missed;
+    made_.clean_error = kept_.clean_error;
+    made_.call_seconds = kept_.seconds;
+    made_.scheme = kept_.scheme;
+    made_.note = kept_.note;
     made_.seconds = now() - began;
     return std::move(made_);
   }
 
  private:
-  // A busy machine may stop the process for some seconds.
-  double patience() const { return wanted_.patience + 200 * book_->seconds; }
+  // A busy machine may stop the process for some seconds. The first process has not said yet how long a call takes.
+  double patience() const { return wanted_.patience + 200 * (made_.processes > 1 ? kept_.seconds : std::clamp(book_->seconds, 0.0, 60.0)); }
+
+  // Returns whether a struck process can have left the book as it is. None runs.
+  bool intact() const {
+    const std::int64_t before = static_cast<std::int64_t>(kept_strikes_.size()), count = book_->count;
+    if (count < before || count > wanted_.strikes || book_->last < -1 || book_->last >= count) return false;
+    if (book_->attempts < kept_.attempts || book_->missed < kept_.missed || book_->useless < 0) return false;
+    const auto is_time = [](double value) { return std::isfinite(value) && value >= 0; };
+    if (!is_time(book_->seconds) || !is_time(book_->usual) || std::isnan(book_->clean_error)) return false;
+    if (!has_end(book_->scheme) || !has_end(book_->note) || !has_end(book_->message)) return false;
+    // The shot under way may have been drawn.
+    const std::int64_t drawn = std::min(count + 1, wanted_.strikes);
+    return std::ranges::all_of(entries_.first(static_cast<std::size_t>(drawn)), [](const one_strike& one) {
+      return static_cast<int>(one.result) < k_outcomes && Striker::possible(one.shot);
+    });
+  }
+
+  // Makes the supervisor's own copy of the book.
+  void keep() {
+    kept_ = static_cast<const progress&>(*book_);
+    kept_strikes_.assign(entries_.begin(), entries_.begin() + book_->count);
+  }
+
+  // Replaces a damaged book by the copy. The strikes of the process are not drawn again.
+  void discard() {
+    ++made_.damaged;
+    kept_.attempts += k_most_missed;
+    kept_strikes_.push_back({});
+    static_cast<progress&>(*book_) = kept_;
+    std::ranges::copy(kept_strikes_, entries_.begin());
+    book_->count = static_cast<std::int64_t>(kept_strikes_.size());
+  }
 
   // Strikes that were made are kept.
   void broken(const std::string& why) {
@@ -302,8 +349,11 @@ class campaign {
 
   void say(double seconds) const {
     tally all;
-    const std::int64_t count = book_->count;
-    for (const one_strike& each : entries_.first(static_cast<std::size_t>(count))) all.add(each.result);
+    const std::int64_t count = std::clamp<std::int64_t>(book_->count, 0, wanted_.strikes);
+    for (const one_strike& each : entries_.first(static_cast<std::size_t>(count))) {
+      const outcome result = each.result;  // a running process may have damaged it
+      if (static_cast<int>(result) < k_outcomes) all.add(result);
+    }
     std::fprintf(stderr, "%s: %lld of %lld strikes in %.0f s, %lld repaired, %lld silent above the floor, %lld crashed or hung\n",
                  made_.subject.c_str(), static_cast<long long>(count), static_cast<long long>(wanted_.strikes), seconds,
                  static_cast<long long>(all.of(outcome::repaired)), static_cast<long long>(all.of(outcome::material)),
@@ -368,6 +418,8 @@ class campaign {
   std::size_t bytes_;
   book<Striker>* book_ = nullptr;
   std::span<one_strike> entries_;
+  progress kept_;
+  std::vector<one_strike> kept_strikes_;
   sigset_t children_{};
   execution how_;
   record<typename Striker::shot> made_;

@@ -5,13 +5,17 @@
 
 #include <unistd.h>
 #include <csignal>
+#include <cstring>
+#include <functional>
+#include <limits>
 
 namespace ballast::strike {
 namespace {
 
-enum class order { nothing, wrong, tiny, crash, hang, fail, later, detected };
+enum class order { nothing, wrong, tiny, crash, hang, fail, later, detected, spoil_shared };
 order now_ordered = order::nothing;  // the effect of the next strike
 bool damaged = false;
+std::function<void()> spoil;  // damages the shared memory
 
 // The result of its call is one number, 1.
 class simple_subject final : public subject {
@@ -29,6 +33,10 @@ class simple_subject final : public subject {
       case order::fail: throw error("failed");
       case order::later: damaged = true; break;
       case order::detected: said.detected = 1; break;
+      case order::spoil_shared:
+        spoil();
+        raise(SIGKILL);
+        break;
       default: break;
     }
     return said;
@@ -57,7 +65,8 @@ class scripted_striker {
     std::atomic<int> drawn{0};
   };
   static inline std::vector<order> script;
-  scripted_striker(shared& of, const execution&) : shared_(of) {}
+  static inline shared* last = nullptr;
+  scripted_striker(shared& of, const execution&) : shared_(of) { last = &of; }
   static call how() { return {}; }
   void ready(const std::function<void()>&) {}
   static std::string note() { return "noted"; }
@@ -72,6 +81,7 @@ class scripted_striker {
     return shared_.landed;
   }
   static void complete(const shared&, shot&) {}
+  static bool possible(const shot& one) { return one.what >= order::nothing && one.what <= order::spoil_shared; }
   static bool changes(const shot&) { return true; }
   static bool fresh_after(const shot&, outcome result) { return result != outcome::failed; }
 
@@ -125,6 +135,60 @@ TEST(Campaign, KeepsToItsTime) {
   EXPECT_LT(now() - began, 10);
   EXPECT_GT(seen.strikes.size(), 0U);
   EXPECT_LT(seen.strikes.size(), 1000U);
+}
+
+// The book of the struck process, which holds `shared`; its entries follow it.
+book<scripted_striker>& book_of_process() {
+  static const book<scripted_striker> sample;
+  const auto offset = reinterpret_cast<const char*>(&sample.under_way) - reinterpret_cast<const char*>(&sample);
+  return *reinterpret_cast<book<scripted_striker>*>(reinterpret_cast<char*>(scripted_striker::last) - offset);
+}
+entry<scripted_striker::shot>& entry_of_process(std::int64_t i) {
+  return reinterpret_cast<entry<scripted_striker::shot>*>(&book_of_process() + 1)[i];
+}
+
+// Each of these made the supervisor read or write outside of its memory, or wait for ever.
+TEST(Campaign, DiscardsABookThatTheStruckProcessHasDamaged) {
+  const std::function<void()> damages[] = {
+      [] { book_of_process().count = std::int64_t{1} << 40; },
+      [] { book_of_process().count = -5; },
+      [] { book_of_process().count = 0; },
+      [] { book_of_process().last = 1 << 30; },
+      [] { entry_of_process(1).result = static_cast<outcome>(250); },
+      [] { entry_of_process(0).result = static_cast<outcome>(77); },
+      [] { entry_of_process(1).shot.what = static_cast<order>(1 << 20); },
+      [] { std::memset(book_of_process().note, 'x', sizeof(book_of_process().note)); },
+      [] { std::memset(book_of_process().message, 'x', sizeof(book_of_process().message)); },
+      [] { book_of_process().seconds = std::numeric_limits<double>::quiet_NaN(); },
+      [] { book_of_process().missed = -1; },
+  };
+  for (const auto& damage : damages) {
+    SCOPED_TRACE(&damage - damages);
+    spoil = damage;
+    // The first process ends by its second strike, so that the supervisor has a copy; the next one by the damage.
+    scripted_striker::script = {order::nothing, order::crash, order::wrong, order::spoil_shared, order::tiny, order::nothing};
+    plan wanted;
+    wanted.strikes = 5;
+    wanted.patience = 0.3;
+    const auto seen = campaign<scripted_striker>("simple", std::make_unique<simple_subject>(), {}, wanted).run();
+    EXPECT_EQ(seen.damaged, 1);
+    EXPECT_EQ(seen.stopped, "");
+    EXPECT_EQ(seen.note, "noted");
+    ASSERT_EQ(seen.strikes.size(), 5U);
+    // The wrong result of the damaged process is left out.
+    const outcome expected[] = {outcome::masked, outcome::crashed, outcome::crashed, outcome::rounding, outcome::masked};
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(seen.strikes[i].result, expected[i]) << i;
+  }
+}
+
+TEST(Campaign, EndsACallWhoseBeginningIsDamaged) {
+  spoil = [] {
+    book_of_process().began = std::numeric_limits<double>::quiet_NaN();
+    pause();
+  };
+  const tally all = counts_of({order::nothing, order::spoil_shared}, 4);
+  EXPECT_EQ(all.of(outcome::hung), 2);
+  EXPECT_EQ(all.of(outcome::masked), 2);
 }
 
 TEST(Campaign, StopsAProcessThatAlwaysEnds) {

@@ -37,7 +37,6 @@ constexpr window k_declared[] = {
     {"fft_", "load_columns", "input while it is loaded"},
     {"ormqr_", "host_engine::copy", "result while it is stored"},
     {"gels_", "host_engine::copy", "result while it is stored"},
-    {"transform_", "host_engine::distances", "distances while they are stored"},
 };
 
 // Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, and of reals; K-Means;
@@ -234,6 +233,7 @@ int run(int argc, char** argv) {
                     {"seconds", seen.seconds},
                     {"missed", seen.missed},
                     {"processes", seen.processes},
+                    {"damaged", seen.damaged},
                     {"targets", json::object()},
                     {"strikes", json::array()}};
       for (int i = 0; i < k_targets; ++i)

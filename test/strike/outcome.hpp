@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include <ballast/report.hpp>
@@ -17,6 +18,12 @@ namespace ballast::strike {
 template <std::size_t N>
 void put(char (&to)[N], std::string_view text) {
   to[text.copy(to, N - 1)] = '\0';
+}
+
+// Returns whether a text ends within its array.
+template <std::size_t N>
+bool has_end(const char (&text)[N]) {
+  return std::memchr(text, '\0', N) != nullptr;
 }
 
 // masked: the result has the bits of the clean call, and no check failed. repaired: a check failed, and the result is right up to the

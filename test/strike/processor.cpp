@@ -13,6 +13,20 @@ std::string_view to_string(target value) {
   return names[static_cast<std::size_t>(value)];
 }
 
+bool processor_striker::possible(const shot& one) {
+  const register_set& have = registers();
+  const auto inside = [&](int count, int bits) {
+    return one.where.index >= 0 && one.where.index < count && one.where.bit >= 0 && one.where.bit < bits;
+  };
+  if (static_cast<int>(one.what) >= k_targets) return false;
+  switch (one.where.kind) {
+    case register_kind::vector: return inside(have.vectors, have.vector_bits);
+    case register_kind::mask: return inside(have.masks, have.mask_bits);
+    case register_kind::general: return inside(have.generals, 64);
+  }
+  return false;
+}
+
 processor_striker::shot processor_striker::draw(std::mt19937_64& random, double seconds) const {
   const auto below = [&](std::int64_t count) { return std::uniform_int_distribution<std::int64_t>(0, count - 1)(random); };
   const register_set& have = registers();

@@ -51,6 +51,7 @@ class processor_striker {
     one.caller = of.caller;
     if (of.integer) one.what = target::general;
   }
+  static bool possible(const shot& one);
   static bool changes(const shot& one) { return one.what != target::none; }
   // If a wrong address has caused a write elsewhere, the process may not be struck again: that must not be counted twice.
   static bool fresh_after(const shot& one, outcome result) {

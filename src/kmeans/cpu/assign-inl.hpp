@@ -1,9 +1,11 @@
 // The search for the nearest centroid, with its row checks.
 // Layer: kernels "cpu" of the host backend.
 // Micro-kernel: k_rows centroids × 2 vectors of points in registers. One multiply-add takes a broadcast of −2c and a vector of x. The
-// minimum, its index, the second smallest score, the twin minimum and the checksum are updated in registers; no distance is stored.
+// minimum, the second smallest score, the twin minimum and the checksum are updated in registers; no distance is stored. The low bits of a
+// score hold the place of its column (score_order::places), so a minimum needs no index beside it.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
@@ -30,35 +32,44 @@ constexpr int k_rows = 4;
 #endif
 
 template <class T>
-HWY_INLINE void store_index(vector_of<T> v, std::int32_t* to) {
+using index_vector = hn::Vec<integers_of<T> >;
+
+template <class T>
+HWY_INLINE void store_index(index_vector<T> v, std::int32_t* to) {
+  const hn::Rebind<std::int32_t, lanes_of<T> > di;
   if constexpr (sizeof(T) == 4) {
-    const integers_of<T> di;
-    hn::StoreU(hn::BitCast(di, v), di, to);
+    hn::StoreU(v, di, to);
   } else {
-    const hn::Rebind<std::int32_t, lanes_of<T> > di;
-    hn::StoreU(hn::DemoteTo(di, v), di, to);
+    const hn::RebindToUnsigned<decltype(di)> du;
+    hn::StoreU(hn::BitCast(di, hn::TruncateTo(du, hn::BitCast(hn::RebindToUnsigned<integers_of<T> >(), v))), di, to);
   }
 }
 
 template <class T>
-HWY_INLINE vector_of<T> load_index(const std::int32_t* from) {
-  const lanes_of<T> d;
+HWY_INLINE index_vector<T> load_index(const std::int32_t* from) {
+  const hn::Rebind<std::int32_t, lanes_of<T> > di;
   if constexpr (sizeof(T) == 4) {
-    return hn::BitCast(d, hn::LoadU(integers_of<T>(), from));
+    return hn::LoadU(di, from);
   } else {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::int32_t, lanes_of<T> >(), from));
+    return hn::PromoteTo(integers_of<T>(), hn::LoadU(di, from));
   }
 }
 
-// State of the search for 2 vectors of points.
+// State of the search of one section for 2 vectors of points.
 template <class T>
 struct search {
   vector_of<T> minimum[2];
   vector_of<T> second[2];  // the second smallest score
   vector_of<T> twin[2];
-  vector_of<T> index[2];  // index of minimum, encoded by name_of
-  vector_of<T> index_twin[2];
-  vector_of<T> sum[2];  // Σ start + Σ w D over the tiles of a section
+  vector_of<T> score[2];  // the minimum with all bits of its score
+  vector_of<T> sum[2];    // Σ start + Σ w D over the tiles of the section
+};
+
+// The nearest centroids of all sections so far.
+template <class T>
+struct search_state {
+  vector_of<T> minimum[2], second[2], twin[2], score[2];
+  index_vector<T> index[2], index_twin[2];
 };
 
 template <class T>
@@ -68,38 +79,63 @@ struct hook_buffer {
 
 // The two searches start from different values. A common start value would stay in one register for a whole block, and a fault in that
 // register would corrupt both searches alike.
-template <class T, bool Protect>
-HWY_INLINE void begin_search(search<T>& s) {
+template <class T>
+HWY_INLINE void begin_section(search<T>& s) {
   const lanes_of<T> d;
   for (int v = 0; v < 2; ++v) {
     s.minimum[v] = s.second[v] = hn::Set(d, std::numeric_limits<T>::infinity());
-    s.index[v] = hn::Zero(d);
-    if constexpr (!Protect) continue;
-    s.twin[v] = hn::Set(d, std::numeric_limits<T>::max());
-    s.index_twin[v] = hn::Zero(d);
+    s.twin[v] = s.score[v] = hn::Set(d, std::numeric_limits<T>::max());
+    s.sum[v] = hn::Zero(d);
   }
 }
 
-// Merges the second smallest scores of two sections, before join() merges the smallest.
+// Returns the names of the columns whose places search `number` has found in section g.
 template <class T>
-HWY_INLINE vector_of<T> second_of(vector_of<T> minimum, vector_of<T> second, vector_of<T> other_minimum, vector_of<T> other_second) {
-  return hn::Min(hn::Min(second, other_second), hn::Max(minimum, other_minimum));
+HWY_INLINE index_vector<T> names_at(const packed_centroids<T>& centroids, std::int64_t g, int number, vector_of<T> minimum) {
+  const lanes_of<T> d;
+  const integers_of<T> di;
+  const auto place = hn::BitCast(di, hn::AndNot(hn::Set(d, centroids.order.score_bits[number]), minimum));
+  const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(g)] * k_tile;
+  const std::int32_t* names = centroids.names[number].data() + first;
+  if (HWY_LIKELY(!centroids.sorted)) return hn::Add(place, hn::Set(di, static_cast<hn::TFromD<decltype(di)> >(names[0])));
+  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1] * k_tile - first - 1;
+  HWY_ALIGN hn::TFromD<decltype(di)> shown[k_lanes<T>];
+  hn::Store(place, di, shown);
+  for (auto& each : shown) each = names[std::min<std::int64_t>(each, last)];  // a fault may have made a place that is none
+  return hn::Load(di, shown);
 }
 
-// Merges the nearest centroids of two sections; among equal distances, the lower index wins.
-template <class T>
-HWY_INLINE void join(vector_of<T> minimum, vector_of<T> index, vector_of<T>& into, vector_of<T>& into_index) {
-  const auto lower = [&] {
-    if constexpr (sizeof(T) == 4) {
-      const integers_of<T> di;
-      return hn::RebindMask(lanes_of<T>(), hn::Lt(hn::BitCast(di, index), hn::BitCast(di, into_index)));
-    } else {
-      return hn::Lt(index, into_index);
-    }
-  }();
-  const auto nearer = hn::Or(hn::Lt(minimum, into), hn::And(hn::Eq(minimum, into), lower));
-  into = hn::IfThenElse(nearer, minimum, into);
-  into_index = hn::IfThenElse(nearer, index, into_index);
+// Adds the result of section g to the state. Points with equal minima are undecided, so either may win.
+template <class T, search_kind What>
+HWY_INLINE void join(const packed_centroids<T>& centroids, std::int64_t g, const search<T>& s, search_state<T>& all) {
+  const lanes_of<T> d;
+  const integers_of<T> di;
+  for (int v = 0; v < 2; ++v) {
+    const auto index = names_at(centroids, g, 0, s.minimum[v]);
+    const auto nearer = hn::RebindMask(di, hn::Lt(s.minimum[v], all.minimum[v]));
+    all.second[v] = hn::Min(hn::Min(s.second[v], all.second[v]), hn::Max(s.minimum[v], all.minimum[v]));
+    all.minimum[v] = hn::Min(s.minimum[v], all.minimum[v]);
+    all.index[v] = hn::IfThenElse(nearer, index, all.index[v]);
+    if constexpr (What == search_kind::plain) continue;
+    const auto nearer_twin = hn::RebindMask(di, hn::Lt(s.twin[v], all.twin[v]));
+    all.twin[v] = hn::Min(s.twin[v], all.twin[v]);
+    all.index_twin[v] = hn::IfThenElse(nearer_twin, names_at(centroids, g, 1, s.twin[v]), all.index_twin[v]);
+    if constexpr (What == search_kind::checked_scores) all.score[v] = hn::Min(s.score[v], all.score[v]);
+  }
+}
+
+// Begins the state with the result of the first section.
+template <class T, search_kind What>
+HWY_INLINE void begin_state(const packed_centroids<T>& centroids, const search<T>& s, search_state<T>& all) {
+  for (int v = 0; v < 2; ++v) {
+    all.minimum[v] = s.minimum[v];
+    all.second[v] = s.second[v];
+    all.index[v] = names_at(centroids, 0, 0, s.minimum[v]);
+    if constexpr (What == search_kind::plain) continue;
+    all.twin[v] = s.twin[v];
+    all.index_twin[v] = names_at(centroids, 0, 1, s.twin[v]);
+    if constexpr (What == search_kind::checked_scores) all.score[v] = s.score[v];
+  }
 }
 
 // Returns 1 / v to a few digits.
@@ -125,16 +161,18 @@ template <class T>
 struct tile_columns {
   const T* packed;
   const T* norms;
-  const T* names;  // names for the first search
-  const T* twins;  // names for the second search
+  const T* places;  // for the first search
+  const T* twins;   // for the second search
   const T* weights;
+  T score_bits, twin_bits;
 };
 
 // Searches one tile of Rows centroids for 2 vectors of points. The two searches share no registers except the distances, which the row
 // check covers.
-template <class T, int Rows, bool Protect>
+template <class T, int Rows, search_kind What>
 HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_columns<T>& columns, T start, std::int64_t real,
                             const product_hook& hook, const inject::position& here, std::int64_t points, search<T>& s) {
+  constexpr bool checked = What != search_kind::plain;
   const lanes_of<T> d;
   [[maybe_unused]] const integers_of<T> di;
   constexpr std::int64_t lanes = k_lanes<T>;
@@ -199,7 +237,10 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
     strike_minimum = hook.injector->armed(site::minimum);
   }
   [[maybe_unused]] vector_of<T> sum[2];
-  if constexpr (Protect) sum[0] = sum[1] = hn::Set(d, start);
+  if constexpr (checked) sum[0] = sum[1] = hn::Set(d, start);
+  const auto score_bits = hn::Set(d, columns.score_bits);
+  [[maybe_unused]] vector_of<T> twin_bits;
+  if constexpr (checked) twin_bits = hn::Set(d, columns.twin_bits);
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r) {
     if constexpr (inject::active_injector::enabled) {
@@ -210,72 +251,79 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
         for (int v = 0; v < 2; ++v) s.minimum[v] = hn::LoadU(d, shown.products + v * lanes);
       }
     }
-    const auto j = hn::Set(d, columns.names[r]);
-    [[maybe_unused]] vector_of<T> w, j_twin;
-    if constexpr (Protect) {
+    const auto place = hn::Set(d, columns.places[r]);
+    [[maybe_unused]] vector_of<T> w, twin_place;
+    if constexpr (checked) {
       w = hn::Set(d, columns.weights[r]);
-      j_twin = hn::Set(d, columns.twins[r]);
+      twin_place = hn::Set(d, columns.twins[r]);
     }
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      const auto smaller = hn::Lt(acc[r][v], s.minimum[v]);
-      s.second[v] = hn::Min(s.second[v], hn::Max(acc[r][v], s.minimum[v]));
-      s.minimum[v] = hn::Min(acc[r][v], s.minimum[v]);
-      s.index[v] = hn::IfThenElse(smaller, j, s.index[v]);
-      if constexpr (Protect) {
-        s.index_twin[v] = hn::IfThenElse(hn::Lt(acc[r][v], s.twin[v]), j_twin, s.index_twin[v]);
-        s.twin[v] = hn::Min(acc[r][v], s.twin[v]);
+      const auto score = hn::OrAnd(place, acc[r][v], score_bits);
+      s.second[v] = hn::Min(s.second[v], hn::Max(score, s.minimum[v]));
+      s.minimum[v] = hn::Min(score, s.minimum[v]);
+      if constexpr (checked) {
+        s.twin[v] = hn::Min(hn::OrAnd(twin_place, acc[r][v], twin_bits), s.twin[v]);
+        if constexpr (What == search_kind::checked_scores) s.score[v] = hn::Min(acc[r][v], s.score[v]);
         sum[v] = hn::MulAdd(w, acc[r][v], sum[v]);
       }
     }
   }
-  if constexpr (Protect) {
+  if constexpr (checked) {
     s.sum[0] = hn::Add(s.sum[0], sum[0]);
     s.sum[1] = hn::Add(s.sum[1], sum[1]);
   }
 }
 
 // Loads the state of a search that earlier sections have begun.
-template <class T, bool Protect>
-HWY_INLINE void load_search(const point_block<T>& block, std::int64_t at, search<T>& s) {
+template <class T, search_kind What>
+HWY_INLINE void load_state(const point_block<T>& block, std::int64_t at, search_state<T>& s) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
     s.minimum[v] = hn::Load(d, block.nearest.minimum.data() + at + v * lanes);
     s.second[v] = hn::Load(d, block.undecided.second.data() + at + v * lanes);
     s.index[v] = load_index<T>(block.nearest.index.data() + at + v * lanes);
-    if constexpr (Protect) {
-      s.twin[v] = hn::Load(d, block.twin.minimum.data() + at + v * lanes);
-      s.index_twin[v] = load_index<T>(block.twin.index.data() + at + v * lanes);
-    }
+    if constexpr (What == search_kind::plain) continue;
+    s.twin[v] = hn::Load(d, block.twin.minimum.data() + at + v * lanes);
+    s.index_twin[v] = load_index<T>(block.twin.index.data() + at + v * lanes);
+    if constexpr (What == search_kind::checked_scores) s.score[v] = hn::Load(d, block.nearest.score.data() + at + v * lanes);
   }
 }
 
-// Searches section g of the centroids for 2 vectors of points at x.
-template <class T, bool Protect>
-HWY_INLINE void search_section(const T* x, std::int64_t n, const packed_centroids<T>& centroids, std::int64_t g, const product_hook& hook,
-                               inject::position& here, std::int64_t points, search<T>& s) {
+// Searches section g of the centroids for 2 vectors of points at x. A function of its own: constants of its callers take no registers.
+template <class T, search_kind What>
+HWY_NOINLINE void search_section(const T* x, std::int64_t n, const packed_centroids<T>& centroids, std::int64_t g, const product_hook& hook,
+                                 inject::position& here, std::int64_t points, search<T>& found) {
+  search<T> s;
+  begin_section(s);
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1];
   for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < last; ++t) {
-    const T start = Protect ? centroids.start[t] : T(0);
+    const T start = What == search_kind::plain ? T(0) : centroids.start[t];
     const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
     const auto columns = [&](std::int64_t r) {
       const std::int64_t column = t * k_tile + r;
-      return tile_columns<T>{centroids.packed.data() + t * n * k_tile + r, centroids.norms.data() + column,
-                             centroids.names[0].data() + column, centroids.names[1].data() + column, centroids.weights.data() + column};
+      return tile_columns<T>{centroids.packed.data() + t * n * k_tile + r,
+                             centroids.norms.data() + column,
+                             centroids.order.places[0].data() + column,
+                             centroids.order.places[1].data() + column,
+                             centroids.weights.data() + column,
+                             centroids.order.score_bits[0],
+                             centroids.order.score_bits[1]};
     };
     if constexpr (k_rows == k_tile) {
       if (real > k_tile / 2) {
-        search_tile<T, k_tile, Protect>(x, n, columns(0), start, real, hook, here, points, s);
+        search_tile<T, k_tile, What>(x, n, columns(0), start, real, hook, here, points, s);
       } else {
-        search_tile<T, k_tile / 2, Protect>(x, n, columns(0), start, real, hook, here, points, s);
+        search_tile<T, k_tile / 2, What>(x, n, columns(0), start, real, hook, here, points, s);
       }
       ++here.step;
     } else {
       for (int r = 0; r < k_tile && r < real; r += k_rows, ++here.step)
-        search_tile<T, k_rows, Protect>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
+        search_tile<T, k_rows, What>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
     }
   }
+  found = s;
 }
 
 // Compares the checksum of section g with the expected one. `kept`: the failures so far, per lane. The residual in units of its limit of
@@ -308,6 +356,7 @@ HWY_NOINLINE void list_undecided(const thresholds::score_margin<T>& margin, poin
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   const auto of_square = hn::Set(d, margin.square), of_score = hn::Set(d, margin.least_score), offset = hn::Set(d, margin.offset);
+  const auto of_place = hn::Set(d, margin.places);
   for (std::int64_t pair = 0; pair < block.count; pair += 2 * lanes) {
     vector_of<T> square[2];
     if constexpr (!Protect) squared_norms(block.x.data() + pair * block.n, block.n, square);
@@ -315,7 +364,7 @@ HWY_NOINLINE void list_undecided(const thresholds::score_margin<T>& margin, poin
       const std::int64_t at = pair + v * lanes;
       if constexpr (Protect) square[v] = hn::LoadU(d, block.squares + at);
       const auto minimum = hn::Load(d, block.nearest.minimum.data() + at), second = hn::Load(d, block.undecided.second.data() + at);
-      const auto limit = hn::MulAdd(of_square, square[v], hn::MulAdd(of_score, minimum, offset));
+      const auto limit = hn::MulAdd(of_square, square[v], hn::MulAdd(of_score, minimum, hn::MulAdd(of_place, hn::Abs(minimum), offset)));
       // A second score below the minimum comes from a fault.
       const auto above = hn::Sub(second, minimum);
       const auto near = hn::And(hn::Le(above, limit), hn::Ge(above, hn::Zero(d)));
@@ -329,28 +378,33 @@ HWY_NOINLINE void list_undecided(const thresholds::score_margin<T>& margin, poin
 }
 
 // Stores the state of the search, and reports the first failure in `found`. `all`: the last section has been searched.
-template <class T, bool Protect>
-HWY_INLINE void commit_search(point_block<T>& block, std::int64_t at, bool all, const search<T>& s, vector_of<T> (&kept)[2],
-                              row_failure& found) {
+template <class T, search_kind What>
+HWY_INLINE void commit_state(const packed_centroids<T>& centroids, point_block<T>& block, std::int64_t at, bool all,
+                             const search_state<T>& s, vector_of<T> (&kept)[2], row_failure& found) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   for (int v = 0; v < 2; ++v) {
     store_index<T>(s.index[v], block.nearest.index.data() + at + v * lanes);
     hn::Store(s.minimum[v], d, block.nearest.minimum.data() + at + v * lanes);
     hn::Store(s.second[v], d, block.undecided.second.data() + at + v * lanes);
-    if constexpr (Protect) {
-      store_index<T>(s.index_twin[v], block.twin.index.data() + at + v * lanes);
-      if (!all) hn::Store(s.twin[v], d, block.twin.minimum.data() + at + v * lanes);
-      kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
-      // A NaN is not equal to 0, so it counts as a failure.
-      const auto clean = hn::Eq(kept[v], hn::Zero(d));
-      if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
-        HWY_ALIGN T shown[lanes];
-        hn::Store(kept[v], d, shown);
-        for (std::int64_t l = 0; l < lanes; ++l)
-          if (!(shown[l] == 0))
-            found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
-      }
+    if constexpr (What == search_kind::plain) continue;
+    store_index<T>(s.index_twin[v], block.twin.index.data() + at + v * lanes);
+    if (!all) hn::Store(s.twin[v], d, block.twin.minimum.data() + at + v * lanes);
+    auto same = hn::Eq(s.minimum[v], s.twin[v]);
+    if constexpr (What == search_kind::checked_scores) {
+      hn::Store(s.score[v], d, block.nearest.score.data() + at + v * lanes);
+      const auto bits = hn::Set(d, centroids.order.score_bits[0]);
+      same = hn::And(same, hn::Eq(hn::And(s.score[v], bits), hn::And(s.twin[v], bits)));
+    }
+    kept[v] = hn::IfThenElse(same, kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
+    // A NaN is not equal to 0, so it counts as a failure.
+    const auto clean = hn::Eq(kept[v], hn::Zero(d));
+    if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
+      HWY_ALIGN T shown[lanes];
+      hn::Store(kept[v], d, shown);
+      for (std::int64_t l = 0; l < lanes; ++l)
+        if (!(shown[l] == 0))
+          found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
     }
   }
 }
@@ -373,8 +427,9 @@ HWY_INLINE bool doubtful(const point_block<T>& block, std::int64_t sections, std
   return made;
 }
 
-template <class T, bool Protect>
+template <class T, search_kind What>
 HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const product_hook& hook, point_block<T>& block) {
+  constexpr bool checked = What != search_kind::plain;
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
@@ -393,7 +448,7 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
   };
   const std::int64_t of_pair = searches(centroids.tiles);
   // Squared residuals in units of their limits of doubt: the largest and the sum, per section, vector and lane.
-  if constexpr (Protect) block.spread.assign(static_cast<std::size_t>(4 * centroids.sections * lanes), T(0));
+  if constexpr (checked) block.spread.assign(static_cast<std::size_t>(4 * centroids.sections * lanes), T(0));
   for (std::int64_t begin = 0; begin < centroids.sections; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, centroids.sections);
     const bool all = end == centroids.sections;
@@ -401,49 +456,52 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const T* x = block.x.data() + pair * n * width;
       const std::int64_t at = pair * width;
-      search<T> s;
-      [[maybe_unused]] search<T> before;
+      search_state<T> state;
       vector_of<T> kept[2];
       [[maybe_unused]] vector_of<T> expected[2];
-      if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
-      begin_search<T, Protect>(s);
-      if (begin > 0) load_search<T, Protect>(block, at, s);
+      if constexpr (checked) kept[0] = kept[1] = hn::Zero(d);
+      if (begin > 0) load_state<T, What>(block, at, state);
       inject::position here = hook.position;
       here.steps = pairs * of_pair;
       here.step = pair * of_pair + before_these;
       const std::int64_t points = std::min(width, block.count - at);
       for (std::int64_t g = begin; g < end; ++g) {
-        if constexpr (Protect) {
-          row_product(x, n, centroids.checksum.data() + g * n, centroids.rest[g], expected);
-          s.sum[0] = s.sum[1] = hn::Zero(d);
-          if (HWY_UNLIKELY(centroids.sorted)) {
-            before = s;
-            begin_search<T, Protect>(s);
-          }
-        }
-        search_section<T, Protect>(x, n, centroids, g, hook, here, points, s);
-        if constexpr (Protect) {
-          verify_section(block, g, at, s, expected, kept);
-          if (HWY_UNLIKELY(centroids.sorted)) {
-            for (int v = 0; v < 2; ++v) {
-              s.second[v] = second_of<T>(before.minimum[v], before.second[v], s.minimum[v], s.second[v]);
-              join<T>(before.minimum[v], before.index[v], s.minimum[v], s.index[v]);
-              join<T>(before.twin[v], before.index_twin[v], s.twin[v], s.index_twin[v]);
-            }
-          }
+        if constexpr (checked) row_product(x, n, centroids.checksum.data() + g * n, centroids.rest[g], expected);
+        search<T> s;
+        search_section<T, What>(x, n, centroids, g, hook, here, points, s);
+        if constexpr (checked) verify_section(block, g, at, s, expected, kept);
+        if (g == 0) {
+          begin_state<T, What>(centroids, s, state);
+        } else {
+          join<T, What>(centroids, g, s, state);
         }
       }
-      commit_search<T, Protect>(block, at, all, s, kept, found);
+      commit_state<T, What>(centroids, block, at, all, state, kept, found);
     }
   }
-  list_undecided<T, Protect>(centroids.margin, block);
-  if constexpr (Protect) block.doubtful = doubtful(block, centroids.sections, pairs);
+  list_undecided<T, checked>(centroids.order.margin, block);
+  if constexpr (checked) block.doubtful = doubtful(block, centroids.sections, pairs);
   return found;
 }
 
 template <class T>
-row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
-  return protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
+row_failure assign(const packed_centroids<T>& centroids, search_kind what, const product_hook& hook, point_block<T>& block) {
+  if (what == search_kind::plain) return assign_with<T, search_kind::plain>(centroids, hook, block);
+  if (what == search_kind::checked) return assign_with<T, search_kind::checked>(centroids, hook, block);
+  const row_failure found = assign_with<T, search_kind::checked_scores>(centroids, hook, block);
+  std::swap(block.nearest.minimum, block.nearest.score);
+  return found;
+}
+
+template <class T>
+HWY_NOINLINE void keep_in_range(point_block<T>& block, std::int64_t k) {
+  const hn::CappedTag<std::uint32_t, 64 / sizeof(std::uint32_t)> du;
+  const auto labels = static_cast<std::int64_t>(hn::Lanes(du));
+  auto* const label = reinterpret_cast<std::uint32_t*>(block.label.data());
+  const auto last = static_cast<std::uint32_t>(k - 1);
+  std::int64_t p = 0;
+  for (; p + labels <= block.count; p += labels) hn::StoreU(hn::Min(hn::LoadU(du, label + p), hn::Set(du, last)), du, label + p);
+  for (; p < block.count; ++p) label[p] = std::min(label[p], last);
 }
 
 template <class T>

@@ -22,8 +22,9 @@ const kernels<double>* table_f64() { return &reference_kernels<double>(); }
 
 template <class T>
 const kernels<T>* table() {
-  static constexpr kernels<T> all = {k_width<T>, load<T>,       sign<T>,    sign_source<T>, sum_rows<T>, measure<T>,  assign<T>,
-                                     check<T>,   accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
+  static constexpr kernels<T> all = {k_width<T>,    load<T>,   sign<T>,          sign_source<T>,    add_ranges<T>, sum_rows<T>,
+                                     measure<T>,    assign<T>, keep_in_range<T>, check<T>,          accumulate<T>, project<T>,
+                                     sum_labels<T>, exact<T>,  distances<T>,     store_distances<T>};
   return &all;
 }
 

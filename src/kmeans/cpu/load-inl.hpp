@@ -1,6 +1,7 @@
 // Loads points into a block; computes their signatures and norms.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
+#include <limits>
 
 #include "kmeans/cpu/vectors-inl.hpp"
 
@@ -158,6 +159,54 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
     sums[p % width] += total;
   }
   for (std::int64_t l = 0; l < width; ++l) made[l] = sums[l];
+}
+
+// Lanes are features. The sums of a vector of features stay in registers for k_part rows; numbers of 32 bits hold that many exponents.
+template <class T>
+HWY_NOINLINE void add_ranges(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+  const wide<T> d;
+  const narrow<T> dn;
+  const hn::RebindToSigned<narrow<T> > di;
+  const hn::RebindToUnsigned<narrow<T> > du;
+  const hn::RebindToSigned<wide<T> > dw;
+  constexpr std::int64_t lanes = k_lanes<double>;
+  constexpr std::int64_t k_part = 64;
+  const auto part_of_sum = hn::Set(d, 0x1p-64);
+  const auto add_to = [&](std::int64_t* to, auto sum) {
+    if constexpr (sizeof(T) == 4) {
+      hn::StoreU(hn::Add(hn::LoadU(dw, to), hn::PromoteTo(dw, sum)), dw, to);
+    } else {
+      hn::StoreU(hn::Add(hn::LoadU(dw, to), sum), dw, to);
+    }
+  };
+  for (std::int64_t part = 0; part < count; part += k_part) {
+    const std::int64_t rows = std::min(k_part, count - part);
+    std::int64_t f = 0;
+    for (; points.column_stride == 1 && f + lanes <= points.columns; f += lanes) {
+      const T* x = points.data + (first + part) * points.row_stride + f;
+      auto low = hn::LoadU(dn, into.low.data() + f), high = hn::LoadU(dn, into.high.data() + f);
+      auto poison = hn::LoadU(dn, into.poison.data() + f);
+      auto sum = hn::LoadU(d, into.sum.data() + f);
+      auto exponents = hn::Zero(di), others = exponents;
+      for (std::int64_t i = 0; i < rows; ++i, x += points.row_stride) {
+        const auto value = hn::LoadU(dn, x);
+        low = hn::Min(value, low);
+        high = hn::Max(value, high);
+        poison = hn::Add(poison, hn::Mul(value, hn::Zero(dn)));
+        sum = hn::MulAdd(promoted<T>(value), part_of_sum, sum);
+        const auto biased = hn::ShiftRight<std::numeric_limits<T>::digits>(hn::ShiftLeft<1>(hn::BitCast(du, value)));
+        exponents = hn::Add(exponents, hn::BitCast(di, biased));
+        others = hn::Sub(others, hn::BitCast(di, hn::VecFromMask(dn, hn::Ne(value, hn::Zero(dn)))));
+      }
+      hn::StoreU(low, dn, into.low.data() + f);
+      hn::StoreU(high, dn, into.high.data() + f);
+      hn::StoreU(poison, dn, into.poison.data() + f);
+      hn::StoreU(sum, d, into.sum.data() + f);
+      add_to(into.exponents.data() + f, exponents);
+      add_to(into.others.data() + f, others);
+    }
+    for (; f < points.columns; ++f) into.add(f, rows, [&](std::int64_t i) { return points(first + part + i, f); });
+  }
 }
 
 template <class T>

@@ -17,6 +17,33 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
+// Adds points of weight 1 and of Vectors · lanes features, which lie side by side, to the sums of their labels.
+template <class T, int Vectors>
+HWY_NOINLINE void accumulate_short(const source<T>& from, const point_block<T>& block, cluster_sums& into) {
+  const wide<T> d;
+  const narrow<T> dn;
+  constexpr std::int64_t lanes = k_lanes<double>, n = Vectors * lanes;
+  const auto scale = hn::Set(dn, from.scale);
+  hn::Vec<narrow<T> > shift[Vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) shift[v] = hn::LoadU(dn, from.shift.data() + v * lanes);
+  const T* x = from.points.data + block.first * from.points.row_stride;
+  double* const all = into.sums.data();
+  std::int64_t* const members = into.members.data();
+  const std::int32_t* const label = block.label.data();
+  const std::int64_t count = block.count, stride = from.points.row_stride;
+  for (std::int64_t p = 0; p < count; ++p, x += stride) {
+    const std::int64_t j = label[p];
+    double* const sums = all + j * n;
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) {
+      const auto value = promoted<T>(hn::Sub(hn::Mul(hn::LoadU(dn, x + v * lanes), scale), shift[v]));
+      hn::StoreU(hn::Add(hn::LoadU(d, sums + v * lanes), value), d, sums + v * lanes);
+    }
+    members[j] += 1;
+  }
+}
+
 template <class T>
 HWY_NOINLINE void accumulate(const source<T>& from, const point_block<T>& block, cluster_sums& into) {
   const wide<T> d;
@@ -24,6 +51,11 @@ HWY_NOINLINE void accumulate(const source<T>& from, const point_block<T>& block,
   constexpr std::int64_t lanes = k_lanes<double>;
   const std::int64_t n = block.n;
   const bool weighted = into.weights.size() != 0;
+  if (!weighted && from.points.column_stride == 1) {
+    if (n == lanes) return accumulate_short<T, 1>(from, block, into);
+    if (n == 2 * lanes) return accumulate_short<T, 2>(from, block, into);
+    if (n == 4 * lanes) return accumulate_short<T, 4>(from, block, into);
+  }
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {

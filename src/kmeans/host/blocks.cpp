@@ -22,7 +22,8 @@ void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::
   made.capacity = capacity;
   made.width = width;
   made.x = core::aligned_buffer<T>(core::checked_product(capacity, n));
-  for (auto* each : {&made.weight, &made.norm, &made.nearest.minimum, &made.twin.minimum, &made.undecided.second, &made.residual}) {
+  for (auto* each : {&made.weight, &made.norm, &made.nearest.minimum, &made.twin.minimum, &made.nearest.score, &made.undecided.second,
+                     &made.residual[0], &made.residual[1]}) {
     *each = core::aligned_buffer<T>(capacity);
     std::fill_n(each->data(), capacity, T(0));
   }
@@ -149,20 +150,11 @@ bool host_engine<T>::store_labels(const point_block<T>& b) {
   return !protect_ || std::equal(to, to + b.count, b.twin.index.data());
 }
 
-// Clamps the labels: a label that was corrupted and not repaired must not index beyond the centroids.
-template <class T>
-void host_engine<T>::keep_in_range(point_block<T>& b) const {
-  for (std::int64_t p = 0; p < b.count; ++p) {
-    if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(b.label[p])) >= static_cast<std::uint64_t>(k_))
-      b.label[p] = static_cast<std::int32_t>(k_ - 1);
-  }
-}
-
 // Searches the centroids for a loaded block, and decides the points that scores do not decide by exact distances: each of the two searches
 // by a computation of its own.
 template <class T>
-row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, point_block<T>& b, const exact_operands& by) {
-  const row_failure failure = kernels_.assign(centroids, protect_, {&what_.injector, at_block(b.first / division_.capacity)}, b);
+row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, search_kind what, point_block<T>& b, const exact_operands& by) {
+  const row_failure failure = kernels_.assign(centroids, what, {&what_.injector, at_block(b.first / division_.capacity)}, b);
   for (std::int64_t i = 0; i < b.undecided.count; ++i) {
     const std::int64_t p = b.undecided.points[i];
     b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
@@ -173,8 +165,8 @@ row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, point_b
 
 // Searches the centroids once for a loaded block and checks the result. The caller hashes the labels.
 template <class T>
-abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids,
-                                           const exact_operands& by) {
+abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids, const exact_operands& by,
+                                           search_kind what) {
   point_block<T>& b = here.block;
   const inject::position position = at_block(block);
   b.bounds = centroids.bounds;
@@ -183,7 +175,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
-  row_failure failure = assign(centroids, b, by);
+  row_failure failure = assign(centroids, what, b, by);
   copy_labels(b, position);
   if (failure.row < 0) failure = kernels_.check(b, k_);
   std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
@@ -204,15 +196,15 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
 // Labels a block. On return the labels are verified, or the failure is recorded and they are in range.
 template <class T>
 void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
-                                  const sealed_centroids<T>& origin, const exact_operands& by) {
+                                  const sealed_centroids<T>& origin, const exact_operands& by, search_kind what) {
   point_block<T>& b = here.block;
   if (!protect_) {
     const inject::position position = at_block(block);
     load(here, block);
     what_.injector.strike(site::points, position, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    (void)assign(shared, b, by);
+    (void)assign(shared, search_kind::plain, b, by);
     copy_labels(b, position);
-    keep_in_range(b);
+    kernels_.keep_in_range(b, k_);  // a corrupted label must not index beyond the centroids
     return;
   }
   const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", slot, [&](int number) {
@@ -220,13 +212,13 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     here.fresh.by_norm = shared.by_norm;
     if (number > 0) pack_centroids(origin.values().data(), k_, n_, true, here.fresh);
     load_verified(here, slot, block);
-    abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, by);
+    abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, by, what);
     if (found.word == abft::k_pass && b.doubtful) {
       // Rounding is the most likely cause. Then a second search with newly packed centroids finds the same labels.
       here.labels.assign(b.label.data(), b.label.data() + b.count);
       pack_centroids(origin.values().data(), k_, n_, true, here.fresh);
       load_verified(here, slot, block);
-      found = search_block(here, block, here.fresh, by);
+      found = search_block(here, block, here.fresh, by, what);
       if (!std::equal(here.labels.begin(), here.labels.end(), b.label.data())) found = bits_differ(true, b.first);
     }
     // Equal labels after a failure show that the check was corrupted, not the result. Clean blocks need no hash.
@@ -237,7 +229,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     }
     return found;
   });
-  if (how == abft::outcome::uncorrectable) keep_in_range(b);
+  if (how == abft::outcome::uncorrectable) kernels_.keep_in_range(b, k_);
 }
 
 // Computes the distances of a block to one section of centroids, by column. `origin` holds all centroids of `shared`. `strike`: the
@@ -246,7 +238,8 @@ template <class T>
 abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
                                               const T* origin, std::int64_t section, bool strike, const plain_operands* plain) {
   point_block<T>& b = here.block;
-  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, section, shared.sections}};
+  const std::int64_t parts = plain != nullptr ? 2 : 1;  // store_distances() is the other one
+  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, parts * section, parts * shared.sections}};
   const auto once = [&](const packed_centroids<T>& centroids) {
     load(here, block);
     b.bounds = centroids.bounds;
@@ -270,8 +263,8 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
     once(centroids);
     abft::finding found;
     for (std::int64_t p = 0; p < b.count; ++p) {
-      if (b.residual[p] == 0) continue;
-      found.residual = static_cast<double>(b.residual[p]);
+      if (b.residual[0][p] == 0) continue;
+      found.residual = static_cast<double>(b.residual[0][p]);
       found.index = b.first + p;
     }
     found.word = abft::verify(found.residual, abft::guarded_threshold(0));
@@ -288,7 +281,7 @@ template void host_engine<float>::load_verified(worker&, int, std::int64_t);
 template bool host_engine<float>::store_labels(const point_block<float>&);
 template bool host_engine<double>::store_labels(const point_block<double>&);
 template void host_engine<float>::assign_block(worker&, int, std::int64_t, const packed_centroids<float>&, const sealed_centroids<float>&,
-                                               const exact_operands&);
+                                               const exact_operands&, search_kind);
 template abft::outcome host_engine<float>::distances_block(worker&, int, std::int64_t, const packed_centroids<float>&, const float*,
                                                            std::int64_t, bool, const plain_operands*);
 template void host_engine<double>::prepare_workers(bool);
@@ -296,7 +289,7 @@ template void host_engine<double>::pack_verified_centroids(const sealed_centroid
 template void host_engine<double>::load(worker&, std::int64_t) const;
 template void host_engine<double>::load_verified(worker&, int, std::int64_t);
 template void host_engine<double>::assign_block(worker&, int, std::int64_t, const packed_centroids<double>&,
-                                                const sealed_centroids<double>&, const exact_operands&);
+                                                const sealed_centroids<double>&, const exact_operands&, search_kind);
 template abft::outcome host_engine<double>::distances_block(worker&, int, std::int64_t, const packed_centroids<double>&, const double*,
                                                             std::int64_t, bool, const plain_operands*);
 

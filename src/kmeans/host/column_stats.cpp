@@ -1,10 +1,10 @@
 // The first read of the points: ranges, the sums that later iterations are verified against, and single points.
 // Layer: backend "host" (engine.hpp).
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
@@ -32,42 +32,6 @@ refused_value<T> find_not_finite(const matrix_view<const T>& points, std::int64_
 
 }  // namespace
 
-// Column statistics of the points before normalization, n each. poison: 0, or NaN if a value is not finite. exponents: Σ of the biased
-// exponents of the values other than 0, and their number.
-template <class T>
-struct host_engine<T>::group_ranges {
-  core::vector<T> low, high, poison;
-  core::vector<double> sum;
-  core::vector<std::int64_t> exponents, others;
-};
-
-// Computes the column statistics of a group, row by row, with one accumulator per feature.
-template <class T>
-void host_engine<T>::column_stats_of_group(std::int64_t group, int slot, group_ranges& seen) {
-  const std::int64_t begin = first_block(group) * division_.capacity;
-  const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
-  core::vector<T>& row = rows_[at(slot)].row;
-  core::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
-  seen.sum.assign(at(n_), 0.0);
-  seen.exponents.assign(at(n_), 0);
-  seen.others.assign(at(n_), 0);
-  for (std::int64_t i = begin; i < end; ++i) {
-    const T* x = fetch(source_.points, i, row);
-    for (std::int64_t f = 0; f < n_; ++f) {
-      low[at(f)] = x[f] < low[at(f)] ? x[f] : low[at(f)];
-      high[at(f)] = x[f] > high[at(f)] ? x[f] : high[at(f)];
-      poison[at(f)] += x[f] * 0;
-      seen.sum[at(f)] += static_cast<double>(x[f]) * 0x1p-64;
-      const auto bits = std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x[f]);
-      seen.exponents[at(f)] += static_cast<std::int64_t>((bits << 1) >> std::numeric_limits<T>::digits);
-      seen.others[at(f)] += x[f] != 0 ? 1 : 0;
-    }
-  }
-  seen.low = std::move(low);
-  seen.high = std::move(high);
-  seen.poison = std::move(poison);
-}
-
 template <class T>
 ranges<T> host_engine<T>::column_stats() {
   ranges<T> made;
@@ -79,9 +43,15 @@ ranges<T> host_engine<T>::column_stats() {
   }
   if (weighted()) made.heaviest = heaviest;
 
-  core::vector<group_ranges> groups(at(division_.groups));
-  core::parallel_for(threads_, division_.groups,
-                     [&](std::int64_t group, int slot) { column_stats_of_group(group, slot, groups[at(group)]); });
+  core::vector<column_ranges<T>> groups(at(division_.groups));
+  core::parallel_for(threads_, division_.groups, [&](std::int64_t group, int slot) {
+    column_ranges<T> seen;  // not the shared one: neighbours would share cache lines
+    seen.clear(n_);
+    const std::int64_t begin = first_block(group) * division_.capacity;
+    const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
+    kernels_.add_ranges(source_.points, begin, end - begin, seen, rows_[at(slot)].row.data());
+    groups[at(group)] = std::move(seen);
+  });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
   made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
   made.sum.assign(at(n_), 0.0);
@@ -89,7 +59,7 @@ ranges<T> host_engine<T>::column_stats() {
   for (std::int64_t f = 0; f < n_; ++f) {
     bool finite = true;
     std::int64_t exponents = 0, others = 0;
-    for (const group_ranges& seen : groups) {
+    for (const column_ranges<T>& seen : groups) {
       made.low[at(f)] = std::min(made.low[at(f)], static_cast<double>(seen.low[at(f)]));
       made.high[at(f)] = std::max(made.high[at(f)], static_cast<double>(seen.high[at(f)]));
       made.sum[at(f)] += seen.sum[at(f)];

@@ -140,8 +140,6 @@ class host_engine final : public engine<T> {
   inject::position at_block(std::int64_t block) const { return {block, division_.blocks, 0, 1}; }
 
   // column_stats.cpp
-  struct group_ranges;
-  void column_stats_of_group(std::int64_t group, int slot, group_ranges& seen);
   void measure_group(std::int64_t group, int slot);
   point_sums add_measures() const;
 
@@ -154,11 +152,11 @@ class host_engine final : public engine<T> {
   void load_verified(worker& here, int slot, std::int64_t block);
   void copy_labels(point_block<T>& b, const inject::position& position) const;
   bool store_labels(const point_block<T>& b);
-  void keep_in_range(point_block<T>& b) const;
   void assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const sealed_centroids<T>& origin,
-                    const exact_operands& by);
-  row_failure assign(const packed_centroids<T>& centroids, point_block<T>& b, const exact_operands& by);
-  abft::finding search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids, const exact_operands& by);
+                    const exact_operands& by, search_kind what);
+  row_failure assign(const packed_centroids<T>& centroids, search_kind what, point_block<T>& b, const exact_operands& by);
+  abft::finding search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids, const exact_operands& by,
+                             search_kind what);
   abft::outcome distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const T* origin,
                                 std::int64_t section, bool strike, const plain_operands* plain = nullptr);
 

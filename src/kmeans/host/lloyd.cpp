@@ -45,7 +45,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
     const std::int64_t end = std::min(begin + division_.capacity, m_);
     for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(labels_.previous.data() + i);
     for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projection_.values.data() + i);
-    assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()});
+    assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()}, search_kind::checked);
     const point_block<T>& b = here.block;
     kernels_.accumulate(source_, b, sums);
     const std::int32_t* before = labels_.previous.data() + b.first;

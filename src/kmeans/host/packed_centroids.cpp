@@ -3,7 +3,9 @@
 #include "kmeans/host/packed_centroids.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -22,6 +24,13 @@ constexpr std::uint64_t k_weight_seed = 0x6b6d65616e73;
 template <class T>
 T check_weight(std::int64_t j) {
   return static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j)));
+}
+
+// The weight of a column in second_checksum.
+template <class T>
+T second_weight(std::int64_t j, std::int64_t column) {
+  const T size = static_cast<T>(abft::random_weight(k_weight_seed, 1, static_cast<std::uint64_t>(j)));
+  return column % 2 == 0 ? size : -size;
 }
 
 // Centroids whose norms differ by more than this factor do not share a row check.
@@ -58,7 +67,24 @@ core::vector<core::vector<std::int32_t>> classes_of(const core::vector<double>& 
   return made;
 }
 
-// Assigns centroids to columns: fills packed_centroids::first_tile, used and names.
+// Returns the number of low bits of a score that hold the place of a column in its section.
+template <class T>
+int place_bits(const packed_centroids<T>& of) {
+  std::int64_t most = 0;
+  for (std::int64_t g = 0; g < of.sections; ++g)
+    most = std::max(most, of.first_tile[static_cast<std::size_t>(g) + 1] - of.first_tile[static_cast<std::size_t>(g)]);
+  return std::bit_width(static_cast<std::uint64_t>(most * k_tile - 1));
+}
+template <class T>
+T score_bits(const packed_centroids<T>& of) {
+  return lane_of<T>(~((std::uint64_t{1} << place_bits(of)) - 1));
+}
+template <class T>
+T place_of(const packed_centroids<T>& of, std::int64_t section, std::int64_t column) {
+  return lane_of<T>(static_cast<std::uint64_t>(column - of.first_tile[static_cast<std::size_t>(section)] * k_tile));
+}
+
+// Assigns centroids to columns: fills packed_centroids::first_tile, used, names and order.
 template <class T>
 void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_centroids<T>& made) {
   made.sorted = classes.size() > 1;
@@ -76,27 +102,88 @@ void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_cen
   const auto sections = static_cast<std::int64_t>(made.first_tile.size()) - 1;
   if (made.norms.size() != tiles * k_tile || made.packed.size() != tiles * k_tile * made.n) {
     made.packed = core::aligned_buffer<T>(core::checked_product(core::checked_product(tiles, k_tile), made.n));
-    for (auto* each : {&made.norms, &made.weights, &made.names[0], &made.names[1]}) *each = core::aligned_buffer<T>(tiles * k_tile);
+    for (auto* each : {&made.norms, &made.weights, &made.second.weights, &made.order.places[0], &made.order.places[1]})
+      *each = core::aligned_buffer<T>(tiles * k_tile);
+    for (auto& each : made.names) each = core::aligned_buffer<std::int32_t>(tiles * k_tile);
     made.start = core::aligned_buffer<T>(tiles);
   }
   if (made.rest.size() != sections || made.checksum.size() != sections * made.n) {
     made.checksum = core::aligned_buffer<T>(core::checked_product(sections, made.n));
     made.rest = core::aligned_buffer<T>(sections);
     made.sum_weights = core::aligned_buffer<T>(sections);
+    made.second.checksum = core::aligned_buffer<T>(core::checked_product(sections, made.n));
+    for (auto* each : {&made.second.start, &made.second.rest, &made.second.sum, &made.second.size, &made.second.norms})
+      *each = core::aligned_buffer<T>(sections);
   }
   made.tiles = tiles;
   made.sections = sections;
   made.bounds.slope.resize(static_cast<std::size_t>(sections));
   made.bounds.offset.resize(static_cast<std::size_t>(sections));
   made.bounds.doubt.resize(static_cast<std::size_t>(sections));
+  made.bounds.second_slope.resize(static_cast<std::size_t>(sections));
+  made.bounds.second_offset.resize(static_cast<std::size_t>(sections));
   for (auto& names : made.names) {
-    std::fill_n(names.data(), names.size(), name_of<T>(-1));
+    std::fill_n(names.data(), names.size(), -1);
     std::size_t t = 0;
     for (const auto& members : classes) {
       for (std::size_t j = 0; j < members.size(); ++t) {
-        for (std::int64_t r = 0; r < made.used[t]; ++r) names[static_cast<std::int64_t>(t) * k_tile + r] = name_of<T>(members[j++]);
+        for (std::int64_t r = 0; r < made.used[t]; ++r) names[static_cast<std::int64_t>(t) * k_tile + r] = members[j++];
       }
     }
+  }
+  for (const int search : {0, 1}) {
+    made.order.score_bits[search] = score_bits(made);
+    for (std::int64_t g = 0; g < sections; ++g)
+      for (std::int64_t column = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
+           column < made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile; ++column)
+        made.order.places[search][column] = place_of(made, g, column);
+  }
+}
+
+// Products of subnormal numbers have an absolute error, not a relative one; and 0 ≤ 0 must hold if the squares of the limits underflow.
+template <class T>
+double least_limit(std::int64_t n) {
+  return 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
+}
+
+// Fills packed_centroids::second and its thresholds, those of thresholds::row for the weights |v|.
+template <class T>
+void add_second_checksum(const T* centroids, packed_centroids<T>& made) {
+  second_checksum<T>& to = made.second;
+  core::vector<double> sums(static_cast<std::size_t>(made.n));
+  for (std::int64_t g = 0; g < made.sections; ++g) {
+    std::ranges::fill(sums, 0.0);
+    double start = 0, sum = 0, size = 0, sum_norm = 0, norms = 0, root_norm = 0, root_square = 0;
+    for (std::int64_t column = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
+         column < made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile; ++column) {
+      const std::int64_t j = made.names[0][column];
+      to.weights[column] = j >= 0 ? second_weight<T>(j, column) : T(0);
+      if (j < 0) continue;
+      const double v = static_cast<double>(to.weights[column]), weight = std::abs(v), norm = static_cast<double>(made.norms[column]);
+      start += v * norm;
+      sum += v;
+      size += weight;
+      sum_norm += weight * std::sqrt(norm);
+      norms += weight * norm;
+      root_norm += weight * weight * norm;
+      root_square += weight * weight * norm * norm;
+      for (std::int64_t f = 0; f < made.n; ++f)
+        sums[static_cast<std::size_t>(f)] += -2 * v * static_cast<double>(centroids[j * made.n + f]);
+    }
+    double checksum_norm = 0;
+    for (std::int64_t f = 0; f < made.n; ++f) {
+      to.checksum[g * made.n + f] = static_cast<T>(sums[static_cast<std::size_t>(f)]);
+      checksum_norm += sums[static_cast<std::size_t>(f)] * sums[static_cast<std::size_t>(f)];
+    }
+    to.start[g] = static_cast<T>(start);
+    to.rest[g] = static_cast<T>(start - static_cast<double>(to.start[g]));
+    to.sum[g] = static_cast<T>(sum);
+    to.size[g] = static_cast<T>(size);
+    to.norms[g] = static_cast<T>(norms);
+    const auto found = thresholds::row(abft::unit_roundoff<T>, made.n, sum_norm, norms, std::sqrt(root_norm), std::sqrt(root_square),
+                                       std::sqrt(checksum_norm));
+    made.bounds.second_slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
+    made.bounds.second_offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least_limit<T>(made.n));
   }
 }
 
@@ -108,14 +195,14 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
   if (made.rows.size() != k * n) made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
   made.n = n;
   made.k = k;
-  made.margin = thresholds::margin_of<T>(n);
   std::copy_n(centroids, k * n, made.rows.data());
   core::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
   for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
   arrange(classes_of(protect && made.by_norm ? own_norms : core::vector<double>(own_norms.size(), 1.0)), made);
+  made.order.margin = thresholds::margin_with_places<T>(n, place_bits(made));
   for (std::int64_t t = 0; t < made.tiles; ++t) {
     for (std::int64_t r = 0; r < k_tile; ++r) {
-      const std::int64_t j = index_of(made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)]);
+      const std::int64_t j = made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)];
       const T* c = centroids + j * n;
       T* to = made.packed.data() + t * n * k_tile + r;
       for (std::int64_t f = 0; f < n; ++f) to[f * k_tile] = -2 * c[f];
@@ -134,7 +221,7 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
       double start = 0;
       for (std::int64_t r = 0; r < k_tile; ++r) {
         const std::int64_t column = t * k_tile + r;
-        const std::int64_t j = index_of(made.names[0][column]);
+        const std::int64_t j = made.names[0][column];
         made.weights[column] = j >= 0 ? check_weight<T>(j) : T(0);
         if (j < 0) continue;
         const double weight = static_cast<double>(made.weights[column]);
@@ -160,12 +247,11 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
     made.sum_weights[g] = static_cast<T>(sum_weights);
     const auto found = thresholds::row(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm), std::sqrt(root_square),
                                        std::sqrt(checksum_norm));
-    // Products of subnormal numbers have an absolute error, not a relative one; and 0 ≤ 0 must hold if the squares of the limits underflow.
-    const double least = 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
-    made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
+    made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least_limit<T>(n));
     made.bounds.doubt[static_cast<std::size_t>(g)] = found.doubt;
   }
+  add_second_checksum(centroids, made);
   made.bounds.level = abft::guarded_threshold(thresholds::distance(abft::unit_roundoff<T>, n));
 }
 
@@ -180,16 +266,20 @@ double verify_packed_centroids(const packed_centroids<T>& made) {
   const double length = static_cast<double>(made.n);
   const double rounding = (4 + std::sqrt(length) + length / 8) * abft::unit_roundoff<double>;
   core::vector<bool> seen(static_cast<std::size_t>(made.k));
+  const auto same_bits = [](const T& found, const T& expected) { return std::memcmp(&found, &expected, sizeof(T)) == 0; };
+  for (const T& each : made.order.score_bits)
+    if (!same_bits(each, score_bits(made))) return std::numeric_limits<double>::infinity();
   for (std::int64_t g = 0; g < made.sections; ++g) {
     const std::int64_t first = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
     const std::int64_t last = made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile;
     core::vector<std::int64_t> members;
     for (std::int64_t column = first; column < last; ++column) {
-      const std::int64_t j = index_of(made.names[1][column]);
+      const std::int64_t j = made.names[1][column];
       const bool copy = column % k_tile >= made.used[static_cast<std::size_t>(column / k_tile)];
+      for (const auto& places : made.order.places)
+        if (!same_bits(places[column], place_of(made, g, column))) return std::numeric_limits<double>::infinity();
       // Each centroid must appear once, with the same index under both names.
-      if (j != index_of(made.names[0][column]) || copy != (j == -1) || j >= made.k ||
-          (!copy && (j < 0 || seen[static_cast<std::size_t>(j)])))
+      if (j != made.names[0][column] || copy != (j == -1) || j >= made.k || (!copy && (j < 0 || seen[static_cast<std::size_t>(j)])))
         return std::numeric_limits<double>::infinity();
       if (copy) continue;
       seen[static_cast<std::size_t>(j)] = true;

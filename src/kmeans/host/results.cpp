@@ -58,7 +58,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
     if (stop()) return;
     point_block<T>& b = here.block;
     const auto once = [&](const packed_centroids<T>& shared) {
-      assign_block(here, slot, block, shared, centroids, {&unshifted, plain.data(), plain.data()});
+      assign_block(here, slot, block, shared, centroids, {&unshifted, plain.data(), plain.data()}, search_kind::checked_scores);
       if (protect_) kernels_.measure(b);
       const bool stored = store_labels(b);
       kernels_.exact(unshifted, plain.data(), k_lift<T>, b);
@@ -111,7 +111,7 @@ auto host_engine<T>::make_plain(const core::vector<T>& centroids) const -> plain
   made.packed = core::aligned_buffer<T>(packed_.packed.size());
   for (std::int64_t column = 0; column < packed_.tiles * k_tile; ++column) {
     const std::int64_t t = column / k_tile, r = column % k_tile;
-    const std::int64_t j = index_of(packed_.names[0][t * k_tile + std::min(r, packed_.used[at(t)] - 1)]);
+    const std::int64_t j = packed_.names[0][t * k_tile + std::min(r, packed_.used[at(t)] - 1)];
     for (std::int64_t f = 0; f < n_; ++f) {
       const T moved = packed_.rows[j * n_ + f];
       const T c = std::abs(moved) < k_far<T> ? centroids[at(j * n_ + f)] : moved + source_.shift[at(f)];
@@ -160,22 +160,24 @@ void host_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
   prepare_workers(true);
   pack_verified_centroids(centroids, packed_);
   const plain_operands differences = make_plain(plain);
-  const double unscale = 1 / static_cast<double>(source_.scale);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     for (std::int64_t s = 0; s < packed_.sections && !stop(); ++s) {
       const abft::outcome how = distances_block(here, slot, block, packed_, centroids.values().data(), s, true, &differences);
       if (how == abft::outcome::uncorrectable && repairs()) return;
       const point_block<T>& b = here.block;
-      const std::int64_t first = packed_.first_tile[at(s)] * k_tile, last = packed_.first_tile[at(s) + 1] * k_tile;
-      for (std::int64_t p = 0; p < b.count; ++p) {
-        for (std::int64_t column = first; column < last; ++column) {
-          const std::int32_t j = index_of(packed_.names[0][column]);
-          if (j < 0) continue;
-          values(b.first + p, j) =
-              static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * division_.capacity + p])) * unscale);
-        }
+      const auto store = [&] {
+        return kernels_.store_distances(packed_, s, static_cast<double>(source_.scale), protect_,
+                                        {&what_.injector, {block, division_.blocks, 2 * s + 1, 2 * packed_.sections}}, b, values);
+      };
+      if (!protect_) {
+        (void)store();
+        continue;
       }
+      run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int) {
+        what_.seen.checked(static_cast<std::uint64_t>(b.count));
+        return bits_differ(!store(), b.first);
+      });
     }
   });
   if (!stop()) store_far_distances(given, centroids.values(), values);

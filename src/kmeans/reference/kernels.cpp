@@ -72,6 +72,11 @@ void sign_source(const source<T>& from, const point_block<T>& block, std::uint64
 }
 
 template <class T>
+void add_ranges(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+  for (std::int64_t f = 0; f < points.columns; ++f) into.add(f, count, [&](std::int64_t i) { return points(first + i, f); });
+}
+
+template <class T>
 void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T*) {
   for (std::int64_t p = 0; p < count; ++p) {
     norms[p] = 0;
@@ -132,7 +137,8 @@ struct least_score {
 };
 
 template <class T>
-row_failure assign(const packed_centroids<T>& centroids, bool protect, const product_hook& hook, point_block<T>& block) {
+row_failure assign(const packed_centroids<T>& centroids, search_kind what, const product_hook& hook, point_block<T>& block) {
+  const bool protect = what != search_kind::plain;
   const std::int64_t n = block.n;
   row_failure found;
   block.undecided.count = 0;
@@ -159,9 +165,9 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, const pro
         T tile_sum = protect ? centroids.start[t] : T(0);
         for (std::int64_t r = 0; r < real; ++r) {
           if (r == real / 2) hook.injector->strike(site::minimum, here, &here_best.score, 1);
-          here_best.see(product[r], index_of(centroids.names[0][t * k_tile + r]));
+          here_best.see(product[r], centroids.names[0][t * k_tile + r]);
           if (!protect) continue;
-          here_twin.see(product[r], index_of(centroids.names[1][t * k_tile + r]));
+          here_twin.see(product[r], centroids.names[1][t * k_tile + r]);
           tile_sum += centroids.weights[t * k_tile + r] * product[r];
         }
         sum += tile_sum;
@@ -182,7 +188,8 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, const pro
     block.nearest.minimum[p] = best.score;
     // A second score below the smallest one comes from a fault.
     const T square = protect ? block.squares[p] : squared_norm(block, p);
-    const T limit = centroids.margin.square * square + centroids.margin.least_score * best.score + centroids.margin.offset;
+    const T limit =
+        centroids.order.margin.square * square + centroids.order.margin.least_score * best.score + centroids.order.margin.offset;
     if (best.second >= best.score && best.second - best.score <= limit)
       block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(p);
     block.nearest.index[p] = best.index;
@@ -196,6 +203,12 @@ row_failure assign(const packed_centroids<T>& centroids, bool protect, const pro
     if (stands_out(largest, sum - largest, block.count - 1)) block.doubtful = true;
   }
   return found;
+}
+
+template <class T>
+void keep_in_range(point_block<T>& block, std::int64_t k) {
+  for (std::int64_t p = 0; p < block.count; ++p)
+    if (block.label[p] < 0 || block.label[p] >= k) block.label[p] = static_cast<std::int32_t>(k - 1);
 }
 
 template <class T>
@@ -257,7 +270,6 @@ void section_distances(const packed_centroids<T>& centroids, const difference_op
   const std::int64_t n = block.n;
   const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
   const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
-  const T* weights = centroids.weights.data() + first * k_tile;
   const auto each_column = [&](auto&& use) {
     for (std::int64_t t = first; t < last; ++t)
       for (std::int64_t r = 0; r < centroids.used[static_cast<std::size_t>(t)]; ++r) use((t - first) * k_tile + r);
@@ -274,29 +286,73 @@ void section_distances(const packed_centroids<T>& centroids, const difference_op
   inject::position here = hook.position;
   hook.injector->strike(site::product, here, block.distance.data(), block.count);
   if (!protect) return;
+  T norms = 0;
+  for (std::int64_t t = first; t < last; ++t) norms -= centroids.start[t];
+  const auto at = static_cast<std::size_t>(section);
+  const second_checksum<T>& other = centroids.second;
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T norm = squared_norm(block, p);
-    T sum = 0;
-    each_column([&](std::int64_t column) { sum += weights[column] * block.distance[column * block.capacity + p]; });
-    T start = 0;
-    for (std::int64_t t = first; t < last; ++t) start -= centroids.start[t];
-    const T all = centroids.sum_weights[section];
-    const T residual = sum - (encoded(centroids, section, block, p) + start + all * norm);
-    const T level = static_cast<T>(block.bounds.level.value) * (all * norm + start);
-    const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(section)]) * norm +
-                    squared<T>(block.bounds.offset[static_cast<std::size_t>(section)]) + level * level;
     T kept = 0;
-    compare(residual, 3 * limit, kept);
-    block.residual[p] = kept;
+    // Compares a weighted sum of the distances with start + all ‖x‖² + x · checksum. sizes, size_norms: the sums of the sizes
+    // of the weights, and of these times ‖c‖².
+    const auto check_sum = [&](const T* v, const core::aligned_buffer<T>& checksum, T rest, T start, T all, T sizes, T size_norms,
+                               const abft::guarded_threshold& slope, const abft::guarded_threshold& offset) {
+      T sum = 0;
+      each_column([&](std::int64_t column) { sum += v[column] * block.distance[column * block.capacity + p]; });
+      const T product = sum_features(rest, n, [&](std::int64_t f) { return checksum[section * n + f] * block.x[p * n + f]; });
+      const T level = static_cast<T>(block.bounds.level.value) * (sizes * norm + size_norms);
+      compare(sum - (product + start + all * norm), 3 * (squared<T>(slope) * norm + squared<T>(offset) + level * level), kept);
+    };
+    check_sum(centroids.weights.data() + first * k_tile, centroids.checksum, centroids.rest[section], norms, centroids.sum_weights[section],
+              centroids.sum_weights[section], norms, block.bounds.slope[at], block.bounds.offset[at]);
+    check_sum(other.weights.data() + first * k_tile, other.checksum, other.rest[section], other.start[section], other.sum[section],
+              other.size[section], other.norms[section], block.bounds.second_slope[at], block.bounds.second_offset[at]);
+    block.residual[0][p] = kept;
   }
+}
+
+// Computes each root twice.
+template <class T>
+bool store_distances(const packed_centroids<T>& centroids, std::int64_t section, double scale, bool protect, const product_hook& hook,
+                     const point_block<T>& block, const matrix_view<T>& values) {
+  const double unscale = 1 / scale;
+  const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)] * k_tile;
+  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1] * k_tile;
+  bool same = true;
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    T roots[k_section];
+    const auto root = [&](std::int64_t j) {
+      return static_cast<T>(std::sqrt(static_cast<double>(block.distance[j * block.capacity + p])) * unscale);
+    };
+    std::int64_t columns = 0;  // the others are padding
+    for (; first + columns < last && centroids.names[0][first + columns] >= 0; ++columns) roots[columns] = root(columns);
+    if (p + 1 == block.count) hook.injector->strike(site::product, hook.position, roots, columns);
+    for (std::int64_t j = 0; j < columns; ++j) values(block.first + p, centroids.names[0][first + j]) = roots[j];
+    for (std::int64_t j = 0; protect && j < columns; ++j) same = same && values(block.first + p, centroids.names[1][first + j]) == root(j);
+  }
+  return same;
 }
 
 }  // namespace
 
 template <class T>
 const kernels<T>& reference_kernels() {
-  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, sum_rows<T>, measure<T>,          assign<T>,
-                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    section_distances<T>};
+  static constexpr kernels<T> all = {1,
+                                     load<T>,
+                                     sign<T>,
+                                     sign_source<T>,
+                                     add_ranges<T>,
+                                     sum_rows<T>,
+                                     measure<T>,
+                                     assign<T>,
+                                     keep_in_range<T>,
+                                     check<T>,
+                                     accumulate<T>,
+                                     project<T>,
+                                     sum_labels<T>,
+                                     exact<T>,
+                                     section_distances<T>,
+                                     store_distances<T>};
   return all;
 }
 

@@ -47,6 +47,7 @@ class idle_striker {
   void enter() {}
   bool leave() { return shared_.landed; }
   static void complete(const shared&, shot&) {}
+  static bool possible(const shot& one) { return one.drawn <= gpu_striker::way::instructions && one.place[0] == '\0'; }
   static bool changes(const shot&) { return false; }
   static bool fresh_after(const shot&, outcome) { return true; }
 
@@ -142,6 +143,7 @@ int strike_subject(const std::string& name, protection guard, std::int64_t strik
   line.add("places", places.size())
       .add("clean_error", seen.clean_error)
       .add("processes", seen.processes)
+      .add("damaged", seen.damaged)
       .add("call_ms", 1e3 * seen.call_seconds);
   line.add("seconds", seen.seconds);
   if (!seen.note.empty()) line.add("not_struck", seen.note);

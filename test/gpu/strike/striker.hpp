@@ -55,6 +55,7 @@ class gpu_striker {
   void enter() {}
   bool leave();
   static void complete(const shared& of, shot& one);
+  static bool possible(const shot& one) { return one.drawn <= way::instructions && strike::has_end(one.place); }
   static bool changes(const shot&) { return true; }
   // After an exception the device may be unusable.
   static bool fresh_after(const shot&, strike::outcome result) { return result != strike::outcome::failed; }
