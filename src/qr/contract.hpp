@@ -74,6 +74,8 @@ struct column_size {
   int exponent = 0;
   bool finite = true;  // false: the column holds Inf or NaN
 };
+// Columns of extreme size are scanned again, until two scans in a row agree, at most so many times in all.
+inline constexpr int k_most_scans = 4;
 
 // The sums that the checks of a factored panel H_1 … H_w = I − V T Vᵀ compare. A sum is NaN if one of its elements is.
 struct panel_sums {

@@ -3,6 +3,7 @@
 // Layer: backend tests, on the emulator.
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "backend/kmeans_cases.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
+#include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/sites.hpp"
+#include "support/struck_device.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -66,6 +69,32 @@ auto numbers_of(const model<T>& made) {
   all.push_back(made.iterations);
   all.push_back(static_cast<double>(made.stopped));
   return all;
+}
+
+// Columns after the last centroid fill the last tile. Their scores never lead; the sign of one that is struck makes it lead. It must not
+// hide the nearest centroid.
+TYPED_TEST(kmeans_control, a_column_after_the_last_centroid) {
+  using T = TypeParam;
+  const auto points = clouds<T>(256, 6, 5, 21, 0.9);  // three such columns
+  const auto call = [&](const run::settings& with) {
+    const auto made =
+        fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = 1, .tol = 0}, with);
+    return std::pair(made.report, numbers_of(made));
+  };
+  const auto [clean, expected] = call(this->how(protection::correct));
+  ASSERT_EQ(clean.verdict, verdict::clean);
+  int changed = 0;
+  for (std::uint64_t seed = 0; seed < (test::sampled() ? 96u : 256u); ++seed) {
+    inject::request fault = fault_at(kmeans::site::product, inject::model::bit_flip, seed, static_cast<std::int64_t>(seed % 16));
+    fault.bit = 8 * sizeof(T) - 1;
+    const inject::plan faults({fault});
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto [seen, found] = call(this->how(protection::correct, &faults));
+    EXPECT_EQ(found, expected) << to_json(seen);
+    const auto [unseen, bare] = call(this->how(protection::off, &faults));
+    changed += bare != expected;
+  }
+  EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
 }
 
 // The number of iterations and the reason to stop, which the host takes from the device.
@@ -131,6 +160,40 @@ TYPED_TEST(kmeans_control, norms_and_the_bound_of_the_scores) {
       const auto made = predict(points.view(), centroids.view(), how);
       return std::pair(made.report, std::vector<double>(made.labels.begin(), made.labels.end()));
     });
+  }
+}
+
+// The counts and exponents of the columns, from which the frame of the points follows: without an alarm a wrong one would only be found
+// where computing again cannot help.
+TYPED_TEST(kmeans_control, the_statistics_of_the_columns) {
+  using T = TypeParam;
+  const auto device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard here(device);
+  const auto points = clouds<T>(256, 6, 5, 21, 0.9);
+  const auto call = [&](protection level) {
+    const auto made =
+        fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = 3, .tol = 0},
+            this->how(level));
+    return std::pair(made.report, numbers_of(made));
+  };
+  const auto [clean, expected] = call(protection::correct);
+  ASSERT_EQ(clean.verdict, verdict::clean);
+  const auto column = [](const void* of) {
+    return static_cast<cuda::column_ranges<T>*>(static_cast<const cuda::fold_arguments*>(of)->sums) + 3;
+  };
+  const std::vector<std::function<void(const void*)>> changes = {
+      [&](const void* a) { device->alter(&column(a)->others, 1 << 20); },
+      [&](const void* a) { device->alter(&column(a)->exponents, -(1 << 30)); },
+      [&](const void* a) { device->alter(&column(a)->zeros, 1); },
+      [&](const void* a) { device->alter(&column(a)->below, 1); },
+  };
+  for (std::size_t which = 0; which < changes.size(); ++which) {
+    SCOPED_TRACE(which);
+    device->strikes = {{"fold_kernel", 0, changes[which]}};
+    const auto [seen, found] = call(protection::correct);
+    EXPECT_TRUE(device->strikes[0].met());
+    EXPECT_EQ(seen.verdict, verdict::recomputed) << to_json(seen);
+    EXPECT_EQ(found, expected) << to_json(seen);
   }
 }
 

@@ -305,6 +305,41 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_between_two_launches_does_not_reach_the
   }
 }
 
+// A wrong size of a column of C must not scale the column to nothing, nor leave it without checks.
+TYPED_TEST(qr_cuda_apply, a_wrong_size_of_a_column_does_not_reach_the_output) {
+  using T = TypeParam;
+  using namespace cuda;
+  const auto device = std::make_shared<struck_device>(std::make_shared<simt::emulated_device>());
+  const device_for_a_test here(device);
+  const index m = 110, n = 90, columns = 20;
+  const factored<T> made = factor_on(backend::cuda, random_matrix<T>(m, n, 1));
+  const matrix<T> X = random_matrix<T>(m, columns, 2);
+  const auto apply = [&](matrix<T>& C) {
+    return ormqr(side::left, transpose::no, made.F.view(), made.tau, C.view(), {.backend = backend::cuda});
+  };
+  matrix<T> expected = X;
+  device->strikes.clear();
+  ASSERT_EQ(apply(expected).verdict, verdict::clean);
+  int sizes_of_c = 0;
+  for (std::int64_t which = 0; which < 3; ++which) {
+    for (const int exponent : {-900, 481, 900}) {
+      for (const int finite : {1, 0}) {
+        SCOPED_TRACE(std::to_string(which) + " " + std::to_string(exponent) + " " + std::to_string(finite));
+        device->strikes = {{"scan_kernel", which, [&](const void* a) {
+                              const auto& given = *static_cast<const scan_arguments<T>*>(a);
+                              sizes_of_c += given.rows == m && !given.lower;
+                              device->set(&given.to[0].exponent, exponent);
+                              device->set(&given.to[0].finite, finite);
+                            }}};
+        matrix<T> C = X;
+        const report seen = apply(C);
+        EXPECT_EQ(std::memcmp(C.data(), expected.data(), C.size() * sizeof(T)), 0) << to_json(seen);
+      }
+    }
+  }
+  EXPECT_GT(sizes_of_c, 0);
+}
+
 // One multiprocessor: blocks of 128 columns.
 TYPED_TEST(qr_cuda_apply, several_blocks_of_columns_are_computed_each_by_itself) {
   using T = TypeParam;

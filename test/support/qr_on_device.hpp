@@ -22,6 +22,7 @@
 #include "inject/plan.hpp"
 #include "support/devices.hpp"
 #include "support/qr_subject.hpp"
+#include "support/struck_device.hpp"
 
 namespace ballast::qr::subjects {
 
@@ -42,48 +43,7 @@ class device_for_a_test {
   std::shared_ptr<ballast::cuda::device> before_;
 };
 
-// Changes data that launches of kernels have written.
-class struck_device final : public test::forwarding_device {
- public:
-  using forwarding_device::forwarding_device;
-  // After launch number `which` (from 0) of kernel `name`, change(its argument) is called.
-  struct strike {
-    std::string name;
-    std::int64_t which = 0;
-    std::function<void(const void*)> change;
-    std::int64_t seen = 0;
-    bool met() const { return seen > which; }
-  };
-  std::vector<strike> strikes;
-
-  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
-    const ballast::cuda::kernel& made = inner_->load(wanted);
-    const std::string full = wanted.expression.substr(0, wanted.expression.find('<'));
-    names_[&made] = full.substr(full.rfind(':') + 1);
-    return made;
-  }
-  using device::launch;
-  void launch(const ballast::cuda::kernel& kernel, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
-              ballast::cuda::stream on) override {
-    inner_->launch(kernel, blocks, arguments, on);
-    for (strike& each : strikes) {
-      if (names_.at(&kernel) == each.name && each.seen++ == each.which) each.change(arguments[0].data);
-    }
-  }
-  template <class T>
-  void set(const T* element, T value) {
-    copy(const_cast<T*>(element), &value, sizeof value, nullptr);
-  }
-  template <class T>
-  void alter(const T* element, double by) {
-    T value;
-    copy(&value, element, sizeof value, nullptr);
-    set(element, static_cast<T>(static_cast<double>(value) + by));
-  }
-
- private:
-  std::map<const ballast::cuda::kernel*, std::string> names_;
-};
+using test::struck_device;
 
 template <class T>
 factored<T> factor_on(backend which, const matrix<T>& A, const inject::plan* faults = nullptr, std::string_view scheme = "") {

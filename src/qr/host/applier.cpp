@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "abft/attempt.hpp"
 #include "core/at.hpp"
@@ -103,9 +104,15 @@ void block_of_columns<S>::scale() {
   const index m = Q_.m_;
   for (index j = 0; j < width_; ++j) {
     S* const x = X_ + j * ldx_;
-    const column_size size = size_of(Q_.kernels_, m, x);
+    column_size size = size_of(Q_.kernels_, m, x);
+    const auto shift_of = [](const column_size& of) { return abft::product_shift<S>(of.exponent); };
+    // A struck size must not scale a column to nothing, which passes every check, nor leave it without checks: two in a row must agree.
+    for (int scans = 1; (shift_of(size) != 0 || !size.finite) && scans < k_most_scans; ++scans) {
+      const column_size before = std::exchange(size, size_of(Q_.kernels_, m, x));
+      if (shift_of(before) == shift_of(size) && before.finite == size.finite) break;
+    }
     odd_[at(j)] = size.finite ? 0 : 1;
-    const int shift = shift_[at(j)] = abft::product_shift<S>(size.exponent);
+    const int shift = shift_[at(j)] = shift_of(size);
     for (index i = 0; shift != 0 && i < m; ++i) x[i] = std::ldexp(x[i], shift);
     norm_[at(j)] = std::ldexp(size.norm, size.exponent + shift);
   }

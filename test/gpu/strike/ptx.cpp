@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -93,6 +94,12 @@ bool writes_nothing(const std::string& base) {
 }
 
 bool is_address(const std::string& operand) { return !operand.empty() && operand.front() == '['; }
+
+// Returns whether the operand is a name, not a register, a number or a list.
+bool names_variable(const std::string& operand) {
+  return !operand.empty() &&
+         (std::isalpha(static_cast<unsigned char>(operand.front())) != 0 || operand.front() == '_' || operand.front() == '$');
+}
 
 bool has_float_type(const std::string& opcode) {
   return opcode.find(".f32") != std::string::npos || opcode.find(".f64") != std::string::npos;
@@ -239,9 +246,11 @@ class analysis {
     }
   }
 
-  // Adds what instructions of integers write, unless it controls something. Special registers (%tid) are moved for addresses only.
+  // Adds what instructions of integers write, unless it controls something. Special registers (%tid) are moved for addresses only, and the
+  // name of a variable stands for its address.
   void add_integers(const instruction& one) {
     const std::string base = base_of(one.opcode);
+    if (base == "mov" && one.operands.size() == 2 && names_variable(one.operands[1])) return;
     if (base == "setp" || one.opcode.find(".param") != std::string::npos || one.opcode.find(".pred") != std::string::npos) return;
     for (const std::string& name : written(one)) {
       if (width(name) >= 32 && !is_number(name) && !control_.contains(name)) integers_.insert(name);

@@ -65,6 +65,12 @@ TEST(StruckPtx, StrikesIntegersThatAreData) {
   EXPECT_EQ(struck_registers(made.text), (names{"%r1", "%r2", "%r5"}));
 }
 
+TEST(StruckPtx, TheAddressOfAVariableIsNoData) {
+  const auto made = with_strikes(
+      kernel("\tmov.u64 \t%rd2, _ZN6kernelE4tile;\n\tst.local.u64 \t[%rd1], %rd2;\n\tmov.u32 \t%r2, 7;\n\tst.global.u32 \t[%rd1], %r2;\n"));
+  EXPECT_EQ(struck_registers(made.text), (names{"%r2"}));
+}
+
 TEST(StruckPtx, IntegersThatGuardControlAreControl) {
   // %r2 decides by way of %p2, since a guarded instruction writes the register of a branch.
   const auto made =

@@ -118,9 +118,10 @@ struct pass_rows : pass_rechecks<T, P, Injector> {
   __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_statistics& row_stats) {
     const verdict found = join(rows, row_stats);
     const int k = a.centroids.shape.k;
-    // Columns after the last centroid have no weight in the row check, and scores that never lead.
+    // Columns after the last centroid have no weight in the row check, and scores that never lead. If one leads, it was struck, and says
+    // nothing about the others: all columns are compared.
     const bool near = found.near || looks_close(found.best, row_stats);
-    const bool exists = is_cluster(found.index), wrong = row_stats.bad || (k_checks && (found.wrong || (!near && !exists)));
+    const bool exists = is_cluster(found.index), wrong = row_stats.bad || (k_checks && (found.wrong || (!found.near && !exists)));
     // Bound of the rounding error of a distance.
     const T slack = fma(a.centroids.bound[t % 2].distance, row_stats.norm + abs(found.best), static_cast<T>(1e-37));
     const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, row_stats.norm),

@@ -96,7 +96,7 @@ core::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_point
   return made;
 }
 
-// The driver verifies these column statistics by sums that are measured later, from other loads.
+// The driver verifies these column statistics, except the exponents, by sums that are measured later, from other loads.
 template <class T>
 ranges<T> cuda_engine<T>::column_stats() {
   using sums = column_ranges<T>;
@@ -122,7 +122,24 @@ ranges<T> cuda_engine<T>::column_stats() {
     made.heaviest = seen.high;
     if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(points_.given.weights, 1, true, 0);
   }
-  const core::vector<sums> seen = sum_columns<sums>(work::ranges, points_.given, n_, false, false);
+  core::vector<sums> seen;
+  const auto sum = [&] { seen = sum_columns<sums>(work::ranges, points_.given, n_, false, false); };
+  if (!protect_) {
+    sum();
+  } else {
+    run::attempt(what_.seen, what_.how.protection, "kmeans.range", 0, [&](int) {
+      sum();
+      what_.seen.checked(at(n_));
+      const auto differs = std::find_if(seen.begin(), seen.end(), [&](const sums& each) { return !each.agree(m_); });
+      abft::finding found;
+      if (differs != seen.end()) {
+        found.word = abft::k_fail;
+        found.residual = std::numeric_limits<double>::quiet_NaN();
+        found.index = differs - seen.begin();
+      }
+      return found;
+    });
+  }
   statistics_.exponents.clear();
   for (std::int64_t f = 0; f < n_; ++f) {
     const sums& each = seen[at(f)];

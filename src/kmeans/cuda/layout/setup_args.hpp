@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "core/macros.hpp"
 #include "kmeans/cuda/layout/points.hpp"
@@ -68,8 +69,16 @@ struct column_ranges {
   T low, high;
   T poison;
   T spare;
-  std::int64_t exponents;  // Σ of the biased exponents of the values other than 0
-  std::int64_t others;     // the number of these
+  std::int64_t exponents;  // Σ of the biased exponents of all values; that of 0 is 0
+  std::int64_t others;     // the number of values other than 0
+  // The same from other operations: Σ (largest exponent − exponent), and the number of zeros.
+  std::int64_t below, zeros;
+
+  // Returns whether the two computations agree for m values.
+  BALLAST_HD constexpr bool agree(std::int64_t m) const {
+    constexpr std::int64_t top = 2 * std::numeric_limits<T>::max_exponent - 1;
+    return exponents + below == top * m && others + zeros == m;
+  }
 };
 
 // Statistics of a column of x and of y. y is x itself; with weights it is w · x, and w in the column after the features.

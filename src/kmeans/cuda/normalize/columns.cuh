@@ -42,15 +42,20 @@ __device__ __forceinline__ T compute_weight(const given_points<T>& from, std::in
 template <class T>
 struct ranges_work {
   using sums = column_ranges<T>;
-  static __device__ sums none() { return {0, std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), T(0), T(0), 0, 0}; }
+  static __device__ sums none() {
+    return {0, std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), T(0), T(0), 0, 0, 0, 0};
+  }
   static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
     const T x = given_value(a.given, row, column);
     to.low = x < to.low ? x : to.low;
     to.high = x > to.high ? x : to.high;
     to.poison += x * 0;
     to.sum = __fma_rn(static_cast<double>(x), 0x1p-64, to.sum);
-    to.exponents += static_cast<std::int64_t>((ballast::cuda::bits(x) << 1) >> std::numeric_limits<T>::digits);
+    constexpr int mantissa = std::numeric_limits<T>::digits;
+    to.exponents += static_cast<std::int64_t>((ballast::cuda::bits(x) << 1) >> mantissa);
+    to.below += static_cast<std::int64_t>((~ballast::cuda::bits(arch::opaque(x)) << 1) >> mantissa);
     to.others += x != 0 ? 1 : 0;
+    to.zeros += arch::opaque(x) == 0 ? 1 : 0;
   }
   static __device__ void add(sums& to, const sums& more) {
     to.low = more.low < to.low ? more.low : to.low;
@@ -59,6 +64,8 @@ struct ranges_work {
     to.sum += more.sum;
     to.exponents += more.exponents;
     to.others += more.others;
+    to.below += more.below;
+    to.zeros += more.zeros;
   }
   static __device__ double* shown(sums& what) { return &what.sum; }
 };

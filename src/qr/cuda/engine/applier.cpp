@@ -62,6 +62,7 @@ class block_of_columns final : public applied_block<S> {
   using buffer = ballast::cuda::device_buffer;
   void load();
   void scale();
+  void measure();
   void shift(int sign);
   void transform(const buffer& T);
   void dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b, double* to);
@@ -128,6 +129,23 @@ void block_of_columns<S>::shift(int sign) {
 // Scales columns of extreme size, and marks those with Inf or NaN.
 template <class S>
 void block_of_columns<S>::scale() {
+  measure();
+  // A struck size must not scale a column to nothing, which passes every check, nor leave it without checks: two scans in a row must agree.
+  const auto usual = [&] { return !shifted() && std::none_of(odd_.begin(), odd_.end(), [](char odd) { return odd != 0; }); };
+  for (int scans = 1; !usual() && scans < k_most_scans; ++scans) {
+    const core::vector<int> shift = shift_;
+    const core::vector<char> odd = odd_;
+    measure();
+    if (shift == shift_ && odd == odd_) break;
+  }
+  if (!shifted()) return;
+  on_.copy(shifts_.data(), shift_.data(), width_ * static_cast<index>(sizeof(int)));
+  shift(1);
+}
+
+// Computes the columns' norms, and the exponents that scale them.
+template <class S>
+void block_of_columns<S>::measure() {
   auto* const sizes = static_cast<column_result*>(sizes_.data());
   on_.scan(scan_arguments<S>{X_, ldx_, Q_.m_, 0, false, false, sizes}, width_, on_.main());
   on_.template fetch<column_result>(sizes, width_, [this](const column_result* made) {
@@ -139,9 +157,6 @@ void block_of_columns<S>::scale() {
     }
   });
   on_.wait();
-  if (!shifted()) return;
-  on_.copy(shifts_.data(), shift_.data(), width_ * static_cast<index>(sizeof(int)));
-  shift(1);
 }
 
 template <class S>
