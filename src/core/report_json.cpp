@@ -17,7 +17,7 @@ nlohmann::ordered_json number(double value) {
 }
 
 nlohmann::ordered_json as_json(const event& value) {
-  return {{"site", value.site},
+  nlohmann::ordered_json made = {{"site", value.site},
           {"index", value.index},
           {"residual", number(value.residual)},
           {"threshold", number(value.threshold)},
@@ -27,6 +27,8 @@ nlohmann::ordered_json as_json(const event& value) {
           {"multiprocessor", value.multiprocessor},
           {"time", value.time},
           {"damaged", value.damaged}};
+  if (value.rank >= 0) made["rank"] = value.rank;
+  return made;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -65,6 +66,14 @@ class host_engine final : public engine<T> {
   void store_labels(std::span<std::int32_t> to, bool kept) override;
   void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
                  const matrix_view<T>& values) override;
+
+  // For ranks of a group (group/engine.hpp), whose sums over points are made by them: the points with their normalization; the labels of
+  // the last pass() or label(); the squared distances to the nearest centroid of the seeding so far; and a function that sees each block of
+  // points with its distances to the candidates of try_candidates(), on the thread of a slot.
+  const source<T>& points() const { return source_; }
+  std::span<const std::int32_t> labels() const { return labels_.last; }
+  std::span<const T> closest() const { return seeding_.closest; }
+  void watch_candidates(std::function<void(const point_block<T>&, int)> seen) { seen_candidates_ = std::move(seen); }
 
  private:
   // Scratch of one thread.
@@ -203,6 +212,7 @@ class host_engine final : public engine<T> {
   row_projections projection_;
   row_labels labels_;
   seeding seeding_;
+  std::function<void(const point_block<T>&, int)> seen_candidates_;
 };
 
 }  // namespace ballast::kmeans::host
