@@ -176,13 +176,27 @@ void exchange::damaged(int from) {
   throw call_ended(rank_, true);
 }
 
-void exchange::look_for_losses() {
-  std::vector<int> found;
+// Returns the members that are missed: not those that have done their part of an exchange, or of an agreement, and may have left since.
+std::vector<int> exchange::missed() {
+  std::vector<int> made;
   for (std::size_t p = 0; p < members_.size(); ++p) {
-    if (p == place_ || is_lost(members_[p])) continue;
-    const bool silent = p < waits_.size() && !waits_[p].here && seconds_since(waits_[p].heard) > how_.patience;
-    if (over_->lost(members_[p]) || silent) found.push_back(members_[p]);
+    const int member = members_[p];
+    if (p == place_ || is_lost(member) || (running_ && waits_[p].here)) continue;
+    if (const auto list = lists_.find(member); regrouping_ && list != lists_.end() && list->second == lost_) continue;
+    const bool silent = p < waits_.size() && seconds_since(waits_[p].heard) > how_.patience;
+    if (over_->lost(member) || silent) made.push_back(member);
   }
+  return made;
+}
+
+void exchange::look_for_losses() {
+  std::vector<int> found = missed();
+  if (found.empty()) return;
+  // What they sent before they ended counts.
+  while (poll(0)) {
+  }
+  if (running_) leave_if_ended();
+  found = missed();
   if (found.empty()) return;
   lost_.insert(lost_.end(), found.begin(), found.end());
   std::ranges::sort(lost_);

@@ -127,6 +127,7 @@ class exchange {
   void accept(const head& value, bytes&& message);
   void ask(std::size_t peer);
   void damaged(int from);
+  std::vector<int> missed();
   void look_for_losses();
   void leave_if_ended();
   void next_call();

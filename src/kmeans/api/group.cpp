@@ -93,7 +93,7 @@ template <class T>
 class group_call {
  public:
   group_call(const prepared& plan, const data<T>& from, const run::settings& how, bool fits)
-      : plan_(plan), from_(from), how_(how), fits_(fits), over_(how.group.internal()->over) {
+      : plan_(plan), from_(from), how_(how), fits_(fits), over_(how.group.internal()->over), lost_before_(over_.lost()) {
     if (from.points.rows > 0) loaded_.push_back({0, from.points, from.weights});
   }
 
@@ -101,7 +101,7 @@ class group_call {
   template <class Work>
   report run(const Work& work) {
     report before;  // what this rank saw in attempts that a loss ended
-    std::vector<int> known = over_.lost();
+    std::vector<int> known = lost_before_;
     for (;;) {
       try {
         const report agreed = agree(before, known);
@@ -175,7 +175,7 @@ class group_call {
 
   void divide_rows(const std::vector<words>& all) {
     const bool listed = std::ranges::all_of(all, [](const words& each) { return each[k_listed] != 0; });
-    if (!listed && std::ranges::any_of(all, [](const words& each) { return each[k_listed] != 0; }))
+    if (!listed && (over_.lost() != lost_before_ || std::ranges::any_of(all, [](const words& each) { return each[k_listed] != 0; })))
       throw rank_lost_error(fmt::format("{}: a rank was lost before all ranks knew whose rows are whose", plan_.one_token.view()), over_.lost());
     if (!listed) {
       std::int64_t first = 0;
@@ -265,6 +265,7 @@ class group_call {
   const run::settings& how_;
   bool fits_;
   wire::exchange& over_;
+  std::vector<int> lost_before_;  // ranks that earlier calls have lost
   std::vector<row_owner> owners_;
   std::vector<row_part<T>> loaded_;  // the caller's rows first, if there are any
   rank_rows<T> rows_;

@@ -80,7 +80,7 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
     }
   }
   bool kept = runs > 1 && !last;
-  if (kept && !labelled) {
+  if (!labelled) {  // the best run was over when ranks were lost
     (void)label(row_major<const T>(best.centroids.values().data(), k_, n_));
     kept = false;
   }
