@@ -41,8 +41,8 @@ bool run(std::int64_t points) {
     same = same && spread.labels[static_cast<std::size_t>(i - first)] == alone.labels[static_cast<std::size_t>(i)];
   if (ranks.rank() == 0)
     std::cout << ranks.size() << " ranks, " << spread.iterations << " iterations, inertia " << spread.inertia << ", "
-              << to_string(spread.report.verdict) << ", " << spread.report.checks << " checks: "
-              << (same ? "the bits of one rank" : "other bits than one rank") << '\n';
+              << to_string(spread.report.verdict) << ", " << spread.report.checks
+              << " checks: " << (same ? "the bits of one rank" : "other bits than one rank") << '\n';
   return same && spread.report.verdict == ballast::verdict::clean;
 }
 

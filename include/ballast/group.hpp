@@ -13,7 +13,7 @@
 namespace ballast {
 inline namespace abi_1 {
 
-// What a group needs of a communication engine: messages of bytes between ranks. <ballast/mpi.hpp> implements it by MPI, group::threads by
+// A communication engine, as a group needs it: messages of bytes between ranks. <ballast/mpi.hpp> implements it by MPI, group::threads by
 // threads of one process. An engine only carries bytes. It adds no numbers, and the group does not trust it: each message has a seal, and
 // one that is damaged, lost, late, repeated or delivered to the wrong rank is sent again. Only the thread that makes calls on the group
 // calls the engine of its rank.
@@ -52,7 +52,7 @@ class group {
   BALLAST_API static std::vector<group> threads(int ranks, const group_options& how = {});
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
-  BALLAST_API int rank() const;  // of the engine: it stays the same when other ranks are lost
+  BALLAST_API int rank() const;  // the rank in the engine: it stays the same when other ranks are lost
   BALLAST_API int size() const;  // the ranks that are left
   // Returns the ranks that are left, ascending.
   BALLAST_API std::vector<int> ranks() const;

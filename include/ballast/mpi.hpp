@@ -154,7 +154,8 @@ class mpi_transport final : public transport {
   std::deque<outgoing> sending_;
 };
 
-// Returns this rank's handle on a group of all ranks of a communicator. Every rank calls it, after MPI_Init; the communicator is duplicated.
+// Returns this rank's handle on a group of all ranks of a communicator. Every rank calls it, after MPI_Init; the communicator is
+// duplicated.
 inline group mpi_group(MPI_Comm over, const group_options& how = {}) { return group(std::make_shared<mpi_transport>(over), how); }
 
 }  // namespace abi_1

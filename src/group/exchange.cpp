@@ -192,7 +192,7 @@ std::vector<int> exchange::missed() {
 void exchange::look_for_losses() {
   std::vector<int> found = missed();
   if (found.empty()) return;
-  // What they sent before they ended counts.
+  // Messages that they sent before they ended count.
   while (poll(0)) {
   }
   if (running_) leave_if_ended();
@@ -326,8 +326,8 @@ void exchange::add_parts(const std::vector<bytes>& parts, std::span<std::int64_t
     weigh(words, expected);
     abft::finding found;
     found.residual = std::numeric_limits<double>::quiet_NaN();
-    const bool same = static_cast<std::uint64_t>(expected[0]) == sums[words.size()] &&
-                      static_cast<std::uint64_t>(expected[1]) == sums[words.size() + 1];
+    const bool same =
+        static_cast<std::uint64_t>(expected[0]) == sums[words.size()] && static_cast<std::uint64_t>(expected[1]) == sums[words.size() + 1];
     found.word = same ? abft::k_pass : abft::k_fail;
     return found;
   };

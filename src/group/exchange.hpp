@@ -1,9 +1,8 @@
-// Exchanges of blocks between the ranks of a group, each block protected by a seal and sent again until it has come whole; sums of integers;
-// and the agreement on lost ranks.
-// Layer: group. Source: docs/design/distributed.md.
-// One exchange has one epoch: every rank sends one block, which may be empty, to every other and takes one of each. A rank leaves an
-// exchange when all blocks for it have come whole. It keeps what it sent until the other rank has confirmed it, and sends it again when
-// asked; so it answers requests of exchanges that it has left. No rank can be more than one epoch ahead of another.
+// Exchanges of blocks between the ranks of a group, each block protected by a seal and sent again until it has come whole; sums of
+// integers; and the agreement on lost ranks. Layer: group. Source: docs/design/distributed.md. One exchange has one epoch: every rank sends
+// one block, which may be empty, to every other and takes one of each. A rank leaves an exchange when all blocks for it have come whole. It
+// keeps what it sent until the other rank has confirmed it, and sends it again when asked; so it answers requests of exchanges that it has
+// left. No rank can be more than one epoch ahead of another.
 #pragma once
 
 #include <chrono>
@@ -51,8 +50,8 @@ class exchange {
   std::size_t place() const { return place_; }
   std::size_t size() const { return members_.size(); }
 
-  // Begins a call, whose checks and faults `seen` records from now on; null: nobody. end_call() waits for a moment until the other ranks
-  // have confirmed the last blocks; a rank that has not will ask in the next call.
+  // begin_call: begins a call; its checks and faults are recorded in `seen`, unless that is null. end_call: gives the other ranks a moment
+  // to confirm the last blocks. A rank that has not will ask in the next call.
   void begin_call(run::recorder* seen, protection wanted);
   void end_call();
   // Tells all ranks that this one leaves the call by an exception.
@@ -85,15 +84,15 @@ class exchange {
     bytes message;
     std::uint64_t copies = 1;
   };
-  // What is known of a peer in the exchange that runs.
+  // The state of a peer in the exchange that runs.
   struct wait {
     bool alike = true;  // its digest is this rank's
     bool here = false;  // its block has come
     bytes block;
-    int damaged = 0;            // copies of its block that came damaged
-    clock::time_point asked;    // when it was last asked for its block, or the exchange began
-    double pause = 0;           // until it is asked again
-    clock::time_point heard;    // when it last sent anything
+    int damaged = 0;          // copies of its block that came damaged
+    clock::time_point asked;  // when it was last asked for its block, or the exchange began
+    double pause = 0;         // until it is asked again
+    clock::time_point heard;  // when it last sent anything
   };
   // Exchanges of all calls in their order.
   struct moment {
@@ -145,10 +144,10 @@ class exchange {
   end ended_;
   bool running_ = false;  // within all_to_all
   bool regrouping_ = false;
-  std::vector<wait> waits_;  // by place
+  std::vector<wait> waits_;                             // by place
   std::map<std::pair<int, moment>, sent> unconfirmed_;  // by rank
-  std::deque<early> early_;     // blocks of exchanges that this rank has not begun
-  std::map<int, std::vector<int>> lists_;  // regroup: the lists of lost ranks that have come, by rank
+  std::deque<early> early_;                             // blocks of exchanges that this rank has not begun
+  std::map<int, std::vector<int>> lists_;               // regroup: the lists of lost ranks that have come, by rank
 };
 
 template <class Number>

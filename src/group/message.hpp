@@ -25,11 +25,11 @@ struct head {
   std::uint64_t call = 0;        // the number of the call, for data
   std::uint64_t epoch = 0;       // the number of the exchange since the group has this generation
   std::uint64_t from = 0, to = 0;
-  std::uint64_t copy = 0;    // 0: sent for the first time
-  std::uint64_t digest = 0;  // of what all ranks must hold alike
-  std::uint64_t length = 0;  // bytes of the body
-  std::uint64_t sums[2] = {};  // of the body
-  std::uint64_t seal = 0;      // of the words above
+  std::uint64_t copy = 0;      // 0: sent for the first time
+  std::uint64_t digest = 0;    // a hash of the data that all ranks must hold alike
+  std::uint64_t length = 0;    // bytes of the body
+  std::uint64_t sums[2] = {};  // two sums over the body
+  std::uint64_t seal = 0;      // a hash of the words above
 };
 
 inline std::uint64_t seal_of_head(const head& value) {

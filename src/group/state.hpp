@@ -1,4 +1,4 @@
-// What a handle of a group refers to.
+// The state of a group that its handles share.
 // Layer: group.
 #pragma once
 

@@ -82,7 +82,7 @@ int switchboard::receive(int to, bytes& message, double seconds) {
 
 void switchboard::end(int rank) {
   boxes_[static_cast<std::size_t>(rank)]->ended = true;
-  // Whoever waits looks for losses at once.
+  // Ranks that wait look for losses at once.
   for (const std::unique_ptr<box>& each : boxes_) each->filled.notify_one();
 }
 

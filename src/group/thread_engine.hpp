@@ -19,10 +19,10 @@
 
 namespace ballast::wire {
 
-// What happens to a message of a rank. bit: one bit of it flips. swapped: its two halves change places. misrouted: it goes to another rank.
+// Faults of a message of a rank. bit: one bit of it flips. swapped: its two halves change places. misrouted: it goes to another rank.
 // stale: the message that went to the same rank before comes instead. late: it comes some milliseconds later. lost_rank: the rank ends.
 enum class fault { bit, swapped, misrouted, stale, dropped, repeated, late, lost_rank };
-inline constexpr fault k_faults[] = {fault::bit,   fault::swapped,  fault::misrouted, fault::stale,
+inline constexpr fault k_faults[] = {fault::bit,     fault::swapped,  fault::misrouted, fault::stale,
                                      fault::dropped, fault::repeated, fault::late,      fault::lost_rank};
 
 struct wire_fault {
@@ -39,7 +39,7 @@ class rank_ended : public std::exception {
   const char* what() const noexcept override { return "the rank was ended by a fault of the wire"; }
 };
 
-// What the ranks share.
+// The mailboxes of all ranks.
 class switchboard {
  public:
   explicit switchboard(int ranks, std::vector<wire_fault> faults = {});

@@ -49,8 +49,8 @@ struct engine_args {
   // numbers of the candidates (kmeans.minimum, kmeans.index), the rows that were drawn (kmeans.label) and the candidates' weights
   // (kmeans.count). For tests.
   bool strike_seeding = false;
-  std::string_view scheme = {};  // how a pass is computed and verified; empty: the default
-  plan_state* kept = nullptr;    // the plan's state of this backend; null: the engine has its own
+  std::string_view scheme = {};        // how a pass is computed and verified; empty: the default
+  plan_state* kept = nullptr;          // the plan's state of this backend; null: the engine has its own
   const rank_rows<T>* rows = nullptr;  // the rows of a rank of a group, in place of points and weights; null: the call has no group
 };
 
@@ -244,7 +244,7 @@ namespace ranks {
 // For engine_args::rows: the host backend on each part, and sums over all ranks.
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);
-}
+}  // namespace ranks
 namespace cuda {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);

@@ -36,16 +36,16 @@ struct rank_rows {
   int own = -1;                    // −1: the caller has no rows
 };
 
-// Where a fit stands: alike on all ranks, or one iteration behind on some.
+// The state of a fit: alike on all ranks, or one iteration less on some.
 template <class T>
 struct fit_state {
   std::int64_t run = 0;
-  std::int64_t iterations = 0;   // of this run; 0: it has no centroids yet
-  bool stopped = false;          // its iterations are over
+  std::int64_t iterations = 0;  // the iterations of this run; 0: it has no centroids yet
+  bool stopped = false;         // its iterations are over
   stop_reason reason = stop_reason::max_iter;
   sealed_centroids<T> before = {}, current = {};  // the centroids of the last two iterations, normalized
-  bool has_best = false;                // a run before this one is over
-  sealed_centroids<T> best = {};        // the centroids of the best of these, in the user's coordinates
+  bool has_best = false;                          // a run before this one is over
+  sealed_centroids<T> best = {};                  // the centroids of the best of these, in the user's coordinates
   double best_inertia = 0;
   std::int64_t best_iterations = 0;
   stop_reason best_reason = stop_reason::max_iter;

@@ -1,5 +1,5 @@
-// K-Means on a group: the same bits for any number of ranks and any division of the rows, with faults of the wire, with faults inside a rank,
-// and after ranks were lost.
+// K-Means on a group: the same bits for any number of ranks and any division of the rows, with faults of the wire, with faults inside a
+// rank, and after ranks were lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ struct scene {
   double tol = 1e-4;
 };
 
-// What the ranks have stored together.
+// The results that the ranks have stored together.
 template <class T>
 struct outcome {
   std::vector<T> centroids;
@@ -114,9 +114,9 @@ outcome<T> fit_on(int ranks, const point_set<T>& set, const scene& what, const s
     if (what.init == init::given) rows.centroids = row_major<const T>(given.data(), what.clusters, set.n);
     if (what.reload) rows.reload = [&](std::int64_t from, std::int64_t some) { return set.rows(from, some, what.weighted); };
     const inject::scope struck(rank == ranks - 1 ? inside : nullptr);
-    const model<T> found = fit(rows, what.clusters, {.init = what.init, .n_init = what.n_init, .max_iter = 40, .tol = what.tol, .seed = 3},
-                               {.backend = backend::cpu, .threads = 2, .protection = what.level, .group = own},
-                               {.throw_on_uncorrectable = false});
+    const model<T> found =
+        fit(rows, what.clusters, {.init = what.init, .n_init = what.n_init, .max_iter = 40, .tol = what.tol, .seed = 3},
+            {.backend = backend::cpu, .threads = 2, .protection = what.level, .group = own}, {.throw_on_uncorrectable = false});
     const std::lock_guard lock(mutex);
     outcome<T> mine;
     mine.centroids.assign(found.centroids.data(), found.centroids.data() + what.clusters * set.n);
@@ -151,7 +151,11 @@ using precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(kmeans_group, precisions);
 
 std::vector<scene> scenes() {
-  return {{.init = init::given}, {.weighted = true, .init = init::given}, {}, {.weighted = true}, {.weighted = true, .init = init::random, .n_init = 3}};
+  return {{.init = init::given},
+          {.weighted = true, .init = init::given},
+          {},
+          {.weighted = true},
+          {.weighted = true, .init = init::random, .n_init = 3}};
 }
 
 TYPED_TEST(kmeans_group, same_bits_for_any_ranks) {
@@ -266,7 +270,7 @@ TEST_P(kmeans_group_faults, wire) {
       ASSERT_EQ(found.ended + found.lost, 3);
       ASSERT_TRUE(found.alike && found.same_numbers(clean)) << "rank " << rank << ", message " << number << " of " << all;
       for (std::int64_t i = 0; i < set.m; ++i) {
-        // Labels of a lost rank are nobody's.
+        // The labels of a lost rank are stored by no one else.
         const bool stored = found.labels[static_cast<std::size_t>(i)] >= 0;
         ASSERT_TRUE(stored || found.lost > 0);
         ASSERT_TRUE(!stored || found.labels[static_cast<std::size_t>(i)] == clean.labels[static_cast<std::size_t>(i)])
@@ -337,11 +341,12 @@ TEST(kmeans_group_protection, faults_inside_a_rank) {
   const auto clean = fit_on(3, set, what);
   // The top bit of the exponent, or of a label.
   const std::pair<const char*, int> strikes[] = {
-      {"kmeans.range", 62},  {"kmeans.normalization", 30}, {"kmeans.points", 30}, {"kmeans.product", 30}, {"kmeans.minimum", 30},
-      {"kmeans.index", 30},  {"kmeans.label", 30},         {"kmeans.sum", 62},    {"kmeans.count", 62},   {"kmeans.total", 62},
-      {"kmeans.centroid", 30}, {"kmeans.shift", 62},       {"kmeans.tolerance", 62}, {"kmeans.inertia", 62}};
+      {"kmeans.range", 62},    {"kmeans.normalization", 30}, {"kmeans.points", 30},    {"kmeans.product", 30}, {"kmeans.minimum", 30},
+      {"kmeans.index", 30},    {"kmeans.label", 30},         {"kmeans.sum", 62},       {"kmeans.count", 62},   {"kmeans.total", 62},
+      {"kmeans.centroid", 30}, {"kmeans.shift", 62},         {"kmeans.tolerance", 62}, {"kmeans.inertia", 62}};
   for (const auto& [site, bit] : strikes) {
-    const inject::plan faults({inject::parse_request(std::string("site=") + site + ",model=bit_flip,bit=" + std::to_string(bit) + ",count=1,seed=5")});
+    const inject::plan faults(
+        {inject::parse_request(std::string("site=") + site + ",model=bit_flip,bit=" + std::to_string(bit) + ",count=1,seed=5")});
     const auto found = fit_on(3, set, what, {}, &faults);
     ASSERT_EQ(found.errors, 0) << site << ": " << found.message;
     EXPECT_TRUE(found.alike && found.same_numbers(clean)) << site;

@@ -16,7 +16,7 @@ namespace ballast::test {
 // Short waits: tests drop messages.
 inline group_options quick(double patience = 60) { return {.tries = 5, .resend_after = 0.005, .patience = patience}; }
 
-// What became of a rank: it ended by work(), by an injected loss, or by another exception.
+// The end of a rank: it ended by work(), by an injected loss, or by another exception.
 struct ending {
   bool lost = false;
   std::exception_ptr error;

@@ -32,7 +32,7 @@ struct row_owner {
   int rank = 0;
 };
 
-// What each rank says at the beginning of an attempt.
+// The words that each rank sends at the beginning of an attempt.
 enum hello : std::size_t { k_listed, k_rows, k_features, k_weighted, k_alike, k_run, k_iterations, k_stopped, k_hello_words };
 enum weights : std::int64_t { k_without, k_with, k_no_rows };
 
@@ -58,9 +58,14 @@ std::uint64_t hash_of(matrix_view<const T> centroids) {
 // The state of a fit as words.
 template <class T>
 words pack(const fit_state<T>& state) {
-  words made = {state.run,      state.iterations,      state.stopped ? 1 : 0,
-                static_cast<std::int64_t>(state.reason), state.has_best ? 1 : 0, std::bit_cast<std::int64_t>(state.best_inertia),
-                state.best_iterations, static_cast<std::int64_t>(state.best_reason)};
+  words made = {state.run,
+                state.iterations,
+                state.stopped ? 1 : 0,
+                static_cast<std::int64_t>(state.reason),
+                state.has_best ? 1 : 0,
+                std::bit_cast<std::int64_t>(state.best_inertia),
+                state.best_iterations,
+                static_cast<std::int64_t>(state.best_reason)};
   for (const sealed_centroids<T>* each : {&state.before, &state.current, &state.best}) {
     made.push_back(static_cast<std::int64_t>(each->values().size()));
     for (const T value : each->values()) made.push_back(static_cast<std::int64_t>(abft::word_of(value)));
@@ -100,7 +105,7 @@ class group_call {
   // Runs work(driver) to its report.
   template <class Work>
   report run(const Work& work) {
-    report before;  // what this rank saw in attempts that a loss ended
+    report before;  // the faults that this rank saw in attempts that a loss ended
     std::vector<int> known = lost_before_;
     for (;;) {
       try {
@@ -133,7 +138,8 @@ class group_call {
     if (size.points > 0) {
       check_view(token, "points", from_.points, size.points, size.features);
     } else if (from_.points.rows != 0 || from_.points.columns != size.features) {
-      throw invalid_argument_error(fmt::format("{}: points: expected 0 × {}, got {} × {}", token, size.features, from_.points.rows, from_.points.columns));
+      throw invalid_argument_error(
+          fmt::format("{}: points: expected 0 × {}, got {} × {}", token, size.features, from_.points.rows, from_.points.columns));
     }
     check_span(token, "weights", from_.weights, size.points);
     if (!fits_ || plan_.options.init == init::given) check_view(token, "centroids", from_.centroids, size.clusters, size.features);
@@ -176,15 +182,16 @@ class group_call {
   void divide_rows(const std::vector<words>& all) {
     const bool listed = std::ranges::all_of(all, [](const words& each) { return each[k_listed] != 0; });
     if (!listed && (over_.lost() != lost_before_ || std::ranges::any_of(all, [](const words& each) { return each[k_listed] != 0; })))
-      throw rank_lost_error(fmt::format("{}: a rank was lost before all ranks knew whose rows are whose", plan_.one_token.view()), over_.lost());
+      throw rank_lost_error(fmt::format("{}: a rank was lost before all ranks knew whose rows are whose", plan_.one_token.view()),
+                            over_.lost());
     if (!listed) {
       std::int64_t first = 0;
       std::int64_t weighted = k_no_rows;
       for (std::size_t p = 0; p < all.size(); ++p) {
         const words& each = all[p];
         if (each[k_features] != from_.points.columns)
-          throw invalid_argument_error(fmt::format("{}: points: expected as many columns on all ranks, got {} and {}", plan_.one_token.view(),
-                                                   from_.points.columns, each[k_features]));
+          throw invalid_argument_error(fmt::format("{}: points: expected as many columns on all ranks, got {} and {}",
+                                                   plan_.one_token.view(), from_.points.columns, each[k_features]));
         if (each[k_weighted] != k_no_rows && weighted != k_no_rows && each[k_weighted] != weighted)
           throw invalid_argument_error(fmt::format("{}: weights: expected them on all ranks or on none", plan_.one_token.view()));
         if (each[k_weighted] != k_no_rows) weighted = each[k_weighted];
@@ -195,10 +202,11 @@ class group_call {
       rows_.all = first;
       rows_.weighted = weighted == k_with;
       rows_.over = &over_;
-      if (rows_.all < 1) throw invalid_argument_error(fmt::format("{}: points: expected at least one row on all ranks, got none", plan_.one_token.view()));
+      if (rows_.all < 1)
+        throw invalid_argument_error(fmt::format("{}: points: expected at least one row on all ranks, got none", plan_.one_token.view()));
       if (fits_ && plan_.problem.clusters > rows_.all)
-        throw invalid_argument_error(fmt::format("{}: clusters: expected at most the number of points, {}, got {}", plan_.one_token.view(), rows_.all,
-                                                 plan_.problem.clusters));
+        throw invalid_argument_error(fmt::format("{}: clusters: expected at most the number of points, {}, got {}", plan_.one_token.view(),
+                                                 rows_.all, plan_.problem.clusters));
       return;
     }
     // The rows of each lost rank go to the ranks that are left, as evenly as they can.
@@ -223,7 +231,8 @@ class group_call {
     rows_.own = -1;
     for (const row_owner& each : owners_) {
       if (each.rank != over_.rank() || each.count == 0) continue;
-      auto found = std::ranges::find_if(loaded_, [&](const row_part<T>& one) { return one.first == each.first && one.points.rows == each.count; });
+      auto found =
+          std::ranges::find_if(loaded_, [&](const row_part<T>& one) { return one.first == each.first && one.points.rows == each.count; });
       if (found == loaded_.end()) {
         const data<T> made = from_.reload(each.first, each.count);
         check_view(plan_.one_token, "reload", made.points, each.count, from_.points.columns);

@@ -39,10 +39,9 @@ driver<T>::driver(const driver_args<T>& what)
       injector_(what.how.faults, site::table()),
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
-      engine_(make_engine(
-          engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_, what.scheme, what.kept,
-                         what.rows},
-          backend_)),
+      engine_(make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_,
+                                         what.scheme, what.kept, what.rows},
+                          backend_)),
       staging_(what.how.stream) {}
 
 template <class T>
@@ -51,12 +50,13 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
   const int runs = wanted.init == init::given ? 1 : wanted.n_init;
   run_result best;
   int number = 0;
-  bool last = true;     // the best run is the last one
+  bool last = true;      // the best run is the last one
   bool labelled = true;  // the engine has kept the labels of the best run
   if (state_ != nullptr) {
     number = static_cast<int>(state_->run);
     if (state_->has_best) {
-      best = {state_->best, {state_->best_inertia, state_->best_inertia, 1}, static_cast<int>(state_->best_iterations), state_->best_reason};
+      best = {
+          state_->best, {state_->best_inertia, state_->best_inertia, 1}, static_cast<int>(state_->best_iterations), state_->best_reason};
       labelled = false;
     }
   }

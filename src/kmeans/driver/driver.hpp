@@ -32,10 +32,10 @@ struct driver_args {
   shared_text token;
   ballast::backend backend;  // the one that was chosen
   shared_text scheme;
-  plan_state* kept = nullptr;   // engine_args::kept
-  bool strike_seeding = false;  // engine_args::strike_seeding
+  plan_state* kept = nullptr;          // engine_args::kept
+  bool strike_seeding = false;         // engine_args::strike_seeding
   const rank_rows<T>* rows = nullptr;  // engine_args::rows
-  fit_state<T>* state = nullptr;       // of a fit on a group: where it begins, and how far it has come
+  fit_state<T>* state = nullptr;       // the state of a fit on a group: where it begins, and how far it has come
 };
 
 // One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller
@@ -114,7 +114,7 @@ class driver {
 
   wire::exchange* over_;  // null: the call has no group
   fit_state<T>* state_;
-  std::int64_t m_, n_, k_;  // of all ranks
+  std::int64_t m_, n_, k_;  // m of all ranks
   ballast::backend backend_;
   bool weighted_;
   bool strike_seeding_;

@@ -1,8 +1,9 @@
 // The backend of a rank of a group: the host backend on each part of its rows, joined with those of all ranks.
 // Layer: K-Means, ranks. docs/design/distributed.md.
-// Every rank runs the driver with the same numbers. What the host backend sums over points in double depends on how the points are divided,
-// so it serves its own checks only. The sums that the driver sees are made here a second time, in fixed point (fixed_sum.hpp), and added as
-// integers: the same bits for any division of the rows. Distances, labels and minima are of one point each and depend on no division.
+// Every rank runs the driver with the same numbers. The sums over points that the host backend makes in double depend on how the points are
+// divided, so they serve its own checks only. The sums that the driver sees are made here a second time, in fixed point (fixed_sum.hpp),
+// and added as integers: the same bits for any division of the rows. Distances, labels and minima are of one point each and depend on no
+// division.
 #pragma once
 
 #include <algorithm>
@@ -72,13 +73,28 @@ class group_engine final : public engine<T> {
 
  private:
   // The operations, for the digests by which ranks see that all do the same.
-  enum class operation : std::uint64_t { settle = 1, agree, ranges, sums, measure, read, positions, weight, potential, candidates, take, pass, farthest, label };
+  enum class operation : std::uint64_t {
+    settle = 1,
+    agree,
+    ranges,
+    sums,
+    measure,
+    read,
+    positions,
+    weight,
+    potential,
+    candidates,
+    take,
+    pass,
+    farthest,
+    label
+  };
   struct part {
     row_part<T> rows;
     std::unique_ptr<host::host_engine<T>> engine;
-    point_sums whole;          // measure() of the part, for the checks of its sums
-    cluster_sums total;        // of the last pass, in double: the other side of the check of the sums in fixed point
-    words constant;            // what the sums in fixed point over the clusters add up to
+    point_sums whole;               // measure() of the part, for the checks of its sums
+    cluster_sums total;             // sums of the last pass, in double: the other side of the check of the sums in fixed point
+    words constant;                 // the sums that those of the clusters in fixed point add up to
     std::vector<fixed_sum> chunks;  // seeding: Σ weight · distance² of each k_chunk rows
     std::int64_t count() const { return rows.points.rows; }
   };
@@ -88,9 +104,15 @@ class group_engine final : public engine<T> {
     fixed_sum sum;
     int owner;  // rank
   };
-  // Where the words of a pass are: 2 k n sums, 2 k weights if there are any, k members, and single numbers.
+  // The places of the words of a pass: 2 k n sums, 2 k weights if there are any, k members, and single numbers.
   struct layout {
     std::int64_t weights, members, singles, all;
+  };
+
+  // The ranges of the points, n each, and the powers of two that bring terms below 1: |x| of each feature, w ‖x‖², and w · distance².
+  struct scales {
+    core::vector<double> low, high, point;
+    double square = 1, potential = 1;
   };
 
   bool repairs() const { return args_.how.protection == protection::correct; }
@@ -126,13 +148,11 @@ class group_engine final : public engine<T> {
   std::vector<part> parts_;
   int own_;
   layout at_;
-  fixed_point sums_;     // of points
-  fixed_point singles_;  // of numbers of ranks
-  core::vector<double> low_, high_;      // n: the ranges of the points
-  core::vector<double> factor_;          // n: powers of two that bring |x| below 1
-  double square_factor_, potential_factor_;
+  fixed_point sums_;     // sums over points
+  fixed_point singles_;  // sums of single numbers over ranks
+  scales scales_;
   core::vector<double> direction_;
-  sealed<words> message_;                // the sums of the last pass over all ranks
+  sealed<words> message_;  // the sums of the last pass over all ranks
   point_sums whole_;
   std::vector<summed_part> potentials_;
 };

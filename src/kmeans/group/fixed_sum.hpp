@@ -10,7 +10,7 @@
 namespace ballast::kmeans::ranks {
 
 // A sum is two integers: (high · 2^q + low) · 2^−2q. A term is rounded to a multiple of 2^−2q, so a sum of m terms is wrong by at most
-// m · 2^−(2q+1). q = 48 for up to 2¹² terms, 40 for 2²⁰, 30 for 2³⁰: with 2q = 80 bits behind the point, one term of 1 in a million loses
+// m · 2^−(2q+1). q = 48 for up to 2¹² terms, 40 for 2²⁰, 30 for 2³⁰: with 2q = 80 binary places, one term of 1 in a million loses
 // nothing that a double of it has.
 struct fixed_sum {
   std::int64_t high = 0, low = 0;
@@ -24,8 +24,8 @@ class fixed_point {
         coarse_(std::ldexp(1.5, 52 - q_)),
         fine_(std::ldexp(1.5, 52 - 2 * q_)) {}
 
-  // Adds a term, at most 4 in magnitude. A sum with 1.5 · 2^(52 − q) is rounded to a multiple of 2^−q, and holds it as an integer in its low
-  // bits. What is left is at most half of such a multiple.
+  // Adds a term, at most 4 in magnitude. A sum with 1.5 · 2^(52 − q) is rounded to a multiple of 2^−q, and holds it as an integer in its
+  // low bits. The rest is at most half of such a multiple.
   void add(double term, std::int64_t& high, std::int64_t& low) const {
     const double up = term + coarse_;
     const double down = (term - (up - coarse_)) + fine_;

@@ -47,7 +47,7 @@ words group_engine<T>::clusters_of(const part& of) const {
       const double w = read_row(from, i, x);
       const std::int64_t j = labels[at(i)];
       std::int64_t* sums = to.data() + 2 * j * n_;
-      for (std::int64_t f = 0; f < n_; ++f) sums_.add(w * (x[f] * factor_[at(f)]), sums[2 * f], sums[2 * f + 1]);
+      for (std::int64_t f = 0; f < n_; ++f) sums_.add(w * (x[f] * scales_.point[at(f)]), sums[2 * f], sums[2 * f + 1]);
       if (weighted_) sums_.add(w, to[at(at_.weights + 2 * j)], to[at(at_.weights + 2 * j + 1)]);
       to[at(at_.members + j)] += w > 0 ? 1 : 0;
     }
@@ -58,8 +58,8 @@ words group_engine<T>::clusters_of(const part& of) const {
   return made;
 }
 
-// Verifies the sums of a part. Over the clusters they add up to those of its points, to the bit; and each is that of the host backend, which
-// were verified by label, up to the rounding of the latter.
+// Verifies the sums of a part. Over the clusters they add up to those of its points, to the bit; and each is that of the host backend,
+// which were verified by label, up to the rounding of the latter.
 template <class T>
 abft::finding group_engine<T>::verify_clusters(const part& of, const words& found) const {
   abft::finding made;
@@ -73,20 +73,22 @@ abft::finding group_engine<T>::verify_clusters(const part& of, const words& foun
   double most = 0;
   for (std::int64_t j = 0; j < k_; ++j) {
     for (std::int64_t e = 0; e < 2 * n_; ++e) whole[at(e)] = wrapping_sum(whole[at(e)], found[at(2 * j * n_ + e)]);
-    for (std::int64_t e = 0; weighted_ && e < 2; ++e) whole[at(2 * n_ + e)] = wrapping_sum(whole[at(2 * n_ + e)], found[at(at_.weights + 2 * j + e)]);
+    for (std::int64_t e = 0; weighted_ && e < 2; ++e)
+      whole[at(2 * n_ + e)] = wrapping_sum(whole[at(2 * n_ + e)], found[at(at_.weights + 2 * j + e)]);
     whole[at(2 * n_ + 2)] += found[at(at_.members + j)];
     if (found[at(at_.members + j)] != of.total.members[j]) compare(std::numeric_limits<double>::quiet_NaN(), 0);
     most = std::max(most, static_cast<double>(of.total.members[j]));
   }
   for (std::size_t e = 0; e < whole.size(); ++e)
-    if (whole[e] != of.constant[e] && (weighted_ || e < at(2 * n_) || e == at(2 * n_ + 2))) compare(std::numeric_limits<double>::quiet_NaN(), 0);
+    if (whole[e] != of.constant[e] && (weighted_ || e < at(2 * n_) || e == at(2 * n_ + 2)))
+      compare(std::numeric_limits<double>::quiet_NaN(), 0);
   const double count = of.whole.count, chain = most + k_column_stats_rows + count / k_column_stats_rows;
   for (std::int64_t f = 0; f < n_; ++f) {
     const double root = std::sqrt(of.whole.squares[at(f)]) + 0x1p-537 * std::sqrt(count);
-    const double limit = thresholds::sum(chain, count, (weighted_ ? 2 : 1) * root) + count * 0x1p-60 / factor_[at(f)];
+    const double limit = thresholds::sum(chain, count, (weighted_ ? 2 : 1) * root) + count * 0x1p-60 / scales_.point[at(f)];
     for (std::int64_t j = 0; j < k_; ++j) {
       const std::int64_t e = j * n_ + f;
-      compare(sums_.value(found[at(2 * e)], found[at(2 * e + 1)]) / factor_[at(f)] - of.total.sums[e], limit);
+      compare(sums_.value(found[at(2 * e)], found[at(2 * e + 1)]) / scales_.point[at(f)] - of.total.sums[e], limit);
     }
   }
   for (std::int64_t j = 0; weighted_ && j < k_; ++j)
@@ -145,7 +147,7 @@ void group_engine<T>::add_sums(cluster_sums& total) {
                           found == state::repaired && repairs() ? action::corrected : action::uncorrectable, 0);
   }
   const words& from = message_.values();
-  for (std::int64_t e = 0; e < k_ * n_; ++e) total.sums[e] = sums_.value(from[at(2 * e)], from[at(2 * e + 1)]) / factor_[at(e % n_)];
+  for (std::int64_t e = 0; e < k_ * n_; ++e) total.sums[e] = sums_.value(from[at(2 * e)], from[at(2 * e + 1)]) / scales_.point[at(e % n_)];
   for (std::int64_t j = 0; j < total.weights.size(); ++j)
     total.weights[j] = sums_.value(from[at(at_.weights + 2 * j)], from[at(at_.weights + 2 * j + 1)]);
   for (std::int64_t j = 0; j < k_; ++j) total.members[j] = from[at(at_.members + j)];
@@ -171,7 +173,8 @@ core::vector<far_point> group_engine<T>::farthest(const sealed_centroids<T>& cen
   words own;
   for (part& each : parts_) {
     for (const far_point& one : each.engine->farthest(centroids, count))
-      own.insert(own.end(), {one.row + each.rows.first, one.label, std::bit_cast<std::int64_t>(one.weight), std::bit_cast<std::int64_t>(one.distance)});
+      own.insert(own.end(), {one.row + each.rows.first, one.label, std::bit_cast<std::int64_t>(one.weight),
+                             std::bit_cast<std::int64_t>(one.distance)});
   }
   expect(operation::farthest, centroids.seal());
   core::vector<far_point> made;
@@ -179,7 +182,8 @@ core::vector<far_point> group_engine<T>::farthest(const sealed_centroids<T>& cen
     for (std::size_t i = 0; i + 3 < each.size(); i += 4)
       made.push_back({each[i], each[i + 1], std::bit_cast<double>(each[i + 2]), std::bit_cast<double>(each[i + 3])});
   }
-  std::ranges::sort(made, [](const far_point& a, const far_point& b) { return a.distance != b.distance ? a.distance > b.distance : a.row < b.row; });
+  std::ranges::sort(
+      made, [](const far_point& a, const far_point& b) { return a.distance != b.distance ? a.distance > b.distance : a.row < b.row; });
   if (static_cast<std::int64_t>(made.size()) > count) made.resize(at(count));
   return made;
 }

@@ -37,9 +37,7 @@ group_engine<T>::group_engine(const engine_args<T>& args, ballast::backend backe
       own_(args.rows->own),
       at_{},
       sums_(args.rows->all),
-      singles_(static_cast<std::int64_t>(args.rows->over->size())),
-      square_factor_(1),
-      potential_factor_(1) {
+      singles_(static_cast<std::int64_t>(args.rows->over->size())) {
   weighted_ = args.rows->weighted;
   for (const row_part<T>& each : args.rows->parts) {
     engine_args<T> local = args;
@@ -56,8 +54,8 @@ group_engine<T>::group_engine(const engine_args<T>& args, ballast::backend backe
   at_.singles = at_.members + k_;
   at_.all = at_.singles + 8;
   // Sums of n squares of numbers below 2, with weights below 2; and of n squares of differences.
-  square_factor_ = factor_below_one(8 * static_cast<double>(n_));
-  potential_factor_ = factor_below_one(32 * static_cast<double>(n_));
+  scales_.square = factor_below_one(8 * static_cast<double>(n_));
+  scales_.potential = factor_below_one(32 * static_cast<double>(n_));
   direction_ = projection_direction(n_);
 }
 
@@ -106,7 +104,7 @@ words group_engine<T>::columns_of(const part& of) const {
     for (std::int64_t i = first; i < end; ++i) {
       for (std::int64_t f = 0; f < n_; ++f) {
         const T x = from.points(i, f);
-        sums_.add(static_cast<double>(x) * factor_[at(f)], to[at(4 * f)], to[at(4 * f + 1)]);
+        sums_.add(static_cast<double>(x) * scales_.point[at(f)], to[at(4 * f)], to[at(4 * f + 1)]);
         const auto bits = std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(x);
         to[at(4 * f + 2)] += static_cast<std::int64_t>((bits << 1) >> std::numeric_limits<T>::digits);
         to[at(4 * f + 3)] += x != 0 ? 1 : 0;
@@ -174,8 +172,9 @@ ranges<T> group_engine<T>::column_stats() {
   joined.sum.assign(at(n_), 0.0);
   if (joined.point.row >= 0 || joined.weight.row >= 0) return joined;
 
-  factor_.clear();
-  for (std::size_t f = 0; f < at(n_); ++f) factor_.push_back(factor_below_one(std::max(std::abs(joined.low[f]), std::abs(joined.high[f]))));
+  scales_.point.clear();
+  for (std::size_t f = 0; f < at(n_); ++f)
+    scales_.point.push_back(factor_below_one(std::max(std::abs(joined.low[f]), std::abs(joined.high[f]))));
   words columns(at(4 * n_), 0);
   for (const part& each : parts_) {
     const words found = twice("kmeans.range", [&] { return columns_of(each); });
@@ -186,13 +185,13 @@ ranges<T> group_engine<T>::column_stats() {
   joined.exponent.assign(at(n_), 0.0);
   for (std::size_t f = 0; f < at(n_); ++f) {
     // The factor is a power of two; the sum is in units of 2⁶⁴.
-    joined.sum[f] = std::ldexp(sums_.value(columns[4 * f], columns[4 * f + 1]), -std::ilogb(factor_[f]) - 64);
+    joined.sum[f] = std::ldexp(sums_.value(columns[4 * f], columns[4 * f + 1]), -std::ilogb(scales_.point[f]) - 64);
     const double bias = std::numeric_limits<T>::max_exponent - 1;
     if (columns[4 * f + 3] != 0)
       joined.exponent[f] = static_cast<double>(columns[4 * f + 2]) / static_cast<double>(columns[4 * f + 3]) - bias;
   }
-  low_ = joined.low;
-  high_ = joined.high;
+  scales_.low = joined.low;
+  scales_.high = joined.high;
   return joined;
 }
 
@@ -200,17 +199,17 @@ template <class T>
 void group_engine<T>::normalize(const normalization<T>& chosen) {
   for (part& each : parts_) each.engine->normalize(chosen);
   const double scale = static_cast<double>(chosen.scale);
-  factor_.clear();
+  scales_.point.clear();
   for (std::size_t f = 0; f < at(n_); ++f) {
     const double shift = static_cast<double>(chosen.shift[f]);
-    const double reach = std::max(std::abs(low_[f] * scale - shift), std::abs(high_[f] * scale - shift));
+    const double reach = std::max(std::abs(scales_.low[f] * scale - shift), std::abs(scales_.high[f] * scale - shift));
     // x is rounded at the size of the shift.
-    factor_.push_back(factor_below_one(1.001 * reach + 4 * abft::unit_roundoff<T> * std::abs(shift)));
+    scales_.point.push_back(factor_below_one(1.001 * reach + 4 * abft::unit_roundoff<T> * std::abs(shift)));
   }
 }
 
-// Words: of each feature Σ w x, Σ x if there are weights, and Σ x², in units of its factor; Σ ‖x‖² and Σ w ‖x‖²; Σ w; the points of positive
-// weight.
+// Words: of each feature Σ w x, Σ x if there are weights, and Σ x², in units of its factor; Σ ‖x‖² and Σ w ‖x‖²; Σ w; the points of
+// positive weight.
 template <class T>
 words group_engine<T>::measures_of(const part& of) const {
   const source<T>& from = of.engine->points();
@@ -224,15 +223,15 @@ words group_engine<T>::measures_of(const part& of) const {
       const double w = read_row(from, i, x);
       double square = 0;
       for (std::int64_t f = 0; f < n_; ++f) {
-        const double scaled = x[f] * factor_[at(f)];
+        const double scaled = x[f] * scales_.point[at(f)];
         sums_.add(w * scaled, to[at(6 * f)], to[at(6 * f + 1)]);
         sums_.add(scaled, to[at(6 * f + 2)], to[at(6 * f + 3)]);
         sums_.add(scaled * scaled, to[at(6 * f + 4)], to[at(6 * f + 5)]);
         square += x[f] * x[f];
       }
       std::int64_t* last = to.data() + 6 * n_;
-      sums_.add(square * square_factor_, last[0], last[1]);
-      sums_.add(w * square * square_factor_, last[2], last[3]);
+      sums_.add(square * scales_.square, last[0], last[1]);
+      sums_.add(w * square * scales_.square, last[2], last[3]);
       sums_.add(w, last[4], last[5]);
       last[6] += w > 0 ? 1 : 0;
     }
@@ -269,13 +268,13 @@ point_sums group_engine<T>::measure() {
   whole_.clear(n_, weighted_);
   const auto value = [&](std::size_t i, double factor) { return sums_.value(sums[i], sums[i + 1]) / factor; };
   for (std::size_t f = 0; f < at(n_); ++f) {
-    whole_.first[f] = value(6 * f, factor_[f]);
-    if (weighted_) whole_.plain[f] = value(6 * f + 2, factor_[f]);
-    whole_.squares[f] = value(6 * f + 4, factor_[f]) / factor_[f];
+    whole_.first[f] = value(6 * f, scales_.point[f]);
+    if (weighted_) whole_.plain[f] = value(6 * f + 2, scales_.point[f]);
+    whole_.squares[f] = value(6 * f + 4, scales_.point[f]) / scales_.point[f];
   }
   const std::size_t last = at(6 * n_);
-  whole_.total_square = value(last, square_factor_);
-  whole_.weighted_square = value(last + 2, square_factor_);
+  whole_.total_square = value(last, scales_.square);
+  whole_.weighted_square = value(last + 2, scales_.square);
   whole_.largest_square = largest;
   whole_.weight = value(last + 4, 1);
   whole_.members = static_cast<double>(sums[last + 6]);
@@ -357,8 +356,7 @@ auto group_engine<T>::gather_parts(const std::vector<fixed_sum>& own) -> std::ve
   const std::vector<words> all = over_.gather(std::span<const std::int64_t>(mine));
   for (std::size_t r = 0; r < all.size(); ++r) {
     failed_ = failed_ || all[r][0] != 0;
-    for (std::size_t p = 1; p + 2 < all[r].size(); p += 3)
-      made.push_back({all[r][p], {all[r][p + 1], all[r][p + 2]}, over_.members()[r]});
+    for (std::size_t p = 1; p + 2 < all[r].size(); p += 3) made.push_back({all[r][p], {all[r][p + 1], all[r][p + 2]}, over_.members()[r]});
   }
   std::ranges::sort(made, {}, &summed_part::first);
   return made;

@@ -21,10 +21,10 @@ template <class T>
 double group_engine<T>::term(const part& of, std::int64_t i, bool by_weight) const {
   const source<T>& from = of.engine->points();
   const double w = from.weights.empty() ? 1 : static_cast<double>(from.weights[at(i)] * from.weight_scale);
-  return by_weight ? w : w * (static_cast<double>(of.engine->closest()[at(i)]) * potential_factor_);
+  return by_weight ? w : w * (static_cast<double>(of.engine->closest()[at(i)]) * scales_.potential);
 }
 
-// Returns the first row of a part at which the running sum, `before` in front of it, exceeds the target; else the last that adds to it.
+// Returns the first row of a part at which the running sum, which starts at `before`, exceeds the target; else the last that adds to it.
 template <class T>
 std::int64_t group_engine<T>::row_within(const part& of, fixed_sum before, double target, bool by_weight) const {
   std::int64_t begin = 0;
@@ -90,7 +90,7 @@ std::int64_t group_engine<T>::row_by_weight(double share) {
 template <class T>
 core::vector<std::int64_t> group_engine<T>::rows_by_potential(std::span<const double> targets) {
   core::vector<double> scaled;
-  for (const double each : targets) scaled.push_back(each * potential_factor_);
+  for (const double each : targets) scaled.push_back(each * scales_.potential);
   return rows_from(potentials_, scaled, false);
 }
 
@@ -117,7 +117,7 @@ core::vector<double> group_engine<T>::try_candidates(const T* rows, std::int64_t
             const std::int64_t i = b.first + p;
             const double w = from.weights.empty() ? 1 : static_cast<double>(from.weights[at(i)] * from.weight_scale);
             const double nearest = static_cast<double>(std::min(closest[at(i)], distance[p]));
-            sums_.add(w * (nearest * potential_factor_), to[at(2 * t)], to[at(2 * t + 1)]);
+            sums_.add(w * (nearest * scales_.potential), to[at(2 * t)], to[at(2 * t + 1)]);
           }
         }
       });
@@ -135,10 +135,10 @@ core::vector<double> group_engine<T>::try_candidates(const T* rows, std::int64_t
         args_.seen.checked(at(count));
         abft::finding made;
         for (std::int64_t t = 0; t < count; ++t) {
-          const double value = sums_.value(found[at(2 * t)], found[at(2 * t + 1)]) / potential_factor_;
+          const double value = sums_.value(found[at(2 * t)], found[at(2 * t + 1)]) / scales_.potential;
           // The double has each term rounded in at most `count` additions; the fixed point cuts off what is below its last bit.
           const double limit = abft::reordered_sum_limit(static_cast<double>(each.count() + 2)) * plain[at(t)] +
-                               static_cast<double>(each.count()) * 0x1p-55 / potential_factor_;
+                               static_cast<double>(each.count()) * 0x1p-55 / scales_.potential;
           if (std::abs(value - plain[at(t)]) <= limit || !std::isfinite(plain[at(t)])) continue;
           made.word = abft::k_fail;
           made.residual = value - plain[at(t)];
@@ -154,7 +154,7 @@ core::vector<double> group_engine<T>::try_candidates(const T* rows, std::int64_t
   over_.add(own);
   failed_ = failed_ || own.back() != 0;
   core::vector<double> made;
-  for (std::int64_t t = 0; t < count; ++t) made.push_back(sums_.value(own[at(2 * t)], own[at(2 * t + 1)]) / potential_factor_);
+  for (std::int64_t t = 0; t < count; ++t) made.push_back(sums_.value(own[at(2 * t)], own[at(2 * t + 1)]) / scales_.potential);
   return made;
 }
 
@@ -181,7 +181,7 @@ double group_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   potentials_ = gather_parts(own);
   fixed_sum all;
   for (const summed_part& each : potentials_) all = all + each.sum;
-  return sums_.value(all) / potential_factor_;
+  return sums_.value(all) / scales_.potential;
 }
 
 template void group_engine<float>::begin_seeding(std::int64_t);

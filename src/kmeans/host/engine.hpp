@@ -73,7 +73,7 @@ class host_engine final : public engine<T> {
   const source<T>& points() const { return source_; }
   std::span<const std::int32_t> labels() const { return labels_.last; }
   std::span<const T> closest() const { return seeding_.closest; }
-  void watch_candidates(std::function<void(const point_block<T>&, int)> seen) { seen_candidates_ = std::move(seen); }
+  void watch_candidates(std::function<void(const point_block<T>&, int)> seen) { seeding_.watch = std::move(seen); }
 
  private:
   // Scratch of one thread.
@@ -138,7 +138,8 @@ class host_engine final : public engine<T> {
     core::vector<double> potentials;     // per block: Σ weight · closest
     core::vector<double> tried;          // blocks × trials: the potential of the block with each candidate
     packed_centroids<T> candidates;
-    packed_centroids<T> last;  // the centroid that was taken last
+    packed_centroids<T> last;                               // the centroid that was taken last
+    std::function<void(const point_block<T>&, int)> watch;  // watch_candidates
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }
@@ -212,7 +213,6 @@ class host_engine final : public engine<T> {
   row_projections projection_;
   row_labels labels_;
   seeding seeding_;
-  std::function<void(const point_block<T>&, int)> seen_candidates_;
 };
 
 }  // namespace ballast::kmeans::host
