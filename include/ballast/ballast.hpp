@@ -9,6 +9,7 @@
 #include <ballast/kmeans.hpp>
 #include <ballast/pending_report.hpp>
 #include <ballast/qr.hpp>
+#include <ballast/qr_rows.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
 #include <ballast/version.hpp>
