@@ -280,7 +280,9 @@ TEST_P(kmeans_group_faults, wire) {
       }
       for (const report& each : found.reports) {
         EXPECT_NE(each.verdict, verdict::uncorrectable);
-        EXPECT_EQ(each.detected, found.reports[0].detected) << number << to_json(each) << to_json(found.reports[0]);
+        // A rank that has ended before another was lost does not report that.
+        EXPECT_TRUE(GetParam() == fault::lost_rank || each.detected == found.reports[0].detected)
+            << number << to_json(each) << to_json(found.reports[0]);
         detected += each.detected;
       }
     }
