@@ -192,7 +192,11 @@ TEST_P(qr_group_faults, wire) {
         // Ranks that had not yet finished name the lost one; none stores anything wrong.
         EXPECT_EQ(found.lost, 1);
         EXPECT_EQ(found.ended + found.errors, 2);
-        EXPECT_TRUE(found.errors == 0 || found.message.find("lost " + std::to_string(rank)) != std::string::npos) << found.message;
+        // The message ends with the lost ranks; one that has finished all calls may be among them.
+        const std::size_t names = found.message.find("lost ");
+        EXPECT_TRUE(found.errors == 0 ||
+                    (names != std::string::npos && found.message.find(std::to_string(rank), names) != std::string::npos))
+            << found.message;
         continue;
       }
       ASSERT_EQ(found.errors, 0) << found.message;
@@ -213,8 +217,13 @@ TEST(qr_group_protection, off_lets_a_bit_pass) {
   const auto clean = factor_on(3, A, B, {}, protection::off);
   int different = 0;
   for (std::uint64_t number = 0; number < clean.messages[1] && different == 0; ++number) {
-    const auto found = factor_on(3, A, B, {{fault::bit, 1, number, 1, 37 * number + 1}}, protection::off, 1);
-    different += found.errors > 0 || !std::equal(found.r.data(), found.r.data() + found.r.size(), clean.r.data()) ? 1 : 0;
+    for (std::uint64_t seed = 0; seed < 4 && different == 0; ++seed) {
+      const auto found = factor_on(3, A, B, {{fault::bit, 1, number, 1, 37 * number + seed}}, protection::off, 1);
+      const auto differs = [](const matrix<double>& a, const matrix<double>& b) {
+        return !std::equal(a.data(), a.data() + a.size(), b.data());
+      };
+      different += found.errors > 0 || differs(found.r, clean.r) || differs(found.x, clean.x) || differs(found.q, clean.q) ? 1 : 0;
+    }
   }
   EXPECT_GT(different, 0);
 }
