@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test test-full test-python quick strike bench format lint build clean
+.PHONY: demo test test-full test-python test-mpi quick strike bench format lint build clean
 
 # The demonstration needs the command, without and with injection. It needs no tests, no rivals and no kernels for a GPU.
 demo:
@@ -21,6 +21,13 @@ test:
 	cmake --preset asan $$(scripts/touched --cmake) $(launcher)
 	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
+
+# The ranks of MPI: 1, 2, 3, 4 and 7 under Open MPI and MPICH, which it installs. `make test` runs three ranks where an MPI is found.
+test-mpi:
+	scripts/install-dependencies test mpi
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher)
+	cmake --build --preset release --target tests_mpi
+	ctest --test-dir build/release --output-on-failure -L mpi
 
 # Every case of every list, in both builds, and the whole bundle of kernels: for a release, and before a change of the foundation is merged.
 efforts = $(foreach algorithm,FFT FFT_CUDA KMEANS KMEANS_CUDA QR QR_CUDA,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))

@@ -4,10 +4,13 @@
 #include <ballast/error.hpp>
 #include <ballast/execution.hpp>
 #include <ballast/fft.hpp>
+#include <ballast/fft_slab.hpp>
+#include <ballast/group.hpp>
 #include <ballast/info.hpp>
 #include <ballast/kmeans.hpp>
 #include <ballast/pending_report.hpp>
 #include <ballast/qr.hpp>
+#include <ballast/qr_rows.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
 #include <ballast/version.hpp>

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ballast/report.hpp>
 
@@ -44,6 +46,17 @@ class BALLAST_API device_error : public error {
 class BALLAST_API out_of_memory_error : public error {
  public:
   using error::error;
+};
+
+// Ranks of a group were lost, and the call cannot go on without them: they ended, they were silent for longer than
+// group_options::patience, or the others gave this rank up. Nothing was stored.
+class BALLAST_API rank_lost_error : public error {
+ public:
+  rank_lost_error(const std::string& what, std::vector<int> ranks) : error(what), ranks_(std::move(ranks)) {}
+  const std::vector<int>& ranks() const noexcept { return ranks_; }  // ascending
+
+ private:
+  std::vector<int> ranks_;
 };
 
 // A detected fault could not be repaired. The output is not to be used; each operation documents what it holds then. report() has the

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include <ballast/group.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
 
@@ -26,6 +27,9 @@ struct execution {
   int threads = 0;
   ballast::protection protection = ballast::protection::correct;
   std::string scheme = {};  // empty: the default scheme of the algorithm for this problem
+  // The ranks that compute together, each on a part of the operands; none: the call computes alone. Each algorithm says which calls take a
+  // group and how operands are divided.
+  ballast::group group = {};
 };
 
 // The progress of a long call.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -66,6 +67,10 @@ struct data {
   matrix_view<const T> points = {};     // m × n with any strides
   std::span<const T> weights = {};      // m weights ≥ 0, not all zero; empty: all 1
   matrix_view<const T> centroids = {};  // k × n: of predict and transform, and of fit with init::given
+  // For plans on a group: returns rows first … first + count − 1 of all points, and their weights if there are any, in memory of the host
+  // that stays until the call returns. Ranks that are left call it, each for other rows, when a rank was lost. Empty: a lost rank ends the
+  // call with rank_lost_error.
+  std::function<data(std::int64_t first, std::int64_t count)> reload = {};
 };
 
 // The caller's memory for the results of a fit, on the host or the device. Empty members are not stored.
@@ -119,7 +124,14 @@ struct batch_results {
 // and label (docs/protection.md); and "dmr", the whole fit by two blocks, the default of batches whose fits a block can hold (m·n·k ≤ 2²⁴,
 // k·n within its shared memory, no k-means‖). Labels of "tensor" and of the last three are exact in f64; in f32 they are those of TF32
 // products.
-// Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids), unsupported_error, device_error,
+// On a group (execution::group) each rank passes its own rows, problem::points of them, which may be 0; the rows of all ranks in the order
+// of ranks are the points of the problem. Clusters, options and centroids must be the same on all ranks. Centroids, inertia, iterations and
+// report are those of all rows, on every rank; labels and distances those of the rank's own. The bits do not depend on the number of ranks,
+// nor on how the rows are divided. One iteration sums about 16 k n bytes over the ranks. If a rank is lost, the others load its rows by
+// data::reload and go on with the iteration that it was lost in: the result has the same bits. Not on a group: the cuda backend, k-means‖,
+// batches.
+// Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group also: different calls on its ranks),
+// unsupported_error, rank_lost_error, device_error,
 // out_of_memory_error, uncorrectable_error. Results are stored after they have been verified: a call that throws uncorrectable_error has
 // stored none, but distances of rows, and fits of a batch, that passed their checks may have been stored. A report with verdict
 // uncorrectable, for calls without throw_on_uncorrectable, means that the results are not to be used.

@@ -34,6 +34,7 @@ struct event {
   int thread = 0;           // slot of the worker thread in this call, 0 … threads − 1; 0 on a CUDA device
   int multiprocessor = -1;  // the one that ran the check that fired; −1 on a CPU
   double time = 0;          // seconds since the Unix epoch
+  int rank = -1;            // the rank of the group that detected it; −1: the call had no group
   bool damaged = false;     // true if the event itself was hit while it waited in the log: believe only its existence
 };
 

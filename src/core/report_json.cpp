@@ -17,16 +17,18 @@ nlohmann::ordered_json number(double value) {
 }
 
 nlohmann::ordered_json as_json(const event& value) {
-  return {{"site", value.site},
-          {"index", value.index},
-          {"residual", number(value.residual)},
-          {"threshold", number(value.threshold)},
-          {"action", to_string(value.action)},
-          {"device", value.device},
-          {"thread", value.thread},
-          {"multiprocessor", value.multiprocessor},
-          {"time", value.time},
-          {"damaged", value.damaged}};
+  nlohmann::ordered_json made = {{"site", value.site},
+                                 {"index", value.index},
+                                 {"residual", number(value.residual)},
+                                 {"threshold", number(value.threshold)},
+                                 {"action", to_string(value.action)},
+                                 {"device", value.device},
+                                 {"thread", value.thread},
+                                 {"multiprocessor", value.multiprocessor},
+                                 {"time", value.time},
+                                 {"damaged", value.damaged}};
+  if (value.rank >= 0) made["rank"] = value.rank;
+  return made;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "abft/verify.hpp"
 #include "core/memory.hpp"
 #include "inject/active.hpp"
+#include "kmeans/rows.hpp"
 #include "kmeans/sealed.hpp"
 #include "kmeans/sums.hpp"
 #include "run/recorder.hpp"
@@ -48,8 +49,9 @@ struct engine_args {
   // numbers of the candidates (kmeans.minimum, kmeans.index), the rows that were drawn (kmeans.label) and the candidates' weights
   // (kmeans.count). For tests.
   bool strike_seeding = false;
-  std::string_view scheme = {};  // how a pass is computed and verified; empty: the default
-  plan_state* kept = nullptr;    // the plan's state of this backend; null: the engine has its own
+  std::string_view scheme = {};        // how a pass is computed and verified; empty: the default
+  plan_state* kept = nullptr;          // the plan's state of this backend; null: the engine has its own
+  const rank_rows<T>* rows = nullptr;  // the rows of a rank of a group, in place of points and weights; null: the call has no group
 };
 
 // The normalization x = point · scale − shift of points and centroids, which moves them near the origin. Backends apply it while they read.
@@ -123,6 +125,16 @@ class engine : public core::pooled {
   engine& operator=(const engine&) = delete;
   virtual ~engine() = default;
 
+  // ---- Ranks of a group: every rank runs the driver, with the same numbers, and its backend joins those of all ranks ----
+
+  // Returns whether a fault on any rank is uncorrectable, as far as all ranks know it alike.
+  virtual bool failed() const { return false; }
+  // Makes that known to all ranks. The driver asks for it before it stores results.
+  virtual void settle() {}
+  // Returns the finding of all ranks from that of this one: it fails if one of them does. The driver asks where the repetition of an
+  // attempt exchanges data.
+  virtual abft::finding agreed(const abft::finding& own) { return own; }
+
   // ---- Normalization ----
 
   // Reads every point and weight once. The driver verifies the ranges, and the normalization that it chooses from them, by measure(); if
@@ -150,6 +162,12 @@ class engine : public core::pooled {
   virtual std::int64_t row_by_weight(double share) = 0;
   // The same for the running sum of weight · (distance to the nearest centroid)² and `target`; −1 if all are 0.
   virtual std::int64_t row_by_potential(double target) = 0;
+  // row_by_potential of each target.
+  virtual core::vector<std::int64_t> rows_by_potential(std::span<const double> targets) {
+    core::vector<std::int64_t> made;
+    for (const double each : targets) made.push_back(row_by_potential(each));
+    return made;
+  }
   // Returns the potential Σ weight · (distance to the nearest centroid)² that each of `count` candidates would leave; count × n `rows`. The
   // stored distances to earlier centroids are verified (kmeans.closest).
   virtual core::vector<double> try_candidates(const T* rows, std::int64_t count) = 0;
@@ -222,6 +240,11 @@ namespace host {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);  // reference or cpu
 }
+namespace ranks {
+// For engine_args::rows: the host backend on each part, and sums over all ranks.
+template <class T>
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);
+}  // namespace ranks
 namespace cuda {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);

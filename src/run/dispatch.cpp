@@ -37,6 +37,8 @@ backend host_backend() noexcept {
 std::vector<backend> available_backends() { return available(true); }
 
 backend choose_backend(const settings& how, std::string_view token) {
+  if (how.group)
+    throw unsupported_error(fmt::format("{}: group: expected a plan whose calls can be divided among ranks, got another one", token));
   const auto list = available(how.backend == backend::automatic || how.backend == backend::cuda);
   if (how.backend == backend::automatic) return list.front();
   if (std::ranges::find(list, how.backend) != list.end()) return how.backend;

@@ -72,7 +72,7 @@ void recorder::add(const cuda::event_log& seen) {
   }
 }
 
-report recorder::finish() {
+report recorder::collect() {
   report seen = head_;
   seen.checks = checks_;
   seen.corrected = corrected_;
@@ -99,6 +99,10 @@ report recorder::finish() {
     seen.events.push_back(std::move(out));
   }
   seen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return seen;
+}
+
+report recorder::deliver(report seen) const {
   if (how_.on_event) {
     for (const event& each : seen.events) how_.on_event(each);
   }

@@ -57,9 +57,15 @@ class recorder {
 
   bool uncorrectable() const noexcept { return uncorrectable_.load(std::memory_order_relaxed) != 0; }
 
+  ballast::protection protection() const noexcept { return how_.protection; }
+
   // The report; calls execution::on_event for each event. Throws uncorrectable_error if the verdict is uncorrectable and the
   // execution asks for it: call it before results are committed where that is possible.
-  report finish();
+  report finish() { return deliver(collect()); }
+  // The two halves of it: what has been recorded so far; and the callbacks and the exception for a report, which may be that of several
+  // ranks.
+  report collect();
+  report deliver(report made) const;
 
  private:
   // An event while it waits. `seal` is a hash of the rest: the log is memory, too.

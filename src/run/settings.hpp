@@ -29,8 +29,9 @@ struct settings {
   bool tf32x3 = true;       // qr::options
   bool full_rank = true;    // qr::options
   int device = -1;
+  ballast::group group = {};
 
-  execution where() const { return {backend, device, threads, protection, std::string(scheme)}; }
+  execution where() const { return {backend, device, threads, protection, std::string(scheme), group}; }
   call now() const { return {stream, workspace, on_event, on_progress, throw_on_uncorrectable}; }
 };
 
@@ -46,7 +47,8 @@ inline settings settings_of(const execution& where, const call& now = {}) {
           .faults = inject::scoped_faults(),
           .stream = now.stream,
           .workspace = now.workspace,
-          .device = where.device};
+          .device = where.device,
+          .group = where.group};
 }
 
 }  // namespace ballast::run

@@ -75,7 +75,16 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
   kmeans::problem one = size;
   one.batch = 1;
   one_token = to_token(one);
-  const run::settings how = run::settings_of(where);
+  run::settings how = run::settings_of(where);
+  if (how.group) {
+    how.group = {};
+    if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
+    if (how.backend == ballast::backend::cuda)
+      throw unsupported_error(fmt::format("{}: group: expected backend cpu or reference, got cuda", token.view()));
+    if (wanted.init == init::kmeans_parallel)
+      throw unsupported_error(fmt::format("{}: group: expected k-means++, random or given centroids, got k-means||", token.view()));
+    if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
+  }
   backend = run::choose_backend(how, token);
   const int threads = core::thread_count(where.threads);
   const bool any_scheme = where.scheme.empty() || where.scheme == k_scheme;
@@ -130,7 +139,7 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
   own.precision = precision_of<T>;
   const std::string token = run::in_call(nullptr, -1, "kmeans", [&] { return to_token(own); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
-    check_problem(token, own);
+    check_problem(token, own, static_cast<bool>(where.group));
     check_options(token, wanted);
     auto made = std::make_shared<implementation>(own, wanted, where);
     const bool device = made->backend == ballast::backend::cuda;
@@ -183,6 +192,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    if (plan.where.group) return fit_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_fit(plan.one_token, size, plan.options, from);
     check_results(plan.one_token, size, to);
     const run::settings how = run::settings_of(plan.where, now);
@@ -228,6 +238,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    if (plan.where.group) return predict_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_span(plan.one_token, "labels", to.labels, size.points);
     const run::settings how = run::settings_of(plan.where, now);
@@ -246,6 +257,7 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);
     const run::settings how = run::settings_of(plan.where, now);

@@ -62,4 +62,12 @@ template <class T>
 pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const batch_data<T>& from, const batch_results<T>& to,
                              const call& now);
 
+// api/group.cpp: the calls of a plan on a group. They validate the operands.
+template <class T>
+report fit_in_group(const prepared& plan, const data<T>& from, const fit_results<T>& to, const run::settings& how);
+template <class T>
+report predict_in_group(const prepared& plan, const data<T>& from, const prediction_results& to, const run::settings& how);
+template <class T>
+report transform_in_group(const prepared& plan, const data<T>& from, const matrix_view<T>& values, const run::settings& how);
+
 }  // namespace ballast::kmeans

@@ -23,9 +23,10 @@ inline bool overflows(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
 }
 
 // The sizes of a problem. The number of clusters may exceed that of the points, except for fit.
-inline void check_problem(std::string_view token, const problem& size) {
+// `on_group`: the points of this rank may be none.
+inline void check_problem(std::string_view token, const problem& size, bool on_group = false) {
   if (size.batch < 1) throw invalid_argument_error(fmt::format("{}: batch: expected at least one data set, got {}", token, size.batch));
-  if (size.points < 1 || size.features < 1)
+  if (size.points < (on_group ? 0 : 1) || size.features < 1)
     throw invalid_argument_error(
         fmt::format("{}: points: expected at least one row and one column, got {} × {}", token, size.points, size.features));
   if (size.clusters < 1) throw invalid_argument_error(fmt::format("{}: clusters: expected at least 1, got {}", token, size.clusters));

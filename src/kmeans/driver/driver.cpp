@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "abft/threshold.hpp"
+#include "group/session.hpp"
 #include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
@@ -15,6 +16,7 @@ namespace ballast::kmeans {
 
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
+  if (what.rows != nullptr) return ranks::make_engine(what, backend);
   if (backend == ballast::backend::cuda) return cuda::make_engine(what);
   return host::make_engine(what, backend);
 }
@@ -24,20 +26,22 @@ template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&,
 
 template <class T>
 driver<T>::driver(const driver_args<T>& what)
-    : m_(what.points.rows),
+    : over_(what.rows != nullptr ? what.rows->over : nullptr),
+      state_(what.state),
+      m_(what.rows != nullptr ? what.rows->all : what.points.rows),
       n_(what.points.columns),
       k_(what.clusters),
       backend_(what.backend),
-      weighted_(!what.weights.empty()),
+      weighted_(what.rows != nullptr ? what.rows->weighted : !what.weights.empty()),
       strike_seeding_(what.strike_seeding),
       how_(what.how),
       token_(what.token),
       injector_(what.how.faults, site::table()),
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
-      engine_(make_engine(
-          engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_, what.scheme, what.kept},
-          backend_)),
+      engine_(make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_,
+                                         what.scheme, what.kept, what.rows},
+                          backend_)),
       staging_(what.how.stream) {}
 
 template <class T>
@@ -45,15 +49,41 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
   choose_normalization(wanted.init == init::given ? given : matrix_view<const T>{}, true);
   const int runs = wanted.init == init::given ? 1 : wanted.n_init;
   run_result best;
-  bool last = true;  // the best run is the last one
-  for (int number = 0; number < runs && !(number > 0 && stop()); ++number) {
+  int number = 0;
+  bool last = true;      // the best run is the last one
+  bool labelled = true;  // the engine has kept the labels of the best run
+  if (state_ != nullptr) {
+    number = static_cast<int>(state_->run);
+    if (state_->has_best) {
+      best = {
+          state_->best, {state_->best_inertia, state_->best_inertia, 1}, static_cast<int>(state_->best_iterations), state_->best_reason};
+      labelled = false;
+    }
+  }
+  bool first = state_ == nullptr || !state_->has_best;
+  for (; number < runs && !(number > 0 && stop()); ++number) {
     run_result made = one_run(wanted, given, number);
-    last = number == 0 || made.inertia.value < best.inertia.value;
-    if (!last) continue;
-    best = std::move(made);
-    if (number + 1 < runs && !stop()) engine_->keep_labels();
+    last = first || made.inertia.value < best.inertia.value;
+    first = false;
+    if (last) {
+      best = std::move(made);
+      labelled = true;
+      if (number + 1 < runs && !stop()) engine_->keep_labels();
+    }
+    if (state_ != nullptr) {
+      *state_ = {.run = number + 1,
+                 .has_best = true,
+                 .best = best.centroids,
+                 .best_inertia = best.inertia.value,
+                 .best_iterations = best.iterations,
+                 .best_reason = best.stopped};
+    }
   }
   bool kept = runs > 1 && !last;
+  if (!labelled) {  // the best run was over when ranks were lost
+    (void)label(row_major<const T>(best.centroids.values().data(), k_, n_));
+    kept = false;
+  }
   if (kept && protects() && !stop()) {
     recorder_.checked(1);
     if (!engine_->kept_labels_fit()) {
@@ -68,6 +98,7 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
     recorder_.checked(1);
     if (!agree(best.inertia)) recorder_.detected("kmeans.inertia", -1, best.inertia.value - best.inertia.twin, 0, action::uncorrectable, 0);
   }
+  engine_->settle();
   if (!throws()) store_centroids(best.centroids, to.centroids);
   if (!throws()) engine_->store_labels(for_engine(to.labels), kept);
   if (!throws()) {
@@ -76,19 +107,20 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
     if (to.iterations != nullptr) *to.iterations = best.iterations;
     if (to.stopped != nullptr) *to.stopped = best.stopped;
   }
-  return recorder_.finish();
+  return finish();
 }
 
 template <class T>
 report driver<T>::predict(matrix_view<const T> centroids, const prediction_results& to) {
   choose_normalization(centroids, false);
   const summed_twice inertia = label(centroids);
+  engine_->settle();
   if (!throws()) engine_->store_labels(for_engine(to.labels), false);
   if (!throws()) {
     staging_.commit();
     if (to.inertia != nullptr) *to.inertia = inertia.value;
   }
-  return recorder_.finish();
+  return finish();
 }
 
 template <class T>
@@ -98,8 +130,15 @@ report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>
   verify_waiting_centroids(inner);
   verify_waiting(normalization_, "kmeans.normalization");
   engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
+  engine_->settle();
   if (!throws()) staging_.commit();
-  return recorder_.finish();
+  return finish();
+}
+
+// Returns the report: of a call on a group that of all ranks, whose callbacks and exception follow in wire::in_group.
+template <class T>
+report driver<T>::finish() {
+  return over_ == nullptr ? recorder_.finish() : wire::joined(*over_, recorder_.collect());
 }
 
 // Returns a result where the engine can write it: those of the host get a host copy of a result in device memory.
@@ -194,7 +233,7 @@ summed_twice driver<T>::label(matrix_view<const T> centroids) {
     abft::finding found;
     found.word = agree(made) ? abft::k_pass : abft::k_fail;
     found.residual = made.value - made.twin;
-    return found;
+    return engine_->agreed(found);
   });
   return made;
 }

@@ -32,8 +32,10 @@ struct driver_args {
   shared_text token;
   ballast::backend backend;  // the one that was chosen
   shared_text scheme;
-  plan_state* kept = nullptr;   // engine_args::kept
-  bool strike_seeding = false;  // engine_args::strike_seeding
+  plan_state* kept = nullptr;          // engine_args::kept
+  bool strike_seeding = false;         // engine_args::strike_seeding
+  const rank_rows<T>* rows = nullptr;  // engine_args::rows
+  fit_state<T>* state = nullptr;       // the state of a fit on a group: where it begins, and how far it has come
 };
 
 // One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller
@@ -49,6 +51,8 @@ class driver {
   report predict(matrix_view<const T> centroids, const prediction_results& to);
   report transform(matrix_view<const T> centroids, const matrix_view<T>& values);
 
+  run::recorder& recorder() { return recorder_; }
+
  private:
   struct run_result {
     sealed_centroids<T> centroids;  // k × n, in the user's coordinates
@@ -59,7 +63,9 @@ class driver {
 
   bool protects() const { return how_.protection != protection::off; }
   bool repairs() const { return how_.protection == protection::correct; }
-  bool stop() const { return repairs() && recorder_.uncorrectable(); }
+  // A rank of a group knows of a failure when all know of it, so that they go the same way.
+  bool failed() const { return over_ == nullptr ? recorder_.uncorrectable() : engine_->failed(); }
+  bool stop() const { return repairs() && failed(); }
 
   // driver.cpp
   template <class Value>
@@ -67,7 +73,8 @@ class driver {
   void verify_waiting_centroids(sealed_centroids<T>& centroids);
   bool agree(const summed_twice& inertia) const;
   summed_twice label(matrix_view<const T> centroids);
-  bool throws() const { return recorder_.uncorrectable() && how_.throw_on_uncorrectable; }
+  bool throws() const { return failed() && how_.throw_on_uncorrectable; }
+  report finish();
   template <class Result>
   Result for_engine(const Result& result);
   void store_centroids(const sealed_centroids<T>& from, const matrix_view<T>& to);
@@ -105,7 +112,9 @@ class driver {
   double shift_between(const core::vector<T>& a, const core::vector<T>& b);
   double inertia_of_pass(const core::vector<T>& centroids) const;
 
-  std::int64_t m_, n_, k_;
+  wire::exchange* over_;  // null: the call has no group
+  fit_state<T>* state_;
+  std::int64_t m_, n_, k_;  // m of all ranks
   ballast::backend backend_;
   bool weighted_;
   bool strike_seeding_;

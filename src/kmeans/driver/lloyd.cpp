@@ -60,7 +60,7 @@ void driver<T>::relocate(const sealed_centroids<T>& old) {
         hash.add(each.distance);
       }
       for (const T each : points) hash.add(each);
-      return abft::finding{.judged = false, .bits = hash.bits()};
+      return engine_->agreed({.judged = false, .bits = hash.bits()});
     });
   } else {
     look();
@@ -225,13 +225,29 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
   engine_->begin_run();
   lloyd_result<T> made;
   sealed_centroids<T> current(std::move(first));
-  for (int i = 0; i < wanted.max_iter && !stop(); ++i) {
+  if (state_ != nullptr && state_->iterations > 0) {
+    // The run goes on after ranks were lost. Its next pass compares labels with those of its last one, which is made again.
+    made.iterations = static_cast<int>(state_->iterations);
+    current = state_->current;
+    if (state_->stopped) {
+      made.stopped = state_->reason;
+      made.centroids = std::move(current);
+      return made;
+    }
+    engine_->pass(state_->before);
+  }
+  for (int i = made.iterations; i < wanted.max_iter && !stop(); ++i) {
     verify_waiting_centroids(current);
     engine_->pass(current);
     if (stop()) break;
     sealed_centroids<T> next = next_centroids(current);
     if (stop()) break;
     const double shift = shift_between(next.values(), current.values());
+    if (state_ != nullptr) {
+      state_->before = current;
+      state_->current = next;
+      state_->iterations = i + 1;
+    }
     current = std::move(next);
     made.iterations = i + 1;
     if (how_.on_progress) how_.on_progress({i + 1, wanted.max_iter, "iteration", number, pass_inertia_});
@@ -252,6 +268,10 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
     made.stopped = static_cast<stop_reason>(rule);
     break;
   }
+  if (state_ != nullptr && made.iterations > 0) {
+    state_->stopped = true;
+    state_->reason = made.stopped;
+  }
   made.centroids = std::move(current);
   return made;
 }
@@ -259,7 +279,8 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
 template <class T>
 auto driver<T>::one_run(const options& wanted, matrix_view<const T> given, int number) -> run_result {
   const abft::guarded_threshold tolerance = tolerance_for(wanted.tol);
-  sealed_centroids<T> first = first_centroids(wanted, given, static_cast<std::uint64_t>(number));
+  const bool begun = state_ != nullptr && state_->iterations > 0;
+  sealed_centroids<T> first = begun ? state_->current : first_centroids(wanted, given, static_cast<std::uint64_t>(number));
   std::optional<lloyd_result<T>> found;
   if (!how_.on_progress) found = engine_->run_lloyd(first, wanted.max_iter, tolerance);
   if (!found) found = run_lloyd(std::move(first), wanted, number, tolerance);

@@ -174,7 +174,7 @@ void driver<T>::choose_normalization(matrix_view<const T> centroids, bool measur
   run::attempt(recorder_, how_.protection, "kmeans.normalization", 0, [&](int) {
     const ranges<T> seen = once();
     recorder_.checked(static_cast<std::uint64_t>(n_ + 4));
-    return verify_normalization(seen, centroids);
+    return engine_->agreed(verify_normalization(seen, centroids));
   });
 }
 

@@ -92,11 +92,14 @@ core::vector<T> driver<T>::draw_plus_plus(engine<T>& from, std::int64_t count, s
   from.read_points({&start, 1}, made.data());
   double potential = from.take_centroid(made.data(), -1);
   for (std::int64_t j = 1; j < k_ && !stop(); ++j) {
+    core::vector<double> targets;
+    const auto draw_of = [&](std::int64_t t) { return core::random_uniform(seed, stream + k_stream_candidates, at(j * trials + t)); };
+    for (std::int64_t t = 0; t < trials; ++t) targets.push_back(draw_of(t) * potential);
+    rows.assign(at(trials), -1);
+    if (potential > 0) rows = from.rows_by_potential(targets);
     for (std::int64_t t = 0; t < trials; ++t) {
-      const double draw = core::random_uniform(seed, stream + k_stream_candidates, at(j * trials + t));
-      rows[at(t)] = potential > 0 ? from.row_by_potential(draw * potential) : -1;
       // With no potential left every point is a centroid already: any will do.
-      if (rows[at(t)] < 0) rows[at(t)] = std::min(count - 1, static_cast<std::int64_t>(draw * static_cast<double>(count)));
+      if (rows[at(t)] < 0) rows[at(t)] = std::min(count - 1, static_cast<std::int64_t>(draw_of(t) * static_cast<double>(count)));
     }
     from.read_points(rows, drawn.data());
     const core::vector<double> left = from.try_candidates(drawn.data(), trials);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -65,6 +66,14 @@ class host_engine final : public engine<T> {
   void store_labels(std::span<std::int32_t> to, bool kept) override;
   void distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> given,
                  const matrix_view<T>& values) override;
+
+  // For ranks of a group (group/engine.hpp), whose sums over points are made by them: the points with their normalization; the labels of
+  // the last pass() or label(); the squared distances to the nearest centroid of the seeding so far; and a function that sees each block of
+  // points with its distances to the candidates of try_candidates(), on the thread of a slot.
+  const source<T>& points() const { return source_; }
+  std::span<const std::int32_t> labels() const { return labels_.last; }
+  std::span<const T> closest() const { return seeding_.closest; }
+  void watch_candidates(std::function<void(const point_block<T>&, int)> seen) { seeding_.watch = std::move(seen); }
 
  private:
   // Scratch of one thread.
@@ -129,7 +138,8 @@ class host_engine final : public engine<T> {
     core::vector<double> potentials;     // per block: Σ weight · closest
     core::vector<double> tried;          // blocks × trials: the potential of the block with each candidate
     packed_centroids<T> candidates;
-    packed_centroids<T> last;  // the centroid that was taken last
+    packed_centroids<T> last;                               // the centroid that was taken last
+    std::function<void(const point_block<T>&, int)> watch;  // watch_candidates
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }

@@ -119,6 +119,7 @@ core::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t 
       distances_block(here, slot, block, seeding_.candidates, rows, 0, false);
     for (std::int64_t t = 0; t < count; ++t)
       seeding_.tried[at(block * seeding_.trials + t)] = sum_closest(block, b.distance.data() + t * division_.capacity, b.weight.data());
+    if (seeding_.watch) seeding_.watch(b, slot);
   });
   core::vector<double> made(at(count), 0.0);
   for (std::int64_t t = 0; t < count; ++t) {

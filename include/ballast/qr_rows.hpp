@@ -1,0 +1,55 @@
+// QR factorization and least squares of a tall matrix whose rows are divided among the ranks of a group.
+// Layer: interface; implemented in src/qr/api/rows.cpp. docs/distributed.md shows its use.
+// Source: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, Communication-optimal parallel and sequential QR and LU factorizations, 2012.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ballast/execution.hpp>
+#include <ballast/qr.hpp>
+#include <ballast/report.hpp>
+#include <ballast/view.hpp>
+
+namespace ballast::qr {
+inline namespace abi_1 {
+
+// A = Q R, m × n, m ≥ n, with the rows of A on the ranks of a group: each factors its own rows, and the first rank factors the triangles of
+// all in the order of ranks and sends the factors to all. So R has the same bits on every rank. Its signs and rounding depend on how the
+// rows are divided.
+// All ranks call the members in the same order, on the group that made the object, with as many ranks. Errors: invalid_argument_error
+// (shapes; different calls on the ranks), rank_lost_error, uncorrectable_error and the others of factors<T>. The report of each call is
+// that of all ranks. Covered: the factorizations and products as in factors<T>, the messages as in docs/distributed.md. Not covered: the
+// triangle of a rank between its factorization and its message, and the rows of a result that are copied from one matrix to another. Flops
+// of a rank: 2 m' n² for its m' rows; the first rank also 2 K n², K the rows of all triangles. A rank sends its triangle, and the first the
+// factors of K × n, to all.
+template <class T>
+class row_factors {
+ public:
+  factors<T> own;     // the factors of this rank's rows; empty if it has none
+  factors<T> joined;  // the factors of all ranks' triangles, one below the other; the same on all
+  ballast::report report;
+
+  BALLAST_API matrix<T> r() const;  // n × n, upper triangular
+  // The rank's rows of Q, m' × n.
+  [[nodiscard]] BALLAST_API computed<T> q(const call& now = {}) const;
+  // The rank's rows of Q C; C: n × p, the same on all ranks.
+  [[nodiscard]] BALLAST_API computed<T> apply(matrix_view<const T> C, const call& now = {}) const;
+  // Qᵀ B, n × p, the same bits on all ranks; B: the rank's rows, m' × p.
+  [[nodiscard]] BALLAST_API computed<T> apply_transposed(matrix_view<const T> B, const call& now = {}) const;
+  // The X of least ‖A X − B‖, n × p, the same bits on all ranks; B: the rank's rows, m' × p. Throws rank_deficient_error on all ranks.
+  [[nodiscard]] BALLAST_API computed<T> solve(matrix_view<const T> B, const call& now = {}) const;
+
+  execution where;                 // the execution that factor_rows was given
+  std::vector<std::int64_t> tops;  // by rank: the first of its rows in `joined`; and the number of all
+};
+
+extern template class row_factors<float>;
+extern template class row_factors<double>;
+
+// Factors the matrix whose rows the ranks of where.group pass, m' × n each, m' ≥ 0.
+BALLAST_API row_factors<float> factor_rows(matrix_view<const float> A, const execution& where, const call& now = {});
+BALLAST_API row_factors<double> factor_rows(matrix_view<const double> A, const execution& where, const call& now = {});
+
+}  // namespace abi_1
+}  // namespace ballast::qr

@@ -1,0 +1,58 @@
+// The public handle of a group.
+#include <ballast/group.hpp>
+
+#include <cmath>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "group/session.hpp"
+#include "group/state.hpp"
+#include "group/thread_engine.hpp"
+
+namespace ballast {
+inline namespace abi_1 {
+
+namespace {
+
+void check(const group_options& how) {
+  if (how.tries < 1) throw invalid_argument_error(fmt::format("group: tries: expected at least 1, got {}", how.tries));
+  if (!(how.resend_after > 0) || !std::isfinite(how.resend_after))
+    throw invalid_argument_error(fmt::format("group: resend_after: expected seconds above 0, got {}", how.resend_after));
+  if (!(how.patience > 0)) throw invalid_argument_error(fmt::format("group: patience: expected seconds above 0, got {}", how.patience));
+}
+
+}  // namespace
+
+transport::~transport() = default;
+
+group::group(std::shared_ptr<transport> over, const group_options& how) {
+  check(how);
+  if (over == nullptr) throw invalid_argument_error("group: transport: expected an engine, got null");
+  if (over->size() < 1 || over->rank() < 0 || over->rank() >= over->size())
+    throw invalid_argument_error(fmt::format("group: transport: expected a rank below the size, got {} of {}", over->rank(), over->size()));
+  state_ = std::make_shared<state>(std::move(over), how);
+}
+
+std::vector<group> group::threads(int ranks, const group_options& how) {
+  if (ranks < 1) throw invalid_argument_error(fmt::format("group: ranks: expected at least 1, got {}", ranks));
+  const auto board = std::make_shared<wire::switchboard>(ranks);
+  std::vector<group> made;
+  for (int r = 0; r < ranks; ++r) made.emplace_back(std::make_shared<wire::thread_engine>(board, r), how);
+  return made;
+}
+
+int group::rank() const { return state_ == nullptr ? 0 : state_->over.rank(); }
+
+int group::size() const { return state_ == nullptr ? 1 : static_cast<int>(state_->over.size()); }
+
+std::vector<int> group::ranks() const { return state_ == nullptr ? std::vector<int>{0} : state_->over.members(); }
+
+void group::barrier() const {
+  if (state_ == nullptr) return;
+  wire::in_exchange(state_->over, "group", [&] { state_->over.barrier(); });
+}
+
+}  // namespace abi_1
+}  // namespace ballast

@@ -1,0 +1,104 @@
+// The messages of a group and their seals.
+// Layer: group. docs/design/distributed.md has the protocol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "abft/seal.hpp"
+
+namespace ballast::wire {
+
+using bytes = std::vector<std::byte>;
+
+// data: a block of an exchange. received: the block of this epoch has come whole. wanted: it has not; send it again. given_up: the sender
+// has received it damaged group_options::tries times; the call is over. regroup: ranks are lost; the body lists them.
+enum class kind : std::uint64_t { data = 0xda7a, received, wanted, given_up, regroup };
+
+// The head of a message: words of 64 bits, so that no bit of it is outside of the seal.
+struct head {
+  std::uint64_t what = 0;        // kind
+  std::uint64_t generation = 0;  // the number of lost ranks
+  std::uint64_t call = 0;        // the number of the call, for data
+  std::uint64_t epoch = 0;       // the number of the exchange since the group has this generation
+  std::uint64_t from = 0, to = 0;
+  std::uint64_t copy = 0;      // 0: sent for the first time
+  std::uint64_t digest = 0;    // a hash of the data that all ranks must hold alike
+  std::uint64_t length = 0;    // bytes of the body
+  std::uint64_t sums[2] = {};  // two sums over the body
+  std::uint64_t seal = 0;      // a hash of the words above
+};
+
+inline std::uint64_t seal_of_head(const head& value) {
+  std::uint64_t words[sizeof(head) / 8];
+  std::memcpy(words, &value, sizeof value);
+  abft::result_hash made;
+  for (std::size_t i = 0; i + 1 < std::size(words); ++i) made.add(words[i]);
+  return made.bits();
+}
+
+// Two sums over the words of a body, each word times an odd weight of its number. Every change of one word changes both. The second sum
+// folds the top bit of a word down first: else two changes of top bits would cancel in both. The last word is filled up with zeros; the
+// length is in the head.
+inline void sum_body(std::span<const std::byte> body, std::uint64_t (&sums)[2]) {
+  constexpr std::uint64_t first = 0x9e3779b97f4a7c15u, second = 0xd6e8feb86659fd93u;
+  std::uint64_t a = 0, b = 0, place = 1;
+  const auto add = [&](std::uint64_t word) {
+    a += word * (first * place);
+    b += (word ^ word >> 31) * (second * place);
+    place += 2;
+  };
+  std::size_t i = 0;
+  for (; i + 8 <= body.size(); i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, body.data() + i, 8);
+    add(word);
+  }
+  if (i < body.size()) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, body.data() + i, body.size() - i);
+    add(word);
+  }
+  sums[0] = a;
+  sums[1] = b;
+}
+
+// Makes a message of a head, whose length, sums and seal are computed here, and a body.
+inline bytes make_message(head value, std::span<const std::byte> body) {
+  value.length = body.size();
+  sum_body(body, value.sums);
+  value.seal = seal_of_head(value);
+  bytes made(sizeof value + body.size());
+  std::memcpy(made.data(), &value, sizeof value);
+  if (!body.empty()) std::memcpy(made.data() + sizeof value, body.data(), body.size());
+  return made;
+}
+
+// Changes the copy number of a message that is sent again.
+inline void set_copy(bytes& message, std::uint64_t number) {
+  head value;
+  std::memcpy(&value, message.data(), sizeof value);
+  value.copy = number;
+  value.seal = seal_of_head(value);
+  std::memcpy(message.data(), &value, sizeof value);
+}
+
+// Reads the head of a message. Returns whether it is whole.
+inline bool read_head(std::span<const std::byte> message, head& value) {
+  if (message.size() < sizeof value) return false;
+  std::memcpy(&value, message.data(), sizeof value);
+  return value.seal == seal_of_head(value) && value.length == message.size() - sizeof value;
+}
+
+inline std::span<const std::byte> body_of(std::span<const std::byte> message) { return message.subspan(sizeof(head)); }
+
+inline bool body_is_whole(std::span<const std::byte> message, const head& value) {
+  std::uint64_t sums[2];
+  sum_body(body_of(message), sums);
+  return sums[0] == value.sums[0] && sums[1] == value.sums[1];
+}
+
+}  // namespace ballast::wire

@@ -1,0 +1,89 @@
+// Mailboxes of ranks that are threads. See thread_engine.hpp.
+#include "group/thread_engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/counter_rng.hpp"
+
+namespace ballast::wire {
+
+switchboard::switchboard(int ranks, std::vector<wire_fault> faults) : faults_(std::move(faults)) {
+  for (int r = 0; r < ranks; ++r) {
+    boxes_.push_back(std::make_unique<box>());
+    boxes_.back()->before.resize(faults_.empty() ? 0 : static_cast<std::size_t>(ranks));
+  }
+}
+
+void switchboard::put(int from, int to, bytes message, std::chrono::milliseconds delay) {
+  box& at = *boxes_[static_cast<std::size_t>(to)];
+  {
+    const std::lock_guard lock(at.mutex);
+    at.letters.push_back({from, clock::now() + delay, std::move(message)});
+  }
+  at.filled.notify_one();
+}
+
+void switchboard::send(int from, int to, bytes message) {
+  box& own = *boxes_[static_cast<std::size_t>(from)];
+  if (own.ended) throw rank_ended();
+  const std::uint64_t number = own.sent.fetch_add(1);
+  const auto found = std::ranges::find_if(
+      faults_, [&](const wire_fault& each) { return each.rank == from && number >= each.message && number - each.message < each.count; });
+  if (!own.before.empty()) std::swap(own.before[static_cast<std::size_t>(to)], message);  // `message` is now the one before
+  const auto current = [&]() -> bytes { return own.before.empty() ? std::move(message) : own.before[static_cast<std::size_t>(to)]; };
+  if (found == faults_.end()) return put(from, to, current(), {});
+  const std::uint64_t random = core::random_bits(found->seed, 0, number);
+  bytes made = current();
+  std::chrono::milliseconds delay{0};
+  switch (found->what) {
+    case fault::bit: made[random / 8 % made.size()] ^= std::byte{1} << static_cast<int>(random % 8); break;
+    case fault::swapped: std::rotate(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(made.size() / 2), made.end()); break;
+    case fault::misrouted: {
+      int other = static_cast<int>(random % boxes_.size());
+      if (other == to) other = (other + 1) % ranks();
+      to = other;
+      break;
+    }
+    case fault::stale:
+      if (message.empty()) return;  // nothing went there before
+      made = std::move(message);
+      break;
+    case fault::dropped: return;
+    case fault::repeated: put(from, to, made, {}); break;
+    case fault::late: delay = std::chrono::milliseconds(1 + random % 40); break;
+    case fault::lost_rank: end(from); throw rank_ended();
+  }
+  put(from, to, std::move(made), delay);
+}
+
+int switchboard::receive(int to, bytes& message, double seconds) {
+  box& at = *boxes_[static_cast<std::size_t>(to)];
+  if (at.ended) throw rank_ended();
+  const auto until = clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+  std::unique_lock lock(at.mutex);
+  for (;;) {
+    const auto time = clock::now();
+    auto next = until;
+    for (auto each = at.letters.begin(); each != at.letters.end(); ++each) {
+      if (each->due > time) {
+        next = std::min(next, each->due);
+        continue;
+      }
+      const int from = each->from;
+      message = std::move(each->message);
+      at.letters.erase(each);
+      return from;
+    }
+    if (time >= until) return -1;
+    at.filled.wait_until(lock, next);
+  }
+}
+
+void switchboard::end(int rank) {
+  boxes_[static_cast<std::size_t>(rank)]->ended = true;
+  // Ranks that wait look for losses at once.
+  for (const std::unique_ptr<box>& each : boxes_) each->filled.notify_one();
+}
+
+}  // namespace ballast::wire

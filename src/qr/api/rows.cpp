@@ -1,0 +1,316 @@
+// QR of rows on the ranks of a group. See include/ballast/qr_rows.hpp.
+// Layer: algorithm, over the calls of one rank and group/session.hpp.
+#include <ballast/qr_rows.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ballast/error.hpp>
+
+#include "abft/seal.hpp"
+#include "core/format.hpp"
+#include "group/session.hpp"
+#include "group/state.hpp"
+#include "inject/injector.hpp"
+#include "qr/api/validation.hpp"
+#include "qr/sites.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+// Numbers of the digests.
+enum class row_call : std::uint64_t { factor = 0x51, apply, apply_transposed, solve };
+
+// The elements of a view, row by row.
+template <class T>
+std::vector<T> rows_of(matrix_view<const T> from, std::int64_t first, std::int64_t count) {
+  std::vector<T> made;
+  made.reserve(static_cast<std::size_t>(count * from.columns));
+  for (std::int64_t i = first; i < first + count; ++i)
+    for (std::int64_t j = 0; j < from.columns; ++j) made.push_back(from(i, j));
+  return made;
+}
+
+// Stores elements, row by row, from row `first` on. Returns false if they are not as many as rows fit.
+template <class T>
+bool store_rows(const wire::bytes& from, matrix_view<T> to, std::int64_t first) {
+  const auto row = static_cast<std::size_t>(to.columns) * sizeof(T);
+  if (row == 0) return from.empty();
+  const auto count = static_cast<std::int64_t>(from.size() / row);
+  if (from.size() % row != 0 || first + count > to.rows) return false;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t j = 0; j < to.columns; ++j)
+      std::memcpy(&to(first + i, j), from.data() + static_cast<std::size_t>(i) * row + static_cast<std::size_t>(j) * sizeof(T), sizeof(T));
+  }
+  return true;
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& from) {
+  return std::as_bytes(std::span<const T>(from));
+}
+
+// One call: what every member does around its work.
+template <class T>
+class row_operation {
+ public:
+  row_operation(const execution& where, const call& now, std::string token, row_call what, std::int64_t columns)
+      : group_(where.group),
+        over_(where.group.internal()->over),
+        alone_(where),
+        token_(std::move(token)),
+        how_(run::settings_of(where, now)),
+        quiet_(nullptr, site::table()),
+        seen_(token_, ballast::backend::automatic, "", how_, quiet_),
+        digest_(abft::chained(abft::chained(static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns)), sizeof(T))) {
+    alone_.group = {};
+  }
+
+  wire::exchange& over() { return over_; }
+  bool first() const { return over_.place() == 0; }
+  // How a rank computes by itself: a fault that stays is known to all ranks before it is thrown.
+  const execution& alone() const { return alone_; }
+  static call silent() { return {.throw_on_uncorrectable = false}; }
+  void add(const report& part) {
+    if (own_.backend == ballast::backend::automatic) {
+      own_.backend = part.backend;
+      own_.scheme = part.scheme;
+    }
+    own_.merge(part);
+  }
+
+  // Sends what the first rank has to all.
+  wire::bytes from_first(std::span<const std::byte> block) {
+    return std::move(over_.gather(first() ? block : std::span<const std::byte>())[0]);
+  }
+
+  // Runs work() on all ranks and returns the report of all.
+  template <class Work>
+  report run(const Work& work) {
+    try {
+      return wire::in_group(over_, seen_, token_, [&] {
+        over_.expect_alike(digest_);
+        work();
+        report all = seen_.collect();
+        all.merge(own_);
+        all.backend = own_.backend;
+        all.scheme = own_.scheme;
+        return wire::joined(over_, all);
+      });
+    } catch (const wire::ranks_lost&) {
+      over_.regroup();
+      throw rank_lost_error(wire::lost_message(over_, token_), over_.lost());
+    }
+  }
+
+ private:
+  group group_;
+  wire::exchange& over_;
+  execution alone_;
+  std::string token_;
+  run::settings how_;
+  inject::active_injector quiet_;
+  run::recorder seen_;
+  std::uint64_t digest_;
+  report own_;
+};
+
+void check_group(const execution& where) {
+  if (!where.group) throw invalid_argument_error("qr: group: expected one whose ranks have the rows, got none");
+}
+
+template <class T>
+row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, const call& now) {
+  check_group(where);
+  row_factors<T> made;
+  made.where = where;
+  row_operation<T> call(where, now, to_token({precision_of<T>, A.rows, A.columns}), row_call::factor, 0);
+  made.report = call.run([&] {
+    if (A.columns < 1) throw invalid_argument_error(fmt::format("qr: A: expected at least one column, got {}", A.columns));
+    if (A.rows != 0) check_view(A, "A", to_token({precision_of<T>, A.rows, A.columns}));
+    const std::int64_t shape[] = {A.rows, A.columns};
+    std::int64_t rows = 0;
+    made.tops = {0};
+    for (const auto& each : call.over().gather(std::span<const std::int64_t>(shape))) {
+      if (each[1] != A.columns)
+        throw invalid_argument_error(fmt::format("qr: A: expected as many columns on all ranks, got {} and {}", A.columns, each[1]));
+      rows += each[0];
+      made.tops.push_back(made.tops.back() + std::min(each[0], each[1]));
+    }
+    if (rows < A.columns)
+      throw invalid_argument_error(
+          fmt::format("qr: A: expected at least as many rows as columns, got {} × {} on all ranks", rows, A.columns));
+    std::vector<T> triangle;
+    if (A.rows > 0) {
+      made.own = factor(A, call.alone(), call.silent());
+      call.add(made.own.report);
+      const matrix<T> r = made.own.r();
+      triangle = rows_of(r.view(), 0, r.rows());
+    }
+    const std::vector<wire::bytes> triangles = call.over().gather(bytes_of(triangle));
+    std::vector<T> packed;
+    if (call.first()) {
+      matrix<T> stack(made.tops.back(), A.columns);
+      for (std::size_t p = 0; p < triangles.size(); ++p)
+        if (!store_rows(triangles[p], stack.view(), made.tops[p])) throw error("qr: a triangle has another size than its rank said");
+      const factors<T> joined = factor(std::as_const(stack).view(), call.alone(), call.silent());
+      call.add(joined.report);
+      packed = rows_of(std::as_const(joined.storage).view(), 0, joined.storage.rows());
+      packed.insert(packed.end(), joined.tau.begin(), joined.tau.end());
+    }
+    const wire::bytes sent = call.from_first(bytes_of(packed));
+    made.joined.storage = matrix<T>(made.tops.back(), A.columns, order::column_major);
+    made.joined.tau.resize(static_cast<std::size_t>(A.columns));
+    const std::size_t matrix_bytes = made.joined.storage.size() * sizeof(T);
+    if (sent.size() != matrix_bytes + made.joined.tau.size() * sizeof(T))
+      throw error("qr: the factors have another size than the triangles");
+    (void)store_rows(wire::bytes(sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(matrix_bytes)), made.joined.storage.view(), 0);
+    std::memcpy(made.joined.tau.data(), sent.data() + matrix_bytes, sent.size() - matrix_bytes);
+  });
+  made.joined.report = made.report;
+  return made;
+}
+
+// Qᵀ B of this rank's rows: those that belong to its triangle, row by row.
+template <class T>
+std::vector<T> own_part(const row_factors<T>& from, row_operation<T>& call, matrix_view<const T> B) {
+  if (from.own.storage.rows() == 0) return {};
+  matrix<T> C(B.rows, B.columns, order::column_major);
+  for (std::int64_t i = 0; i < B.rows; ++i)
+    for (std::int64_t j = 0; j < B.columns; ++j) C(i, j) = B(i, j);
+  call.add(
+      ormqr(side::left, transpose::yes, from.own.storage.view(), std::span<const T>(from.own.tau), C.view(), call.alone(), call.silent()));
+  return rows_of(std::as_const(C).view(), 0, std::min(B.rows, from.own.storage.columns()));
+}
+
+template <class T>
+void check_ranks(const row_factors<T>& from, row_operation<T>& call) {
+  if (from.tops.size() != call.over().size() + 1)
+    throw invalid_argument_error(
+        fmt::format("qr: group: expected the {} ranks that made the factors, got {}", from.tops.size() - 1, call.over().size()));
+}
+
+template <class T>
+void check_rows(const row_factors<T>& from, matrix_view<const T> B) {
+  if (B.rows != from.own.storage.rows())
+    throw invalid_argument_error(fmt::format("qr: B: expected the rank's {} rows, got {}", from.own.storage.rows(), B.rows));
+}
+
+// Joins the parts of Qᵀ B of all ranks on the first, which computes finish(stack) from them; returns its elements on all ranks.
+template <class T, class Finish>
+computed<T> joined_rows(const row_factors<T>& from, matrix_view<const T> B, const call& now, row_call what, const Finish& finish) {
+  check_group(from.where);
+  const std::int64_t n = from.joined.storage.columns();
+  row_operation<T> call(from.where, now, to_token({precision_of<T>, from.joined.storage.rows(), n}), what, B.columns);
+  computed<T> made{matrix<T>(n, B.columns, order::column_major), {}};
+  made.report = call.run([&] {
+    check_ranks(from, call);
+    check_rows(from, B);
+    const std::vector<T> part = own_part(from, call, B);
+    const std::vector<wire::bytes> parts = call.over().gather(bytes_of(part));
+    // The first element says whether the columns depend on each other; then their error follows.
+    std::vector<std::byte> block(1, std::byte{0});
+    if (call.first()) {
+      matrix<T> stack(from.joined.storage.rows(), B.columns, order::column_major);
+      for (std::size_t p = 0; p < parts.size(); ++p)
+        if (!store_rows(parts[p], stack.view(), from.tops[p])) throw error("qr: a part of B has another size than its rank said");
+      try {
+        const matrix<T> result = finish(call, stack);
+        const std::vector<T> values = rows_of(std::as_const(result).view(), 0, n);
+        const auto bytes = bytes_of(values);
+        block.insert(block.end(), bytes.begin(), bytes.end());
+      } catch (const rank_deficient_error& refused) {
+        const std::string text = refused.what();
+        block[0] = std::byte{1};
+        for (const char each : text) block.push_back(static_cast<std::byte>(each));
+      }
+    }
+    const wire::bytes sent = call.from_first(block);
+    if (sent.empty()) throw error("qr: the first rank sent nothing");
+    const wire::bytes rest(sent.begin() + 1, sent.end());
+    if (sent[0] != std::byte{0}) throw rank_deficient_error(std::string(reinterpret_cast<const char*>(rest.data()), rest.size()));
+    if (!store_rows(rest, made.values.view(), 0)) throw error("qr: the result has another size than expected");
+  });
+  return made;
+}
+
+}  // namespace
+
+inline namespace abi_1 {
+
+row_factors<float> factor_rows(matrix_view<const float> A, const execution& where, const call& now) {
+  return factor_rows_of(A, where, now);
+}
+row_factors<double> factor_rows(matrix_view<const double> A, const execution& where, const call& now) {
+  return factor_rows_of(A, where, now);
+}
+
+template <class T>
+matrix<T> row_factors<T>::r() const {
+  return joined.r();
+}
+
+template <class T>
+computed<T> row_factors<T>::apply(matrix_view<const T> C, const call& now) const {
+  check_group(where);
+  const std::int64_t n = joined.storage.columns();
+  row_operation<T> call(where, now, to_token({precision_of<T>, own.storage.rows(), n}), row_call::apply, C.columns);
+  computed<T> made{matrix<T>(own.storage.rows(), C.columns, order::column_major), {}};
+  made.report = call.run([&] {
+    check_ranks(*this, call);
+    if (C.rows != n) throw invalid_argument_error(fmt::format("qr: C: expected {} rows, got {}", n, C.rows));
+    std::vector<std::vector<T>> parts(call.over().size());
+    if (call.first()) {
+      matrix<T> stack(joined.storage.rows(), C.columns, order::column_major);
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < C.columns; ++j) stack(i, j) = C(i, j);
+      call.add(ormqr(side::left, transpose::no, joined.storage.view(), std::span<const T>(joined.tau), stack.view(), call.alone(),
+                     call.silent()));
+      for (std::size_t p = 0; p < parts.size(); ++p) parts[p] = rows_of(std::as_const(stack).view(), tops[p], tops[p + 1] - tops[p]);
+    }
+    std::vector<std::span<const std::byte>> blocks;
+    blocks.reserve(parts.size());
+    for (const std::vector<T>& each : parts) blocks.push_back(bytes_of(each));
+    const std::vector<wire::bytes> sent = call.over().all_to_all(blocks);
+    if (own.storage.rows() == 0) return;
+    if (!store_rows(sent[0], made.values.view(), 0)) throw error("qr: the rows of a rank have another size than expected");
+    call.add(
+        ormqr(side::left, transpose::no, own.storage.view(), std::span<const T>(own.tau), made.values.view(), call.alone(), call.silent()));
+  });
+  return made;
+}
+
+template <class T>
+computed<T> row_factors<T>::q(const call& now) const {
+  const std::int64_t n = joined.storage.columns();
+  matrix<T> one(n, n);
+  for (std::int64_t i = 0; i < n; ++i) one(i, i) = 1;
+  return apply(std::as_const(one).view(), now);
+}
+
+template <class T>
+computed<T> row_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
+  return joined_rows(*this, B, now, row_call::apply_transposed, [&](row_operation<T>& on, matrix<T>& stack) {
+    on.add(ormqr(side::left, transpose::yes, joined.storage.view(), std::span<const T>(joined.tau), stack.view(), on.alone(), on.silent()));
+    return std::move(stack);
+  });
+}
+
+template <class T>
+computed<T> row_factors<T>::solve(matrix_view<const T> B, const call& now) const {
+  return joined_rows(*this, B, now, row_call::solve, [&](row_operation<T>& on, matrix<T>& stack) {
+    computed<T> found = joined.solve(std::as_const(stack).view(), on.alone(), on.silent());
+    on.add(found.report);
+    return std::move(found.values);
+  });
+}
+
+template class row_factors<float>;
+template class row_factors<double>;
+
+}  // namespace abi_1
+}  // namespace ballast::qr

@@ -1,0 +1,270 @@
+// The exchanges of a group: right results for any number of ranks, with every fault of the wire at every message, and after lost ranks.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ballast/error.hpp>
+
+#include "group/session.hpp"
+#include "group/state.hpp"
+#include "inject/injector.hpp"
+#include "kmeans/sites.hpp"
+#include "run/recorder.hpp"
+#include "support/effort.hpp"
+#include "support/ranks.hpp"
+
+namespace ballast::wire {
+namespace {
+
+using test::quick;
+using test::run_ranks;
+
+// A recorder with what it needs.
+struct record {
+  explicit record(protection wanted = protection::correct) : how{.protection = wanted, .throw_on_uncorrectable = false} {}
+  run::settings how;
+  inject::active_injector injector{nullptr, kmeans::site::table()};
+  run::recorder seen{"group_test", backend::cpu, "", how, injector};
+};
+
+std::int64_t word(int from, int to, std::size_t i) { return from * 1000003 + to * 7919 + static_cast<std::int64_t>(i) * 31 - 500; }
+
+// A round of everything, checked: blocks of different lengths, an empty one among them; small and large sums. Returns whether it was right.
+bool round(exchange& over) {
+  bool right = true;
+  const std::vector<int> members = over.members();
+  const auto length = [](int from, int to) { return static_cast<std::size_t>((from * 5 + to * 3) % 11); };
+  std::vector<std::vector<std::int64_t>> out;
+  std::vector<std::span<const std::byte>> blocks;
+  for (const int to : members) {
+    out.emplace_back();
+    for (std::size_t i = 0; i < length(over.rank(), to); ++i) out.back().push_back(word(over.rank(), to, i));
+  }
+  for (const auto& each : out) blocks.push_back(std::as_bytes(std::span(each)));
+  const std::vector<bytes> in = over.all_to_all(blocks);
+  for (std::size_t p = 0; p < members.size(); ++p) {
+    right = right && in[p].size() == 8 * length(members[p], over.rank());
+    for (std::size_t i = 0; right && i < in[p].size() / 8; ++i) {
+      std::int64_t found = 0;
+      std::memcpy(&found, in[p].data() + 8 * i, 8);
+      right = found == word(members[p], over.rank(), i);
+    }
+  }
+  for (const std::size_t count : {std::size_t{3}, std::size_t{5000}}) {
+    std::vector<std::int64_t> sum(count), expected(count, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      sum[i] = word(over.rank(), 1, i) * 0x123456789;
+      for (const int from : members) expected[i] += word(from, 1, i) * 0x123456789;
+    }
+    over.add(sum);
+    right = right && sum == expected;
+  }
+  return right;
+}
+
+class group_ranks : public testing::TestWithParam<int> {};
+
+TEST_P(group_ranks, exchange_and_add) {
+  std::atomic<int> right{0};
+  run_ranks(GetParam(), [&](int, const group& own) {
+    record here;
+    exchange& over = own.internal()->over;
+    over.begin_call(&here.seen, protection::correct);
+    for (int i = 0; i < 3; ++i) right += round(over) ? 1 : 0;
+    const report all = joined(over, here.seen.collect());
+    over.end_call();
+    own.barrier();
+    EXPECT_EQ(all.verdict, verdict::clean);
+    EXPECT_EQ(own.size(), GetParam());
+    EXPECT_TRUE(GetParam() == 1 || all.checks > 0);
+  });
+  EXPECT_EQ(right, 3 * GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(all, group_ranks, testing::Values(1, 2, 3, 4, 7));
+
+// One call of a round on three ranks with these faults. Returns the rounds that were right, and the reports.
+struct outcome {
+  int right = 0, wrong = 0, ended = 0, lost = 0, errors = 0;
+  std::vector<report> reports;
+};
+
+outcome call_with(const std::vector<wire_fault>& faults, protection wanted = protection::correct, double patience = 60,
+                  std::vector<std::uint64_t>* messages = nullptr) {
+  constexpr int ranks = 3;
+  const auto board = std::make_shared<switchboard>(ranks, faults);
+  outcome made;
+  std::mutex mutex;
+  const auto endings = run_ranks(board, quick(patience), [&](int, const group& own) {
+    record here(wanted);
+    exchange& over = own.internal()->over;
+    for (;;) {
+      try {
+        bool right = false;
+        const report all = in_group(over, here.seen, "group_test", [&] {
+          right = round(over);
+          return joined(over, here.seen.collect());
+        });
+        const std::lock_guard lock(mutex);
+        made.reports.push_back(all);
+        if (all.verdict == verdict::uncorrectable) {
+          ++made.ended;
+        } else {
+          ++(right ? made.right : made.wrong);
+        }
+        return;
+      } catch (const ranks_lost&) {
+        over.regroup();
+      }
+    }
+  });
+  for (const test::ending& each : endings) {
+    made.lost += each.lost ? 1 : 0;
+    made.errors += each.error ? 1 : 0;
+  }
+  for (int r = 0; messages != nullptr && r < ranks; ++r) messages->push_back(board->messages(r));
+  return made;
+}
+
+class group_faults : public testing::TestWithParam<fault> {};
+
+// Every message of every rank, confirmations among them.
+TEST_P(group_faults, each_message) {
+  std::vector<std::uint64_t> messages;
+  ASSERT_EQ(call_with({}, protection::correct, 60, &messages).right, 3);
+  std::uint64_t seen = 0, tried = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (std::uint64_t number = 0; number < messages[static_cast<std::size_t>(rank)]; ++number) {
+      for (std::uint64_t seed = 0; seed < (test::sampled() ? 1U : 4U); ++seed) {
+        const outcome found = call_with({{GetParam(), rank, number, 1, 17 * number + 5 + 1000 * seed}});
+        ++tried;
+        const bool lost = GetParam() == fault::lost_rank;
+        // A rank that is lost after the others have left the call is not missed.
+        EXPECT_EQ(found.right, lost ? 3 - found.lost : 3) << "rank " << rank << ", message " << number;
+        EXPECT_EQ(found.wrong + found.ended + found.errors, 0) << "rank " << rank << ", message " << number;
+        for (const report& each : found.reports) seen += each.detected;
+      }
+    }
+  }
+  EXPECT_GT(tried, 30U);
+  const bool repaired = GetParam() == fault::bit || GetParam() == fault::swapped || GetParam() == fault::misrouted ||
+                        GetParam() == fault::stale || GetParam() == fault::dropped;
+  EXPECT_TRUE(!repaired || seen > tried / 4) << seen << " of " << tried;
+}
+
+INSTANTIATE_TEST_SUITE_P(all, group_faults, testing::ValuesIn(k_faults));
+
+// Without protection the same bits go into the result.
+TEST(group_protection, off_lets_a_bit_pass) {
+  int wrong = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) wrong += call_with({{fault::bit, 1, seed % 6, 1, seed}}, protection::off).wrong;
+  EXPECT_GT(wrong, 0);
+}
+
+TEST(group_protection, detect_repairs_nothing_in_silence) {
+  const outcome found = call_with({{fault::dropped, 1, 0, 1, 0}}, protection::detect);
+  EXPECT_EQ(found.ended, 3);
+  for (const report& each : found.reports) EXPECT_GT(each.uncorrectable, 0U);
+}
+
+// A wire that is always damaged ends the call on all ranks.
+TEST(group_protection, gives_up_on_all_ranks) {
+  for (const fault what : {fault::bit, fault::swapped}) {
+    const outcome found = call_with({{what, 2, 0, 100000, 3}}, protection::correct, 0.3);
+    EXPECT_EQ(found.right + found.wrong, 0);
+    EXPECT_GE(found.ended, 1);
+  }
+}
+
+// Events of all ranks are in every report, with the rank that saw them.
+TEST(group_report, events_of_all_ranks) {
+  const outcome found = call_with({{fault::dropped, 1, 0, 1, 0}});
+  ASSERT_EQ(found.reports.size(), 3U);
+  for (const report& each : found.reports) {
+    EXPECT_EQ(each.verdict, verdict::recomputed);
+    ASSERT_EQ(each.events.size(), 1U);
+    EXPECT_EQ(each.events[0].site, "group.wire");
+    EXPECT_EQ(each.events[0].index, 1);
+    EXPECT_EQ(each.events[0].rank, 2);
+  }
+}
+
+TEST(group_ranks_lost, silent_rank_is_found) {
+  const auto board = std::make_shared<switchboard>(3);
+  std::atomic<int> found{0};
+  const auto start = std::chrono::steady_clock::now();
+  (void)run_ranks(board, quick(0.2), [&](int rank, const group& own) {
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      return;
+    }
+    try {
+      own.barrier();
+    } catch (const rank_lost_error& lost) {
+      EXPECT_EQ(lost.ranks(), std::vector<int>{1});
+      EXPECT_EQ(own.size(), 2);
+      ++found;
+    }
+    own.barrier();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(850));
+  });
+  EXPECT_EQ(found, 2);
+}
+
+TEST(group_errors, different_calls) {
+  std::atomic<int> refused{0};
+  run_ranks(3, [&](int rank, const group& own) {
+    exchange& over = own.internal()->over;
+    over.expect_alike(rank == 2 ? 1 : 0);
+    try {
+      over.barrier();
+    } catch (const invalid_argument_error&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 3);
+}
+
+TEST(group_errors, an_exception_of_one_rank_ends_all) {
+  std::atomic<int> ended{0};
+  const auto endings = run_ranks(std::make_shared<switchboard>(3), quick(), [&](int rank, const group& own) {
+    record here;
+    try {
+      (void)in_group(own.internal()->over, here.seen, "group_test", [&]() -> report {
+        if (rank == 1) throw std::bad_alloc();
+        own.internal()->over.barrier();
+        return {};
+      });
+    } catch (const std::bad_alloc&) {
+      ++ended;
+    } catch (const error& other) {
+      EXPECT_NE(std::string(other.what()).find("rank 1"), std::string::npos);
+      ++ended;
+    }
+    own.barrier();  // the group goes on
+  });
+  EXPECT_EQ(ended, 3);
+  for (const auto& each : endings) EXPECT_FALSE(each.error);
+}
+
+TEST(group_errors, arguments) {
+  EXPECT_THROW((void)group::threads(0), invalid_argument_error);
+  EXPECT_THROW((void)group::threads(2, {.tries = 0}), invalid_argument_error);
+  EXPECT_THROW((void)group::threads(2, {.resend_after = 0}), invalid_argument_error);
+  EXPECT_THROW((void)group::threads(2, {.patience = -1}), invalid_argument_error);
+  EXPECT_THROW(group(nullptr), invalid_argument_error);
+  EXPECT_EQ(group().size(), 1);
+}
+
+}  // namespace
+}  // namespace ballast::wire

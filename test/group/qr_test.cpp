@@ -1,0 +1,252 @@
+// QR and least squares of rows on the ranks of a group, against the definitions in double, and with faults of the wire.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ballast/error.hpp>
+#include <ballast/qr_rows.hpp>
+
+#include "core/counter_rng.hpp"
+#include "support/effort.hpp"
+#include "support/ranks.hpp"
+
+namespace ballast::qr {
+namespace {
+
+using test::quick;
+using wire::fault;
+using wire::switchboard;
+using wire::wire_fault;
+
+template <class T>
+matrix<T> random_matrix(std::int64_t m, std::int64_t n, std::uint64_t seed) {
+  matrix<T> made(m, n);
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      made(i, j) =
+          static_cast<T>(std::ldexp(2 * core::random_uniform(seed, 0, static_cast<std::uint64_t>(i * n + j)) - 1, static_cast<int>(j % 5)));
+  return made;
+}
+
+// Uneven blocks: from three ranks on the second has fewer rows than columns, from four on the third has none.
+std::int64_t first_row(std::int64_t m, int ranks, int rank) {
+  if (rank == 0 || ranks == 1) return rank == 0 ? 0 : m;
+  if (rank == ranks) return m;
+  const std::int64_t first = m / ranks;
+  if (ranks < 3) return first;
+  if (rank == 1) return first;
+  if (rank == 2 || (ranks >= 4 && rank == 3)) return first + 3;
+  return first + 3 + (m - first - 3) * (rank - 2) / (ranks - 2);
+}
+
+template <class T>
+struct outcome {
+  matrix<T> q, r, x, projected;  // q: all rows
+  int ended = 0, lost = 0, errors = 0, refused = 0;
+  bool alike = true;
+  std::uint64_t detected = 0;
+  bool clean = true;
+  std::string message;
+  std::vector<std::uint64_t> messages;
+};
+
+template <class T>
+outcome<T> factor_on(int ranks, const matrix<T>& A, const matrix<T>& B, const std::vector<wire_fault>& faults = {},
+                     protection level = protection::correct, double patience = 60) {
+  const auto board = std::make_shared<switchboard>(ranks, faults);
+  outcome<T> made;
+  made.q = matrix<T>(A.rows(), A.columns());
+  std::mutex mutex;
+  const auto rows = [](const matrix<T>& of, std::int64_t first, std::int64_t count) {
+    return row_major<const T>(of.data() + first * of.columns(), count, of.columns());
+  };
+  const auto endings = test::run_ranks(board, quick(patience), [&](int rank, const group& own) {
+    const std::int64_t first = first_row(A.rows(), ranks, rank), count = first_row(A.rows(), ranks, rank + 1) - first;
+    const execution where = {.backend = backend::cpu, .threads = 1, .protection = level, .group = own};
+    const row_factors<T> made_here = factor_rows(rows(A, first, count), where);
+    const computed<T> q = made_here.q();
+    const computed<T> x = made_here.solve(rows(B, first, count));
+    const computed<T> projected = made_here.apply_transposed(rows(B, first, count));
+    const matrix<T> r = made_here.r();
+    const std::lock_guard lock(mutex);
+    const auto same = [](const matrix<T>& a, const matrix<T>& b) {
+      return a.size() == b.size() && std::equal(a.data(), a.data() + a.size(), b.data());
+    };
+    if (made.ended++ > 0) made.alike = made.alike && same(made.r, r) && same(made.x, x.values) && same(made.projected, projected.values);
+    made.r = r;
+    made.x = x.values;
+    made.projected = projected.values;
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t j = 0; j < A.columns(); ++j) made.q(first + i, j) = q.values(i, j);
+    for (const report* each : {&made_here.report, &q.report, &x.report, &projected.report}) {
+      made.detected += each->detected;
+      made.clean = made.clean && each->verdict == verdict::clean;
+      EXPECT_TRUE(each->checks > 0 || level == protection::off);
+    }
+  });
+  for (const test::ending& each : endings) {
+    made.lost += each.lost ? 1 : 0;
+    if (!each.error) continue;
+    ++made.errors;
+    try {
+      std::rethrow_exception(each.error);
+    } catch (const rank_deficient_error& seen) {
+      ++made.refused;
+      made.message = seen.what();
+    } catch (const std::exception& seen) {
+      made.message = seen.what();
+    }
+  }
+  for (int r = 0; r < ranks; ++r) made.messages.push_back(board->messages(r));
+  return made;
+}
+
+template <class T>
+double norm(const matrix<T>& a) {
+  double sum = 0;
+  for (std::size_t e = 0; e < a.size(); ++e) sum += static_cast<double>(a.data()[e]) * static_cast<double>(a.data()[e]);
+  return std::sqrt(sum);
+}
+
+template <class T>
+class qr_group : public testing::Test {};
+using precisions = testing::Types<float, double>;
+TYPED_TEST_SUITE(qr_group, precisions);
+
+// A = Q R, QᵀQ = I, X and QᵀB by their definitions, summed in double. A Householder factorization and an application of Q err by at most n
+// u of each column's norm for random data, and there are two of each.
+TYPED_TEST(qr_group, definitions) {
+  using T = TypeParam;
+  const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{331, 23}, {64, 7}, {50, 50}}) {
+    const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 3, 2);
+    for (const int ranks : {1, 2, 3, 4, 7}) {
+      const auto found = factor_on(ranks, A, B);
+      ASSERT_EQ(found.errors, 0) << found.message;
+      EXPECT_TRUE(found.alike);
+      EXPECT_TRUE(found.clean);
+      const double limit = 4 * static_cast<double>(n) * u;
+      double residual = 0, skew = 0, gradient = 0, projection = 0;
+      for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (std::int64_t e = 0; e <= j; ++e) sum += static_cast<double>(found.q(i, e)) * static_cast<double>(found.r(e, j));
+          residual += std::pow(sum - static_cast<double>(A(i, j)), 2);
+        }
+      }
+      EXPECT_LE(std::sqrt(residual), limit * norm(A)) << m << " × " << n << ", " << ranks;
+      for (std::int64_t a = 0; a < n; ++a) {
+        for (std::int64_t b = 0; b < n; ++b) {
+          double sum = a == b ? -1 : 0;
+          for (std::int64_t i = 0; i < m; ++i) sum += static_cast<double>(found.q(i, a)) * static_cast<double>(found.q(i, b));
+          skew += sum * sum;
+        }
+        for (std::int64_t c = 0; c < 3; ++c) {
+          double sum = 0, product = 0;
+          for (std::int64_t i = 0; i < m; ++i) {
+            double rest = -static_cast<double>(B(i, c));
+            for (std::int64_t e = 0; e < n; ++e) rest += static_cast<double>(A(i, e)) * static_cast<double>(found.x(e, c));
+            sum += static_cast<double>(A(i, a)) * rest;
+            product += static_cast<double>(found.q(i, a)) * static_cast<double>(B(i, c));
+          }
+          gradient += sum * sum;
+          projection += std::pow(product - static_cast<double>(found.projected(a, c)), 2);
+        }
+      }
+      EXPECT_LE(std::sqrt(skew), limit * std::sqrt(static_cast<double>(n)));
+      EXPECT_LE(std::sqrt(projection), limit * norm(B));
+      // Backward stable: X is exact for an A that differs by limit · ‖A‖, so Aᵀ(A X − B) is below that times ‖A‖ (‖A‖ ‖X‖ + ‖B‖).
+      EXPECT_LE(std::sqrt(gradient), limit * norm(A) * (norm(A) * norm(found.x) + norm(B)));
+    }
+  }
+}
+
+TYPED_TEST(qr_group, dependent_columns_are_refused_on_all_ranks) {
+  matrix<TypeParam> A = random_matrix<TypeParam>(90, 6, 3);
+  for (std::int64_t i = 0; i < 90; ++i) A(i, 4) = A(i, 1);
+  const auto found = factor_on(3, A, random_matrix<TypeParam>(90, 1, 4));
+  EXPECT_EQ(found.refused, 3) << found.message;
+}
+
+class qr_group_faults : public testing::TestWithParam<fault> {};
+
+TEST_P(qr_group_faults, wire) {
+  const matrix<double> A = random_matrix<double>(70, 6, 1), B = random_matrix<double>(70, 2, 2);
+  const auto clean = factor_on(3, A, B);
+  ASSERT_EQ(clean.errors, 0) << clean.message;
+  std::uint64_t detected = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::uint64_t all = clean.messages[static_cast<std::size_t>(rank)];
+    for (std::uint64_t number = static_cast<std::uint64_t>(rank); number < all; number += all / (test::sampled() ? 8 : 40) + 1) {
+      const auto found = factor_on(3, A, B, {{GetParam(), rank, number, 1, number}});
+      detected += found.detected;
+      if (GetParam() == fault::lost_rank) {
+        // Ranks that had not yet finished name the lost one; none stores anything wrong.
+        EXPECT_EQ(found.lost, 1);
+        EXPECT_EQ(found.ended + found.errors, 2);
+        // The message ends with the lost ranks; one that has finished all calls may be among them.
+        const std::size_t names = found.message.find("lost ");
+        EXPECT_TRUE(found.errors == 0 ||
+                    (names != std::string::npos && found.message.find(std::to_string(rank), names) != std::string::npos))
+            << found.message;
+        continue;
+      }
+      ASSERT_EQ(found.errors, 0) << found.message;
+      EXPECT_TRUE(found.alike);
+      EXPECT_TRUE(std::equal(found.r.data(), found.r.data() + found.r.size(), clean.r.data()));
+      EXPECT_TRUE(std::equal(found.x.data(), found.x.data() + found.x.size(), clean.x.data()));
+      EXPECT_TRUE(std::equal(found.q.data(), found.q.data() + found.q.size(), clean.q.data()));
+    }
+  }
+  const bool seen = GetParam() == fault::repeated || GetParam() == fault::late || GetParam() == fault::lost_rank || detected > 0;
+  EXPECT_TRUE(seen);
+}
+
+INSTANTIATE_TEST_SUITE_P(all, qr_group_faults, testing::ValuesIn(wire::k_faults));
+
+TEST(qr_group_protection, off_lets_a_bit_pass) {
+  const matrix<double> A = random_matrix<double>(70, 6, 1), B = random_matrix<double>(70, 2, 2);
+  const auto clean = factor_on(3, A, B, {}, protection::off);
+  int different = 0;
+  for (std::uint64_t number = 0; number < clean.messages[1] && different == 0; ++number) {
+    for (std::uint64_t seed = 0; seed < 4 && different == 0; ++seed) {
+      const auto found = factor_on(3, A, B, {{fault::bit, 1, number, 1, 37 * number + seed}}, protection::off, 1);
+      const auto differs = [](const matrix<double>& a, const matrix<double>& b) {
+        return !std::equal(a.data(), a.data() + a.size(), b.data());
+      };
+      different += found.errors > 0 || differs(found.r, clean.r) || differs(found.x, clean.x) || differs(found.q, clean.q) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(different, 0);
+}
+
+TEST(qr_group_errors, shapes) {
+  const matrix<double> A = random_matrix<double>(5, 6, 1);
+  EXPECT_THROW((void)factor_rows(A.view(), execution{}), invalid_argument_error);
+  std::atomic<int> refused{0};
+  test::run_ranks(2, [&](int rank, const group& own) {
+    const execution where = {.backend = backend::cpu, .group = own};
+    try {
+      (void)factor_rows(row_major<const double>(A.data(), 2, 6), where);  // 4 × 6
+    } catch (const invalid_argument_error&) {
+      ++refused;
+    }
+    try {
+      (void)factor_rows(row_major<const double>(A.data(), 6, rank == 0 ? 4 : 5), where);
+    } catch (const invalid_argument_error&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 4);
+}
+
+}  // namespace
+}  // namespace ballast::qr
