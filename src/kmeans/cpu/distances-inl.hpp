@@ -209,8 +209,9 @@ HWY_NOINLINE bool store_distances(const packed_centroids<T>& centroids, std::int
     columns += centroids.used[static_cast<std::size_t>(t)];
   const bool adjacent = !centroids.sorted && values.column_stride == 1;
   const double unscale = 1 / scale;
+  // Divides: a wrong `unscale` must not agree with itself.
   const auto expected = [&](std::int64_t j, std::int64_t p) {
-    return static_cast<T>(std::sqrt(static_cast<double>(block.distance[j * block.capacity + p])) * unscale);
+    return static_cast<T>(std::sqrt(static_cast<double>(block.distance[j * block.capacity + p])) / scale);
   };
   HWY_ALIGN T roots[k_section * lanes];
   auto words = hn::Zero(du);

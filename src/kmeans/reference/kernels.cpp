@@ -328,7 +328,9 @@ bool store_distances(const packed_centroids<T>& centroids, std::int64_t section,
     for (; first + columns < last && centroids.names[0][first + columns] >= 0; ++columns) roots[columns] = root(columns);
     if (p + 1 == block.count) hook.injector->strike(site::product, hook.position, roots, columns);
     for (std::int64_t j = 0; j < columns; ++j) values(block.first + p, centroids.names[0][first + j]) = roots[j];
-    for (std::int64_t j = 0; protect && j < columns; ++j) same = same && values(block.first + p, centroids.names[1][first + j]) == root(j);
+    for (std::int64_t j = 0; protect && j < columns; ++j)
+      same = same && values(block.first + p, centroids.names[1][first + j]) ==
+                         static_cast<T>(std::sqrt(static_cast<double>(block.distance[j * block.capacity + p])) / scale);
   }
   return same;
 }
