@@ -40,6 +40,33 @@ struct geometry {
   std::int64_t points() const { return n[0] * n[1] * n[2]; }  // points of one signal
 };
 
+// One axis of an array_problem: its points, the elements that each side stores, and their strides.
+struct axis {
+  std::int64_t n = 1;
+  std::int64_t in_length = 1, out_length = 1;
+  std::int64_t in_stride = 1, out_stride = 1;
+  real_kind what = real_kind::r2hc;  // r2r
+};
+
+// One side of an array_problem. The span of the caller begins `first` elements before element (0, …, 0) of signal 0.
+struct array_side {
+  bool real = false;
+  std::int64_t first = 0;
+  std::int64_t extent = 1;  // elements from the lowest to the highest, inclusive
+};
+
+// A checked problem of any rank, with every default filled in.
+struct array_problem {
+  fft::kind kind = fft::kind::c2c;
+  std::vector<axis> axes;
+  std::vector<loop> loops;  // the batch is the last one
+  array_side input;
+  array_side output;
+
+  std::int64_t points() const;   // the product of the n
+  std::int64_t signals() const;  // the product of the counts
+};
+
 // The arguments of one execution except the data.
 struct transform_args {
   fft::direction direction = fft::direction::forward;
@@ -53,6 +80,9 @@ struct transform_args {
   run::recorder& seen;
   inject::active_injector& injector;
   bool own_kernels = true;  // cuda: fft::kernels::own
+  // Split operands: `in` or `out` has the real parts, and these the imaginary parts, with the same layout. composite/ alone takes them.
+  const void* in_imaginary = nullptr;
+  void* out_imaginary = nullptr;
 };
 
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;
