@@ -23,7 +23,7 @@ test:
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
 # Every case of every list, in both builds, and the whole bundle of kernels: for a release, and before a change of the foundation is merged.
-efforts = $(foreach algorithm,FFT KMEANS QR,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
+efforts = $(foreach algorithm,FFT FFT_CUDA KMEANS KMEANS_CUDA QR QR_CUDA,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
 test-full:
 	scripts/install-dependencies test
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(call efforts,full) $(launcher)
@@ -43,7 +43,7 @@ quick:
 	ctest --test-dir build/release --output-on-failure -j 2 -R '^(unit_.*|layers)$$' & units=$$!; \
 	  BALLAST_TEST_EFFORT=sample build/release/bin/backend_$(BACKEND) --gtest_brief=1 && wait $$units
 
-# Strikes registers of the running library from outside, STRIKES times each of 18 problems: a minute or two with 1000. Fails if a strike
+# Strikes registers of the running library from outside, STRIKES times each of 44 problems: ten minutes with 1000. Fails if a strike
 # was silent above the floor where a check covers. docs/design/strike.md.
 STRIKES ?= 1000
 strike:

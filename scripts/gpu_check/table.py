@@ -62,7 +62,7 @@ def strikes(result):
     if struck:
         yield ""
         yield (
-            f"{'struck':<30} {'protect':<7} {'n':>6} {'masked':>6} {'repair':>6} {'wrong':>5} {'unc.':>4} {'round':>5} {'<=flr':>5} "
+            f"{'struck':<30} {'protect':<7} {'n':>6} {'masked':>6} {'repair':>6} {'wrong':>5} {'unc.':>4} {'crash':>5} {'round':>5} {'<=flr':>5} "
             f"{'mater.':>6} {'99 %':>7}"
         )
         for row in struck:
@@ -71,14 +71,15 @@ def strikes(result):
                 continue
             yield (
                 f"{row['token']:<30} {row['protection']:<7} {row['strikes']:6} {row['masked']:6} {row['repaired']:6} {row['wrong']:5} "
-                f"{row['uncorrectable']:4} {row['rounding']:5} "
+                f"{row['uncorrectable']:4} {row['failed'] + row['crashed'] + row['hung']:5} {row['rounding']:5} "
                 f"{row['below_floor']:5} {row['material']:6} {row['bound_99']:7.1g}"
             )
-        places = sorted(rows_of(result, "strike place"), key=lambda row: -(row["material"] + row["wrong"]))
-        for row in [row for row in places if row["material"] + row["wrong"] > 0][:20]:
+        # Other: uncorrectable, an exception, a crash, no end.
+        places = [dict(row, other=row["uncorrectable"] + row["failed"] + row["crashed"] + row["hung"]) for row in rows_of(result, "strike place")]
+        for row in sorted(places, key=lambda row: -(row["material"] + row["wrong"] + row["other"]))[:20]:
             instruction, _, source = row["site"].partition("\t")
             floors = "NaN or Inf" if row["floors"] is None else f"{row['floors']:.2g} floors"
-            yield f"  {row['material']:3} silent, {row['wrong']} wrong, {floors}: {instruction[:44]} {source}"
+            yield f"  {row['material']:3} silent, {row['wrong']} wrong, {row['other']} other, {floors}: {instruction[:60]} {source}"[:110]
 
 
 def fft_times(result):

@@ -1,6 +1,7 @@
 // The interface of an algorithm to gpu-check: its stages and the kernels that they need. Each algorithm has a folder beside this file.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
@@ -23,8 +24,11 @@ struct algorithm {
   void (*list)(const settings& wanted);
   // Throws invalid_argument_error unless `text` is a problem token.
   void (*check_token)(std::string_view text);
-  // Returns the problems of the stage `strike`: they run with the default scheme, with and without protection.
+  // Returns the subjects of the stage `strike` (strike/subjects/subject.hpp): they run with the default scheme, with and without
+  // protection.
   std::vector<std::string> (*strike_set)(bool quick);
+  // Makes `on` load every kernel that a subject may need.
+  void (*record_subject)(test::recording_device& on, const std::string& name);
 };
 
 const algorithm& fft_algorithm();
@@ -42,7 +46,15 @@ int kernels(const algorithm& of, const settings& wanted, const time_limit& limit
 // Needs no GPU; needs NVRTC and ptxas.
 int struck_kernels(const algorithm& of, const settings& wanted, const time_limit& limit);
 
-// Returns the requests of those kernels on such a device, without duplicates.
-std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const settings& wanted, const cuda::capabilities& about);
+// Returns the requests of the kernels of these subjects on such a device, without duplicates.
+std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const std::vector<std::string>& names,
+                                                  const cuda::capabilities& about);
+
+// Returns these subjects, which have a % in the place of the precision, in f32 and then in f64; `quick`: the first.
+std::vector<std::string> in_both_precisions(std::initializer_list<std::string_view> subjects, bool quick);
+
+// The stage `strike`, the same for all algorithms: strikes every instruction of the kernels of each subject (docs/design/strike.md). Prints
+// rows of type "strike", "strike place" and "strike hit". Opens no device in this process, which starts others.
+int strike(const algorithm& of, const settings& wanted, const time_limit& limit);
 
 }  // namespace ballast::gpu_check

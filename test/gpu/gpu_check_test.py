@@ -87,9 +87,9 @@ if stage == "first_calls":
 if stage == "strike":
     row("struck kernels", kernels=3, compiled=0)
     for guard, material in (("correct", 2), ("off", 70)):
-        row("strike", token="fft_c2c_f32_n1024_b64_fwd", protection=guard, strikes=100, missed=3, masked=20, repaired=5, wrong=1, uncorrectable=0, rounding=1, below_floor=1,
+        row("strike", token="fft_c2c_f32_n1024_b64_fwd", protection=guard, strikes=100, missed=3, masked=20, repaired=5, wrong=1, uncorrectable=0, failed=0, crashed=3, hung=1, rounding=1, below_floor=1,
             material=material, bound_99=0.08, **{"pass": guard == "off"})
-    row("strike place", token="fft_c2c_f32_n1024_b64_fwd", material=2, wrong=1, floors=3.5, site="add.rn.f32 %f1, %f2, %f3;\tline.cuh:7 < line.cuh:9")
+    row("strike place", token="fft_c2c_f32_n1024_b64_fwd", material=2, wrong=1, uncorrectable=0, failed=0, crashed=3, hung=1, floors=3.5, site="add.rn.f32 %f1, %f2, %f3;\tline.cuh:7 < line.cuh:9")
     row("end", stage=stage, failed=1)
     sys.exit(1)
 if stage == "struck_kernels":
@@ -337,8 +337,8 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
     def test_strikes_have_a_table_and_their_places(self):
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "strike")
         self.assertEqual(status, 1, out)
-        self.assertRegex(out, r"fft_c2c_f32_n1024_b64_fwd +correct +100 +20 +5 +1 +0 +1 +1 +2 +0.08")
-        self.assertIn("2 silent, 1 wrong, 3.5 floors: add.rn.f32 %f1, %f2, %f3; line.cuh:7 < line.cuh:9", out)
+        self.assertRegex(out, r"fft_c2c_f32_n1024_b64_fwd +correct +100 +20 +5 +1 +0 +4 +1 +1 +2 +0.08")
+        self.assertIn("2 silent, 1 wrong, 4 other, 3.5 floors: add.rn.f32 %f1, %f2, %f3; line.cuh:7 < line.cuh:9", out)
         self.assertLessEqual(max(map(len, out.splitlines())), 110)
 
     def test_a_stage_that_breaks_does_not_stop_the_others(self):

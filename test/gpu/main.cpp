@@ -1,6 +1,9 @@
 // ballast-gpu-check: tests and times the CUDA backends on a GPU, against higher precision and against rivals. scripts/gpu-check builds and
 // runs it and formats its output, one JSON object per line, as a table. Exit status: 0 all checks pass, 1 a check failed, 2 bad usage, 4 no
 // GPU to run on.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -11,6 +14,7 @@
 #include <ballast/info.hpp>
 
 #include "../../bench/gpu.hpp"
+#include "../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
 #include "cuda/device/cufft.hpp"
 #include "cuda/device/device.hpp"
@@ -31,7 +35,9 @@ constexpr const char* k_usage =
     "clean, huge; faults only in the "
     "instrumented program),\n"
     "        sanitize, bench, repairs (fft: instrumented; qr), first_calls, heatmap, sweep (kmeans), paper (qr), tune [--table FILE],\n"
-    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N]\n"
+    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N]; their TOKENs are fft_…, kmeans_…, predict_…, "
+    "transform_…,\n"
+    "        geqrf_…, ormqr_…, ormqr_right_…, orgqr_… and gels_…\n"
     "--only: the algorithm whose stage it is; fft by default\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
@@ -55,6 +61,47 @@ std::span<const algorithm* const> algorithms() {
 }
 
 namespace {
+
+// Prints the row "info" of the device. Returns the exit status: k_no_gpu if a GPU is needed and there is none.
+int print_info(const std::string& stage, bool needs_gpu) {
+  row info("info");
+  info.add("version", BALLAST_VERSION_TEXT);
+  const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
+  if (!missing.empty() && needs_gpu) {
+    info.add("unavailable", missing).print();
+    std::fprintf(stderr, "ballast-gpu-check: %s: cannot run here: %s\n", stage.c_str(), missing.c_str());
+    return k_no_gpu;
+  }
+  if (missing.empty()) {
+    const bench::gpu::description device = bench::gpu::open();
+    info.add("device", device.name)
+        .add("driver", device.driver)
+        .add("capability", std::to_string(device.major) + "." + std::to_string(device.minor));
+    info.add("multiprocessors", device.multiprocessors).add("l2_bytes", device.l2_bytes).add("memory_bytes", device.memory_bytes);
+    info.add("cufft", cuda::cufft_version());
+    if (!cuda::why_no_cufft().empty()) info.add("no_cufft", cuda::why_no_cufft());
+  }
+  info.print();
+  return 0;
+}
+
+// The same in a process of its own: processes that this one starts later by fork can use the device only if this one has not.
+int print_info_elsewhere(const std::string& stage) {
+  std::fflush(nullptr);
+  const pid_t made = fork();
+  if (made < 0) throw error("fork failed");
+  if (made == 0) {
+    try {
+      _exit(print_info(stage, true));
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "ballast-gpu-check: %s\n", e.what());
+      _exit(1);
+    }
+  }
+  int status = 0;
+  if (waitpid(made, &status, 0) != made || !WIFEXITED(status)) return 1;
+  return WEXITSTATUS(status);
+}
 
 int run(int argc, char** argv) {
   settings wanted;
@@ -110,7 +157,14 @@ int run(int argc, char** argv) {
       wanted.tokens.emplace_back(argument);
     }
   }
-  for (const std::string& token : wanted.tokens) of->check_token(token);
+  const bool strikes = stage == "strike" || stage == "struck_kernels";
+  for (const std::string& token : wanted.tokens) {
+    if (strikes) {
+      of->check_token(strike::parse_subject(token).token);
+    } else {
+      of->check_token(token);
+    }
+  }
   if (stage == "list") {
     of->list(wanted);
     return 0;
@@ -121,31 +175,16 @@ int run(int argc, char** argv) {
   }
   const auto chosen = of->stages.find(stage);
   const bool compiles = stage == "kernels" || stage == "struck_kernels";  // needs no GPU
-  if (chosen == of->stages.end() && stage != "info" && !compiles) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
-
-  row info("info");
-  info.add("version", BALLAST_VERSION_TEXT);
-  const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
-  if (!missing.empty() && !compiles) {
-    info.add("unavailable", missing).print();
-    std::fprintf(stderr, "ballast-gpu-check: %s: cannot run here: %s\n", stage.c_str(), missing.c_str());
-    return k_no_gpu;
-  }
-  if (missing.empty()) {
-    const bench::gpu::description device = bench::gpu::open();
-    info.add("device", device.name)
-        .add("driver", device.driver)
-        .add("capability", std::to_string(device.major) + "." + std::to_string(device.minor));
-    info.add("multiprocessors", device.multiprocessors).add("l2_bytes", device.l2_bytes).add("memory_bytes", device.memory_bytes);
-    info.add("cufft", cuda::cufft_version());
-    if (!cuda::why_no_cufft().empty()) info.add("no_cufft", cuda::why_no_cufft());
-  }
-  info.print();
+  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && !compiles)
+    throw invalid_argument_error("STAGE: got \"" + stage + "\"");
+  const int ready = stage == "strike" ? print_info_elsewhere(stage) : print_info(stage, !compiles);
+  if (ready != 0) return ready;
 
   const time_limit limit(seconds);
   const int failed = stage == "info"             ? 0
                      : stage == "kernels"        ? kernels(*of, wanted, limit)
                      : stage == "struck_kernels" ? struck_kernels(*of, wanted, limit)
+                     : stage == "strike"         ? strike(*of, wanted, limit)
                                                  : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;

@@ -1,7 +1,7 @@
 # Converts a list of kernel requests into C++ files that instantiate each kernel and register it with the emulator.
 # Usage: write_kernels.py GENERATOR CHECKED FILE…    GENERATOR prints one request per line: header TAB expression [TAB anything].
-# The first CHECKED files get one kernel in four, and at least one of each template. A kernel without a policy counts as a template of its
-# own. Unchanged files are not written, so that only changed ones are compiled again.
+# The first CHECKED files get one kernel in four, and at least one of each template. Unchanged files are not written, so that only changed
+# ones are compiled again.
 import subprocess
 import sys
 import zlib
@@ -24,7 +24,7 @@ def main(generator, checked, files):
 
     first = {}  # template: its request with the smallest hash
     for expression in sorted(requests, key=hash_of):
-        first.setdefault(expression.split("{")[0], expression)
+        first.setdefault(expression.split("<")[0], expression)
     shares = [[] for _ in files]
     for expression in sorted(requests):
         number = hash_of(expression)

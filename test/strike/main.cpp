@@ -16,6 +16,8 @@
 #include <nlohmann/json.hpp>
 
 #include "campaign.hpp"
+#include "location.hpp"
+#include "processor.hpp"
 #include "support/bound.hpp"
 
 namespace ballast::strike {
@@ -35,13 +37,41 @@ constexpr window k_declared[] = {
     {"fft_", "load_columns", "input while it is loaded"},
     {"ormqr_", "host_engine::copy", "result while it is stored"},
     {"gels_", "host_engine::copy", "result while it is stored"},
+    {"transform_", "host_engine::distances", "distances while they are stored"},
 };
+
+// Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, and of reals; K-Means;
+// QR with every shape of its operations; batches.
+constexpr const char* k_default_subjects[] = {
+    "fft_c2c_f32_n4096_b64_fwd",   "fft_c2c_f64_n4096_b32_fwd",   "fft_c2c_f32_n1000_b256_fwd",  "fft_c2c_f64_n1000_b128_fwd",
+    "fft_c2c_f32_n131072_b2_fwd",  "fft_c2c_f64_n131072_b1_fwd",  "fft_r2c_f32_n4096_b128_fwd",  "fft_r2c_f64_n4096_b64_fwd",
+    "fft_r2c_f32_n1000_b512_fwd",  "fft_r2c_f64_n1000_b256_fwd",  "kmeans_f32_m8000_n32_k64",    "kmeans_f64_m8000_n32_k64",
+    "predict_f32_m12000_n32_k64",  "predict_f64_m12000_n32_k64",  "transform_f32_m4000_n32_k64", "transform_f64_m4000_n32_k64",
+    "kmeans_f32_m500_n16_k10_b16", "kmeans_f64_m500_n16_k10_b16", "geqrf_f32_m384_n256",         "geqrf_f64_m384_n256",
+    "geqrf_f32_m200_n300",         "geqrf_f64_m200_n300",         "geqrf_f32_m64_n48_b32",       "geqrf_f64_m64_n48_b32",
+    "ormqr_f32_m384_n256",         "ormqr_f64_m384_n256",         "ormqr_right_f32_m384_n256",   "ormqr_right_f64_m384_n256",
+    "ormqr_f32_m64_n48_b32",       "ormqr_f64_m64_n48_b32",       "orgqr_f32_m384_n256",         "orgqr_f64_m384_n256",
+    "orgqr_f32_m64_n48_b32",       "orgqr_f64_m64_n48_b32",       "gels_f32_m384_n256",          "gels_f64_m384_n256",
+    "gels_f32_m240_n240",          "gels_f64_m240_n240",          "gels_f32_m160_n300",          "gels_f64_m160_n300",
+    "gels_f32_m64_n48_b32",        "gels_f64_m64_n48_b32",        "gels_f32_m48_n64_b32",        "gels_f64_m48_n64_b32"};
+
+using strike = entry<processor_striker::shot>;
+
+// Returns whether the output lists the strike.
+bool is_worth_a_look(const strike& one) {
+  return one.result != outcome::masked && one.result != outcome::repaired && one.result != outcome::rounding;
+}
+
+code_address instruction_of(const strike& one) { return code_at(one.shot.address); }
+code_address caller_of(const strike& one) { return one.shot.caller == 0 ? code_address{} : code_at(one.shot.caller - 1); }
 
 bool is_bad(const strike& one) { return one.result == outcome::material || one.result == outcome::wrongly_repaired; }
 
 bool is_declared(const std::string& problem, const std::string& location) {
   return std::ranges::any_of(k_declared, [&](const window& each) {
-    return problem.starts_with(each.operation) && location.find(each.function) != std::string::npos;
+    const std::size_t at = location.find(each.function), end = at + each.function.size();
+    const bool whole = at != std::string::npos && (end == location.size() || location[end] != '_');  // not distances_block
+    return whole && problem.starts_with(each.operation);
   });
 }
 
@@ -55,21 +85,21 @@ json counts(const tally& of, std::int64_t declared) {
 
 // Returns the location of a strike. If it is in a system library, the caller is appended.
 std::string location_of(const strike& one, const std::map<code_address, std::string>& locations) {
-  return locations.at(one.instruction) + (one.caller.module.empty() ? "" : " < " + locations.at(one.caller));
+  return locations.at(instruction_of(one)) + (one.shot.caller == 0 ? "" : " < " + locations.at(caller_of(one)));
 }
 
 json details(const std::string& problem, const strike& one, const std::map<code_address, std::string>& locations) {
-  return {{"target", to_string(one.what)},
-          {"register", name_of(one.where)},
-          {"nanoseconds", one.when.nanoseconds},
-          {"instructions", one.when.instructions},
+  return {{"target", to_string(one.shot.what)},
+          {"register", name_of(one.shot.where)},
+          {"nanoseconds", one.shot.when.nanoseconds},
+          {"instructions", one.shot.when.instructions},
           {"outcome", to_string(one.result)},
           {"detected", one.detected},
           {"signal", one.signal},
           {"roundings", std::isfinite(one.change.roundings) ? json(one.change.roundings) : json("inf")},
           {"floors", std::isfinite(one.change.floors) ? json(one.change.floors) : json("inf")},
-          {"module", one.instruction.module},
-          {"offset", fmt::format("{:#x}", one.instruction.offset)},
+          {"module", instruction_of(one).module},
+          {"offset", fmt::format("{:#x}", instruction_of(one).offset)},
           {"place", location_of(one, locations)},
           {"declared", is_declared(problem, location_of(one, locations))}};
 }
@@ -78,8 +108,7 @@ json details(const std::string& problem, const strike& one, const std::map<code_
 constexpr const char* k_heading = "{:<28} {:<8} {:<8} {:>6} {:>7} {:>8} {:>6} {:>7} {:>7} {:>5} {:>8} {:>7} {:>6} {:>8} {:>9}\n";
 
 // Prints a line of the table. `declared`: the number of material strikes in declared windows.
-void print_line(const record& of, target which, std::int64_t declared, bool first) {
-  const tally& seen = of.of(which);
+void print_line(const record<processor_striker::shot>& of, const tally& seen, target which, std::int64_t declared, bool first) {
   if (seen.strikes == 0) return;
   const auto at = [&](outcome what) { return seen.of(what); };
   const std::int64_t material = at(outcome::material) - declared;
@@ -102,15 +131,15 @@ std::string functions_of(const std::string& location) {
 }
 
 // Prints the locations of material strikes at vector and mask registers, most frequent first.
-void print_locations(const record& seen, const std::map<code_address, std::string>& locations) {
+void print_locations(const record<processor_striker::shot>& seen, const std::map<code_address, std::string>& locations) {
   struct group {
     std::int64_t count = 0;
     double least = 0, most = 0;
     std::string line;
   };
   std::map<std::string, group> groups;
-  for (const strike& one : seen.worth_a_look) {
-    if (!is_bad(one) || one.what == target::general) continue;
+  for (const strike& one : seen.strikes) {
+    if (!is_bad(one) || one.shot.what == target::general) continue;
     const std::string location = location_of(one, locations);
     group& to = groups[std::string(one.result == outcome::material ? "material: " : "wrongly repaired: ") + functions_of(location)];
     if (to.count++ == 0 || one.change.floors < to.least) to.least = one.change.floors;
@@ -131,15 +160,16 @@ int run(int argc, char** argv) {
   plan wanted;
   std::int64_t unprotected = -1;
   std::string output;
-  std::string only;
+  int threads = 2;
   CLI::App app("Strikes registers of the running library from outside, at random times, and counts what becomes of it.");
-  app.add_option("PROBLEM", names,
-                 "fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, geqrf_f64_m384_n256, ormqr_…, gels_…; default: all that "
-                 "docs/design/strike.md names");
+  app.add_option(
+      "PROBLEM", names,
+      "fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, predict_…, transform_…, geqrf_f64_m384_n256, ormqr_…, ormqr_right_…, orgqr_…, "
+      "gels_…; default: 44 problems, every operation in both precisions");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
   app.add_option("--seed", wanted.seed)->capture_default_str();
-  app.add_option("--threads", wanted.threads, "of the library")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--threads", threads, "of the library")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--seconds", wanted.seconds, "at most, of each problem and protection");
   app.add_option("--json", output, "where counts and every strike that was not masked or repaired go");
   try {
@@ -148,11 +178,12 @@ int run(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   if (unprotected < 0) unprotected = std::max<std::int64_t>(wanted.strikes / 10, 1);
-  if (names.empty()) names.assign(default_subjects().begin(), default_subjects().end());
+  if (names.empty()) names.assign(std::begin(k_default_subjects), std::end(k_default_subjects));
+  bench::gpu::pretend();  // operands lie in the memory of the host
 
   json all = {{"version", information().version},
               {"seed", wanted.seed},
-              {"threads", wanted.threads},
+              {"threads", threads},
               {"registers", {{"vectors", registers().vectors}, {"vector_bits", registers().vector_bits}, {"masks", registers().masks}}},
               {"results", json::array()}};
   fmt::print(fmt::runtime(k_heading), "problem", "protect", "target", "n", "masked", "repaired", "wrong", "uncorr.", "crashed", "hung",
@@ -164,24 +195,30 @@ int run(int argc, char** argv) {
       plan part = wanted;
       part.strikes = how == protection::off ? unprotected : wanted.strikes;
       if (part.strikes == 0) continue;
-      const record seen = strike_subject(name, how, part);
+      processor_striker::small = name.find("_f32_") != std::string::npos;
+      const execution where{.backend = backend::cpu, .threads = threads, .protection = how};
+      const auto seen = campaign<processor_striker>(name, make_subject(name, backend::cpu), where, part).run();
+      if (!seen.stopped.empty()) throw std::runtime_error(name + ": " + seen.stopped);
+      std::array<tally, k_targets> tallies;
       std::vector<code_address> addresses;
-      for (const strike& one : seen.worth_a_look) {
-        addresses.push_back(one.instruction);
-        addresses.push_back(one.caller);
+      for (const strike& one : seen.strikes) {
+        tallies[static_cast<std::size_t>(one.shot.what)].add(one.result);
+        if (!is_worth_a_look(one)) continue;
+        addresses.push_back(instruction_of(one));
+        addresses.push_back(caller_of(one));
       }
       const auto locations = source_locations(addresses);
       std::array<std::int64_t, k_targets> declared{};
-      for (const strike& one : seen.worth_a_look) {
+      for (const strike& one : seen.strikes) {
         if (how != protection::off && one.result == outcome::material && is_declared(name, location_of(one, locations)))
-          ++declared[static_cast<std::size_t>(one.what)];
+          ++declared[static_cast<std::size_t>(one.shot.what)];
       }
       bool first = true;
       for (int i = 0; i < k_targets; ++i) {
         const auto which = static_cast<target>(i);
-        const tally& all_of = seen.of(which);
+        const tally& all_of = tallies[static_cast<std::size_t>(i)];
         const std::int64_t inside = declared[static_cast<std::size_t>(i)];
-        print_line(seen, which, inside, first);
+        print_line(seen, all_of, which, inside, first);
         first = first && all_of.strikes == 0;
         if (how == protection::off || which == target::general || which == target::none) continue;
         data += all_of.strikes;
@@ -201,8 +238,9 @@ int run(int argc, char** argv) {
                     {"strikes", json::array()}};
       for (int i = 0; i < k_targets; ++i)
         entry["targets"][std::string(to_string(static_cast<target>(i)))] =
-            counts(seen.tallies[static_cast<std::size_t>(i)], declared[static_cast<std::size_t>(i)]);
-      for (const strike& one : seen.worth_a_look) entry["strikes"].push_back(details(name, one, locations));
+            counts(tallies[static_cast<std::size_t>(i)], declared[static_cast<std::size_t>(i)]);
+      for (const strike& one : seen.strikes)
+        if (is_worth_a_look(one)) entry["strikes"].push_back(details(name, one, locations));
       all["results"].push_back(std::move(entry));
       if (how != protection::off) print_locations(seen, locations);
       std::fflush(stdout);

@@ -61,7 +61,7 @@ class StrikeTest(unittest.TestCase):
         self.assertGreater(len(named), len(listed) / 2)
 
     def test_usage(self):
-        for arguments in (["nothing_f32"], ["fft_c2c_f32"], ["--strikes", "0"], ["geqrf_f32_m8_n16"]):
+        for arguments in (["nothing_f32"], ["fft_c2c_f32"], ["--strikes", "0"], ["orgqr_f32_m8_n16"], ["predict_f32_m90_n4_k3_b2"], ["kmeans_f32"]):
             done = strike(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertTrue(done.stderr or done.stdout)

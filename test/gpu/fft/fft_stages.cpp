@@ -1,6 +1,8 @@
 // The FFT as an algorithm of gpu-check.
 #include "fft_stages.hpp"
 
+#include <ballast/error.hpp>
+
 #include "algorithm.hpp"
 #include "fft/problem.hpp"
 #include "output.hpp"
@@ -26,6 +28,13 @@ void list(const settings& wanted) {
   print("bench", timed);
 }
 
+void record_subject(test::recording_device& on, const std::string& name) {
+  settings only;
+  only.tokens = {name};
+  only.schemes = {"offline"};  // only the default scheme
+  if (record_fft(on, only) > 0) throw error("a problem of the stage strike was refused: " + name);
+}
+
 }  // namespace
 
 const algorithm& fft_algorithm() {
@@ -36,12 +45,12 @@ const algorithm& fft_algorithm() {
                                             {"repairs", repairs},
                                             {"heatmap", heatmap},
                                             {"first_calls", first_calls},
-                                            {"strike", strike},
                                             {"tune", tune}},
                                  .record = record_fft,
                                  .list = list,
                                  .check_token = [](std::string_view text) { (void)fft::parse_token(text); },
-                                 .strike_set = strike_set};
+                                 .strike_set = strike_set,
+                                 .record_subject = record_subject};
   return made;
 }
 

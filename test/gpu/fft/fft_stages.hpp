@@ -24,9 +24,6 @@ int repairs(const settings& wanted, const time_limit& limit);
 // Rows of type "first call": seconds until the first result of a new problem, whether fallback kernels computed it, seconds until the
 // kernels of the problem took over, and until the same plan is constructed and enqueued again.
 int first_calls(const settings& wanted, const time_limit& limit);
-// Rows of type "strike": the effect of single bits that flip after single instructions; "strike place": the places of those flips that no
-// check saw.
-int strike(const settings& wanted, const time_limit& limit);
 // Rows of type "cell": ballast without and with protection, and cuFFT, by length and batch.
 int heatmap(const settings& wanted, const time_limit& limit);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
 #include "core/counter_rng.hpp"
 #include "each_case.hpp"
@@ -49,7 +50,7 @@ template std::vector<double> points_of(const kmeans::problem&, std::int64_t, std
 
 namespace {
 
-// Records each problem with and without protection; those of the stage strike also with kernels that can be struck.
+// Records each problem with and without protection.
 int record(test::recording_device& on, const settings& wanted) {
   const auto add = [&](const std::string& token, bool weighted, bool wide) {
     const kmeans::problem what = kmeans::parse_token(token);
@@ -94,7 +95,30 @@ int record(test::recording_device& on, const settings& wanted) {
   return 0;
 }
 
+// One pass of about a thousand points, so that a call takes about a millisecond, for each storage of packed centroids and sums that so
+// few points choose; a batch; labels alone and distances.
+std::vector<std::string> strike_set(bool quick) {
+  return in_both_precisions({"kmeans_%_m2000_n16_k20", "predict_%_m2000_n16_k20", "transform_%_m1000_n16_k20", "kmeans_%_m200_n8_k6_b24",
+                             "kmeans_%_m1500_n40_k150", "predict_%_m1500_n40_k150"},
+                            quick);
+}
+
+void record_subject(test::recording_device& on, const std::string& name) {
+  const kmeans::problem what = kmeans::parse_token(strike::parse_subject(name).token);
+  const bool f64 = what.precision == precision::f64;
+  if (what.batch > 1) {
+    (void)on.load(kmeans::cuda::batch_request(what, on.about(), false, false));
+    return;
+  }
+  for (const bool check : {true, false}) {
+    for (const ballast::cuda::kernel_request& each :
+         kmeans::cuda::kernels_of({f64, what.features, what.clusters, f64 ? 2 : 1, false, check, true}, on.about(), false))
+      (void)on.load(each);
+  }
+}
+
 void list(const settings& wanted) {
+  print_problems("strike", strike_set(wanted.quick), [](const std::string& name) { return strike::parse_subject(name); });
   print_problems("accuracy", verified_set(wanted.quick), kmeans::parse_token);
   print_problems("sanitize", sanitized_set(), kmeans::parse_token);
   print_problems("bench", timed_set(wanted.quick), kmeans::parse_token);
@@ -114,7 +138,8 @@ const algorithm& kmeans_algorithm() {
                                  .record = clusters::record,
                                  .list = clusters::list,
                                  .check_token = [](std::string_view text) { (void)kmeans::parse_token(text); },
-                                 .strike_set = [](bool) { return std::vector<std::string>(); }};
+                                 .strike_set = clusters::strike_set,
+                                 .record_subject = clusters::record_subject};
   return made;
 }
 

@@ -1,6 +1,9 @@
 // QR as an algorithm of gpu-check: its problems and their kernels.
 #include "qr_stages.hpp"
 
+#include <algorithm>
+
+#include "../../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
 #include "each_case.hpp"
 #include "inject/injector.hpp"
@@ -29,7 +32,39 @@ int record(test::recording_device& on, const settings&) {
   return 0;
 }
 
+// Several panels, and one; tall panels by Cholesky QR; a right-hand side; a batch by a part of a warp, a warp, a block.
+std::vector<std::string> strike_set(bool quick) {
+  return in_both_precisions(
+      {"geqrf_%_m160_n96", "geqrf_%_m1500_n64", "ormqr_%_m160_n96", "ormqr_right_%_m160_n96", "orgqr_%_m160_n96", "gels_%_m160_n96",
+       "gels_%_m64_n96", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24"},
+      quick);
+}
+
+template <class S>
+void record_kernels(test::recording_device& on, const qr::problem& what) {
+  if (what.batch == 1) {
+    for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
+    return;
+  }
+  // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
+  for (const qr::cuda::batch_work step : {qr::cuda::batch_work::factor, qr::cuda::batch_work::apply, qr::cuda::batch_work::solve}) {
+    const std::int64_t rows = std::max(what.rows, what.columns), columns = std::min(what.rows, what.columns);
+    const int which = qr::cuda::batch_policy_for(step, rows, columns, on.about());
+    if (which >= 0) (void)on.load(qr::cuda::batch_kernel<S>(step, which, false));
+  }
+}
+
+void record_subject(test::recording_device& on, const std::string& name) {
+  const qr::problem what = qr::parse_token(strike::parse_subject(name).token);
+  if (what.precision == precision::f32) {
+    record_kernels<float>(on, what);
+  } else {
+    record_kernels<double>(on, what);
+  }
+}
+
 void list(const settings& wanted) {
+  print_problems("strike", strike_set(wanted.quick), [](const std::string& name) { return strike::parse_subject(name); });
   print_problems("accuracy", verified_set(wanted.quick), qr::parse_token);
   print_problems("sanitize", sanitized_set(), qr::parse_token);
   print_problems("bench", timed_set(wanted.quick), qr::parse_token);
@@ -50,7 +85,8 @@ const algorithm& qr_algorithm() {
                                  .record = factors::record,
                                  .list = factors::list,
                                  .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
-                                 .strike_set = [](bool) { return std::vector<std::string>(); }};
+                                 .strike_set = factors::strike_set,
+                                 .record_subject = factors::record_subject};
   return made;
 }
 

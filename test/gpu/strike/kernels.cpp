@@ -1,14 +1,17 @@
-// The struck device is the library's own device over a driver with three replaced functions: those that load modules, look up their
-// functions and launch them.
+// The struck device is the library's own device over a driver with two replaced functions: that which finds a function in a module, and
+// the launch.
 #include "strike/kernels.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <mutex>
+#include <set>
 #include <sstream>
 
 #include <ballast/error.hpp>
@@ -19,35 +22,26 @@
 #include "cuda/jit/nvrtc.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/system/library.hpp"
+#include "support/devices.hpp"
 
 namespace ballast::gpu_check {
 namespace fs = std::filesystem;
 namespace driver = cuda::driver;
 
+scratch_folder::scratch_folder() {
+  std::string name = (fs::temp_directory_path() / "ballast-strike-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw error("cannot make a temporary folder in " + fs::temp_directory_path().string());
+  path_ = name;
+}
+scratch_folder::~scratch_folder() {
+  std::error_code ignored;  // removal is best effort
+  fs::remove_all(path_, ignored);
+}
+
 namespace {
 
 constexpr const char* k_code_mark = "struck kernel\n";
 constexpr const char* k_sites_mark = "sites of a struck kernel\n";
-
-// Files with random names, removed at the end.
-class scratch_folder {
- public:
-  scratch_folder() {
-    std::string name = (fs::temp_directory_path() / "ballast-strike-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw error("cannot make a temporary folder in " + fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~scratch_folder() {
-    std::error_code ignored;  // removal is best effort
-    fs::remove_all(path_, ignored);
-  }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 std::string content_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -104,9 +98,9 @@ driver::result name_function(driver::function* made, driver::module_handle modul
   const auto at = current->kernel_of_name.find(name);
   if (at != current->kernel_of_name.end()) one.kernel = at->second;
   std::size_t bytes = 0;
-  const driver::result found = current->global_address(&one.control, &bytes, module, k_strike_variable);
-  if (found == driver::k_success) current->functions[*made] = one;
-  return found;
+  // A kernel without the variable is one of the library's own.
+  if (current->global_address(&one.control, &bytes, module, k_strike_variable) == driver::k_success) current->functions[*made] = one;
+  return got;
 }
 
 driver::result launch_function(const driver::launch_config* config, driver::function which, void** arguments, void** extra) {
@@ -124,15 +118,60 @@ driver::result launch_function(const driver::launch_config* config, driver::func
   driver::result got = all.real->launch(config, which, arguments, extra);
   if (strikes && got == driver::k_success) {
     // The answer stays where the kernel wrote it; only the order is reset.
-    static constexpr std::uint64_t k_nobody = ~std::uint64_t{0};
+    static constexpr strike_control k_nobody;
     all.armed.done = true;
     all.armed.control = at->second.control;
-    got = all.real->copy(at->second.control, reinterpret_cast<driver::address>(&k_nobody), sizeof k_nobody, config->stream);
+    got = all.real->copy(at->second.control, reinterpret_cast<driver::address>(&k_nobody), offsetof(strike_control, executed),
+                         config->stream);
   }
   return got;
 }
 
+// The library's device over the driver with replaced functions; kernels that cannot be struck come from its own cache.
+class partly_struck_device final : public test::forwarding_device {
+ public:
+  partly_struck_device(std::shared_ptr<cuda::device> struck, std::shared_ptr<cuda::device> own, std::set<std::string> known,
+                       std::string architecture)
+      : forwarding_device(std::move(struck)), own_(std::move(own)), known_(std::move(known)), architecture_(std::move(architecture)) {}
+
+  const cuda::kernel& load(const cuda::kernel_request& wanted) override {
+    if (is_known(wanted)) return inner_->load(wanted);
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::ranges::find(others, wanted.expression) == others.end()) others.push_back(wanted.expression);
+    }
+    return own_->load(wanted);
+  }
+  std::string why_not_ready(std::span<const cuda::kernel_request> wanted, bool compile) override {
+    std::vector<cuda::kernel_request> struck, rest;
+    for (const cuda::kernel_request& each : wanted) (is_known(each) ? struck : rest).push_back(each);
+    const std::string why = inner_->why_not_ready(struck, compile);
+    return why.empty() ? own_->why_not_ready(rest, compile) : why;
+  }
+  void copy_columns(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t bytes, std::int64_t columns,
+                    cuda::stream on) override {
+    inner_->copy_columns(to, to_pitch, from, from_pitch, bytes, columns, on);
+  }
+
+  std::vector<std::string> others;
+
+ private:
+  bool is_known(const cuda::kernel_request& wanted) const { return known_.contains(cuda::request_text(wanted, architecture_)); }
+  std::shared_ptr<cuda::device> own_;
+  std::set<std::string> known_;  // texts of the requests that can be struck
+  std::string architecture_;
+  std::mutex mutex_;
+};
+
 }  // namespace
+
+std::string short_name(const struck_kernel& of) {
+  const std::string& text = of.code.text;
+  const auto end = text.find("_kernel<");
+  std::string whole = end == std::string::npos ? of.code.name : text.substr(0, end + 7);
+  const auto first = whole.find_last_of(": \n");
+  return first == std::string::npos ? whole : whole.substr(first + 1);
+}
 
 fs::path assembler() {
   std::vector<fs::path> folders;
@@ -159,7 +198,7 @@ struck_kernel make_struck_kernel(const cuda::kernel_request& wanted, const std::
   const cuda::nvrtc::result ptx =
       with->compile(wanted.header, wanted.expression, virtual_architecture, cuda::embedded_sources(wanted.header), k_lines);
   struck_ptx struck = with_strikes(ptx.image.c_str());
-  if (struck.has_numbers && struck.sites.empty()) throw error("no instruction that makes a number was found");  // the parser missed them
+  if (struck.has_numbers && struck.sites.empty()) throw error("no instruction that makes data was found");  // the parser missed them
   struck_kernel made;
   made.code.text = cuda::request_text(wanted, architecture);
   made.code.toolkit = 1000 * with->major() + 10 * with->minor();
@@ -220,13 +259,20 @@ struck_device::struck_device(std::vector<struck_kernel> kernels) : kernels_(std:
   driver::device_id id = 0;
   driver::check(*state.real, state.real->context_current(&context), "cuCtxGetCurrent");
   driver::check(*state.real, state.real->context_device(&id), "cuCtxGetDevice");
-  device_ = cuda::open_device(state.ours, there.version, context, id, *cache_);
+  const auto struck = cuda::open_device(state.ours, there.version, context, id, *cache_);
+  const cuda::capabilities about = struck->about();
+  std::set<std::string> known;
+  for (const struck_kernel& each : kernels_) known.insert(each.code.text);
+  device_ = std::make_shared<partly_struck_device>(struck, cuda::open_device(state.ours, there.version, context, id, cuda::kernels()),
+                                                   std::move(known), cuda::runnable_architectures(about.major, about.minor).front());
 }
 
 struck_device::~struck_device() {
   device_.reset();
   current = nullptr;
 }
+
+std::vector<std::string> struck_device::others() const { return static_cast<const partly_struck_device&>(*device_).others; }
 
 std::vector<launch_seen> struck_device::launches() const { return current->seen; }
 
@@ -246,6 +292,7 @@ std::optional<strike_control> struck_device::answer() const {
   driver::check(*current->real, current->real->copy(reinterpret_cast<driver::address>(&got), current->armed.control, sizeof got, nullptr),
                 "cuMemcpyAsync");
   driver::check(*current->real, current->real->stream_synchronize(nullptr), "cuStreamSynchronize");
+  got.key = current->armed.order.key;  // the order has been reset
   return got;
 }
 

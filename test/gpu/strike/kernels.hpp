@@ -30,6 +30,19 @@ std::optional<struck_kernel> find_struck_kernel(const cuda::bundle& in, const cu
 // Returns the ptxas beside the compiler named by CUDA_HOME, CUDA_PATH, the path or the usual folder; empty if there is none.
 std::filesystem::path assembler();
 
+// A temporary folder, removed at the end.
+class scratch_folder {
+ public:
+  scratch_folder();
+  ~scratch_folder();
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 // One launch of a call.
 struct launch_seen {
   std::size_t kernel = 0;  // index in the device's list of kernels
@@ -40,7 +53,8 @@ struct launch_seen {
 // The device. Calls are struck after `arm`, until `disarm`.
 class struck_device {
  public:
-  // Uses the current context and exactly these kernels. At most one instance at a time.
+  // Uses the current context and these kernels; any other kernel is the library's own, and cannot be struck. At most one instance at a
+  // time.
   explicit struck_device(std::vector<struck_kernel> kernels);
   ~struck_device();
   struck_device(const struck_device&) = delete;
@@ -48,6 +62,8 @@ class struck_device {
 
   const std::shared_ptr<cuda::device>& device() const { return device_; }
   const std::vector<struck_kernel>& kernels() const { return kernels_; }
+  // The loaded kernels that cannot be struck, by their expressions.
+  std::vector<std::string> others() const;
 
   // The launches since the last arm() or disarm(), in their order.
   std::vector<launch_seen> launches() const;
@@ -63,5 +79,8 @@ class struck_device {
   std::unique_ptr<cuda::kernel_cache> cache_;
   std::shared_ptr<cuda::device> device_;
 };
+
+// Returns the name of the template of a kernel: "copy_kernel" of "ballast::qr::cuda::copy_kernel<float>".
+std::string short_name(const struck_kernel& of);
 
 }  // namespace ballast::gpu_check

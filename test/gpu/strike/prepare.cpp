@@ -12,23 +12,21 @@
 
 namespace ballast::gpu_check {
 
-std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const settings& wanted, const cuda::capabilities& about) {
+std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const std::vector<std::string>& names,
+                                                  const cuda::capabilities& about) {
   const auto device = std::make_shared<test::recording_device>(about);
-  settings these = wanted;
-  if (these.tokens.empty()) these.tokens = of.strike_set(wanted.quick);
-  these.schemes = {"offline"};  // only the default scheme
   const test::current_device_guard guard(device);
-  if (of.record(*device, these) > 0) throw error("a problem of the stage strike was refused");
+  for (const std::string& each : names) {
+    device->user = each;
+    of.record_subject(*device, each);
+  }
   return device->requests;
 }
 
 int struck_kernels(const algorithm& of, const settings& wanted, const time_limit& limit) {
-  if (wanted.tokens.empty() && of.strike_set(wanted.quick).empty()) {  // this algorithm has no stage that strikes
-    row("bundle").add("kernels", std::size_t{0}).print();
-    return 0;
-  }
   const std::string architecture = wanted.architecture.empty() ? "sm_90a" : wanted.architecture;
-  const auto requests = strike_requests(of, wanted, cuda::typical_capabilities(architecture));
+  const auto requests =
+      strike_requests(of, wanted.tokens.empty() ? of.strike_set(wanted.quick) : wanted.tokens, cuda::typical_capabilities(architecture));
   struct outcome {
     struck_kernel made;
     std::string wrong;

@@ -44,6 +44,7 @@ std::vector<std::string> registers_in(std::string_view text) {
 }
 
 struct instruction {
+  std::string guard;                  // the register of "@%p1" or "@!%p1"; empty: none
   std::string opcode;                 // "fma.rn.f32"
   std::vector<std::string> operands;  // "%r1", "{%r1, %r2}", "[%rd3+8]"
 };
@@ -54,9 +55,13 @@ std::optional<instruction> parsed(std::string_view line) {
   line = trimmed(line);
   if (line.empty() || line.back() != ';' || std::ranges::count(line, ';') != 1) return std::nullopt;
   line.remove_suffix(1);
-  if (line.front() == '@') line = trimmed(line.substr(std::min(line.find_first_of(" \t"), line.size())));
-  if (line.empty() || line.front() < 'a' || line.front() > 'z') return std::nullopt;
   instruction made;
+  if (line.front() == '@') {
+    const auto end = std::min(line.find_first_of(" \t"), line.size());
+    made.guard = line.substr(line.find('%') == std::string_view::npos ? 1 : line.find('%'), end - std::min(end, line.find('%')));
+    line = trimmed(line.substr(end));
+  }
+  if (line.empty() || line.front() < 'a' || line.front() > 'z') return std::nullopt;
   const auto end = std::min(line.find_first_of(" \t"), line.size());
   made.opcode = line.substr(0, end);
   line = trimmed(line.substr(end));
@@ -118,8 +123,12 @@ class analysis {
       }
       more = numbers_.size() != before;
     }
+    find_control(all);
+    for (const instruction& one : all) add_integers(one);
   }
 
+  // Returns whether the register is struck.
+  bool is_data(const std::string& name) const { return is_number(name) || integers_.contains(name); }
   bool is_number(const std::string& name) const { return numbers_.contains(name); }
 
   // Returns the bits of a register; 0 if unknown.
@@ -187,8 +196,60 @@ class analysis {
     for (std::size_t i = 0; i < last; ++i) add(one.operands[i].substr(0, one.operands[i].find('|')));
   }
 
+  // Returns the registers that an instruction writes: those of the first operand, "%r1|%p1" and "{%r1, %r2}" included.
+  static std::vector<std::string> written(const instruction& one) {
+    const std::string base = base_of(one.opcode);
+    if (one.operands.empty() || is_address(one.operands[0])) return {};
+    if (writes_nothing(base) && base != "setp") return {};
+    return registers_in(one.operands[0]);
+  }
+
+  // Marks registers that become part of an address, decide a branch, or say how threads are exchanged and shared memory is laid out; and
+  // everything that they follow from. Numbers are followed no further: what a comparison or conversion of numbers decides is their matter.
+  void find_control(const std::vector<instruction>& all) {
+    const auto mark = [&](const std::string& operand) {
+      for (std::string& name : registers_in(operand)) {
+        if (!is_number(name)) control_.insert(std::move(name));
+      }
+    };
+    for (const instruction& one : all) {
+      const std::string base = base_of(one.opcode);
+      for (const std::string& operand : one.operands) {
+        if (is_address(operand)) mark(operand);
+      }
+      if (base == "bra" || base == "brx" || base == "ret" || base == "exit") control_.insert(one.guard);
+      if (base == "bar" || base == "barrier" || base == "mbarrier" || base == "call" || base == "wgmma" || base == "cp" ||
+          base == "nanosleep" || base == "setmaxnreg" || base == "fence" || base == "ldmatrix" || base == "stmatrix") {
+        for (const std::string& operand : one.operands) mark(operand);
+      }
+      if (base == "shfl") {
+        for (std::size_t i = 2; i < one.operands.size(); ++i) mark(one.operands[i]);
+      }
+      if (base == "vote" || base == "match" || base == "redux" || base == "elect") mark(one.operands.back());
+    }
+    for (bool more = true; more;) {
+      const std::size_t before = control_.size();
+      for (const instruction& one : all) {
+        const std::vector<std::string> to = written(one);
+        if (std::ranges::none_of(to, [&](const std::string& name) { return control_.contains(name); })) continue;
+        if (!one.guard.empty()) control_.insert(one.guard);
+        for (std::size_t i = 1; i < one.operands.size(); ++i) mark(one.operands[i]);
+      }
+      more = control_.size() != before;
+    }
+  }
+
+  // Adds what instructions of integers write, unless it controls something. Special registers (%tid) are moved for addresses only.
+  void add_integers(const instruction& one) {
+    const std::string base = base_of(one.opcode);
+    if (base == "setp" || one.opcode.find(".param") != std::string::npos || one.opcode.find(".pred") != std::string::npos) return;
+    for (const std::string& name : written(one)) {
+      if (width(name) >= 32 && !is_number(name) && !control_.contains(name)) integers_.insert(name);
+    }
+  }
+
   std::map<std::string, int> widths_;
-  std::set<std::string> numbers_;
+  std::set<std::string> numbers_, control_, integers_;
 };
 
 // The source lines: ".loc file line column[, function_name …, inlined_at file line column]" with ".file number "name"".
@@ -265,11 +326,13 @@ std::vector<std::string> lines_of(std::string_view text) {
   return made;
 }
 
-// Registers of the strike code. The chosen thread counts and compares; all others compare with 0, which no count reaches.
+// Registers of the strike code. The chosen thread, or every thread that looks for a site, counts; all others compare with 0, which no count
+// reaches. %strike_only is all ones if one site counts.
 constexpr const char* k_begin =
     "\t.reg .pred \t%strike_here, %strike_now;\n"
-    "\t.reg .b32 \t%strike_count, %strike_target, %strike_mask, %strike_site, %strike_a, %strike_b;\n"
-    "\t.reg .b64 \t%strike_wide, %strike_at, %strike_self, %strike_thread;\n"
+    "\t.reg .b32 \t%strike_count, %strike_target, %strike_mask, %strike_site, %strike_wanted, %strike_only, %strike_key, %strike_a, "
+    "%strike_b;\n"
+    "\t.reg .b64 \t%strike_wide, %strike_at, %strike_self, %strike_thread, %strike_many;\n"
     "\tmov.u32 \t%strike_a, %ctaid.x;\n"
     "\tmov.u32 \t%strike_b, %ntid.x;\n"
     "\tmul.wide.u32 \t%strike_self, %strike_a, %strike_b;\n"
@@ -281,14 +344,44 @@ constexpr const char* k_begin =
     "\tld.volatile.global.u32 \t%strike_target, [%strike_at+8];\n"
     "\tld.volatile.global.u32 \t%strike_mask, [%strike_at+12];\n"
     "\tld.volatile.global.u64 \t%strike_wide, [%strike_at+16];\n"
+    "\tld.volatile.global.u32 \t%strike_wanted, [%strike_at+24];\n"
+    "\tld.volatile.global.u32 \t%strike_key, [%strike_at+28];\n"
     "\tsetp.eq.u64 \t%strike_here, %strike_thread, %strike_self;\n"
     "\tselp.b32 \t%strike_target, %strike_target, 0, %strike_here;\n"
+    "\tsetp.ne.u32 \t%strike_now, %strike_wanted, 0;\n"
+    "\tselp.b32 \t%strike_only, -1, 0, %strike_now;\n"
     "\tmov.u32 \t%strike_count, 0;\n"
     "\tmov.u32 \t%strike_site, 0;\n";
+// After an instruction. Lookup table 0x28 of lop3 is (a ^ b) & c.
+constexpr const char* k_count =
+    "\tlop3.b32 \t%strike_a, %strike_wanted, SITE, %strike_only, 0x28;\n"
+    "\tsetp.eq.u32 \t%strike_now, %strike_a, 0;\n"
+    "\t@%strike_now add.u32 \t%strike_count, %strike_count, 1;\n"
+    "\tsetp.eq.and.u32 \t%strike_now, %strike_count, %strike_target, %strike_now;\n"
+    "\t@%strike_now mov.u32 \t%strike_site, SITE;\n"
+    "\t@%strike_now xor.b";
+// Before a return, which a predicate may keep from being taken: registers of the order stay as they are.
 constexpr const char* k_end =
-    "\t@%strike_here st.volatile.global.u32 \t[%strike_at+24], %strike_count;\n"
-    "\t@%strike_here st.volatile.global.u32 \t[%strike_at+28], %strike_site;\n";
-constexpr const char* k_variable = ".visible .global .align 8 .b8 ballast_strike[32] = {255, 255, 255, 255, 255, 255, 255, 255};\n";
+    "\t@%strike_here st.volatile.global.u32 \t[%strike_at+32], %strike_count;\n"
+    "\t@%strike_here st.volatile.global.u32 \t[%strike_at+36], %strike_site;\n"
+    "\tsetp.ne.u32 \t%strike_now, %strike_key, 0;\n"
+    "\tsetp.ne.and.u32 \t%strike_now, %strike_count, 0, %strike_now;\n"
+    "\tcvt.u64.u32 \t%strike_thread, %strike_key;\n"
+    "\txor.b64 \t%strike_thread, %strike_thread, %strike_self;\n"
+    "\tshl.b64 \t%strike_thread, %strike_thread, 24;\n"
+    "\tmin.u32 \t%strike_a, %strike_count, 16777215;\n"
+    "\tcvt.u64.u32 \t%strike_many, %strike_a;\n"
+    "\tor.b64 \t%strike_thread, %strike_thread, %strike_many;\n"
+    "\t@%strike_now red.global.max.u64 \t[%strike_at+40], %strike_thread;\n";
+constexpr const char* k_variable = ".visible .global .align 8 .b8 ballast_strike[48] = {255, 255, 255, 255, 255, 255, 255, 255};\n";
+
+// Returns the code after an instruction that writes `name`.
+std::string strike_code(const std::string& name, int width, std::size_t site) {
+  std::string made = k_count;
+  const std::string number = std::to_string(site);
+  for (auto at = made.find("SITE"); at != std::string::npos; at = made.find("SITE", at)) made.replace(at, 4, number);
+  return made + std::to_string(width) + " \t" + name + ", " + name + (width == 32 ? ", %strike_mask" : ", %strike_wide") + ";\n";
+}
 
 }  // namespace
 
@@ -340,24 +433,22 @@ struck_ptx with_strikes(std::string_view ptx) {
     std::string first = one->operands[0].substr(0, one->operands[0].find('|'));
     for (const std::string& name : registers_in(first)) {
       const int width = known.width(name);
-      if (!known.is_number(name) || (width != 32 && width != 64)) continue;
+      if (!known.is_data(name) || (width != 32 && width != 64)) continue;
       std::string site(trimmed(line));
       std::erase(site, '\t');
       site += '\t';
       site += source.text();
       made.sites.push_back(std::move(site));
-      const std::string bits = std::to_string(width);
-      for (const std::string_view part : {std::string_view("\tadd.u32 \t%strike_count, %strike_count, 1;\n\tsetp.eq.u32 \t%strike_now, "
-                                                           "%strike_count, %strike_target;\n\t@%strike_now xor.b"),
-                                          std::string_view(bits), std::string_view(" \t"), std::string_view(name), std::string_view(", "),
-                                          std::string_view(name), std::string_view(width == 32 ? ", %strike_mask" : ", %strike_wide"),
-                                          std::string_view(";\n\t@%strike_now mov.u32 \t%strike_site, ")})
-        made.text += part;
-      made.text += std::to_string(made.sites.size());
-      made.text += ";\n";
+      made.text += strike_code(name, width, made.sites.size());
     }
   }
-  add(*close);  // the rest describes source lines
+  add(*close);
+  // Functions that the kernel calls may follow it; they are not struck. The rest describes source lines.
+  for (auto line = close + 1; line != lines.end(); ++line) {
+    const std::string_view directive = trimmed(*line);
+    if (directive.starts_with(".file") || directive.starts_with(".section")) break;
+    if (!is_mark(directive)) add(*line);
+  }
   return made;
 }
 

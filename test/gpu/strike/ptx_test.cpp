@@ -40,9 +40,11 @@ TEST(StruckPtx, StrikesWhatArithmeticMakes) {
 }
 
 TEST(StruckPtx, LeavesAddressesCountersAndPredicatesAlone) {
+  // A store makes its address one.
   const auto made = with_strikes(
       kernel("\tld.param.u64 \t%rd1, [one_param_0];\n\tadd.s64 \t%rd2, %rd1, 8;\n\tmov.u32 \t%r1, %tid.x;\n\tadd.s32 \t%r2, %r1, 1;\n"
-             "\tsetp.gt.f32 \t%p1, %f1, %f2;\n\tst.global.f32 \t[%rd2], %f1;\n\tbar.sync \t0;\n"));
+             "\tsetp.eq.s32 \t%p2, %r2, 9;\n\t@%p2 bra \tL;\nL:\n\tsetp.gt.f32 \t%p1, %f1, %f2;\n\tst.global.f32 \t[%rd2], "
+             "%f1;\n\tbar.sync \t0;\n"));
   EXPECT_EQ(struck_registers(made.text), names{});
 }
 
@@ -54,18 +56,37 @@ TEST(StruckPtx, FollowsNumbersThroughMovesLoadsAndExchanges) {
   EXPECT_EQ(struck_registers(made.text), (names{"%r1", "%r2", "%f1", "%f2", "%r3", "%r4", "%rd3"}));
 }
 
+TEST(StruckPtx, StrikesIntegersThatAreData) {
+  // A label that is chosen and stored; its old value decides a branch, and the thread's number makes an address.
+  const auto made = with_strikes(
+      kernel("\tld.global.u32 \t%r1, [%rd1];\n\tadd.s32 \t%r2, %r1, 1;\n\tst.global.u32 \t[%rd1], %r2;\n\tld.global.u32 \t%r3, [%rd1];\n"
+             "\tsetp.ne.s32 \t%p1, %r3, 0;\n\tselp.b32 \t%r5, 7, %r2, %p2;\n\tst.global.u32 \t[%rd1], %r5;\n\tmov.u32 \t%r4, %tid.x;\n"
+             "\tmad.wide.u32 \t%rd2, %r4, 4, %rd1;\n\tst.global.u32 \t[%rd2], 0;\n\t@%p1 bra \tL;\nL:\n"));
+  EXPECT_EQ(struck_registers(made.text), (names{"%r1", "%r2", "%r5"}));
+}
+
+TEST(StruckPtx, IntegersThatGuardControlAreControl) {
+  // %r2 decides by way of %p2, since a guarded instruction writes the register of a branch.
+  const auto made =
+      with_strikes(kernel("\tld.global.u32 \t%r2, [%rd1];\n\tsetp.ne.s32 \t%p2, %r2, 0;\n\tmov.u32 \t%r1, 0;\n\t@%p2 mov.u32 \t%r1, 1;\n"
+                          "\tsetp.ne.s32 \t%p1, %r1, 0;\n\t@!%p1 bra \tL;\nL:\n"));
+  EXPECT_EQ(struck_registers(made.text), names{});
+}
+
 TEST(StruckPtx, ConversionsHaveTwoTypes) {
-  const auto made = with_strikes(kernel("\tcvt.rzi.s32.f32 \t%r1, %f1;\n\tcvt.rn.f32.s32 \t%f2, %r2;\n\tcvt.f64.f32 \t%fd1, %f2;\n"));
+  const auto made = with_strikes(
+      kernel("\tcvt.rzi.s32.f32 \t%r1, %f1;\n\tmul.wide.s32 \t%rd3, %r1, 4;\n\tst.global.f32 \t[%rd3], %f1;\n\tcvt.rn.f32.s32 \t%f2, "
+             "%r2;\n\tcvt.f64.f32 \t%fd1, %f2;\n"));
   EXPECT_EQ(struck_registers(made.text), (names{"%f2", "%fd1"}));
 }
 
 TEST(StruckPtx, StandsBehindPredicatedInstructionsAndInFrontOfReturns) {
   const auto made = with_strikes(kernel("\t@%p1 mul.f32 \t%f2, %f1, %f1;\n\t@%p1 ret;\n"));
   EXPECT_EQ(struck_registers(made.text), (names{"%f2"}));
-  const auto report = made.text.find("[%strike_at+24]");
+  const auto report = made.text.find("[%strike_at+32]");
   ASSERT_NE(report, std::string::npos);
   EXPECT_LT(report, made.text.find("@%p1 ret"));
-  EXPECT_LT(made.text.rfind("[%strike_at+28]"), made.text.rfind("ret;"));
+  EXPECT_LT(made.text.rfind("[%strike_at+40]"), made.text.rfind("ret;"));
 }
 
 TEST(StruckPtx, NamesTheLinesOfInlinedFunctions) {
@@ -99,12 +120,39 @@ TEST(StruckPtx, NothingStandsInACall) {
   EXPECT_EQ(struck_registers(made.text), (names{"%f2"}));
 }
 
+TEST(StruckPtx, EachSiteHasItsNumber) {
+  const auto made = with_strikes(kernel("\tadd.f32 \t%f2, %f1, %f1;\n\tadd.f32 \t%f3, %f1, %f1;\n"));
+  EXPECT_TRUE(holds(made.text, "lop3.b32 \t%strike_a, %strike_wanted, 1, %strike_only, 0x28;"));
+  EXPECT_TRUE(holds(made.text, "lop3.b32 \t%strike_a, %strike_wanted, 2, %strike_only, 0x28;"));
+  EXPECT_TRUE(holds(made.text, "@%strike_now mov.u32 \t%strike_site, 2;"));
+  EXPECT_FALSE(holds(made.text, "SITE"));
+}
+
+TEST(StruckPtx, FoundThreadsAreDecoded) {
+  strike_control answer;
+  answer.key = 0x9e3779b9;
+  answer.found = ((std::uint64_t{123'456} ^ answer.key) << 24) | 17;
+  EXPECT_EQ(answer.found_thread(), 123'456U);
+  EXPECT_EQ(answer.found_executions(), 17U);
+}
+
 TEST(StruckPtx, HasOneVariableAndMoreRoomForRegisters) {
   const auto made = with_strikes(kernel(""));
-  EXPECT_TRUE(holds(made.text, std::string(".b8 ") + k_strike_variable + "[32]"));
-  EXPECT_EQ(sizeof(strike_control), 32U);
+  EXPECT_TRUE(holds(made.text, std::string(".b8 ") + k_strike_variable + "[48]"));
+  EXPECT_EQ(sizeof(strike_control), 48U);
   EXPECT_TRUE(holds(made.text, ".maxntid"));
   EXPECT_FALSE(holds(made.text, ".minnctapersm"));
+}
+
+TEST(StruckPtx, KeepsFunctionsBehindTheKernel) {
+  const auto made = with_strikes(kernel("\tadd.f32 \t%f2, %f1, %f1;\n") + ".section .debug_str\n{\n}\n");
+  EXPECT_FALSE(holds(made.text, ".debug_str"));
+  std::string text = kernel("\tadd.f32 \t%f2, %f1, %f1;\n");
+  text.insert(text.find("\t.file"), ".func helper()\n{\n\t.loc\t1 3 1\n\tadd.f32 \t%f9, %f1, %f1;\n\tret;\n}\n");
+  const auto more = with_strikes(text);
+  EXPECT_TRUE(holds(more.text, ".func helper()"));
+  EXPECT_FALSE(holds(more.text, ".loc"));
+  EXPECT_EQ(more.sites.size(), 1U);
 }
 
 TEST(StruckPtx, RefusesWhatIsNoKernel) {

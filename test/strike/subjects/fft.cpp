@@ -43,14 +43,13 @@ void transform(const std::complex<W>* x, std::int64_t stride, std::complex<W>* y
 template <class T>
 class fft_subject final : public subject {
  public:
-  explicit fft_subject(const fft::token& token) : problem_(token.problem), way_(token.direction) {
+  fft_subject(const fft::token& token, backend on) : problem_(token.problem), way_(token.direction) {
     if (problem_.shape.size() != 1) throw invalid_argument_error("expected a transform of one dimension");
     const std::int64_t n = problem_.shape[0], half = n / 2 + 1;
     const bool from_reals = problem_.kind == fft::kind::r2c, to_reals = problem_.kind == fft::kind::c2r;
     in_words_ = from_reals ? n : to_reals ? 2 * half : 2 * n;
     out_words_ = to_reals ? n : from_reals ? 2 * half : 2 * n;
     input_ = normal<T>(in_words_ * problem_.batch, 1);
-    output_.resize(static_cast<std::size_t>(out_words_ * problem_.batch));
 
     using W = wide<T>;
     const W turn = (way_ == fft::direction::forward ? -2 : 2) * std::numbers::pi_v<W>;
@@ -81,33 +80,36 @@ class fft_subject final : public subject {
         reference.push_back((to_reals || i % 2 == 0 ? value.real() : value.imag()) * scale);
         size += static_cast<double>(reference.back() * reference.back());
       }
-      floors.push_back(test::k_host_floor * test::effect_unit(problem_) * std::sqrt(size));
+      floors.push_back((on == backend::cuda ? test::k_floor : test::k_host_floor) * test::effect_unit(problem_) * std::sqrt(size));
     }
     judged_.emplace(std::move(reference), out_words_, std::move(floors));
   }
 
-  void prepare(const execution& where) override { plan_.emplace(problem_, where); }
-  void reset() override { std::fill(output_.begin(), output_.end(), T(0)); }
+  void prepare(const execution& where) override {
+    plan_.emplace(problem_, where);
+    in_.set(input_);
+  }
+  void reset() override { output_.set_zero(out_words_ * problem_.batch); }
   report run(const call& now) override {
     using complex = std::complex<T>;
-    const auto points = [](auto& words) {
+    const auto points = [](auto words) {
       using word = std::remove_reference_t<decltype(words[0])>;
       using point = std::conditional_t<std::is_const_v<word>, const complex, complex>;
       return std::span<point>(reinterpret_cast<point*>(words.data()), words.size() / 2);
     };
-    const std::vector<T>& in = input_;
+    const std::span<const T> in = in_.all();
     switch (problem_.kind) {
-      case fft::kind::r2c: return plan_->forward(std::span<const T>(in), points(output_), now);
-      case fft::kind::c2r: return plan_->inverse(points(in), std::span<T>(output_), now);
+      case fft::kind::r2c: return plan_->forward(in, points(output_.all()), now);
+      case fft::kind::c2r: return plan_->inverse(points(in), output_.all(), now);
       default:
-        return way_ == fft::direction::forward ? plan_->forward(points(in), points(output_), now)
-                                               : plan_->inverse(points(in), points(output_), now);
+        return way_ == fft::direction::forward ? plan_->forward(points(in), points(output_.all()), now)
+                                               : plan_->inverse(points(in), points(output_.all()), now);
     }
   }
-  void keep() override { judged_->keep(output_.data()); }
+  void keep() override { judged_->keep(output_.read()); }
   effect judge() override {
     effect seen;
-    judged_->judge(output_.data(), seen);
+    judged_->judge(output_.read(), seen);
     return seen;
   }
   double clean_error() const override { return judged_->clean_error(); }
@@ -116,17 +118,18 @@ class fft_subject final : public subject {
   fft::problem problem_;
   fft::direction way_;
   std::int64_t in_words_ = 0, out_words_ = 0;
-  std::vector<T> input_, output_;
+  std::vector<T> input_;
+  operand<T> in_, output_;
   std::optional<judged_parts<T>> judged_;
   std::optional<fft::plan> plan_;
 };
 
 }  // namespace
 
-std::unique_ptr<subject> make_fft(std::string_view token) {
+std::unique_ptr<subject> make_fft(std::string_view token, backend on) {
   const fft::token parsed = fft::parse_token(token);
-  if (parsed.problem.precision == precision::f32) return std::make_unique<fft_subject<float>>(parsed);
-  return std::make_unique<fft_subject<double>>(parsed);
+  if (parsed.problem.precision == precision::f32) return std::make_unique<fft_subject<float>>(parsed, on);
+  return std::make_unique<fft_subject<double>>(parsed, on);
 }
 
 }  // namespace ballast::strike

@@ -1,5 +1,5 @@
-// The subject of strikes: a problem with its data, the call of the public interface, and the judgement of its result.
-// Layer: test program, over include/ballast only: it does not depend on the library's algorithms or injection sites.
+// The subject of strikes: a problem with its data, the call of the public interface, and the judgement of its result. For every backend.
+// Layer: test program, over include/ballast only: it does not depend on the library's algorithms or injection sites. Needs no package.
 #pragma once
 
 #include <cmath>
@@ -14,6 +14,8 @@
 #include <ballast/execution.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
+
+#include "../../../bench/gpu.hpp"
 
 namespace ballast::strike {
 
@@ -33,11 +35,44 @@ struct effect {
   }
 };
 
+// Numbers that a call reads or writes, in the memory of the backend: that of the device, or the host's after bench::gpu::pretend().
+template <class T>
+class operand {
+ public:
+  // Stores the values. Their number is always the same.
+  void set(const std::vector<T>& values) {
+    if (there_.data() == nullptr) {
+      there_ = bench::gpu::buffer(static_cast<std::int64_t>(values.size() * sizeof(T)));
+      here_.resize(values.size());
+    }
+    bench::gpu::copy(there_.data(), values.data(), there_.bytes());
+  }
+  void set_zero(std::int64_t count) {
+    if (there_.data() == nullptr) {
+      there_ = bench::gpu::buffer(count * static_cast<std::int64_t>(sizeof(T)));
+      here_.resize(static_cast<std::size_t>(count));
+    }
+    bench::gpu::fill(there_.data(), 0, there_.bytes());
+  }
+  T* data() { return static_cast<T*>(there_.data()); }
+  std::span<T> all() { return {data(), here_.size()}; }
+  // Returns the values after all work has ended.
+  const std::vector<T>& read() {
+    bench::gpu::copy(here_.data(), there_.data(), there_.bytes());
+    bench::gpu::synchronize();
+    return here_;
+  }
+
+ private:
+  bench::gpu::buffer there_;
+  std::vector<T> here_;
+};
+
 // One operation with its data. The striker constructs it (data, and the reference in higher precision); the struck process uses it.
 class subject {
  public:
   virtual ~subject() = default;
-  virtual void prepare(const execution& where) = 0;  // constructs the plan; not struck
+  virtual void prepare(const execution& where) = 0;  // constructs the plan and allocates the operands; not struck
   virtual void reset() = 0;                          // restores the data that a call overwrites; not struck
   virtual report run(const call& now) = 0;           // calls the plan once; struck
   virtual void keep() = 0;                           // keeps the result of the last call as the clean one, and measures its rounding error
@@ -45,12 +80,22 @@ class subject {
   virtual double clean_error() const = 0;            // returns the relative error of the kept result
 };
 
-// Constructs a subject. `name`: like those of `default_subjects`, with any sizes. Throws invalid_argument_error.
-std::unique_ptr<subject> make_subject(std::string_view name);
-std::span<const std::string_view> default_subjects();
+// The name of a subject: an operation and the token of its problem.
+//   fft_…                                       a transform
+//   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
+//   geqrf_…, ormqr_…, orgqr_…, gels_…           of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q
+// Batches have "_b" and a number at the end. Throws invalid_argument_error.
+struct subject_name {
+  std::string operation;  // "fft", "kmeans", …, "ormqr_right", …
+  std::string token;      // the token of the algorithm
+};
+subject_name parse_subject(std::string_view name);
 
-std::unique_ptr<subject> make_fft(std::string_view token);
-std::unique_ptr<subject> make_kmeans(std::string_view token);
+// Constructs a subject for a backend, which decides the floors. Throws invalid_argument_error.
+std::unique_ptr<subject> make_subject(std::string_view name, backend on);
+
+std::unique_ptr<subject> make_fft(std::string_view token, backend on);
+std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token);
 std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token);
 
 // The type of references: the next higher precision.
@@ -81,8 +126,8 @@ class judged_parts {
   judged_parts(std::vector<wide<T>> reference, std::int64_t length, std::vector<double> floors)
       : reference_(std::move(reference)), length_(length), floors_(std::move(floors)) {}
 
-  void keep(const T* got) {
-    kept_.assign(got, got + reference_.size());
+  void keep(const std::vector<T>& got) {
+    kept_ = got;
     double errors = 0, sizes = 0;
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const auto difference = static_cast<double>(kept_[i] - reference_[i]), size = static_cast<double>(reference_[i]);
@@ -93,7 +138,7 @@ class judged_parts {
     error_ = std::sqrt(errors / sizes);
   }
 
-  void judge(const T* got, effect& seen) const;
+  void judge(const std::vector<T>& got, effect& seen) const;
 
   double clean_error() const { return error_; }
   double rounding() const { return rounding_; }

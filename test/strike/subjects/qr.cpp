@@ -1,0 +1,252 @@
+// QR as a subject of strikes: geqrf, ormqr (Qᵀ C, or C Q), orgqr and gels on random matrices of every shape, single and in batches. Each
+// column is compared with plain Householder reflections in higher precision.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <ballast/error.hpp>
+#include <ballast/qr.hpp>
+
+#include "subject.hpp"
+
+namespace ballast::strike {
+namespace {
+
+// Returns the floor of docs/protection.md, as a factor of u and the norm of a column, for a change of a column in a block during its
+// factorization. In R, V and tau the change grows by at most the condition number of the matrix, which for a random one is about (√m +
+// √n)/(√m − √n).
+// In a batch there are no blocks, and the norm is that of the matrix.
+double floor_of_factors(std::int64_t m, std::int64_t n, bool batch) {
+  const double block = batch ? 1 : n >= 2048 ? 128 : n >= 192 ? 64 : 32;
+  const double rows = std::sqrt(static_cast<double>(m)), columns = std::sqrt(static_cast<double>(n));
+  const double condition = m > n ? (rows + columns) / (rows - columns) : static_cast<double>(std::min(m, n));
+  return (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(std::min(m, n))) / 8) * 2 * std::sqrt(block) *
+         condition;
+}
+// Returns the floor for a change of a column to which k reflectors are applied.
+double floor_of_product(std::int64_t m, std::int64_t k) {
+  return 48 + 8 * std::sqrt(static_cast<double>(k)) + 4 * std::log2(static_cast<double>(m));
+}
+
+// Applies reflector j of `factors` (LAPACK's storage, m rows) to x: subtracts tau times the projection from x[r], r ≥ j.
+template <class W>
+void reflect(const std::vector<W>& factors, std::int64_t m, std::int64_t j, W tau, W* x) {
+  const W* v = factors.data() + j * m;
+  W sum = x[j];
+  for (std::int64_t r = j + 1; r < m; ++r) sum += v[r] * x[r];
+  sum *= tau;
+  x[j] -= sum;
+  for (std::int64_t r = j + 1; r < m; ++r) x[r] -= sum * v[r];
+}
+
+// Factors an m × n matrix by Householder reflections, one at a time, with LAPACK's signs.
+template <class W>
+void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau) {
+  const std::int64_t steps = std::min(m, n);
+  tau.assign(static_cast<std::size_t>(steps), 0);
+  for (std::int64_t j = 0; j < steps; ++j) {
+    W* column = a.data() + j * m;
+    W tail = 0;
+    for (std::int64_t r = j + 1; r < m; ++r) tail += column[r] * column[r];
+    const W alpha = column[j];
+    if (tail == 0) continue;  // the last row: H is the identity, as in LAPACK
+    const W beta = -std::copysign(std::sqrt(alpha * alpha + tail), alpha);
+    const W own = (beta - alpha) / beta;
+    tau[static_cast<std::size_t>(j)] = own;
+    for (std::int64_t r = j + 1; r < m; ++r) column[r] /= alpha - beta;
+    column[j] = beta;
+    for (std::int64_t c = j + 1; c < n; ++c) reflect(a, m, j, own, a.data() + c * m);
+  }
+}
+
+template <class T>
+class qr_subject final : public subject {
+ public:
+  qr_subject(std::string_view operation, const qr::problem& wanted)
+      : operation_(operation),
+        size_(wanted),
+        m_(wanted.rows),
+        n_(wanted.columns),
+        steps_(std::min(m_, n_)),
+        count_(wanted.batch),
+        columns_(std::max<std::int64_t>(n_ / 2, 1)),
+        right_rows_(operation_ == "gels"          ? std::max(m_, n_)
+                    : operation_ == "ormqr_right" ? columns_
+                                                  : m_),
+        right_columns_(operation_ == "ormqr_right" ? m_ : columns_),
+        given_(normal<T>(m_ * n_ * count_, 3)) {
+    if (operation_ == "orgqr" && m_ < n_) throw invalid_argument_error("orgqr: expected at least as many rows as columns");
+    if (has_right()) right_ = normal<T>(right_rows_ * right_columns_ * count_, 4);
+    if (operation_ != "geqrf" && operation_ != "gels") taus_.resize(static_cast<std::size_t>(steps_ * count_));
+    expectation all;
+    for (std::int64_t b = 0; b < count_; ++b) expect(b, all);
+    if (!all.factors.empty()) judged_factors_.emplace(std::move(all.factors), m_, std::move(all.factor_floors));
+    if (!all.taus.empty()) judged_tau_.emplace(std::move(all.taus), 1, std::move(all.tau_floors));
+    if (!all.right.empty()) judged_right_.emplace(std::move(all.right), right_rows_, std::move(all.right_floors));
+  }
+
+  void prepare(const execution& where) override { plan_.emplace(size_, where); }
+  void reset() override {
+    a_.set(given_);
+    if (has_right()) b_.set(right_);
+    if (operation_ == "geqrf") {
+      tau_.set_zero(steps_ * count_);
+    } else if (operation_ != "gels") {
+      tau_.set(taus_);
+    }
+  }
+  report run(const call& now) override {
+    const matrix_view<T> A = column_major(a_.data(), m_, n_), B = column_major(b_.data(), right_rows_, right_columns_);
+    const std::span<const T> tau = tau_.all();
+    const qr::side side = operation_ == "ormqr_right" ? qr::side::right : qr::side::left;
+    const qr::transpose op = side == qr::side::left ? qr::transpose::yes : qr::transpose::no;
+    if (count_ == 1) {
+      if (operation_ == "geqrf") return plan_->geqrf(A, tau_.all(), now);
+      if (operation_ == "gels") return plan_->gels(A, B, now);
+      if (operation_ == "orgqr") return plan_->orgqr(A, tau, now);
+      return plan_->ormqr(side, op, matrix_view<const T>(A), tau, B, now);
+    }
+    const matrix_batch_view<T> As = batch_of(A, count_), Bs = batch_of(B, count_);
+    if (operation_ == "geqrf") return plan_->geqrf(As, tau_.all(), now);
+    if (operation_ == "gels") return plan_->gels(As, Bs, now);
+    if (operation_ == "orgqr") return plan_->orgqr(As, tau, now);
+    return plan_->ormqr(side, op, matrix_batch_view<const T>(As), tau, Bs, now);
+  }
+  void keep() override {
+    if (judged_factors_) judged_factors_->keep(a_.read());
+    if (judged_tau_) judged_tau_->keep(tau_.read());
+    if (judged_right_) judged_right_->keep(b_.read());
+  }
+  effect judge() override {
+    effect seen;
+    if (judged_factors_) judged_factors_->judge(a_.read(), seen);
+    if (judged_tau_) judged_tau_->judge(tau_.read(), seen);
+    if (judged_right_) judged_right_->judge(b_.read(), seen);
+    return seen;
+  }
+  double clean_error() const override { return judged_right_ ? judged_right_->clean_error() : judged_factors_->clean_error(); }
+
+ private:
+  using W = wide<T>;
+  struct expectation {
+    std::vector<W> factors, taus, right;
+    std::vector<double> factor_floors, tau_floors, right_floors;
+  };
+
+  bool has_right() const { return operation_ != "geqrf" && operation_ != "orgqr"; }
+
+  // Appends the expected results of matrix b and their floors. The operands of ormqr and orgqr are the rounded factors.
+  void expect(std::int64_t b, expectation& to) {
+    const auto first = given_.begin() + b * m_ * n_;
+    const bool turned = operation_ == "gels" && m_ < n_;  // Aᵀ is factored
+    const std::int64_t rows = turned ? n_ : m_, columns = turned ? m_ : n_;
+    std::vector<W> factors(static_cast<std::size_t>(m_ * n_)), taus;
+    for (std::int64_t c = 0; c < n_; ++c)
+      for (std::int64_t r = 0; r < m_; ++r) factors[static_cast<std::size_t>(turned ? c + r * rows : r + c * rows)] = first[c * m_ + r];
+    std::vector<double> sizes = norms_of(factors, rows);
+    factor(factors, rows, columns, taus);
+    // gels keeps factors of A itself only for one matrix with m ≥ n (ballast/qr.hpp).
+    if (operation_ == "geqrf" || (operation_ == "gels" && !turned && count_ == 1)) {
+      const double floor = floor_of_factors(rows, columns, count_ > 1);
+      to.factors.insert(to.factors.end(), factors.begin(), factors.end());
+      for (const double size : sizes) to.factor_floors.push_back(floor * size * k_unit_roundoff<T>);
+      if (operation_ == "geqrf") {
+        to.taus.insert(to.taus.end(), taus.begin(), taus.end());
+        to.tau_floors.insert(to.tau_floors.end(), taus.size(), floor * k_unit_roundoff<T>);
+        return;
+      }
+    }
+    if (operation_ != "gels") {
+      std::copy(factors.begin(), factors.end(), first);
+      std::copy(taus.begin(), taus.end(), taus_.begin() + b * steps_);
+      factors.assign(first, first + m_ * n_);
+      taus.assign(taus_.begin() + b * steps_, taus_.begin() + (b + 1) * steps_);
+    }
+    const double floor = floor_of_product(rows, steps_);
+    if (operation_ == "orgqr") {
+      std::vector<W> q(static_cast<std::size_t>(m_ * n_));
+      for (std::int64_t c = 0; c < n_; ++c) {
+        q[static_cast<std::size_t>(c * m_ + c)] = 1;
+        for (std::int64_t j = steps_ - 1; j >= 0; --j) reflect(factors, m_, j, taus[static_cast<std::size_t>(j)], q.data() + c * m_);
+      }
+      to.factors.insert(to.factors.end(), q.begin(), q.end());
+      const double size = count_ > 1 ? std::sqrt(static_cast<double>(n_)) : 1;  // the norm of the matrix, or of a column
+      to.factor_floors.insert(to.factor_floors.end(), static_cast<std::size_t>(n_), floor * size * k_unit_roundoff<T>);
+      return;
+    }
+    expect_right(b, factors, taus, floor, to);
+  }
+
+  void expect_right(std::int64_t b, const std::vector<W>& factors, const std::vector<W>& taus, double floor, expectation& to) {
+    const std::int64_t each = right_rows_ * right_columns_;
+    std::vector<W> x(right_.begin() + b * each, right_.begin() + (b + 1) * each);
+    std::vector<double> sizes = norms_of(x, right_rows_);
+    if (operation_ == "ormqr_right") {  // C Q: the rows of C are the columns of Qᵀ Cᵀ
+      std::vector<W> row(static_cast<std::size_t>(m_));
+      double largest = 0;
+      for (std::int64_t r = 0; r < right_rows_; ++r) {
+        for (std::int64_t c = 0; c < m_; ++c) row[static_cast<std::size_t>(c)] = x[static_cast<std::size_t>(c * right_rows_ + r)];
+        for (std::int64_t j = 0; j < steps_; ++j) reflect(factors, m_, j, taus[static_cast<std::size_t>(j)], row.data());
+        for (std::int64_t c = 0; c < m_; ++c) x[static_cast<std::size_t>(c * right_rows_ + r)] = row[static_cast<std::size_t>(c)];
+        largest = std::max(largest, norms_of(row, m_)[0]);
+      }
+      // The floor is that of a row of C; a column has an element of each.
+      sizes.assign(sizes.size(), largest);
+    } else if (operation_ == "ormqr" || m_ >= n_) {
+      for (std::int64_t c = 0; c < right_columns_; ++c) {
+        W* const column = x.data() + c * right_rows_;
+        for (std::int64_t j = 0; j < steps_; ++j) reflect(factors, m_, j, taus[static_cast<std::size_t>(j)], column);
+        for (std::int64_t j = operation_ == "gels" ? n_ - 1 : -1; j >= 0; --j) {
+          column[j] /= factors[static_cast<std::size_t>(j * m_ + j)];
+          for (std::int64_t r = 0; r < j; ++r) column[r] -= factors[static_cast<std::size_t>(j * m_ + r)] * column[j];
+        }
+      }
+    } else {  // Aᵀ = Q R: x = Q R⁻ᵀ b
+      for (std::int64_t c = 0; c < right_columns_; ++c) {
+        W* const column = x.data() + c * n_;
+        for (std::int64_t j = 0; j < m_; ++j) {
+          for (std::int64_t r = 0; r < j; ++r) column[j] -= factors[static_cast<std::size_t>(j * n_ + r)] * column[r];
+          column[j] /= factors[static_cast<std::size_t>(j * n_ + j)];
+        }
+        std::fill(column + m_, column + n_, W(0));
+        for (std::int64_t j = m_ - 1; j >= 0; --j) reflect(factors, n_, j, taus[static_cast<std::size_t>(j)], column);
+      }
+    }
+    // The floor of a solution is the sum of the floors of both steps.
+    if (operation_ == "gels") floor += floor_of_factors(std::max(m_, n_), steps_, count_ > 1);
+    to.right.insert(to.right.end(), x.begin(), x.end());
+    for (const double size : sizes) to.right_floors.push_back(floor * size * k_unit_roundoff<T>);
+  }
+
+  // Returns the norm of each column; in a batch that of the matrix for each, since its check has one floor for all columns.
+  std::vector<double> norms_of(const std::vector<W>& a, std::int64_t rows) const {
+    std::vector<double> made;
+    double all = 0;
+    for (std::size_t first = 0; first < a.size(); first += static_cast<std::size_t>(rows)) {
+      double sum = 0;
+      for (std::size_t i = first; i < first + static_cast<std::size_t>(rows); ++i) sum += static_cast<double>(a[i] * a[i]);
+      made.push_back(std::sqrt(sum));
+      all += sum;
+    }
+    if (count_ > 1) made.assign(made.size(), std::sqrt(all));
+    return made;
+  }
+
+  std::string operation_;
+  qr::problem size_;
+  std::int64_t m_, n_, steps_, count_, columns_, right_rows_, right_columns_;
+  std::vector<T> given_, right_, taus_;
+  operand<T> a_, b_, tau_;
+  std::optional<qr::plan<T>> plan_;
+  std::optional<judged_parts<T>> judged_factors_, judged_tau_, judged_right_;
+};
+
+}  // namespace
+
+std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token) {
+  const qr::problem parsed = qr::parse_token(token);
+  if (parsed.precision == precision::f32) return std::make_unique<qr_subject<float>>(operation, parsed);
+  return std::make_unique<qr_subject<double>>(operation, parsed);
+}
+
+}  // namespace ballast::strike

@@ -1,0 +1,59 @@
+// The names of subjects, their random data, and the comparison of results.
+#include "subject.hpp"
+
+#include <cstring>
+#include <random>
+
+#include <ballast/error.hpp>
+
+namespace ballast::strike {
+
+subject_name parse_subject(std::string_view name) {
+  if (name.starts_with("fft_")) return {"fft", std::string(name)};
+  for (const std::string_view operation : {"kmeans", "predict", "transform", "geqrf", "ormqr_right", "ormqr", "orgqr", "gels"}) {
+    if (!name.starts_with(operation) || name.size() <= operation.size() || name[operation.size()] != '_') continue;
+    const bool clusters = operation == "kmeans" || operation == "predict" || operation == "transform";
+    return {std::string(operation), (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size()))};
+  }
+  throw invalid_argument_error(
+      "expected a problem such as fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, predict_…, transform_…, geqrf_f32_m384_n256, "
+      "ormqr_…, ormqr_right_…, orgqr_… or gels_…, got \"" +
+      std::string(name) + '"');
+}
+
+std::unique_ptr<subject> make_subject(std::string_view name, backend on) {
+  const subject_name parsed = parse_subject(name);
+  if (parsed.operation == "fft") return make_fft(parsed.token, on);
+  return parsed.token.starts_with("kmeans_") ? make_kmeans(parsed.operation, parsed.token) : make_qr(parsed.operation, parsed.token);
+}
+
+template <class T>
+std::vector<T> normal(std::int64_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> draw;
+  std::vector<T> made(static_cast<std::size_t>(count));
+  for (T& each : made) each = static_cast<T>(draw(random));
+  return made;
+}
+
+template <class T>
+void judged_parts<T>::judge(const std::vector<T>& got, effect& seen) const {
+  if (std::memcmp(got.data(), kept_.data(), kept_.size() * sizeof(T)) == 0) return;
+  seen.same = false;
+  for (std::size_t part = 0; part < floors_.size(); ++part) {
+    const std::size_t first = part * static_cast<std::size_t>(length_);
+    double sum = 0;
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(length_); ++i) {
+      const double change = static_cast<double>(got[i]) - static_cast<double>(kept_[i]);
+      sum += change * change;
+    }
+    seen.add(std::sqrt(sum), rounding_, floors_[part]);
+  }
+}
+
+template std::vector<float> normal<float>(std::int64_t, std::uint64_t);
+template std::vector<double> normal<double>(std::int64_t, std::uint64_t);
+template class judged_parts<float>;
+template class judged_parts<double>;
+
+}  // namespace ballast::strike
