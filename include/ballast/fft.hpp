@@ -131,8 +131,8 @@ struct options {
 class BALLAST_API plan {
  public:
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), out_of_memory_error.
-  // More than three axes of more than one point, axes with strides below 1, and r2r are for the backends reference and cpu; a plan on cuda,
-  // also one that chose it automatically, refuses them (unsupported_error).
+  // r2r is for the backends reference and cpu: automatic takes one of these, cuda is refused (unsupported_error), and a call with operands
+  // in device memory too. All other problems run on every backend.
   // Schemes: "verify_before_store" (default): checksums of every signal (cuda: of every line of a pass), verified before its tile is
   // stored. Only on cuda, the schemes that TurboFFT compares: "one_sided" (verified after the store), "threadblock" and
   // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself), "offline" (around

@@ -67,6 +67,30 @@ struct array_problem {
   std::int64_t signals() const;  // the product of the counts
 };
 
+// A loop of a nested_geometry. Its steps are `number` apart in the order of all parts of signals.
+struct nest_loop {
+  std::int64_t count = 1;
+  std::int64_t input = 0, output = 0;  // distances
+  std::int64_t number = 0;
+};
+
+// A problem as loops around one that a backend's transform computes.
+struct nested_geometry {
+  geometry inner;
+  std::int64_t batch_number = 1;  // as nest_loop::number, for the batch of `inner`
+  std::vector<nest_loop> outer;
+  std::int64_t parts = 1;    // the parts of a signal that are transformed by themselves
+  array_side input, output;  // the sides of the whole problem
+
+  std::int64_t runs() const;  // the product of the outer counts
+  std::int64_t output_elements() const;
+  // The begin of one run: elements from the begin of the caller's spans to element (0, …, 0), and the number of its first part.
+  struct place {
+    std::int64_t input, output, number;
+  };
+  place begin_of(std::int64_t run) const;
+};
+
 // The arguments of one execution except the data.
 struct transform_args {
   fft::direction direction = fft::direction::forward;
@@ -108,7 +132,8 @@ namespace reference {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }
 namespace cuda {
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme);
+// Takes every kind but r2r, with any rank, loops and strides.
+std::unique_ptr<transform> make_transform(const array_problem& shape, precision type, bool protect, std::string_view scheme);
 // The names that `scheme` can have, the default first.
 const std::vector<std::string_view>& schemes();
 }  // namespace cuda

@@ -277,24 +277,49 @@ array_problem describe(const problem& value) {
   return made;
 }
 
+std::int64_t nested_geometry::runs() const {
+  std::int64_t total = 1;
+  for (const nest_loop& each : outer) total *= each.count;
+  return total;
+}
+
+std::int64_t nested_geometry::output_elements() const {
+  const auto& length = inner.output.length;
+  return length[0] * length[1] * length[2] * inner.batch * runs();
+}
+
+nested_geometry::place nested_geometry::begin_of(std::int64_t run) const {
+  place made{input.first, output.first, 0};
+  for (std::size_t i = outer.size(); i-- > 0; run /= outer[i].count) {
+    const std::int64_t step = run % outer[i].count;
+    made.input += step * outer[i].input;
+    made.output += step * outer[i].output;
+    made.number += step * outer[i].number;
+  }
+  return made;
+}
+
 namespace {
 
 // Loops of one signal do nothing, and a loop whose distances continue those of the next one is one loop with it.
-std::vector<loop> merged(const std::vector<loop>& given) {
-  std::vector<loop> made;
+std::vector<nest_loop> merged(const std::vector<loop>& given) {
+  std::int64_t number = 1;
+  for (const loop& each : given) number *= each.count;
+  std::vector<nest_loop> made;
   for (const loop& each : given) {
+    number /= each.count;
     if (each.count == 1) continue;
     if (!made.empty() && made.back().input == each.input * each.count && made.back().output == each.output * each.count)
-      made.back() = {made.back().count * each.count, each.input, each.output};
+      made.back() = {made.back().count * each.count, each.input, each.output, number};
     else
-      made.push_back(each);
+      made.push_back({each.count, each.input, each.output, number});
   }
   return made;
 }
 
 }  // namespace
 
-std::optional<nested_geometry> nest_of(const array_problem& value) {
+std::optional<nested_geometry> nest_of(const array_problem& value, strides_taken by) {
   if (value.kind == kind::r2r) return std::nullopt;
   std::vector<axis> axes = value.axes;
   if (axes.size() > 3) {
@@ -304,19 +329,23 @@ std::optional<nested_geometry> nest_of(const array_problem& value) {
     axes.push_back(last);
   }
   if (axes.size() > 3) return std::nullopt;
+  const bool any = by == strides_taken::any;
   for (axis& each : axes) {
-    if ((each.in_length > 1 && each.in_stride < 1) || (each.out_length > 1 && each.out_stride < 1)) return std::nullopt;
+    if (!any && ((each.in_length > 1 && each.in_stride < 1) || (each.out_length > 1 && each.out_stride < 1))) return std::nullopt;
   }
   nested_geometry made;
   made.outer = merged(value.loops);
-  // The transform takes the longest loop that goes forward on both sides.
-  loop batch{1, value.loops.back().input, value.loops.back().output};
+  made.input = value.input;
+  made.output = value.output;
+  // The transform takes the longest loop whose strides it takes.
+  nest_loop batch{1, value.loops.back().input, value.loops.back().output, 1};
   auto longest = made.outer.end();
   for (auto each = made.outer.begin(); each != made.outer.end(); ++each) {
-    if (each->input >= 1 && each->output >= 1 && (longest == made.outer.end() || each->count >= longest->count)) longest = each;
+    if ((any || (each->input >= 1 && each->output >= 1)) && (longest == made.outer.end() || each->count >= longest->count)) longest = each;
   }
   if (longest != made.outer.end()) {
     batch = *longest;
+    made.batch_number = batch.number;
     made.outer.erase(longest);
   }
   geometry& inner = made.inner;
@@ -360,7 +389,7 @@ double norm_factor(const array_problem& value, norm wanted, direction way) {
 
 geometry resolve(const problem& value) {
   const auto made = nest_of(describe(value));
-  if (!made || !made->outer.empty())
+  if (!made || !made->outer.empty() || made->input.first != 0 || made->output.first != 0)
     throw invalid_argument_error(fmt::format("{}: expected one loop over forward arrays of at most three axes, got another problem",
                                              to_token(value, natural_direction(value.kind))));
   return made->inner;

@@ -2,6 +2,7 @@
 // Layer: algorithm, backend-free.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -12,13 +13,10 @@ namespace ballast::fft {
 // Fills in every default and checks the rest. Throws invalid_argument_error with the token.
 array_problem describe(const problem& value);
 
-// A problem as loops around one that a backend's transform computes.
-struct nested_geometry {
-  geometry inner;
-  std::vector<loop> outer;
-};
-// Returns nullopt if no transform takes such arrays: more than three axes of more than one point, negative or no strides, real to real.
-std::optional<nested_geometry> nest_of(const array_problem& value);
+// The strides of the axes and of the batch that a transform takes: at least 1, or any.
+enum class strides_taken : std::uint8_t { forward, any };
+// Returns nullopt if no transform takes such arrays: more than three axes of more than one point, other strides, real to real.
+std::optional<nested_geometry> nest_of(const array_problem& value, strides_taken by = strides_taken::forward);
 
 // Returns the geometry of a problem without such loops. Throws invalid_argument_error.
 geometry resolve(const problem& value);

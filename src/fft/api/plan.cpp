@@ -29,22 +29,20 @@ namespace {
 
 std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect, std::string_view scheme,
                                            std::string_view token) {
-  auto nest = nest_of(shape);
-  if (!nest && which == backend::cuda)
-    throw unsupported_error(fmt::format(
-        "{}: expected at most three axes with strides of at least 1 and complex data on one side for the cuda backend, got another problem",
-        token));
   if (which == backend::cuda) {
-    auto work = cuda::make_transform(nest->inner, type, protect, scheme);
-    return composite::make_nest(std::move(*nest), shape.input, shape.output, type, std::move(work), false);
+    if (shape.kind == kind::r2r)
+      throw unsupported_error(
+          fmt::format("{}: expected the backend cpu or reference for real-to-real transforms, got cuda, which has none of them", token));
+    return cuda::make_transform(shape, type, protect, scheme);
   }
   composite::transform_maker make = reference::make_transform;
 #if defined(BALLAST_HAS_CPU)
   if (which == backend::cpu) make = cpu::make_transform;
 #endif
+  auto nest = nest_of(shape);
   if (!nest) return composite::make_composite(shape, type, protect, make, which == backend::reference);
   auto work = make(nest->inner, type, protect);
-  return composite::make_nest(std::move(*nest), shape.input, shape.output, type, std::move(work), which == backend::cpu);
+  return composite::make_nest(std::move(*nest), type, std::move(work), which == backend::cpu);
 }
 
 // Without the cpu backend nothing runs on several threads.
@@ -98,7 +96,9 @@ plan::plan(fft::problem problem, const execution& where, const options& wanted) 
     made->token[0] = to_token(problem, direction::forward);
     made->token[1] = to_token(problem, direction::inverse);
     const run::settings how = run::settings_of(where);
-    made->backend = run::choose_backend(how, token);
+    // Real-to-real transforms have no cuda backend.
+    const bool on_host = made->shape.kind == kind::r2r && how.backend == backend::automatic;
+    made->backend = on_host ? run::host_backend() : run::choose_backend(how, token);
     const std::vector<std::string_view> known =
         made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
     const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
@@ -239,6 +239,10 @@ report execute(const operation& what, const call& now) {
     if (plan.backend == backend::cuda) ballast::cuda::refuse_capture(how.stream, token);
     inject::active_injector injector(how.faults, site::table());
     using ballast::cuda::residence;
+    if (plan.shape.kind == kind::r2r &&
+        (ballast::cuda::residence_of(what.in.data) == residence::device || ballast::cuda::residence_of(what.out.data) == residence::device))
+      throw unsupported_error(
+          fmt::format("{}: expected in and out in host memory for real-to-real transforms, got device memory", token.view()));
     const bool here = plan.work_here != nullptr && how.faults == nullptr && ballast::cuda::residence_of(what.in.data) == residence::host &&
                       ballast::cuda::residence_of(what.out.data) == residence::host;
     run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, how, injector);
