@@ -16,59 +16,53 @@ namespace {
 struct fft_options : common_options {
   std::string input, output, norm = "backward";
   bool inverse = false, real = false;
+  std::vector<std::string> kinds;
   std::vector<int> axes;
   std::int64_t length = 0;
 };
 
-// The transform of some axes of an array, as a batched problem and the offsets at which the problem is executed.
-struct axes_problem {
-  fft::problem problem;
-  std::vector<std::int64_t> in_offsets = {0}, out_offsets = {0};
-};
-
-axes_problem make_problem(fft::problem problem, const std::vector<std::int64_t>& real_shape, const std::vector<std::size_t>& axes,
+// The transform of some axes of an array. The other axes are loops, the last of them the batch.
+fft::problem make_problem(fft::problem made, const std::vector<std::int64_t>& real_shape, const std::vector<std::size_t>& axes,
                           const std::vector<std::int64_t>& in_strides, const std::vector<std::int64_t>& out_strides) {
-  axes_problem made;
-  made.problem = std::move(problem);
   for (const std::size_t axis : axes) {
-    made.problem.shape.push_back(real_shape[axis]);
-    made.problem.input.strides.push_back(in_strides[axis]);
-    made.problem.output.strides.push_back(out_strides[axis]);
+    made.shape.push_back(real_shape[axis]);
+    made.input.strides.push_back(in_strides[axis]);
+    made.output.strides.push_back(out_strides[axis]);
   }
-  // The other axes are the batch. Adjacent axes whose strides continue each other in input and output are merged. The longest axis becomes
-  // the plan's batch, and the others become offsets.
-  struct extent {
-    std::int64_t count, in, out;
-  };
-  std::vector<extent> others;
+  // Axes whose strides continue each other on both sides are one loop.
   for (std::size_t axis = 0; axis < real_shape.size(); ++axis) {
     if (std::ranges::find(axes, axis) != axes.end() || real_shape[axis] == 1) continue;
-    const extent next{real_shape[axis], in_strides[axis], out_strides[axis]};
-    if (!others.empty() && others.back().in == next.in * next.count && others.back().out == next.out * next.count) {
-      others.back() = {others.back().count * next.count, next.in, next.out};
-    } else {
-      others.push_back(next);
-    }
+    const fft::loop next{real_shape[axis], in_strides[axis], out_strides[axis]};
+    if (!made.loops.empty() && made.loops.back().input == next.input * next.count && made.loops.back().output == next.output * next.count)
+      made.loops.back() = {made.loops.back().count * next.count, next.input, next.output};
+    else
+      made.loops.push_back(next);
   }
-  if (const auto longest = std::ranges::max_element(others, {}, &extent::count); longest != others.end()) {
-    made.problem.batch = longest->count;
-    made.problem.input.distance = longest->in;
-    made.problem.output.distance = longest->out;
-    others.erase(longest);
-  } else {
-    made.problem.input.distance = made.problem.output.distance = 1;  // one signal: the distance is not used
+  const fft::loop batch = made.loops.empty() ? fft::loop{1, 1, 1} : made.loops.back();
+  if (!made.loops.empty()) made.loops.pop_back();
+  made.batch = batch.count;
+  made.input.distance = batch.input;
+  made.output.distance = batch.output;
+  return made;
+}
+
+constexpr fft::real_kind k_real_kinds[] = {fft::real_kind::r2hc, fft::real_kind::hc2r, fft::real_kind::dht,  fft::real_kind::dct1,
+                                           fft::real_kind::dct2, fft::real_kind::dct3, fft::real_kind::dct4, fft::real_kind::dst1,
+                                           fft::real_kind::dst2, fft::real_kind::dst3, fft::real_kind::dst4};
+
+// The kinds of --kind, one for each axis.
+std::vector<fft::real_kind> resolve_kinds(const fft_options& wanted, std::size_t axes) {
+  std::vector<fft::real_kind> made;
+  for (const std::string& each : wanted.kinds) {
+    const auto* const found = std::ranges::find(k_real_kinds, each, [](fft::real_kind kind) { return to_string(kind); });
+    if (found == std::end(k_real_kinds))
+      throw invalid_argument_error(
+          fmt::format("--kind: expected r2hc, hc2r, dht, dct1 to dct4 or dst1 to dst4, got \"{}\"", printable(each)));
+    made.push_back(*found);
   }
-  for (const extent& each : others) {
-    const auto extend = [&](std::vector<std::int64_t>& offsets, std::int64_t stride) {
-      const std::vector<std::int64_t> before = offsets;
-      offsets.clear();
-      for (const auto offset : before) {
-        for (std::int64_t i = 0; i < each.count; ++i) offsets.push_back(offset + i * stride);
-      }
-    };
-    extend(made.in_offsets, each.in);
-    extend(made.out_offsets, each.out);
-  }
+  if (made.size() == 1) made.resize(axes, made.front());
+  if (!made.empty() && made.size() != axes)
+    throw invalid_argument_error(fmt::format("--kind: expected one kind, or {}, one for each of --axes, got {}", axes, made.size()));
   return made;
 }
 
@@ -84,7 +78,6 @@ std::vector<std::size_t> resolve_axes(const fft_options& wanted, std::size_t ran
       throw invalid_argument_error(fmt::format("--axes: expected different axes, got {} twice", each));
     made.push_back(static_cast<std::size_t>(axis));
   }
-  if (made.size() > 3) throw invalid_argument_error(fmt::format("--axes: expected 1 to 3 axes, got {}", made.size()));
   return made;
 }
 
@@ -197,25 +190,24 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   problem.kind = kind;
   problem.precision = precision_of<T>;
   problem.norm = wanted.norm == "ortho" ? fft::norm::ortho : wanted.norm == "forward" ? fft::norm::forward : fft::norm::backward;
-  const auto batched = make_problem(std::move(problem), real_shape, axes, read.strides(), result.strides());
+  problem.real_kinds = resolve_kinds(wanted, axes.size());
+  problem = make_problem(std::move(problem), real_shape, axes, read.strides(), result.strides());
 
   const std::vector<std::int64_t> in_shape = read.shape, in_strides = read.strides();
   std::vector<In> in = std::move(read).as<In>();
   scaling<T> scaled(axes, real_shape);
   scaled.before(in, in_shape, in_strides);
   std::vector<Out> out(static_cast<std::size_t>(result.size()));
-  const fft::plan plan(batched.problem, work.where());
-  bool usable = true;
-  for (std::size_t i = 0; i < batched.in_offsets.size(); ++i) {
-    const auto from = std::span(std::as_const(in)).subspan(static_cast<std::size_t>(batched.in_offsets[i]));
-    const auto to = std::span(out).subspan(static_cast<std::size_t>(batched.out_offsets[i]));
-    if constexpr (std::is_same_v<In, T>) {
-      usable &= work.add(plan.forward(from, to, work.now()));
-    } else if constexpr (std::is_same_v<Out, T>) {
-      usable &= work.add(plan.inverse(from, to, work.now()));
-    } else {
-      usable &= work.add(wanted.inverse ? plan.inverse(from, to, work.now()) : plan.forward(from, to, work.now()));
-    }
+  const fft::plan plan(problem, work.where());
+  const std::span<const In> from(in);
+  const std::span<Out> to(out);
+  bool usable = false;
+  if constexpr (std::is_same_v<In, T> && !std::is_same_v<Out, T>) {
+    usable = work.add(plan.forward(from, to, work.now()));
+  } else if constexpr (std::is_same_v<Out, T> && !std::is_same_v<In, T>) {
+    usable = work.add(plan.inverse(from, to, work.now()));
+  } else {
+    usable = work.add(wanted.inverse ? plan.inverse(from, to, work.now()) : plan.forward(from, to, work.now()));
   }
 
   nlohmann::ordered_json results;
@@ -225,7 +217,7 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
     work.count<Out>(out);
     results = {{"shape", out_shape}};
     lines.push_back(fmt::format("output shape {}", to_string(out_shape)));
-    if (rank == 1 && !wanted.inverse && real_shape[0] > 2) {
+    if (rank == 1 && !wanted.inverse && real_shape[0] > 2 && kind != fft::kind::r2r) {
       // Finds the strongest component other than the mean.
       const std::int64_t half = real_shape[0] / 2;
       std::int64_t peak = 1;
@@ -247,6 +239,12 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
 
 template <class T>
 int run(const fft_options& wanted, array read) {
+  if (!wanted.kinds.empty()) {
+    if (wanted.real) throw invalid_argument_error("--kind: expected alone or with --inverse, got it with --real");
+    if (read.is_complex())
+      throw invalid_argument_error(fmt::format("{}: --kind: expected real values, got complex ones", printable(wanted.input)));
+    return run<T, T, T>(wanted, std::move(read), fft::kind::r2r);
+  }
   if (!wanted.real) return run<T, std::complex<T>, std::complex<T>>(wanted, std::move(read), fft::kind::c2c);
   if (wanted.inverse) return run<T, std::complex<T>, T>(wanted, std::move(read), fft::kind::c2r);
   if (read.is_complex())
@@ -263,7 +261,9 @@ void add_fft(command_line& program) {
   command.text("-o,--output", wanted->output, "write the result (.npy, .csv or .tsv)");
   command.flag("--inverse", wanted->inverse, "inverse transform");
   command.flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
-  command.list("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end");
+  command.list("--kind", wanted->kinds,
+               "real to real: r2hc, hc2r, dht, dct1 to dct4 or dst1 to dst4, one for all axes or one for each (dct2,dst1); on the CPU");
+  command.list("--axes", wanted->axes, "the transformed axes, for instance 0,1; negative ones count from the end");
   command.choice("--norm", wanted->norm, "where 1/N goes", {"backward", "ortho", "forward"});
   command.integer("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one", std::int64_t{1});
   wanted->files->add_to(command);

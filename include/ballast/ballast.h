@@ -136,13 +136,16 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   protection        text      "off", "detect", "correct" (default)
 //   scheme            text      how checksums are laid and faults repaired; empty (default): the algorithm's own choice
 // "fft": a transform over the axes of `shape`
-//   kind              text      "c2c" (default), "r2c", "c2r"
-//   shape             integers  1 to 3 lengths, slowest axis first, of the real side for r2c and c2r
+//   kind              text      "c2c" (default), "r2c", "c2r", "r2r" (backends reference and cpu)
+//   real_kinds        integers  r2r: one of BALLAST_R2HC to BALLAST_DST4 for each length, or one for all
+//   shape             integers  any number of lengths, slowest axis first, of the real side for r2c and c2r
 //   axes              integers  the axes of the operands that `shape` belongs to, negative ones from the end; empty (default): the last
 //   norm              text      "backward" (default), "ortho", "forward"
 //   input_strides     integers  one for each axis of the input, in elements; empty (default): row-major without gaps
 //   input_distance    integer   elements from one signal of the batch to the next; 0 (default): without gaps
-//   output_strides, output_distance: of the output
+//   output_strides, output_distance: of the output. Strides and distances may be negative, those of the input also 0
+//   loop_counts, loop_inputs, loop_outputs   integers, as many of each: loops around the batch, the outermost first, with how many steps
+//                     each has and the distances of its steps on both sides; default: none
 //   kernels           text      "own" (default): on cuda, the first call waits for its kernels. "fallback_at_first": slower ones serve it
 // "kmeans": m points of n features in k clusters
 //   points, features, clusters   integers, m >= 1, n >= 1, k >= 1 (default 8)
@@ -329,15 +332,28 @@ BALLAST_C_API void ballast_pending_destroy(ballast_pending* pending);
 #define BALLAST_FORWARD 0
 #define BALLAST_INVERSE 1
 
+// The real-to-real transforms, with the definitions of FFTW: y = L x, sums over the index j of x, k that of y.
+#define BALLAST_R2HC 0   // the half complex spectrum r_0, r_1, ..., r_{n/2}, i_{(n+1)/2-1}, ..., i_1 of reals
+#define BALLAST_HC2R 1   // the reals of a half complex spectrum, n times the inverse of r2hc
+#define BALLAST_DHT 2    // y_k = sum x_j (cos 2 pi jk/n + sin 2 pi jk/n)
+#define BALLAST_DCT1 3   // y_k = x_0 + (-1)^k x_{n-1} + 2 sum_{0<j<n-1} x_j cos pi jk/(n-1), n >= 2
+#define BALLAST_DCT2 4   // y_k = 2 sum x_j cos pi (j+1/2)k/n
+#define BALLAST_DCT3 5   // y_k = x_0 + 2 sum_{j>0} x_j cos pi j(k+1/2)/n
+#define BALLAST_DCT4 6   // y_k = 2 sum x_j cos pi (j+1/2)(k+1/2)/n
+#define BALLAST_DST1 7   // y_k = 2 sum x_j sin pi (j+1)(k+1)/(n+1)
+#define BALLAST_DST2 8   // y_k = 2 sum x_j sin pi (j+1/2)(k+1)/n
+#define BALLAST_DST3 9   // y_k = (-1)^k x_{n-1} + 2 sum_{j<n-1} x_j sin pi (j+1)(k+1/2)/n
+#define BALLAST_DST4 10  // y_k = 2 sum x_j sin pi (j+1/2)(k+1/2)/n
+
 // A prepared transform. After the first call in each direction a call allocates nothing.
 typedef struct ballast_fft_plan ballast_fft_plan;
 
 // `options`: of "fft"; shape must be set. Errors: invalid_argument (shape, batch, strides, sizes that overflow), unsupported (backend,
 // scheme), out_of_memory.
 BALLAST_C_API int32_t ballast_fft_plan_create(const ballast_options* options, ballast_fft_plan** plan, ballast_error* error);
-// The plan for operands like these: kind, precision, shape, batch, strides and distances are taken from the tensors, whose memory is not
-// read; all else from `options` (null: defaults). The option axes says which axes are transformed, by default the last one; the other axes
-// are the batch. For c2r the lengths are those of `out`. Unsupported if no single distance steps through the batch.
+// The plan for operands like these: kind, precision, shape, batch, loops, strides and distances are taken from the tensors, whose memory is
+// not read; all else from `options` (null: defaults). The option axes says which axes are transformed, by default the last one; the other
+// axes are loops and batch. For c2r the lengths are those of `out`. Two tensors of real numbers: r2r, with the option real_kinds.
 BALLAST_C_API int32_t ballast_fft_plan_create_like(const DLTensor* in, const DLTensor* out, const ballast_options* options,
                                                    ballast_fft_plan** plan, ballast_error* error);
 BALLAST_C_API void ballast_fft_plan_destroy(ballast_fft_plan* plan);
@@ -345,17 +361,18 @@ BALLAST_C_API void ballast_fft_plan_destroy(ballast_fft_plan* plan);
 // Transforms `in` into `out`. With w = exp(-2 pi i / n), for each axis: forward y[k] = s sum_j x[j] w^(jk); inverse
 // x[j] = s' sum_k y[k] w^(-jk). N being the product of the shape: norm "backward" s = 1, s' = 1/N; "ortho" s = s' = 1/sqrt(N); "forward"
 // s = 1/N, s' = 1. c2c: both directions. r2c: forward, real to the half of the spectrum that is not redundant (last axis n/2 + 1). c2r:
-// inverse, that half to real.
-// Operands have the plan's type (float or double, or complex numbers of them), the lengths of `shape` along `axes`, and other axes whose
-// lengths have the product `batch`; strides must be the plan's. In place: the same address, and layouts that give each signal the same
+// inverse, that half to real. r2r: both directions; the inverse is x = s' L' y, where L' L is N times the identity, and N the product of
+// the lengths n for r2hc, hc2r and dht, 2(n - 1) for dct1, 2(n + 1) for dst1, and 2n for the others.
+// Operands have the plan's type (float or double, or complex numbers of them), the lengths of `shape` along `axes`, and other axes that
+// step through loops and batch; strides must be the plan's. In place: the same address, and layouts that give each signal the same
 // bytes (real rows padded to n/2 + 1 complex elements); any other overlap is invalid_argument. Elements of `out` between strided elements
 // are not touched. Inf and NaN give what the mathematics gives, and are no fault. Device memory needs the backend cuda. Covered: everything
 // from the reading of a signal to the store of its result (docs/protection.md). O(batch N log N) for any N. Errors: invalid_argument,
 // unsupported, device_error, out_of_memory, uncorrectable; then `out` is not to be used.
 BALLAST_C_API int32_t ballast_fft_run(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in, const DLTensor* out,
                                       const ballast_call* call, ballast_report* report, ballast_error* error);
-// The same on the call's stream without waiting: backend cuda, both operands in device or managed memory. A CUDA graph can capture it once
-// the plan has run outside of one.
+// The same on the call's stream without waiting: backend cuda, not r2r, both operands in device or managed memory. A CUDA graph can capture
+// it once the plan has run outside of one.
 BALLAST_C_API int32_t ballast_fft_enqueue(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in, const DLTensor* out,
                                           const ballast_call* call, ballast_pending** pending, ballast_error* error);
 

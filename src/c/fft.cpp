@@ -16,16 +16,53 @@ namespace ballast::c {
 
 namespace {
 
+// Signals along one distance, or along several axes that one distance steps through.
+struct signal_loop {
+  std::int64_t count, distance;
+  bool operator==(const signal_loop&) const = default;
+};
+
+// Appends a loop inside those of `to`: nothing for one signal, and one loop with the last one if that continues it. Returns false if the
+// count does not fit into 63 bits.
+bool append(std::vector<signal_loop>& to, const signal_loop& inner) {
+  if (inner.count == 1) return true;
+  std::int64_t step = 0;
+  if (to.empty() || __builtin_mul_overflow(inner.distance, inner.count, &step) || to.back().distance != step) {
+    to.push_back(inner);
+    return true;
+  }
+  to.back().distance = inner.distance;
+  return !__builtin_mul_overflow(to.back().count, inner.count, &to.back().count);
+}
+
 // The layout that one side of a plan expects of its tensors, in elements of that side.
 struct expected_side {
   std::vector<std::int64_t> length, stride;  // along the transformed axes
-  std::int64_t batch = 1;
-  std::int64_t distance = 0;
+  std::vector<signal_loop> loops;
+  std::int64_t signals = 1;
   element type = element::f32;
 };
 
+// The problem that options describe.
+fft::problem problem_of(const ballast_options& given) {
+  fft::problem made = given.fft;
+  for (const std::int64_t each : given.real_kinds) {
+    if (each < BALLAST_R2HC || each > BALLAST_DST4)
+      throw invalid_argument_error(
+          fmt::format("real_kinds: expected numbers from {} (r2hc) to {} (dst4), got {}", BALLAST_R2HC, BALLAST_DST4, each));
+    made.real_kinds.push_back(static_cast<fft::real_kind>(each));
+  }
+  if (made.real_kinds.size() == 1 && !made.shape.empty()) made.real_kinds.resize(made.shape.size(), made.real_kinds.front());
+  if (given.loop_counts.size() != given.loop_inputs.size() || given.loop_counts.size() != given.loop_outputs.size())
+    throw invalid_argument_error(fmt::format("loop_counts, loop_inputs and loop_outputs: expected as many of each, got {}, {} and {}",
+                                             given.loop_counts.size(), given.loop_inputs.size(), given.loop_outputs.size()));
+  for (std::size_t i = 0; i < given.loop_counts.size(); ++i)
+    made.loops.push_back({given.loop_counts[i], given.loop_inputs[i], given.loop_outputs[i]});
+  return made;
+}
+
 element type_on(const fft::problem& of, bool input) {
-  const bool real = of.kind == (input ? fft::kind::r2c : fft::kind::c2r);
+  const bool real = of.kind == fft::kind::r2r || of.kind == (input ? fft::kind::r2c : fft::kind::c2r);
   if (of.precision == precision::f32) return real ? element::f32 : element::c64;
   return real ? element::f64 : element::c128;
 }
@@ -33,23 +70,37 @@ element type_on(const fft::problem& of, bool input) {
 // The sizes have been validated by the plan.
 expected_side side_of(const fft::problem& of, bool input) {
   const fft::layout& given = input ? of.input : of.output;
-  expected_side made{
-      .length = of.shape, .stride = given.strides, .batch = of.batch, .distance = given.distance, .type = type_on(of, input)};
+  expected_side made{.length = of.shape, .stride = given.strides, .loops = {}, .signals = of.batch, .type = type_on(of, input)};
   if (of.kind != fft::kind::c2c && is_complex(made.type)) made.length.back() = made.length.back() / 2 + 1;
-  if (!given.strides.empty()) return made;
-  made.stride.resize(made.length.size());
-  std::int64_t next = 1;
-  for (std::size_t axis = made.length.size(); axis-- > 0;) {
-    made.stride[axis] = next;
-    next *= made.length[axis];
+  std::int64_t distance = given.distance;
+  if (given.strides.empty()) {
+    made.stride.resize(made.length.size());
+    std::int64_t next = 1;
+    for (std::size_t axis = made.length.size(); axis-- > 0;) {
+      made.stride[axis] = next;
+      next *= made.length[axis];
+    }
+    if (distance == 0) distance = next;
   }
-  if (made.distance == 0) made.distance = next;
+  for (const fft::loop& each : of.loops) {
+    append(made.loops, {each.count, input ? each.input : each.output});
+    made.signals *= each.count;
+  }
+  append(made.loops, {of.batch, distance});
+  return made;
+}
+
+std::string text_of(const std::vector<signal_loop>& loops) {
+  if (loops.empty()) return "one signal";
+  std::string made;
+  for (const signal_loop& each : loops)
+    made += fmt::format("{}{} at a distance of {}", made.empty() ? "" : ", ", each.count, each.distance);
   return made;
 }
 
 // The tensor's axes that are transformed, in the order of the shape, and the others, in theirs.
 struct split_axes {
-  std::array<std::size_t, 3> transformed{};
+  std::array<std::size_t, k_most_axes> transformed{};
   std::size_t rank = 0;
   std::array<std::size_t, k_most_axes> others;
   std::size_t count = 0;  // how many others there are
@@ -79,24 +130,11 @@ split_axes split(const tensor& of, const std::vector<std::int64_t>& wanted, std:
   return made;
 }
 
-// The distance that steps through all other axes in row-major order, and their product.
-struct batch_steps {
-  std::int64_t count = 1;
-  std::int64_t distance = 0;  // 0: there is one signal
-};
-
-// Returns nothing if no single distance does.
-std::optional<batch_steps> steps_of(const tensor& of, const split_axes& axes) {
-  batch_steps made;
-  for (std::size_t i = axes.count; i-- > 0;) {
-    const std::int64_t length = of.length[axes.others[i]], stride = of.stride[axes.others[i]];
-    if (length == 1) continue;
-    std::int64_t expected = 0;
-    if (made.distance == 0)
-      made.distance = stride;
-    else if (__builtin_mul_overflow(made.distance, made.count, &expected) || stride != expected)
-      return std::nullopt;
-    if (__builtin_mul_overflow(made.count, length, &made.count)) return std::nullopt;
+// The other axes as loops. Returns nothing if there are too many signals.
+std::optional<std::vector<signal_loop>> loops_of(const tensor& of, const split_axes& axes) {
+  std::vector<signal_loop> made;
+  for (std::size_t i = 0; i < axes.count; ++i) {
+    if (!append(made, {of.length[axes.others[i]], of.stride[axes.others[i]]})) return std::nullopt;
   }
   return made;
 }
@@ -108,17 +146,19 @@ std::optional<batch_steps> steps_of(const tensor& of, const split_axes& axes) {
 struct ballast_fft_plan : ballast::c::handle<ballast::c::kind::fft_plan> {
   explicit ballast_fft_plan(const ballast_options& with)
       : options(with),
-        plan(options.fft, options.where, options.fft_wanted),
-        in(ballast::c::side_of(options.fft, true)),
-        out(ballast::c::side_of(options.fft, false)),
+        problem(ballast::c::problem_of(options)),
+        plan(problem, options.where, options.fft_wanted),
+        in(ballast::c::side_of(problem, true)),
+        out(ballast::c::side_of(problem, false)),
         on_host(plan.backend() != ballast::backend::cuda) {
     for (const auto way : {ballast::fft::direction::forward, ballast::fft::direction::inverse})
-      tokens[static_cast<std::size_t>(way)] = to_token(options.fft, way);
-    if (!options.axes.empty() && options.axes.size() != options.fft.shape.size())
+      tokens[static_cast<std::size_t>(way)] = to_token(problem, way);
+    if (!options.axes.empty() && options.axes.size() != problem.shape.size())
       throw ballast::invalid_argument_error(ballast::fmt::format("{}: axes: expected none or {}, one for each length, got {}", tokens[0],
-                                                                 options.fft.shape.size(), options.axes.size()));
+                                                                 problem.shape.size(), options.axes.size()));
   }
   ballast_options options;
+  ballast::fft::problem problem;
   ballast::fft::plan plan;
   ballast::c::expected_side in, out;
   bool on_host;
@@ -135,28 +175,36 @@ std::pair<void*, std::size_t> operand_of(const ballast_fft_plan& plan, const DLT
   const auto refuse = [&](const std::string& what) { throw invalid_argument_error(fmt::format("{}: {}: {}", as.problem, as.name, what)); };
   of.expect(wanted.type);
   const split_axes axes = split(of, plan.options.axes, wanted.length.size());
-  std::int64_t last = 0;
+  std::int64_t lowest = 0, highest = 0;  // in elements from the first one
+  const auto reach = [&](std::int64_t count, std::int64_t stride) { (stride < 0 ? lowest : highest) += (count - 1) * stride; };
   for (std::size_t i = 0; i < axes.rank; ++i) {
     const std::size_t axis = axes.transformed[i];
     if (of.length[axis] != wanted.length[i])
       refuse(fmt::format("expected {} elements along axis {}, got {}", wanted.length[i], axis, of.length[axis]));
     if (wanted.length[i] > 1 && of.stride[axis] != wanted.stride[i])
       refuse(fmt::format("expected a stride of {} along axis {}, got {}", wanted.stride[i], axis, of.stride[axis]));
-    last += (wanted.length[i] - 1) * wanted.stride[i];
+    reach(wanted.length[i], wanted.stride[i]);
   }
-  const std::optional<batch_steps> steps = steps_of(of, axes);
-  if (!steps)
-    refuse(
-        fmt::format("expected axes beside the transformed ones with a distance of {} from signal to signal, got others", wanted.distance));
-  if (steps->count != wanted.batch) refuse(fmt::format("expected a batch of {} signals, got {}", wanted.batch, steps->count));
-  if (wanted.batch > 1 && steps->distance != wanted.distance)
-    refuse(fmt::format("expected a distance of {} from signal to signal, got {}", wanted.distance, steps->distance));
-  last += (wanted.batch - 1) * wanted.distance;
+  const std::optional<std::vector<signal_loop>> loops = loops_of(of, axes);
+  std::int64_t signals = 1;
+  bool counted = loops.has_value();
+  if (counted) {
+    for (const signal_loop& each : *loops) counted = counted && !__builtin_mul_overflow(signals, each.count, &signals);
+  }
+  if (!counted || signals != wanted.signals)
+    refuse(fmt::format("expected a batch of {} signals, got {}", wanted.signals, counted ? std::to_string(signals) : "more than 2^63"));
+  if (*loops != wanted.loops) {
+    if (loops->size() == 1 && wanted.loops.size() == 1)
+      refuse(fmt::format("expected a distance of {} from signal to signal, got {}", wanted.loops[0].distance, (*loops)[0].distance));
+    refuse(fmt::format("expected axes beside the transformed ones that give {}, got {}", text_of(wanted.loops), text_of(*loops)));
+  }
+  for (const signal_loop& each : wanted.loops) reach(each.count, each.distance);
   void* const first = of.address(plan.options.where);
   if (plan.on_host && of.on_device())
     throw unsupported_error(
         fmt::format("{}: {}: expected the backend cuda for device memory, got {}", as.problem, as.name, to_string(plan.plan.backend())));
-  return {first, static_cast<std::size_t>(last + 1)};
+  const std::int64_t width = (is_complex(wanted.type) ? 2 : 1) * (precision_of_element(wanted.type) == precision::f32 ? 4 : 8);
+  return {static_cast<unsigned char*>(first) + lowest * width, static_cast<std::size_t>(highest - lowest + 1)};
 }
 
 fft::direction direction_of(std::int32_t given) {
@@ -178,15 +226,17 @@ void with_types(fft::kind which, const std::pair<void*, std::size_t>& in, const 
     case fft::kind::c2c: return work(span_of<const complex>(in), span_of<complex>(out));
     case fft::kind::r2c: return work(span_of<const T>(in), span_of<complex>(out));
     case fft::kind::c2r: return work(span_of<const complex>(in), span_of<T>(out));
+    case fft::kind::r2r: return work(span_of<const T>(in), span_of<T>(out));
   }
 }
 
 // Checks the operands and calls work(in, out).
 template <class Work>
 void with_operands(const ballast_fft_plan& plan, fft::direction way, const DLTensor* in, const DLTensor* out, Work&& work) {
-  const fft::problem& problem = plan.options.fft;
+  const fft::problem& problem = plan.problem;
   const std::string_view token = plan.tokens[static_cast<std::size_t>(way)];
-  if (problem.kind != fft::kind::c2c && way != (problem.kind == fft::kind::r2c ? fft::direction::forward : fft::direction::inverse))
+  const bool one_way = problem.kind == fft::kind::r2c || problem.kind == fft::kind::c2r;
+  if (one_way && way != (problem.kind == fft::kind::r2c ? fft::direction::forward : fft::direction::inverse))
     throw invalid_argument_error(fmt::format("{}: direction: expected that of {}, got {}", token, to_string(problem.kind), to_string(way)));
   const auto from = operand_of(plan, in, {token, "in"}, plan.in);
   const auto to = operand_of(plan, out, {token, "out"}, plan.out);
@@ -204,14 +254,15 @@ void take_problem(ballast_options& to, const DLTensor* in, const DLTensor* out) 
     if (each->type == element::i32) each->expect(element::f32);
   }
   if (precision_of_element(a.type) != precision_of_element(b.type)) refuse("expected one precision, got two");
-  if (!is_complex(a.type) && !is_complex(b.type)) refuse("expected at least one of complex numbers, got real numbers in both");
+  const bool real = !is_complex(a.type) && !is_complex(b.type);
+  if (real && to.real_kinds.empty())
+    refuse("expected at least one of complex numbers, or the option real_kinds, got real numbers in both and no kinds");
   if (a.axes != b.axes) refuse(fmt::format("expected the same number of axes, got {} and {}", a.axes, b.axes));
   const std::size_t rank = to.axes.empty() ? 1 : to.axes.size();
-  if (rank > 3) refuse(fmt::format("axes: expected 1 to 3 axes, got {}", rank));
   const split_axes axes = split(a, to.axes, rank);
 
   fft::problem& made = to.fft;
-  made.kind = !is_complex(a.type) ? fft::kind::r2c : !is_complex(b.type) ? fft::kind::c2r : fft::kind::c2c;
+  made.kind = real ? fft::kind::r2r : !is_complex(a.type) ? fft::kind::r2c : !is_complex(b.type) ? fft::kind::c2r : fft::kind::c2c;
   made.precision = precision_of_element(a.type);
   const tensor& full = made.kind == fft::kind::c2r ? b : a;
   made.shape.clear();
@@ -235,14 +286,34 @@ void take_problem(ballast_options& to, const DLTensor* in, const DLTensor* out) 
     if (a.length[axis] != b.length[axis])
       refuse(fmt::format("expected as many signals in both, got {} and {} along axis {}", a.length[axis], b.length[axis], axis));
   }
-  const std::optional<batch_steps> from = steps_of(a, axes), target = steps_of(b, axes);
-  if (!from || !target)
-    throw unsupported_error(
-        fmt::format("in and out: expected one distance that steps through the axes that are not transformed, got {} of {}",
-                    lengths_of(from ? b : a), from ? "out" : "in"));
-  made.batch = from->count;
-  made.input.distance = from->distance;
-  made.output.distance = target->distance;
+  // Axes that one distance steps through on both sides are one loop. The last loop is the batch.
+  std::vector<fft::loop> loops;
+  for (std::size_t i = 0; i < axes.count; ++i) {
+    const std::size_t axis = axes.others[i];
+    const fft::loop next{a.length[axis], a.stride[axis], b.stride[axis]};
+    if (next.count == 1) continue;
+    std::int64_t in_step = 0, out_step = 0, count = 0;
+    const bool overflows = __builtin_mul_overflow(next.input, next.count, &in_step) ||
+                           __builtin_mul_overflow(next.output, next.count, &out_step) ||
+                           (!loops.empty() && __builtin_mul_overflow(loops.back().count, next.count, &count));
+    if (!overflows && !loops.empty() && loops.back().input == in_step && loops.back().output == out_step)
+      loops.back() = {count, next.input, next.output};
+    else
+      loops.push_back(next);
+  }
+  const fft::loop batch = loops.empty() ? fft::loop{} : loops.back();
+  if (!loops.empty()) loops.pop_back();
+  made.batch = batch.count;
+  made.input.distance = batch.input;
+  made.output.distance = batch.output;
+  to.loop_counts.clear();
+  to.loop_inputs.clear();
+  to.loop_outputs.clear();
+  for (const fft::loop& each : loops) {
+    to.loop_counts.push_back(each.count);
+    to.loop_inputs.push_back(each.input);
+    to.loop_outputs.push_back(each.output);
+  }
 }
 
 }  // namespace
@@ -255,8 +326,9 @@ int32_t ballast_fft_plan_create(const ballast_options* options, ballast_fft_plan
   return guarded(error, [&](frame& here) {
     output(plan, "plan") = nullptr;
     const ballast_options& with = options_for(options, algorithm::fft);
+    const ballast::fft::problem problem = problem_of(with);
     here.poses(
-        to_token(with.fft, with.fft.kind == ballast::fft::kind::c2r ? ballast::fft::direction::inverse : ballast::fft::direction::forward));
+        to_token(problem, problem.kind == ballast::fft::kind::c2r ? ballast::fft::direction::inverse : ballast::fft::direction::forward));
     *plan = new ballast_fft_plan(with);
   });
 }
@@ -284,7 +356,9 @@ int32_t ballast_fft_run(const ballast_fft_plan* plan, int32_t direction, const D
     with_operands(with, way, in, out, [&](auto from, auto to) {
       using In = typename decltype(from)::value_type;
       using Out = typename decltype(to)::value_type;
-      if constexpr (std::is_floating_point_v<In>) {
+      if constexpr (std::is_floating_point_v<In> && std::is_floating_point_v<Out>) {
+        fill(report, way == ballast::fft::direction::forward ? with.plan.forward(from, to, now) : with.plan.inverse(from, to, now));
+      } else if constexpr (std::is_floating_point_v<In>) {
         fill(report, with.plan.forward(from, to, now));
       } else if constexpr (std::is_floating_point_v<Out>) {
         fill(report, with.plan.inverse(from, to, now));
@@ -309,7 +383,10 @@ int32_t ballast_fft_enqueue(const ballast_fft_plan* plan, int32_t direction, con
     with_operands(with, way, in, out, [&](auto from, auto to) {
       using In = typename decltype(from)::value_type;
       using Out = typename decltype(to)::value_type;
-      if constexpr (std::is_floating_point_v<In>) {
+      if constexpr (std::is_floating_point_v<In> && std::is_floating_point_v<Out>) {
+        throw ballast::unsupported_error(
+            ballast::fmt::format("{}: expected complex numbers on one side for enqueue, got real numbers on both", here.problem));
+      } else if constexpr (std::is_floating_point_v<In>) {
         made(with.plan.enqueue_forward(from, to, now));
       } else if constexpr (std::is_floating_point_v<Out>) {
         made(with.plan.enqueue_inverse(from, to, now));

@@ -41,7 +41,8 @@ struct ballast_options : ballast::c::handle<ballast::c::kind::options> {
   ballast::execution where;
   ballast::fft::problem fft;
   ballast::fft::options fft_wanted;
-  std::vector<std::int64_t> axes;  // fft
+  // fft: the axes of operands; what `fft` has as enumerators and loops.
+  std::vector<std::int64_t> axes, real_kinds, loop_counts, loop_inputs, loop_outputs;
   ballast::kmeans::problem kmeans;
   ballast::kmeans::options kmeans_wanted;
   ballast::qr::problem qr;

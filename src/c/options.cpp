@@ -58,7 +58,7 @@ constexpr choice choice_of(std::span<const std::string_view> names) {
 constexpr std::string_view k_precisions[] = {"f32", "f64"};
 constexpr std::string_view k_backends[] = {"auto", "reference", "cpu", "cuda"};
 constexpr std::string_view k_protections[] = {"off", "detect", "correct"};
-constexpr std::string_view k_kinds[] = {"c2c", "r2c", "c2r"};
+constexpr std::string_view k_kinds[] = {"c2c", "r2c", "c2r", "r2r"};
 constexpr std::string_view k_norms[] = {"backward", "ortho", "forward"};
 constexpr std::string_view k_kernels[] = {"own", "fallback_at_first"};
 constexpr std::string_view k_inits[] = {"k-means++", "random", "given", "k-means||"};
@@ -76,6 +76,10 @@ constexpr row k_rows[] = {
     {"kind", k_fft, choice_of<BALLAST_AT(fft.kind)>(k_kinds)},
     {"shape", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, fft.shape)},
     {"axes", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, axes)},
+    {"real_kinds", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, real_kinds)},
+    {"loop_counts", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, loop_counts)},
+    {"loop_inputs", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, loop_inputs)},
+    {"loop_outputs", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, loop_outputs)},
     {"norm", k_fft, choice_of<BALLAST_AT(fft.norm)>(k_norms)},
     {"input_strides", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, fft.input.strides)},
     {"input_distance", k_fft, BALLAST_PLACE(std::int64_t, fft.input.distance)},
@@ -269,6 +273,8 @@ int32_t ballast_options_set_problem(ballast_options* options, const char* token,
         to.fft.precision = found.problem.precision;
         to.fft.shape = std::move(found.problem.shape);
         to.fft.batch = found.problem.batch;
+        to.real_kinds.clear();
+        for (const ballast::fft::real_kind each : found.problem.real_kinds) to.real_kinds.push_back(static_cast<std::int64_t>(each));
         way = static_cast<std::int32_t>(found.direction);
         break;
       }

@@ -40,6 +40,57 @@ struct geometry {
   std::int64_t points() const { return n[0] * n[1] * n[2]; }  // points of one signal
 };
 
+// One axis of an array_problem: its points, the elements that each side stores, and their strides.
+struct axis {
+  std::int64_t n = 1;
+  std::int64_t in_length = 1, out_length = 1;
+  std::int64_t in_stride = 1, out_stride = 1;
+  real_kind what = real_kind::r2hc;  // r2r
+};
+
+// One side of an array_problem. The span of the caller begins `first` elements before element (0, …, 0) of signal 0.
+struct array_side {
+  bool real = false;
+  std::int64_t first = 0;
+  std::int64_t extent = 1;  // elements from the lowest to the highest, inclusive
+};
+
+// A checked problem of any rank, with every default filled in.
+struct array_problem {
+  fft::kind kind = fft::kind::c2c;
+  std::vector<axis> axes;
+  std::vector<loop> loops;  // the batch is the last one
+  array_side input;
+  array_side output;
+
+  std::int64_t points() const;   // the product of the n
+  std::int64_t signals() const;  // the product of the counts
+};
+
+// A loop of a nested_geometry. Its steps are `number` apart in the order of all parts of signals.
+struct nest_loop {
+  std::int64_t count = 1;
+  std::int64_t input = 0, output = 0;  // distances
+  std::int64_t number = 0;
+};
+
+// A problem as loops around one that a backend's transform computes.
+struct nested_geometry {
+  geometry inner;
+  std::int64_t batch_number = 1;  // as nest_loop::number, for the batch of `inner`
+  std::vector<nest_loop> outer;
+  std::int64_t parts = 1;    // the parts of a signal that are transformed by themselves
+  array_side input, output;  // the sides of the whole problem
+
+  std::int64_t runs() const;  // the product of the outer counts
+  std::int64_t output_elements() const;
+  // The begin of one run: elements from the begin of the caller's spans to element (0, …, 0), and the number of its first part.
+  struct place {
+    std::int64_t input, output, number;
+  };
+  place begin_of(std::int64_t run) const;
+};
+
 // The arguments of one execution except the data.
 struct transform_args {
   fft::direction direction = fft::direction::forward;
@@ -53,6 +104,9 @@ struct transform_args {
   run::recorder& seen;
   inject::active_injector& injector;
   bool own_kernels = true;  // cuda: fft::kernels::own
+  // Split operands: `in` or `out` has the real parts, and these the imaginary parts, with the same layout. composite/ alone takes them.
+  const void* in_imaginary = nullptr;
+  void* out_imaginary = nullptr;
 };
 
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;
@@ -78,7 +132,8 @@ namespace reference {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }
 namespace cuda {
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme);
+// Takes every kind but r2r, with any rank, loops and strides.
+std::unique_ptr<transform> make_transform(const array_problem& shape, precision type, bool protect, std::string_view scheme);
 // The names that `scheme` can have, the default first.
 const std::vector<std::string_view>& schemes();
 }  // namespace cuda

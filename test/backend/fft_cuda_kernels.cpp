@@ -1,9 +1,11 @@
-// Prints the kernels that the cases of fft_cases.hpp need: runs their plans on a device that loads every kernel and launches none.
-// Layer: backend tests; what it prints is compiled into backend_fft_cuda.
+// Prints the kernels that the cases of fft_cases.hpp and fft_cuda_any_cases.hpp need: runs their plans on a device that loads every kernel
+// and launches none. Layer: backend tests; what it prints is compiled into backend_fft_cuda.
+#include <algorithm>
 #include <complex>
 #include <memory>
 #include <vector>
 
+#include "backend/fft_cuda_any_cases.hpp"
 #include "backend/fft_emulator.hpp"
 #include "fft/sites.hpp"
 #include "inject/active.hpp"
@@ -31,6 +33,23 @@ void record(const fft::fft_case& each, const fft::problem& problem, protection g
   }
 }
 
+void record(const fft::any_case& each, protection guard, const inject::plan* faults) {
+  const inject::scope struck(faults);
+  const fft::plan made(each.problem, {.backend = backend::cuda, .protection = guard});
+  const fft::array_problem shape = fft::describe(each.problem);
+  fft::geometry sides;
+  sides.kind = shape.kind;
+  sides.input.extent = shape.input.extent;
+  sides.output.extent = shape.output.extent;
+  std::vector<std::complex<double>> in(static_cast<std::size_t>(std::max(shape.input.extent, shape.output.extent))), other(in.size());
+  void* const out = each.in_place ? in.data() : other.data();
+  if (each.problem.precision == precision::f32) {
+    (void)test::enqueue<float>(made, sides, each.way, in.data(), out).get();
+  } else {
+    (void)test::enqueue<double>(made, sides, each.way, in.data(), out).get();
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -53,4 +72,14 @@ int main() {
     }
     device->print();
   }
+  const auto device = std::make_shared<test::recording_device>(fft::capabilities_of(fft::machine::whole));
+  const test::current_device_guard current(device);
+  fft::choose_pairing(fft::machine::whole);
+  for (const fft::any_case& each : fft::any_cases()) {
+    for (const protection guard : {protection::correct, protection::off}) {
+      record(each, guard, nullptr);
+      record(each, guard, &faults);
+    }
+  }
+  device->print();
 }

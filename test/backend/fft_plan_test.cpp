@@ -29,7 +29,12 @@ TEST(fft_plan, refuses_what_has_no_meaning_and_says_why) {
   };
   const std::int64_t huge = std::int64_t{1} << 62;
   refused({.shape = {}}, "no axis");
-  refused({.shape = {2, 2, 2, 2}}, "four axes");
+  refused({.kind = kind::r2r, .shape = {4}}, "no kind for an axis");
+  refused({.shape = {4}, .real_kinds = {real_kind::dct2}}, "a kind of another problem");
+  refused({.kind = kind::r2r, .shape = {1}, .real_kinds = {real_kind::dct1}}, "a dct1 of one point");
+  refused({.shape = {4}, .loops = {{0, 4, 4}}}, "an empty loop");
+  refused({.shape = {4}, .loops = {{2, 4, 2}}}, "loops overlap");
+  refused({.shape = {4}, .batch = huge / 4, .loops = {{8, 4, 4}}}, "loops overflow");
   refused({.shape = {0}}, "empty");
   refused({.shape = {-3}}, "negative");
   refused({.shape = {4}, .batch = 0}, "no signal");
@@ -37,8 +42,8 @@ TEST(fft_plan, refuses_what_has_no_meaning_and_says_why) {
   refused({.shape = {1 << 30, 1 << 30, 1 << 30}}, "product overflows");
   refused({.shape = {4}, .batch = huge}, "batch overflows");
   refused({.shape = {4, 4}, .input = {{1}, 0}}, "one stride for two axes");
-  refused({.shape = {4}, .input = {{0}, 0}}, "stride 0");
-  refused({.shape = {4}, .input = {{-1}, 0}}, "negative stride");
+  refused({.shape = {4}, .output = {{0}, 0}}, "stride 0");
+  refused({.shape = {4}, .batch = 2, .output = {{1}, 0}}, "signals at one place");
   refused({.shape = {4}, .batch = 2, .output = {{1}, 3}}, "signals overlap");
   refused({.shape = {4, 4}, .output = {{3, 1}, 0}}, "rows overlap");
   refused({.shape = {4}, .input = {{huge}, 0}}, "extent overflows");
@@ -166,7 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(fft_token, round_trip_and_errors) {
   for (const char* text :
-       {"fft_c2c_f32_n1024_b16384_fwd", "fft_r2c_f64_n320x320_b256_fwd", "fft_c2r_f32_n2x3x4_b1_inv", "fft_c2c_f64_n1_b1_inv"}) {
+       {"fft_c2c_f32_n1024_b16384_fwd", "fft_r2c_f64_n320x320_b256_fwd", "fft_c2r_f32_n2x3x4_b1_inv", "fft_c2c_f64_n1_b1_inv",
+        "fft_c2c_f32_n8x8x8x8_b1_fwd", "fft_dct2_f32_n512_b64_fwd", "fft_dht_f64_n8x9_b1_inv", "fft_dct1xdst4xr2hc_f64_n65x64x3_b1_inv"}) {
     const token read = parse_token(text);
     EXPECT_EQ(to_token(read.problem, read.direction), text);
   }
@@ -183,7 +189,10 @@ TEST(fft_token, round_trip_and_errors) {
                            "fft_c2c_f32_n+8_b1_fwd",
                            "fft_c2c_f32_n08_b1_fwd",
                            "fft_c2c_f32_n8x_b1_fwd",
-                           "fft_c2c_f32_n8x8x8x8_b1_fwd",
+                           "fft_r2r_f32_n8_b1_fwd",
+                           "fft_dct5_f32_n8_b1_fwd",
+                           "fft_dct2xdct2_f32_n8x8_b1_fwd",
+                           "fft_dct2xdst2_f32_n8_b1_fwd",
                            "fft_c2c_f32_n8_b0_fwd",
                            "fft_c2c_f32_n8_1_fwd",
                            "fft_c2c_f32_n8_b1_up",

@@ -115,7 +115,7 @@ TEST_F(c_arguments, options) {
   const std::vector<std::int64_t> many(65, 2);
   invalid(ballast_options_set_integers(transforms, "shape", many.data(), many.size(), wrong), "shape: expected at most 64 numbers, got 65");
   fft_plan refused_plan;
-  invalid(ballast_fft_plan_create(transforms, &refused_plan, wrong), "shape: expected 1 to 3 lengths, got 0");
+  invalid(ballast_fft_plan_create(transforms, &refused_plan, wrong), "shape: expected at least one length, got none");
   set(transforms, "shape", std::vector<std::int64_t>{std::int64_t{1} << 62});
   invalid(ballast_fft_plan_create(transforms, &refused_plan, wrong), "less than 2^63 bytes");
   EXPECT_NE(std::string(ballast_error_problem(wrong)).find("fft_c2c_f32_n4611686018427387904_b1_fwd"), std::string::npos);
@@ -363,8 +363,8 @@ TEST_F(c_arguments, plans_for_operands) {
   std::vector<std::complex<double>> doubles(16);
   const tensor wide(doubles, {2, 8});
   invalid(create(in, wide), "one precision");
-  const tensor gaps(data, {2, 2, 2}, {8, 3, 1}), packed(made, {2, 2, 2});
-  refused(create(gaps, packed), BALLAST_UNSUPPORTED, "one distance");
+  const tensor far(data, {2, 2, 2}, {std::numeric_limits<std::int64_t>::max() / 4, 3, 1}), packed(made, {2, 2, 2});
+  invalid(create(far, packed), "expected an extent of less than 2^63 bytes");
   const tensor scalar(data, {});
   invalid(create(scalar, scalar), "expected at least 1 axes, got 0 (a scalar)");
   EXPECT_EQ(like.value, nullptr);

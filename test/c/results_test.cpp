@@ -137,6 +137,79 @@ TEST_F(c_results, fft_of_reals_in_place_and_back) {
   for (std::size_t i : {0U, 5U, 8U, 13U}) EXPECT_NEAR(memory[i], before[i], k_close);
 }
 
+TEST_F(c_results, cosine_transform_and_back) {
+  std::vector<double> in(20), out(20), back(20);
+  for (std::size_t i = 0; i < 20; ++i) in[i] = std::sin(static_cast<double>(i * i) + 0.5);
+  const tensor from(in, {4, 5}), to(out, {4, 5}), again(back, {4, 5});
+  options with;
+  make("fft", with);
+  fft_plan plan;
+  EXPECT_EQ(ballast_fft_plan_create_like(from, to, with, &plan, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("or the option real_kinds, got real numbers in both and no kinds"), std::string::npos) << message();
+  set(with, "real_kinds", std::vector<std::int64_t>{11});
+  EXPECT_EQ(ballast_fft_plan_create_like(from, to, with, &plan, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("real_kinds: expected numbers from 0 (r2hc) to 10 (dst4), got 11"), std::string::npos) << message();
+  set(with, "real_kinds", std::vector<std::int64_t>{BALLAST_DCT2});
+  ASSERT_EQ(ballast_fft_plan_create_like(from, to, with, &plan, wrong), BALLAST_OK) << message();
+  const char* token = nullptr;
+  ASSERT_EQ(ballast_fft_plan_token(plan, BALLAST_FORWARD, &token, wrong), BALLAST_OK);
+  EXPECT_STREQ(token, "fft_dct2_f64_n5_b4_fwd");
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, to, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int row = 0; row < 4; ++row) {
+    for (int k = 0; k < 5; ++k) {
+      double sum = 0;
+      for (int j = 0; j < 5; ++j) sum += 2 * in[static_cast<std::size_t>(5 * row + j)] * std::cos(std::numbers::pi * (j + 0.5) * k / 5);
+      EXPECT_NEAR(out[static_cast<std::size_t>(5 * row + k)], sum, k_close);
+    }
+  }
+  ASSERT_EQ(ballast_fft_run(plan, BALLAST_INVERSE, to, again, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_NEAR(back[i], in[i], k_close);
+  ballast_pending* pending = nullptr;
+  EXPECT_EQ(ballast_fft_enqueue(plan, BALLAST_FORWARD, from, to, nullptr, &pending, wrong), BALLAST_UNSUPPORTED);
+  // A token brings its kinds, one for each axis.
+  ASSERT_EQ(ballast_options_set_problem(with, "fft_dht_f64_n5_b4_fwd", nullptr, wrong), BALLAST_OK) << message();
+  fft_plan other;
+  ASSERT_EQ(ballast_fft_plan_create(with, &other, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_plan_token(other, BALLAST_INVERSE, &token, wrong), BALLAST_OK);
+  EXPECT_STREQ(token, "fft_dht_f64_n5_b4_inv");
+}
+
+TEST_F(c_results, fft_of_loops_that_no_single_distance_steps_through) {
+  // Two by three signals of four numbers: the first loop has a gap, the second one runs backwards in the input; and of five axes.
+  std::vector<complex> in = signal_of(64), out(24);
+  tensor from(in, {2, 3, 4}, {32, -8, 2});
+  from->data = in.data() + 16;
+  const tensor to(out, {2, 3, 4});
+  options with, of_plan;
+  make("fft", with);
+  fft_plan plan, again;
+  ASSERT_EQ(ballast_fft_plan_create_like(from, to, with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_plan_options(plan, &of_plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_plan_create(of_plan, &again, wrong), BALLAST_OK) << message();
+  for (const ballast_fft_plan* each : {plan.value, again.value}) {
+    std::ranges::fill(out, complex(0));
+    ASSERT_EQ(ballast_fft_run(each, BALLAST_FORWARD, from, to, nullptr, nullptr, wrong), BALLAST_OK) << message();
+    for (int a = 0; a < 2; ++a) {
+      for (int b = 0; b < 3; ++b)
+        EXPECT_LT(distance(out.data() + 12 * a + 4 * b, 1, direct_sum(in.data() + 16 + 32 * a - 8 * b, 4, 2)), k_close);
+    }
+  }
+  const tensor other(in, {2, 3, 4}, {24, 8, 2});
+  EXPECT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, other, to, nullptr, nullptr, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("that give 2 at a distance of 32, 3 at a distance of -8, got 6 at a distance of 8"), std::string::npos)
+      << message();
+  set(with, "axes", std::vector<std::int64_t>{0, 1, 2, 3, 4});
+  const tensor five(in, {2, 2, 2, 2, 2});
+  std::vector<complex> spectrum(32);
+  const tensor whole(spectrum, {2, 2, 2, 2, 2});
+  fft_plan cube;
+  ASSERT_EQ(ballast_fft_plan_create_like(five, whole, with, &cube, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_run(cube, BALLAST_FORWARD, five, whole, nullptr, nullptr, wrong), BALLAST_OK) << message();
+  complex sum(0);
+  for (int i = 0; i < 32; ++i) sum += in[static_cast<std::size_t>(i)];
+  EXPECT_LT(std::abs(spectrum[0] - sum), k_close);
+}
+
 TEST_F(c_results, options_of_a_plan_make_the_same_plan) {
   options with, copy;
   make("fft", with);

@@ -42,6 +42,73 @@ class Fft(WithFolder):
             run("fft", source, "--norm", norm, "--inverse", "-o", self.dir / "i.npy")
             np.testing.assert_allclose(np.load(self.dir / "i.npy"), np.fft.ifft(values, norm=norm), atol=1e-12)
 
+    def test_any_number_of_axes(self):
+        values = self.random.normal(size=(2, 3, 4, 3, 2))
+        source = self.save("in.npy", values)
+        for axes in ((0, 1, 2, 3, 4), (4, 0, 2, 1), (1, 3), (0, 2, 4)):
+            seen = run_json("fft", source, "-o", self.dir / "out.npy", "--axes", ",".join(map(str, axes)))
+            np.testing.assert_allclose(np.load(self.dir / "out.npy"), np.fft.fftn(values, axes=axes), atol=1e-12)
+            self.assertEqual((seen["verdict"], seen["problem"].split("_")[3]), ("clean", "n" + "x".join(str(values.shape[a]) for a in axes)))
+            self.assertTrue(seen["problem"].endswith(f"_b{values.size // np.prod([values.shape[a] for a in axes])}_fwd"))
+            run("fft", source, "--real", "-o", self.dir / "half.npy", "--axes", ",".join(map(str, axes)))
+            np.testing.assert_allclose(np.load(self.dir / "half.npy"), np.fft.rfftn(values, axes=axes), atol=1e-12)
+
+    @staticmethod
+    def matrix(kind, n):
+        j, k = np.meshgrid(np.arange(n), np.arange(n))
+        if kind == "dht":
+            return np.cos(2 * np.pi * j * k / n) + np.sin(2 * np.pi * j * k / n)
+        if kind == "r2hc":
+            return np.where(2 * k <= n, np.cos(2 * np.pi * j * k / n), -np.sin(2 * np.pi * j * (n - k) / n))
+        if kind == "hc2r":
+            return np.linalg.inv(Fft.matrix("r2hc", n)) * n
+        half = {"1": (0, 0), "2": (0.5, 0), "3": (0, 0.5), "4": (0.5, 0.5)}[kind[3]]
+        if kind[:3] == "dst":
+            if kind[3] == "1":
+                return 2 * np.sin(np.pi * (j + 1) * (k + 1) / (n + 1))
+            made = 2 * np.sin(np.pi * (j + (half[0] or 1)) * (k + (half[1] or 1)) / n)
+            if kind[3] == "3":
+                made[:, -1] /= 2
+            return made
+        made = 2 * np.cos(np.pi * (j + half[0]) * (k + half[1]) / (n - (kind[3] == "1")))
+        if kind[3] in "13":
+            made[:, 0] /= 2
+        if kind[3] == "1":
+            made[:, -1] /= 2
+        return made
+
+    def test_real_to_real_against_their_matrices(self):
+        kinds = ("r2hc", "hc2r", "dht", "dct1", "dct2", "dct3", "dct4", "dst1", "dst2", "dst3", "dst4")
+        values = self.random.normal(size=(5, 4, 6))
+        source = self.save("in.npy", values)
+        for number, kind in enumerate(kinds):
+            other = kinds[(number + 3) % len(kinds)]
+            for given, axes in ((kind, (-1,)), (f"{kind},{other}", (0, 2)), (kind, (1, 0))):
+                text = ",".join(map(str, axes))
+                seen = run_json("fft", source, "--kind", given, "--axes", text, "-o", self.dir / "out.npy")
+                expected = values
+                for axis, each in zip(axes, (given.split(",") * 2)[:2]):
+                    expected = np.moveaxis(np.tensordot(self.matrix(each, values.shape[axis]), expected, (1, axis)), 0, axis)
+                out = np.load(self.dir / "out.npy")
+                np.testing.assert_allclose(out, expected, atol=1e-11, err_msg=given)
+                self.assertEqual((seen["verdict"], out.dtype), ("clean", np.float64))
+                self.assertIn(f"fft_{given.replace(',', 'x')}_f64_", seen["problem"])
+                run("fft", self.dir / "out.npy", "--kind", given, "--axes", text, "--inverse", "-o", self.dir / "back.npy")
+                np.testing.assert_allclose(np.load(self.dir / "back.npy"), values, atol=1e-13)
+
+    def test_real_to_real_says_what_it_expects(self):
+        source = self.save("in.npy", self.random.normal(size=(3, 1)))
+        for arguments, said in (
+            (("--kind", "dct5"), '--kind: expected r2hc, hc2r, dht, dct1 to dct4 or dst1 to dst4, got "dct5"'),
+            (("--kind", "dct2,dct2"), "--kind: expected one kind, or 1, one for each of --axes, got 2"),
+            (("--kind", "dct2", "--real"), "--kind: expected alone or with --inverse, got it with --real"),
+            (("--kind", "dct1"), "fft_dct1_f64_n1_b3_fwd: shape: expected at least 2 points for dct1, got 1"),
+            (("--kind", "dct2", "--length", 3), "--length: expected only with --real --inverse"),
+        ):
+            self.assertIn(said, run("fft", source, *arguments, status=2).stderr)
+        numbers = self.save("c.npy", np.array([1j, 2]))
+        self.assertIn("c.npy: --kind: expected real values, got complex ones", run("fft", numbers, "--kind", "dct2", status=2).stderr)
+
     def test_precision_option_and_csv_output(self):
         source = self.save("in.npy", self.random.normal(size=8))
         seen = run_json("fft", source, "--precision", "f32", "-o", self.dir / "out.csv")

@@ -1,6 +1,7 @@
 // Plans: choice of backend and scheme, checks of the arguments of each call, the report.
 #include "fft/api/plan.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -15,6 +16,8 @@
 #if defined(BALLAST_HAS_CPU)
 #include "core/parallel.hpp"
 #endif
+#include "fft/composite/composite.hpp"
+#include "fft/composite/nest.hpp"
 #include "fft/problem.hpp"
 #include "fft/sites.hpp"
 #include "run/call_scope.hpp"
@@ -24,12 +27,22 @@ namespace ballast::fft {
 
 namespace {
 
-std::unique_ptr<const transform> make_work(backend which, const geometry& shape, precision type, bool protect, std::string_view scheme) {
+std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect, std::string_view scheme,
+                                           std::string_view token) {
+  if (which == backend::cuda) {
+    if (shape.kind == kind::r2r)
+      throw unsupported_error(
+          fmt::format("{}: expected the backend cpu or reference for real-to-real transforms, got cuda, which has none of them", token));
+    return cuda::make_transform(shape, type, protect, scheme);
+  }
+  composite::transform_maker make = reference::make_transform;
 #if defined(BALLAST_HAS_CPU)
-  if (which == backend::cpu) return cpu::make_transform(shape, type, protect);
+  if (which == backend::cpu) make = cpu::make_transform;
 #endif
-  if (which == backend::cuda) return cuda::make_transform(shape, type, protect, scheme);
-  return reference::make_transform(shape, type, protect);
+  auto nest = nest_of(shape);
+  if (!nest) return composite::make_composite(shape, type, protect, make, which == backend::reference);
+  auto work = make(nest->inner, type, protect);
+  return composite::make_nest(std::move(*nest), type, std::move(work), which == backend::cpu);
 }
 
 // Without the cpu backend nothing runs on several threads.
@@ -43,9 +56,10 @@ int threads_of(const run::settings& how) {
 }
 
 // Nominal operations. Lengths with large prime factors take the time of about three times as many.
-double flops_of(const geometry& g) {
+double flops_of(const array_problem& g) {
   double flops = 0;
-  for (const std::int64_t n : g.n) {
+  for (const axis& each : g.axes) {
+    const std::int64_t n = each.n;
     if (n == 1) continue;
     std::int64_t rest = n;
     for (std::int64_t factor = 2; factor <= 13; ++factor) {
@@ -53,7 +67,7 @@ double flops_of(const geometry& g) {
     }
     flops += (g.kind == kind::c2c ? 5 : 2.5) * std::log2(static_cast<double>(n)) * (rest == 1 ? 1 : 3);
   }
-  return flops * static_cast<double>(g.points()) * static_cast<double>(g.batch);
+  return flops * static_cast<double>(g.points()) * static_cast<double>(g.signals());
 }
 
 // Returns true if calls with operands on the host run on the cpu backend although the plan is for a device: cuda was chosen automatically,
@@ -61,7 +75,7 @@ double flops_of(const geometry& g) {
 bool stays_here(const plan::implementation& made, const fft::problem& problem, const run::settings& how) {
 #if defined(BALLAST_HAS_CPU)
   if (how.backend != backend::automatic || made.backend != backend::cuda || !how.scheme.empty() || how.faults != nullptr) return false;
-  const auto bytes = [&](const side& s) {
+  const auto bytes = [&](const array_side& s) {
     return static_cast<double>(s.extent) * (s.real ? 1 : 2) * (problem.precision == precision::f32 ? 4 : 8);
   };
   return run::copying_takes_longer(
@@ -78,19 +92,21 @@ plan::plan(fft::problem problem, const execution& where, const options& wanted) 
   const std::string token = run::in_call(nullptr, -1, "fft", [&] { return to_token(problem, natural_direction(problem.kind)); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     auto made = std::make_shared<implementation>();
-    made->shape = resolve(problem);
+    made->shape = describe(problem);
     made->token[0] = to_token(problem, direction::forward);
     made->token[1] = to_token(problem, direction::inverse);
     const run::settings how = run::settings_of(where);
-    made->backend = run::choose_backend(how, token);
+    // Real-to-real transforms have no cuda backend.
+    const bool on_host = made->shape.kind == kind::r2r && how.backend == backend::automatic;
+    made->backend = on_host ? run::host_backend() : run::choose_backend(how, token);
     const std::vector<std::string_view> known =
         made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
     const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
     made->scheme = scheme;
     (void)threads_of(how);
     const bool protect = how.protection != ballast::protection::off;
-    made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
-    if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
+    made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme, token);
+    if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme, token);
     made->problem = std::move(problem);
     made->where = where;
     made->wanted = wanted;
@@ -121,20 +137,25 @@ struct bytes {
 };
 
 // Returns true if each signal occupies the same bytes on both sides, so that a tile may be stored over the signals that it was read from.
-bool layouts_agree(const geometry& g) {
-  if (g.kind == kind::c2c) return g.input == g.output;
-  const side& real = g.input.real ? g.input : g.output;
-  const side& complex = g.input.real ? g.output : g.input;
-  const auto agree = [](std::int64_t count, std::int64_t r, std::int64_t c) { return count == 1 || r == 2 * c; };
-  return (real.length[2] == 1 || real.stride[2] == 1) && (complex.length[2] == 1 || complex.stride[2] == 1) &&
-         agree(g.n[0], real.stride[0], complex.stride[0]) && agree(g.n[1], real.stride[1], complex.stride[1]) &&
-         agree(g.batch, real.distance, complex.distance);
+bool layouts_agree(const array_problem& g) {
+  const bool same_type = g.input.real == g.output.real;
+  // Distances in elements of a real and a complex side.
+  const auto agree = [&](std::int64_t count, std::int64_t in, std::int64_t out) {
+    return count == 1 || (same_type ? in == out : g.input.real ? in == 2 * out : 2 * in == out);
+  };
+  for (const axis& each : g.axes) {
+    const bool half = each.in_length != each.out_length || (!same_type && &each == &g.axes.back());
+    if (half ? (each.in_length > 1 && each.in_stride != 1) || (each.out_length > 1 && each.out_stride != 1)
+             : !agree(each.n, each.in_stride, each.out_stride))
+      return false;
+  }
+  return std::ranges::all_of(g.loops, [&](const loop& each) { return agree(each.count, each.input, each.output); });
 }
 
 // Checks the operands' memory, for problems of any kind. Returns true if the transform is in place.
 bool check_call(const plan::implementation& plan, std::string_view token, const bytes& in, const bytes& out) {
-  const geometry& g = plan.shape;
-  const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {
+  const array_problem& g = plan.shape;
+  const auto check_size = [&](const bytes& span, const array_side& needed, std::string_view name) {
     if (span.count < static_cast<std::size_t>(needed.extent))
       throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
     if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
@@ -146,7 +167,9 @@ bool check_call(const plan::implementation& plan, std::string_view token, const 
   check_size(out, g.output, "out");
 
   const auto first = [](const bytes& span) { return reinterpret_cast<std::uintptr_t>(span.data); };
-  const auto last = [&](const bytes& span, const side& s) { return first(span) + static_cast<std::uintptr_t>(s.extent) * span.width; };
+  const auto last = [&](const bytes& span, const array_side& s) {
+    return first(span) + static_cast<std::uintptr_t>(s.extent) * span.width;
+  };
   const bool overlap = first(in) < last(out, g.output) && first(out) < last(in, g.input);
   if (overlap && first(in) != first(out))
     throw invalid_argument_error(fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes",
@@ -154,7 +177,7 @@ bool check_call(const plan::implementation& plan, std::string_view token, const 
   if (overlap && !layouts_agree(g))
     throw invalid_argument_error(
         fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
-                    g.kind == kind::c2c ? "" : " (real rows padded to n/2 + 1 complex elements)"));
+                    g.input.real == g.output.real ? "" : " (real rows padded to n/2 + 1 complex elements)"));
 
   return overlap;
 }
@@ -199,7 +222,10 @@ template <class In, class Out>
 operation operation_of(const plan::implementation& plan, direction way, std::span<const In> in, std::span<Out> out) {
   using scalar = std::conditional_t<std::is_floating_point_v<In>, In, std::conditional_t<std::is_floating_point_v<Out>, Out, Out>>;
   constexpr bool single = sizeof(In) == (std::is_floating_point_v<In> ? 4 : 8);
-  constexpr kind wanted = std::is_floating_point_v<In> ? kind::r2c : std::is_floating_point_v<scalar> ? kind::c2r : kind::c2c;
+  constexpr kind wanted = std::is_floating_point_v<In> && std::is_floating_point_v<Out> ? kind::r2r
+                          : std::is_floating_point_v<In>                                ? kind::r2c
+                          : std::is_floating_point_v<scalar>                            ? kind::c2r
+                                                                                        : kind::c2c;
   check_kind(plan, way, wanted, single ? precision::f32 : precision::f64);
   const bytes from{in.data(), in.size(), sizeof(In)}, to{out.data(), out.size(), sizeof(Out)};
   return {plan, way, from, to, check_call(plan, token_of(plan, way), from, to)};
@@ -213,6 +239,10 @@ report execute(const operation& what, const call& now) {
     if (plan.backend == backend::cuda) ballast::cuda::refuse_capture(how.stream, token);
     inject::active_injector injector(how.faults, site::table());
     using ballast::cuda::residence;
+    if (plan.shape.kind == kind::r2r &&
+        (ballast::cuda::residence_of(what.in.data) == residence::device || ballast::cuda::residence_of(what.out.data) == residence::device))
+      throw unsupported_error(
+          fmt::format("{}: expected in and out in host memory for real-to-real transforms, got device memory", token.view()));
     const bool here = plan.work_here != nullptr && how.faults == nullptr && ballast::cuda::residence_of(what.in.data) == residence::host &&
                       ballast::cuda::residence_of(what.out.data) == residence::host;
     run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, how, injector);
@@ -265,6 +295,18 @@ report plan::inverse(std::span<const std::complex<float>> in, std::span<float> o
   return execute(operation_of(made(), direction::inverse, in, out), now);
 }
 report plan::inverse(std::span<const std::complex<double>> in, std::span<double> out, const call& now) const {
+  return execute(operation_of(made(), direction::inverse, in, out), now);
+}
+report plan::forward(std::span<const float> in, std::span<float> out, const call& now) const {
+  return execute(operation_of(made(), direction::forward, in, out), now);
+}
+report plan::forward(std::span<const double> in, std::span<double> out, const call& now) const {
+  return execute(operation_of(made(), direction::forward, in, out), now);
+}
+report plan::inverse(std::span<const float> in, std::span<float> out, const call& now) const {
+  return execute(operation_of(made(), direction::inverse, in, out), now);
+}
+report plan::inverse(std::span<const double> in, std::span<double> out, const call& now) const {
   return execute(operation_of(made(), direction::inverse, in, out), now);
 }
 

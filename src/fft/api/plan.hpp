@@ -16,7 +16,7 @@ struct plan::implementation {
   execution where;
   options wanted;
   shared_text token[2];  // forward, inverse
-  geometry shape;
+  array_problem shape;
   ballast::backend backend = ballast::backend::cpu;
   shared_text scheme;
   std::unique_ptr<const transform> work;

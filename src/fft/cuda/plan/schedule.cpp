@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 
@@ -102,7 +103,7 @@ struct axis_request {
 // Merges dimensions that one stride can step through. The dimension with the closest lines comes first.
 std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
   std::erase_if(all, [](const dimension& d) { return d.count == 1; });
-  std::ranges::sort(all, {}, by_target ? &dimension::target : &dimension::source);
+  std::ranges::sort(all, {}, [&](const dimension& d) { return std::abs(by_target ? d.target : d.source); });
   std::vector<dimension> made;
   for (const dimension& d : all) {
     if (!made.empty()) {
@@ -388,8 +389,12 @@ class builder {
     line_request wanted;
     wanted.length = static_cast<int>(n);
     wanted.wide = wide_;
-    wanted.in_columns = source > dims[0].source && dims[0].count > 1;
-    wanted.out_columns = target > dims[0].target && dims[0].count > 1;
+    // Lines whose elements are contiguous are never columns, also if lines run backwards or are the same one.
+    const auto columns = [&](std::int64_t element, std::int64_t line) {
+      return std::abs(element) > std::max<std::int64_t>(std::abs(line), 1) && dims[0].count > 1;
+    };
+    wanted.in_columns = columns(source, dims[0].source);
+    wanted.out_columns = columns(target, dims[0].target);
     wanted.check = wanted_.check;
     wanted.plain = wanted_.plain;
     wanted.columns = made.columns;

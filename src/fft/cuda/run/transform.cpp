@@ -72,10 +72,11 @@ bool may_be_fallback(const transform_options& options) {
 template <class T>
 class cuda_transform final : public device_transform {
  public:
-  cuda_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, const transform_options& options)
-      : device_transform(std::move(on), shape, precision_of<T>),
+  cuda_transform(std::shared_ptr<ballast::cuda::device> on, const nested_geometry& shape, const transform_options& options)
+      : device_transform(std::move(on), shape.input, shape.output, shape.output_elements(), precision_of<T>),
+        nest_(shape),
         options_(options),
-        best_(std::make_shared<const serving<T>>(device_, shape, options)) {}
+        best_(std::make_shared<const serving<T>>(device_, shape.inner, options)) {}
 
   std::int64_t workspace_bytes() const override { return best_->workspaces.bytes(); }
 
@@ -99,6 +100,10 @@ class cuda_transform final : public device_transform {
   static core::vector<form> chunks_of(const line_program<T>& program, form whole);
   static std::vector<ballast::cuda::kernel_request> missing(line_program<T>& program, const form& whole);
 
+  // Returns whether the signals of one side begin at multiples of `boundary` bytes. step: the side's distance in a loop.
+  bool aligned(const void* lowest, const array_side& s, std::int64_t distance, std::int64_t nest_loop::*step, std::int64_t boundary) const;
+
+  nested_geometry nest_;
   transform_options options_;
   server best_;
   mutable std::mutex mutex_;
@@ -121,8 +126,8 @@ class cuda_transform<T>::flight final : public run::pending {
   }
 
   bool instrumented() const { return work_.instrumented(); }
-  // Transforms the next chunk, whose signals begin at `in` and `out`.
-  void launch(const prepared& chunk, unsigned char* in, unsigned char* out, const transform_args& how);
+  // Transforms the next chunk, whose signals begin at `in` and `out` and belong to this run of the loops.
+  void launch(const prepared& chunk, std::int64_t run, unsigned char* in, unsigned char* out, const transform_args& how);
   void collect(run::recorder& seen) override;
 
  private:
@@ -145,10 +150,13 @@ class cuda_transform<T>::flight final : public run::pending {
   std::string why_fallback_;
   device_call work_;
   core::vector<const prepared*> chunks_;
+  std::int64_t run_ = 0;  // the one that is being launched
 };
 
 template <class T>
-void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in, unsigned char* out, const transform_args& how) {
+void cuda_transform<T>::flight::launch(const prepared& chunk, std::int64_t run, unsigned char* in, unsigned char* out,
+                                       const transform_args& how) {
+  run_ = run;
   buffers base{in, out};
   unsigned char* memory = work_.memory() + program_.counter_bytes();
   for (std::size_t part = 2; part < k_pass_buffers; ++part) {
@@ -174,6 +182,8 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   const pass& p = each.pass;
   a.events = work_.events();
   a.chunk = static_cast<int>(chunks_.size());
+  a.first_tile = run_ * a.all_tiles;
+  a.all_tiles *= plan_.nest_.runs();
   a.repairs = run::repeats_of(how.protection);
   a.scale = p.policy.scaled ? how.scale : 1;
   a.check_scale = p.policy.scaled ? how.check_scale : 1;
@@ -232,6 +242,7 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
     from = copy;
   }
   const std::int64_t blocks = std::min(p.groups() * p.policy.cluster, each.most_blocks);
+  const std::int64_t first_tile = a.first_tile;
   core::vector<std::int64_t> at(p.repeats.size(), 0);
   for (std::int64_t round = 0;; ++round) {
     std::int64_t source = 0;
@@ -242,7 +253,7 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
     }
     a.in = from + source * source_width;
     a.out = to + target * target_width;
-    a.first_tile = round * a.tiles;
+    a.first_tile = first_tile + round * a.tiles;
     work_.launch(*each.kernel, blocks, a);
     std::size_t i = 0;
     while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
@@ -269,7 +280,9 @@ void cuda_transform<T>::flight::locate(const device_event& e, event_log::entry& 
   const std::size_t number = ballast::cuda::part_of(e.what);
   if (e.chunk >= chunks_.size() || number >= chunks_[e.chunk]->passes.size() || e.index < 0) return;
   const pass& p = chunks_[e.chunk]->passes[number].pass;
-  out.index = static_cast<std::int64_t>(e.chunk) * program_.chunk();
+  const geometry& shape = plan_.nest_.inner;
+  const std::int64_t chunks = (shape.batch + program_.chunk() - 1) / program_.chunk();  // chunks of one run
+  out.index = e.chunk % chunks * program_.chunk();
   std::int64_t rest = e.index;
   const auto add = [&](std::int64_t count, const signal_of_index& signals) {
     out.index += rest % count / signals.divisor % signals.modulus;
@@ -279,6 +292,7 @@ void cuda_transform<T>::flight::locate(const device_event& e, event_log::entry& 
   add(p.middles, p.signals[1]);
   add(p.batches, p.signals[2]);
   for (const pass::repeat& each : p.repeats) add(each.count, each.signals);
+  out.index = (out.index * plan_.nest_.batch_number + plan_.nest_.begin_of(e.chunk / chunks).number) / plan_.nest_.parts;
 }
 
 template <class T>
@@ -338,7 +352,7 @@ auto cuda_transform<T>::fallback(const form& whole) const -> server {
     transform_options options = options_;
     options.fallback = true;
     try {
-      made = std::make_shared<const serving<T>>(device_, shape_, options);
+      made = std::make_shared<const serving<T>>(device_, nest_.inner, options);
     } catch (const unsupported_error&) {  // the length is too long for a convolution with fallback kernels
       return nullptr;
     }
@@ -363,17 +377,25 @@ void cuda_transform<T>::gives_up_fallback(const form& whole, ballast::cuda::stre
   if (fallback_forms_.empty()) gone.swap(fallback_);
 }
 
+// Signals of a whole number of boundary units stay aligned in all chunks and runs.
+template <class T>
+bool cuda_transform<T>::aligned(const void* lowest, const array_side& s, std::int64_t distance, std::int64_t nest_loop::*step,
+                                std::int64_t boundary) const {
+  const std::int64_t width = width_of(s);
+  const auto whole = [&](std::int64_t bytes) { return bytes % boundary == 0; };
+  return whole(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(lowest) % static_cast<std::uintptr_t>(boundary)) +
+               s.first * width) &&
+         (nest_.inner.batch == 1 || whole(distance * width)) &&
+         std::ranges::all_of(nest_.outer, [&](const nest_loop& each) { return whole(each.*step * width); });
+}
+
 template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const transform_args& how) const {
-  // Checks the alignment of all chunks: signals of a whole number of boundary units stay aligned.
-  const auto on = [&](const void* data, const side& s, std::int64_t boundary) {
-    return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(boundary) == 0 &&
-           (shape_.batch == 1 || s.distance * width_of(s) % boundary == 0);
-  };
+  const geometry& shape = nest_.inner;
+  const auto reads_on = [&](std::int64_t boundary) { return aligned(in, input_, shape.input.distance, &nest_loop::input, boundary); };
   constexpr std::int64_t pair = 2 * sizeof(T);
-  const form whole{how.direction, how.scale != 1, shape_.batch,
-                   alignment{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)},
-                   inject::armed_sites(how.injector) != 0};
+  const bool paired = reads_on(pair) && aligned(out, output_, shape.output.distance, &nest_loop::output, pair);
+  const form whole{how.direction, how.scale != 1, shape.batch, alignment{reads_on(16), paired}, inject::armed_sites(how.injector) != 0};
   try {
     if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_fallback), whole, in, out, how);
   } catch (const std::bad_alloc&) {  // the kernels of the problem may need less memory
@@ -385,21 +407,25 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, 
 template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_fallback, const form& whole,
                                                        const unsigned char* in, unsigned char* out, const transform_args& how) const {
+  const geometry& shape = nest_.inner;
   const std::int64_t chunk = by->program->chunk();
   core::vector<const prepared*> chunks;
   for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));
   auto made = std::make_unique<flight>(*this, by, std::move(why_fallback), how);
-  for (std::int64_t first = 0; first < shape_.batch; first += chunk) {
-    made->launch(first + chunk <= shape_.batch ? *chunks.front() : *chunks.back(),
-                 const_cast<unsigned char*>(in) + first * shape_.input.distance * width_of(shape_.input),
-                 out + first * shape_.output.distance * width_of(shape_.output), how);
+  for (std::int64_t run = 0; run < nest_.runs(); ++run) {
+    const nested_geometry::place begin = nest_.begin_of(run);
+    for (std::int64_t first = 0; first < shape.batch; first += chunk) {
+      made->launch(first + chunk <= shape.batch ? *chunks.front() : *chunks.back(), run,
+                   const_cast<unsigned char*>(in) + (begin.input + first * shape.input.distance) * width_of(input_),
+                   out + (begin.output + first * shape.output.distance) * width_of(output_), how);
+    }
   }
   return made;
 }
 
 }  // namespace
 
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options) {
+std::unique_ptr<transform> make_transform(const nested_geometry& shape, precision type, const transform_options& options) {
   const auto on = ballast::cuda::current_device();
   if (type == precision::f32) return std::make_unique<cuda_transform<float>>(on, shape, options);
   return std::make_unique<cuda_transform<double>>(on, shape, options);

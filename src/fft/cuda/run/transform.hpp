@@ -29,14 +29,15 @@ struct transform_options {
   }
 };
 
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options);
+std::unique_ptr<transform> make_transform(const nested_geometry& shape, precision type, const transform_options& options);
 
-// One launch per stage of radix 2 (radix2.cpp). Throws unsupported_error unless the problem is 1-D, c2c and its length a power of two.
-std::unique_ptr<transform> make_radix2_transform(const geometry& shape, precision type);
+// One launch per stage of radix 2 (radix2.cpp). Throws unsupported_error unless the problem is 1-D, c2c, its length a power of two, and
+// without outer loops and negative strides.
+std::unique_ptr<transform> make_radix2_transform(const nested_geometry& shape, precision type);
 
 // cuFFT with checksums before and after it (offline.cpp); without `protect` cuFFT alone. Throws unsupported_error if cuFFT is missing, or
 // unless the problem is c2c with contiguous signals.
-std::unique_ptr<transform> make_offline_transform(const geometry& shape, precision type, bool protect);
+std::unique_ptr<transform> make_offline_transform(const nested_geometry& shape, precision type, bool protect);
 
 // The interface to cuFFT for that scheme: an unnormalised transform of contiguous signals in device memory.
 class dense_transform {

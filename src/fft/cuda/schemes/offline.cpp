@@ -58,10 +58,12 @@ std::unique_ptr<dense_transform> make_dense(const problem& shape, direction way)
 template <class T>
 class offline_transform final : public device_transform {
  public:
-  offline_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, bool protect)
-      : device_transform(std::move(on), shape, precision_of<T>),
+  offline_transform(std::shared_ptr<ballast::cuda::device> on, const nested_geometry& nest, bool protect)
+      : device_transform(std::move(on), nest.input, nest.output, nest.output_elements(), precision_of<T>),
+        shape_(nest.inner),
         protect_(protect),
-        workspaces_(device_, sums_bytes() + bytes_of(shape_.input)) {
+        workspaces_(device_, sums_bytes() + bytes_of(input_)) {
+    const geometry& shape = shape_;
     const std::string why = maker() ? "" : why_no_cufft();
     if (!why.empty()) throw unsupported_error("scheme offline: " + why);
     problem_.kind = shape.kind;
@@ -72,7 +74,7 @@ class offline_transform final : public device_transform {
     if (problem_.shape.empty()) problem_.shape.push_back(1);
     problem_.batch = shape.batch;
     const geometry dense = resolve(problem_);
-    if (shape.kind != kind::c2c || dense.input != shape.input || dense.output != shape.output)
+    if (shape.kind != kind::c2c || dense.input != shape.input || dense.output != shape.output || nest.runs() != 1)
       throw unsupported_error("scheme offline: expected a c2c transform of contiguous signals");
   }
 
@@ -162,6 +164,7 @@ class offline_transform final : public device_transform {
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
 
+  geometry shape_;
   bool protect_;
   ballast::cuda::workspace_pool workspaces_;
   problem problem_;
@@ -261,7 +264,7 @@ offline_transform<T>::flight::flight(const offline_transform& plan, const unsign
     // The report may compute a signal again. Before that the caller may have changed the input, or an in-place transform has overwritten
     // it.
     unsigned char* const copy = memory_.data() + plan_.sums_bytes();
-    device.copy(copy, in, plan_.bytes_of(plan_.shape_.input), stream_);
+    device.copy(copy, in, plan_.bytes_of(plan_.input_), stream_);
     kept_ = copy;
     plan_.sum(in, false, sums_, 0, plan_.shape_.batch, way_, 1, faults_, stream_);
   }
@@ -278,7 +281,7 @@ std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* i
 
 void override_cufft(dense_transform_maker other) { maker() = std::move(other); }
 
-std::unique_ptr<transform> make_offline_transform(const geometry& shape, precision type, bool protect) {
+std::unique_ptr<transform> make_offline_transform(const nested_geometry& shape, precision type, bool protect) {
   const auto on = ballast::cuda::current_device();
   if (type == precision::f32) return std::make_unique<offline_transform<float>>(on, shape, protect);
   return std::make_unique<offline_transform<double>>(on, shape, protect);

@@ -20,8 +20,14 @@ using ballast::cuda::workspace;
 template <class T>
 class radix2_transform final : public device_transform {
  public:
-  radix2_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape)
-      : device_transform(std::move(on), shape, precision_of<T>), n_(shape.n[2]), workspaces_(device_, 2 * part_bytes()) {
+  radix2_transform(std::shared_ptr<ballast::cuda::device> on, const nested_geometry& nest)
+      : device_transform(std::move(on), nest.input, nest.output, nest.output_elements(), precision_of<T>),
+        shape_(nest.inner),
+        n_(shape_.n[2]),
+        workspaces_(device_, 2 * part_bytes()) {
+    const geometry& shape = shape_;
+    if (nest.runs() != 1 || nest.input.first != 0 || nest.output.first != 0)
+      throw unsupported_error("scheme v0: expected one loop over arrays that run forward");
     if (shape.kind != kind::c2c || shape.n[0] * shape.n[1] != 1 || !std::has_single_bit(static_cast<std::uint64_t>(n_)) || n_ < 2)
       throw unsupported_error("scheme v0: expected a 1-D c2c transform whose length is a power of two, at least 2");
     stages_ = std::countr_zero(static_cast<std::uint64_t>(n_));
@@ -82,6 +88,7 @@ class radix2_transform final : public device_transform {
     return std::make_unique<flight>(device_, std::move(memory), how.stream);
   }
 
+  geometry shape_;
   std::int64_t n_;
   int stages_ = 0;
   const ballast::cuda::kernel* kernel_ = nullptr;
@@ -91,7 +98,7 @@ class radix2_transform final : public device_transform {
 
 }  // namespace
 
-std::unique_ptr<transform> make_radix2_transform(const geometry& shape, precision type) {
+std::unique_ptr<transform> make_radix2_transform(const nested_geometry& shape, precision type) {
   const auto on = ballast::cuda::current_device();
   if (type == precision::f32) return std::make_unique<radix2_transform<float>>(on, shape);
   return std::make_unique<radix2_transform<double>>(on, shape);

@@ -5,7 +5,9 @@
 
 #include <ballast/error.hpp>
 
+#include "fft/cuda/run/axes_in_turn.hpp"
 #include "fft/cuda/run/transform.hpp"
+#include "fft/problem.hpp"
 #include "run/dispatch.hpp"
 
 namespace ballast::fft::cuda {
@@ -54,18 +56,31 @@ const std::vector<std::string_view>& schemes() {
   return names;
 }
 
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme) {
+namespace {
+
+std::unique_ptr<transform> make_nest(const nested_geometry& shape, precision type, bool protect, const scheme_row& row) {
+  if (row.computes == variant::cufft) return make_offline_transform(shape, type, protect);
+  if (row.computes == variant::radix2) return make_radix2_transform(shape, type);
+  // It copies an input in place from its first element on.
+  if (row.check == check_form::one_sided && (shape.input.first != 0 || shape.output.first != 0))
+    throw unsupported_error("scheme one_sided: expected arrays that run forward");
+  transform_options options;
+  if (protect) options.check = row.check;
+  options.transactions = row.transactions;
+  options.plain = row.computes == variant::plain;
+  if (row.computes == variant::rules) options.origin = policy_origin::rules;
+  return make_transform(shape, type, options);
+}
+
+}  // namespace
+
+std::unique_ptr<transform> make_transform(const array_problem& shape, precision type, bool protect, std::string_view scheme) {
   const scheme_row* const row = run::row_named(k_schemes, scheme);
   if (row == nullptr) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
   run::check_use(scheme, use_of(*row), protect);
-  if (row->computes == variant::cufft) return make_offline_transform(shape, type, protect);
-  if (row->computes == variant::radix2) return make_radix2_transform(shape, type);
-  transform_options options;
-  if (protect) options.check = row->check;
-  options.transactions = row->transactions;
-  options.plain = row->computes == variant::plain;
-  if (row->computes == variant::rules) options.origin = policy_origin::rules;
-  return make_transform(shape, type, options);
+  const auto nest = nest_of(shape, strides_taken::any);
+  if (nest) return make_nest(*nest, type, protect, *row);
+  return make_axes_in_turn(shape, type, [&](const nested_geometry& step) { return make_nest(step, type, protect, *row); });
 }
 
 }  // namespace ballast::fft::cuda

@@ -45,7 +45,7 @@ class trial {
   // Returns infinity if the transform cannot be constructed.
   double seconds(const transform_options& options) const {
     try {
-      const auto work = make_transform(shape_, what_.problem.precision, options);
+      const auto work = make_transform(nest_of(describe(what_.problem)).value(), what_.problem.precision, options);
       run::settings how;
       how.protection = options.check == check_form::none ? protection::off : protection::correct;
       inject::active_injector none(nullptr, site::table());

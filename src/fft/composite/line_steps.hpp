@@ -1,0 +1,92 @@
+// The steps of real-to-real transforms along one axis of a dense array: a sparse map, the Fourier transforms of all lines, sparse maps.
+// Layer: FFT, over the backends of the host. fft/tables/real_to_real.hpp has the mathematics.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/memory.hpp"
+#include "fft/contract.hpp"
+#include "fft/tables/real_to_real.hpp"
+
+namespace ballast::fft::composite {
+
+// How the host backend `reference` or `cpu` makes a transform.
+using transform_maker = std::unique_ptr<transform> (*)(const geometry&, precision, bool protect);
+
+// The places of the lines of an array. Element i of line (o, l), l < inner. Dense arrays: (o · n + i) · inner + l. Memories u and v: the
+// lines side by side, i · lines + o · inner + l, where both parts of a complex number of a line follow each other; but if inner is 1 the
+// lines one after the other.
+struct line_places {
+  std::int64_t outer = 1, inner = 1;
+  std::int64_t lines() const { return outer * inner; }
+};
+
+// A line_map whose factors are in another array.
+struct index_map {
+  std::vector<std::int64_t> begin, index;
+  std::vector<std::uint8_t> paired;  // one for each term
+  bool to_pairs = false;
+  std::int64_t to = 0;
+
+  explicit index_map(const line_map& from);
+  std::int64_t rows() const { return static_cast<std::int64_t>(begin.size()) - 1; }
+};
+
+// The transform along one axis.
+template <class T>
+class line_steps {
+ public:
+  line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make);
+
+  std::int64_t u_scalars() const { return u_size_ * where_.lines(); }
+  std::int64_t v_scalars() const { return v_size_ * where_.lines(); }
+  // All factors of the maps, in the order of their use.
+  const std::vector<T>& factors() const { return factors_; }
+
+  // The steps: u from x, v from u, y from v. `factors`: as factors() returns them.
+  void before(const T* x, T* u, const T* factors) const;
+  void transform_lines(const T* u, T* v, const transform_args& how) const;
+  void after(T* v, T* y, const T* factors) const;
+  // Returns the number of the line that scalar `at` of u belongs to.
+  std::int64_t line_in_u(std::int64_t at) const;
+
+ private:
+  struct part {
+    line_part what;
+    std::unique_ptr<transform> work;
+  };
+  bool side_by_side() const { return where_.inner > 1; }
+
+  std::int64_t n_;
+  line_places where_;
+  std::int64_t u_size_, v_size_;  // scalars of one line
+  index_map before_;
+  std::vector<index_map> after_;
+  std::vector<T> factors_;
+  std::vector<part> parts_;
+};
+
+// The same by the definition, one line after the other: y_k = Σ_j L_kj x_j, in more than working precision. For the reference backend.
+template <class T>
+class line_definition {
+ public:
+  line_definition(real_kind what, std::int64_t n, const line_places& where);
+  const std::vector<std::complex<T>>& roots() const { return roots_; }
+  void run(const T* x, T* y, const std::vector<std::complex<T>>& roots) const;
+
+ private:
+  real_kind what_;
+  std::int64_t n_;
+  line_places where_;
+  std::vector<std::complex<T>> roots_;
+};
+
+extern template class line_steps<float>;
+extern template class line_steps<double>;
+extern template class line_definition<float>;
+extern template class line_definition<double>;
+
+}  // namespace ballast::fft::composite
