@@ -340,7 +340,7 @@ void exchange::add_parts(const std::vector<bytes>& parts, std::span<std::int64_t
 }
 
 void exchange::add(std::span<std::int64_t> words) {
-  if (members_.size() == 1) return;
+  if (members_.size() <= 1) return;
   const auto with_sums = [](std::span<const std::int64_t> part) {
     std::vector<std::int64_t> made(part.begin(), part.end());
     std::int64_t sums[2];
