@@ -97,16 +97,7 @@ outcome<T> transform_on(int ranks, const std::vector<std::complex<T>>& x, std::i
     }
     std::ranges::copy(back, made.back.begin() + plan.first_row() * n1);
   });
-  for (const test::ending& each : endings) {
-    made.lost += each.lost ? 1 : 0;
-    if (!each.error) continue;
-    ++made.errors;
-    try {
-      std::rethrow_exception(each.error);
-    } catch (const std::exception& seen) {
-      made.message = seen.what();
-    }
-  }
+  test::add_endings(endings, made);
   for (int r = 0; r < ranks; ++r) made.messages.push_back(board->messages(r));
   return made;
 }

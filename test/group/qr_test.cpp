@@ -92,19 +92,7 @@ outcome<T> factor_on(int ranks, const matrix<T>& A, const matrix<T>& B, const st
       EXPECT_TRUE(each->checks > 0 || level == protection::off);
     }
   });
-  for (const test::ending& each : endings) {
-    made.lost += each.lost ? 1 : 0;
-    if (!each.error) continue;
-    ++made.errors;
-    try {
-      std::rethrow_exception(each.error);
-    } catch (const rank_deficient_error& seen) {
-      ++made.refused;
-      made.message = seen.what();
-    } catch (const std::exception& seen) {
-      made.message = seen.what();
-    }
-  }
+  test::add_endings(endings, made);
   for (int r = 0; r < ranks; ++r) made.messages.push_back(board->messages(r));
   return made;
 }
