@@ -10,9 +10,9 @@
 namespace ballast {
 inline namespace abi_1 {
 
-// Work that was enqueued on a stream. It keeps the plan alive. If it is destroyed before the stream has passed the work, the findings of
-// its checks are lost. Its memory serves the next call of the same plan, which must then be ordered after this one (the same stream, or
-// graph).
+// Work that was enqueued on a stream. It keeps the plan alive. Destroyed, it gives its memory to the next call of the plan, which must be
+// ordered after this one (the same stream, or graph). Findings that get() has not returned stay there: the report of the fft call that
+// takes the memory has them. Those of a plan's last call, of other algorithms, and with call::workspace, are lost.
 class BALLAST_API pending_report {
  public:
   pending_report(pending_report&&) noexcept;

@@ -112,7 +112,7 @@ class _Torch:
         self.to_numpy = {getattr(torch, name): np.dtype(name) for name in
                          ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128")}
         self.from_numpy = {value: key for key, value in self.to_numpy.items()}
-        # What PyTorch's own compiler uses; current_stream() makes an object for each call.
+        # PyTorch's own compiler uses this; current_stream() makes an object for each call.
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda device: torch.cuda.current_stream(device).cuda_stream)
 
     def shape(self, a):

@@ -8,6 +8,8 @@
 
 namespace ballast::abft {
 
+inline constexpr double k_largest_number = 0x1.fffffffffffffp1023;
+
 // A threshold stored twice: a bit flip in one copy must not disable the check. Thresholds are computed in double, also for FP32 data.
 struct guarded_threshold {
   double value = 0;
@@ -22,7 +24,7 @@ inline constexpr std::uint32_t k_pass = 0x5aa5c33c;
 inline constexpr std::uint32_t k_fail = 0xa55a3cc3;
 
 // Returns whether both copies agree on a finite number. An infinite threshold would pass everything.
-BALLAST_HD inline bool is_sound(const guarded_threshold& tau) { return tau.value == tau.twin && tau.value <= 0x1.fffffffffffffp1023; }
+BALLAST_HD inline bool is_sound(const guarded_threshold& tau) { return tau.value == tau.twin && tau.value <= k_largest_number; }
 
 // Returns k_pass if |residual| ≤ threshold and both copies of the threshold agree. NaN and Inf fail, on either side.
 BALLAST_HD inline std::uint32_t verify(double residual, const guarded_threshold& tau) {
@@ -38,5 +40,21 @@ BALLAST_HD inline std::uint32_t verify(double residual_re, double residual_im, c
   squared.twin = tau.twin * tau.twin;
   return tau.value == tau.twin ? verify(size, squared) : k_fail;
 }
+
+// Of several comparisons, the one with the largest quotient of residual and limit. One whose residual or limit is not finite is larger than
+// all others: it would be lost in a comparison of products.
+struct worst_comparison {
+  double residual = 0;
+  double limit = 1;
+
+  BALLAST_HD constexpr bool is_finite() const { return residual <= k_largest_number && limit <= k_largest_number; }
+  // `other` and `bound`: a residual and its limit, not negative.
+  BALLAST_HD constexpr void take(double other, double bound) {
+    if (!is_finite()) return;
+    if (bound <= k_largest_number && other * limit <= residual * bound) return;
+    residual = other;
+    limit = bound;
+  }
+};
 
 }  // namespace ballast::abft

@@ -27,15 +27,15 @@ __attribute__((weak)) void openblas_set_num_threads(int);
 __attribute__((weak)) int openblas_get_num_threads();
 }
 
-#define BALLAST_DECLARE_BLAS(T, p)                                                                                                   \
-  void BALLAST_BLAS(p##gemm_)(const char*, const char*, const int*, const int*, const int*, const T*, const T*, const int*, const T*, const int*,  \
-                const T*, T*, const int*, std::size_t, std::size_t);                                                                 \
-  void BALLAST_BLAS(p##trmm_)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, T*,      \
-                const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                                     \
-  void BALLAST_BLAS(p##trsm_)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, T*,      \
-                const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                                     \
-  void BALLAST_BLAS(p##gemv_)(const char*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*, const int*, \
-                std::size_t);                                                                                                        \
+#define BALLAST_DECLARE_BLAS(T, p)                                                                                                        \
+  void BALLAST_BLAS(p##gemm_)(const char*, const char*, const int*, const int*, const int*, const T*, const T*, const int*, const T*,     \
+                              const int*, const T*, T*, const int*, std::size_t, std::size_t);                                            \
+  void BALLAST_BLAS(p##trmm_)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, \
+                              T*, const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                        \
+  void BALLAST_BLAS(p##trsm_)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, \
+                              T*, const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                        \
+  void BALLAST_BLAS(p##gemv_)(const char*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*,    \
+                              const int*, std::size_t);                                                                                   \
   void BALLAST_BLAS(p##ger_)(const int*, const int*, const T*, const T*, const int*, const T*, const int*, T*, const int*);
 
 extern "C" {
@@ -90,27 +90,27 @@ single_threaded_blas::~single_threaded_blas() {
   void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B, \
             std::int64_t ldb, T beta, T* C, std::int64_t ldc) {                                                                            \
     const int im = int(m), in = int(n), ik = int(k), ia = int(lda), ib = int(ldb), ic = int(ldc);                                          \
-    BALLAST_BLAS(p##gemm_)(&trans_a, &trans_b, &im, &in, &ik, &alpha, A, &ia, B, &ib, &beta, C, &ic, 1, 1);                                              \
+    BALLAST_BLAS(p##gemm_)(&trans_a, &trans_b, &im, &in, &ik, &alpha, A, &ia, B, &ib, &beta, C, &ic, 1, 1);                                \
   }                                                                                                                                        \
   void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
             std::int64_t ldb) {                                                                                                            \
     const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                      \
-    BALLAST_BLAS(p##trmm_)(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                                   \
+    BALLAST_BLAS(p##trmm_)(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                     \
   }                                                                                                                                        \
   void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
             std::int64_t ldb) {                                                                                                            \
     const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                      \
-    BALLAST_BLAS(p##trsm_)(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                                   \
+    BALLAST_BLAS(p##trsm_)(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                     \
   }                                                                                                                                        \
   void gemv(char trans, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, const T* x, std::int64_t incx, T beta,      \
             T* y, std::int64_t incy) {                                                                                                     \
     const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                     \
-    BALLAST_BLAS(p##gemv_)(&trans, &im, &in, &alpha, A, &ia, x, &ix, &beta, y, &iy, 1);                                                                  \
+    BALLAST_BLAS(p##gemv_)(&trans, &im, &in, &alpha, A, &ia, x, &ix, &beta, y, &iy, 1);                                                    \
   }                                                                                                                                        \
   void ger(std::int64_t m, std::int64_t n, T alpha, const T* x, std::int64_t incx, const T* y, std::int64_t incy, T* A,                    \
            std::int64_t lda) {                                                                                                             \
     const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                     \
-    BALLAST_BLAS(p##ger_)(&im, &in, &alpha, x, &ix, y, &iy, A, &ia);                                                                                     \
+    BALLAST_BLAS(p##ger_)(&im, &in, &alpha, x, &ix, y, &iy, A, &ia);                                                                       \
   }
 
 BALLAST_DEFINE_BLAS(float, s)

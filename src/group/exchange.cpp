@@ -340,7 +340,8 @@ void exchange::add_parts(const std::vector<bytes>& parts, std::span<std::int64_t
 }
 
 void exchange::add(std::span<std::int64_t> words) {
-  if (members_.size() == 1) return;
+  const std::size_t ranks = members_.size();
+  if (ranks <= 1) return;
   const auto with_sums = [](std::span<const std::int64_t> part) {
     std::vector<std::int64_t> made(part.begin(), part.end());
     std::int64_t sums[2];
@@ -348,12 +349,12 @@ void exchange::add(std::span<std::int64_t> words) {
     made.insert(made.end(), std::begin(sums), std::end(sums));
     return made;
   };
-  if (words.size_bytes() <= k_small || members_.size() == 2) {
+  if (words.size_bytes() <= k_small || ranks == 2) {
     const std::vector<std::int64_t> own = with_sums(words);
     return add_parts(gather(std::as_bytes(std::span(own))), words);
   }
   // Each rank adds one segment of the words and sends it to all.
-  const std::size_t ranks = members_.size(), count = words.size();
+  const std::size_t count = words.size();
   const auto first = [&](std::size_t p) { return p * count / ranks; };
   std::vector<std::vector<std::int64_t>> segments;
   std::vector<std::span<const std::byte>> blocks;

@@ -97,7 +97,8 @@ class exchange {
   // Exchanges of all calls in their order.
   struct moment {
     std::uint64_t call, epoch;
-    auto operator<=>(const moment&) const = default;
+    bool operator==(const moment&) const = default;
+    bool operator<(const moment& other) const { return call != other.call ? call < other.call : epoch < other.epoch; }
   };
   // A call that a rank has ended.
   struct end {

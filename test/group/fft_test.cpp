@@ -97,16 +97,7 @@ outcome<T> transform_on(int ranks, const std::vector<std::complex<T>>& x, std::i
     }
     std::ranges::copy(back, made.back.begin() + plan.first_row() * n1);
   });
-  for (const test::ending& each : endings) {
-    made.lost += each.lost ? 1 : 0;
-    if (!each.error) continue;
-    ++made.errors;
-    try {
-      std::rethrow_exception(each.error);
-    } catch (const std::exception& seen) {
-      made.message = seen.what();
-    }
-  }
+  test::add_endings(endings, made);
   for (int r = 0; r < ranks; ++r) made.messages.push_back(board->messages(r));
   return made;
 }
@@ -156,7 +147,11 @@ TEST_P(fft_group_faults, wire) {
       for (std::uint64_t number = static_cast<std::uint64_t>(rank); number < all; number += all / (test::sampled() ? 8 : 40) + 1) {
         const auto found = transform_on(3, x, 12, 20, order, {{GetParam(), rank, number, 1, number}});
         detected += found.detected;
-        if (GetParam() == fault::lost_rank) {
+        if (GetParam() == fault::lost_rank && found.lost == 0) {
+          // Messages that are sent again make their number vary: in this run the rank has sent fewer.
+          EXPECT_LE(found.messages[static_cast<std::size_t>(rank)], number);
+          EXPECT_EQ(found.ended, 3);
+        } else if (GetParam() == fault::lost_rank) {
           EXPECT_EQ(found.lost, 1);
           EXPECT_EQ(found.ended + found.errors, 2);
           // The message ends with the lost ranks; one that has finished all calls may be among them.

@@ -133,16 +133,7 @@ outcome<T> fit_on(int ranks, const point_set<T>& set, const scene& what, const s
     std::ranges::copy(found.labels, made.labels.begin() + first);
     made.reports.push_back(found.report);
   });
-  for (const test::ending& each : endings) {
-    made.lost += each.lost ? 1 : 0;
-    if (!each.error) continue;
-    ++made.errors;
-    try {
-      std::rethrow_exception(each.error);
-    } catch (const std::exception& seen) {
-      made.message = seen.what();
-    }
-  }
+  test::add_endings(endings, made);
   for (int r = 0; r < ranks; ++r) made.messages.push_back(board->messages(r));
   return made;
 }

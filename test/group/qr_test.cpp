@@ -92,19 +92,7 @@ outcome<T> factor_on(int ranks, const matrix<T>& A, const matrix<T>& B, const st
       EXPECT_TRUE(each->checks > 0 || level == protection::off);
     }
   });
-  for (const test::ending& each : endings) {
-    made.lost += each.lost ? 1 : 0;
-    if (!each.error) continue;
-    ++made.errors;
-    try {
-      std::rethrow_exception(each.error);
-    } catch (const rank_deficient_error& seen) {
-      ++made.refused;
-      made.message = seen.what();
-    } catch (const std::exception& seen) {
-      made.message = seen.what();
-    }
-  }
+  test::add_endings(endings, made);
   for (int r = 0; r < ranks; ++r) made.messages.push_back(board->messages(r));
   return made;
 }
@@ -188,7 +176,11 @@ TEST_P(qr_group_faults, wire) {
     for (std::uint64_t number = static_cast<std::uint64_t>(rank); number < all; number += all / (test::sampled() ? 8 : 40) + 1) {
       const auto found = factor_on(3, A, B, {{GetParam(), rank, number, 1, number}});
       detected += found.detected;
-      if (GetParam() == fault::lost_rank) {
+      if (GetParam() == fault::lost_rank && found.lost == 0) {
+        // Messages that are sent again make their number vary: in this run the rank has sent fewer.
+        EXPECT_LE(found.messages[static_cast<std::size_t>(rank)], number);
+        EXPECT_EQ(found.ended, 3);
+      } else if (GetParam() == fault::lost_rank) {
         // Ranks that had not yet finished name the lost one; none stores anything wrong.
         EXPECT_EQ(found.lost, 1);
         EXPECT_EQ(found.ended + found.errors, 2);

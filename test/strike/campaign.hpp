@@ -63,7 +63,8 @@ inline constexpr double k_progress = 10;               // seconds between two li
 struct plan {
   std::int64_t strikes = 1000;
   std::uint64_t seed = 1;
-  double seconds = 1e9;      // time limit
+  double seconds = 1e9;      // time limit of the strikes
+  double preparation = 600;  // the most seconds until the first call has ended: it may compile kernels
   bool progress = false;     // lines to stderr
   double patience = 10;      // a call hangs if it takes this many seconds longer than 200 clean ones
   int most_restarts = 1000;  // the most processes that are started after the first
@@ -267,7 +268,11 @@ class campaign {
 
   record<typename Striker::shot> run() {
     const double began = now();
-    const auto late = [&] { return now() - began >= wanted_.seconds; };
+    double prepared = began;  // when the strikes began
+    const auto late = [&] {
+      if (is_preparing()) prepared = now();
+      return now() - prepared >= wanted_.seconds;
+    };
     double said = began;
     while (book_->count < wanted_.strikes && !late() && made_.stopped.empty()) {
       if (made_.processes > wanted_.most_restarts) {
@@ -307,8 +312,14 @@ class campaign {
   }
 
  private:
-  // A busy machine may stop the process for some seconds. The first process has not said yet how long a call takes.
-  double patience() const { return wanted_.patience + 200 * (made_.processes > 1 ? kept_.seconds : std::clamp(book_->seconds, 0.0, 60.0)); }
+  // Returns whether the first process has not yet said how long a call takes. Then it has struck nothing.
+  bool is_preparing() const { return made_.processes == 1 && book_->seconds == 0; }
+
+  // A busy machine may stop the process for some seconds.
+  double patience() const {
+    if (is_preparing()) return wanted_.preparation;
+    return wanted_.patience + 200 * (made_.processes > 1 ? kept_.seconds : std::clamp(book_->seconds, 0.0, 60.0));
+  }
 
   // Returns whether a struck process can have left the book as it is. None runs.
   bool intact() const {

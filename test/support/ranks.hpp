@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <ballast/error.hpp>
 #include <ballast/group.hpp>
 
 #include "group/thread_engine.hpp"
@@ -47,6 +48,23 @@ inline std::vector<ending> run_ranks(const std::shared_ptr<wire::switchboard>& b
 inline void run_ranks(int ranks, const std::function<void(int, const group&)>& work) {
   for (const ending& each : run_ranks(std::make_shared<wire::switchboard>(ranks), group_options{}, work))
     if (each.error) std::rethrow_exception(each.error);
+}
+
+// Adds up how the ranks ended: those that were lost, those that threw, and the text of the last error; in `refused`, where an outcome has
+// it, those that found a matrix without full rank.
+template <class Outcome>
+void add_endings(const std::vector<ending>& endings, Outcome& made) {
+  for (const ending& each : endings) {
+    made.lost += each.lost ? 1 : 0;
+    if (!each.error) continue;
+    ++made.errors;
+    try {
+      std::rethrow_exception(each.error);
+    } catch (const std::exception& seen) {
+      if constexpr (requires { made.refused; }) made.refused += dynamic_cast<const rank_deficient_error*>(&seen) != nullptr ? 1 : 0;
+      made.message = seen.what();
+    }
+  }
 }
 
 }  // namespace ballast::test

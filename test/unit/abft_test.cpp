@@ -22,6 +22,25 @@ TEST(verify, passes_at_the_threshold_and_fails_above) {
   EXPECT_EQ(verify(0.0, guarded_threshold(0)), k_pass);
 }
 
+TEST(worst_comparison, keeps_the_largest_quotient_and_what_is_not_finite) {
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const auto worst_of = [](std::initializer_list<std::pair<double, double>> all) {
+    worst_comparison worst;
+    for (const auto& [residual, limit] : all) worst.take(residual, limit);
+    return worst;
+  };
+  const worst_comparison finite = worst_of({{1, 8}, {3, 4}, {5, 16}});
+  EXPECT_EQ(finite.residual, 3);
+  EXPECT_EQ(finite.limit, 4);
+  EXPECT_TRUE(finite.is_finite());
+  // In any order, and beside a residual of 0, whose product with Inf is NaN.
+  for (const auto& [residual, limit] : {std::pair{nan, 1.0}, {inf, 1.0}, {inf, inf}, {0.0, inf}, {0.0, nan}, {nan, nan}}) {
+    EXPECT_FALSE(worst_of({{residual, limit}, {0, 1}, {1e-9, 1}}).is_finite()) << residual << " " << limit;
+    EXPECT_FALSE(worst_of({{0, 1}, {1e-9, 1}, {residual, limit}}).is_finite()) << residual << " " << limit;
+    EXPECT_FALSE(worst_of({{1, 1}, {residual, limit}, {0, 1}}).is_finite()) << residual << " " << limit;
+  }
+}
+
 TEST(verify, nan_and_inf_fail) {
   const guarded_threshold tau(1e300);
   EXPECT_EQ(verify(std::numeric_limits<double>::quiet_NaN(), tau), k_fail);

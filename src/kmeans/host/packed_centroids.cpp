@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
+#include "abft/seal.hpp"
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
 #include "inject/injector.hpp"
@@ -266,7 +266,7 @@ double verify_packed_centroids(const packed_centroids<T>& made) {
   const double length = static_cast<double>(made.n);
   const double rounding = (4 + std::sqrt(length) + length / 8) * abft::unit_roundoff<double>;
   core::vector<bool> seen(static_cast<std::size_t>(made.k));
-  const auto same_bits = [](const T& found, const T& expected) { return std::memcmp(&found, &expected, sizeof(T)) == 0; };
+  const auto same_bits = [](T found, T expected) { return abft::word_of(found) == abft::word_of(expected); };
   for (const T& each : made.order.score_bits)
     if (!same_bits(each, score_bits(made))) return std::numeric_limits<double>::infinity();
   for (std::int64_t g = 0; g < made.sections; ++g) {

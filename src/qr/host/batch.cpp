@@ -213,17 +213,14 @@ std::uint64_t bench_of_thread<S>::hash(index columns, const S* scalars, index co
 // recomputed; the caller computes a hash if `judged` is false.
 template <class S>
 abft::finding bench_of_thread<S>::judge(index matrix, const inject::position& where, index columns, const char* name) {
-  double residual = 0, norm = 0;
+  abft::worst_comparison worst{0, norm_[0]};
   for (int q = 0; q < k_certificates; ++q) {
     double own = 0;
     for (index i = 0; i < m_; ++i) own += y_[at(q * m_ + i)] * y_[at(q * m_ + i)];
-    own = std::sqrt(own);
-    if (q == 0 || !(own * norm <= residual * norm_[q])) {
-      residual = own;
-      norm = norm_[q];
-    }
+    worst.take(std::sqrt(own), norm_[q]);
   }
-  const abft::tiers limits = thresholds::residual<S>(norm, m_, columns);
+  const double residual = worst.residual;
+  const abft::tiers limits = thresholds::residual<S>(worst.limit, m_, columns);
   abft::finding seen = compare(run_, where, residual, repairs() ? limits.clean : limits.wrong, name, matrix);
   if (!passes(seen)) seen.judged = !(repairs() && residual > limits.clean && residual <= limits.wrong);
   if (odd_) seen.judged = false;
@@ -378,22 +375,16 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
         all[at(row)] += std::abs(u);
       }
     }
-    double residual = 0, limit = 1;
+    abft::worst_comparison worst;
     for (index i = 0; i < m_; ++i) {
       // Rounding, and the part of an element of x that underflow may take.
       const double allowed = thresholds::solve<S>(sum[at(i)], m_) +
                              4 * static_cast<double>(std::numeric_limits<S>::denorm_min()) * (all[at(i)] + static_cast<double>(m_));
-      for (int q = 0; q < k_certificates; ++q) {
-        const double own = std::abs(y_[at(q * m_ + i)]);
-        if (!(own * limit <= residual * allowed)) {
-          residual = own;
-          limit = allowed;
-        }
-      }
+      for (int q = 0; q < k_certificates; ++q) worst.take(std::abs(y_[at(q * m_ + i)]), allowed);
     }
-    abft::finding seen = compare(run_, {matrix, count, 0, 1}, residual, limit, "qr.solve", matrix);
+    abft::finding seen = compare(run_, {matrix, count, 0, 1}, worst.residual, worst.limit, "qr.solve", matrix);
     // Some number in U, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
-    if (odd_ || !std::isfinite(residual) || !std::isfinite(limit)) seen.judged = false;
+    if (odd_ || !worst.is_finite()) seen.judged = false;
     if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(k, nullptr, 0);
     return seen;
   });

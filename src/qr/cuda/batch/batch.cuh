@@ -156,22 +156,30 @@ struct batch_application {
       const int row = team.row_of(r);
       own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
       if constexpr (Solves) {
-        // thresholds::least_pivot, for column j of U: row j of V if U is applied transposed.
-        const bool above = row < j;
-        const double size =
-            above ? fabs(static_cast<double>(a.ascending ? V[j * a.V.row_stride + row * a.V.column_stride] : element(row, j))) : 0;
-        if (size > 0 && size <= abft::k_largest<double> && fabs(static_cast<double>(diagonal(j))) <= a.least_pivot * size)
-          note_dependence(j);
+        if (row < j && depends(row, j)) note_dependence(row, j);
       }
     }
     if (team.lane != 0) return;
     const S scalar = Solves ? diagonal(j) : tau[j];
     own.tau[team.group] = scalar;
-    if (Solves && scalar == 0) note_dependence(j);
+    if (Solves && scalar == 0) note_dependence(j, j);
   }
 
-  // Reports that column j of the triangle depends on the columns before it.
-  __device__ __forceinline__ void note_dependence(int j) const {
+  // Returns whether element `row` of column j of U shows that the column depends on those before it: thresholds::least_pivot; row = j:
+  // whether the diagonal is 0. Column j of U is row j of V if U is applied transposed. Each call loads both numbers.
+  __device__ __forceinline__ bool depends(int row, int j) const {
+    const volatile S* const pivot = V + j * (a.V.row_stride + a.V.column_stride);
+    const double least = fabs(static_cast<double>(*pivot));
+    if (row == j) return least == 0;
+    const volatile S* const at = V + (a.ascending ? j * a.V.row_stride + row * a.V.column_stride : row * a.V.row_stride + j * a.V.column_stride);
+    const double size = fabs(static_cast<double>(*at));
+    return size > 0 && size <= abft::k_largest<double> && least <= a.least_pivot * size;
+  }
+
+  // Reports that column j of the triangle depends on the columns before it, as its element in this row shows: a good matrix is not refused
+  // for a number that was loaded wrong.
+  __device__ __forceinline__ void note_dependence(int row, int j) const {
+    if (!depends(row, j)) return;
     atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
   }
 
@@ -242,21 +250,10 @@ struct batch_application {
     }
   }
 
-  // The largest quotient of a residual and its limit, as a pair: a division would lose a residual of NaN.
-  struct largest {
-    double residual = 0, limit = 1;
-    __device__ __forceinline__ void take(double other, double bound) {
-      if (!(other * limit <= residual * bound)) {
-        residual = other;
-        limit = bound;
-      }
-    }
-  };
-
   // Compares T (Xw) with Bw, row by row; T is loaded again.
   template <class Team>
-  __device__ __forceinline__ largest compare_rows(const Team& team) const {
-    largest worst;
+  __device__ __forceinline__ abft::worst_comparison compare_rows(const Team& team) const {
+    abft::worst_comparison worst;
     for (int row = team.checker(); row < m; row += shape::checkers) {
       double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
       double size = 0, sizes = 0;
@@ -339,7 +336,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
       if constexpr (Solves) {
         const auto worst = job.compare_rows(team);
         // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
-        found.odd |= !(worst.residual <= abft::k_largest<double>) || !(worst.limit <= abft::k_largest<double>);
+        found.odd |= !worst.is_finite();
         abft::finding now = team.judge(worst.residual, {worst.limit, worst.limit}, found, a.repeats);
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 3);

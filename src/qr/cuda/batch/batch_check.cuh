@@ -239,17 +239,14 @@ struct batch_team : batch_tile<S, P, Launch> {
       }
     }
     ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
-    double residual = 0, norm = 0;
-    for (int q = 0; q < k_certificates; ++q) {
+    const auto norm_of = [&](int q) {
       double all = 0;
       for (int r = 0; r < shape::readers; ++r) all += own.norm[r][q];
-      const double size = root(all) + root(own.before[q]), found_here = root(squares[q]);
-      if (q == 0 || !(found_here * norm <= residual * size)) {
-        residual = found_here;
-        norm = size;
-      }
-    }
-    return judge(residual, {limits.clean * norm, limits.wrong * norm}, found, repeats);
+      return root(all) + root(own.before[q]);
+    };
+    abft::worst_comparison worst{0, norm_of(0)};
+    for (int q = 0; q < k_certificates; ++q) worst.take(root(squares[q]), norm_of(q));
+    return judge(worst.residual, {limits.clean * worst.limit, limits.wrong * worst.limit}, found, repeats);
   }
 
   // Between the two thresholds the bits decide, if the tile may be recomputed.

@@ -235,9 +235,20 @@ __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__
   const std::int64_t blocks = (a.count + k_threads - 1) / k_threads, q = blockIdx.x / blocks;
   const std::int64_t i = blockIdx.x % blocks * k_threads + threadIdx.x;
   if (i >= a.count) return;
-  const auto number = static_cast<std::uint64_t>(i);
   const std::uint64_t stream = a.stream + static_cast<std::uint64_t>(q);
-  a.to[i + q * a.count] = a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
+  const auto draw = [&] {
+    const auto number = static_cast<std::uint64_t>(arch::opaque(i));
+    return a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
+  };
+  // All computations of a call use the same weights: after a fault in one, each recomputation would fail like the first. So each number is
+  // drawn twice, and read back.
+  volatile double* const to = a.to + i + q * a.count;
+  *to = draw();
+  for (int trial = 0; trial < 4; ++trial) {
+    const double again = draw();
+    if (ballast::cuda::bits(*to) == ballast::cuda::bits(again)) break;
+    *to = again;
+  }
 }
 
 // Strikes the words that a fault of the call selects: the device's counterpart of inject::fault_injector::strike, for tests. One thread
