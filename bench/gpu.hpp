@@ -59,8 +59,8 @@ class buffer {
   std::int64_t bytes_ = 0;
 };
 
-// Returns the stream on which everything here that this thread does is ordered. Each thread has its own. It is not the default stream, which
-// cannot be captured.
+// Returns the stream on which everything here that this thread does is ordered. Each thread has its own. It is not the default stream,
+// which cannot be captured.
 void* stream();
 
 void copy(void* to, const void* from, std::int64_t bytes);  // any direction

@@ -76,7 +76,11 @@ class callers {
     for (const auto& [name, seen] : seen_) {
       const bool good = seen.changed == 0 && seen.alarms == 0 && seen.thrown == 0;
       row line("threads");
-      line.add("token", name).add("threads", threads).add("devices", bench::gpu::devices()).add("plans", seen.plans).add("calls", seen.calls);
+      line.add("token", name)
+          .add("threads", threads)
+          .add("devices", bench::gpu::devices())
+          .add("plans", seen.plans)
+          .add("calls", seen.calls);
       line.add("changed", seen.changed).add("alarms", seen.alarms).add("thrown", seen.thrown).add("pass", good);
       if (!seen.message.empty()) line.add("wrong", seen.message);
       line.print();
