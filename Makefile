@@ -36,7 +36,7 @@ test-full:
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(call efforts,full) $(launcher)
 	cmake --build --preset release
 	ctest --test-dir build/release --output-on-failure -j 2
-	cmake --preset asan $(call efforts,wide) $(launcher)
+	cmake --preset asan -DBALLAST_SANITIZE_ALIGNMENT=ON $(call efforts,wide) $(launcher)
 	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 

@@ -133,7 +133,14 @@ std::string why_none() { return pretended ? "" : found().missing; }
 
 void pretend() { pretended = true; }
 
-description open() {
+int devices() {
+  if (pretended) return 1;
+  int count = 0;
+  check(bound().device_count(&count), "cuDeviceGetCount");
+  return count;
+}
+
+description open(int number) {
   if (pretended) {
     description host;
     host.name = "no GPU: the host's memory";
@@ -142,7 +149,7 @@ description open() {
   }
   const driver& d = bound();
   int device = 0;
-  check(d.device_get(&device, 0), "cuDeviceGet");
+  check(d.device_get(&device, number), "cuDeviceGet");
   void* context = nullptr;
   check(d.primary_retain(&context, device), "cuDevicePrimaryCtxRetain");
   check(d.set_current(context), "cuCtxSetCurrent");
@@ -198,7 +205,7 @@ buffer::~buffer() {
 
 void* stream() {
   if (pretended) return nullptr;
-  static void* const made = [] {
+  thread_local void* const made = [] {
     void* created = nullptr;
     check(bound().stream_create(&created, k_non_blocking), "cuStreamCreate");
     return created;

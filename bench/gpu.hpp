@@ -24,8 +24,11 @@ struct description {
   std::int64_t memory_bytes = 0;
 };
 
-// Makes the first device's primary context current, as any CUDA program does at its start.
-description open();
+// Returns the number of devices; after pretend(), 1.
+int devices();
+
+// Makes the device's primary context current in this thread, as any CUDA program does at its start.
+description open(int device = 0);
 
 // Returns the bytes of device memory that no program has taken, after all work has ended.
 std::int64_t free_bytes();
@@ -56,7 +59,8 @@ class buffer {
   std::int64_t bytes_ = 0;
 };
 
-// Returns the stream on which everything here is ordered. It is not the default stream, which cannot be captured.
+// Returns the stream on which everything here that this thread does is ordered. Each thread has its own. It is not the default stream,
+// which cannot be captured.
 void* stream();
 
 void copy(void* to, const void* from, std::int64_t bytes);  // any direction

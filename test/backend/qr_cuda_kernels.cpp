@@ -1,4 +1,4 @@
-// Prints the kernels of QR on cuda; what it prints is compiled into backend_qr_cuda.
+// Prints the kernels of QR on cuda; what it prints is compiled into backend_qr_cuda. For the effort smoke: those for f64.
 // Layer: backend tests.
 #include <cstdio>
 
@@ -6,23 +6,30 @@
 #include "qr/cuda/kernels/kernels.hpp"
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
+#include "support/effort.hpp"
 
-int main() {
-  using namespace ballast::qr::cuda;
+namespace {
+
+using namespace ballast::qr::cuda;
+
+template <class S>
+void print_all() {
   const auto print = [](const auto& list) {
     for (const ballast::cuda::kernel_request& each : list) std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
   };
-  print(kernel_names<float>::all(simt::emulated_capabilities(), true));
-  print(kernel_names<double>::all(simt::emulated_capabilities(), true));
+  print(kernel_names<S>::all(simt::emulated_capabilities(), true));
   // Recovery in blocks of rotations as wide as a device's, and in several of them where its shared memory is small.
   ballast::cuda::capabilities small = simt::emulated_capabilities();
   for (const std::int64_t shared : {small.shared_per_block, std::int64_t{50} << 10}) {
     small.shared_per_block = shared;
-    print(recovery_names<float>::all(small));
-    print(recovery_names<double>::all(small));
+    print(recovery_names<S>::all(small));
   }
-  for (const bool instrumented : {false, true}) {
-    print(batch_kernels<float>(simt::emulated_capabilities(), instrumented));
-    print(batch_kernels<double>(simt::emulated_capabilities(), instrumented));
-  }
+  for (const bool instrumented : {false, true}) print(batch_kernels<S>(simt::emulated_capabilities(), instrumented));
+}
+
+}  // namespace
+
+int main() {
+  if (ballast::test::chosen_effort() > ballast::test::effort::smoke) print_all<float>();
+  print_all<double>();
 }

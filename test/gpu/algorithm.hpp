@@ -57,4 +57,9 @@ std::vector<std::string> in_both_precisions(std::initializer_list<std::string_vi
 // rows of type "strike", "strike place" and "strike hit". Opens no device in this process, which starts others.
 int strike(const algorithm& of, const settings& wanted, const time_limit& limit);
 
+// The stage `threads`: 32 threads (`quick`: 8) call the subjects of the stage `strike` of all algorithms at the same time, each on its own
+// stream, on all devices, and make their plans anew every few calls. Prints rows of type "threads". A subject fails if a call changed a bit
+// of the thread's first result, raised an alarm or threw.
+int threads(const settings& wanted, const time_limit& limit);
+
 }  // namespace ballast::gpu_check

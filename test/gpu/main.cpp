@@ -29,13 +29,15 @@ constexpr int k_bad_usage = 2, k_no_gpu = 4;
 
 constexpr const char* k_usage =
     "usage: ballast-gpu-check STAGE [--only fft|kmeans|qr] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--strikes N] "
+    "[--seed N] "
     "[--backend B] [TOKEN…]\n"
     "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, pieces, places, "
     "layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
     "        sanitize, bench, repairs (fft: instrumented; qr), first_calls, heatmap, sweep (kmeans), paper (qr), tune [--table FILE],\n"
-    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N]; their TOKENs are fft_…, kmeans_…, predict_…, "
+    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N] [--seed N], threads; their TOKENs are fft_…, kmeans_…, "
+    "predict_…, "
     "transform_…,\n"
     "        geqrf_…, ormqr_…, ormqr_right_…, orgqr_… and gels_…\n"
     "--only: the algorithm whose stage it is; fft by default\n"
@@ -130,6 +132,11 @@ int run(int argc, char** argv) {
       wanted.strikes = std::strtoll(given.c_str(), &end, 10);
       if (given.empty() || *end != '\0' || wanted.strikes < 1)
         throw invalid_argument_error("--strikes: expected a number above 0, got " + given);
+    } else if (argument == "--seed") {
+      const std::string given(value());
+      char* end = nullptr;
+      wanted.seed = std::strtoull(given.c_str(), &end, 10);
+      if (given.empty() || *end != '\0') throw invalid_argument_error("--seed: expected a whole number, got " + given);
     } else if (argument == "--arch") {
       wanted.architecture = value();
     } else if (argument == "--bundle") {
@@ -159,7 +166,9 @@ int run(int argc, char** argv) {
   }
   const bool strikes = stage == "strike" || stage == "struck_kernels";
   for (const std::string& token : wanted.tokens) {
-    if (strikes) {
+    if (stage == "threads") {
+      (void)strike::parse_subject(token);
+    } else if (strikes) {
       of->check_token(strike::parse_subject(token).token);
     } else {
       of->check_token(token);
@@ -175,7 +184,7 @@ int run(int argc, char** argv) {
   }
   const auto chosen = of->stages.find(stage);
   const bool compiles = stage == "kernels" || stage == "struck_kernels";  // needs no GPU
-  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && !compiles)
+  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && stage != "threads" && !compiles)
     throw invalid_argument_error("STAGE: got \"" + stage + "\"");
   const int ready = stage == "strike" ? print_info_elsewhere(stage) : print_info(stage, !compiles);
   if (ready != 0) return ready;
@@ -185,6 +194,7 @@ int run(int argc, char** argv) {
                      : stage == "kernels"        ? kernels(*of, wanted, limit)
                      : stage == "struck_kernels" ? struck_kernels(*of, wanted, limit)
                      : stage == "strike"         ? strike(*of, wanted, limit)
+                     : stage == "threads"        ? threads(wanted, limit)
                                                  : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;

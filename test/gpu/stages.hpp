@@ -35,6 +35,7 @@ struct settings {
   std::string table = {};                 // output file of tune
   std::string bundle = {};                // output file of kernels; empty: none
   std::int64_t strikes = 20'000;          // number of strikes of strike, for each problem with protection
+  std::uint64_t seed = 1;                 // which strikes of strike
   std::string groups = {};                // groups of verify, separated by commas; empty: all
 
   bool includes(std::string_view group) const {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <new>
 #include <span>
@@ -56,6 +57,7 @@ struct fake_state {
   driver::result event_state = 0;
   int has_clusters = 1;
   int capturing = 0;
+  int queries = 0, queries_until_ready = 0;  // of streams
   bool out_of_memory = false;
   driver::result launch_result = 0;
   driver::result load_result = 0;
@@ -199,6 +201,7 @@ void add_streams(driver::api& made) {
     return *status = fake.capturing, stream == nullptr ? k_invalid_value : k_success;
   };
   made.stream_synchronize = [](driver::stream_handle) { return fake.calls.push_back("synchronize"), k_success; };
+  made.stream_query = [](driver::stream_handle) { return ++fake.queries > fake.queries_until_ready ? k_success : driver::k_not_ready; };
   made.stream_create = [](driver::stream_handle* stream, unsigned flags, int priority) {
     fake.calls.push_back("stream " + std::to_string(priority));
     if (flags != driver::k_non_blocking) return k_invalid_value;
@@ -512,6 +515,36 @@ TEST_F(cuda_runtime, pinned_memory_has_an_owner) {
   EXPECT_EQ(fake.pinned, 0);
   fake.out_of_memory = true;
   EXPECT_THROW(pinned_buffer(on, 1), std::bad_alloc);
+}
+
+// A kernel that never ends does not keep the caller: the device is given up, and nothing waits for it again.
+TEST_F(cuda_runtime, a_device_that_does_not_answer_is_given_up) {
+  ASSERT_EQ(setenv("BALLAST_DEVICE_PATIENCE", "0.05", 1), 0);
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  fake.queries_until_ready = 3;
+  on->synchronize(k_stream);
+  EXPECT_EQ(fake.queries, 4);
+  void* const pinned = on->allocate_pinned(8);
+  fake.queries_until_ready = std::numeric_limits<int>::max();
+  fake.calls.clear();
+  EXPECT_THAT(message<device_error>([&] { on->synchronize(k_stream); }),
+              AllOf(HasSubstr("Fake GPU"), HasSubstr("0.05 seconds"), HasSubstr("BALLAST_DEVICE_PATIENCE")));
+  const std::int64_t argument = 0;
+  EXPECT_THROW(on->launch(plain, 1, &argument, sizeof argument, k_stream), device_error);
+  fake.queries_until_ready = 0;
+  EXPECT_THROW(on->synchronize(k_stream), device_error);
+  on->release_pinned(pinned);
+  EXPECT_EQ(fake.pinned, 1);
+  EXPECT_THAT(fake.calls, testing::IsEmpty());
+  std::free(pinned);
+  for (const char* const wrong : {"-1", "soon", "1s", "inf", "nan"}) {
+    ASSERT_EQ(setenv("BALLAST_DEVICE_PATIENCE", wrong, 1), 0);
+    EXPECT_THAT(message<invalid_argument_error>([&] { (void)open(); }), HasSubstr(wrong));
+  }
+  ASSERT_EQ(unsetenv("BALLAST_DEVICE_PATIENCE"), 0);
+  open()->synchronize(k_stream);
+  EXPECT_THAT(fake.calls, ElementsAre("synchronize"));
 }
 
 // Work that may be captured into a graph: one call of the driver each, on the stream; no call waits.

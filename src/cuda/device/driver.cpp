@@ -56,6 +56,7 @@ std::string bind(void* library, api& functions) {
   find(functions.stream_capturing, "cuStreamIsCapturing");
   find(functions.stream_wait, "cuStreamWaitEvent");
   find(functions.stream_synchronize, "cuStreamSynchronize");
+  find(functions.stream_query, "cuStreamQuery");
   find(functions.event_create, "cuEventCreate");
   find(functions.event_destroy, "cuEventDestroy_v2");
   find(functions.event_record, "cuEventRecord");

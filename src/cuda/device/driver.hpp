@@ -152,6 +152,7 @@ struct api {
   result (*stream_capturing)(stream_handle, int* status);  // 0: not captured
   result (*stream_wait)(stream_handle, event_handle, unsigned flags);
   result (*stream_synchronize)(stream_handle);
+  result (*stream_query)(stream_handle);  // k_not_ready until its work has ended
   result (*event_create)(event_handle*, unsigned flags);
   result (*event_destroy)(event_handle);
   result (*event_record)(event_handle, stream_handle);

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -86,6 +91,18 @@ driver::launch_config configure(const driver_kernel& which, std::int64_t blocks,
 }
 
 driver::address as_address(const void* memory) { return reinterpret_cast<driver::address>(memory); }
+
+// Returns the seconds that a call waits for work on a device before it throws device_error: $BALLAST_DEVICE_PATIENCE; 0, wait for ever, if
+// that is not set. Throws invalid_argument_error unless it is a number that is not negative.
+double patience() {
+  const char* const given = std::getenv("BALLAST_DEVICE_PATIENCE");
+  if (given == nullptr || *given == '\0') return 0;
+  char* end = nullptr;
+  const double seconds = std::strtod(given, &end);
+  if (*end != '\0' || !(seconds >= 0) || !std::isfinite(seconds))
+    throw invalid_argument_error(fmt::format("BALLAST_DEVICE_PATIENCE: expected a number of seconds, at least 0, got \"{}\"", given));
+  return seconds;
+}
 
 class driver_device final : public device {
  public:
@@ -209,6 +226,7 @@ class driver_device final : public device {
     if (given.size() > k_most_arguments)
       throw error(fmt::format("{}: expected at most {} arguments, got {}", ours.expression, k_most_arguments, given.size()));
     check_arguments(ours, given);
+    check_answers();
     const in_context scope(functions_, context_);
     launch_attributes attributes{};
     const driver::launch_config config = configure(ours, blocks, on, attributes);
@@ -233,7 +251,9 @@ class driver_device final : public device {
   }
 
   void synchronize(stream on) override {
+    check_answers();
     const in_context scope(functions_, context_);
+    if (patience_ > 0) await(on);
     check(functions_.stream_synchronize(on), "cuStreamSynchronize");
   }
 
@@ -245,6 +265,7 @@ class driver_device final : public device {
   }
 
   void release_pinned(void* memory) noexcept override {
+    if (is_silent_) return;  // cuMemFreeHost would wait for the device
     const in_context scope(functions_, context_, std::nothrow);
     if (scope.status() == driver::k_success) functions_.host_release(memory);
   }
@@ -334,6 +355,30 @@ class driver_device final : public device {
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
+  // Waits until the work of a stream has ended or failed, at most patience_ seconds. Throws device_error after that: a kernel that never
+  // ends cannot be ended by this process, so the device is not used again and its memory is not given back.
+  void await(stream on) {
+    using clock = std::chrono::steady_clock;
+    const auto began = clock::now();
+    while (functions_.stream_query(on) == driver::k_not_ready) {
+      const std::chrono::duration<double> waited = clock::now() - began;
+      if (waited.count() > patience_) {
+        is_silent_ = true;
+        check_answers();
+      }
+      // Short work ends while the thread is awake.
+      if (waited > std::chrono::microseconds(200)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  void check_answers() const {
+    if (is_silent_)
+      throw device_error(
+          fmt::format("{}: a stream's work did not end within {} seconds (BALLAST_DEVICE_PATIENCE); this process does not use the "
+                      "device again",
+                      about_.name, patience_));
+  }
+
   static void check_arguments(const driver_kernel& which, std::span<const kernel_argument> given) {
     if (which.arguments != given.size())
       throw error(fmt::format("{}: expected {} arguments, got {}", which.expression, which.arguments, given.size()));
@@ -410,6 +455,8 @@ class driver_device final : public device {
   kernel_cache& kernels_;
   capabilities about_;
   int has_clusters_ = 0;
+  const double patience_ = patience();
+  std::atomic<bool> is_silent_ = false;
   driver::memory_pool pool_ = nullptr;
   std::mutex mutex_;
   std::map<kernel_request, std::unique_ptr<driver_kernel>, by_what_is_loaded> loaded_;

@@ -106,10 +106,11 @@ void print_hits(const std::string& name, const std::vector<strike::entry<Shot>>&
 
 // Returns the number of failed checks.
 template <class Striker>
-int strike_subject(const std::string& name, protection guard, std::int64_t strikes, double seconds) {
+int strike_subject(const std::string& name, protection guard, std::int64_t strikes, std::uint64_t seed, double seconds) {
   const bool off = guard == protection::off, idle = std::is_same_v<Striker, idle_striker>;
   strike::plan plan;
   plan.strikes = strikes;
+  plan.seed = seed;
   plan.seconds = seconds;
   plan.progress = true;
   plan.patience = k_patience;
@@ -233,8 +234,8 @@ int strike(const algorithm& of, const settings& wanted, const time_limit& limit)
         continue;
       }
       const std::int64_t strikes = off ? std::max<std::int64_t>(wanted.strikes / 40, 1) : wanted.strikes;
-      failed += tested == backend::cuda ? strike_subject<gpu_striker>(name, guard, strikes, left * (off ? 1 : 0.9))
-                                        : strike_subject<idle_striker>(name, guard, strikes, left * (off ? 1 : 0.9));
+      failed += tested == backend::cuda ? strike_subject<gpu_striker>(name, guard, strikes, wanted.seed, left * (off ? 1 : 0.9))
+                                        : strike_subject<idle_striker>(name, guard, strikes, wanted.seed, left * (off ? 1 : 0.9));
     }
   }
   return failed;

@@ -171,7 +171,8 @@ struct batch_application {
     const volatile S* const pivot = V + j * (a.V.row_stride + a.V.column_stride);
     const double least = fabs(static_cast<double>(*pivot));
     if (row == j) return least == 0;
-    const volatile S* const at = V + (a.ascending ? j * a.V.row_stride + row * a.V.column_stride : row * a.V.row_stride + j * a.V.column_stride);
+    const volatile S* const at =
+        V + (a.ascending ? j * a.V.row_stride + row * a.V.column_stride : row * a.V.row_stride + j * a.V.column_stride);
     const double size = fabs(static_cast<double>(*at));
     return size > 0 && size <= abft::k_largest<double> && least <= a.least_pivot * size;
   }

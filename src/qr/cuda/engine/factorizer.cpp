@@ -103,7 +103,7 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
     S* const pivots = plan.resident ? nullptr : scratch(panels_.pivots, 2 * rows);
     on_.launch_panel(plan.cluster, {part, lda_, height, static_cast<int>(width), tau_ + b.first + p, part_t, width, plan.slab, pivots});
     if (right == 0) continue;
-    on_.form_v({part, lda_, height, static_cast<int>(width), part_t, width}, V, on_.main());
+    on_.form_v({part, lda_, height, static_cast<int>(width), part_t, width}, V, on_.main(), checked());
     const formed_reflector<S> H{V, height, width, part_t};
     S* const C = part + width * lda_;
     on_.product(H, right, C, lda_, W, on_.main());

@@ -93,7 +93,7 @@ class device_factorizer : public factorizer<S> {
   // Makes a copy of the input on the device, unless the caller has one.
   virtual void keep_source();
   // factorizer.cpp
-  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_.last == k ? cholesky_qr_of(k) : nullptr); }
+  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, checked(), ahead_.last == k ? cholesky_qr_of(k) : nullptr); }
   // The gate of a panel that is being begun ahead of the host; null: no such panel.
   panel_gate* gate() const { return ahead_.begins ? &control()->gate : nullptr; }
   panel_gate* gate_of_checks() const { return ahead_.limits.holds ? gate() : nullptr; }

@@ -217,8 +217,8 @@ std::uint64_t session<S>::hash(const S* X, std::int64_t ld, std::int64_t rows, s
 }
 
 template <class S>
-void session<S>::form_v(const reflectors<S>& h, S* V, stream on, const cholesky_qr_state* state) const {
-  launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V, state}, on);
+void session<S>::form_v(const reflectors<S>& h, S* V, stream on, bool checked, const cholesky_qr_state* state) const {
+  launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V, checked, state}, on);
 }
 
 template <class S>

@@ -181,8 +181,8 @@ class session {
 
   // --- Block reflectors. All work is ordered on stream `on`.
 
-  // Writes V of stored reflectors with its ones and zeros, contiguous. `state`: as in form_v_arguments.
-  void form_v(const reflectors<S>& h, S* V, stream on, const cholesky_qr_state* state = nullptr) const;
+  // Writes V of stored reflectors with its ones and zeros, contiguous. `checked`, `state`: as in form_v_arguments.
+  void form_v(const reflectors<S>& h, S* V, stream on, bool checked, const cholesky_qr_state* state = nullptr) const;
   // Computes T of stored reflectors in blocks of `width`, from VᵀV and tau, on the main stream. Each block has width² numbers.
   void make_t(const matrix_view<const S>& V, std::int64_t width, const S* tau, S* T) const;
   // Computes the QR of a small matrix by one thread block, one reflector after the other, on the main stream. Returns false, and does

@@ -204,6 +204,19 @@ __global__ void __launch_bounds__(k_threads) diagonal_kernel(const __grid_consta
   a.to[1] = small != 0 ? 1 : 0;
 }
 
+// Stores a number that a computation and its check use alike, so that no later comparison shows that it is wrong: the number is read back
+// and compared with a second one. make() loads or computes it anew in each call.
+template <class T, class Make>
+__device__ __forceinline__ void store_compared(T* to, Make&& make) {
+  volatile T* const at = to;
+  *at = make();
+  for (int trial = 0; trial < 4; ++trial) {
+    const T again = make();
+    if (ballast::cuda::bits(*at) == ballast::cuda::bits(again)) break;
+    *at = again;
+  }
+}
+
 // One thread block for k_threads rows of a column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant__ form_v_arguments<S> a) {
@@ -211,7 +224,15 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   const std::int64_t i = blockIdx.x % slabs * k_threads + threadIdx.x;
   if (i >= a.rows) return;
   const bool none = a.state != nullptr && a.state->stage < k_cholesky_qr_orthonormal;
-  a.to[i + j * a.rows] = none || i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
+  const auto make = [&] {
+    const volatile S* const from = a.from + i + j * a.ld;
+    return none || i < j ? S(0) : i == j ? S(1) : *from;
+  };
+  if (a.checked) {
+    store_compared(a.to + i + j * a.rows, make);
+  } else {
+    a.to[i + j * a.rows] = make();
+  }
 }
 
 // Any number of thread blocks.
@@ -240,15 +261,8 @@ __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__
     const auto number = static_cast<std::uint64_t>(arch::opaque(i));
     return a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
   };
-  // All computations of a call use the same weights: after a fault in one, each recomputation would fail like the first. So each number is
-  // drawn twice, and read back.
-  volatile double* const to = a.to + i + q * a.count;
-  *to = draw();
-  for (int trial = 0; trial < 4; ++trial) {
-    const double again = draw();
-    if (ballast::cuda::bits(*to) == ballast::cuda::bits(again)) break;
-    *to = again;
-  }
+  // All computations of a call use the same weights: after a fault in one, each recomputation would fail like the first.
+  store_compared(a.to + i + q * a.count, draw);
 }
 
 // Strikes the words that a fault of the call selects: the device's counterpart of inject::fault_injector::strike, for tests. One thread
