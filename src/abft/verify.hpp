@@ -42,7 +42,7 @@ BALLAST_HD inline std::uint32_t verify(double residual_re, double residual_im, c
 }
 
 // Of several comparisons, the one with the largest quotient of residual and limit. One whose residual or limit is not finite is larger than
-// all others: it would be lost in a comparison of products.
+// all others. Quotients are divided: of numbers near the end of the range both products would be Inf.
 struct worst_comparison {
   double residual = 0;
   double limit = 1;
@@ -51,7 +51,7 @@ struct worst_comparison {
   // `other` and `bound`: a residual and its limit, not negative.
   BALLAST_HD constexpr void take(double other, double bound) {
     if (!is_finite()) return;
-    if (bound <= k_largest_number && other * limit <= residual * bound) return;
+    if (other <= k_largest_number && bound <= k_largest_number && (other == 0 || other / bound <= residual / limit)) return;
     residual = other;
     limit = bound;
   }

@@ -33,6 +33,10 @@ TEST(worst_comparison, keeps_the_largest_quotient_and_what_is_not_finite) {
   EXPECT_EQ(finite.residual, 3);
   EXPECT_EQ(finite.limit, 4);
   EXPECT_TRUE(finite.is_finite());
+  // Near both ends of the range.
+  EXPECT_EQ(worst_of({{1e290, 1e292}, {1e307, 1e292}, {1e291, 1e292}}).residual, 1e307);
+  EXPECT_EQ(worst_of({{1e-300, 1e-292}, {1e-290, 1e-292}, {1e-291, 1e-292}}).residual, 1e-290);
+  EXPECT_EQ(worst_of({{5, 1}, {0, 0}}).residual, 5);
   // In any order, and beside a residual of 0, whose product with Inf is NaN.
   for (const auto& [residual, limit] : {std::pair{nan, 1.0}, {inf, 1.0}, {inf, inf}, {0.0, inf}, {0.0, nan}, {nan, nan}}) {
     EXPECT_FALSE(worst_of({{residual, limit}, {0, 1}, {1e-9, 1}}).is_finite()) << residual << " " << limit;

@@ -10,6 +10,7 @@
 // Reader: a load of the counter with acquire order by one thread, the barrier of its block, then loads that bypass L1.
 #pragma once
 
+#include "cuda/block/arrival.cuh"
 #include "fft/cuda/kernel/line.cuh"
 
 namespace ballast::fft::cuda {
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(First.block(), First.min_blocks) fused_kernel(
   // The last block resets the counters to 0 for the next launch.
   const bool last = threadIdx.x == 0 && arch::atomic_add_acq_rel(p.counters + 1, 1u) == gridDim.x - 1;
   if (__syncthreads_or(last) != 0) {
-    for (std::uint32_t i = threadIdx.x; i < fusion_counters(p.slots); i += First.block()) p.counters[i] = 0;
+    for (std::uint32_t i = threadIdx.x; i < fusion_counters(p.slots); i += First.block()) ballast::cuda::reset_counter(p.counters + i);
   }
 }
 

@@ -443,12 +443,14 @@ struct pass_scores {
       for (int slice = 0; slice < P.slices; ++slice)
         given.strike(index<fragment::k_words>{}, site::points, here(tile, tiles, slice, P.slices), ahead.rows[slice].at);
     }
-    constexpr T lowest = lowest_score<T>();
+    // The chains begin with different constants: one register with one constant would serve both, in all tiles of the thread.
+    constexpr T lowest = lowest_score<T>(), lowest_twin = lowest_score<T>() / 2;
+    static_assert(lowest_twin < k_no_score<T>);
     for (row_search<T>& each : rows) {
       if constexpr (sizeof(T) == 4) {
-        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, 0, 0, 0};
+        each = {lowest, arch::opaque(lowest_twin), lowest, lowest, {}, 0, 0, 0};
       } else {
-        each = {lowest, arch::opaque(lowest), 0, 0, 0};
+        each = {lowest, arch::opaque(lowest_twin), 0, 0, 0};
       }
     }
     const packed_shape& shape = a.centroids.shape;

@@ -8,6 +8,7 @@
 
 #include "abft/attempt.hpp"
 #include "cuda/arch/atomic.cuh"
+#include "cuda/block/arrival.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "kmeans/cuda/batch/batch_fit.cuh"
 #include "kmeans/sites.hpp"
@@ -18,11 +19,7 @@ namespace ballast::kmeans::cuda {
 template <class T, bool Enqueued, class Injector>
 __device__ __forceinline__ bool batch_fit<T, Enqueued, Injector>::is_last_of_pair() {
   __syncthreads();  // the result of this block is stored
-  bool last = false;
-  if (thread == 0) {
-    last = arch::atomic_add_acq_rel(a.tickets + local, 1) + 1 == static_cast<unsigned>(a.replicas);
-    if (last) a.tickets[local] = 0;
-  }
+  const bool last = thread == 0 && ballast::cuda::arrives_last(a.tickets + local, static_cast<unsigned>(a.replicas));
   return __syncthreads_or(last ? 1 : 0) != 0;
 }
 

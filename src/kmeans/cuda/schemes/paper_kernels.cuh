@@ -9,6 +9,7 @@
 
 #include "core/counter_rng.hpp"
 #include "cuda/arch/arch.cuh"
+#include "cuda/block/arrival.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"
@@ -184,10 +185,7 @@ __global__ void __launch_bounds__(k_tile_threads)
   auto& last = arch::shared_object<std::uint32_t, struct tile_update_last>();
   arch::fence_gpu();
   __syncthreads();  // all sums of this block have been added
-  if (threadIdx.x == 0) {
-    last = arch::atomic_add_acq_rel(a.ticket, 1) + 1 == gridDim.x ? 1 : 0;
-    if (last != 0) *a.ticket = 0;
-  }
+  if (threadIdx.x == 0) last = ballast::cuda::arrives_last(a.ticket, gridDim.x) ? 1 : 0;
   __syncthreads();  // `last` is stored
   if (last == 0) return;
   arch::fence_gpu();

@@ -16,6 +16,7 @@
 #include "cuda/arch/atomic.cuh"
 #include "cuda/arch/divide.cuh"
 #include "cuda/arch/shared.cuh"
+#include "cuda/block/arrival.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"
@@ -362,11 +363,8 @@ struct update {
   __device__ __forceinline__ bool is_last(std::uint32_t* ticket, int blocks) {
     __syncthreads();
     if (blocks == 1) return true;
-    bool last = false;
-    if (threadIdx.x == 0) {  // on behalf of all threads of the block: there is a barrier before and after
-      last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks);
-      if (last) *ticket = 0;
-    }
+    // One thread on behalf of all: there is a barrier before and after.
+    const bool last = threadIdx.x == 0 && ballast::cuda::arrives_last(ticket, static_cast<unsigned>(blocks));
     return __syncthreads_or(last ? 1 : 0) != 0;
   }
 

@@ -19,6 +19,9 @@ __device__ __forceinline__ std::int64_t item_of() {
   return static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + static_cast<int>(threadIdx.x) / batch_shape<P>::team;
 }
 
+// Returns the same number. What follows from it is computed again in each attempt: a limit that was struck once would fail them all.
+__device__ __forceinline__ int again_of(int number) { return static_cast<int>(arch::opaque(static_cast<unsigned>(number))); }
+
 // A = QR in LAPACK's storage. One team for each matrix.
 template <class S, batch_policy P, class Injector>
 __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
@@ -255,6 +258,7 @@ struct batch_application {
   template <class Team>
   __device__ __forceinline__ abft::worst_comparison compare_rows(const Team& team) const {
     abft::worst_comparison worst;
+    const int unknowns = again_of(k);
     for (int row = team.checker(); row < m; row += shape::checkers) {
       double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
       double size = 0, sizes = 0;
@@ -269,7 +273,7 @@ struct batch_application {
       size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
       // Rounding, and the part of an element of x that underflow may take.
       constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
-      const double allowed = thresholds::solve<S>(size, k) + 4 * smallest * (sizes + k);
+      const double allowed = thresholds::solve<S>(size, unknowns) + 4 * smallest * (sizes + unknowns);
       for (int q = 0; q < k_certificates; ++q) worst.take(fabs(rest[q]), allowed);
     }
     for (int distance = 1; distance < shape::checkers; distance *= 2) {
@@ -342,7 +346,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 3);
       } else {
-        abft::finding now = team.judge_sums(m, thresholds::residual<S>(1, m, columns), found, a.repeats);
+        abft::finding now = team.judge_sums(m, thresholds::residual<S>(1, again_of(m), columns), found, a.repeats);
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 2);
       }

@@ -8,6 +8,7 @@
 #include "abft/attempt.hpp"
 #include "abft/seal.hpp"
 #include "cuda/arch/arch.cuh"
+#include "cuda/block/arrival.cuh"
 #include "cuda/block/launch.cuh"
 #include "cuda/block/sums.cuh"
 #include "cuda/block/unroll.cuh"
@@ -91,10 +92,7 @@ __device__ __forceinline__ double over_block(double value, double* several) {
 __device__ __forceinline__ bool is_last_block(std::uint32_t* arrived, std::uint32_t blocks) {
   auto& last = arch::shared_object<int, struct last_of_blocks>();
   __syncthreads();  // the block has written its results
-  if (threadIdx.x == 0) {
-    last = arch::atomic_add_acq_rel(arrived, 1) + 1 == blocks ? 1 : 0;
-    if (last != 0) *arrived = 0;
-  }
+  if (threadIdx.x == 0) last = ballast::cuda::arrives_last(arrived, blocks) ? 1 : 0;
   __syncthreads();  // `last` is set
   return last != 0;
 }
@@ -204,19 +202,6 @@ __global__ void __launch_bounds__(k_threads) diagonal_kernel(const __grid_consta
   a.to[1] = small != 0 ? 1 : 0;
 }
 
-// Stores a number that a computation and its check use alike, so that no later comparison shows that it is wrong: the number is read back
-// and compared with a second one. make() loads or computes it anew in each call.
-template <class T, class Make>
-__device__ __forceinline__ void store_compared(T* to, Make&& make) {
-  volatile T* const at = to;
-  *at = make();
-  for (int trial = 0; trial < 4; ++trial) {
-    const T again = make();
-    if (ballast::cuda::bits(*at) == ballast::cuda::bits(again)) break;
-    *at = again;
-  }
-}
-
 // One thread block for k_threads rows of a column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant__ form_v_arguments<S> a) {
@@ -229,7 +214,7 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
     return none || i < j ? S(0) : i == j ? S(1) : *from;
   };
   if (a.checked) {
-    store_compared(a.to + i + j * a.rows, make);
+    ballast::cuda::store_compared(a.to + i + j * a.rows, make);
   } else {
     a.to[i + j * a.rows] = make();
   }
@@ -262,7 +247,7 @@ __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__
     return a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
   };
   // All computations of a call use the same weights: after a fault in one, each recomputation would fail like the first.
-  store_compared(a.to + i + q * a.count, draw);
+  ballast::cuda::store_compared(a.to + i + q * a.count, draw);
 }
 
 // Strikes the words that a fault of the call selects: the device's counterpart of inject::fault_injector::strike, for tests. One thread
