@@ -87,6 +87,7 @@ driver::api make_driver() {
   made.context_current = [](driver::context* current) {
     return *current = fake.contexts.empty() ? nullptr : fake.contexts.back(), driver::k_success;
   };
+  made.exchange_capture_mode = [](int*) { return driver::k_success; };
   made.context_push = [](driver::context pushed) { return fake.contexts.push_back(pushed), driver::k_success; };
   made.context_pop = [](driver::context* popped) { return *popped = fake.contexts.back(), fake.contexts.pop_back(), driver::k_success; };
   return made;

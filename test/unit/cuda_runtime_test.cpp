@@ -57,6 +57,8 @@ struct fake_state {
   driver::result event_state = 0;
   int has_clusters = 1;
   int capturing = 0;
+  int capture_mode = 0;                      // of the thread
+  int forbidden = 0;                         // pinned allocations while the mode was not relaxed
   int queries = 0, queries_until_ready = 0;  // of streams
   bool out_of_memory = false;
   driver::result launch_result = 0;
@@ -105,6 +107,7 @@ void add_device(driver::api& made) {
     *current = fake.contexts.empty() ? nullptr : fake.contexts.back();
     return k_success;
   };
+  made.exchange_capture_mode = [](int* mode) { return std::swap(*mode, fake.capture_mode), k_success; };
   made.context_push = [](driver::context pushed) { return fake.contexts.push_back(pushed), k_success; };
   made.context_pop = [](driver::context* popped) { return *popped = fake.contexts.back(), fake.contexts.pop_back(), k_success; };
   made.context_priorities = [](int* least, int* greatest) { return *least = 0, *greatest = -5, k_success; };
@@ -190,6 +193,7 @@ void add_memory(driver::api& made) {
     return k_success;
   };
   made.host_allocate = [](void** memory, std::size_t bytes, unsigned) {
+    if (fake.capture_mode != driver::k_capture_relaxed) ++fake.forbidden;
     if (fake.out_of_memory) return driver::k_out_of_memory;
     return ++fake.pinned, *memory = std::malloc(bytes), k_success;
   };
@@ -308,7 +312,19 @@ TEST_F(cuda_runtime, leaves_the_callers_context_as_it_was) {
     EXPECT_THROW(on->launch(loaded, 1, &argument, sizeof argument, k_stream), error);
     fake.launch_result = 0;
     EXPECT_EQ(fake.contexts, before);
+    EXPECT_EQ(fake.capture_mode, 0);
   }
+}
+
+// Another stream may be captured by a mode that forbids allocations to all threads, and an attempt would end that capture.
+TEST_F(cuda_runtime, allocates_while_another_stream_is_captured) {
+  const auto on = open();
+  fake.capture_mode = 1;
+  on->release(on->allocate(16, k_stream), k_stream);
+  { const pinned_buffer one(on, 100); }
+  (void)on->make_event(false);
+  EXPECT_EQ(fake.forbidden, 0);
+  EXPECT_EQ(fake.capture_mode, 1);
 }
 
 TEST_F(cuda_runtime, allocates_in_stream_order) {

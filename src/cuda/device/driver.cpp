@@ -31,6 +31,7 @@ std::string bind(void* library, api& functions) {
   find(functions.primary_retain, "cuDevicePrimaryCtxRetain");
   find(functions.context_current, "cuCtxGetCurrent");
   find(functions.context_push, "cuCtxPushCurrent_v2");
+  find(functions.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   find(functions.context_pop, "cuCtxPopCurrent_v2");
   find(functions.context_device, "cuCtxGetDevice");
   find(functions.context_id, "cuCtxGetId");

@@ -127,6 +127,7 @@ struct api {
   result (*primary_retain)(context*, device_id);
   result (*context_current)(context*);
   result (*context_push)(context);
+  result (*exchange_capture_mode)(int* mode);  // the mode of the calling thread
   result (*context_pop)(context*);
   result (*context_device)(device_id*);
   result (*context_id)(context, unsigned long long* id);  // unique among all contexts of a process
@@ -183,7 +184,10 @@ void check(const api& functions, result got, const char* call);
 // Returns name and message of a result: "CUDA_ERROR_INVALID_VALUE (invalid argument)".
 std::string describe(const api& functions, result got);
 
-// Makes a context current; the destructor restores the previous one.
+inline constexpr int k_capture_relaxed = 2;
+
+// Makes a context current, and lets this thread call what the capture of a graph by another stream or thread would forbid (it would also
+// end that capture); the destructor restores both. Work on a stream that is itself captured is recorded as before.
 class in_context {
  public:
   in_context(const api& functions, context wanted) : in_context(functions, wanted, std::nothrow) {
@@ -192,7 +196,9 @@ class in_context {
   // For code that must not throw: status() returns the result.
   in_context(const api& functions, context wanted, std::nothrow_t) noexcept : functions_(functions) {
     context current = nullptr;
-    status_ = functions_.context_current(&current);
+    status_ = functions_.exchange_capture_mode(&mode_);
+    exchanged_ = status_ == k_success;
+    if (exchanged_) status_ = functions_.context_current(&current);
     if (status_ != k_success || current == wanted) return;
     status_ = functions_.context_push(wanted);
     pushed_ = status_ == k_success;
@@ -202,13 +208,15 @@ class in_context {
   ~in_context() {
     context ours = nullptr;
     if (pushed_) functions_.context_pop(&ours);
+    if (exchanged_) functions_.exchange_capture_mode(&mode_);
   }
   result status() const { return status_; }
 
  private:
   const api& functions_;
   result status_ = k_success;
-  bool pushed_ = false;
+  bool pushed_ = false, exchanged_ = false;
+  int mode_ = k_capture_relaxed;  // afterwards: the mode before
 };
 
 }  // namespace ballast::cuda::driver
