@@ -173,6 +173,27 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
   EXPECT_GE(2 * compared, tried) << "too many near-ties to compare anything";
 }
 
+// On hosts without weights, to the bit; elsewhere to rounding. The inertia has the weight.
+TYPED_TEST(kmeans_backend, equal_weights_are_no_weights) {
+  using T = typename TestFixture::T;
+  const T three[] = {0, 1, 1000};
+  const matrix_view<const T> points{three, 3, 1, 1, 1};
+  const T first[] = {0, 1000};
+  const matrix_view<const T> centroids{first, 2, 1, 1, 1};
+  for (const T weight : {T(0.3), std::numeric_limits<T>::max() / 8, std::numeric_limits<T>::min()}) {
+    const std::vector<T> weights(3, weight);
+    const auto found = fit(points, {.clusters = 2, .init = init::given, .centroids = centroids, .weights = weights}, this->how());
+    EXPECT_EQ(found.labels, (std::vector<std::int32_t>{0, 0, 1}));
+    EXPECT_NEAR(found.inertia / static_cast<double>(weight), 0.5, 1e-5);
+    if (TestFixture::on_cuda) {
+      EXPECT_NEAR(found.centroids.data[0], 0.5, 1e-3);
+    } else {
+      EXPECT_EQ(found.centroids.data[0], T(0.5));
+    }
+    EXPECT_EQ(found.centroids.data[1], T(1000));
+  }
+}
+
 TYPED_TEST(kmeans_backend, weights_count_as_repetitions) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(300, 6, 5, 3);

@@ -3,7 +3,9 @@
 #include "kmeans/api/plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -187,6 +189,29 @@ std::int64_t plan<T>::workspace_bytes() const {
   return plan.state == nullptr ? 0 : plan.state->workspace_bytes();
 }
 
+namespace {
+
+// Returns the weight of all points if they have the same one, a positive number; otherwise 0.
+template <class T>
+T common_weight(std::span<const T> weights) {
+  if (weights.empty() || !(weights[0] > 0) || !std::isfinite(weights[0])) return 0;
+  return std::ranges::all_of(weights, [&](T each) { return each == weights[0]; }) ? weights[0] : T(0);
+}
+
+// Returns a · b, from two products that agree.
+double multiplied_twice(double a, double b) {
+  const volatile double left = a, right = b;
+  double made = left * right;
+  for (int trial = 0; trial < 4; ++trial) {
+    const double again = left * right;
+    if (std::bit_cast<std::uint64_t>(again) == std::bit_cast<std::uint64_t>(made)) break;
+    made = again;
+  }
+  return made;
+}
+
+}  // namespace
+
 template <class T>
 report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& now) const {
   const implementation& plan = made();
@@ -208,8 +233,13 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
-    return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
-        .fit(plan.options, given, to);
+    // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
+    const T common = which == backend::cuda ? T(0) : common_weight(from.weights);
+    report made = driver<T>({from.points, common > 0 ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which,
+                             scheme, plan.state_for(which)})
+                      .fit(plan.options, given, to);
+    if (common > 0 && to.inertia != nullptr) *to.inertia = multiplied_twice(*to.inertia, static_cast<double>(common));
+    return made;
   });
 }
 
