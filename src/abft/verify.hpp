@@ -41,7 +41,7 @@ BALLAST_HD inline std::uint32_t verify(double residual_re, double residual_im, c
   return tau.value == tau.twin ? verify(size, squared) : k_fail;
 }
 
-// Of several comparisons, the one with the largest quotient of residual and limit. One whose residual or limit is not finite is larger than
+// The comparison with the largest quotient of residual and limit, among several. One whose residual or limit is not finite is larger than
 // all others. Quotients are divided: of numbers near the end of the range both products would be Inf.
 struct worst_comparison {
   double residual = 0;

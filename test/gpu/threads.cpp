@@ -17,12 +17,12 @@ namespace ballast::gpu_check {
 namespace {
 
 constexpr int k_callers = 32, k_callers_quick = 8;
-constexpr int k_calls = 3;  // of a plan, before it is made anew
+constexpr int k_calls = 3;  // calls of a plan before it is made anew
 
-// What all threads saw of one subject.
+// The counts of all threads for one subject.
 struct seen_of {
   std::int64_t plans = 0, calls = 0, changed = 0, alarms = 0, thrown = 0;
-  std::string message;  // of the first exception
+  std::string message;  // the text of the first exception
 };
 
 class callers {

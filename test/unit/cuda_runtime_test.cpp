@@ -4,14 +4,12 @@
 #include <unistd.h>
 #include <algorithm>
 
-#include <complex>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <new>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -19,11 +17,9 @@
 #include <gtest/gtest.h>
 
 #include <ballast/error.hpp>
-#include <ballast/fft.hpp>
 
 #include "cuda/device/blas.hpp"
 #include "run/dispatch.hpp"
-#include "simt/emulated_device.hpp"
 
 namespace ballast::cuda {
 namespace {
@@ -40,7 +36,8 @@ struct launch_seen {
   int second_argument = 0;  // the same for the second argument, if the kernel has one
 };
 
-// The state of the driver below. Its functions are plain pointers, so its state is global; each test starts with a new one.
+// The state of the driver below, a member for each thing that a test sets or reads. Its functions are plain pointers, so it is global; each
+// test starts with a new one.
 struct fake_state {
   std::vector<std::string> calls;             // in order, without the context's
   std::vector<driver::context> contexts;      // the stack of the (only) thread
@@ -57,9 +54,9 @@ struct fake_state {
   driver::result event_state = 0;
   int has_clusters = 1;
   int capturing = 0;
-  int capture_mode = 0;                      // of the thread
+  int capture_mode = 0;                      // the mode of the thread
   int forbidden = 0;                         // pinned allocations while the mode was not relaxed
-  int queries = 0, queries_until_ready = 0;  // of streams
+  int queries = 0, queries_until_ready = 0;  // counts of queries of streams
   bool out_of_memory = false;
   driver::result launch_result = 0;
   driver::result load_result = 0;
@@ -577,37 +574,6 @@ TEST_F(cuda_runtime, stream_work_is_nothing_but_stream_work) {
   on->launch(plain, 1, &argument, sizeof argument, k_stream);
   on->release(memory, k_stream);
   EXPECT_THAT(fake.calls, ElementsAre("allocate", "fill", "copy", "launch", "release"));
-}
-
-// The numbers from which the estimate was derived, and cases on both sides of it.
-TEST(dispatch, operands_of_the_host_stay_where_copying_takes_longer) {
-  const auto stays = [](double points, double log_length, int threads) {
-    return run::copying_takes_longer({2 * 8 * points, 5 * points * log_length, precision::f32, threads});
-  };
-  EXPECT_TRUE(stays(1024.0 * 16384, 10, 2));
-  EXPECT_TRUE(stays(64, 6, 1));
-  EXPECT_FALSE(stays(0x1p27, 24, 1));
-  EXPECT_TRUE(stays(0x1p27, 24, 16));
-}
-
-// The device has no kernels: a call that goes there is refused.
-TEST(dispatch, a_plan_of_a_device_computes_short_work_of_the_host_where_it_lies) {
-  const auto on = std::make_shared<simt::emulated_device>();
-  override_device(on);
-  const fft::problem problem{.shape = {64}, .batch = 4};
-  const std::vector<std::complex<float>> in(256, 1.0F);
-  std::vector<std::complex<float>> out(256);
-  const fft::plan free_choice(problem);
-  EXPECT_EQ(free_choice.forward(in, out).backend, backend::cpu);
-  EXPECT_EQ(out[0], 64.0F);
-  const fft::plan named(problem, {.backend = backend::cuda});
-  EXPECT_THROW((void)named.forward(in, out), unsupported_error);
-  {
-    const device_buffer there(on, 2048);
-    const std::span<std::complex<float>> data(static_cast<std::complex<float>*>(there.data()), 256);
-    EXPECT_THROW((void)free_choice.forward(data, data), unsupported_error);
-  }
-  override_device(nullptr);
 }
 
 TEST_F(cuda_runtime, a_device_of_the_tests_takes_the_place_of_the_real_one) {

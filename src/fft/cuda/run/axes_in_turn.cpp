@@ -21,10 +21,10 @@ namespace {
 
 constexpr std::size_t k_axes_of_step = 3;
 
-// Where the elements of all signals lie before or after a step.
+// The layout of the elements of all signals before or after a step.
 struct arrangement {
-  std::vector<std::int64_t> lengths, strides;  // of the axes
-  std::vector<std::int64_t> distances;         // of the loops
+  std::vector<std::int64_t> lengths, strides;  // one for each axis
+  std::vector<std::int64_t> distances;         // one for each loop
   array_side place;
 };
 

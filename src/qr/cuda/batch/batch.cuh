@@ -19,7 +19,8 @@ __device__ __forceinline__ std::int64_t item_of() {
   return static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + static_cast<int>(threadIdx.x) / batch_shape<P>::team;
 }
 
-// Returns the same number. What follows from it is computed again in each attempt: a limit that was struck once would fail them all.
+// Returns the same number. The compiler computes anew in each attempt what follows from it: a limit that was struck once would fail them
+// all.
 __device__ __forceinline__ int again_of(int number) { return static_cast<int>(arch::opaque(static_cast<unsigned>(number))); }
 
 // A = QR in LAPACK's storage. One team for each matrix.

@@ -89,7 +89,7 @@ struct form_v_arguments {
   int width;
   S* to;                                     // rows × width
   bool checked;                              // the copy is read back and compared with a second reading of V
-  const cholesky_qr_state* state = nullptr;  // of a panel begun ahead: V is 0 if it is not computed; null: it is computed
+  const cholesky_qr_state* state = nullptr;  // the state of a panel begun ahead: V is 0 if it is not computed; null: it is computed
 };
 
 // The last reading of the gate for a panel. Closed: V and T become 0, so that products with them change nothing.
