@@ -36,8 +36,8 @@ struct launch_seen {
   int second_argument = 0;  // the same for the second argument, if the kernel has one
 };
 
-// The state of the driver below, a member for each thing that a test sets or reads. Its functions are plain pointers, so it is global; each
-// test starts with a new one.
+// The state of the driver below. It has many members because each is something that a test sets or reads. The driver's functions are plain
+// pointers, so it is global; each test starts with a new one.
 struct fake_state {
   std::vector<std::string> calls;             // in order, without the context's
   std::vector<driver::context> contexts;      // the stack of the (only) thread
