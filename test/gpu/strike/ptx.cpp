@@ -232,6 +232,7 @@ class analysis {
       if (base == "shfl") {
         for (std::size_t i = 2; i < one.operands.size(); ++i) mark(one.operands[i]);
       }
+      if (base == "createpolicy") mark(one.operands[0]);  // a cache policy of loads and stores
       if (base == "vote" || base == "match" || base == "redux" || base == "elect") mark(one.operands.back());
     }
     for (bool more = true; more;) {

@@ -10,7 +10,7 @@
 // Reader: a load of the counter with acquire order by one thread, the barrier of its block, then loads that bypass L1.
 #pragma once
 
-#include "cuda/block/arrival.cuh"
+#include "cuda/block/twice.cuh"
 #include "fft/cuda/kernel/line.cuh"
 
 namespace ballast::fft::cuda {

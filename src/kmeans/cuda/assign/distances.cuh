@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/arch/arch.cuh"
+#include "cuda/block/twice.cuh"
 #include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/cuda/normalize/rows.cuh"
 #include "kmeans/sites.hpp"
@@ -21,8 +22,9 @@ __device__ __forceinline__ double multiply_add(double a, double b, double c) { r
 
 // Computes squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; after the last centroid, its distance is repeated. Features
 // are summed in chains of k_chain: in a longer chain of equal terms (duplicated features) every step would round alike, and the row check
-// would detect the error.
-template <class T>
+// would detect the error. `Again`: the point is loaded twice. A wrong coordinate changes all distances of the group, and its shares in
+// their weighted sum may cancel.
+template <bool Again = false, class T>
 __device__ __forceinline__ void group_distances(const T* x, const checked_centroids<T>& from, int stride, int first,
                                                 T (&squares)[k_group]) {
   const T* rows[k_group];
@@ -34,7 +36,11 @@ __device__ __forceinline__ void group_distances(const T* x, const checked_centro
   for (int begin = 0; begin < stride; begin += k_chain) {
     T chain[k_group] = {};
     for (int f = begin; f < min(begin + k_chain, stride); f += k_vector<T>) {
-      const auto own = *reinterpret_cast<const vector<T>*>(x + f);
+      auto own = *reinterpret_cast<const vector<T>*>(x + f);
+      if constexpr (Again) {
+#pragma unroll
+        for (int i = 0; i < k_vector<T>; ++i) own.at[i] = ballast::cuda::agreed(own.at[i], x + f + i);
+      }
 #pragma unroll
       for (int j = 0; j < k_group; ++j) {
         const auto c = *reinterpret_cast<const vector<T>*>(rows[j] + f);
@@ -114,7 +120,11 @@ __global__ void __launch_bounds__(k_row_threads)
     std::uint64_t near = 0;  // bit j: distance number j of the section is short
     for (int j = section * k_section; j < last; j += k_group) {
       T squares[k_group];
-      group_distances(x, a.centroids, a.normalized.stride, j, squares);
+      if (a.check) {
+        group_distances<true>(x, a.centroids, a.normalized.stride, j, squares);
+      } else {
+        group_distances(x, a.centroids, a.normalized.stride, j, squares);
+      }
       for (int i = 0; i < k_group && j + i < last; ++i) {
         near |= std::uint64_t{squares[i] > least ? 0u : 1u} << (j + i) % k_section;
         to[j + i] = squares[i];

@@ -9,7 +9,7 @@
 
 #include "core/counter_rng.hpp"
 #include "cuda/arch/arch.cuh"
-#include "cuda/block/arrival.cuh"
+#include "cuda/block/twice.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"

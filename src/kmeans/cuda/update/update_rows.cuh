@@ -16,7 +16,7 @@
 #include "cuda/arch/atomic.cuh"
 #include "cuda/arch/divide.cuh"
 #include "cuda/arch/shared.cuh"
-#include "cuda/block/arrival.cuh"
+#include "cuda/block/twice.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"

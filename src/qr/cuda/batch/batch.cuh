@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     team.template store<true>(A, down, across, m, n, a.repeats >= 0,
                               [](int row, int column) { return row <= column; });  // v does not depend on the unit
     if (team.rank == 0) {
-      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = loaded_twice(own.tau[j]);
+      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = ballast::cuda::loaded_twice(own.tau[j]);
     }
   }
   if constexpr (P.blocks > 1) team_barrier<P>();  // no block exits while others may still send to it
@@ -160,7 +160,7 @@ struct batch_application {
       const int row = team.row_of(r);
       own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
       if constexpr (Solves) {
-        if (row < j && depends(row, j)) note_dependence(row, j);
+        if (row < j && depends(row, j, a.least_pivot)) note_dependence(row, j);
       }
     }
     if (team.lane != 0) return;
@@ -171,20 +171,20 @@ struct batch_application {
 
   // Returns whether element `row` of column j of U shows that the column depends on those before it: thresholds::least_pivot; row = j:
   // whether the diagonal is 0. Column j of U is row j of V if U is applied transposed. Each call loads both numbers.
-  __device__ __forceinline__ bool depends(int row, int j) const {
+  __device__ __forceinline__ bool depends(int row, int j, double limit) const {
     const volatile S* const pivot = V + j * (a.V.row_stride + a.V.column_stride);
     const double least = fabs(static_cast<double>(*pivot));
     if (row == j) return least == 0;
     const volatile S* const at =
         V + (a.ascending ? j * a.V.row_stride + row * a.V.column_stride : row * a.V.row_stride + j * a.V.column_stride);
     const double size = fabs(static_cast<double>(*at));
-    return size > 0 && size <= abft::k_largest<double> && least <= a.least_pivot * size;
+    return size > 0 && size <= abft::k_largest<double> && least <= limit * size;
   }
 
   // Reports that column j of the triangle depends on the columns before it, as its element in this row shows: a good matrix is not refused
   // for a number that was loaded wrong.
   __device__ __forceinline__ void note_dependence(int row, int j) const {
-    if (!depends(row, j)) return;
+    if (!depends(row, j, a.least_pivot_twin)) return;
     atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
   }
 

@@ -149,6 +149,7 @@ struct batch_apply_arguments {
   // least_pivot times the largest in its column.
   std::int64_t* singular = nullptr;
   double least_pivot = 0;
+  double least_pivot_twin = 0;  // the same; a matrix is refused if it is so by both
   std::int64_t count = 0;
   int m = 0, n = 0;        // size of X
   int given = 0;           // rows of `from`; later rows count as zero

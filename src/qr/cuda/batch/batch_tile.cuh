@@ -10,6 +10,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/launch.cuh"
 #include "cuda/block/sums.cuh"
+#include "cuda/block/twice.cuh"
 #include "cuda/block/unroll.cuh"
 #include "qr/arithmetic/random.hpp"
 #include "qr/cuda/batch/batch_args.hpp"
@@ -20,19 +21,6 @@ namespace ballast::qr::cuda {
 // 2^e, |e| ≤ 1022.
 __device__ __forceinline__ double power_of_two(int e) {
   return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(e + 1023) << 52);
-}
-
-// Returns a number that is stored without a check after this: two loads must agree.
-template <class T>
-__device__ __forceinline__ T loaded_twice(const T& from) {
-  const volatile T& at = from;
-  T made = at;
-  for (int trial = 0; trial < 4; ++trial) {
-    const T again = at;
-    if (ballast::cuda::bits(again) == ballast::cuda::bits(made)) break;
-    made = at;
-  }
-  return made;
 }
 
 // Returns ⌊log₂|x|⌋ of a finite number other than 0.

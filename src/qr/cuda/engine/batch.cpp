@@ -112,7 +112,7 @@ class device_batch final : public batch_engine<S> {
     given.reflectors = given.m;
     given.ascending = transposed;
     given.singular = reinterpret_cast<std::int64_t*>(call_.memory());
-    if (full_rank_) given.least_pivot = thresholds::least_pivot<S>(X.rows);
+    if (full_rank_) given.least_pivot = given.least_pivot_twin = thresholds::least_pivot<S>(X.rows);
     launch(batch_work::solve, which, X.count * given.chunks, given);
     checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
     solved_ = X.count;

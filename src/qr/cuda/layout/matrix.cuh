@@ -8,7 +8,7 @@
 #include "abft/attempt.hpp"
 #include "abft/seal.hpp"
 #include "cuda/arch/arch.cuh"
-#include "cuda/block/arrival.cuh"
+#include "cuda/block/twice.cuh"
 #include "cuda/block/launch.cuh"
 #include "cuda/block/sums.cuh"
 #include "cuda/block/unroll.cuh"
