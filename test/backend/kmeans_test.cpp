@@ -175,7 +175,7 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
 
 // On hosts without weights, to the bit; elsewhere to rounding. The inertia has the weight.
 TYPED_TEST(kmeans_backend, equal_weights_are_no_weights) {
-  using T = typename TestFixture::T;
+  using T = typename TestFixture::real;
   const T three[] = {0, 1, 1000};
   const matrix_view<const T> points{three, 3, 1, 1, 1};
   const T first[] = {0, 1000};
