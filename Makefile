@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test test-full test-python test-mpi quick strike bench format lint build clean
+.PHONY: demo test test-full test-python test-mpi quick strike campaign bench format lint build clean
 
 # The demonstration needs the command, without and with injection. It needs no tests, no rivals and no kernels for a GPU.
 demo:
@@ -22,9 +22,11 @@ test:
 	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
-# The ranks of MPI: 1, 2, 3, 4 and 7 under Open MPI and MPICH, which it installs. `make test` runs three ranks where an MPI is found.
+# The ranks of MPI: 1, 2, 3, 4 and 7 under Open MPI and MPICH, which it installs, and killed ranks. `make test` runs three ranks where an MPI
+# is found.
 test-mpi:
 	scripts/install-dependencies test mpi
+	scripts/ulfm-environment
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher)
 	cmake --build --preset release --target tests_mpi
 	ctest --test-dir build/release --output-on-failure -L mpi
@@ -65,6 +67,15 @@ strike:
 	cmake -S . -B build/strike -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-g1 -DBALLAST_BUILD_TOOLS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF
 	cmake --build build/strike --target ballast-strike
 	build/strike/bin/ballast-strike --strikes $(STRIKES) --json build/strike/strikes.json
+
+# Strikes messages between ranks, which are threads: FAULTS random faults, one for each call. Fails if one was silent.
+# docs/design/distributed.md.
+FAULTS ?= 100000
+campaign:
+	scripts/install-dependencies test
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher)
+	cmake --build --preset release --target group_campaign
+	build/release/bin/group_campaign --faults $(FAULTS) --jobs 2
 
 # Writes docs/benchmarks/cpu.md on this machine: some minutes. Let nothing else run.
 bench:

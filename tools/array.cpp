@@ -174,7 +174,20 @@ std::optional<file_format> format_of(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-array read_array(const std::filesystem::path& file, const table_options& options) {
+namespace {
+
+// Leaves out the rows of the other parts.
+void keep_part(array& from, const row_part& rows) {
+  const std::int64_t all = from.shape.empty() ? 0 : from.shape[0];
+  std::vector<std::int64_t> others;
+  for (std::int64_t i = 0; i < all; ++i)
+    if (i < rows.first(all) || i >= rows.end(all)) others.push_back(i);
+  leave_out_rows(from, others);
+}
+
+}  // namespace
+
+array read_array(const std::filesystem::path& file, const table_options& options, const row_part& rows) {
   std::optional<file_format> format = format_of(file);
   std::error_code none;
   const auto kind = std::filesystem::status(file, none).type();
@@ -187,13 +200,16 @@ array read_array(const std::filesystem::path& file, const table_options& options
   if (!format) format = start.starts_with(k_npy_signature) ? file_format::npy : file_format::csv;
   array made;
   if (format == file_format::npy) {
-    made = read_npy(file, start, in);
+    made = read_npy(file, start, in, rows);
     require_default(file, options);
   } else {
     made = parse_csv(file, read_text(in, start), format == file_format::tsv ? k_tsv_separators : k_csv_separators, options);
   }
   made.facts->file = file == "-" ? "standard input" : printable(file);
-  made.facts->shape = made.shape;
+  if (made.facts->shape.empty()) {  // the whole array was read
+    made.facts->shape = made.shape;
+    if (rows.parts > 1) keep_part(made, rows);
+  }
   return made;
 }
 

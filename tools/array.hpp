@@ -33,6 +33,13 @@ struct input_facts {
   std::int64_t not_finite = 0;  // values that are NaN or Inf; counted by array::as
 };
 
+// One part of the rows of an array, the first axis, that is divided into `parts` as evenly as can be.
+struct row_part {
+  std::int64_t part = 0, parts = 1;
+  std::int64_t first(std::int64_t rows) const { return static_cast<std::int64_t>(static_cast<__int128>(rows) * part / parts); }
+  std::int64_t end(std::int64_t rows) const { return static_cast<std::int64_t>(static_cast<__int128>(rows) * (part + 1) / parts); }
+};
+
 struct array {
   using storage = std::variant<std::vector<float>, std::vector<double>, std::vector<std::complex<float>>, std::vector<std::complex<double>>,
                                std::vector<std::int32_t>>;
@@ -68,8 +75,9 @@ enum class file_format { npy, csv, tsv };
 std::optional<file_format> format_of(const std::filesystem::path& file);
 
 // Reads a file; "-" is standard input. A file whose name has no ending (/dev/stdin) is .npy if it begins like one, and .csv otherwise.
-// `options` are those of tables; for a .npy file they must have their defaults. Throws invalid_argument_error.
-array read_array(const std::filesystem::path& file, const table_options& options);
+// `options` are those of tables; for a .npy file they must have their defaults. Returns the rows of one part; `facts` are of the whole
+// file. Throws invalid_argument_error.
+array read_array(const std::filesystem::path& file, const table_options& options, const row_part& rows = {});
 
 // Throws invalid_argument_error unless an array of `axes` axes can be written to a file of this name: at most 2 axes fit into a table.
 void check_writable_kind(const std::filesystem::path& file, std::size_t axes);

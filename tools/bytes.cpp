@@ -61,4 +61,10 @@ std::size_t file_bytes::read(char* to, std::size_t count) {
   return have;
 }
 
+void file_bytes::skip(std::uint64_t count) {
+  if (lseek(stream_.get(), static_cast<off_t>(count), SEEK_CUR) < 0)
+    refuse_file(file_, fmt::format("cannot be read from there on: {}", std::strerror(errno)));
+  *left_ -= count;
+}
+
 }  // namespace ballast::tools

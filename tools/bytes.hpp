@@ -22,6 +22,8 @@ class byte_source {
 
   // Reads `count` bytes and returns `count`, or a smaller number at the end.
   virtual std::size_t read(char* to, std::size_t count) = 0;
+  // Leaves out `count` bytes: at most left(), which must be known.
+  virtual void skip(std::uint64_t count) = 0;
   // Returns the number of bytes that are left, if that is known without reading them.
   virtual std::optional<std::uint64_t> left() const = 0;
 };
@@ -34,6 +36,7 @@ class file_bytes : public byte_source {
   explicit file_bytes(std::filesystem::path file);
 
   std::size_t read(char* to, std::size_t count) override;
+  void skip(std::uint64_t count) override;
   std::optional<std::uint64_t> left() const override { return left_; }
 
  private:

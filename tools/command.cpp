@@ -84,6 +84,7 @@ invocation::invocation(const common_options& options, std::string operation) : o
   where_.protection = *parse_protection(options.protect);
   where_.scheme = options.scheme;
   where_.threads = options.threads;
+  where_.group = options.together.group;
   now_.throw_on_uncorrectable = false;
   if (!options.quiet && isatty(2) != 0) now_.on_progress = progress_line();
 #if defined(BALLAST_INSTRUMENTED)

@@ -23,6 +23,15 @@
 
 namespace ballast::tools {
 
+// The ranks of a group that run a command together: each reads its part of the rows, and the first prints and writes.
+struct ranks {
+  ballast::group group;  // none: the command runs alone
+  // Returns on the first rank the numbers of all, in the order of ranks; on the others nothing.
+  std::function<std::vector<std::int32_t>(std::vector<std::int32_t>)> gather;
+  bool several() const { return static_cast<bool>(group); }
+  row_part rows() const { return {group.rank(), group.size()}; }
+};
+
 // The options that every operation takes.
 struct common_options {
   std::string precision;  // empty: the precision of the input file
@@ -35,6 +44,7 @@ struct common_options {
   bool json = false;
   bool quiet = false;
   bool any_rank = false;                                       // not qr::options::full_rank; lstsq
+  ranks together;                                              // not an option; of commands that run on a group
   bool no_tf32x3 = false;                                      // qr::options::tf32x3; of the commands that have it
   std::shared_ptr<inputs> files = std::make_shared<inputs>();  // the input files, with the options for tables
 
@@ -88,7 +98,7 @@ class invocation {
 
 // Each function adds its subcommand to the program's command line.
 void add_fft(command_line& program);
-void add_kmeans(command_line& program);
+void add_kmeans(command_line& program, const ranks& together = {});
 void add_qr(command_line& program);
 void add_lstsq(command_line& program);
 void add_bench(command_line& program);

@@ -58,6 +58,11 @@ void inputs::add_to(command_line& command, bool second) {
   command.choice("--missing", missing_, "of a table: refuse missing values, or leave out (drop) the rows that have one", {"error", "drop"});
 }
 
+void inputs::read_part(const row_part& rows) {
+  if (rows.parts > 1 && missing_ == "drop") throw invalid_argument_error("--missing: expected error on several ranks, got drop");
+  rows_ = rows;
+}
+
 array inputs::noted(array read) {
   facts_.push_back(read.facts);
   return read;
@@ -70,7 +75,7 @@ array inputs::operand(const std::string& file, const std::string& option, const 
   options.skip = skip_;
   options.columns = columns;
   options.columns_option = option;
-  return noted(read_array(file, options));
+  return noted(read_array(file, options, rows_));
 }
 
 array inputs::operand(const std::string& file) { return operand(file, "--columns", columns_); }
@@ -79,10 +84,17 @@ array inputs::second_operand(const std::string& file) { return operand(file, "--
 
 array inputs::of_option(const std::string& option, const std::string& file) {
   try {
-    return noted(read_array(file, {}));
+    return noted(read_array(file, {}, rows_));
   } catch (const invalid_argument_error& e) {
     throw invalid_argument_error(fmt::format("{}: {}", option, e.what()));
   }
+}
+
+array inputs::whole(const std::string& option, const std::string& file) {
+  const row_part part = std::exchange(rows_, {});
+  array read = of_option(option, file);
+  rows_ = part;
+  return read;
 }
 
 void inputs::keep_common_rows(array& a, array& b) {

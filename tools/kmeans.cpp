@@ -35,6 +35,9 @@ std::vector<T> real_values(array& read, const std::string& file) {
   return std::move(read).as<T>();
 }
 
+// The rows of the whole file, of which the array may be a part.
+std::int64_t rows_in_file(const array& read) { return read.facts->shape.empty() ? 0 : read.facts->shape[0]; }
+
 std::string_view text_of(kmeans::stop_reason value) {
   switch (value) {
     case kmeans::stop_reason::labels_unchanged: return "converged: no label changed";
@@ -73,13 +76,16 @@ fit_options<T> options_of(const kmeans_options& wanted, array& points) {
     if (!format_of(wanted.init) && wanted.init != "-" && !std::filesystem::exists(wanted.init))
       throw invalid_argument_error(
           fmt::format("--init: expected k-means++, k-means||, random or a file, got \"{}\"", printable(wanted.init)));
-    array start = wanted.files->of_option("--init", wanted.init);
+    array start = wanted.files->whole("--init", wanted.init);
     options.init = kmeans::init::given;
     given = real_values<T>(start, wanted.init);
     centroids = points_of(start, given, wanted.init);  // for a batch: contiguous
   }
   if (!wanted.weights.empty()) {
     array read_weights = wanted.files->of_option("--weights", wanted.weights);
+    const std::int64_t all = rows_in_file(points), weighted = rows_in_file(read_weights);
+    if (wanted.together.several() && all != weighted)
+      throw invalid_argument_error(fmt::format("--weights: expected {} weights, got {}", all, weighted));
     inputs::keep_common_rows(points, read_weights);
     weights = real_values<T>(read_weights, wanted.weights);
   }
@@ -108,6 +114,7 @@ int run(const kmeans_options& wanted, array read) {
     work.count<T>({model.centroids.data(), static_cast<std::size_t>(model.centroids.size())});
     work.count<double>({&model.inertia, 1});
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(wanted.clusters));
+    if (wanted.together.several()) model.labels = wanted.together.gather(std::move(model.labels));
     for (const auto label : model.labels) {
       // With protection off, a fault can give a label any value.
       if (label >= 0 && label < wanted.clusters) ++sizes[static_cast<std::size_t>(label)];
@@ -117,9 +124,10 @@ int run(const kmeans_options& wanted, array read) {
                {"converged", model.converged()},
                {"stopped", to_string(model.stopped)},
                {"sizes", sizes}};
+    if (wanted.together.several()) results["ranks"] = wanted.together.group.size();
     lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
                                 text_of(model.stopped), fmt::join(sizes, " ")));
-    if (!wanted.labels.empty()) work.write(wanted.labels, {{points.rows}, false, std::move(model.labels)});
+    if (!wanted.labels.empty()) work.write(wanted.labels, {{rows_in_file(read)}, false, std::move(model.labels)});
     if (!wanted.centroids.empty()) {
       const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
       work.write(wanted.centroids, {{model.centroids.rows(), model.centroids.columns()}, false, flat});
@@ -162,7 +170,7 @@ int run_batch(const kmeans_options& wanted, array read) {
 
 }  // namespace
 
-void add_kmeans(command_line& program) {
+void add_kmeans(command_line& program, const ranks& together) {
   auto wanted = std::make_shared<kmeans_options>();
   command_line& command =
       program.subcommand("kmeans", "Cluster the rows of INPUT (points × features, or a batch × points × features) into K clusters");
@@ -182,7 +190,18 @@ void add_kmeans(command_line& program) {
   command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
   wanted->files->add_to(command);
   wanted->add_to(command);
-  command.action([wanted] {
+  command.action([wanted, together] {
+    wanted->together = together;
+    if (together.several()) {
+      wanted->files->read_part(together.rows());
+      if (together.group.rank() != 0) {
+        wanted->labels.clear();
+        wanted->centroids.clear();
+        wanted->events.clear();
+        wanted->verbose = false;
+        wanted->quiet = true;
+      }
+    }
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3) {
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_batch<float>(*wanted, std::move(read))

@@ -208,7 +208,7 @@ std::vector<double> read_integers(byte_source& in, std::int64_t count, const ele
 
 }  // namespace
 
-array read_npy(const std::filesystem::path& file, std::string_view start, byte_source& in) {
+array read_npy(const std::filesystem::path& file, std::string_view start, byte_source& in, const row_part& rows) {
   std::array<char, 12> first{};
   std::ranges::copy(start.substr(0, 10), first.begin());
   if (start.size() < 10) in.read(first.data() + start.size(), 10 - start.size());
@@ -239,13 +239,23 @@ array read_npy(const std::filesystem::path& file, std::string_view start, byte_s
   array made;
   made.shape = header.shape;
   made.fortran = header.fortran;
-  const std::int64_t count = made.size();
+  std::int64_t count = made.size();
   std::uint64_t wanted = 0;
   if (count < 0 || __builtin_mul_overflow(static_cast<std::uint64_t>(count), type.bytes, &wanted))
     refuse_file(file, fmt::format("shape: expected a size that fits into 64 bits, got {}", to_string(header.shape)));
   if (in.left() && *in.left() != wanted)
     refuse_file(file, fmt::format("expected {} bytes of values for shape {} of {}, got {}{}", wanted, to_string(header.shape), header.descr,
                                   *in.left(), *in.left() < wanted ? ": truncated" : ""));
+  const bool in_part = rows.parts > 1 && in.left() && !made.fortran && !made.shape.empty() && made.shape[0] > 0;
+  std::uint64_t after = 0;  // bytes after the part
+  if (in_part) {
+    const std::uint64_t row = wanted / static_cast<std::uint64_t>(made.shape[0]);
+    const std::int64_t first = rows.first(made.shape[0]), end = rows.end(made.shape[0]);
+    in.skip(static_cast<std::uint64_t>(first) * row);
+    after = static_cast<std::uint64_t>(made.shape[0] - end) * row;
+    made.shape[0] = end - first;
+    count = made.size();
+  }
   std::int64_t rounded = 0;
   const auto is = [&](char kind, std::uint64_t bytes) { return type.kind == kind && type.bytes == bytes; };
   if (is('b', 1)) made.values = read_values<double>(in, count, type, 1, file, [](const char* from) { return *from != 0 ? 1.0 : 0.0; });
@@ -262,9 +272,11 @@ array read_npy(const std::filesystem::path& file, std::string_view start, byte_s
   if (is('u', 2)) made.values = read_integers<std::uint16_t>(in, count, type, file, rounded);
   if (is('u', 4)) made.values = read_integers<std::uint32_t>(in, count, type, file, rounded);
   if (is('u', 8)) made.values = read_integers<std::uint64_t>(in, count, type, file, rounded);
+  if (in_part) in.skip(after);
   char more = 0;
   if (in.read(&more, 1) != 0) refuse_file(file, fmt::format("expected {} bytes of values, got more", wanted));
   made.facts = std::make_shared<input_facts>();
+  if (in_part) made.facts->shape = header.shape;
   if (rounded > 0) made.facts->notes.push_back(fmt::format("{} of {} integers need more than 53 bits and were rounded", rounded, count));
   return made;
 }

@@ -4,7 +4,7 @@
 #include <ballast/error.hpp>
 #include <ballast/execution.hpp>
 #include <ballast/fft.hpp>
-#include <ballast/fft_slab.hpp>
+#include <ballast/fft_group.hpp>
 #include <ballast/group.hpp>
 #include <ballast/info.hpp>
 #include <ballast/kmeans.hpp>

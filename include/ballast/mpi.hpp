@@ -14,6 +14,9 @@
 #include <vector>
 
 #include <mpi.h>
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <ballast/error.hpp>
 #include <ballast/group.hpp>
@@ -22,8 +25,9 @@ namespace ballast {
 inline namespace abi_1 {
 
 // The engine of a communicator's ranks: messages by MPI_Isend and matched receives of any source, on a duplicate of the communicator. The
-// thread that makes calls on the group makes all calls of MPI, so MPI_THREAD_FUNNELED suffices. Messages may exceed 2³¹ bytes. An MPI
-// without fault tolerance ends the whole job when a process ends; lost() is then never asked. Throws device_error with MPI's words.
+// thread that makes calls on the group makes all calls of MPI, so MPI_THREAD_FUNNELED suffices. Messages may exceed 2³¹ bytes. Open MPI 5
+// with user-level failure mitigation (ULFM: mpirun --with-ft ulfm) says which processes have ended, and the others go on. An MPI without
+// fault tolerance ends the whole job when a process ends; lost() is then never asked. Throws device_error with MPI's words.
 class mpi_transport final : public transport {
  public:
   explicit mpi_transport(MPI_Comm over) {
@@ -44,7 +48,8 @@ class mpi_transport final : public transport {
       (void)forget_sent();
       std::this_thread::yield();
     }
-    if (sending_.empty()) MPI_Comm_free(&comm_);  // else MPI still reads the messages: they stay
+    // Messages that MPI still reads stay, and the communicator; so does one whose processes have ended.
+    if (sending_.empty() && !loss_) MPI_Comm_free(&comm_);
     for (outgoing& each : sending_) (void)new std::vector<std::byte>(std::move(each.bytes));
   }
 
@@ -59,6 +64,7 @@ class mpi_transport final : public transport {
     const byte_count count(bytes.size());
     if (MPI_Isend(made.bytes.data(), count.count, count.type, to, k_tag, comm_, &made.request) != MPI_SUCCESS) {
       lost_[static_cast<std::size_t>(to)] = true;
+      loss_ = true;
       sending_.pop_back();
     }
     (void)forget_sent();
@@ -70,13 +76,21 @@ class mpi_transport final : public transport {
       int found = 0;
       MPI_Message message = MPI_MESSAGE_NULL;
       MPI_Status status;
-      check(MPI_Improbe(MPI_ANY_SOURCE, k_tag, comm_, &found, &message, &status), "MPI_Improbe");
+      const int probed = MPI_Improbe(MPI_ANY_SOURCE, k_tag, comm_, &found, &message, &status);
+      if (probed != MPI_SUCCESS) {
+        if (!note_losses(probed)) check(probed, "MPI_Improbe");
+        return -1;
+      }
       if (found != 0) {
         MPI_Count size = 0;
         check(MPI_Get_elements_x(&status, MPI_BYTE, &size), "MPI_Get_elements_x");
         bytes.resize(static_cast<std::size_t>(size));
         const byte_count count(bytes.size());
-        check(MPI_Mrecv(bytes.data(), count.count, count.type, &message, &status), "MPI_Mrecv");
+        const int received = MPI_Mrecv(bytes.data(), count.count, count.type, &message, &status);
+        if (received != MPI_SUCCESS) {
+          if (!note_losses(received)) check(received, "MPI_Mrecv");
+          return -1;
+        }
         return status.MPI_SOURCE;
       }
       (void)forget_sent();
@@ -134,12 +148,39 @@ class mpi_transport final : public transport {
     throw device_error(std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)));
   }
 
+  // Notes the processes that have ended if an error says that there are any. Returns false for other errors.
+  bool note_losses([[maybe_unused]] int code) {
+#if defined(OMPI_HAVE_MPI_EXT_FTMPI)
+    int kind = MPI_SUCCESS;
+    MPI_Error_class(code, &kind);
+    if (kind != MPIX_ERR_PROC_FAILED && kind != MPIX_ERR_PROC_FAILED_PENDING) return false;
+    loss_ = true;
+    MPI_Group failed = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+    check(MPIX_Comm_failure_ack(comm_), "MPIX_Comm_failure_ack");
+    check(MPIX_Comm_failure_get_acked(comm_, &failed), "MPIX_Comm_failure_get_acked");
+    check(MPI_Comm_group(comm_, &all), "MPI_Comm_group");
+    int count = 0;
+    MPI_Group_size(failed, &count);
+    for (int i = 0; i < count; ++i) {
+      int ended = MPI_UNDEFINED;
+      MPI_Group_translate_ranks(failed, 1, &i, all, &ended);
+      if (ended >= 0 && ended < size_) lost_[static_cast<std::size_t>(ended)] = true;
+    }
+    MPI_Group_free(&failed);
+    MPI_Group_free(&all);
+    return true;
+#else
+    return false;
+#endif
+  }
+
   // Forgets messages that have been sent, from the oldest on.
   bool forget_sent() {
     while (!sending_.empty()) {
       int done = 0;
       if (MPI_Test(&sending_.front().request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
         lost_[static_cast<std::size_t>(sending_.front().to)] = true;
+        loss_ = true;
         done = 1;
       }
       if (done == 0) return false;
@@ -150,6 +191,7 @@ class mpi_transport final : public transport {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
+  bool loss_ = false;  // true if any rank is lost
   std::vector<bool> lost_;
   std::deque<outgoing> sending_;
 };

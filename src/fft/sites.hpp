@@ -18,4 +18,13 @@ inline constexpr inject::site comparison = inject::site_of("fft.comparison");
 // The table of these sites, for inject::active_injector; it is in the register (inject/sites.hpp).
 const inject::site_table& table() noexcept;
 
+// The sites of transforms on a group, beside those of their lines.
+inline constexpr inject::site block = inject::site_of("fft_group.block");
+inline constexpr inject::site copy = inject::site_of("fft_group.copy");
+inline constexpr inject::site product = inject::site_of("fft_group.product");
+
+// Their table. It is not in the register, since the command reaches none of them: a test adds it.
+const inject::site_table& group_table() noexcept;
+bool is_of_group(inject::site one) noexcept;
+
 }  // namespace ballast::fft::site

@@ -88,7 +88,10 @@ void exchange::send_again(int to, sent& kept) {
 
 bool exchange::poll(double seconds) {
   bytes message;
+  const auto start = clock::now();
   const int from = over_->receive(message, seconds);
+  const double waited = std::min(seconds_since(start), 2 * seconds);
+  for (wait& each : waits_) each.silent += waited;
   if (from < 0) return false;
   take(from, std::move(message));
   return true;
@@ -100,7 +103,7 @@ void exchange::take(int from, bytes&& message) {
     return damaged(from);
   if (is_lost(from)) return send_list(from, 1);  // it was given up and does not know
   const std::size_t peer = place_of(from);
-  if (peer < waits_.size()) waits_[peer].heard = clock::now();
+  if (peer < waits_.size()) waits_[peer].silent = 0;
   const kind what = static_cast<kind>(value.what);
   if (what == kind::regroup) {
     if (!body_is_whole(message, value)) return damaged(from);
@@ -183,7 +186,7 @@ std::vector<int> exchange::missed() {
     const int member = members_[p];
     if (p == place_ || is_lost(member) || (running_ && waits_[p].here)) continue;
     if (const auto list = lists_.find(member); regrouping_ && list != lists_.end() && list->second == lost_) continue;
-    const bool silent = p < waits_.size() && seconds_since(waits_[p].heard) > how_.patience;
+    const bool silent = p < waits_.size() && waits_[p].silent > how_.patience;
     if (over_->lost(member) || silent) made.push_back(member);
   }
   return made;
@@ -247,7 +250,7 @@ std::vector<bytes> exchange::all_to_all(const std::vector<std::span<const std::b
   waits_.assign(members_.size(), {});
   const auto start = clock::now();
   for (wait& each : waits_) {
-    each.asked = each.heard = start;
+    each.asked = start;
     each.pause = how_.resend_after;
   }
   waits_[place_].here = true;
@@ -398,7 +401,6 @@ void exchange::regroup() {
   std::size_t told = 0;  // lost ranks in the list that was sent last
   auto start = clock::now();
   waits_.assign(members_.size(), {});
-  for (wait& each : waits_) each.heard = start;
   for (;;) {
     look_for_losses();
     for (const auto& [from, list] : lists_) {

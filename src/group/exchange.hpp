@@ -92,7 +92,7 @@ class exchange {
     int damaged = 0;          // copies of its block that came damaged
     clock::time_point asked;  // when it was last asked for its block, or the exchange began
     double pause = 0;         // until it is asked again
-    clock::time_point heard;  // when it last sent anything
+    double silent = 0;        // seconds for which this rank has waited since it last sent anything
   };
   // Exchanges of all calls in their order.
   struct moment {
@@ -119,7 +119,8 @@ class exchange {
   void send(int to, kind what, const moment& when);
   void send_end(bool spoiled);
   void send_again(int to, sent& kept);
-  // Takes one message, waiting `seconds` at most, and acts on it. Returns whether one came.
+  // Takes one message, waiting `seconds` at most, and acts on it. Returns whether one came. Ranks that were suspended with this one, or had
+  // no processor, must not count as silent for all that time: a wait counts for twice the seconds that were asked for at most.
   bool poll(double seconds);
   void take(int from, bytes&& message);
   void take_data(const head& value, bytes&& message);

@@ -33,6 +33,7 @@ void switchboard::send(int from, int to, bytes message) {
   if (!own.before.empty()) std::swap(own.before[static_cast<std::size_t>(to)], message);  // `message` is now the one before
   const auto current = [&]() -> bytes { return own.before.empty() ? std::move(message) : own.before[static_cast<std::size_t>(to)]; };
   if (found == faults_.end()) return put(from, to, current(), {});
+  ++struck_;
   const std::uint64_t random = core::random_bits(found->seed, 0, number);
   bytes made = current();
   std::chrono::milliseconds delay{0};

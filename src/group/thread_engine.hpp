@@ -49,6 +49,8 @@ class switchboard {
   bool ended(int rank) const { return boxes_[static_cast<std::size_t>(rank)]->ended.load(); }
   void end(int rank);
   std::uint64_t messages(int rank) const { return boxes_[static_cast<std::size_t>(rank)]->sent.load(); }
+  // The number of messages that a fault has struck.
+  std::uint64_t struck() const { return struck_.load(); }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -69,6 +71,7 @@ class switchboard {
 
   std::vector<std::unique_ptr<box>> boxes_;
   std::vector<wire_fault> faults_;
+  std::atomic<std::uint64_t> struck_{0};
 };
 
 class thread_engine final : public transport {

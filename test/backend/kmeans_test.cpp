@@ -186,11 +186,11 @@ TYPED_TEST(kmeans_backend, equal_weights_are_no_weights) {
     EXPECT_EQ(found.labels, (std::vector<std::int32_t>{0, 0, 1}));
     EXPECT_NEAR(found.inertia / static_cast<double>(weight), 0.5, 1e-5);
     if (TestFixture::on_cuda) {
-      EXPECT_NEAR(found.centroids.data[0], 0.5, 1e-3);
+      EXPECT_NEAR(found.centroids.data()[0], 0.5, 1e-3);
     } else {
-      EXPECT_EQ(found.centroids.data[0], T(0.5));
+      EXPECT_EQ(found.centroids.data()[0], T(0.5));
     }
-    EXPECT_EQ(found.centroids.data[1], T(1000));
+    EXPECT_EQ(found.centroids.data()[1], T(1000));
   }
 }
 

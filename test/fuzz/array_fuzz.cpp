@@ -43,6 +43,7 @@ class memory_bytes : public tools::byte_source {
     bytes_.remove_prefix(now);
     return now;
   }
+  void skip(std::uint64_t count) override { bytes_.remove_prefix(count); }
   std::optional<std::uint64_t> left() const override { return known_ ? std::optional<std::uint64_t>(bytes_.size()) : std::nullopt; }
 
  private:

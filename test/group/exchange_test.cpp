@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ballast/error.hpp>
@@ -219,6 +220,44 @@ TEST(group_ranks_lost, silent_rank_is_found) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(850));
   });
   EXPECT_EQ(found, 2);
+}
+
+// An engine whose first wait takes longer than it was asked for, as if the process had been suspended.
+class suspended_engine final : public transport {
+ public:
+  suspended_engine(std::shared_ptr<switchboard> board, int rank) : over_(std::move(board), rank) {}
+  int rank() const override { return over_.rank(); }
+  int size() const override { return over_.size(); }
+  void send(int to, std::span<const std::byte> message) override { over_.send(to, message); }
+  int receive(bytes& message, double seconds) override {
+    if (std::exchange(first_, false)) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
+    return over_.receive(message, seconds);
+  }
+  bool lost(int rank) override { return over_.lost(rank); }
+
+ private:
+  thread_engine over_;
+  bool first_ = true;
+};
+
+// All ranks were suspended for longer than their patience: none counts as lost.
+TEST(group_ranks_lost, suspended_ranks_are_not) {
+  const auto board = std::make_shared<switchboard>(2);
+  std::atomic<int> ended{0};
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    const group own(std::make_shared<thread_engine>(board, 1), quick(1));
+    own.barrier();
+    ++ended;
+  });
+  {
+    const group own(std::make_shared<suspended_engine>(board, 0), quick(1));
+    EXPECT_NO_THROW(own.barrier());
+    EXPECT_EQ(own.size(), 2);
+    ++ended;
+    other.join();
+  }
+  EXPECT_EQ(ended, 2);
 }
 
 TEST(group_errors, different_calls) {

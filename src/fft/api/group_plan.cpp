@@ -1,0 +1,431 @@
+// Transforms on the ranks of a group. See include/ballast/fft_group.hpp.
+// Layer: algorithm, over fft::plan and group/session.hpp.
+#include <ballast/fft_group.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "fft/api/boxes.hpp"
+#include "fft/problem.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
+#include "group/session.hpp"
+#include "group/state.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::fft {
+
+namespace {
+
+// The divisor of n next to √n, and not above it.
+std::int64_t divisor_near_root(std::int64_t n) {
+  std::int64_t best = 1;
+  for (std::int64_t a = 1; a <= n / a; ++a)
+    if (n % a == 0) best = a;
+  return best;
+}
+
+// The number of rows of the most square grid of so many ranks.
+int rows_of_grid(std::size_t ranks) { return static_cast<int>(divisor_near_root(static_cast<std::int64_t>(ranks))); }
+
+// The factors e^{−2πi a b / N} of the elements (a, b) of a box, in the order of its memory.
+template <class T>
+std::vector<std::complex<T>> factors_of(const box& part, std::int64_t n) {
+  std::vector<std::complex<T>> made;
+  made.reserve(static_cast<std::size_t>(part.size()));
+  for (std::int64_t b = part.first[1]; b < part.first[1] + part.count[1]; ++b)
+    for (std::int64_t a = 0; a < part.count[0]; ++a) made.push_back(std::complex<T>(root_of_unity<wide<T>>(a * b, n)));
+  return made;
+}
+
+// y = x w, or x conj(w). One function for the product and its check, so that both round alike.
+template <class T>
+[[gnu::noinline]] void multiply_by(const std::complex<T>* x, const std::complex<T>* w, bool conjugate, std::size_t count,
+                                   std::complex<T>* y) {
+  for (std::size_t e = 0; e < count; ++e) y[e] = multiply(x[e], conjugate ? std::conj(w[e]) : w[e]);
+}
+
+// One step of a transform on a rank: the lines along the last axes of its box, with the other axes as a batch.
+struct step {
+  division_of_array divided;
+  std::vector<int> axes;             // those that are transformed, in their order in memory
+  std::optional<fft::plan> lines;    // none if the rank has nothing
+  std::optional<fft::plan> spectra;  // real data: the plan of the way back
+};
+
+}  // namespace
+
+inline namespace abi_1 {
+
+template <class T>
+struct group_plan<T>::implementation {
+  std::vector<std::int64_t> shape;  // the lengths of the data; A and B for one dimension
+  bool one_dimension = false;
+  distribution how;
+  execution where;
+  std::size_t place = 0, ranks = 1;
+  std::string token;
+  box data, spectrum;
+  std::vector<step> steps;                     // the steps of the forward transform
+  std::optional<division_of_array> natural;    // the division after the last exchange
+  std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
+
+  wire::exchange& over() const { return where.group.internal()->over; }
+  void divide();
+  void plan_lines();
+  division_of_array layout_of_data() const { return one_dimension ? steps[1].divided : steps[0].divided; }
+  report run_lines(const step& which, bool forward, const void* in, void* out) const;
+  std::uint64_t digest(bool forward) const;
+  template <class In, class Out>
+  report transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
+};
+
+// The steps of a forward transform, and the boxes.
+template <class T>
+void group_plan<T>::implementation::divide() {
+  lengths all = {1, 1, 1};
+  std::ranges::copy(shape, all.begin());
+  const auto parts = static_cast<std::int64_t>(ranks);
+  const division_of_array rows{.shape = all, .order = {0, 1, 2}, .rows_axis = 0, .rows = parts};
+  const division_of_array columns{.shape = all, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
+  if (one_dimension) {
+    steps = {{columns, {0}, {}, {}}, {rows, {1}, {}, {}}};
+    if (how.order == result_order::natural) natural = columns;
+    data = rows.of(place);
+    spectrum = natural ? natural->of(place) : data;
+    return;
+  }
+  lengths half = all;
+  if (how.real) half[shape.size() - 1] = half[shape.size() - 1] / 2 + 1;
+  const auto divided = [&](std::array<int, 3> order, int rows_axis, int columns_axis, std::int64_t grid_rows, std::int64_t grid_columns) {
+    return division_of_array{half, order, rows_axis, columns_axis, grid_rows, grid_columns};
+  };
+  const std::array<int, 3> row_major = {0, 1, 2}, turned = {1, 2, 0};
+  if (shape.size() == 2) {
+    steps = {{divided(row_major, 0, -1, parts, 1), {1}, {}, {}}, {divided({1, 0, 2}, 1, -1, parts, 1), {0}, {}, {}}};
+  } else if (how.division == division::slabs) {
+    steps = {{divided(row_major, 0, -1, parts, 1), {1, 2}, {}, {}}, {divided(turned, 1, -1, parts, 1), {0}, {}, {}}};
+  } else {
+    const std::int64_t r = how.grid[0], c = how.grid[1];
+    steps = {{divided(row_major, 0, 1, r, c), {2}, {}, {}},
+             {divided({0, 2, 1}, 0, 2, r, c), {1}, {}, {}},
+             {divided(turned, 1, 2, r, c), {0}, {}, {}}};
+  }
+  if (how.order == result_order::natural) natural = steps[0].divided;
+  division_of_array of_data = steps[0].divided;
+  of_data.shape = all;
+  data = of_data.of(place);
+  spectrum = natural ? natural->of(place) : steps.back().divided.of(place);
+}
+
+template <class T>
+void group_plan<T>::implementation::plan_lines() {
+  execution alone = where;
+  alone.group = {};
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    step& each = steps[s];
+    const box part = each.divided.of(place);
+    if (part.size() == 0) continue;
+    const bool real = how.real && s == 0;
+    fft::problem lines{.kind = real ? kind::r2c : kind::c2c, .precision = precision_of<T>, .norm = how.norm};
+    lines.batch = part.size();
+    for (const int axis : each.axes) {
+      lines.batch /= part.count[static_cast<std::size_t>(axis)];
+      lines.shape.push_back(real ? shape[static_cast<std::size_t>(axis)] : part.count[static_cast<std::size_t>(axis)]);
+    }
+    each.lines.emplace(lines, alone);
+    if (!real) continue;
+    lines.kind = kind::c2r;
+    each.spectra.emplace(lines, alone);
+  }
+  if (!one_dimension) return;
+  const box part = steps[0].divided.of(place);
+  factors = factors_of<T>(part, shape[0] * shape[1]);
+  twin = factors_of<T>(part, shape[0] * shape[1]);
+}
+
+// Transforms the lines of a step; of the first one of real data real numbers into complex ones, or back.
+template <class T>
+report group_plan<T>::implementation::run_lines(const step& which, bool forward, const void* in, void* out) const {
+  const box part = which.divided.of(place);
+  const call silent = {.throw_on_uncorrectable = false};
+  const auto complex_size = static_cast<std::size_t>(part.size());
+  const auto real_size = static_cast<std::size_t>(data.size());
+  if (which.spectra && forward)
+    return which.lines->forward(std::span(static_cast<const T*>(in), real_size),
+                                std::span(static_cast<std::complex<T>*>(out), complex_size), silent);
+  const std::span from(static_cast<const std::complex<T>*>(in), complex_size);
+  if (which.spectra) return which.spectra->inverse(from, std::span(static_cast<T*>(out), real_size), silent);
+  const std::span to(static_cast<std::complex<T>*>(out), complex_size);
+  return forward ? which.lines->forward(from, to, silent) : which.lines->inverse(from, to, silent);
+}
+
+// A hash of the arguments that all ranks must have alike.
+template <class T>
+std::uint64_t group_plan<T>::implementation::digest(bool forward) const {
+  abft::result_hash made;
+  for (const std::int64_t each : shape) made.add(each);
+  for (const int each : {one_dimension ? 1 : 0, forward ? 1 : 0, how.real ? 1 : 0, static_cast<int>(how.division),
+                         static_cast<int>(how.order), static_cast<int>(how.norm), how.grid[0], how.grid[1], static_cast<int>(sizeof(T))})
+    made.add(static_cast<std::int64_t>(each));
+  return made.bits();
+}
+
+}  // namespace abi_1
+
+namespace {
+
+// A call on one rank: the data between two steps, and what moves them on.
+template <class T>
+class call_of_plan {
+ public:
+  using implementation = typename group_plan<T>::implementation;
+  call_of_plan(const implementation& of, bool forward, const void* in, run::recorder& seen, protection wanted,
+               inject::active_injector& injector)
+      : of_(of), forward_(forward), from_(in), seen_(seen), wanted_(wanted), injector_(injector) {}
+
+  // Runs the steps of the forward transform, or of the inverse: the same the other way round.
+  void run() {
+    const std::vector<step>& steps = of_.steps;
+    if (forward_) {
+      if (of_.one_dimension) turn(of_.layout_of_data(), steps[0].divided);
+      for (std::size_t s = 0; s < steps.size(); ++s) {
+        if (s > 0) turn(steps[s - 1].divided, steps[s].divided);
+        along(steps[s]);
+        if (of_.one_dimension && s == 0) multiply_factors();
+      }
+      if (of_.natural) turn(steps.back().divided, *of_.natural);
+      return;
+    }
+    if (of_.natural) turn(*of_.natural, steps.back().divided);
+    for (std::size_t s = steps.size(); s-- > 0;) {
+      if (of_.one_dimension && s == 0) multiply_factors();
+      along(steps[s]);
+      if (s > 0) turn(steps[s].divided, steps[s - 1].divided);
+    }
+    if (of_.one_dimension) turn(steps[0].divided, of_.layout_of_data());
+  }
+
+  // The data after the last step.
+  const void* result() const { return from_; }
+  // The report of the lines.
+  const report& lines() const { return lines_; }
+
+ private:
+  // The next step reads the data in there_.
+  void move_on() {
+    here_.swap(there_);
+    from_ = here_.data();
+  }
+
+  void turn(const division_of_array& was, const division_of_array& becomes) {
+    there_.resize(static_cast<std::size_t>(becomes.of(of_.place).size()));
+    exchange_of_boxes<T>(was, becomes, of_.over())
+        .run(static_cast<const std::complex<T>*>(from_), there_.data(), seen_, wanted_, injector_);
+    move_on();
+  }
+
+  void along(const step& which) {
+    const bool to_real = which.spectra && !forward_;
+    if (to_real) {
+      real_.resize(static_cast<std::size_t>(of_.data.size()));
+    } else {
+      there_.resize(static_cast<std::size_t>(which.divided.of(of_.place).size()));
+    }
+    if (which.lines) {
+      const report part = of_.run_lines(which, forward_, from_, to_real ? static_cast<void*>(real_.data()) : there_.data());
+      lines_.backend = part.backend;
+      lines_.scheme = part.scheme;
+      lines_.merge(part);
+    }
+    if (to_real) {
+      from_ = real_.data();
+    } else {
+      move_on();
+    }
+  }
+
+  void multiply_factors();
+
+  const implementation& of_;
+  bool forward_;
+  const void* from_;
+  run::recorder& seen_;
+  protection wanted_;
+  inject::active_injector& injector_;
+  std::vector<std::complex<T>> here_, there_;
+  std::vector<T> real_;
+  report lines_;
+};
+
+// Multiplies by the factors between the two steps of one dimension. The product is made again with the other table and must have the same
+// bits. A repetition makes both tables anew: one of them may be damaged.
+template <class T>
+void call_of_plan<T>::multiply_factors() {
+  const std::vector<std::complex<T>>& x = here_;
+  constexpr std::size_t chunk = 512;
+  std::vector<std::complex<T>> first, second;
+  there_.resize(x.size());
+  std::vector<std::complex<T>>& y = there_;
+  const bool conjugate = !forward_;
+  const auto once = [&](int number) {
+    if (number > 0) {
+      const box part = of_.steps[0].divided.of(of_.place);
+      first = factors_of<T>(part, of_.shape[0] * of_.shape[1]);
+      second = factors_of<T>(part, of_.shape[0] * of_.shape[1]);
+    }
+    const std::vector<std::complex<T>>& w = number > 0 ? first : of_.factors;
+    const std::vector<std::complex<T>>& again = number > 0 ? second : of_.twin;
+    multiply_by(x.data(), w.data(), conjugate, x.size(), y.data());
+    if constexpr (inject::active_injector::enabled)
+      (void)injector_.strike(site::product, {}, reinterpret_cast<T*>(y.data()), 2 * static_cast<std::int64_t>(y.size()));
+    abft::finding found;
+    found.residual = std::numeric_limits<double>::quiet_NaN();
+    if (wanted_ == protection::off) return found;
+    std::complex<T> expected[chunk];
+    for (std::size_t begin = 0; begin < x.size(); begin += chunk) {
+      const std::size_t count = std::min(chunk, x.size() - begin);
+      multiply_by(x.data() + begin, again.data() + begin, conjugate, count, expected);
+      for (std::size_t e = 0; e < count; ++e) {
+        const std::complex<T> a = y[begin + e], b = expected[e];
+        if (abft::hashed_word(a.real()) == abft::hashed_word(b.real()) && abft::hashed_word(a.imag()) == abft::hashed_word(b.imag()))
+          continue;
+        found.word = abft::k_fail;
+        found.index = static_cast<std::int64_t>(begin + e);
+      }
+    }
+    seen_.checked(x.size());
+    return found;
+  };
+  if (wanted_ == protection::off) {
+    (void)once(0);
+  } else {
+    (void)run::attempt(seen_, wanted_, "group.twiddle", 0, once);
+  }
+  move_on();
+}
+
+}  // namespace
+
+inline namespace abi_1 {
+
+template <class T>
+template <class In, class Out>
+report group_plan<T>::implementation::transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const {
+  const run::settings given = run::settings_of(where, now);
+  // Faults of exchanges and products are this call's, all others those of the lines.
+  inject::plan mine, of_lines;
+  if (given.faults != nullptr)
+    for (const inject::request& each : given.faults->requests()) (site::is_of_group(each.site) ? mine : of_lines).add(each);
+  const inject::scope inner(given.faults == nullptr ? nullptr : &of_lines);
+  inject::active_injector injector(given.faults == nullptr ? nullptr : &mine, site::group_table());
+  run::recorder seen(token, ballast::backend::automatic, "", given, injector);
+  try {
+    return wire::in_group(over(), seen, token, [&] {
+      constexpr bool takes_real = std::is_same_v<In, T> || std::is_same_v<Out, T>;
+      if (over().size() != ranks)
+        throw invalid_argument_error(
+            fmt::format("{}: group: expected the {} ranks that made the plan, got {}", token, ranks, over().size()));
+      if (how.real != takes_real)
+        throw invalid_argument_error(
+            fmt::format("{}: expected {} data, got {} ones", token, how.real ? "real" : "complex", takes_real ? "real" : "complex"));
+      const auto in_size = static_cast<std::size_t>((forward ? data : spectrum).size());
+      const auto out_size = static_cast<std::size_t>((forward ? spectrum : data).size());
+      if (in.size() != in_size || out.size() != out_size)
+        throw invalid_argument_error(
+            fmt::format("{}: expected {} numbers in and {} out, got {} and {}", token, in_size, out_size, in.size(), out.size()));
+      over().expect_alike(digest(forward));
+      call_of_plan<T> running(*this, forward, in.data(), seen, given.protection, injector);
+      running.run();
+      report all = seen.collect();
+      all.merge(running.lines());
+      all.backend = running.lines().backend;
+      all.scheme = running.lines().scheme;
+      report joined = wire::joined(over(), all);
+      // All ranks know the verdict now.
+      if (joined.verdict != verdict::uncorrectable && !out.empty()) std::memcpy(out.data(), running.result(), out.size_bytes());
+      return joined;
+    });
+  } catch (const wire::ranks_lost&) {
+    over().regroup();
+    throw rank_lost_error(wire::lost_message(over(), token), over().lost());
+  }
+}
+
+template <class T>
+group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const execution& where, const distribution& how) {
+  if (!where.group) throw invalid_argument_error("fft: group: expected one whose ranks have the data, got none");
+  const fft::problem whole{.kind = how.real ? kind::r2c : kind::c2c, .precision = precision_of<T>, .shape = shape, .norm = how.norm};
+  auto made = std::make_shared<implementation>();
+  made->token = to_token(whole, direction::forward);
+  (void)resolve(whole);
+  made->one_dimension = shape.size() == 1;
+  if (how.real && made->one_dimension)
+    throw unsupported_error(fmt::format("{}: group: expected two or three dimensions of real data, got one", made->token));
+  made->shape = shape;
+  if (made->one_dimension) {
+    const std::int64_t a = divisor_near_root(shape[0]);
+    made->shape = {a, shape[0] / a};
+  }
+  made->how = how;
+  made->where = where;
+  made->place = made->over().place();
+  made->ranks = made->over().size();
+  std::array<int, 2>& grid = made->how.grid;
+  if (how.division == division::pencils) {
+    if (shape.size() != 3)
+      throw invalid_argument_error(fmt::format("{}: division: expected three dimensions for pencils, got {}", made->token, shape.size()));
+    if (grid == std::array<int, 2>{}) grid = {rows_of_grid(made->ranks), static_cast<int>(made->ranks) / rows_of_grid(made->ranks)};
+    if (grid[0] < 1 || grid[1] < 1 || static_cast<std::int64_t>(grid[0]) * grid[1] != static_cast<std::int64_t>(made->ranks))
+      throw invalid_argument_error(
+          fmt::format("{}: grid: expected rows times columns to be {} ranks, got {} and {}", made->token, made->ranks, grid[0], grid[1]));
+  } else if (grid != std::array<int, 2>{}) {
+    throw invalid_argument_error(fmt::format("{}: grid: expected none for slabs, got {} × {}", made->token, grid[0], grid[1]));
+  }
+  made->divide();
+  made->plan_lines();
+  implementation_ = std::move(made);
+}
+
+template <class T>
+std::vector<std::int64_t> group_plan<T>::shape() const {
+  return implementation_->shape;
+}
+template <class T>
+box group_plan<T>::data() const {
+  return implementation_->data;
+}
+template <class T>
+box group_plan<T>::spectrum() const {
+  return implementation_->spectrum;
+}
+
+template <class T>
+report group_plan<T>::forward(std::span<const std::complex<T>> in, std::span<std::complex<T>> out, const call& now) const {
+  return implementation_->transform(true, in, out, now);
+}
+template <class T>
+report group_plan<T>::forward(std::span<const T> in, std::span<std::complex<T>> out, const call& now) const {
+  return implementation_->transform(true, in, out, now);
+}
+template <class T>
+report group_plan<T>::inverse(std::span<const std::complex<T>> in, std::span<std::complex<T>> out, const call& now) const {
+  return implementation_->transform(false, in, out, now);
+}
+template <class T>
+report group_plan<T>::inverse(std::span<const std::complex<T>> in, std::span<T> out, const call& now) const {
+  return implementation_->transform(false, in, out, now);
+}
+
+template class group_plan<float>;
+template class group_plan<double>;
+
+}  // namespace abi_1
+}  // namespace ballast::fft
