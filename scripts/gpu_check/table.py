@@ -14,7 +14,7 @@ def summary(result):
         f"Ballast {info.get('version', '?')} on {device}; driver CUDA {info.get('driver', '–')}, cuFFT {info.get('cufft') or '–'}; "
         f"{result['seconds']:.0f} s"
     )
-    width = max([10, *(len(stage["name"]) for stage in result["stages"])])
+    width = 18 if any(stage["name"] in python_package.STAGES for stage in result["stages"]) else 10
     for stage in result["stages"]:
         yield f"{stage['name']:<{width}} {stage['status']:<12} {stage['seconds']:6.1f} s  {stage['detail']}"
 
