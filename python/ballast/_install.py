@@ -1,5 +1,5 @@
 """install() puts Ballast under numpy.fft, scipy.fft, torch.fft, qr and lstsq of numpy.linalg and scipy.linalg, torch.linalg.qr, and
-scikit-learn's K-Means, for programs that are not to be changed."""
+scikit-learn's KMeans and MiniBatchKMeans, for programs that are not to be changed."""
 
 import atexit
 import functools

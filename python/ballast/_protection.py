@@ -102,9 +102,10 @@ def compute(function, *arguments):
         raise
 
 
-def record(first, *later):
+def record(first, *later, checks=0, events=(), false_alarms=0):
     """Concludes a call that had the reports `first` and `later`: they become one, the last report, and its faults are told. Reports of
-    enqueued work are told later."""
+    enqueued work are told later. `checks`, `events` and `false_alarms` are those of checks in Python; an event that says "uncorrectable"
+    raises FaultError."""
     if type(first) is _core.Pending:
         _of_thread.report = _Enqueued((first, *later), _current.get())
         if next(_enqueued) % _TOLD_AFTER == 0:
@@ -112,8 +113,11 @@ def record(first, *later):
         return
     for part in later:
         first.merge(part)
-    _of_thread.report = report = Report(first)
-    if first.detected:
+    report = Report(first)
+    if checks:
+        report = report.with_checks(checks, events, false_alarms)
+    _of_thread.report = report
+    if first.detected or events:
         _tell(report)
 
 
@@ -126,10 +130,10 @@ def _write_log(report):
 def _tell(report, how=None):
     _write_log(report)
     how = how or _current.get().on_fault
-    if how == "warn":
-        warnings.warn(str(report), FaultWarning, stacklevel=_level_of_caller())
-    elif how == "raise":
+    if report.uncorrectable or how == "raise":
         raise FaultError(str(report), report)
+    if how == "warn":
+        warnings.warn(str(report), FaultWarning, stacklevel=level_of_caller())
 
 
 # ---- Work on streams
@@ -206,8 +210,8 @@ def _last_words():
         print(f"ballast: at the end of the program: {seen}", file=sys.stderr)
 
 
-def _level_of_caller():
-    """The stacklevel, for _tell, of the first frame outside of this package."""
+def level_of_caller():
+    """The stacklevel, for the function that calls this, of the first frame outside of this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "ballast":
         frame, level = frame.f_back, level + 1

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 __all__ = ["Event", "Report"]
 
+_VERDICTS = ("clean", "corrected", "recomputed", "uncorrectable")
+
 
 class Event(NamedTuple):
     """One detected fault.
@@ -53,6 +55,18 @@ class Report:
             self._source, self._values = None, dict(source, events=[Event(**each) for each in source["events"]])
         else:
             self._source, self._values = source, None
+
+    def with_checks(self, checks, events, false_alarms):
+        """This report and the findings of checks in Python."""
+        values = self.to_dict()
+        values["checks"] += checks
+        values["false_alarms"] += false_alarms
+        values["detected"] += len(events)
+        values["events"] += [each._asdict() for each in events]
+        for each in events:
+            values[each.action] += 1
+        values["verdict"] = max([values["verdict"], *(each.action for each in events)], key=_VERDICTS.index)
+        return Report(values)
 
     def _read(self):
         if self._values is None:

@@ -1,14 +1,15 @@
-"""The inner functions of sklearn.cluster.KMeans, computed by Ballast, for install(): scikit-learn keeps its rules for arguments, starts and
-attributes. Sparse points and verbose runs raise UnsupportedError."""
+"""The inner functions of sklearn.cluster.KMeans and MiniBatchKMeans, computed by Ballast, for install(): scikit-learn keeps its rules for
+arguments, starts and attributes. Sparse points and verbose runs of KMeans raise UnsupportedError."""
 
 import numpy as np
 from scipy.sparse import issparse
 
 from . import _core
 from ._errors import UnsupportedError
+from ._minibatch import Findings, State, nearest, step
 from ._protection import compute, current, execution, record
 
-__all__ = ["_kmeans_single_elkan", "_kmeans_single_lloyd"]
+__all__ = ["_kmeans_single_elkan", "_kmeans_single_lloyd", "_labels_inertia_threadpool_limit", "_mini_batch_step"]
 
 
 def _kmeans_single_lloyd(X, sample_weight, centers_init, max_iter=300, verbose=False, tol=1e-4, n_threads=1):
@@ -33,3 +34,28 @@ def _kmeans_single_lloyd(X, sample_weight, centers_init, max_iter=300, verbose=F
 def _kmeans_single_elkan(X, sample_weight, centers_init, max_iter=300, verbose=False, tol=1e-4, n_threads=1):
     """As _kmeans_single_lloyd: Elkan's algorithm finds the same clustering."""
     return _kmeans_single_lloyd(X, sample_weight, centers_init, max_iter, verbose, tol, n_threads)
+
+
+def _labels_inertia_threadpool_limit(X, sample_weight, centers, n_threads=1, return_inertia=True):
+    """Labels of the nearest centroids, and the inertia."""
+    if issparse(X):
+        raise UnsupportedError("sparse points")
+    dtype = np.result_type(X, centers)
+    labels, inertia, report = nearest(np.asarray(X, dtype), np.ascontiguousarray(sample_weight, dtype), np.asarray(centers, dtype),
+                                      execution(current()))
+    record(report)
+    return (labels, inertia) if return_inertia else labels
+
+
+def _mini_batch_step(X, sample_weight, centers, centers_new, weight_sums, random_state, random_reassign=False, reassignment_ratio=0.01,
+                     verbose=False, n_threads=1):
+    """One batch: writes centers_new, which may be centers, and weight_sums. Returns the inertia before."""
+    if issparse(X):
+        raise UnsupportedError("sparse points")
+    findings, state = Findings(), State(centers, weight_sums)
+    weights = np.ascontiguousarray(sample_weight, X.dtype)
+    inertia = step(lambda: X, weights, state, findings, random_state, random_reassign, reassignment_ratio, verbose)
+    state.verify(findings)
+    findings.record()
+    centers_new[...], weight_sums[...] = state.centroids, state.counts
+    return inertia

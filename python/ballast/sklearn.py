@@ -1,4 +1,4 @@
-"""KMeans, an estimator of scikit-learn that Ballast computes. Only this module imports scikit-learn."""
+"""KMeans and MiniBatchKMeans, estimators of scikit-learn that Ballast computes. Only this module imports scikit-learn."""
 
 import warnings
 from numbers import Integral, Real
@@ -12,11 +12,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from . import _core
 from ._device import as_array, device_of, distinct, on_device, stream_of
-from ._errors import InvalidArgumentError
+from ._errors import InvalidArgumentError, UnsupportedError
 from ._exchange import foreign, given_back, taken
-from ._protection import compute, current, execution, last_report, record
+from ._minibatch import Findings, State
+from ._minibatch import step as batch_step
+from ._protection import compute, current, execution, last_report, level_of_caller, record
 
-__all__ = ["KMeans"]
+__all__ = ["KMeans", "MiniBatchKMeans"]
 
 _FLOATS = [np.float64, np.float32]
 
@@ -50,31 +52,17 @@ def _weights_on_device(sample_weight, X):
     return weights
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
-    """K-Means clustering with scikit-learn's parameters and attributes.
+def _refuse(name, expected, got):
+    raise InvalidArgumentError(f"{name}: expected {expected}, got {got!r}")
 
-    n_clusters, init ("k-means++", "random", an array of centroids, or a function of X, n_clusters and random_state), n_init (a number, or
-    "auto": 1 for k-means++ and arrays, else 10), max_iter, tol, verbose (1 prints a line for each run), random_state: as in
-    sklearn.cluster.KMeans, whose copy_x and algorithm are not there. The first centroids are drawn by scikit-learn, so that both begin
-    alike for the same random_state; drawing is not protected, and a fault there gives another start, not a wrong clustering. Sparse
-    matrices are refused (TypeError).
 
-    Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_, and report_: the ballast.Report
-    of all runs. Points of float32 are clustered in float32, others in float64.
+def _is_integer(value, least):
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
-    X may be an array in the memory of a CUDA device (PyTorch, CuPy, and others by DLPack or __cuda_array_interface__): the fit runs there,
-    and labels_, cluster_centers_ and the results of predict and transform are arrays of that library on that device. Then Ballast draws the
-    first centroids, on the device, protected as a fit is, so that they are not scikit-learn's.
-    """
 
-    def __init__(self, n_clusters=8, *, init="k-means++", n_init="auto", max_iter=300, tol=1e-4, verbose=0, random_state=None):
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.random_state = random_state
+class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """What the estimators share: everything but the fit. A subclass has _runs_of_others: the runs that n_init="auto" means for other starts
+    than k-means++ and arrays."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -85,112 +73,44 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def _n_features_out(self):
         return len(self.cluster_centers_)
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Clusters the points X (samples × features), each with its weight. y is ignored."""
-        self._check_parameters()
-        if foreign(X) and on_device(X):
-            return self._fit_on_device(X, sample_weight)
-        X = validate_data(self, X, dtype=_FLOATS, order="C")
-        if len(X) < self.n_clusters:
-            raise InvalidArgumentError(f"n_samples={len(X)} should be >= n_clusters={self.n_clusters}.")
-        given = sample_weight is not None
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype)
-        best, reports = None, []
-        for run, first in enumerate(self._starts(X, weights)):
-            made = self._run(X, weights if given else np.empty(0, X.dtype), first)
-            reports.append(made[0])
-            if self.verbose:
-                print(f"run {run}: inertia {made[1]}, {made[2]} iterations, {'converged' if made[3] else 'max_iter reached'}")
-            if best is None or made[1] < best[1]:
-                best = made
-        record(*reports)
-        self.report_ = last_report()
-        _, self.inertia_, self.n_iter_, _, self.cluster_centers_, self.labels_ = best
-        self._warn_of_copies(distinct(self.labels_, self.n_clusters), stacklevel=3)
-        return self
-
-    def _warn_of_copies(self, found, stacklevel):
-        if found < self.n_clusters:
-            warnings.warn(f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
-                          "Possibly due to duplicate points in X.", ConvergenceWarning, stacklevel=stacklevel)
-
-    def _fit_on_device(self, given, sample_weight):
-        X = _points_on_device(given)
-        if len(X) < self.n_clusters:
-            raise InvalidArgumentError(f"n_samples={len(X)} should be >= n_clusters={self.n_clusters}.")
-        first = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
-        init = self.init
-        if not isinstance(init, str):
-            chosen = init(given, self.n_clusters, check_random_state(self.random_state)) if callable(init) else init
-            chosen = as_array(taken(chosen))
-            if chosen.shape != first.shape:
-                raise InvalidArgumentError(f"The shape of the initial centers {chosen.shape} does not match the number of clusters "
-                                           f"{self.n_clusters} and of features {X.shape[1]}.")
-            first[...] = chosen
-            init = "given"
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        centroids, labels = np.empty_like(first), np.empty(len(X), np.int32, like=X)
-        report, self.inertia_, self.n_iter_, _ = compute(
-            _function("fit", X.dtype), X, _weights_on_device(sample_weight, X), first, centroids, labels, init, int(self._runs()), seed,
-            int(self.max_iter), float(self.tol), execution(current(), device=X.device), stream_of(X))
-        record(report)
-        self.report_ = last_report()
-        self.n_features_in_ = X.shape[1]
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.cluster_centers_, self.labels_ = given_back((centroids, labels), given)
-        self._warn_of_copies(distinct(labels, self.n_clusters), stacklevel=4)
-        return self
-
     def _check_parameters(self):
-        def refuse(name, expected, got):
-            raise InvalidArgumentError(f"{name}: expected {expected}, got {got!r}")
-
         for name in ("n_clusters", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                refuse(name, "an integer of 1 or more", value)
+            if not _is_integer(getattr(self, name), 1):
+                _refuse(name, "an integer of 1 or more", getattr(self, name))
         if not isinstance(self.tol, Real) or not self.tol >= 0:
-            refuse("tol", "a number of 0 or more", self.tol)
-        if self.n_init != "auto" and (not isinstance(self.n_init, Integral) or self.n_init < 1):
-            refuse("n_init", 'an integer of 1 or more, or "auto"', self.n_init)
+            _refuse("tol", "a number of 0 or more", self.tol)
+        if self.n_init != "auto" and not _is_integer(self.n_init, 1):
+            _refuse("n_init", 'an integer of 1 or more, or "auto"', self.n_init)
         if isinstance(self.init, str) and self.init not in ("k-means++", "random"):
-            refuse("init", '"k-means++", "random", an array or a function', self.init)
+            _refuse("init", '"k-means++", "random", an array or a function', self.init)
+
+    def _check_size(self, X):
+        if len(X) < self.n_clusters:
+            raise InvalidArgumentError(f"n_samples={len(X)} should be >= n_clusters={self.n_clusters}.")
 
     def _runs(self):
         array = not isinstance(self.init, str) and not callable(self.init)
         if self.n_init == "auto":
-            return 1 if array or self.init == "k-means++" else 10
+            return 1 if array or isinstance(self.init, str) and self.init == "k-means++" else self._runs_of_others
         if array and self.n_init > 1:
-            warnings.warn(f"Explicit initial center position passed: performing only one init in KMeans instead of n_init={self.n_init}.",
-                          RuntimeWarning, stacklevel=4)
+            warnings.warn(f"Explicit initial center position passed: performing only one init in {type(self).__name__} instead of "
+                          f"n_init={self.n_init}.", RuntimeWarning, stacklevel=level_of_caller())
             return 1
         return self.n_init
 
-    def _starts(self, X, weights):
-        """The first centroids of each run."""
-        random_state = check_random_state(self.random_state)
-        centred = X - X.mean(axis=0) if isinstance(self.init, str) and self.init == "k-means++" else None
-        for _ in range(self._runs()):
-            if centred is not None:
-                _, chosen = kmeans_plusplus(centred, self.n_clusters, sample_weight=weights, random_state=random_state)
-                yield X[chosen]
-            elif isinstance(self.init, str):
-                yield X[random_state.choice(len(X), size=self.n_clusters, replace=False, p=weights / weights.sum())]
-            else:
-                first = self.init(X, self.n_clusters, random_state=random_state) if callable(self.init) else self.init
-                first = check_array(first, dtype=X.dtype, order="C", copy=True)
-                if first.shape != (self.n_clusters, X.shape[1]):
-                    raise InvalidArgumentError(f"The shape of the initial centers {first.shape} does not match the number of clusters "
-                                               f"{self.n_clusters} and of features {X.shape[1]}.")
-                yield first
-
-    def _run(self, X, weights, first):
-        centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype)
-        labels = np.empty(len(X), np.int32)
-        found = compute(_function("fit", X.dtype), X, weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
-                        int(self.max_iter), float(self.tol), execution(current()), 0)
-        return *found, centroids, labels
+    def _first_centroids(self, X, weights, random_state, centred=None):
+        """The first centroids of one run. k-means++ draws among `centred`, which are the points minus a constant."""
+        if isinstance(self.init, str) and self.init == "k-means++":
+            _, chosen = kmeans_plusplus(X if centred is None else centred, self.n_clusters, sample_weight=weights, random_state=random_state)
+            return X[chosen]
+        if isinstance(self.init, str):
+            return X[random_state.choice(len(X), size=self.n_clusters, replace=False, p=weights / weights.sum())]
+        first = self.init(X, self.n_clusters, random_state=random_state) if callable(self.init) else self.init
+        first = check_array(first, dtype=X.dtype, order="C", copy=True)
+        if first.shape != (self.n_clusters, X.shape[1]):
+            raise InvalidArgumentError(f"The shape of the initial centers {first.shape} does not match the number of clusters "
+                                       f"{self.n_clusters} and of features {X.shape[1]}.")
+        return first
 
     def _points(self, X):
         """X and the centroids, both of the wider of their types."""
@@ -198,7 +118,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         if foreign(X) and on_device(X):
             X = _points_on_device(X)
             if X.shape[1] != self.n_features_in_:
-                raise InvalidArgumentError(f"X has {X.shape[1]} features, but KMeans is expecting {self.n_features_in_} features as input.")
+                raise InvalidArgumentError(f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                                           "as input.")
             centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
             centroids[...] = as_array(taken(self.cluster_centers_))
             return X, centroids
@@ -243,3 +164,282 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def score(self, X, y=None, sample_weight=None):
         """The negative of the inertia of the points."""
         return -self._nearest(X, sample_weight)[1]
+
+
+class KMeans(_Clustering):
+    """K-Means clustering with scikit-learn's parameters and attributes.
+
+    n_clusters, init ("k-means++", "random", an array of centroids, or a function of X, n_clusters and random_state), n_init (a number, or
+    "auto": 1 for k-means++ and arrays, else 10), max_iter, tol, verbose (1 prints a line for each run), random_state: as in
+    sklearn.cluster.KMeans, whose copy_x and algorithm are not there. The first centroids are drawn by scikit-learn, so that both begin
+    alike for the same random_state; drawing is not protected, and a fault there gives another start, not a wrong clustering. Sparse
+    matrices are refused (TypeError).
+
+    Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_, and report_: the ballast.Report
+    of all runs. Points of float32 are clustered in float32, others in float64.
+
+    X may be an array in the memory of a CUDA device (PyTorch, CuPy, and others by DLPack or __cuda_array_interface__): the fit runs there,
+    and labels_, cluster_centers_ and the results of predict and transform are arrays of that library on that device. Then Ballast draws the
+    first centroids, on the device, protected as a fit is, so that they are not scikit-learn's.
+    """
+
+    _runs_of_others = 10
+
+    def __init__(self, n_clusters=8, *, init="k-means++", n_init="auto", max_iter=300, tol=1e-4, verbose=0, random_state=None):
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Clusters the points X (samples × features), each with its weight. y is ignored."""
+        self._check_parameters()
+        if foreign(X) and on_device(X):
+            return self._fit_on_device(X, sample_weight)
+        X = validate_data(self, X, dtype=_FLOATS, order="C")
+        self._check_size(X)
+        given = sample_weight is not None
+        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        best, reports = None, []
+        random_state = check_random_state(self.random_state)
+        centred = X - X.mean(axis=0) if isinstance(self.init, str) and self.init == "k-means++" else None
+        for run in range(self._runs()):
+            first = self._first_centroids(X, weights, random_state, centred)
+            made = self._run(X, weights if given else np.empty(0, X.dtype), first)
+            reports.append(made[0])
+            if self.verbose:
+                print(f"run {run}: inertia {made[1]}, {made[2]} iterations, {'converged' if made[3] else 'max_iter reached'}")
+            if best is None or made[1] < best[1]:
+                best = made
+        record(*reports)
+        self.report_ = last_report()
+        _, self.inertia_, self.n_iter_, _, self.cluster_centers_, self.labels_ = best
+        self._warn_of_copies(distinct(self.labels_, self.n_clusters), stacklevel=3)
+        return self
+
+    def _warn_of_copies(self, found, stacklevel):
+        if found < self.n_clusters:
+            warnings.warn(f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
+                          "Possibly due to duplicate points in X.", ConvergenceWarning, stacklevel=stacklevel)
+
+    def _fit_on_device(self, given, sample_weight):
+        X = _points_on_device(given)
+        self._check_size(X)
+        first = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
+        init = self.init
+        if not isinstance(init, str):
+            chosen = init(given, self.n_clusters, check_random_state(self.random_state)) if callable(init) else init
+            chosen = as_array(taken(chosen))
+            if chosen.shape != first.shape:
+                raise InvalidArgumentError(f"The shape of the initial centers {chosen.shape} does not match the number of clusters "
+                                           f"{self.n_clusters} and of features {X.shape[1]}.")
+            first[...] = chosen
+            init = "given"
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        centroids, labels = np.empty_like(first), np.empty(len(X), np.int32, like=X)
+        report, self.inertia_, self.n_iter_, _ = compute(
+            _function("fit", X.dtype), X, _weights_on_device(sample_weight, X), first, centroids, labels, init, int(self._runs()), seed,
+            int(self.max_iter), float(self.tol), execution(current(), device=X.device), stream_of(X))
+        record(report)
+        self.report_ = last_report()
+        self.n_features_in_ = X.shape[1]
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.cluster_centers_, self.labels_ = given_back((centroids, labels), given)
+        self._warn_of_copies(distinct(labels, self.n_clusters), stacklevel=4)
+        return self
+
+    def _run(self, X, weights, first):
+        centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype)
+        labels = np.empty(len(X), np.int32)
+        found = compute(_function("fit", X.dtype), X, weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
+                        int(self.max_iter), float(self.tol), execution(current()), 0)
+        return *found, centroids, labels
+
+
+class MiniBatchKMeans(_Clustering):
+    """Mini-batch K-Means (Sculley 2010) with scikit-learn's parameters and attributes: each step moves the centroids towards the points of one
+    batch that is drawn at random.
+
+    n_clusters, init, random_state, tol (0: not asked), n_init ("auto": 1 for k-means++ and arrays, else 3): as for KMeans; of n_init starts
+    the best on a sample of init_size points is taken. batch_size: points of a step. max_iter: the most passes over the points.
+    max_no_improvement: steps without a smaller smoothed inertia after which the fit ends, None for never. init_size: points that a start is
+    drawn from (None: 3 batch_size, or 3 n_clusters where that is fewer than n_clusters). reassignment_ratio: centroids whose total weight is
+    below this part of the largest go to points of a batch now and then. compute_labels: whether fit and partial_fit set labels_ and the
+    inertia of all their points; without it inertia_ of fit is the smoothed inertia. verbose (1): a line for each step. All random numbers are
+    drawn as scikit-learn draws them, so that both take the same starts and batches for the same random_state. Sparse matrices are refused
+    (TypeError), arrays in the memory of a device are refused by fit and partial_fit (UnsupportedError).
+
+    Protected: labels and inertia of each batch and of all points, by the library's predict; the centroids and their weights, which are
+    computed twice from two copies and compared bit by bit, and compared again before each step and before they are handed out. Not
+    protected: the drawing of starts, batches and reassigned clusters, and the decision to stop, where a fault gives another valid fit;
+    labels of a batch after the library has stored them; a fault that gives the same wrong bits both times, at two places of memory.
+
+    Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_ (passes), n_steps_, n_features_in_, feature_names_in_, and report_: the
+    ballast.Report of the fit or of the last partial_fit.
+    """
+
+    _runs_of_others = 3
+
+    def __init__(self, n_clusters=8, *, init="k-means++", max_iter=100, batch_size=1024, verbose=0, compute_labels=True, random_state=None,
+                 tol=0.0, max_no_improvement=10, init_size=None, n_init="auto", reassignment_ratio=0.01):
+        self.n_clusters = n_clusters
+        self.init = init
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.verbose = verbose
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.tol = tol
+        self.max_no_improvement = max_no_improvement
+        self.init_size = init_size
+        self.n_init = n_init
+        self.reassignment_ratio = reassignment_ratio
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Clusters the points X (samples × features); batches are drawn with probabilities proportional to the weights. y is ignored."""
+        self._check_parameters()
+        X = self._host_points(X)
+        self._check_size(X)
+        random_state = check_random_state(self.random_state)
+        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        m, size = len(X), min(self.batch_size, len(X))
+        self._batch_size, self._since_reassignment = size, 0
+        findings = Findings()
+        state = State(self._best_start(X, weights, random_state, findings), np.zeros(self.n_clusters, X.dtype))
+        probabilities, ones = weights / weights.sum(), np.ones(size, X.dtype)
+        progress = _Progress(self, X, size)
+        steps = self.max_iter * m // size
+        for i in range(steps):
+            places = random_state.choice(m, size, p=probabilities, replace=True)
+            before = state.centroids
+            inertia = batch_step(lambda: X[places], ones, state, findings, random_state, self._to_reassign(state.counts),
+                                 self.reassignment_ratio)
+            if progress.ended(i, steps, inertia / size, np.sum((state.centroids - before) ** 2) if self.tol > 0 else 0):
+                break
+        self._hand_out(state, findings, X, weights)
+        self.n_steps_ = i + 1
+        self.n_iter_ = -(-self.n_steps_ * size // m)
+        if not self.compute_labels:
+            self.inertia_ = (inertia / size if progress.smoothed is None else progress.smoothed) * weights.sum()
+        return self
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """One step with X as the batch, which counts with its weights. The first call draws the first centroids from X."""
+        first = not hasattr(self, "cluster_centers_")
+        if first:
+            self._check_parameters()
+        X = self._host_points(X, first)
+        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        findings = Findings()
+        if not hasattr(self, "_random_state"):
+            self._random_state = check_random_state(self.random_state)
+        if first:
+            self._check_size(X)
+            self._batch_size, self._since_reassignment = min(self.batch_size, len(X)), 0
+            first = self._start(X, weights, self._start_size(len(X)), self._random_state)
+            state = State(first, np.zeros(self.n_clusters, X.dtype))
+        else:
+            X = X.astype(self.cluster_centers_.dtype, copy=False)
+            weights = weights.astype(X.dtype, copy=False)
+            state = State(self.cluster_centers_, self._counts)
+        reassign = self._to_reassign(state.counts)
+        batch_step(lambda: X, weights, state, findings, self._random_state, reassign, self.reassignment_ratio)
+        self._hand_out(state, findings, X, weights)
+        self.n_steps_ = getattr(self, "n_steps_", 0) + 1
+        return self
+
+    def _host_points(self, X, reset=True):
+        if foreign(X) and on_device(X):
+            raise UnsupportedError("MiniBatchKMeans: expected points in host memory; KMeans takes points in the memory of a device")
+        return validate_data(self, X, dtype=_FLOATS, order="C", reset=reset)
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        if not _is_integer(self.batch_size, 1):
+            _refuse("batch_size", "an integer of 1 or more", self.batch_size)
+        if self.max_no_improvement is not None and not _is_integer(self.max_no_improvement, 0):
+            _refuse("max_no_improvement", "an integer of 0 or more, or None", self.max_no_improvement)
+        if self.init_size is not None and not _is_integer(self.init_size, 1):
+            _refuse("init_size", "an integer of 1 or more, or None", self.init_size)
+        if not isinstance(self.reassignment_ratio, Real) or not self.reassignment_ratio >= 0:
+            _refuse("reassignment_ratio", "a number of 0 or more", self.reassignment_ratio)
+
+    def _start_size(self, m):
+        """Points that a start is drawn from."""
+        size = self.init_size
+        if size is None:
+            size = 3 * min(self.batch_size, m)
+            if size < self.n_clusters:
+                size = 3 * self.n_clusters
+        elif size < self.n_clusters:
+            warnings.warn(f"init_size={size} should be larger than n_clusters={self.n_clusters}. Setting it to min(3*n_clusters, n_samples)",
+                          RuntimeWarning, stacklevel=level_of_caller())
+            size = 3 * self.n_clusters
+        return min(size, m)
+
+    def _start(self, X, weights, size, random_state):
+        if size < len(X):
+            chosen = random_state.randint(0, len(X), size)
+            X, weights = X[chosen], weights[chosen]
+        return self._first_centroids(X, weights, random_state)
+
+    def _best_start(self, X, weights, random_state, findings):
+        """Of n_init starts the one with the least inertia on a sample."""
+        size = self._start_size(len(X))
+        sample = random_state.randint(0, len(X), size)
+        best, least = None, np.inf
+        for _ in range(self._runs()):
+            first = self._start(X, weights, size, random_state)
+            _, inertia = findings.label(X[sample], weights[sample], first)
+            if best is None or inertia < least:
+                best, least = first, inertia
+        return best
+
+    def _to_reassign(self, counts):
+        """Whether centroids are reassigned after this step: after each 10 n_clusters points, and while a cluster is empty."""
+        self._since_reassignment += self._batch_size
+        if (counts == 0).any() or self._since_reassignment >= 10 * self.n_clusters:
+            self._since_reassignment = 0
+            return True
+        return False
+
+    def _hand_out(self, state, findings, X, weights):
+        state.verify(findings)
+        labels, inertia = findings.label(X, weights, state.centroids) if self.compute_labels else (None, None)
+        findings.record()
+        self.report_ = last_report()
+        self.cluster_centers_, self._counts = state.centroids.copy(), state.counts.copy()
+        if self.compute_labels:
+            self.labels_, self.inertia_ = labels, inertia
+
+
+class _Progress:
+    """Says when a fit by batches ends, by scikit-learn's rules: where the centroids hardly move, or the smoothed inertia does not fall."""
+
+    def __init__(self, of, X, size):
+        self._of = of
+        self._tolerance = of.tol * np.mean(np.var(X, axis=0)) if of.tol > 0 else 0
+        self._weight = min(1, 2 * size / (len(X) + 1))
+        self._least = None
+        self._without_improvement = 0
+        self.smoothed = None
+
+    def ended(self, i, steps, inertia, moved):
+        """After step i, whose batch had the mean `inertia` before and moved the centroids by the squared distance `moved`."""
+        if i > 0:  # the first inertia is that of the start
+            self.smoothed = inertia if self.smoothed is None else self.smoothed * (1 - self._weight) + inertia * self._weight
+        if self._of.verbose:
+            print(f"step {i + 1} of at most {steps}: mean inertia of the batch {inertia}, smoothed {self.smoothed}")
+        if i == 0:
+            return False
+        if self._tolerance > 0 and moved <= self._tolerance:
+            return True
+        if self._least is None or self.smoothed < self._least:
+            self._least, self._without_improvement = self.smoothed, 0
+        else:
+            self._without_improvement += 1
+        return self._of.max_no_improvement is not None and self._without_improvement >= self._of.max_no_improvement

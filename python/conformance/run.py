@@ -1,6 +1,6 @@
 """Runs other libraries' own tests over Ballast, and prints the counts beside those of the library itself.
 
-Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, estimator
+Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, estimator, estimator_minibatch
 Exit status: 1 if a test fails over Ballast that passes over the library, and EXPECTED does not name it with its reason.
 Each run is a process of its own, in which install() replaces the functions before the tests are read.
 """
@@ -27,6 +27,8 @@ MODULES = {
     "scipy_linalg": (["scipy.linalg.tests.test_basic", "scipy.linalg.tests.test_decomp"], "QR or Lstsq"),
     "sklearn_kmeans": (["sklearn.cluster.tests.test_k_means"], ""),
 }
+
+ESTIMATORS = {"estimator": "KMeans", "estimator_minibatch": "MiniBatchKMeans"}
 
 
 class Count:
@@ -91,15 +93,14 @@ def run_tests(suite, over):
     return {"outcomes": count.outcomes, "failed": count.failed}
 
 
-def run_estimator(over):
+def run_estimator(name, over):
     """scikit-learn's check_estimator."""
+    import importlib
+
     from sklearn.utils.estimator_checks import check_estimator
 
-    if over == "ballast":
-        from ballast.sklearn import KMeans
-    else:
-        from sklearn.cluster import KMeans
-    results = check_estimator(KMeans(), on_fail=None, on_skip=None)
+    made = getattr(importlib.import_module("ballast.sklearn" if over == "ballast" else "sklearn.cluster"), name)()
+    results = check_estimator(made, on_fail=None, on_skip=None)
     failed = [each["check_name"] for each in results if each["status"] == "failed"]
     for each in results:
         if each["status"] == "failed":
@@ -117,7 +118,7 @@ def calls(over):
 
 
 def one(suite, over):
-    found = run_estimator(over) if suite == "estimator" else run_tests(suite, over)
+    found = run_estimator(ESTIMATORS[suite], over) if suite in ESTIMATORS else run_tests(suite, over)
     print("RESULT " + json.dumps(dict(found, **calls(over))))
 
 
@@ -137,7 +138,7 @@ def main():
         for name, seen in (("stock", stock), ("ballast", mine)):
             counts = ", ".join(f"{count} {outcome}" for outcome, count in seen["outcomes"].items())
             told = f" ({seen['protected']} calls protected, {seen['forwarded']} forwarded)" if seen["protected"] else ""
-            print(f"{suite:14} over {name:8} {counts}{told}")
+            print(f"{suite:19} over {name:8} {counts}{told}")
         for test in sorted(set(mine["failed"]) - set(stock["failed"])):
             why = next((why for pattern, why in EXPECTED.items() if fnmatch.fnmatch(test, pattern)), None)
             print(f"  {test}: {why or 'NOT EXPECTED'}")

@@ -107,3 +107,26 @@ def test_scipy_linalg_and_scikit_learn():
     done = run(after=more)
     assert done.returncode == 0, done.stderr
     assert "protected 6 calls, forwarded 0" in done.stderr
+
+
+def test_minibatches_of_scikit_learn():
+    pytest.importorskip("sklearn")
+    more = ("import sklearn.cluster\n"
+            "points = np.random.default_rng(0).standard_normal((300, 3))\n"
+            "def fit():\n"
+            "    model = sklearn.cluster.MiniBatchKMeans(4, batch_size=50, random_state=0, max_iter=2, max_no_improvement=None).fit(points)\n"
+            "    return model, model.predict(points), model.partial_fit(points[:50]).cluster_centers_\n"
+            "before = ballast._forward.protected_calls()\n"
+            "model, labels, centroids = fit()\n"
+            # A fit: the start's inertia, 12 batches, the labels. predict: 1. partial_fit: a batch and its labels.
+            "assert ballast._forward.protected_calls() - before == 14 + 1 + 2\n"
+            "assert ballast.last_report().problem.startswith('kmeans_f64_m50_n3_k4')\n"
+            "ballast.uninstall()\n"
+            "stock_model, stock_labels, stock_centroids = fit()\n"
+            "assert np.array_equal(labels, stock_labels) and model.n_steps_ == stock_model.n_steps_ and np.allclose(centroids, stock_centroids)\n"
+            "ballast.install()\n"
+            "import scipy.sparse\n"
+            "sklearn.cluster.MiniBatchKMeans(2, max_iter=1, n_init=1).fit(scipy.sparse.csr_array(points))\n"
+            "assert {name.split('.')[-1] for name, _ in ballast.forwarded()} == {'_mini_batch_step', '_labels_inertia_threadpool_limit'}")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr

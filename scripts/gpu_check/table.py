@@ -2,7 +2,7 @@
 
 import itertools
 
-from . import kmeans_page, qr_page
+from . import kmeans_page, python_package, qr_page
 from .fft_page import benchmark, heat, targets
 from .rows import WIDTH, geometric_mean, number, rows_of
 
@@ -14,8 +14,9 @@ def summary(result):
         f"Ballast {info.get('version', '?')} on {device}; driver CUDA {info.get('driver', '–')}, cuFFT {info.get('cufft') or '–'}; "
         f"{result['seconds']:.0f} s"
     )
+    width = 18 if any(stage["name"] in python_package.STAGES for stage in result["stages"]) else 10
     for stage in result["stages"]:
-        yield f"{stage['name']:<10} {stage['status']:<12} {stage['seconds']:6.1f} s  {stage['detail']}"
+        yield f"{stage['name']:<{width}} {stage['status']:<12} {stage['seconds']:6.1f} s  {stage['detail']}"
 
 
 def kernels_and_checks(result):
@@ -242,6 +243,6 @@ def tuned_and_heat(result):
 
 
 def table(result):
-    parts = (summary, kernels_and_checks, strikes, fft_times, kmeans_iterations, kmeans_steps, qr_times, qr_hybrid, tuned_and_heat)
+    parts = (summary, kernels_and_checks, strikes, fft_times, kmeans_iterations, kmeans_steps, qr_times, qr_hybrid, tuned_and_heat, python_package.table)
     lines = [line[:WIDTH] for line in itertools.chain.from_iterable(part(result) for part in parts)]
     return lines[:100]

@@ -159,7 +159,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--budget", "0")[0], 2)
         status, _, error = check("--only", "lu")
         self.assertEqual(status, 2)
-        self.assertIn("expected some of fft,kmeans,qr, which have a CUDA backend, got lu", error)
+        self.assertIn("expected some of fft,kmeans,qr, which have a CUDA backend, or python, got lu", error)
         (self.out / "text").write_text("no bundle")
         self.assertEqual(check("--bundle", self.out / "text")[0], 2)
         refused = subprocess.run([PROGRAM, "list", "--only", "lu"], capture_output=True, text=True)
