@@ -152,8 +152,8 @@ __device__ __forceinline__ void spin_wait() {
 #endif
 }
 
-// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime/driver_device.cpp) may start while the previous
-// grid of its stream still runs. This waits until that grid has ended and its writes are visible.
+// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime/driver_device.cpp) may start while the
+// previous grid of its stream still runs. This waits until that grid has ended and its writes are visible.
 __device__ __forceinline__ void wait_for_previous_grid() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -8,8 +8,8 @@
 
 #include "abft/attempt.hpp"
 #include "cuda/arch/atomic.cuh"
-#include "cuda/block/twice.cuh"
 #include "cuda/block/event_writer.cuh"
+#include "cuda/block/twice.cuh"
 #include "kmeans/cuda/batch/batch_fit.cuh"
 #include "kmeans/sites.hpp"
 

@@ -9,9 +9,9 @@
 
 #include "core/counter_rng.hpp"
 #include "cuda/arch/arch.cuh"
-#include "cuda/block/twice.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
+#include "cuda/block/twice.cuh"
 #include "kmeans/cuda/layout/fixed.cuh"
 #include "kmeans/cuda/schemes/tile.hpp"
 #include "kmeans/sites.hpp"
