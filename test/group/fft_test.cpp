@@ -346,9 +346,12 @@ TEST(fft_group_protection, off_lets_a_bit_pass) {
     const auto x = random_numbers<double>(what);
     const auto clean = transform_on(3, what, x, {}, protection::off);
     int different = 0;
-    for (std::uint64_t number = 0; number < clean.messages[1] && different == 0; ++number) {
-      const auto found = transform_on(3, what, x, {{fault::bit, 1, number, 1, 8191 * number + 3}}, protection::off, 1);
-      different += found.errors > 0 || found.spectrum != clean.spectrum || found.back != clean.back ? 1 : 0;
+    // A bit of the head, or one that no one reads, changes nothing: several bits of each message.
+    for (std::uint64_t seed = 0; seed < 8 && different == 0; ++seed) {
+      for (std::uint64_t number = 0; number < clean.messages[1] && different == 0; ++number) {
+        const auto found = transform_on(3, what, x, {{fault::bit, 1, number, 1, 8191 * number + seed}}, protection::off, 1);
+        different += found.errors > 0 || found.spectrum != clean.spectrum || found.back != clean.back ? 1 : 0;
+      }
     }
     EXPECT_GT(different, 0) << what;
   }

@@ -7,6 +7,7 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <vector>
@@ -96,9 +97,20 @@ void each_line(const box& in, const box& part, const std::array<int, 3>& order, 
       line(place + i * at.stride(slow) + j * at.stride(middle), number + i * all.stride(slow) + j * all.stride(middle));
 }
 
-// The sum over a part of a box that follows its elements from the source of an exchange to the destination: of mixed terms of the words and
-// their numbers in the whole array, so that it does not depend on the order in which it reads them, but on every place. It reads in the
-// order of the box's memory.
+// The term of one number in the sum below: of one word in single precision, of two in double.
+template <class T>
+std::uint64_t term_of(const std::complex<T>& x, std::int64_t number) {
+  std::uint64_t words[sizeof(x) / 8];
+  std::memcpy(words, &x, sizeof x);
+  const auto at = static_cast<std::uint64_t>(number) * std::size(words);
+  std::uint64_t made = abft::spread_hash(words[0], at);
+  if constexpr (std::size(words) == 2) made += abft::spread_hash(words[1], at + 1);
+  return made;
+}
+
+// The sum over a part of a box that follows its elements from the source of an exchange to the destination: of terms of their words and
+// their numbers in the whole array, so that it depends on every place, but not on the order of reading. It reads in the order of the box's
+// memory.
 template <class T>
 std::uint64_t sum_of(const std::complex<T>* data, const box& in, const box& part, const lengths& shape) {
   const int last = in.order[2];
@@ -107,12 +119,39 @@ std::uint64_t sum_of(const std::complex<T>* data, const box& in, const box& part
   std::uint64_t sum = 0;
   each_line(in, part, in.order, shape, [&](std::int64_t place, std::int64_t number) {
     const std::complex<T>* from = data + place;  // the last axis of the order is contiguous
-    for (std::int64_t e = 0; e < count; ++e) {
-      const auto at = static_cast<std::uint64_t>(2 * (number + e * step));
-      sum += abft::hash_term(abft::word_of(from[e].real()), at) + abft::hash_term(abft::word_of(from[e].imag()), at + 1);
-    }
+    for (std::int64_t e = 0; e < count; ++e) sum += term_of(from[e], number + e * step);
   });
   return sum;
+}
+
+// Copies a part of a box into memory of its own, in the order of the part: some elements along the box's contiguous axis for each along the
+// part's, so that both are read and written by cache lines.
+template <class T>
+void copy_part(const std::complex<T>* from, const box& in, const box& part, std::complex<T>* to) {
+  constexpr std::int64_t tile = 16;
+  const places source(in), target(part);
+  const auto count = [&](int axis) { return part.count[static_cast<std::size_t>(axis)]; };
+  from += source.of(part);
+  const int near = in.order[2], last = part.order[2];
+  if (near == last) {
+    const int slow = part.order[0], middle = part.order[1];
+    for (std::int64_t i = 0; i < count(slow); ++i)
+      for (std::int64_t j = 0; j < count(middle); ++j)
+        std::copy_n(from + i * source.stride(slow) + j * source.stride(middle), count(last),
+                    to + i * target.stride(slow) + j * target.stride(middle));
+    return;
+  }
+  const int other = 3 - near - last;
+  const std::int64_t source_step = source.stride(last), target_step = target.stride(near);
+  for (std::int64_t i = 0; i < count(other); ++i) {
+    for (std::int64_t begin = 0; begin < count(near); begin += tile) {
+      const std::int64_t size = std::min(tile, count(near) - begin);
+      const std::complex<T>* x = from + i * source.stride(other) + begin;
+      std::complex<T>* y = to + i * target.stride(other) + begin * target_step;
+      for (std::int64_t e = 0; e < count(last); ++e)
+        for (std::int64_t t = 0; t < size; ++t) y[t * target_step + e] = x[e * source_step + t];
+    }
+  }
 }
 
 // Turns the division `was` of an array into `becomes`. A rank packs for each other the elements that both have, in the order in which the
@@ -159,12 +198,7 @@ class exchange_of_boxes {
     if (part.size() == 0) return {};
     wire::bytes made(sizeof(std::uint64_t) + static_cast<std::size_t>(part.size()) * sizeof(std::complex<T>));
     auto* const packed = reinterpret_cast<std::complex<T>*>(made.data() + sizeof(std::uint64_t));
-    const int last = part.order[2];
-    const std::int64_t count = part.count[static_cast<std::size_t>(last)], step = places(mine_).stride(last);
-    std::int64_t at = 0;
-    each_line(mine_, part, part.order, was_.shape, [&](std::int64_t place, std::int64_t) {
-      for (std::int64_t e = 0; e < count; ++e) packed[at++] = from[place + e * step];
-    });
+    copy_part(from, mine_, part, packed);
     if constexpr (inject::active_injector::enabled)
       (void)injector.strike(site::block, {.interval = static_cast<std::int64_t>(to), .intervals = static_cast<std::int64_t>(over_.size())},
                             reinterpret_cast<T*>(packed), 2 * part.size());
