@@ -1,6 +1,7 @@
-// Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS]. Each rank has one thread. The
-// variants of a problem take turns, so that a slow period of the machine affects all equally; a time is that of the slowest rank, and the
-// table has medians and ratios of medians. Layer: benchmark program; the only one with these rivals.
+// Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS [WORD]]; WORD: fft, qr or kmeans,
+// only these problems. Each rank has one thread. The variants of a problem take turns, so that a slow period of the machine affects all
+// equally; a time is that of the slowest rank, and the table has medians and ratios of medians. Layer: benchmark program; the only one with
+// these rivals.
 #include <algorithm>
 #include <complex>
 #include <cstdint>
@@ -42,6 +43,9 @@ struct variant {
 };
 
 int g_repeats = 7;
+std::string g_only;
+
+bool wanted(const std::string& problems) { return g_only.empty() || g_only == problems; }
 
 double median(std::vector<double> of) {
   std::ranges::sort(of);
@@ -204,15 +208,19 @@ void run() {
     fmt::print("| {} ranks | off, ms | correct, ms | protection | rival, ms | speed-up, off | speed-up, correct |\n", ranks.size());
     fmt::print("|---|---|---|---|---|---|---|\n");
   }
-  fft_row<float>(ranks, {128, 128, 128}, {});
-  fft_row<float>(ranks, {256, 256, 256}, {});
-  fft_row<double>(ranks, {128, 128, 128}, {});
-  fft_row<float>(ranks, {256, 256, 256}, {.division = fft::division::pencils});
-  fft_row<float>(ranks, {4096, 4096}, {});
-  fft_row<double>(ranks, {1 << 22}, {});
-  qr_row(ranks, 100000, 32);
-  qr_row(ranks, 200000, 64);
-  kmeans_row(ranks, 200000, 32, 64);
+  if (wanted("fft")) {
+    fft_row<float>(ranks, {128, 128, 128}, {});
+    fft_row<float>(ranks, {256, 256, 256}, {});
+    fft_row<double>(ranks, {128, 128, 128}, {});
+    fft_row<float>(ranks, {256, 256, 256}, {.division = fft::division::pencils});
+    fft_row<float>(ranks, {4096, 4096}, {});
+    fft_row<double>(ranks, {1 << 22}, {});
+  }
+  if (wanted("qr")) {
+    qr_row(ranks, 100000, 32);
+    qr_row(ranks, 200000, 64);
+  }
+  if (wanted("kmeans")) kmeans_row(ranks, 200000, 32, 64);
 }
 
 }  // namespace
@@ -222,6 +230,7 @@ int main(int argc, char** argv) {
   fftwf_mpi_init();
   fftw_mpi_init();
   if (argc > 1) g_repeats = std::max(1, std::atoi(argv[1]));
+  if (argc > 2) g_only = argv[2];
   try {
     run();
   } catch (const ballast::error& seen) {
