@@ -19,14 +19,15 @@ namespace ballast::fft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Compiler barrier that also makes x and y opaque: earlier operations on them, loads and stores included, stay before this point.
-HWY_INLINE void in_order(V& x, V& y) {
+// Compiler barrier: what joins the parity later is computed after the stores before this point, from the registers that were stored. x and
+// y are inputs alone: the compiler would copy a register that may change here, and a copy does not show what happens to the stored one.
+HWY_INLINE void order_after_stores(word_vector& parity, const V& x, const V& y) {
 #if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
-  __asm__ volatile("" : "+v"(x.raw), "+v"(y.raw) : : "memory");
+  __asm__ volatile("" : "+v"(parity.raw) : "v"(x.raw), "v"(y.raw) : "memory");
 #elif HWY_TARGET != HWY_EMU128 && HWY_ARCH_ARM
-  __asm__ volatile("" : "+w"(x.raw), "+w"(y.raw) : : "memory");
+  __asm__ volatile("" : "+w"(parity.raw) : "w"(x.raw), "w"(y.raw) : "memory");
 #else
-  __asm__ volatile("" : "+m"(x), "+m"(y) : : "memory");
+  __asm__ volatile("" : "+m"(parity) : "m"(x), "m"(y) : "memory");
 #endif
 }
 
@@ -166,7 +167,7 @@ HWY_INLINE void store_lanes(V* HWY_RESTRICT v, int used, T* base, std::int64_t s
       else
         hn::StoreU(pair[i], d, base + (l + i) * stride);
     }
-    in_order(pair[0], pair[1]);
+    order_after_stores(parity, pair[0], pair[1]);
     parity = join(parity, pair[0], pair[1]);
   }
 }
@@ -214,7 +215,7 @@ std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base,
         hn::StoreU(low, d, to);
         hn::StoreU(high, d, to + W);
       }
-      in_order(low, high);
+      order_after_stores(parity, low, high);
       parity = join(parity, low, high);
     } else {
       const T* from = tile + i * k_row;
