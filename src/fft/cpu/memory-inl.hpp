@@ -19,9 +19,19 @@ namespace ballast::fft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Compiler barrier: what joins the parity later is computed after the stores before this point, from the registers that were stored. x and
-// y are inputs alone: the compiler would copy a register that may change here, and a copy does not show what happens to the stored one.
-HWY_INLINE void order_after_stores(word_vector& parity, const V& x, const V& y) {
+// Two barriers for the compiler around the stores of x and y, which join a parity after them. The first makes both opaque, so that the
+// stored registers are the only place of their values. The second keeps what joins the parity behind the stores; x and y are inputs alone
+// there, since the compiler would copy a register that may change, and a copy does not show what happens to the stored one.
+HWY_INLINE void before_stores(V& x, V& y) {
+#if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
+  __asm__ volatile("" : "+v"(x.raw), "+v"(y.raw));
+#elif HWY_TARGET != HWY_EMU128 && HWY_ARCH_ARM
+  __asm__ volatile("" : "+w"(x.raw), "+w"(y.raw));
+#else
+  __asm__ volatile("" : "+m"(x), "+m"(y));
+#endif
+}
+HWY_INLINE void after_stores(word_vector& parity, const V& x, const V& y) {
 #if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
   __asm__ volatile("" : "+v"(parity.raw) : "v"(x.raw), "v"(y.raw) : "memory");
 #elif HWY_TARGET != HWY_EMU128 && HWY_ARCH_ARM
@@ -159,6 +169,7 @@ HWY_INLINE void store_lanes(V* HWY_RESTRICT v, int used, T* base, std::int64_t s
 #pragma GCC unroll 16
   for (int l = 0; l < W; l += 2) {
     V pair[2] = {v[l], l + 1 < W ? v[l + 1] : hn::Zero(d)};
+    before_stores(pair[0], pair[1]);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
       if (l + i >= HWY_MIN(W, used)) continue;
@@ -167,7 +178,7 @@ HWY_INLINE void store_lanes(V* HWY_RESTRICT v, int used, T* base, std::int64_t s
       else
         hn::StoreU(pair[i], d, base + (l + i) * stride);
     }
-    order_after_stores(parity, pair[0], pair[1]);
+    after_stores(parity, pair[0], pair[1]);
     parity = join(parity, pair[0], pair[1]);
   }
 }
@@ -208,6 +219,7 @@ std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base,
     if (HWY_LIKELY(used == W)) {
       V low, high;
       interleave(row, low, high);
+      before_stores(low, high);
       if (stream) {
         hn::Stream(low, d, to);
         hn::Stream(high, d, to + W);
@@ -215,7 +227,7 @@ std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base,
         hn::StoreU(low, d, to);
         hn::StoreU(high, d, to + W);
       }
-      order_after_stores(parity, low, high);
+      after_stores(parity, low, high);
       parity = join(parity, low, high);
     } else {
       const T* from = tile + i * k_row;
