@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <thread>
@@ -50,7 +51,7 @@ class mpi_transport final : public transport {
     }
     // Messages that MPI still reads stay, and the communicator; so does one whose processes have ended.
     if (sending_.empty() && !loss_) MPI_Comm_free(&comm_);
-    for (outgoing& each : sending_) (void)new std::vector<std::byte>(std::move(each.bytes));
+    for (outgoing& each : sending_) (void)new (std::nothrow) std::vector<std::byte>(std::move(each.bytes));
   }
 
   int rank() const override { return rank_; }

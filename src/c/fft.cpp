@@ -356,11 +356,10 @@ int32_t ballast_fft_run(const ballast_fft_plan* plan, int32_t direction, const D
     with_operands(with, way, in, out, [&](auto from, auto to) {
       using In = typename decltype(from)::value_type;
       using Out = typename decltype(to)::value_type;
-      if constexpr (std::is_floating_point_v<In> && std::is_floating_point_v<Out>) {
-        fill(report, way == ballast::fft::direction::forward ? with.plan.forward(from, to, now) : with.plan.inverse(from, to, now));
-      } else if constexpr (std::is_floating_point_v<In>) {
+      constexpr bool from_real = std::is_floating_point_v<In>, to_real = std::is_floating_point_v<Out>;
+      if constexpr (from_real && !to_real) {
         fill(report, with.plan.forward(from, to, now));
-      } else if constexpr (std::is_floating_point_v<Out>) {
+      } else if constexpr (to_real && !from_real) {
         fill(report, with.plan.inverse(from, to, now));
       } else {
         fill(report, way == ballast::fft::direction::forward ? with.plan.forward(from, to, now) : with.plan.inverse(from, to, now));
