@@ -20,8 +20,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // Two barriers for the compiler around the stores of x and y, which join a parity after them. The first makes both opaque, so that the
-// stored registers are the only place of their values. The second keeps what joins the parity behind the stores; x and y are inputs alone
-// there, since the compiler would copy a register that may change, and a copy does not show what happens to the stored one.
+// stored registers are the only place of their values. The second makes what joins the parity come after the stores; x and y are inputs
+// alone there, since the compiler would copy a register that may change, and a copy does not show what happens to the stored one.
 HWY_INLINE void before_stores(V& x, V& y) {
 #if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
   __asm__ volatile("" : "+v"(x.raw), "+v"(y.raw));
