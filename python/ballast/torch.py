@@ -9,12 +9,12 @@ the package: ballast.protection, ballast.last_report().
 from typing import NamedTuple
 
 import torch
+import torch.autograd.forward_ad as _forward_mode
 from torch import Tensor
 
 from . import fft as _fft
 from . import linalg as _linalg
-from .fft._engine import MOST_AXES
-from .fft._repeated import repeated
+from .fft._repeated import transformed
 
 __all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "qr", "rfft", "rfft2", "rfftn"]
 
@@ -49,13 +49,11 @@ def _c2c_like(x, dim, scaling, forward):
 
 @torch.library.impl("ballast::fft_c2c", ("CPU", "CUDA"))
 def _c2c(x, dim, scaling, forward):
-    made = x.new_empty(x.shape)
-    name = _FORWARD_NAME if forward else _INVERSE_NAME
-    if x.is_cuda and x.numel() and 0 < len(dim) <= MOST_AXES:
-        if repeated(x, made, "c2c", tuple(d + x.ndim for d in dim), name[scaling], not forward):
-            return made
-    function = _fft.fftn if forward else _fft.ifftn
-    return function(x, axes=tuple(dim), norm=name[scaling], out=made)
+    norm = (_FORWARD_NAME if forward else _INVERSE_NAME)[scaling]
+    made = transformed("c2c", x, tuple(dim), norm, not forward)
+    if made is None:
+        made = (_fft.fftn if forward else _fft.ifftn)(x, axes=tuple(dim), norm=norm, out=x.new_empty(x.shape))
+    return made
 
 
 @torch.library.register_fake("ballast::fft_r2c")
@@ -67,10 +65,10 @@ def _r2c_like(x, dim, scaling):
 
 @torch.library.impl("ballast::fft_r2c", ("CPU", "CUDA"))
 def _r2c(x, dim, scaling):
-    made = x.new_empty((*x.shape[:dim], x.shape[dim] // 2 + 1, *x.shape[x.ndim + dim + 1:]), dtype=_complex(x.dtype))
-    if x.is_cuda and x.numel() and repeated(x, made, "r2c", (dim + x.ndim,), _FORWARD_NAME[scaling], False):
-        return made
-    return _fft.rfft(x, axis=dim, norm=_FORWARD_NAME[scaling], out=made)
+    made = transformed("r2c", x, (dim,), _FORWARD_NAME[scaling], False)
+    if made is None:
+        made = _fft.rfft(x, axis=dim, norm=_FORWARD_NAME[scaling], out=_r2c_like(x, dim, scaling))
+    return made
 
 
 @torch.library.register_fake("ballast::fft_c2r")
@@ -82,10 +80,10 @@ def _c2r_like(x, dim, scaling, n):
 
 @torch.library.impl("ballast::fft_c2r", ("CPU", "CUDA"))
 def _c2r(x, dim, scaling, n):
-    made = x.new_empty((*x.shape[:dim], n, *x.shape[x.ndim + dim + 1:]), dtype=_real(x.dtype))
-    if x.is_cuda and x.numel() and x.shape[dim] == n // 2 + 1 and repeated(x, made, "c2r", (dim + x.ndim,), _INVERSE_NAME[scaling], True):
-        return made
-    return _fft.irfft(x, n, axis=dim, norm=_INVERSE_NAME[scaling], out=made)
+    made = transformed("c2r", x, (dim,), _INVERSE_NAME[scaling], True, n)
+    if made is None:
+        made = _fft.irfft(x, n, axis=dim, norm=_INVERSE_NAME[scaling], out=_c2r_like(x, dim, scaling, n))
+    return made
 
 
 @torch.library.register_fake("ballast::qr")
@@ -182,7 +180,12 @@ for _name in ("fft_c2c", "fft_r2c", "fft_c2r", "qr"):
 # ---- torch.fft's functions
 
 def _dims(x, dim):
-    return [d - x.ndim if d >= 0 else d for d in dim]
+    """Axes counted from the end."""
+    count = x.ndim
+    for d in dim:
+        if not -count <= d < count:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {d})")
+    return [d - count if d >= 0 else d for d in dim]
 
 
 def _resized(x, n, dim):
@@ -202,14 +205,43 @@ def _scaling(norm, of):
     return of[norm]
 
 
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_transform = torch._C._functorch.peek_interpreter_stack
+
+
+def _plain(x):
+    """Whether a call asks for the values of `x` alone, so that the dispatcher has nothing to add: no gradient in either mode, no vmap, no
+    mode that records calls, no tracing. Compilation sees the operators."""
+    return (not torch.compiler.is_compiling() and type(x) is Tensor and not (x.requires_grad and torch.is_grad_enabled())
+            and not _dispatch_modes() and not _function_modes() and _transform() is None and _forward_mode._current_level < 0
+            and not torch._C._is_tracing())
+
+
 def _over(x, s, dim, norm, table, forward):
     x = _float(x)
     if dim is None:
         dim = range(-(len(s) if s is not None else x.ndim), 0)
     dim = _dims(x, dim)
-    for n, d in zip(s or [None] * len(dim), dim):
-        x = _resized(x, None if n == -1 else n, d)
-    return _ops.fft_c2c(x.to(_complex(x.dtype)), dim, _scaling(norm, table), forward)
+    if s is not None:
+        for n, d in zip(s, dim):
+            x = _resized(x, None if n == -1 else n, d)
+    x, scaling = x.to(_complex(x.dtype)), _scaling(norm, table)
+    if _plain(x):
+        made = transformed("c2c", x, tuple(dim), (_FORWARD_NAME if forward else _INVERSE_NAME)[scaling], not forward)
+        if made is not None:
+            return made
+    return _ops.fft_c2c(x, dim, scaling, forward)
+
+
+def _half(x, dim, scaling):
+    made = transformed("r2c", x, (dim,), _FORWARD_NAME[scaling], False) if _plain(x) else None
+    return _ops.fft_r2c(x, dim, scaling) if made is None else made
+
+
+def _whole(x, dim, scaling, n):
+    made = transformed("c2r", x, (dim,), _INVERSE_NAME[scaling], True, n) if _plain(x) else None
+    return _ops.fft_c2r(x, dim, scaling, n) if made is None else made
 
 
 def fft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
@@ -248,11 +280,15 @@ def rfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
     if x.is_complex():
         raise RuntimeError(f"rfftn expects a real input tensor, but got {x.dtype}")
     dim = _dims(x, dim if dim is not None else range(-(len(s) if s is not None else x.ndim), 0))
-    s = s or [None] * len(dim)
     scaling = _scaling(norm, _FORWARD)
-    for n, d in zip(s, dim):
-        x = _resized(x, None if n == -1 else n, d)
-    made = _ops.fft_r2c(x, dim[-1], scaling)
+    if s is not None:
+        for n, d in zip(s, dim):
+            x = _resized(x, None if n == -1 else n, d)
+    if 1 < len(dim) <= len(set(dim)) and _plain(x):
+        made = transformed("r2c", x, tuple(dim), _FORWARD_NAME[scaling], False)
+        if made is not None:
+            return made
+    made = _half(x, dim[-1], scaling)
     return _ops.fft_c2c(made, dim[:-1], scaling, True) if len(dim) > 1 else made
 
 
@@ -268,7 +304,7 @@ def irfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
         x = _resized(x, None if length == -1 else length, d)
     if len(dim) > 1:
         x = _ops.fft_c2c(x, dim[:-1], scaling, False)
-    return _ops.fft_c2r(_resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
+    return _whole(_resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
 
 
 def rfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
