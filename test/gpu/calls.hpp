@@ -35,7 +35,8 @@ struct whole_call {
 inline constexpr int k_call_rounds = 7;
 
 // Times each variant: once uncounted, then up to k_call_rounds times, until `seconds` have passed. Prints a row of type "call" for each.
-inline void time_call(const whole_call& what, std::vector<call_variant>& variants, double seconds) {
+// Returns the seconds that one call of each variant takes together.
+inline double time_call(const whole_call& what, std::vector<call_variant>& variants, double seconds) {
   const auto attempt = [](call_variant& each, const auto& work) {
     try {
       work();
@@ -56,6 +57,7 @@ inline void time_call(const whole_call& what, std::vector<call_variant>& variant
         bench::gpu::synchronize();
       },
       [](std::size_t) {});
+  double once = 0;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     row line("call");
     line.add("token", what.token).add("call", what.call).add("variant", variants[v].name);
@@ -63,9 +65,11 @@ inline void time_call(const whole_call& what, std::vector<call_variant>& variant
       line.add("refused", variants[v].refused.empty() ? "no time was left" : variants[v].refused);
     } else {
       add_milliseconds(line, times[v]).add("rounds", times[v].size());
+      once += 1e-3 * median(times[v]);
     }
     line.print();
   }
+  return once;
 }
 
 // Prints what a call does on the device and what the host waits for: a row of type "call profile", and one of type "call part" for each

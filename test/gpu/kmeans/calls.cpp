@@ -94,9 +94,9 @@ template <class T>
 int time(const std::string& token, bool quick, double seconds) {
   const time_limit limit(seconds);
   const operands<T> with(kmeans::parse_token(token));
-  const bool small = kmeans::parse_token(token).points <= 100'000;  // seeding alone is of interest
+  const bool many = kmeans::parse_token(token).clusters * 100 > kmeans::parse_token(token).points;  // seeding is of interest
   std::vector<const kind_of_call*> kinds;
-  for (std::size_t i = small ? k_seeded : 0; i < std::size(k_calls); ++i) {
+  for (std::size_t i = many ? k_seeded : 0; i < std::size(k_calls); ++i) {
     if (!quick || i % 2 == 0) kinds.push_back(&k_calls[i]);
   }
   for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -109,10 +109,10 @@ int time(const std::string& token, bool quick, double seconds) {
     for (const int v : {0, 1}) {
       variants.push_back({v == 0 ? "off" : "correct", {}, [&, v] { iterations = with.run(plans[v], kind); }});
     }
-    time_call(what, variants, 0.6 * share);
+    const double once = time_call(what, variants, 0.6 * share);
     if (kind.iterations == 300 && iterations > 0)
       row("call detail").add("token", token).add("call", kind.name).add("iterations", iterations).print();
-    if (tested != backend::cuda || limit.over()) continue;
+    if (tested != backend::cuda || 2 * once > limit.left()) continue;
     const profiling_scope scope;
     for (const protection level : {protection::off, protection::correct}) {
       const kmeans::plan<T> plan = with.plan(kind, level);

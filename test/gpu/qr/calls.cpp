@@ -163,8 +163,8 @@ int time_calls(const std::string& token, double seconds) {
     if (tested == backend::cuda && !by_rows) {
       if (auto rival = rival_of(what, which, with, solver, batched)) variants.push_back(std::move(*rival));
     }
-    time_call(named, variants, 0.6 * share);
-    if (tested != backend::cuda || limit.over()) continue;
+    const double once = time_call(named, variants, 0.6 * share);
+    if (tested != backend::cuda || 2 * once > limit.left()) continue;
     const profiling_scope scope;
     const qr::plan<T> plan = with.plan(protection::correct);
     profile_call(scope.device(), named, "correct", [&] {
