@@ -78,6 +78,7 @@ struct entry {
   effect change;
   std::uint64_t detected = 0;
   int signal = 0;
+  bool lasting = false;  // the call after a silent wrong result was wrong, too: a strike, perhaps one before, damaged what calls share
 };
 
 template <class Shot>
@@ -220,6 +221,11 @@ class struck {
       book_.last = book_.count;
     }
     ++book_.count;
+    if (result == outcome::material || result == outcome::wrongly_repaired) {
+      one.lasting = true;  // also if the next call does not end
+      one.lasting = classify(call()) != outcome::masked;
+      if (one.lasting) return false;
+    }
     return Striker::fresh_after(one.shot, one.result);
   }
 
@@ -420,6 +426,7 @@ class campaign {
       ++book_->count;
     }
     if (!Striker::changes(one.shot)) return broken("a stop without a strike ended the process");
+    if (one.lasting) return;  // its own result was wrong before
     one.result = hung ? outcome::hung : outcome::crashed;
     one.signal = hung ? 0 : signal;
   }
