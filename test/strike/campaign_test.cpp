@@ -92,6 +92,8 @@ class scripted_striker {
   static void complete(const shared&, shot&) {}
   static bool possible(const shot& one) { return one.what >= order::nothing && one.what <= order::spoil_shared; }
   static bool changes(const shot&) { return true; }
+  static bool may_write_elsewhere(const shot& one) { return one.what == order::later && looks_again; }
+  static inline bool looks_again = false;
   static bool fresh_after(const shot&, outcome result) { return result != outcome::failed; }
 
  private:
@@ -212,6 +214,21 @@ TEST(Campaign, TellsAWrongResultFromOneThatLasts) {
     EXPECT_EQ(seen.strikes[i].result, expected[i]) << i;
     EXPECT_EQ(seen.strikes[i].lasting, i == 1 || i == 2) << i;
   }
+}
+
+TEST(Campaign, DamageByAStrikeThatMayWriteElsewhereIsItsOutcome) {
+  for (const bool looks : {false, true}) {
+    scripted_striker::looks_again = looks;
+    scripted_striker::script = {order::later, order::nothing};
+    plan wanted;
+    wanted.strikes = 2;
+    const auto seen = campaign<scripted_striker>("simple", std::make_unique<simple_subject>(), {}, wanted).run();
+    ASSERT_EQ(seen.strikes.size(), 2U);
+    EXPECT_EQ(seen.strikes[0].result, looks ? outcome::material : outcome::masked);
+    EXPECT_EQ(seen.strikes[0].lasting, looks);
+    EXPECT_EQ(seen.strikes[1].result, looks ? outcome::masked : outcome::material);
+  }
+  scripted_striker::looks_again = false;
 }
 
 TEST(Campaign, StopsAProcessThatAlwaysEnds) {
