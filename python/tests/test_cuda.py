@@ -106,6 +106,30 @@ def test_a_graph_is_captured_and_replayed():
     ballast.synchronize()
 
 
+def test_calls_leave_the_capture_of_another_stream():
+    points, matrix, signal = data(500, 8), data(300, 20), data(4, 1000, dtype=torch.complex64)
+    counter = torch.zeros(1000, device="cuda")
+    capturing, other = torch.cuda.Stream(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=capturing, capture_error_mode="global"):
+        counter += 1
+        with torch.cuda.stream(other):  # first calls: they allocate and load kernels
+            labels = ballast.sklearn.KMeans(4, n_init=1, random_state=0).fit(points).labels_
+            r = ballast.linalg.qr(matrix, mode="r")
+            spectrum = ballast.fft.fft(signal)
+        counter += 1
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    ballast.synchronize()
+    assert (counter == 6).all()
+    assert len(set(np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels).tolist())) == 4
+    r = r[0] if isinstance(r, tuple) else r
+    assert torch.allclose(r.T @ r, matrix.T @ matrix, **tolerance(matrix.dtype))
+    assert torch.allclose(spectrum, torch.fft.fft(signal), rtol=1e-3, atol=1e-2)
+
+
 def test_operators_gradients_and_compilation():
     for op, given in ((torch.ops.ballast.fft_c2c, (data(2, 3, 5, dtype=torch.complex128), [-1], 0, True)),
                       (torch.ops.ballast.fft_r2c, (data(3, 7), -1, 2)),
