@@ -106,28 +106,24 @@ def test_a_graph_is_captured_and_replayed():
     ballast.synchronize()
 
 
-def test_calls_leave_the_capture_of_another_stream():
-    points, matrix, signal = data(500, 8), data(300, 20), data(4, 1000, dtype=torch.complex64)
-    counter = torch.zeros(1000, device="cuda")
+def test_a_call_leaves_the_capture_of_another_stream():
+    x = data(4, 1009, dtype=torch.complex64)
+    expected, out, counter = torch.fft.fft(x), torch.empty_like(x), torch.zeros(1000, device="cuda")
     capturing, other = torch.cuda.Stream(), torch.cuda.Stream()
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
+    # In this mode an allocation by any thread ends the capture, unless the thread says that it does not belong to it.
     with torch.cuda.graph(graph, stream=capturing, capture_error_mode="global"):
         counter += 1
-        with torch.cuda.stream(other):  # first calls: they allocate and load kernels
-            labels = ballast.sklearn.KMeans(4, n_init=1, random_state=0).fit(points).labels_
-            r = ballast.linalg.qr(matrix, mode="r")
-            spectrum = ballast.fft.fft(signal)
+        with torch.cuda.stream(other):
+            ballast.fft.fft(x, out=out)  # a first call: it allocates and loads kernels
         counter += 1
     for _ in range(3):
         graph.replay()
     torch.cuda.synchronize()
     ballast.synchronize()
-    assert (counter == 6).all()
-    assert len(set(np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels).tolist())) == 4
-    r = r[0] if isinstance(r, tuple) else r
-    assert torch.allclose(r.T @ r, matrix.T @ matrix, **tolerance(matrix.dtype))
-    assert torch.allclose(spectrum, torch.fft.fft(signal), rtol=1e-3, atol=1e-2)
+    assert (counter == 6).all() and ballast.last_report().verdict == "clean"
+    assert torch.allclose(out, expected, rtol=1e-3, atol=1e-2)
 
 
 def test_operators_gradients_and_compilation():
