@@ -79,7 +79,8 @@ class profiling_device final : public test::forwarding_device {
     std::string name;
     {
       const std::lock_guard lock(mutex_);
-      name = names_.at(&which);
+      const auto found = names_.find(&which);
+      name = found == names_.end() ? "kernel" : found->second;  // loaded by another device
     }
     by_device(name, 0, on, [&] { inner_->launch(which, blocks, arguments, on); });
   }

@@ -35,7 +35,7 @@ struct device_work {
 };
 
 // The number of waits in cuda/ with protection: docs/design/kmeans-cuda.md, "Small problems".
-constexpr double k_waits_of_call = 11;       // column statistics, normalization, row statistics, totals; labels and inertia
+constexpr double k_waits_of_call = 5;        // column statistics; row statistics; inertia, events of its pass, labels
 constexpr double k_waits_of_run = 18;        // reads of the state, centroids; the launches of 20 iterations take as long as 8 waits
 constexpr double k_usual_iterations = 20;    // assumed number of iterations of a run
 constexpr double k_seconds_of_wait = 25e-6;  // with the launches before it; two are 50 µs in run/dispatch
@@ -46,7 +46,7 @@ device_work work_of(operation what, const problem& size, const options& wanted) 
   if (what == operation::transform) return {1, (size.precision == precision::f32 ? 4 : 8) * m * k, k_waits_of_call};
   if (what == operation::batch) return {k_usual_iterations * wanted.n_init, 0, 2};
   const double trials = 2 + std::floor(std::log(k));
-  const double plus_plus = k * (trials + 9);  // a row for each candidate, candidates, distances, the centroid
+  const double plus_plus = 4 * k;  // the candidates' blocks, candidates, distances, the centroid
   double passes = k_usual_iterations, waits = k_waits_of_run;
   if (wanted.init == init::kmeans_plus_plus) {
     passes += trials + 1;

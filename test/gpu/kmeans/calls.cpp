@@ -17,7 +17,7 @@ struct kind_of_call {
   const char* name;
   what_runs runs = what_runs::fit;
   kmeans::init init = kmeans::init::given;
-  int iterations = 300;  // of a fit, at most
+  int iterations = 300;  // the most of a fit
   double tol = 1e-4;
 };
 
