@@ -91,13 +91,13 @@ __device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, cons
   return sum_is_right(p, from, row, section, found);
 }
 
-// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². `Together`: features
-// whose loads are in flight together.
-template <bool Lifted, int Together = 4, class T>
-__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain) {
+// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². The sum is over the features
+// `first`, `first` + `step`, and so on.
+template <bool Lifted, class T>
+__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain, int first = 0, int step = 1) {
   double sum = 0;
-#pragma unroll Together
-  for (int f = 0; f < from.n; ++f) {
+#pragma unroll 4
+  for (int f = first; f < from.n; f += step) {
     const double x = __dmul_rn(static_cast<double>(given_value(from, row, f)), static_cast<double>(from.scale));
     double d = __dsub_rn(x, static_cast<double>(load_again(plain + f)));
     if constexpr (Lifted && sizeof(T) == 8) d *= k_lift<T>;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(k_row_threads)
 #pragma unroll 1
     for (; near != 0; near &= near - 1) {
       const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
-      to[j] = static_cast<T>(given_square<false, 1>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
+      to[j] = static_cast<T>(given_square<false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
     }
     if constexpr (Injector::enabled) {
       for (int j = section * k_section; j < last; ++j)
@@ -334,24 +334,31 @@ __device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_
   return r > 0 && 4 * u * (2 * norm + r) > share * r;
 }
 
-// Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double; in f64 those within their
-// rounding are compared with the rounding errors of every operation. The lowest index among equals.
+// Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double, each by 1, 8 or 32 lanes; in f64
+// those within their rounding are compared with the rounding errors of every operation. The lowest index among equals.
 template <class T>
 __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
-  const int n = a.given.n;
-  const auto square = [&](int j) { return given_square<true, 1>(a.given, row, a.plain + std::int64_t{j} * n); };
+  const int n = a.given.n, lanes = n < 32 ? 1 : n < 128 ? 8 : 32, together = 32 / lanes, group = arch::lane() / lanes;
+  const auto square = [&](int j) {
+    double sum = j < a.k ? given_square<true>(a.given, row, a.plain + std::int64_t{j} * n, arch::lane() % lanes, lanes)
+                         : std::numeric_limits<double>::infinity();
+#pragma unroll 1
+    for (int apart = 1; apart < lanes; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    return sum;
+  };
   double least = std::numeric_limits<double>::infinity();
 #pragma unroll 1
-  for (int j = arch::lane(); j < a.k; j += 32) least = min(least, square(j));
+  for (int begin = 0; begin < a.k; begin += together) least = min(least, square(begin + group));
 #pragma unroll 1
   for (int apart = 1; apart < 32; apart *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, apart));
   const double most = sizeof(T) == 4 ? least : least * (1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>);
   nearest best;
   best.distance = std::numeric_limits<double>::max(), best.index = a.k;
 #pragma unroll 1
-  for (int j = arch::lane(); j < a.k; j += 32) {
+  for (int begin = 0; begin < a.k; begin += together) {
+    const int j = begin + group;
     const double own = square(j);
-    if (!(own <= most)) continue;
+    if (!(own <= most) || j >= a.k) continue;
     pair_sum exact{own, 0};
     if constexpr (sizeof(T) == 8) {
       exact = {};
