@@ -126,10 +126,10 @@ struct options {
 // plan that was moved from can only be assigned to or destroyed: everything else throws invalid_argument_error.
 //
 // All calls: `in` and `out` reach at least to the last element of the layouts (invalid_argument_error if shorter). In place: out.data() ==
-// in.data() (for r2c and c2r: the same address, rows padded to n/2 + 1 complex elements, and layouts that say so); any other overlap is an
-// error. Elements of `out` between strided elements are not touched. Operands in device memory lie at a multiple of their element's size (8
-// bytes for std::complex<float>), or the call is refused (invalid_argument_error). Inf and NaN in the data give the Inf and NaN that the
-// mathematics gives, and are no fault.
+// in.data(); any other overlap is an error, except of split sides. Layouts that give a signal other bytes on both sides (r2c and c2r need
+// rows padded to n/2 + 1 complex elements) cost a copy of the input, and are refused in device memory and by enqueue_…. Elements of `out`
+// between strided elements are not touched. Device memory at no multiple of an element's size (8 bytes for std::complex<float>) is refused
+// (invalid_argument_error). Inf and NaN in the data give the Inf and NaN that the mathematics gives, and are no fault.
 // Covered: a signal from the moment it lies in the tile and its checksum is computed, every stage, twiddle factors, the result up to its
 // store, the checks themselves; on the CPU also the data in memory between two passes, and the store. Not covered: `in` until it is read,
 // `out` afterwards; on cuda also the store, the data in memory between two passes, and a line's elements while they are exchanged to form
@@ -169,7 +169,7 @@ class BALLAST_API plan {
   report inverse(std::span<const float> in, std::span<float> out, const call& now = {}) const;    // r2r f32
   report inverse(std::span<const double> in, std::span<double> out, const call& now = {}) const;  // r2r f64
 
-  // Split problems. In place: c2c, with the same addresses for both parts.
+  // Split problems. In place without a copy: c2c, with the same addresses for both parts.
   report forward(parts<const float> in, parts<float> out, const call& now = {}) const;        // c2c f32
   report forward(parts<const double> in, parts<double> out, const call& now = {}) const;      // c2c f64
   report forward(std::span<const float> in, parts<float> out, const call& now = {}) const;    // r2c f32
