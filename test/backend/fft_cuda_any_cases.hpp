@@ -129,6 +129,8 @@ inline std::vector<any_case> every_any_case() {
       // The transforms of a convolution of 20 and 13 points.
       {"reals_of_a_convolution", {.kind = kind::r2c, .precision = f32, .shape = {32}}, forward, false, true},
       {"spectrum_of_a_convolution", {.kind = kind::c2r, .precision = f32, .shape = {32}}, inverse, false, true},
+      {"split", {.precision = f32, .shape = {4, 8}, .batch = 3, .split = true}, forward, false, true},
+      {"split_in_place", {.precision = f32, .shape = {8}, .batch = 3, .norm = norm::ortho, .split = true}, inverse, true, true},
       {"split_spectra",
        {.kind = kind::r2c, .precision = f32, .shape = {4, 8}, .batch = 2, .output = {{1, 5}, -23}, .split = true},
        forward},
