@@ -2,6 +2,8 @@
 // Layer: algorithm, backend-free.
 #pragma once
 
+#include <array>
+#include <complex>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,6 +17,12 @@
 #include "run/settings.hpp"
 
 namespace ballast::fft {
+
+// The powers of two points on the unit circle for each axis, as many as its length: [point][axis][exponent].
+template <class W>
+using circle_powers = std::array<std::vector<std::vector<std::complex<W>>>, 2>;
+template <class W>
+circle_powers<W> make_circle_powers(const std::vector<std::int64_t>& lengths);
 
 // The product of lengths.
 inline std::int64_t points_of(const std::vector<std::int64_t>& lengths) {
@@ -35,6 +43,9 @@ struct convolution::implementation {
   std::int64_t step = 0, blocks = 1, group = 1;      // 1-D: points and number of blocks; blocks that are transformed together
   std::unique_ptr<const transform> forward, backward, of_kernel;
   double scale = 1;
+  // With protection, the ones for the precision.
+  circle_powers<double> single_powers;
+  circle_powers<long double> double_powers;
   mutable core::arena memory;
 
   std::int64_t points() const { return points_of(padded); }
@@ -54,6 +65,8 @@ struct convolution_call {
 template <class T>
 void run_convolution(const convolution_call<T>& call);
 
+extern template circle_powers<double> make_circle_powers(const std::vector<std::int64_t>&);
+extern template circle_powers<long double> make_circle_powers(const std::vector<std::int64_t>&);
 extern template void run_convolution(const convolution_call<float>&);
 extern template void run_convolution(const convolution_call<double>&);
 

@@ -28,19 +28,23 @@ namespace ballast::fft {
 
 using core::at;
 
-namespace {
-
-// Two points on the unit circle for each axis, as powers: exact multiples of 2π/2^40, so that z^j z^k is z^{j+k} to the last digits.
-constexpr std::int64_t k_circle = std::int64_t{1} << 40;
-
 template <class W>
-std::vector<std::complex<W>> powers_of(std::int64_t count, std::uint64_t axis, int vector) {
-  const auto turn = static_cast<std::int64_t>(core::mix64(k_weight_seed + 2 * axis + static_cast<std::uint64_t>(vector)) % k_circle) | 1;
-  std::vector<std::complex<W>> made;
-  std::int64_t at_now = 0;
-  for (std::int64_t k = 0; k < count; ++k, at_now = (at_now + turn) % k_circle) made.push_back(root_of_unity<W>(at_now, k_circle));
+circle_powers<W> make_circle_powers(const std::vector<std::int64_t>& lengths) {
+  // Multiples of 2π/2^40, which are exact, so that z^j z^k is z^{j+k} to the last digits.
+  constexpr std::int64_t k_circle = std::int64_t{1} << 40;
+  circle_powers<W> made;
+  for (std::size_t v = 0; v < made.size(); ++v) {
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const auto turn = static_cast<std::int64_t>(core::mix64(k_weight_seed + 2 * i + v) % k_circle) | 1;
+      std::vector<std::complex<W>>& powers = made[v].emplace_back();
+      std::int64_t now = 0;
+      for (std::int64_t k = 0; k < lengths[i]; ++k, now = (now + turn) % k_circle) powers.push_back(root_of_unity<W>(now, k_circle));
+    }
+  }
   return made;
 }
+
+namespace {
 
 // One call with data of type T, or of complex numbers of it.
 template <class T>
@@ -59,12 +63,8 @@ class execution_of {
         seen_(call.seen),
         injector_(call.injector),
         protect_(call.how.protection != protection::off),
-        spectrum_(of_.points() / of_.padded.back() * (parts_ == 2 ? of_.padded.back() : of_.padded.back() / 2 + 1)) {
-    if (!protect_) return;
-    for (std::size_t i = 0; i < of_.padded.size(); ++i) {
-      for (int v = 0; v < k_vectors; ++v) powers_[v].push_back(powers_of<W>(of_.padded[i], i, v));
-    }
-  }
+        powers_(powers_of(call.of)),
+        spectrum_(of_.points() / of_.padded.back() * (parts_ == 2 ? of_.padded.back() : of_.padded.back() / 2 + 1)) {}
 
   void run() {
     const std::int64_t size = of_.points() * parts_;
@@ -93,6 +93,13 @@ class execution_of {
   }
 
  private:
+  static const circle_powers<W>& powers_of(const convolution::implementation& of) {
+    if constexpr (sizeof(T) == 4)
+      return of.single_powers;
+    else
+      return of.double_powers;
+  }
+
   bool reversed(bool kernel) const { return of_.problem.correlate && kernel != of_.swapped; }
   std::int64_t used(std::int64_t first) const { return std::min(of_.group, of_.blocks - first); }
   // The lengths of block `number` of the signal, or of the kernel (−1).
@@ -162,12 +169,12 @@ class execution_of {
         const W re = parts[0], im = parts[1];
         made.square += re * re + im * im;
         for (int v = 0; v < k_vectors; ++v) {
-          const number w = powers_[v].back()[at(j)];
+          const number w = powers_[at(v)].back()[at(j)];
           row[v] += number(w.real() * re - w.imag() * im, w.real() * im + w.imag() * re);
         }
       }
       for (int v = 0; v < k_vectors; ++v) {
-        for (std::size_t i = 0; i + 1 < lengths.size(); ++i) row[v] = multiply(row[v], powers_[v][i][at(index[i])]);
+        for (std::size_t i = 0; i + 1 < lengths.size(); ++i) row[v] = multiply(row[v], powers_[at(v)][i][at(index[i])]);
         made.at[v] += row[v];
       }
     });
@@ -389,8 +396,8 @@ class execution_of {
   run::recorder& seen_;
   inject::active_injector& injector_;
   bool protect_;
+  const circle_powers<W>& powers_;
   std::int64_t spectrum_;  // complex numbers of the spectrum of one block
-  std::vector<std::vector<number>> powers_[k_vectors];
   core::vector<T> x_, f_, p_, y_, k_;
   core::vector<T> last_[2];
   std::uint64_t last_seal_ = 0, seal_ = 0;
@@ -405,6 +412,8 @@ void run_convolution(const convolution_call<T>& call) {
   execution_of<T>(call).run();
 }
 
+template circle_powers<double> make_circle_powers(const std::vector<std::int64_t>&);
+template circle_powers<long double> make_circle_powers(const std::vector<std::int64_t>&);
 template void run_convolution(const convolution_call<float>&);
 template void run_convolution(const convolution_call<double>&);
 
