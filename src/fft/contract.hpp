@@ -105,7 +105,8 @@ struct transform_args {
   run::recorder& seen;
   inject::active_injector& injector;
   bool own_kernels = true;  // cuda: fft::kernels::own
-  // Split operands: `in` or `out` has the real parts, and these the imaginary parts, with the same layout. Transforms of array_problem::split take them.
+  // Split operands: `in` or `out` has the real parts, and these the imaginary parts, with the same layout. Transforms of
+  // array_problem::split take them.
   const void* in_imaginary = nullptr;
   void* out_imaginary = nullptr;
 };

@@ -163,7 +163,7 @@ struct example {
   problem what;
   direction way;
   array_problem shape;
-  std::vector<T> in;  // of a split side first the real parts, then the imaginary ones
+  std::vector<T> in;  // the real parts of a split side lie before the imaginary ones
   std::vector<numbers<W>> wanted;
 
   // The place of a part of the element at `offset`.

@@ -142,8 +142,8 @@ convolution::convolution(convolution_problem problem, const execution& where) {
     if (!problem.complex) lines.kind = kind::c2r;
     const array_problem back = describe(lines);
     made->backward = make_work(made->backend, back, lines.precision, protect, made->scheme.view());
-    if (protect && problem.precision == precision::f32) made->single_powers = make_circle_powers<double>(made->padded);
-    if (protect && problem.precision == precision::f64) made->double_powers = make_circle_powers<long double>(made->padded);
+    if (protect && problem.precision == precision::f32) made->powers.for_f32 = make_circle_powers<double>(made->padded);
+    if (protect && problem.precision == precision::f64) made->powers.for_f64 = make_circle_powers<long double>(made->padded);
     made->scale = norm_factor(back, norm::backward, direction::inverse);
     made->problem = std::move(problem);
     made->where = where;

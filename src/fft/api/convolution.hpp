@@ -43,9 +43,11 @@ struct convolution::implementation {
   std::int64_t step = 0, blocks = 1, group = 1;      // 1-D: points and number of blocks; blocks that are transformed together
   std::unique_ptr<const transform> forward, backward, of_kernel;
   double scale = 1;
-  // With protection, the ones for the precision.
-  circle_powers<double> single_powers;
-  circle_powers<long double> double_powers;
+  // With protection, those for the precision.
+  struct {
+    circle_powers<double> for_f32;
+    circle_powers<long double> for_f64;
+  } powers;
   mutable core::arena memory;
 
   std::int64_t points() const { return points_of(padded); }

@@ -95,9 +95,9 @@ class execution_of {
  private:
   static const circle_powers<W>& powers_of(const convolution::implementation& of) {
     if constexpr (sizeof(T) == 4)
-      return of.single_powers;
+      return of.powers.for_f32;
     else
-      return of.double_powers;
+      return of.powers.for_f64;
   }
 
   bool reversed(bool kernel) const { return of_.problem.correlate && kernel != of_.swapped; }
@@ -367,7 +367,7 @@ class execution_of {
     for_each_result(first, [&](std::int64_t to, T value) { out_[to] = value; });
   }
   bool is_stored(std::int64_t first) const {
-    bool same = first == 0 || abft::seal_of(y_.data(), of_.points() * parts_) == last_seal_;
+    bool same = first == 0 || abft::seal_of(y_.data(), of_.points() * parts_) == last_.seal;
     for_each_result(first, [&](std::int64_t to, T value) {
       same = same && (abft::word_of(out_[to]) == abft::word_of(value) || (out_[to] != out_[to] && value != value));
     });
@@ -378,14 +378,14 @@ class execution_of {
   void keep_last(std::int64_t first) {
     const std::int64_t size = of_.points() * parts_;
     const auto begin = y_.begin() + used(first) * size;
-    last_seal_ = protect_ ? abft::seal_of(&*begin, size) : 0;
-    for (auto& each : last_) each.assign(begin, begin + size);
+    last_.seal = protect_ ? abft::seal_of(&*begin, size) : 0;
+    for (auto& each : last_.copies) each.assign(begin, begin + size);
   }
   // Copies the copy with the right seal to the place before the first block.
   void restore_last() {
-    if (last_[0].empty()) return;
-    const bool good = !protect_ || abft::seal_of(last_[0].data(), std::ssize(last_[0])) == last_seal_;
-    std::ranges::copy(last_[good ? 0 : 1], y_.begin());
+    if (last_.copies[0].empty()) return;
+    const bool good = !protect_ || abft::seal_of(last_.copies[0].data(), std::ssize(last_.copies[0])) == last_.seal;
+    std::ranges::copy(last_.copies[good ? 0 : 1], y_.begin());
   }
 
   const convolution::implementation& of_;
@@ -399,8 +399,11 @@ class execution_of {
   const circle_powers<W>& powers_;
   std::int64_t spectrum_;  // complex numbers of the spectrum of one block
   core::vector<T> x_, f_, p_, y_, k_;
-  core::vector<T> last_[2];
-  std::uint64_t last_seal_ = 0, seal_ = 0;
+  struct {
+    core::vector<T> copies[2];
+    std::uint64_t seal = 0;
+  } last_;  // the last block of a group, for the next one
+  std::uint64_t seal_ = 0;
   bool kernel_padded_ = true;
   sums of_kernel_;
 };
