@@ -98,6 +98,7 @@ class invocation {
 
 // Each function adds its subcommand to the program's command line.
 void add_fft(command_line& program);
+void add_convolve(command_line& program);
 void add_kmeans(command_line& program, const ranks& together = {});
 void add_qr(command_line& program);
 void add_lstsq(command_line& program);

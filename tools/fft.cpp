@@ -262,7 +262,7 @@ void add_fft(command_line& program) {
   command.flag("--inverse", wanted->inverse, "inverse transform");
   command.flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
   command.list("--kind", wanted->kinds,
-               "real to real: r2hc, hc2r, dht, dct1 to dct4 or dst1 to dst4, one for all axes or one for each (dct2,dst1); on the CPU");
+               "real to real: r2hc, hc2r, dht, dct1 to dct4 or dst1 to dst4, one for all axes or one for each (dct2,dst1)");
   command.list("--axes", wanted->axes, "the transformed axes, for instance 0,1; negative ones count from the end");
   command.choice("--norm", wanted->norm, "where 1/N goes", {"backward", "ortho", "forward"});
   command.integer("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one", std::int64_t{1});

@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
       "Exit status: 0 done (clean, corrected or recomputed), 2 bad usage or input, 3 a fault that could not be repaired, 1 anything else.");
   tools::add_kmeans(program);
   tools::add_fft(program);
+  tools::add_convolve(program);
   tools::add_qr(program);
   tools::add_lstsq(program);
   tools::add_bench(program);

@@ -136,10 +136,11 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   protection        text      "off", "detect", "correct" (default)
 //   scheme            text      how checksums are laid and faults repaired; empty (default): the algorithm's own choice
 // "fft": a transform over the axes of `shape`
-//   kind              text      "c2c" (default), "r2c", "c2r", "r2r" (backends reference and cpu)
+//   kind              text      "c2c" (default), "r2c", "c2r", "r2r"
 //   real_kinds        integers  r2r: one of BALLAST_R2HC to BALLAST_DST4 for each length, or one for all
 //   shape             integers  any number of lengths, slowest axis first, of the real side for r2c and c2r
 //   axes              integers  the axes of the operands that `shape` belongs to, negative ones from the end; empty (default): the last
+//   split             integer   1: complex sides are two tensors, of real and of imaginary parts; 0 (default): one
 //   norm              text      "backward" (default), "ortho", "forward"
 //   input_strides     integers  one for each axis of the input, in elements; empty (default): row-major without gaps
 //   input_distance    integer   elements from one signal of the batch to the next; 0 (default): without gaps
@@ -364,17 +365,42 @@ BALLAST_C_API void ballast_fft_plan_destroy(ballast_fft_plan* plan);
 // inverse, that half to real. r2r: both directions; the inverse is x = s' L' y, where L' L is N times the identity, and N the product of
 // the lengths n for r2hc, hc2r and dht, 2(n - 1) for dct1, 2(n + 1) for dst1, and 2n for the others.
 // Operands have the plan's type (float or double, or complex numbers of them), the lengths of `shape` along `axes`, and other axes that
-// step through loops and batch; strides must be the plan's. In place: the same address, and layouts that give each signal the same
-// bytes (real rows padded to n/2 + 1 complex elements); any other overlap is invalid_argument. Elements of `out` between strided elements
-// are not touched. Inf and NaN give what the mathematics gives, and are no fault. Device memory needs the backend cuda. Covered: everything
-// from the reading of a signal to the store of its result (docs/protection.md). O(batch N log N) for any N. Errors: invalid_argument,
-// unsupported, device_error, out_of_memory, uncorrectable; then `out` is not to be used.
+// step through loops and batch; strides must be the plan's. In place: the same address; any other overlap is invalid_argument. Layouts that
+// give a signal other bytes on both sides (r2c and c2r need rows padded to n/2 + 1 complex elements) cost a copy of the input, and are
+// invalid_argument in device memory. Elements of `out` between strided elements are not touched. Inf and NaN give what the mathematics
+// gives, and are no fault. Device memory needs the backend cuda. Covered: everything from the reading of a signal to the store of its
+// result (docs/protection.md). O(batch N log N) for any N. Errors: invalid_argument, unsupported, device_error, out_of_memory,
+// uncorrectable; then `out` is not to be used.
 BALLAST_C_API int32_t ballast_fft_run(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in, const DLTensor* out,
                                       const ballast_call* call, ballast_report* report, ballast_error* error);
-// The same on the call's stream without waiting: backend cuda, not r2r, both operands in device or managed memory. A CUDA graph can capture
-// it once the plan has run outside of one.
+// The same on the call's stream without waiting: backend cuda, both operands in device or managed memory. A CUDA graph can capture it once
+// the plan has run outside of one.
 BALLAST_C_API int32_t ballast_fft_enqueue(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in, const DLTensor* out,
                                           const ballast_call* call, ballast_pending** pending, ballast_error* error);
+
+// The same for plans with the option split: the real and the imaginary parts of each complex side, of the type float or double, both with
+// the strides of that side. The imaginary parts of a real side are null. In place without a copy: c2c, with the same addresses for both
+// parts.
+BALLAST_C_API int32_t ballast_fft_run_split(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in_real,
+                                            const DLTensor* in_imaginary, const DLTensor* out_real, const DLTensor* out_imaginary,
+                                            const ballast_call* call, ballast_report* report, ballast_error* error);
+BALLAST_C_API int32_t ballast_fft_enqueue_split(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in_real,
+                                                const DLTensor* in_imaginary, const DLTensor* out_real, const DLTensor* out_imaginary,
+                                                const ballast_call* call, ballast_pending** pending, ballast_error* error);
+
+#define BALLAST_CONVOLVE_FULL 0
+#define BALLAST_CONVOLVE_SAME 1
+#define BALLAST_CONVOLVE_VALID 2
+// y_k = sum_j x_j h_(k-j) along each axis, x being `first` and h `second`, both continued by zeros; with `correlate` not 0
+// y_k = sum_j x_j conj(h_(j-k+m-1)). For lengths n and m along an axis: full has all n + m - 1 sums, same the n from (m-1)/2 on, valid the
+// |n - m| + 1 from min(n, m) - 1 on. Tensors of one type (float, double, or complex numbers of them) and rank, in C order without gaps, in
+// host memory; `out` has the lengths of the mode and overlaps neither of the others. `options` (null: defaults): of "fft", of which
+// backend, device, threads, protection and scheme have an effect. Covered: everything from the reading of the operands to the store of the
+// result (ballast/convolve.hpp). O(n log m) in one dimension. Errors: invalid_argument, unsupported, device_error, out_of_memory,
+// uncorrectable.
+BALLAST_C_API int32_t ballast_convolve(const DLTensor* first, const DLTensor* second, const DLTensor* out, int32_t mode, int32_t correlate,
+                                       const ballast_options* options, const ballast_call* call, ballast_report* report,
+                                       ballast_error* error);
 
 // Bytes of device memory for ballast_call_set_workspace; 0 for other backends than cuda.
 BALLAST_C_API int32_t ballast_fft_plan_workspace_bytes(const ballast_fft_plan* plan, int64_t* bytes, ballast_error* error);

@@ -1,6 +1,7 @@
 // The whole of Ballast: protected FFT, K-Means and QR.
 #pragma once
 
+#include <ballast/convolve.hpp>
 #include <ballast/error.hpp>
 #include <ballast/execution.hpp>
 #include <ballast/fft.hpp>

@@ -85,6 +85,15 @@ struct problem {
   layout output = {};
   std::vector<real_kind> real_kinds = {};  // r2r: one for each axis
   std::vector<loop> loops = {};            // the loops around the batch, the outermost first
+  bool split = false;                      // not r2r: complex sides are two arrays, one of real and one of imaginary parts
+};
+
+// The two arrays of a split side, T being float, double, or const one of them. Both have the layout of the side, in units of T. They may
+// lie in each other's gaps, as the parts of interleaved complex numbers do with strides of 2; on cuda not in host memory.
+template <class T>
+struct parts {
+  std::span<T> real;
+  std::span<T> imaginary;
 };
 
 // The one-line name of a problem and direction: fft_c2c_f32_n1024_b16384_fwd, fft_r2c_f64_n320x320_b256_fwd, for r2r with the kinds of the
@@ -117,10 +126,10 @@ struct options {
 // plan that was moved from can only be assigned to or destroyed: everything else throws invalid_argument_error.
 //
 // All calls: `in` and `out` reach at least to the last element of the layouts (invalid_argument_error if shorter). In place: out.data() ==
-// in.data() (for r2c and c2r: the same address, rows padded to n/2 + 1 complex elements, and layouts that say so); any other overlap is an
-// error. Elements of `out` between strided elements are not touched. Operands in device memory lie at a multiple of their element's size (8
-// bytes for std::complex<float>), or the call is refused (invalid_argument_error). Inf and NaN in the data give the Inf and NaN that the
-// mathematics gives, and are no fault.
+// in.data(); any other overlap is an error, except of split sides. Layouts that give a signal other bytes on both sides (r2c and c2r need
+// rows padded to n/2 + 1 complex elements) cost a copy of the input, and are refused in device memory and by enqueue_…. Elements of `out`
+// between strided elements are not touched. Device memory at no multiple of an element's size (8 bytes for std::complex<float>) is refused
+// (invalid_argument_error). Inf and NaN in the data give the Inf and NaN that the mathematics gives, and are no fault.
 // Covered: a signal from the moment it lies in the tile and its checksum is computed, every stage, twiddle factors, the result up to its
 // store, the checks themselves; on the CPU also the data in memory between two passes, and the store. Not covered: `in` until it is read,
 // `out` afterwards; on cuda also the store, the data in memory between two passes, and a line's elements while they are exchanged to form
@@ -131,8 +140,7 @@ struct options {
 class BALLAST_API plan {
  public:
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), out_of_memory_error.
-  // r2r is for the backends reference and cpu: automatic takes one of these, cuda is refused (unsupported_error), and a call with operands
-  // in device memory too. All other problems run on every backend.
+  // Every problem runs on every backend.
   // Schemes: "verify_before_store" (default): checksums of every signal (cuda: of every line of a pass), verified before its tile is
   // stored. Only on cuda, the schemes that TurboFFT compares: "one_sided" (verified after the store), "threadblock" and
   // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself), "offline" (around
@@ -161,6 +169,16 @@ class BALLAST_API plan {
   report inverse(std::span<const float> in, std::span<float> out, const call& now = {}) const;    // r2r f32
   report inverse(std::span<const double> in, std::span<double> out, const call& now = {}) const;  // r2r f64
 
+  // Split problems. In place without a copy: c2c, with the same addresses for both parts.
+  report forward(parts<const float> in, parts<float> out, const call& now = {}) const;        // c2c f32
+  report forward(parts<const double> in, parts<double> out, const call& now = {}) const;      // c2c f64
+  report forward(std::span<const float> in, parts<float> out, const call& now = {}) const;    // r2c f32
+  report forward(std::span<const double> in, parts<double> out, const call& now = {}) const;  // r2c f64
+  report inverse(parts<const float> in, parts<float> out, const call& now = {}) const;        // c2c f32
+  report inverse(parts<const double> in, parts<double> out, const call& now = {}) const;      // c2c f64
+  report inverse(parts<const float> in, std::span<float> out, const call& now = {}) const;    // c2r f32
+  report inverse(parts<const double> in, std::span<double> out, const call& now = {}) const;  // c2r f64
+
   // The same on call::stream without waiting: for the cuda backend, both operands in device memory. A CUDA graph can capture the call once
   // the plan has run outside of one. The report has the verdict. Throws unsupported_error for other backends.
   [[nodiscard]] pending_report enqueue_forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out,
@@ -175,9 +193,21 @@ class BALLAST_API plan {
                                                const call& now = {}) const;
   [[nodiscard]] pending_report enqueue_inverse(std::span<const std::complex<float>> in, std::span<float> out, const call& now = {}) const;
   [[nodiscard]] pending_report enqueue_inverse(std::span<const std::complex<double>> in, std::span<double> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_forward(std::span<const float> in, std::span<float> out, const call& now = {}) const;    // r2r
+  [[nodiscard]] pending_report enqueue_forward(std::span<const double> in, std::span<double> out, const call& now = {}) const;  // r2r
+  [[nodiscard]] pending_report enqueue_inverse(std::span<const float> in, std::span<float> out, const call& now = {}) const;    // r2r
+  [[nodiscard]] pending_report enqueue_inverse(std::span<const double> in, std::span<double> out, const call& now = {}) const;  // r2r
+  [[nodiscard]] pending_report enqueue_forward(parts<const float> in, parts<float> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_forward(parts<const double> in, parts<double> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_forward(std::span<const float> in, parts<float> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_forward(std::span<const double> in, parts<double> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_inverse(parts<const float> in, parts<float> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_inverse(parts<const double> in, parts<double> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_inverse(parts<const float> in, std::span<float> out, const call& now = {}) const;
+  [[nodiscard]] pending_report enqueue_inverse(parts<const double> in, std::span<double> out, const call& now = {}) const;
 
   // Bytes of device memory that one call needs beside operands and tables, for call::workspace; 0 for other backends than cuda. The data
-  // between passes take at most a 256th of the device's memory, or the size of one signal.
+  // between passes take at most a 256th of the device's memory, or the size of one signal; split sides are copied as a whole.
   std::int64_t workspace_bytes() const;
 
   const fft::problem& problem() const;

@@ -63,15 +63,15 @@ fft::problem problem_of(const ballast_options& given) {
 
 element type_on(const fft::problem& of, bool input) {
   const bool real = of.kind == fft::kind::r2r || of.kind == (input ? fft::kind::r2c : fft::kind::c2r);
-  if (of.precision == precision::f32) return real ? element::f32 : element::c64;
-  return real ? element::f64 : element::c128;
+  if (of.precision == precision::f32) return real || of.split ? element::f32 : element::c64;
+  return real || of.split ? element::f64 : element::c128;
 }
 
 // The sizes have been validated by the plan.
 expected_side side_of(const fft::problem& of, bool input) {
   const fft::layout& given = input ? of.input : of.output;
   expected_side made{.length = of.shape, .stride = given.strides, .loops = {}, .signals = of.batch, .type = type_on(of, input)};
-  if (of.kind != fft::kind::c2c && is_complex(made.type)) made.length.back() = made.length.back() / 2 + 1;
+  if (of.kind == (input ? fft::kind::c2r : fft::kind::r2c)) made.length.back() = made.length.back() / 2 + 1;
   std::int64_t distance = given.distance;
   if (given.strides.empty()) {
     made.stride.resize(made.length.size());
@@ -230,14 +230,56 @@ void with_types(fft::kind which, const std::pair<void*, std::size_t>& in, const 
   }
 }
 
-// Checks the operands and calls work(in, out).
-template <class Work>
-void with_operands(const ballast_fft_plan& plan, fft::direction way, const DLTensor* in, const DLTensor* out, Work&& work) {
+// Throws unless the plan computes this direction, and its complex sides are split or not.
+void check_way(const ballast_fft_plan& plan, fft::direction way, bool split) {
   const fft::problem& problem = plan.problem;
   const std::string_view token = plan.tokens[static_cast<std::size_t>(way)];
   const bool one_way = problem.kind == fft::kind::r2c || problem.kind == fft::kind::c2r;
   if (one_way && way != (problem.kind == fft::kind::r2c ? fft::direction::forward : fft::direction::inverse))
     throw invalid_argument_error(fmt::format("{}: direction: expected that of {}, got {}", token, to_string(problem.kind), to_string(way)));
+  if (problem.split != split)
+    throw invalid_argument_error(fmt::format("{}: split: expected a plan {} this option for this call", token, split ? "with" : "without"));
+}
+
+// Checks the operands of a split plan and calls work(in, out).
+template <class T, class Work>
+void with_parts(const ballast_fft_plan& plan, fft::direction way, const DLTensor* const (&in)[2], const DLTensor* const (&out)[2],
+                const Work& work) {
+  using fft::parts;
+  const std::string_view token = plan.tokens[static_cast<std::size_t>(way)];
+  const auto side = [&]<class U>(U*, const DLTensor* const(&given)[2], const expected_side& wanted, const char* real, const char* imaginary,
+                                 bool is_real) {
+    if (is_real && given[1] != nullptr)
+      throw invalid_argument_error(fmt::format("{}: {}: expected null for a side of real numbers, got a tensor", token, imaginary));
+    return parts<U>{span_of<U>(operand_of(plan, given[0], {token, real}, wanted)),
+                    is_real ? std::span<U>{} : span_of<U>(operand_of(plan, given[1], {token, imaginary}, wanted))};
+  };
+  const fft::kind kind = plan.problem.kind;
+  const auto from = side(static_cast<const T*>(nullptr), in, plan.in, "in_real", "in_imaginary", kind == fft::kind::r2c);
+  const auto to = side(static_cast<T*>(nullptr), out, plan.out, "out_real", "out_imaginary", kind == fft::kind::c2r);
+  if (kind == fft::kind::r2c)
+    work(from.real, to);
+  else if (kind == fft::kind::c2r)
+    work(from, to.real);
+  else
+    work(from, to);
+}
+template <class Work>
+void with_parts(const ballast_fft_plan& plan, fft::direction way, const DLTensor* const (&in)[2], const DLTensor* const (&out)[2],
+                const Work& work) {
+  check_way(plan, way, true);
+  if (plan.problem.precision == precision::f32)
+    with_parts<float>(plan, way, in, out, work);
+  else
+    with_parts<double>(plan, way, in, out, work);
+}
+
+// Checks the operands and calls work(in, out).
+template <class Work>
+void with_operands(const ballast_fft_plan& plan, fft::direction way, const DLTensor* in, const DLTensor* out, Work&& work) {
+  check_way(plan, way, false);
+  const fft::problem& problem = plan.problem;
+  const std::string_view token = plan.tokens[static_cast<std::size_t>(way)];
   const auto from = operand_of(plan, in, {token, "in"}, plan.in);
   const auto to = operand_of(plan, out, {token, "out"}, plan.out);
   if (problem.precision == precision::f32)
@@ -382,16 +424,57 @@ int32_t ballast_fft_enqueue(const ballast_fft_plan* plan, int32_t direction, con
     with_operands(with, way, in, out, [&](auto from, auto to) {
       using In = typename decltype(from)::value_type;
       using Out = typename decltype(to)::value_type;
-      if constexpr (std::is_floating_point_v<In> && std::is_floating_point_v<Out>) {
-        throw ballast::unsupported_error(
-            ballast::fmt::format("{}: expected complex numbers on one side for enqueue, got real numbers on both", here.problem));
-      } else if constexpr (std::is_floating_point_v<In>) {
+      constexpr bool from_reals = std::is_floating_point_v<In>, to_reals = std::is_floating_point_v<Out>;
+      if constexpr (from_reals && !to_reals) {
         made(with.plan.enqueue_forward(from, to, now));
-      } else if constexpr (std::is_floating_point_v<Out>) {
+      } else if constexpr (to_reals && !from_reals) {
         made(with.plan.enqueue_inverse(from, to, now));
       } else {
         made(way == ballast::fft::direction::forward ? with.plan.enqueue_forward(from, to, now) : with.plan.enqueue_inverse(from, to, now));
       }
+    });
+  });
+}
+
+int32_t ballast_fft_run_split(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in_real, const DLTensor* in_imaginary,
+                              const DLTensor* out_real, const DLTensor* out_imaginary, const ballast_call* call, ballast_report* report,
+                              ballast_error* error) {
+  return guarded(error, [&](frame& here) {
+    const ballast_fft_plan& with = needed(plan, "plan");
+    const auto way = direction_of(direction);
+    here.problem = with.tokens[direction];
+    const ballast::call& now = call_of(call);
+    begin(here, report, now);
+    with_parts(with, way, {in_real, in_imaginary}, {out_real, out_imaginary}, [&](const auto& from, const auto& to) {
+      if constexpr (!requires { from.imaginary; })
+        fill(report, with.plan.forward(from, to, now));
+      else if constexpr (!requires { to.imaginary; })
+        fill(report, with.plan.inverse(from, to, now));
+      else
+        fill(report, way == ballast::fft::direction::forward ? with.plan.forward(from, to, now) : with.plan.inverse(from, to, now));
+    });
+  });
+}
+
+int32_t ballast_fft_enqueue_split(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in_real, const DLTensor* in_imaginary,
+                                  const DLTensor* out_real, const DLTensor* out_imaginary, const ballast_call* call,
+                                  ballast_pending** pending, ballast_error* error) {
+  return guarded(error, [&](frame& here) {
+    output(pending, "pending") = nullptr;
+    const ballast_fft_plan& with = needed(plan, "plan");
+    const auto way = direction_of(direction);
+    here.problem = with.tokens[direction];
+    const ballast::call& now = call_of(call);
+    const auto made = [&](ballast::pending_report enqueued) {
+      *pending = new ballast_pending(std::move(enqueued), with.tokens[direction], !now.throw_on_uncorrectable);
+    };
+    with_parts(with, way, {in_real, in_imaginary}, {out_real, out_imaginary}, [&](const auto& from, const auto& to) {
+      if constexpr (!requires { from.imaginary; })
+        made(with.plan.enqueue_forward(from, to, now));
+      else if constexpr (!requires { to.imaginary; })
+        made(with.plan.enqueue_inverse(from, to, now));
+      else
+        made(way == ballast::fft::direction::forward ? with.plan.enqueue_forward(from, to, now) : with.plan.enqueue_inverse(from, to, now));
     });
   });
 }

@@ -80,6 +80,7 @@ constexpr row k_rows[] = {
     {"loop_counts", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, loop_counts)},
     {"loop_inputs", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, loop_inputs)},
     {"loop_outputs", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, loop_outputs)},
+    {"split", k_fft, BALLAST_PLACE(bool, fft.split)},
     {"norm", k_fft, choice_of<BALLAST_AT(fft.norm)>(k_norms)},
     {"input_strides", k_fft, BALLAST_PLACE(std::vector<std::int64_t>, fft.input.strides)},
     {"input_distance", k_fft, BALLAST_PLACE(std::int64_t, fft.input.distance)},

@@ -62,6 +62,7 @@ struct array_problem {
   std::vector<loop> loops;  // the batch is the last one
   array_side input;
   array_side output;
+  bool split = false;  // complex sides are two arrays
 
   std::int64_t points() const;   // the product of the n
   std::int64_t signals() const;  // the product of the counts
@@ -104,7 +105,8 @@ struct transform_args {
   run::recorder& seen;
   inject::active_injector& injector;
   bool own_kernels = true;  // cuda: fft::kernels::own
-  // Split operands: `in` or `out` has the real parts, and these the imaginary parts, with the same layout. composite/ alone takes them.
+  // Split operands: `in` or `out` has the real parts, and these the imaginary parts, with the same layout. Transforms of
+  // array_problem::split take them.
   const void* in_imaginary = nullptr;
   void* out_imaginary = nullptr;
 };
@@ -132,7 +134,7 @@ namespace reference {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }
 namespace cuda {
-// Takes every kind but r2r, with any rank, loops and strides.
+// Takes every kind, with any rank, loops and strides.
 std::unique_ptr<transform> make_transform(const array_problem& shape, precision type, bool protect, std::string_view scheme);
 // The names that `scheme` can have, the default first.
 const std::vector<std::string_view>& schemes();

@@ -132,6 +132,8 @@ void check_sizes(const problem& value, std::string_view token) {
     if (value.shape[i] > std::int64_t{1} << 30)
       throw invalid_argument_error(fmt::format("{}: shape: expected at most 2^30 points for r2r, got {}", token, value.shape[i]));
   }
+  if (value.split && value.kind == kind::r2r)
+    throw invalid_argument_error(fmt::format("{}: split: expected a transform with complex data, got r2r", token));
   if (!total_bytes(value))
     throw invalid_argument_error(fmt::format("{}: shape and batch: expected less than 2^63 bytes in all, got more", token));
 }
@@ -266,6 +268,7 @@ array_problem describe(const problem& value) {
     from.push_back({in_lengths[i], in[i]});
     to.push_back({out_lengths[i], out[i]});
   }
+  made.split = value.split;
   made.loops = value.loops;
   made.loops.push_back({value.batch, in.back(), out.back()});
   for (const loop& each : made.loops) {

@@ -165,15 +165,20 @@ struct example {
   problem what;
   direction way;
   array_problem shape;
-  std::vector<T> in;
+  std::vector<T> in;  // the real parts of a split side lie before the imaginary ones
   std::vector<numbers<W>> wanted;
+
+  // The place of a part of the element at `offset`.
+  std::size_t place(const array_side& side, std::int64_t offset, std::int64_t part) const {
+    return at(side.real ? offset : what.split ? part * side.extent + offset : 2 * offset + part);
+  }
 
   example(const problem& of, direction where_to, std::uint64_t seed) : what(of), way(where_to), shape(describe(of)) {
     const std::int64_t parts = shape.input.real ? 1 : 2;
     in = test::noise<T>(shape.input.extent * parts, seed);
     std::vector<numbers<W>> signals(at(shape.signals()));
     visit_offsets(shape, true, [&](std::int64_t b, std::int64_t, std::int64_t offset) {
-      signals[at(b)].emplace_back(in[at(offset * parts)], parts == 2 ? in[at(offset * parts + 1)] : T(0));
+      signals[at(b)].emplace_back(in[place(shape.input, offset, 0)], parts == 2 ? in[place(shape.input, offset, 1)] : T(0));
     });
     for (auto& each : signals) wanted.push_back(expected<W>(what, way, std::move(each)));
   }
@@ -188,16 +193,32 @@ struct example {
   }
   std::vector<T> fresh() const { return std::vector<T>(at(shape.output.extent * (shape.output.real ? 1 : 2)), T(77)); }
 
+  // Calls forward(in, out) or inverse(in, out) with operands of the problem's types.
+  template <class Forward, class Inverse>
+  auto with_operands(const T* from, T* to, const Forward& forward, const Inverse& inverse) const {
+    const std::int64_t in_extent = shape.input.extent, out_extent = shape.output.extent;
+    const std::span<const T> reals(from, at(in_extent));
+    const std::span<T> to_reals(to, at(out_extent));
+    if (what.kind == kind::r2r) return way == direction::forward ? forward(reals, to_reals) : inverse(reals, to_reals);
+    const parts<const T> split{reals, std::span(from + (what.kind == kind::r2c ? 0 : in_extent), at(in_extent))};
+    const parts<T> to_split{to_reals, std::span(to + (what.kind == kind::c2r ? 0 : out_extent), at(out_extent))};
+    if (what.kind == kind::r2c) return forward(reals, to_split);
+    if (what.kind == kind::c2r) return inverse(split, to_reals);
+    return way == direction::forward ? forward(split, to_split) : inverse(split, to_split);
+  }
+
   report run(const plan& by, const T* from, T* to) const {
     const call now = test::quiet_call();
-    if (what.kind != kind::r2r) return test::execute<T>(by, sides(), way, from, to, now);
-    const std::span<const T> reals(from, at(shape.input.extent));
-    const std::span<T> to_reals(to, at(shape.output.extent));
-    return way == direction::forward ? by.forward(reals, to_reals, now) : by.inverse(reals, to_reals, now);
+    if (what.kind != kind::r2r && !what.split) return test::execute<T>(by, sides(), way, from, to, now);
+    return with_operands(
+        from, to, [&](auto x, auto y) { return by.forward(x, y, now); }, [&](auto x, auto y) { return by.inverse(x, y, now); });
   }
-  // The same without waiting, for complex data on one side.
+  // The same without waiting.
   pending_report enqueue(const plan& by, const T* from, T* to, const call& now) const {
-    return test::enqueue<T>(by, sides(), way, from, to, now);
+    if (what.kind != kind::r2r && !what.split) return test::enqueue<T>(by, sides(), way, from, to, now);
+    return with_operands(
+        from, to, [&](auto x, auto y) { return by.enqueue_forward(x, y, now); },
+        [&](auto x, auto y) { return by.enqueue_inverse(x, y, now); });
   }
 
   // The largest error of a signal, relative to its norm.
@@ -205,7 +226,7 @@ struct example {
     const std::int64_t parts = shape.output.real ? 1 : 2;
     std::vector<double> squares(wanted.size()), norms(wanted.size());
     visit_offsets(shape, false, [&](std::int64_t b, std::int64_t e, std::int64_t offset) {
-      const std::complex<W> got(out[at(offset * parts)], parts == 2 ? out[at(offset * parts + 1)] : T(0));
+      const std::complex<W> got(out[place(shape.output, offset, 0)], parts == 2 ? out[place(shape.output, offset, 1)] : T(0));
       const std::complex<W> right = wanted[at(b)][at(e)];
       squares[at(b)] += static_cast<double>(std::norm(got - (parts == 2 ? right : std::complex<W>(right.real(), 0))));
       norms[at(b)] += static_cast<double>(std::norm(right));
@@ -225,7 +246,7 @@ struct example {
     const std::int64_t parts = shape.output.real ? 1 : 2;
     std::vector<bool> written(out.size());
     visit_offsets(shape, false, [&](std::int64_t, std::int64_t, std::int64_t offset) {
-      for (std::int64_t p = 0; p < parts; ++p) written[at(offset * parts + p)] = true;
+      for (std::int64_t p = 0; p < parts; ++p) written[place(shape.output, offset, p)] = true;
     });
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(written[i] || out[i] == T(77)) << i;
   }

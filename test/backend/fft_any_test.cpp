@@ -126,6 +126,91 @@ TEST(fft_any, ranks_loops_and_strides) {
   });
 }
 
+TEST(fft_any, split_complex_numbers) {
+  with_precisions([]<class T>(T) {
+    for (const direction way : {direction::forward, direction::inverse}) {
+      check_problem<T>({.shape = {12}, .batch = 19, .norm = norm::ortho, .split = true}, way);
+      check_problem<T>(
+          {.shape = {3, 4}, .batch = 2, .input = {{-1, 3}, 20}, .output = {{8, 2}, -40}, .loops = {{2, 0, 100}}, .split = true}, way);
+      check_problem<T>({.shape = {2, 3, 2, 5}, .split = true}, way);
+    }
+    check_problem<T>({.kind = kind::r2c, .shape = {5, 6}, .batch = 3, .split = true}, direction::forward);
+    check_problem<T>({.kind = kind::c2r, .shape = {5, 7}, .batch = 3, .split = true}, direction::inverse);
+  });
+}
+
+// Interleaved numbers as two arrays with strides of 2, each in the gaps of the other one, in place.
+TEST(fft_any, parts_in_each_others_gaps) {
+  for (const backend where : k_hosts) {
+    const std::vector<double> x = test::noise<double>(2 * 30, 3);
+    const auto* const numbers = reinterpret_cast<const std::complex<double>*>(x.data());
+    std::vector<std::complex<double>> wanted(30);
+    (void)plan({.precision = precision::f64, .shape = {10}, .batch = 3}, {.backend = where}).forward(std::span(numbers, 30), wanted);
+    std::vector<double> data = x;
+    const layout spread{{2}, 20};
+    const plan made({.precision = precision::f64, .shape = {10}, .batch = 3, .input = spread, .output = spread, .split = true},
+                    {.backend = where});
+    const std::span<double> all(data);
+    EXPECT_EQ(made.forward({all.first(59), all.subspan(1)}, {all.first(59), all.subspan(1)}).verdict, verdict::clean);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_NEAR(data[2 * i], wanted[i].real(), 1e-14);
+      EXPECT_NEAR(data[2 * i + 1], wanted[i].imag(), 1e-14);
+    }
+  }
+}
+
+// Output over any part of the input: exchanged parts of one transform are those of the other direction.
+TEST(fft_any, split_output_over_the_input) {
+  const std::vector<double> re = test::noise<double>(12, 3), im = test::noise<double>(12, 4);
+  for (const backend where : k_hosts) {
+    const plan made({.precision = precision::f64, .shape = {12}, .norm = norm::ortho, .split = true}, {.backend = where});
+    std::vector<double> a = re, b = im, c(12), d(12);
+    (void)made.inverse({im, re}, {d, c});
+    EXPECT_EQ(made.forward({a, b}, {b, a}).verdict, verdict::clean);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(b[i], c[i], 1e-14);
+      EXPECT_NEAR(a[i], d[i], 1e-14);
+    }
+    // Reals, and over them the parts of their spectrum.
+    const problem reals{.kind = kind::r2c, .precision = precision::f64, .shape = {12}, .split = true};
+    std::vector<double> x = re, e(7), f(7);
+    x.resize(14);
+    const std::span<double> all(x);
+    (void)plan(reals, {.backend = where}).forward(std::span<const double>(re), {e, f});
+    EXPECT_EQ(plan(reals, {.backend = where}).forward(std::span<const double>(x), {all.first(7), all.subspan(7)}).verdict, verdict::clean);
+    for (std::size_t i = 0; i < e.size(); ++i) {
+      EXPECT_EQ(x[i], e[i]);
+      EXPECT_EQ(x[i + 7], f[i]);
+    }
+  }
+}
+
+TEST(fft_any, split_operands_that_are_refused) {
+  const plan split({.shape = {8}, .split = true}, {.backend = backend::reference}),
+      together({.shape = {8}}, {.backend = backend::reference});
+  std::vector<float> a(8), b(8), c(8), d(8);
+  std::vector<std::complex<float>> z(8);
+  const auto text_of = [](const auto& run) -> std::string {
+    try {
+      (void)run();
+    } catch (const invalid_argument_error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(text_of([&] { return split.forward(z, z); }).find("expected complex numbers as two arrays"), std::string::npos);
+  EXPECT_NE(text_of([&] { return together.forward({a, b}, {c, d}); }).find("expected complex numbers in one array"), std::string::npos);
+  EXPECT_NE(text_of([&] {
+              return split.forward({a, b}, {c, std::span(d).first(7)});
+            }).find("at least 8 elements, got 7"),
+            std::string::npos);
+  EXPECT_NE(text_of([&] {
+              return plan({.kind = kind::r2r, .shape = {8}, .real_kinds = {real_kind::dht}, .split = true});
+            }).find("expected a transform with complex data, got r2r"),
+            std::string::npos);
+  EXPECT_EQ(split.forward({a, b}, {a, b}).verdict, verdict::clean);
+}
+
 TEST(fft_any, in_place) {
   problem what{
       .kind = kind::r2r, .precision = precision::f64, .shape = {7, 6}, .batch = 21, .real_kinds = {real_kind::dct2, real_kind::dst4}};
@@ -134,6 +219,27 @@ TEST(fft_any, in_place) {
     std::vector<double> data = given.in;
     EXPECT_EQ(given.run(plan(what, {.backend = where}), data.data(), data.data()).verdict, verdict::clean);
     EXPECT_LE(given.error(data), given.allowed());
+  }
+}
+
+// The output of one signal lies over the input of others: the input is copied first.
+TEST(fft_any, in_place_with_different_layouts) {
+  const problem problems[] = {
+      {.precision = precision::f64, .shape = {6, 8}, .input = {{8, 1}, 48}, .output = {{1, 6}, 48}},
+      {.precision = precision::f64, .shape = {5}, .batch = 3, .input = {{1}, 5}, .output = {{3}, 1}},
+      {.kind = kind::r2c, .precision = precision::f64, .shape = {5}, .batch = 3, .input = {{3}, 1}, .output = {{3}, 1}},
+      {.kind = kind::c2r, .precision = precision::f64, .shape = {6}, .batch = 3, .input = {{3}, 1}, .output = {{3}, 1}},
+  };
+  for (const problem& what : problems) {
+    const example<double> given(what, what.kind == kind::c2r ? direction::inverse : direction::forward, 5);
+    for (const backend where : k_hosts) {
+      SCOPED_TRACE(std::string(to_string(where)) + ' ' + to_token(what, given.way));
+      std::vector<double> data = given.in, out = given.fresh();
+      data.resize(std::max(data.size(), out.size()));
+      EXPECT_EQ(given.run(plan(what, {.backend = where}), data.data(), data.data()).verdict, verdict::clean);
+      data.resize(out.size());
+      EXPECT_LE(given.error(data), given.allowed());
+    }
   }
 }
 
@@ -226,6 +332,7 @@ TEST(fft_any, every_site) {
     strike_every_site<double>({.kind = kind::r2r, .shape = {6, 9}, .batch = 2, .real_kinds = {dst1, dct4}}, direction::forward, where);
     strike_every_site<float>({.shape = {3, 4, 2, 5}, .batch = 2}, direction::forward, where);
     strike_every_site<double>({.kind = kind::c2r, .shape = {2, 3, 4, 6}}, direction::inverse, where);
+    strike_every_site<float>({.kind = kind::r2c, .shape = {12}, .batch = 5, .split = true}, direction::forward, where);
     if (test::sampled()) continue;
     for (const real_kind what : k_kinds)
       strike_every_site<double>({.kind = kind::r2r, .shape = {17}, .batch = 19, .real_kinds = {what}}, direction::inverse, where);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/fft_any_example.hpp"
 #include "backend/fft_cuda_any_cases.hpp"
 #include "backend/fft_emulator.hpp"
 #include "fft/sites.hpp"
@@ -36,18 +37,13 @@ void record(const fft::fft_case& each, const fft::problem& problem, protection g
 void record(const fft::any_case& each, protection guard, const inject::plan* faults) {
   const inject::scope struck(faults);
   const fft::plan made(each.problem, {.backend = backend::cuda, .protection = guard});
-  const fft::array_problem shape = fft::describe(each.problem);
-  fft::geometry sides;
-  sides.kind = shape.kind;
-  sides.input.extent = shape.input.extent;
-  sides.output.extent = shape.output.extent;
-  std::vector<std::complex<double>> in(static_cast<std::size_t>(std::max(shape.input.extent, shape.output.extent))), other(in.size());
-  void* const out = each.in_place ? in.data() : other.data();
-  if (each.problem.precision == precision::f32) {
-    (void)test::enqueue<float>(made, sides, each.way, in.data(), out).get();
-  } else {
-    (void)test::enqueue<double>(made, sides, each.way, in.data(), out).get();
-  }
+  const auto run = [&]<class T>(T) {
+    const fft::example<T> given(each.problem, each.way, 1);
+    std::vector<T> in = given.in, out = given.fresh();
+    in.resize(std::max(in.size(), out.size()));
+    (void)given.enqueue(made, in.data(), each.in_place ? in.data() : out.data(), {}).get();
+  };
+  each.problem.precision == precision::f32 ? run(float{}) : run(double{});
 }
 
 }  // namespace
@@ -72,14 +68,14 @@ int main() {
     }
     device->print();
   }
-  const auto device = std::make_shared<test::recording_device>(fft::capabilities_of(fft::machine::whole));
-  const test::current_device_guard current(device);
   fft::choose_pairing(fft::machine::whole);
   for (const fft::any_case& each : fft::any_cases()) {
+    const auto device = std::make_shared<test::recording_device>(fft::with_memory(fft::capabilities_of(fft::machine::whole), each.memory));
+    const test::current_device_guard current(device);
     for (const protection guard : {protection::correct, protection::off}) {
       record(each, guard, nullptr);
       record(each, guard, &faults);
     }
+    device->print();
   }
-  device->print();
 }

@@ -32,6 +32,11 @@ inline ballast::cuda::capabilities capabilities_of(machine which) {
   return about;
 }
 
+inline ballast::cuda::capabilities with_memory(ballast::cuda::capabilities about, std::int64_t memory) {
+  if (memory != 0) about.memory = memory;
+  return about;
+}
+
 inline void choose_pairing(machine which) {
   cuda::override_fusion(which == machine::paired ? cuda::fusion::wherever_possible : cuda::fusion::never);
 }
@@ -45,11 +50,12 @@ class fallback_device final : public test::forwarding_device {
   }
 };
 
-// An emulated device, which is the current one while this lives. `seed` decides about the order of threads.
+// An emulated device, which is the current one while this lives. `seed` decides about the order of threads; `memory`: its bytes, 0: those
+// of the machine.
 class emulator {
  public:
-  explicit emulator(machine which, std::uint64_t seed = 1)
-      : device_(std::make_shared<simt::emulated_device>(capabilities_of(which), seed << 32)) {
+  explicit emulator(machine which, std::uint64_t seed = 1, std::int64_t memory = 0)
+      : device_(std::make_shared<simt::emulated_device>(with_memory(capabilities_of(which), memory), seed << 32)) {
     choose_pairing(which);
     if (which == machine::paired) device_->run_together(static_cast<std::int64_t>(2 + seed % 4));
     if (which == machine::fallback) {

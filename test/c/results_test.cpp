@@ -137,6 +137,63 @@ TEST_F(c_results, fft_of_reals_in_place_and_back) {
   for (std::size_t i : {0U, 5U, 8U, 13U}) EXPECT_NEAR(memory[i], before[i], k_close);
 }
 
+TEST_F(c_results, split_numbers_in_place_and_of_reals) {
+  const std::vector<complex> z = signal_of(24);
+  std::vector<double> re, im;
+  for (const complex each : z) {
+    re.push_back(each.real());
+    im.push_back(each.imag());
+  }
+  const std::vector<double> reals = re;
+  const tensor real(re, {3, 8}), imaginary(im, {3, 8});
+  options with;
+  make("fft", with);
+  set(with, "shape", std::vector<std::int64_t>{8});
+  set(with, "batch", 3);
+  set(with, "precision", "f64");
+  set(with, "split", 1);
+  fft_plan plan, half;
+  ASSERT_EQ(ballast_fft_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_fft_run_split(plan, BALLAST_FORWARD, real, imaginary, real, imaginary, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(summary().verdict, BALLAST_CLEAN);
+  for (int b = 0; b < 3; ++b) {
+    const std::vector<complex> expected = direct_sum(z.data() + 8 * b, 8, 1);
+    for (std::size_t k = 0; k < 8; ++k) EXPECT_LT(std::abs(complex(re[8 * b + k], im[8 * b + k]) - expected[k]), k_close);
+  }
+  EXPECT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, real, real, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("expected a plan without this option"), std::string::npos) << message();
+
+  set(with, "kind", "r2c");
+  ASSERT_EQ(ballast_fft_plan_create(with, &half, wrong), BALLAST_OK) << message();
+  std::vector<double> in = reals, out_re(15), out_im(15);
+  const tensor from(in, {3, 8}), to_re(out_re, {3, 5}), to_im(out_im, {3, 5});
+  ASSERT_EQ(ballast_fft_run_split(half, BALLAST_FORWARD, from, nullptr, to_re, to_im, nullptr, seen, wrong), BALLAST_OK) << message();
+  const std::vector<complex> row(reals.begin(), reals.begin() + 8);
+  const std::vector<complex> expected = direct_sum(row.data(), 8, 1);
+  for (std::size_t k = 0; k < 5; ++k) EXPECT_LT(std::abs(complex(out_re[k], out_im[k]) - expected[k]), k_close);
+  EXPECT_EQ(ballast_fft_run_split(half, BALLAST_FORWARD, from, from, to_re, to_im, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("in_imaginary: expected null for a side of real numbers, got a tensor"), std::string::npos) << message();
+}
+
+TEST_F(c_results, convolution_of_complex_numbers) {
+  std::vector<complex> x = signal_of(20), h = signal_of(6), y(25);
+  const tensor first(x, {20}), second(h, {6}), out(y, {25});
+  ASSERT_EQ(ballast_convolve(first, second, out, BALLAST_CONVOLVE_FULL, 0, nullptr, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(summary().verdict, BALLAST_CLEAN);
+  EXPECT_STREQ(summary().problem, "convolve_complex_f64_n20_m6_full");
+  for (std::size_t k = 0; k < 25; ++k) {
+    complex sum = 0;
+    for (std::size_t j = 0; j < 20; ++j) {
+      if (k >= j && k - j < 6) sum += x[j] * h[k - j];
+    }
+    EXPECT_LT(std::abs(y[k] - sum), k_close);
+  }
+  EXPECT_EQ(ballast_convolve(first, second, out, BALLAST_CONVOLVE_VALID, 0, nullptr, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("out: expected 15, got 25"), std::string::npos) << message();
+  EXPECT_EQ(ballast_convolve(first, second, out, 3, 0, nullptr, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_NE(message().find("mode: expected 0 (full), 1 (same) or 2 (valid), got 3"), std::string::npos) << message();
+}
+
 TEST_F(c_results, cosine_transform_and_back) {
   std::vector<double> in(20), out(20), back(20);
   for (std::size_t i = 0; i < 20; ++i) in[i] = std::sin(static_cast<double>(i * i) + 0.5);

@@ -1,4 +1,4 @@
-"""`ballast fft`: results against NumPy."""
+"""`ballast fft` and `ballast convolve`: results against NumPy."""
 
 import unittest
 
@@ -194,6 +194,35 @@ class Fft(WithFolder):
         self.assertIn("--length: expected 1", run("fft", source, "--real", "--inverse", status=2).stderr)
         run("fft", source, "--real", "--inverse", "--length", 1, "-o", self.dir / "out.npy")
         np.testing.assert_array_equal(np.load(self.dir / "out.npy"), [5])
+
+
+class Convolve(WithFolder):
+    def test_every_mode_against_direct_sums(self):
+        for dtype, tolerance in (("f4", 1e-5), ("f8", 1e-13), ("c16", 1e-13)):
+            x, h = (self.random.normal(size=n).astype(dtype) for n in (200, 23))
+            if dtype[0] == "c":
+                x, h = (each + 1j * self.random.normal(size=each.shape) for each in (x, h))
+            first, second = self.save("x.npy", x), self.save("h.npy", h)
+            for mode in ("full", "same", "valid"):
+                seen = run_json("convolve", first, second, "--mode", mode, "-o", self.dir / "out.npy")
+                out, expected = np.load(self.dir / "out.npy"), np.convolve(x.astype("c16"), h.astype("c16"), mode)
+                self.assertEqual((seen["verdict"], seen["shape"], out.dtype), ("clean", list(expected.shape), x.dtype))
+                self.assertLess(np.linalg.norm(out - expected), tolerance * np.linalg.norm(x) * np.linalg.norm(h))
+            run("convolve", first, second, "--correlate", "-o", self.dir / "out.npy")
+            expected = np.correlate(x.astype("c16"), h.astype("c16"), "full")
+            self.assertLess(np.linalg.norm(np.load(self.dir / "out.npy") - expected), 4 * tolerance * np.linalg.norm(x) * np.linalg.norm(h))
+
+    def test_arrays_in_either_order_and_refusals(self):
+        x, h = self.random.normal(size=(6, 7)), self.random.normal(size=(3, 2))
+        expected = np.zeros((8, 8))
+        for i in range(3):
+            for j in range(2):
+                expected[i:i + 6, j:j + 7] += h[i, j] * x
+        for order in "CF":
+            first, second = self.save("x.npy", np.array(x, order=order)), self.save("h.npy", np.array(h, order=order))
+            run("convolve", first, second, "-o", self.dir / "out.npy")
+            np.testing.assert_allclose(np.load(self.dir / "out.npy"), expected, atol=1e-13)
+        self.assertIn("expected 2 axes, those of ", run("convolve", first, self.save("flat.npy", h[0]), status=2).stderr)
 
 
 if __name__ == "__main__":

@@ -39,20 +39,56 @@ constexpr window k_declared[] = {
     {"gels_", "host_engine::copy", "result while it is stored"},
 };
 
-// Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, and of reals; K-Means;
-// QR with every shape of its operations; batches.
-constexpr const char* k_default_subjects[] = {
-    "fft_c2c_f32_n4096_b64_fwd",   "fft_c2c_f64_n4096_b32_fwd",   "fft_c2c_f32_n1000_b256_fwd",  "fft_c2c_f64_n1000_b128_fwd",
-    "fft_c2c_f32_n131072_b2_fwd",  "fft_c2c_f64_n131072_b1_fwd",  "fft_r2c_f32_n4096_b128_fwd",  "fft_r2c_f64_n4096_b64_fwd",
-    "fft_r2c_f32_n1000_b512_fwd",  "fft_r2c_f64_n1000_b256_fwd",  "kmeans_f32_m8000_n32_k64",    "kmeans_f64_m8000_n32_k64",
-    "predict_f32_m12000_n32_k64",  "predict_f64_m12000_n32_k64",  "transform_f32_m4000_n32_k64", "transform_f64_m4000_n32_k64",
-    "kmeans_f32_m500_n16_k10_b16", "kmeans_f64_m500_n16_k10_b16", "geqrf_f32_m384_n256",         "geqrf_f64_m384_n256",
-    "geqrf_f32_m200_n300",         "geqrf_f64_m200_n300",         "geqrf_f32_m64_n48_b32",       "geqrf_f64_m64_n48_b32",
-    "ormqr_f32_m384_n256",         "ormqr_f64_m384_n256",         "ormqr_right_f32_m384_n256",   "ormqr_right_f64_m384_n256",
-    "ormqr_f32_m64_n48_b32",       "ormqr_f64_m64_n48_b32",       "orgqr_f32_m384_n256",         "orgqr_f64_m384_n256",
-    "orgqr_f32_m64_n48_b32",       "orgqr_f64_m64_n48_b32",       "gels_f32_m384_n256",          "gels_f64_m384_n256",
-    "gels_f32_m240_n240",          "gels_f64_m240_n240",          "gels_f32_m160_n300",          "gels_f64_m160_n300",
-    "gels_f32_m64_n48_b32",        "gels_f64_m64_n48_b32",        "gels_f32_m48_n64_b32",        "gels_f64_m48_n64_b32"};
+// Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, of reals, and real to
+// real; convolution in blocks and in one; K-Means; QR with every shape of its operations; batches.
+constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
+                                              "fft_c2c_f64_n4096_b32_fwd",
+                                              "fft_c2c_f32_n1000_b256_fwd",
+                                              "fft_c2c_f64_n1000_b128_fwd",
+                                              "fft_c2c_f32_n131072_b2_fwd",
+                                              "fft_c2c_f64_n131072_b1_fwd",
+                                              "fft_r2c_f32_n4096_b128_fwd",
+                                              "fft_r2c_f64_n4096_b64_fwd",
+                                              "fft_r2c_f32_n1000_b512_fwd",
+                                              "fft_r2c_f64_n1000_b256_fwd",
+                                              "fft_dct2_f32_n500_b64_fwd",
+                                              "fft_dst4_f64_n250_b64_inv",
+                                              "convolve_real_f32_n4096_m65_full",
+                                              "convolve_complex_f64_n600_m400_same",
+                                              "kmeans_f32_m8000_n32_k64",
+                                              "kmeans_f64_m8000_n32_k64",
+                                              "predict_f32_m12000_n32_k64",
+                                              "predict_f64_m12000_n32_k64",
+                                              "transform_f32_m4000_n32_k64",
+                                              "transform_f64_m4000_n32_k64",
+                                              "kmeans_f32_m500_n16_k10_b16",
+                                              "kmeans_f64_m500_n16_k10_b16",
+                                              "geqrf_f32_m384_n256",
+                                              "geqrf_f64_m384_n256",
+                                              "geqrf_f32_m200_n300",
+                                              "geqrf_f64_m200_n300",
+                                              "geqrf_f32_m64_n48_b32",
+                                              "geqrf_f64_m64_n48_b32",
+                                              "ormqr_f32_m384_n256",
+                                              "ormqr_f64_m384_n256",
+                                              "ormqr_right_f32_m384_n256",
+                                              "ormqr_right_f64_m384_n256",
+                                              "ormqr_f32_m64_n48_b32",
+                                              "ormqr_f64_m64_n48_b32",
+                                              "orgqr_f32_m384_n256",
+                                              "orgqr_f64_m384_n256",
+                                              "orgqr_f32_m64_n48_b32",
+                                              "orgqr_f64_m64_n48_b32",
+                                              "gels_f32_m384_n256",
+                                              "gels_f64_m384_n256",
+                                              "gels_f32_m240_n240",
+                                              "gels_f64_m240_n240",
+                                              "gels_f32_m160_n300",
+                                              "gels_f64_m160_n300",
+                                              "gels_f32_m64_n48_b32",
+                                              "gels_f64_m64_n48_b32",
+                                              "gels_f32_m48_n64_b32",
+                                              "gels_f64_m48_n64_b32"};
 
 using strike = entry<processor_striker::shot>;
 
@@ -165,10 +201,10 @@ int run(int argc, char** argv) {
   std::string output;
   int threads = 2;
   CLI::App app("Strikes registers of the running library from outside, at random times, and counts what becomes of it.");
-  app.add_option(
-      "PROBLEM", names,
-      "fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, predict_…, transform_…, geqrf_f64_m384_n256, ormqr_…, ormqr_right_…, orgqr_…, "
-      "gels_…; default: 44 problems, every operation in both precisions");
+  app.add_option("PROBLEM", names,
+                 "fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m65_full, kmeans_f32_m8000_n32_k64, predict_…, transform_…, "
+                 "geqrf_f64_m384_n256, ormqr_…, ormqr_right_…, orgqr_…, "
+                 "gels_…; default: 44 problems, every operation in both precisions");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
   app.add_option("--seed", wanted.seed)->capture_default_str();

@@ -2,12 +2,18 @@
 #include "fft/api/plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <optional>
 #include <utility>
 
 #include <ballast/error.hpp>
 
+#include "abft/attempt.hpp"
 #include "core/format.hpp"
+#include "core/memory.hpp"
 #include "cuda/call/capture.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
@@ -20,30 +26,26 @@
 #include "fft/composite/nest.hpp"
 #include "fft/problem.hpp"
 #include "fft/sites.hpp"
+#include "run/attempt.hpp"
 #include "run/call_scope.hpp"
 #include "run/pending_report.hpp"
 
 namespace ballast::fft {
 
-namespace {
-
-std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect, std::string_view scheme,
-                                           std::string_view token) {
-  if (which == backend::cuda) {
-    if (shape.kind == kind::r2r)
-      throw unsupported_error(
-          fmt::format("{}: expected the backend cpu or reference for real-to-real transforms, got cuda, which has none of them", token));
-    return cuda::make_transform(shape, type, protect, scheme);
-  }
+std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect,
+                                           std::string_view scheme) {
+  if (which == backend::cuda) return cuda::make_transform(shape, type, protect, scheme);
   composite::transform_maker make = reference::make_transform;
 #if defined(BALLAST_HAS_CPU)
   if (which == backend::cpu) make = cpu::make_transform;
 #endif
-  auto nest = nest_of(shape);
+  auto nest = shape.split ? std::nullopt : nest_of(shape);
   if (!nest) return composite::make_composite(shape, type, protect, make, which == backend::reference);
   auto work = make(nest->inner, type, protect);
   return composite::make_nest(std::move(*nest), type, std::move(work), which == backend::cpu);
 }
+
+namespace {
 
 // Without the cpu backend nothing runs on several threads.
 int threads_of(const run::settings& how) {
@@ -96,17 +98,15 @@ plan::plan(fft::problem problem, const execution& where, const options& wanted) 
     made->token[0] = to_token(problem, direction::forward);
     made->token[1] = to_token(problem, direction::inverse);
     const run::settings how = run::settings_of(where);
-    // Real-to-real transforms have no cuda backend.
-    const bool on_host = made->shape.kind == kind::r2r && how.backend == backend::automatic;
-    made->backend = on_host ? run::host_backend() : run::choose_backend(how, token);
+    made->backend = run::choose_backend(how, token);
     const std::vector<std::string_view> known =
         made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
     const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
     made->scheme = scheme;
     (void)threads_of(how);
     const bool protect = how.protection != ballast::protection::off;
-    made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme, token);
-    if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme, token);
+    made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
+    if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
     made->problem = std::move(problem);
     made->where = where;
     made->wanted = wanted;
@@ -152,59 +152,42 @@ bool layouts_agree(const array_problem& g) {
   return std::ranges::all_of(g.loops, [&](const loop& each) { return agree(each.count, each.input, each.output); });
 }
 
-// Checks the operands' memory, for problems of any kind. Returns true if the transform is in place.
-bool check_call(const plan::implementation& plan, std::string_view token, const bytes& in, const bytes& out) {
-  const array_problem& g = plan.shape;
-  const auto check_size = [&](const bytes& span, const array_side& needed, std::string_view name) {
-    if (span.count < static_cast<std::size_t>(needed.extent))
-      throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
-    if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
-    const std::size_t part = plan.problem.precision == precision::f32 ? sizeof(float) : sizeof(double);
-    if (reinterpret_cast<std::uintptr_t>(span.data) % part != 0)
-      throw invalid_argument_error(fmt::format("{}: {}: expected data at a multiple of {} bytes, got another address", token, name, part));
-  };
-  check_size(in, g.input, "in");
-  check_size(out, g.output, "out");
+// Refuses operands whose signals share memory, but do not have the same bytes on both sides.
+void refuse_crossed(const array_problem& g, std::string_view token) {
+  throw invalid_argument_error(
+      fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
+                  g.input.real == g.output.real ? "" : " (real rows padded to n/2 + 1 complex elements)"));
+}
 
+// Checks the memory of an operand, or of one part of a split one.
+void check_memory(const plan::implementation& plan, std::string_view token, const bytes& span, bool input) {
+  const array_side& needed = input ? plan.shape.input : plan.shape.output;
+  const std::string_view name = input ? "in" : "out";
+  if (span.count < static_cast<std::size_t>(needed.extent))
+    throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
+  if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
+  const std::size_t part = plan.problem.precision == precision::f32 ? sizeof(float) : sizeof(double);
+  if (reinterpret_cast<std::uintptr_t>(span.data) % part != 0)
+    throw invalid_argument_error(fmt::format("{}: {}: expected data at a multiple of {} bytes, got another address", token, name, part));
+}
+
+bool overlap(const array_problem& g, const bytes& in, const bytes& out) {
   const auto first = [](const bytes& span) { return reinterpret_cast<std::uintptr_t>(span.data); };
   const auto last = [&](const bytes& span, const array_side& s) {
     return first(span) + static_cast<std::uintptr_t>(s.extent) * span.width;
   };
-  const bool overlap = first(in) < last(out, g.output) && first(out) < last(in, g.input);
-  if (overlap && first(in) != first(out))
-    throw invalid_argument_error(fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes",
-                                             token, static_cast<std::int64_t>(first(out) - first(in))));
-  if (overlap && !layouts_agree(g))
-    throw invalid_argument_error(
-        fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
-                    g.input.real == g.output.real ? "" : " (real rows padded to n/2 + 1 complex elements)"));
-
-  return overlap;
-}
-
-// The factor of the norm is computed once for the data and once for the checks.
-transform_args args_of(const plan::implementation& plan, direction way, bool in_place, const run::settings& how, run::recorder& seen,
-                       inject::active_injector& injector) {
-  const double scale = norm_factor(plan.shape, plan.problem.norm, way);
-  const double check_scale = norm_factor(plan.shape, plan.problem.norm, way);
-  return {way,
-          scale,
-          check_scale,
-          in_place,
-          how.protection,
-          threads_of(how),
-          how.stream,
-          how.workspace,
-          seen,
-          injector,
-          plan.wanted.kernels == kernels::own};
+  return first(in) < last(out, g.output) && first(out) < last(in, g.input);
 }
 
 const shared_text& token_of(const plan::implementation& plan, direction way) { return plan.token[way == direction::inverse ? 1 : 0]; }
 
 // A plan computes one kind in one precision; a plan of real data one direction.
-void check_kind(const plan::implementation& plan, direction way, kind wanted, precision type) {
+void check_kind(const plan::implementation& plan, direction way, kind wanted, precision type, bool split) {
   const fft::problem& problem = plan.problem;
+  if (problem.split != split)
+    throw invalid_argument_error(fmt::format("{}: expected complex numbers {}", token_of(plan, way).view(),
+                                             problem.split ? "as two arrays, of real and of imaginary parts, got one array"
+                                                           : "in one array, got two, of real and of imaginary parts"));
   if (problem.kind != wanted || problem.precision != type)
     throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token_of(plan, way).view(),
                                              to_string(problem.kind), to_string(problem.precision), to_string(wanted), to_string(type)));
@@ -216,6 +199,10 @@ struct operation {
   direction way;
   bytes in, out;
   bool in_place;
+  bool crossed;  // a signal may be stored over the input of another one: the input has to be copied first
+  // The imaginary parts of split sides.
+  const void* in_imaginary = nullptr;
+  const void* out_imaginary = nullptr;
 };
 
 template <class In, class Out>
@@ -226,9 +213,93 @@ operation operation_of(const plan::implementation& plan, direction way, std::spa
                           : std::is_floating_point_v<In>                                ? kind::r2c
                           : std::is_floating_point_v<scalar>                            ? kind::c2r
                                                                                         : kind::c2c;
-  check_kind(plan, way, wanted, single ? precision::f32 : precision::f64);
+  check_kind(plan, way, wanted, single ? precision::f32 : precision::f64, false);
   const bytes from{in.data(), in.size(), sizeof(In)}, to{out.data(), out.size(), sizeof(Out)};
-  return {plan, way, from, to, check_call(plan, token_of(plan, way), from, to)};
+  const std::string_view token = token_of(plan, way);
+  check_memory(plan, token, from, true);
+  check_memory(plan, token, to, false);
+  const bool in_place = overlap(plan.shape, from, to);
+  if (in_place && from.data != to.data)
+    throw invalid_argument_error(
+        fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes", token,
+                    static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to.data) - reinterpret_cast<std::uintptr_t>(from.data))));
+  return {plan, way, from, to, in_place, in_place && !layouts_agree(plan.shape)};
+}
+
+// The parts of a side, of which a real one has the first only.
+template <class T>
+std::array<bytes, 2> parts_of(std::span<T> side) {
+  return {bytes{side.data(), side.size(), sizeof(T)}, bytes{nullptr, 0, sizeof(T)}};
+}
+template <class T>
+std::array<bytes, 2> parts_of(const parts<T>& side) {
+  return {bytes{side.real.data(), side.real.size(), sizeof(T)}, bytes{side.imaginary.data(), side.imaginary.size(), sizeof(T)}};
+}
+
+template <class Side>
+inline constexpr bool k_has_parts = requires(const Side& side) {
+  side.imaginary;
+};
+
+template <class In, class Out>
+operation split_operation(const plan::implementation& plan, direction way, const In& in, const Out& out) {
+  const std::array<bytes, 2> from = parts_of(in), to = parts_of(out);
+  constexpr bool from_real = !k_has_parts<In>, to_real = !k_has_parts<Out>;
+  constexpr kind wanted = from_real ? kind::r2c : to_real ? kind::c2r : kind::c2c;
+  check_kind(plan, way, wanted, from[0].width == 4 ? precision::f32 : precision::f64, true);
+  const std::string_view token = token_of(plan, way);
+  bool same = !from_real && !to_real && layouts_agree(plan.shape), shared = false;
+  for (std::size_t i = 0; i < (from_real ? 1 : 2); ++i) {
+    check_memory(plan, token, from[i], true);
+    for (std::size_t o = 0; o < (to_real ? 1 : 2); ++o) {
+      check_memory(plan, token, to[o], false);
+      shared = shared || overlap(plan.shape, from[i], to[o]);
+      same = same && (i != o || from[i].data == to[o].data);
+    }
+  }
+  return {plan, way, from[0], to[0], same, shared && !same, from[1].data, to[1].data};
+}
+
+// The factor of the norm is computed once for the data and once for the checks.
+transform_args args_of(const operation& what, const run::settings& how, run::recorder& seen, inject::active_injector& injector) {
+  const plan::implementation& plan = what.of;
+  const direction way = what.way;
+  const double scale = norm_factor(plan.shape, plan.problem.norm, way);
+  const double check_scale = norm_factor(plan.shape, plan.problem.norm, way);
+  return {way,
+          scale,
+          check_scale,
+          what.in_place,
+          how.protection,
+          threads_of(how),
+          how.stream,
+          how.workspace,
+          seen,
+          injector,
+          plan.wanted.kernels == kernels::own,
+          what.in_imaginary,
+          const_cast<void*>(what.out_imaginary)};
+}
+
+// Copies the input of a crossed operation, which is compared with another reading, and computes from the copy.
+void run_copied(const transform& work, const operation& what, const run::settings& how, run::recorder& seen,
+                inject::active_injector& injector) {
+  const std::size_t size = static_cast<std::size_t>(what.of.shape.input.extent) * what.in.width;
+  core::vector<std::byte> copies[2];
+  const auto copy = [&](core::vector<std::byte>& to, const void* from) {
+    to.resize(size);
+    const auto once = [&](int) {
+      std::memcpy(to.data(), from, size);
+      const bool same = how.protection == protection::off || std::memcmp(to.data(), from, size) == 0;
+      return abft::finding{.word = same ? abft::k_pass : abft::k_fail, .residual = 1};
+    };
+    return run::attempt(seen, how.protection, "fft.input", 0, once) != abft::outcome::uncorrectable;
+  };
+  if (!copy(copies[0], what.in.data) || (what.in_imaginary != nullptr && !copy(copies[1], what.in_imaginary))) return;
+  transform_args args = args_of(what, how, seen, injector);
+  args.in_place = false;
+  if (what.in_imaginary != nullptr) args.in_imaginary = copies[1].data();
+  work.run(copies[0].data(), const_cast<void*>(what.out.data), args);
 }
 
 report execute(const operation& what, const call& now) {
@@ -238,17 +309,19 @@ report execute(const operation& what, const call& now) {
     const run::settings how = run::settings_of(plan.where, now);
     if (plan.backend == backend::cuda) ballast::cuda::refuse_capture(how.stream, token);
     inject::active_injector injector(how.faults, site::table());
-    using ballast::cuda::residence;
-    if (plan.shape.kind == kind::r2r &&
-        (ballast::cuda::residence_of(what.in.data) == residence::device || ballast::cuda::residence_of(what.out.data) == residence::device))
-      throw unsupported_error(
-          fmt::format("{}: expected in and out in host memory for real-to-real transforms, got device memory", token.view()));
-    const bool here = plan.work_here != nullptr && how.faults == nullptr && ballast::cuda::residence_of(what.in.data) == residence::host &&
-                      ballast::cuda::residence_of(what.out.data) == residence::host;
+    const auto on_host = [](const void* memory) {
+      return memory == nullptr || ballast::cuda::residence_of(memory) == ballast::cuda::residence::host;
+    };
+    const bool here = plan.work_here != nullptr && how.faults == nullptr && on_host(what.in.data) && on_host(what.out.data) &&
+                      on_host(what.in_imaginary) && on_host(what.out_imaginary);
     run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, how, injector);
     if (here) ballast::cuda::current_device()->synchronize(how.stream);  // earlier work on the stream may still write pinned operands
-    (here ? plan.work_here : plan.work)
-        ->run(what.in.data, const_cast<void*>(what.out.data), args_of(plan, what.way, what.in_place, how, seen, injector));
+    const transform& work = here ? *plan.work_here : *plan.work;
+    if (what.crossed && ballast::cuda::residence_of(what.in.data) == ballast::cuda::residence::device) refuse_crossed(plan.shape, token);
+    if (what.crossed)
+      run_copied(work, what, how, seen, injector);
+    else
+      work.run(what.in.data, const_cast<void*>(what.out.data), args_of(what, how, seen, injector));
     return seen.finish();
   });
 }
@@ -256,13 +329,13 @@ report execute(const operation& what, const call& now) {
 pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner, const operation& what, const call& now) {
   const plan::implementation& plan = *owner;
   const shared_text& token = token_of(plan, what.way);
+  if (what.crossed) refuse_crossed(plan.shape, token);
   return run::in_call(&plan.memory, plan.where.device, token, [&] {
     const run::settings how = run::settings_of(plan.where, now);
     auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
         {}, owner, how, token, plan.backend, plan.scheme, inject::active_injector(how.faults, site::table()), nullptr});
     run::recorder unused(token, plan.backend, plan.scheme, made->how, made->injector);
-    made->work = plan.work->enqueue(what.in.data, const_cast<void*>(what.out.data),
-                                    args_of(plan, what.way, what.in_place, made->how, unused, made->injector));
+    made->work = plan.work->enqueue(what.in.data, const_cast<void*>(what.out.data), args_of(what, made->how, unused, made->injector));
     if (!made->work)
       throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token.view(), to_string(plan.backend)));
     return pending_report(std::move(made));
@@ -333,6 +406,67 @@ pending_report plan::enqueue_inverse(std::span<const std::complex<float>> in, st
 }
 pending_report plan::enqueue_inverse(std::span<const std::complex<double>> in, std::span<double> out, const call& now) const {
   return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const float> in, std::span<float> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const double> in, std::span<double> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_inverse(std::span<const float> in, std::span<float> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(std::span<const double> in, std::span<double> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
+}
+
+report plan::forward(parts<const float> in, parts<float> out, const call& now) const {
+  return execute(split_operation(made(), direction::forward, in, out), now);
+}
+report plan::forward(parts<const double> in, parts<double> out, const call& now) const {
+  return execute(split_operation(made(), direction::forward, in, out), now);
+}
+report plan::forward(std::span<const float> in, parts<float> out, const call& now) const {
+  return execute(split_operation(made(), direction::forward, in, out), now);
+}
+report plan::forward(std::span<const double> in, parts<double> out, const call& now) const {
+  return execute(split_operation(made(), direction::forward, in, out), now);
+}
+report plan::inverse(parts<const float> in, parts<float> out, const call& now) const {
+  return execute(split_operation(made(), direction::inverse, in, out), now);
+}
+report plan::inverse(parts<const double> in, parts<double> out, const call& now) const {
+  return execute(split_operation(made(), direction::inverse, in, out), now);
+}
+report plan::inverse(parts<const float> in, std::span<float> out, const call& now) const {
+  return execute(split_operation(made(), direction::inverse, in, out), now);
+}
+report plan::inverse(parts<const double> in, std::span<double> out, const call& now) const {
+  return execute(split_operation(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_forward(parts<const float> in, parts<float> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(parts<const double> in, parts<double> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const float> in, parts<float> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const double> in, parts<double> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_inverse(parts<const float> in, parts<float> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(parts<const double> in, parts<double> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(parts<const float> in, std::span<float> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(parts<const double> in, std::span<double> out, const call& now) const {
+  return enqueue(implementation_, split_operation(made(), direction::inverse, in, out), now);
 }
 
 }  // namespace ballast::fft

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include <ballast/fft.hpp>
 
@@ -25,5 +26,9 @@ struct plan::implementation {
   std::unique_ptr<const transform> work_here;
   mutable core::arena memory;  // the memory of its calls
 };
+
+// The transform of a backend that runs here.
+std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect,
+                                           std::string_view scheme);
 
 }  // namespace ballast::fft

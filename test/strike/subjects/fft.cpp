@@ -40,13 +40,40 @@ void transform(const std::complex<W>* x, std::int64_t stride, std::complex<W>* y
   }
 }
 
+// Row k of the matrix of a real transform: y_k = Σ_j L_kj x_j, by the definition in ballast/fft.hpp.
+template <class W>
+W real_element(fft::real_kind kind, std::int64_t n, std::int64_t k, std::int64_t j) {
+  using enum fft::real_kind;
+  const auto cosine = [](std::int64_t a, std::int64_t b, std::int64_t circle) {
+    return std::cos(2 * std::numbers::pi_v<W> * static_cast<W>(a * b % circle) / static_cast<W>(circle));
+  };
+  const auto sine = [](std::int64_t a, std::int64_t b, std::int64_t circle) {
+    return std::sin(2 * std::numbers::pi_v<W> * static_cast<W>(a * b % circle) / static_cast<W>(circle));
+  };
+  switch (kind) {
+    case r2hc: return 2 * k <= n ? cosine(j, k, n) : -sine(j, n - k, n);
+    case hc2r: return j == 0 || 2 * j == n ? cosine(j, k, n) : 2 * j < n ? 2 * cosine(j, k, n) : -2 * sine(n - j, k, n);
+    case dht: return cosine(j, k, n) + sine(j, k, n);
+    case dct1: return (j == 0 || j == n - 1 ? 1 : 2) * cosine(j, k, 2 * (n - 1));
+    case dct2: return 2 * cosine(2 * j + 1, k, 4 * n);
+    case dct3: return (j == 0 ? 1 : 2) * cosine(j, 2 * k + 1, 4 * n);
+    case dct4: return 2 * cosine(2 * j + 1, 2 * k + 1, 8 * n);
+    case dst1: return 2 * sine(j + 1, k + 1, 2 * (n + 1));
+    case dst2: return 2 * sine(2 * j + 1, k + 1, 4 * n);
+    case dst3: return (j == n - 1 ? 1 : 2) * sine(j + 1, 2 * k + 1, 4 * n);
+    case dst4: return 2 * sine(2 * j + 1, 2 * k + 1, 8 * n);
+  }
+  return 0;
+}
+
 template <class T>
 class fft_subject final : public subject {
  public:
   fft_subject(const fft::token& token, backend on) : problem_(token.problem), way_(token.direction) {
     if (problem_.shape.size() != 1) throw invalid_argument_error("expected a transform of one dimension");
     const std::int64_t n = problem_.shape[0], half = n / 2 + 1;
-    const bool from_reals = problem_.kind == fft::kind::r2c, to_reals = problem_.kind == fft::kind::c2r;
+    const bool reals = problem_.kind == fft::kind::r2r;
+    const bool from_reals = problem_.kind == fft::kind::r2c || reals, to_reals = problem_.kind == fft::kind::c2r || reals;
     in_words_ = from_reals ? n : to_reals ? 2 * half : 2 * n;
     out_words_ = to_reals ? n : from_reals ? 2 * half : 2 * n;
     input_ = normal<T>(in_words_ * problem_.batch, 1);
@@ -56,14 +83,22 @@ class fft_subject final : public subject {
     std::vector<std::complex<W>> roots(static_cast<std::size_t>(n)), x(roots), y(roots);
     for (std::int64_t j = 0; j < n; ++j)
       roots[static_cast<std::size_t>(j)] = std::polar(W(1), turn * static_cast<W>(j) / static_cast<W>(n));
-    const W scale = way_ == fft::direction::forward ? W(1) : W(1) / static_cast<W>(n);  // norm::backward
+    const fft::real_kind kind = !reals                            ? fft::real_kind::r2hc
+                                : way_ == fft::direction::forward ? problem_.real_kinds[0]
+                                                                  : inverse_of(problem_.real_kinds[0]);
+    const std::int64_t points = reals ? logical_length(problem_.real_kinds[0], n) : n;
+    const W scale = way_ == fft::direction::forward ? W(1) : W(1) / static_cast<W>(points);  // norm::backward
+    std::vector<W> matrix;
+    for (std::int64_t k = 0; reals && k < n; ++k) {
+      for (std::int64_t j = 0; j < n; ++j) matrix.push_back(real_element<W>(kind, n, k, j));
+    }
     std::vector<W> reference;
     std::vector<double> floors;
     for (std::int64_t b = 0; b < problem_.batch; ++b) {
       const T* from = input_.data() + b * in_words_;
       for (std::int64_t j = 0; j < n; ++j) {
         std::complex<W>& to = x[static_cast<std::size_t>(j)];
-        if (from_reals) {
+        if (from_reals) {  // r2r, too
           to = from[j];
         } else if (to_reals) {
           const std::int64_t k = j < half ? j : n - j;
@@ -73,14 +108,23 @@ class fft_subject final : public subject {
           to = {from[2 * j], from[2 * j + 1]};
         }
       }
-      transform<W>(x.data(), 1, y.data(), n, roots);
+      if (reals) {
+        for (std::int64_t k = 0; k < n; ++k) {
+          W sum = 0;
+          for (std::int64_t j = 0; j < n; ++j) sum += matrix[static_cast<std::size_t>(k * n + j)] * W(from[j]);
+          y[static_cast<std::size_t>(k)] = sum;
+        }
+      } else {
+        transform<W>(x.data(), 1, y.data(), n, roots);
+      }
       double size = 0;
       for (std::int64_t i = 0; i < out_words_; ++i) {
         const std::complex<W>& value = y[static_cast<std::size_t>(to_reals ? i : i / 2)];
         reference.push_back((to_reals || i % 2 == 0 ? value.real() : value.imag()) * scale);
         size += static_cast<double>(reference.back() * reference.back());
       }
-      floors.push_back((on == backend::cuda ? test::k_floor : test::k_host_floor) * test::effect_unit(problem_) * std::sqrt(size));
+      // The weights of real-to-real transforms are drawn, not chosen.
+      floors.push_back((on == backend::cuda || reals ? test::k_floor : test::k_host_floor) * test::effect_unit(problem_) * std::sqrt(size));
     }
     judged_.emplace(std::move(reference), out_words_, std::move(floors));
   }
@@ -101,6 +145,8 @@ class fft_subject final : public subject {
     switch (problem_.kind) {
       case fft::kind::r2c: return plan_->forward(in, points(output_.all()), now);
       case fft::kind::c2r: return plan_->inverse(points(in), output_.all(), now);
+      case fft::kind::r2r:
+        return way_ == fft::direction::forward ? plan_->forward(in, output_.all(), now) : plan_->inverse(in, output_.all(), now);
       default:
         return way_ == fft::direction::forward ? plan_->forward(points(in), points(output_.all()), now)
                                                : plan_->inverse(points(in), points(output_.all()), now);

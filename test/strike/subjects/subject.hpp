@@ -82,6 +82,7 @@ class subject {
 
 // The name of a subject: an operation and the token of its problem.
 //   fft_…                                       a transform
+//   convolve_…, correlate_…                     of one dimension
 //   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
 //   geqrf_…, ormqr_…, orgqr_…, gels_…           of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q
 // Batches have "_b" and a number at the end. Throws invalid_argument_error.
@@ -95,6 +96,7 @@ subject_name parse_subject(std::string_view name);
 std::unique_ptr<subject> make_subject(std::string_view name, backend on);
 
 std::unique_ptr<subject> make_fft(std::string_view token, backend on);
+std::unique_ptr<subject> make_convolve(std::string_view token);
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token);
 std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token);
 

@@ -17,7 +17,7 @@ class device_transform : public transform {
   std::unique_ptr<run::pending> enqueue(const void* in, void* out, const transform_args& how) const final;
 
  protected:
-  // output_elements: how many of the output's elements the transform writes.
+  // output_elements: how many of the output's elements the transform writes. Sides of a split problem count as real: they are parts.
   device_transform(std::shared_ptr<ballast::cuda::device> on, const array_side& input, const array_side& output,
                    std::int64_t output_elements, precision type)
       : device_(std::move(on)), input_(input), output_(output), output_elements_(output_elements), type_(type) {}

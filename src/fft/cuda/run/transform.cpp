@@ -70,7 +70,7 @@ bool may_be_fallback(const transform_options& options) {
 }
 
 template <class T>
-class cuda_transform final : public device_transform {
+class cuda_transform final : public device_transform, public run_by_run {
  public:
   cuda_transform(std::shared_ptr<ballast::cuda::device> on, const nested_geometry& shape, const transform_options& options)
       : device_transform(std::move(on), shape.input, shape.output, shape.output_elements(), precision_of<T>),
@@ -79,6 +79,8 @@ class cuda_transform final : public device_transform {
         best_(std::make_shared<const serving<T>>(device_, shape.inner, options)) {}
 
   std::int64_t workspace_bytes() const override { return best_->workspaces.bytes(); }
+  std::int64_t bytes() const override { return workspace_bytes(); }
+  std::unique_ptr<open_runs> open(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
 
  private:
   class flight;
@@ -86,8 +88,8 @@ class cuda_transform final : public device_transform {
   using server = std::shared_ptr<const serving<T>>;
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
-  std::unique_ptr<run::pending> start(const server& by, std::string why_fallback, const form& whole, const unsigned char* in,
-                                      unsigned char* out, const transform_args& how) const;
+  std::unique_ptr<open_runs> open(const server& by, std::string why_fallback, const form& whole, const unsigned char* in,
+                                  unsigned char* out, const transform_args& how) const;
   // The kernels that compute a call, and the reason if they are the fallback ones.
   struct choice {
     server by;
@@ -113,21 +115,25 @@ class cuda_transform final : public device_transform {
 
 // One execution from its first launch until its report has been read.
 template <class T>
-class cuda_transform<T>::flight final : public run::pending {
+class cuda_transform<T>::flight final : public open_runs {
  public:
-  flight(const cuda_transform& plan, server by, std::string why_fallback, const transform_args& how)
+  // forms: the full chunks, and a last one if the batch has a rest. in, out: the lowest elements of the operands.
+  flight(const cuda_transform& plan, server by, std::string why_fallback, core::vector<const prepared*> forms, const unsigned char* in,
+         unsigned char* out, const transform_args& how)
       : plan_(plan),
         by_(std::move(by)),
         program_(*by_->program),
         why_fallback_(std::move(why_fallback)),
+        forms_(std::move(forms)),
+        in_(in),
+        out_(out),
         work_(plan.device_, by_->workspaces.take(suits(how.workspace) ? how.workspace : std::span<std::byte>{}, how.stream), how.injector,
               how.stream) {
     if (work_.fresh() && program_.counter_bytes() != 0) plan_.device_->zero(work_.memory(), program_.counter_bytes(), how.stream);
   }
 
   bool instrumented() const { return work_.instrumented(); }
-  // Transforms the next chunk, whose signals begin at `in` and `out` and belong to this run of the loops.
-  void launch(const prepared& chunk, std::int64_t run, unsigned char* in, unsigned char* out, const transform_args& how);
+  void launch_run(std::int64_t number, const transform_args& how) override;
   void collect(run::recorder& seen) override;
 
  private:
@@ -139,6 +145,8 @@ class cuda_transform<T>::flight final : public run::pending {
   // The addresses of the parts of the workspace for the chunk that is being launched.
   using buffers = std::array<unsigned char*, k_pass_buffers>;
 
+  // Transforms the next chunk, whose signals begin at `in` and `out` and belong to this run of the loops.
+  void launch(const prepared& chunk, std::int64_t run, unsigned char* in, unsigned char* out, const transform_args& how);
   void set_call(const prepared_pass& each, line_arguments& a, const buffers& base, const transform_args& how) const;
   void launch_lines(const prepared_pass& each, const prepared& chunk, const buffers& base, const transform_args& how) const;
   void launch_fused(const prepared_pass& first, const prepared_pass& second, const buffers& base, const transform_args& how) const;
@@ -148,6 +156,9 @@ class cuda_transform<T>::flight final : public run::pending {
   server by_;
   line_program<T>& program_;
   std::string why_fallback_;
+  core::vector<const prepared*> forms_;
+  const unsigned char* in_;
+  unsigned char* out_;
   device_call work_;
   core::vector<const prepared*> chunks_;
   std::int64_t run_ = 0;  // the one that is being launched
@@ -173,6 +184,18 @@ void cuda_transform<T>::flight::launch(const prepared& chunk, std::int64_t run, 
     }
   }
   chunks_.push_back(&chunk);
+}
+
+template <class T>
+void cuda_transform<T>::flight::launch_run(std::int64_t number, const transform_args& how) {
+  const geometry& shape = plan_.nest_.inner;
+  const nested_geometry::place begin = plan_.nest_.begin_of(number);
+  const std::int64_t chunk = program_.chunk();
+  for (std::int64_t first = 0; first < shape.batch; first += chunk) {
+    launch(first + chunk <= shape.batch ? *forms_.front() : *forms_.back(), number,
+           const_cast<unsigned char*>(in_) + (begin.input + first * shape.input.distance) * plan_.width_of(plan_.input_),
+           out_ + (begin.output + first * shape.output.distance) * plan_.width_of(plan_.output_), how);
+  }
 }
 
 // Fills in the arguments of a pass that change with each execution.
@@ -391,44 +414,49 @@ bool cuda_transform<T>::aligned(const void* lowest, const array_side& s, std::in
 
 template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const transform_args& how) const {
+  auto made = open(in, out, how);
+  for (std::int64_t number = 0; number < nest_.runs(); ++number) made->launch_run(number, how);
+  return made;
+}
+
+template <class T>
+std::unique_ptr<open_runs> cuda_transform<T>::open(const unsigned char* in, unsigned char* out, const transform_args& how) const {
   const geometry& shape = nest_.inner;
   const auto reads_on = [&](std::int64_t boundary) { return aligned(in, input_, shape.input.distance, &nest_loop::input, boundary); };
   constexpr std::int64_t pair = 2 * sizeof(T);
   const bool paired = reads_on(pair) && aligned(out, output_, shape.output.distance, &nest_loop::output, pair);
   const form whole{how.direction, how.scale != 1, shape.batch, alignment{reads_on(16), paired}, inject::armed_sites(how.injector) != 0};
   try {
-    if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_fallback), whole, in, out, how);
+    if (choice by = choose(whole, how); by.by != best_) return open(by.by, std::move(by.why_fallback), whole, in, out, how);
   } catch (const std::bad_alloc&) {  // the kernels of the problem may need less memory
   }
   gives_up_fallback(whole, how.stream);
-  return start(best_, "", whole, in, out, how);
+  return open(best_, "", whole, in, out, how);
 }
 
 template <class T>
-std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_fallback, const form& whole,
-                                                       const unsigned char* in, unsigned char* out, const transform_args& how) const {
-  const geometry& shape = nest_.inner;
-  const std::int64_t chunk = by->program->chunk();
-  core::vector<const prepared*> chunks;
-  for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));
-  auto made = std::make_unique<flight>(*this, by, std::move(why_fallback), how);
-  for (std::int64_t run = 0; run < nest_.runs(); ++run) {
-    const nested_geometry::place begin = nest_.begin_of(run);
-    for (std::int64_t first = 0; first < shape.batch; first += chunk) {
-      made->launch(first + chunk <= shape.batch ? *chunks.front() : *chunks.back(), run,
-                   const_cast<unsigned char*>(in) + (begin.input + first * shape.input.distance) * width_of(input_),
-                   out + (begin.output + first * shape.output.distance) * width_of(output_), how);
-    }
-  }
-  return made;
+std::unique_ptr<open_runs> cuda_transform<T>::open(const server& by, std::string why_fallback, const form& whole, const unsigned char* in,
+                                                   unsigned char* out, const transform_args& how) const {
+  core::vector<const prepared*> forms;
+  for (const form& each : chunks_of(*by->program, whole)) forms.push_back(&by->program->prepare(each, how.threads));
+  return std::make_unique<flight>(*this, by, std::move(why_fallback), std::move(forms), in, out, how);
+}
+
+template <class Made>
+std::unique_ptr<Made> make_by(const nested_geometry& shape, precision type, const transform_options& options) {
+  const auto on = ballast::cuda::current_device();
+  if (type == precision::f32) return std::make_unique<cuda_transform<float>>(on, shape, options);
+  return std::make_unique<cuda_transform<double>>(on, shape, options);
 }
 
 }  // namespace
 
 std::unique_ptr<transform> make_transform(const nested_geometry& shape, precision type, const transform_options& options) {
-  const auto on = ballast::cuda::current_device();
-  if (type == precision::f32) return std::make_unique<cuda_transform<float>>(on, shape, options);
-  return std::make_unique<cuda_transform<double>>(on, shape, options);
+  return make_by<transform>(shape, type, options);
+}
+
+std::unique_ptr<run_by_run> make_run_by_run(const nested_geometry& shape, precision type, const transform_options& options) {
+  return make_by<run_by_run>(shape, type, options);
 }
 
 }  // namespace ballast::fft::cuda

@@ -9,6 +9,7 @@
 #include "fft/contract.hpp"
 #include "fft/cuda/plan/fused_passes.hpp"
 #include "fft/cuda/plan/schedule.hpp"
+#include "run/pending.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -30,6 +31,25 @@ struct transform_options {
 };
 
 std::unique_ptr<transform> make_transform(const nested_geometry& shape, precision type, const transform_options& options);
+
+// One execution of a transform whose runs, the steps of its outer loops, are launched one by one, with other work between them.
+class open_runs : public run::pending {
+ public:
+  virtual void launch_run(std::int64_t number, const transform_args& how) = 0;
+};
+
+// A transform that can be executed so, on operands in device memory.
+class run_by_run {
+ public:
+  run_by_run() = default;
+  run_by_run(const run_by_run&) = delete;
+  run_by_run& operator=(const run_by_run&) = delete;
+  virtual ~run_by_run() = default;
+  virtual std::unique_ptr<open_runs> open(const unsigned char* in, unsigned char* out, const transform_args& how) const = 0;
+  virtual std::int64_t bytes() const = 0;  // the size of its workspace
+};
+
+std::unique_ptr<run_by_run> make_run_by_run(const nested_geometry& shape, precision type, const transform_options& options);
 
 // One launch per stage of radix 2 (radix2.cpp). Throws unsupported_error unless the problem is 1-D, c2c, its length a power of two, and
 // without outer loops and negative strides.

@@ -6,6 +6,8 @@
 #include <ballast/error.hpp>
 
 #include "fft/cuda/run/axes_in_turn.hpp"
+#include "fft/cuda/run/real_to_real.hpp"
+#include "fft/cuda/run/split_parts.hpp"
 #include "fft/cuda/run/transform.hpp"
 #include "fft/problem.hpp"
 #include "run/dispatch.hpp"
@@ -58,18 +60,22 @@ const std::vector<std::string_view>& schemes() {
 
 namespace {
 
+transform_options options_of(const scheme_row& row, bool protect) {
+  transform_options options;
+  if (protect) options.check = row.check;
+  options.transactions = row.transactions;
+  options.plain = row.computes == variant::plain;
+  if (row.computes == variant::rules) options.origin = policy_origin::rules;
+  return options;
+}
+
 std::unique_ptr<transform> make_nest(const nested_geometry& shape, precision type, bool protect, const scheme_row& row) {
   if (row.computes == variant::cufft) return make_offline_transform(shape, type, protect);
   if (row.computes == variant::radix2) return make_radix2_transform(shape, type);
   // It copies an input in place from its first element on.
   if (row.check == check_form::one_sided && (shape.input.first != 0 || shape.output.first != 0))
     throw unsupported_error("scheme one_sided: expected arrays that run forward");
-  transform_options options;
-  if (protect) options.check = row.check;
-  options.transactions = row.transactions;
-  options.plain = row.computes == variant::plain;
-  if (row.computes == variant::rules) options.origin = policy_origin::rules;
-  return make_transform(shape, type, options);
+  return make_transform(shape, type, options_of(row, protect));
 }
 
 }  // namespace
@@ -78,6 +84,13 @@ std::unique_ptr<transform> make_transform(const array_problem& shape, precision 
   const scheme_row* const row = run::row_named(k_schemes, scheme);
   if (row == nullptr) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
   run::check_use(scheme, use_of(*row), protect);
+  if (shape.split)
+    return make_split_parts(shape, type, protect, [&](const array_problem& inner) { return make_transform(inner, type, protect, scheme); });
+  if (shape.kind == kind::r2r) {
+    if (row->computes == variant::cufft || row->computes == variant::radix2 || (row != k_schemes && row->check != check_form::none))
+      throw unsupported_error("scheme " + std::string(scheme) + ": expected complex data on one side, got a real-to-real transform");
+    return make_real_to_real(shape, type, options_of(*row, protect));
+  }
   const auto nest = nest_of(shape, strides_taken::any);
   if (nest) return make_nest(*nest, type, protect, *row);
   return make_axes_in_turn(shape, type, [&](const nested_geometry& step) { return make_nest(step, type, protect, *row); });

@@ -8,6 +8,7 @@
 #include "fft/cuda/plan/kernels.hpp"
 #include "fft/cuda/plan/schedule.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/run/line_maps.hpp"
 #include "fft/problem.hpp"
 
 namespace ballast::fft::cuda {
@@ -86,6 +87,7 @@ std::vector<std::string> benchmark_problems() {
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
+  for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
   add_common(made);
   return made.take();
 }
@@ -93,6 +95,7 @@ std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::c
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
+  for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
   add_common(made);
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);

@@ -1,0 +1,302 @@
+// Convolution and correlation: against sums by the definition in more than working precision; faults at every site; refusals.
+#include <ballast/convolve.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "core/at.hpp"
+#include "fft/sites.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
+#include "inject/active.hpp"
+#include "inject/plan.hpp"
+#include "inject/sites.hpp"
+#include "support/effort.hpp"
+#include "support/fft_data.hpp"
+#include "support/fft_tolerances.hpp"
+
+namespace ballast::fft {
+namespace {
+
+using core::at;
+
+constexpr backend k_hosts[] = {backend::reference, backend::cpu};
+
+std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+  std::int64_t made = 1;
+  for (const std::int64_t n : shape) made *= n;
+  return made;
+}
+
+// Element is float, double or complex numbers of them.
+template <class Element>
+struct convolved {
+  static constexpr bool complex = !std::is_floating_point_v<Element>;
+  using T = typename std::conditional_t<complex, Element, std::complex<Element>>::value_type;
+  using W = wide<T>;
+
+  convolution_problem what;
+  std::vector<Element> x, h;
+  std::vector<std::complex<W>> wanted;
+  double size = 0;  // ‖x‖‖h‖ + ‖y‖
+
+  explicit convolved(convolution_problem of) : what(std::move(of)) {
+    what.complex = complex;
+    what.precision = sizeof(T) == 4 ? precision::f32 : precision::f64;
+    x = data(what.first, 3);
+    h = data(what.second, 4);
+    by_definition();
+    double squares[3] = {};
+    for (const Element z : x) squares[0] += std::norm(z);
+    for (const Element z : h) squares[1] += std::norm(z);
+    for (const auto& z : wanted) squares[2] += static_cast<double>(std::norm(z));
+    size = std::sqrt(squares[0] * squares[1]) + std::sqrt(squares[2]);
+  }
+
+  static std::vector<Element> data(const std::vector<std::int64_t>& shape, std::uint64_t seed) {
+    const std::vector<T> words = test::noise<T>(count_of(shape) * (complex ? 2 : 1), seed);
+    std::vector<Element> made;
+    for (std::int64_t i = 0; i < count_of(shape); ++i) {
+      if constexpr (complex)
+        made.emplace_back(words[at(2 * i)], words[at(2 * i + 1)]);
+      else
+        made.push_back(words[at(i)]);
+    }
+    return made;
+  }
+
+  void by_definition() {
+    const std::size_t rank = what.first.size();
+    std::vector<std::int64_t> first(rank), lengths(rank);
+    for (std::size_t i = 0; i < rank; ++i) {
+      const std::int64_t n = what.first[i], m = what.second[i];
+      const bool same = what.mode == convolution_mode::same, valid = what.mode == convolution_mode::valid;
+      first[i] = same ? (m - 1) / 2 : valid ? std::min(n, m) - 1 : 0;
+      lengths[i] = same ? n : valid ? std::max(n, m) - std::min(n, m) + 1 : n + m - 1;
+    }
+    // The terms of a sum are those of the smaller operand.
+    const bool swapped = count_of(what.second) > count_of(what.first);
+    const std::vector<std::int64_t>&few = swapped ? what.first : what.second, &many = swapped ? what.second : what.first;
+    const auto element = [&](bool of_second, std::int64_t at_flat) {
+      const std::complex<W> z(of_second ? h[at(what.correlate ? std::ssize(h) - 1 - at_flat : at_flat)] : x[at(at_flat)]);
+      return of_second && what.correlate ? std::conj(z) : z;
+    };
+    for (std::int64_t o = 0; o < count_of(lengths); ++o) {
+      std::complex<W> sum = 0;
+      for (std::int64_t l = 0; l < count_of(few); ++l) {
+        std::int64_t rest_o = o, rest_l = l, place = 0, stride = 1;
+        bool inside = true;
+        for (std::size_t i = rank; i-- > 0; stride *= many[i]) {
+          const std::int64_t j = rest_o % lengths[i] + first[i] - rest_l % few[i];
+          rest_o /= lengths[i];
+          rest_l /= few[i];
+          inside = inside && j >= 0 && j < many[i];
+          place += j * stride;
+        }
+        if (inside) sum += multiply(element(!swapped, l), element(swapped, place));
+      }
+      wanted.push_back(sum);
+    }
+  }
+
+  double error(const std::vector<Element>& got) const {
+    double squares = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) squares += static_cast<double>(std::norm(std::complex<W>(got[i]) - wanted[i]));
+    return std::isfinite(squares) ? std::sqrt(squares) / size : 1e300;
+  }
+  // Three transforms of at most 4 (n + m) points along each axis, each with the error of test::error_bound.
+  double allowed() const {
+    double points = 1;
+    for (std::size_t i = 0; i < what.first.size(); ++i) points *= 4.0 * static_cast<double>(what.first[i] + what.second[i]);
+    return 3 * 3 * test::unit_roundoff(what.precision) * std::sqrt(std::log2(points));
+  }
+};
+
+template <class Element>
+void check(const convolution_problem& what, backend where, bool blocks = false) {
+  const convolved<Element> given(what);
+  SCOPED_TRACE(std::string(to_string(where)) + ' ' + to_token(given.what));
+  const convolution made(given.what, {.backend = where, .threads = 2});
+  std::vector<Element> out(given.wanted.size()), bare(out.size());
+  ASSERT_EQ(count_of(made.output_shape()), std::ssize(out));
+  const report seen = made.run(given.x, given.h, out, test::quiet_call());
+  EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+  EXPECT_EQ(seen.detected, 0U) << to_json(seen);
+  EXPECT_GT(seen.checks, blocks ? 8U : 0U);
+  EXPECT_LE(given.error(out), given.allowed());
+  const convolution open(given.what, {.backend = where, .protection = protection::off});
+  EXPECT_EQ(open.run(given.x, given.h, bare).checks, 0U);
+  EXPECT_EQ(out, bare);
+}
+
+template <class Body>
+void with_elements(const Body& body) {
+  body(float{});
+  body(std::complex<double>{});
+  if (test::sampled()) return;
+  body(double{});
+  body(std::complex<float>{});
+}
+
+TEST(fft_convolve, every_mode_and_rank_against_the_definition) {
+  for (const backend where : k_hosts) {
+    with_elements([&]<class Element>(Element) {
+      for (const bool correlate : {false, true}) {
+        for (const convolution_mode mode : {convolution_mode::full, convolution_mode::same, convolution_mode::valid}) {
+          for (const auto& [n, m] :
+               std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {1, 5}, {7, 1}, {20, 13}, {13, 20}, {16, 16}})
+            check<Element>({.correlate = correlate, .first = {n}, .second = {m}, .mode = mode}, where);
+          check<Element>({.correlate = correlate, .first = {6, 9}, .second = {3, 4}, .mode = mode}, where);
+          check<Element>({.correlate = correlate, .first = {2, 9}, .second = {5, 4}, .mode = mode}, where);
+          check<Element>({.correlate = correlate, .first = {3, 4, 5}, .second = {2, 3, 2}, .mode = mode}, where);
+        }
+      }
+    });
+  }
+}
+
+TEST(fft_convolve, long_signals_in_blocks) {
+  with_elements([&]<class Element>(Element) {
+    for (const bool correlate : {false, true}) {
+      for (const convolution_mode mode : {convolution_mode::full, convolution_mode::same, convolution_mode::valid}) {
+        check<Element>({.correlate = correlate, .first = {3000}, .second = {17}, .mode = mode}, backend::cpu, true);
+        check<Element>({.correlate = correlate, .first = {9}, .second = {2500}, .mode = mode}, backend::cpu, true);
+      }
+    }
+  });
+  // More blocks than are transformed together.
+  check<float>({.first = {300'000}, .second = {40}}, backend::cpu, true);
+}
+
+// A fault of every model at every site, at several visits: repaired, and without protection in the output.
+template <class Element>
+void strike_every_site(const convolution_problem& what, backend where) {
+  const convolved<Element> given(what);
+  SCOPED_TRACE(std::string(to_string(where)) + ' ' + to_token(given.what));
+  const convolution guarded(given.what, {.backend = where}), open(given.what, {.backend = where, .protection = protection::off});
+  std::vector<Element> clean(given.wanted.size());
+  (void)guarded.run(given.x, given.h, clean);
+  for (const inject::site_row& row : inject::sites()) {
+    if (row.operation() != "fft") continue;
+    int changed = 0, found = 0;
+    for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
+      if (test::sampled() && m % 3 != static_cast<std::size_t>(row.site) % 3) continue;
+      for (std::uint64_t seed = 0; seed < 12; ++seed) {
+        SCOPED_TRACE(std::string(row.name) + ' ' + std::string(inject::k_model_names[m]) + ' ' + std::to_string(seed));
+        inject::request wanted;
+        wanted.site = row.site;
+        wanted.model = static_cast<inject::model>(m);
+        wanted.seed = seed * 1000 + m;
+        wanted.bit = given.what.precision == precision::f32 ? 30 : 62;
+        wanted.visit = static_cast<std::int64_t>(seed % 4);
+        const inject::plan faults({wanted});
+        const inject::scope struck(&faults);
+        if (row.role == inject::site_role::data) {
+          std::vector<Element> out(clean.size());
+          (void)open.run(given.x, given.h, out);
+          changed += out == clean ? 0 : 1;
+        }
+        std::vector<Element> out(clean.size());
+        const report seen = guarded.run(given.x, given.h, out, test::quiet_call());
+        found += seen.verdict != verdict::clean ? 1 : 0;
+        if (wanted.model == inject::model::stuck_at && seen.verdict == verdict::uncorrectable) continue;
+        ASSERT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
+        double effect = 0;
+        for (std::size_t i = 0; i < out.size(); ++i)
+          effect += static_cast<double>(std::norm(std::complex<double>(out[i]) - std::complex<double>(clean[i])));
+        const double points = 4.0 * static_cast<double>(count_of(given.what.first) + count_of(given.what.second));
+        ASSERT_LE(std::sqrt(effect),
+                  test::k_floor * test::unit_roundoff(given.what.precision) * std::sqrt(std::log2(points) + 1) * given.size)
+            << to_json(seen);
+      }
+    }
+    EXPECT_EQ(changed > 0, row.role == inject::site_role::data) << row.name;
+    EXPECT_GT(found, 0) << row.name;
+  }
+}
+
+TEST(fft_convolve, every_site) {
+  for (const backend where : k_hosts) {
+    strike_every_site<float>({.first = {40}, .second = {25}}, where);
+    strike_every_site<std::complex<double>>({.correlate = true, .first = {6, 9}, .second = {3, 4}, .mode = convolution_mode::same}, where);
+  }
+  strike_every_site<double>({.first = {2000}, .second = {17}, .mode = convolution_mode::valid}, backend::cpu);
+}
+
+// Constant and alternating data, an impulse, values of every size: no false alarm, although rounding errors may lie at one frequency.
+TEST(fft_convolve, no_false_alarm) {
+  const std::int64_t rounds = test::sampled() ? 20 : 200;
+  std::uint64_t checks = 0;
+  const auto fill = [](std::vector<float>& to, int how, std::uint64_t seed) {
+    const std::vector<float> noise = test::noise<float>(std::ssize(to), seed);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const float step = static_cast<float>(i) * 0.01F * static_cast<float>(seed % 97);
+      to[i] = how == 0   ? 1.25F
+              : how == 1 ? (i % 2 == 0 ? 3.0F : -3.0F)
+              : how == 2 ? (i == seed % to.size() ? 1e30F : 0.0F)
+              : how == 3 ? std::sin(step)
+              : how == 4 ? noise[i] * 1e-38F
+                         : noise[i] * std::pow(10.0F, static_cast<float>(i % 20) - 10);
+    }
+  };
+  for (const auto& [n, m] : std::vector<std::pair<std::int64_t, std::int64_t>>{{900, 31}, {64, 64}, {20'000, 16}}) {
+    const convolution made({.first = {n}, .second = {m}}, {.backend = backend::cpu});
+    std::vector<float> x(at(n)), h(at(m)), y(at(n + m - 1));
+    for (int how = 0; how < 6; ++how) {
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        fill(x, how, static_cast<std::uint64_t>(round));
+        fill(h, (how + round % 3 == 2) ? 5 : how == 2 ? 0 : how, static_cast<std::uint64_t>(round + 7));
+        const report seen = made.run(x, h, y, test::quiet_call());
+        checks += seen.checks;
+        ASSERT_EQ(seen.detected, 0U) << n << ' ' << how << ' ' << round << ' ' << to_json(seen);
+      }
+    }
+  }
+  EXPECT_GT(checks, 1000U);
+}
+
+TEST(fft_convolve, inf_and_nan_are_no_fault) {
+  const convolution made({.first = {40}, .second = {7}}, {.backend = backend::cpu});
+  std::vector<float> x(40, 1), h(7, 2), y(46);
+  x[10] = std::numeric_limits<float>::infinity();
+  const report seen = made.run(x, h, y);
+  EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+  EXPECT_FALSE(std::isfinite(y[12]));
+}
+
+TEST(fft_convolve, refusals_say_what_was_expected) {
+  const auto text_of = [](const auto& run) -> std::string {
+    try {
+      (void)run();
+    } catch (const error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(text_of([] { return convolution({.first = {3}, .second = {}}); }),
+            "convolve_real_f32_n3_m_full: expected operands of the same rank, got 1 and 0");
+  EXPECT_EQ(text_of([] { return convolution({.first = {3}, .second = {0}}); }),
+            "convolve_real_f32_n3_m0_full: expected lengths of at least 1, got 3 and 0");
+  const convolution made({.correlate = true, .first = {3}, .second = {2}, .mode = convolution_mode::same}, {.backend = backend::reference});
+  std::vector<float> x(3), h(2), y(3);
+  EXPECT_EQ(text_of([&] { return made.run(x, h, std::span(y).first(2)); }),
+            "correlate_real_f32_n3_m2_same: out: expected 3 elements, got 2");
+  EXPECT_EQ(text_of([&] { return made.run(x, h, x); }),
+            "correlate_real_f32_n3_m2_same: expected out not to overlap the operands, got an overlap");
+  std::vector<double> wide(3), wide_h(2), wide_y(3);
+  EXPECT_EQ(text_of([&] { return made.run(wide, wide_h, wide_y); }),
+            "correlate_real_f32_n3_m2_same: expected real numbers in f32, got real ones in f64");
+}
+
+}  // namespace
+}  // namespace ballast::fft
