@@ -290,6 +290,13 @@ def _plain(x):
             and not torch._C._is_tracing())
 
 
+def _straight(kind, x, n, dim, norm, inverse):
+    """The transform over one axis of a tensor from which nothing but values is wanted, where nothing is to be prepared; else None."""
+    if n is None and norm in _FORWARD and type(dim) is int and _plain(x):
+        return transformed(kind, x, (dim if dim < 0 else dim - x.dim(),), norm or "backward", inverse)
+    return None
+
+
 def _over(x, s, dim, norm, table, forward):
     x = _float(x)
     if dim is None:
@@ -318,12 +325,14 @@ def _whole(x, dim, scaling, n):
 
 def fft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.fft."""
-    return _over(input, None if n is None else [n], [dim], norm, _FORWARD, True)
+    made = _straight("c2c", input, n, dim, norm, False)
+    return _over(input, None if n is None else [n], [dim], norm, _FORWARD, True) if made is None else made
 
 
 def ifft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.ifft."""
-    return _over(input, None if n is None else [n], [dim], norm, _INVERSE, False)
+    made = _straight("c2c", input, n, dim, norm, True)
+    return _over(input, None if n is None else [n], [dim], norm, _INVERSE, False) if made is None else made
 
 
 def fftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
@@ -381,12 +390,14 @@ def irfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
 
 def rfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.rfft."""
-    return rfftn(input, None if n is None else [n], [dim], norm)
+    made = _straight("r2c", input, n, dim, norm, False)
+    return rfftn(input, None if n is None else [n], [dim], norm) if made is None else made
 
 
 def irfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.irfft."""
-    return irfftn(input, None if n is None else [n], [dim], norm)
+    made = _straight("c2r", input, n, dim, norm, True)
+    return irfftn(input, None if n is None else [n], [dim], norm) if made is None else made
 
 
 def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:

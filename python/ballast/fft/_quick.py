@@ -6,7 +6,7 @@ from collections import OrderedDict
 import numpy as np
 
 from .._exchange import exchanged
-from .._protection import compute, current, execution, record
+from .._protection import call as called, current, execution, record
 from . import _repeated
 from ._engine import complex_type, plan_of_lines, real_type
 from ._repeated import usual
@@ -80,7 +80,7 @@ def quick(name):
                     _calls.popitem(last=False)
             plan, shape, dtype, inverse = found
             made = np.empty(shape, dtype)
-            report = compute(plan.run_whole, a, made, inverse)
+            report = called(plan.run_whole, a, made, inverse)
             if report is None:
                 return general(a)
             record(report)
