@@ -35,41 +35,49 @@ class ledger {
   }
 
   // The next call of `plan` inherits the memory of the last one, with its findings.
-  void forget(const void* plan) {
-    std::optional<ballast::pending_report> last;  // destroyed without the lock
+  void forget(const std::shared_ptr<const void>& plan) {
+    std::map<std::shared_ptr<const void>, ballast::pending_report>::node_type last;  // destroyed without the lock
     const std::lock_guard lock(mutex_);
-    if (const auto found = outstanding_.find(plan); found != outstanding_.end()) {
-      last.emplace(std::move(found->second));
-      outstanding_.erase(found);
-    }
+    last = outstanding_.extract(plan);
   }
 
-  void add(const void* plan, ballast::pending_report work) {
-    const std::lock_guard lock(mutex_);
-    outstanding_.insert_or_assign(plan, std::move(work));
+  void add(const std::shared_ptr<const void>& plan, ballast::pending_report work) {
+    bool many = false;
+    {
+      const std::lock_guard lock(mutex_);
+      outstanding_.insert_or_assign(plan, std::move(work));
+      many = outstanding_.size() > k_most_outstanding;
+    }
+    if (many) settle();
   }
 
   // Waits for the streams. The report, if there is one, and whether a fault was not repaired that no handler has returned as an error.
   std::pair<std::optional<ballast::report>, bool> take() {
-    std::map<const void*, ballast::pending_report> waiting;
+    settle();
+    const std::lock_guard lock(mutex_);
+    return {std::exchange(seen_, std::nullopt), std::exchange(untold_, false)};
+  }
+
+ private:
+  static constexpr std::size_t k_most_outstanding = 512;
+
+  void settle() {
+    std::map<std::shared_ptr<const void>, ballast::pending_report> waiting;
     {
       const std::lock_guard lock(mutex_);
       waiting.swap(outstanding_);
     }
-    bool untold = false;
     for (auto& [plan, work] : waiting) {
       try {
         add(work.get());
       } catch (const ballast::uncorrectable_error& fault) {
-        add(fault.report());
-        untold = true;
+        const std::lock_guard lock(mutex_);
+        merge(fault.report());
+        untold_ = true;
       }
     }
-    const std::lock_guard lock(mutex_);
-    return {std::exchange(seen_, std::nullopt), untold};
   }
 
- private:
   void merge(const ballast::report& later) {
     if (seen_) {
       seen_->merge(later);
@@ -80,7 +88,8 @@ class ledger {
 
   std::mutex mutex_;
   std::optional<ballast::report> seen_;
-  std::map<const void*, ballast::pending_report> outstanding_;  // by plan
+  bool untold_ = false;
+  std::map<std::shared_ptr<const void>, ballast::pending_report> outstanding_;  // by plan
 };
 
 // XLA's threads may call handlers while the program ends, so that nothing here is destroyed.
@@ -222,15 +231,15 @@ void compute_fft(const frame& now) {
   const auto transform = [&]<class In, class Out>(In, Out) {
     const std::span<const In> from = x.all<const In>();
     const std::span<Out> to = y.all<Out>();
-    if (now.device >= 0) findings().forget(plan.get());
+    if (now.device >= 0) findings().forget(plan);
     if constexpr (!std::is_floating_point_v<In>) {
       if (inverse) {
-        if (now.device >= 0) return findings().add(plan.get(), plan->enqueue_inverse(from, to, now.now()));
+        if (now.device >= 0) return findings().add(plan, plan->enqueue_inverse(from, to, now.now()));
         return record(plan->inverse(from, to, now.now()));
       }
     }
     if constexpr (!std::is_floating_point_v<Out>) {
-      if (now.device >= 0) return findings().add(plan.get(), plan->enqueue_forward(from, to, now.now()));
+      if (now.device >= 0) return findings().add(plan, plan->enqueue_forward(from, to, now.now()));
       return record(plan->forward(from, to, now.now()));
     }
     throw ballast::invalid_argument_error("inverse: expected the direction of the kind of transform");
