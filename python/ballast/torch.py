@@ -22,6 +22,7 @@ __all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft",
 _NONE, _ROOT, _WHOLE = 0, 1, 2
 _FORWARD = {None: _NONE, "backward": _NONE, "ortho": _ROOT, "forward": _WHOLE}
 _INVERSE = {None: _WHOLE, "backward": _WHOLE, "ortho": _ROOT, "forward": _NONE}
+_FULL = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _FORWARD_NAME = ("backward", "ortho", "forward")
 _INVERSE_NAME = ("forward", "ortho", "backward")
 
@@ -311,13 +312,25 @@ def _scaling(norm, of):
 
 
 def _straight(kind, x, lengths, dim, norm, inverse):
-    """The transform of a tensor from which nothing but values is wanted, where nothing is to be prepared; else None."""
-    if lengths is None and norm in _FORWARD and _eager(x) and not _wants_gradient(x):
-        if type(dim) is int:
-            return transformed(kind, x, (dim if dim < 0 else dim - x.dim(),), norm or "backward", inverse)
-        if type(dim) is tuple:
-            return transformed(kind, x, dim, norm or "backward", inverse)
-    return None
+    """The transform of a tensor from which nothing but values and the gradient of reverse mode is wanted, where nothing is to be prepared;
+    else None."""
+    if lengths is not None or norm not in _FORWARD or not _eager(x):
+        return None
+    if type(dim) is int:
+        dim = (dim if dim < 0 else dim - x.dim(),)
+    if type(dim) is not tuple:
+        return None
+    if not _wants_gradient(x):
+        return transformed(kind, x, dim, norm or "backward", inverse)
+    if len(dim) > 1 or not -x.dim() <= dim[0] < 0 or x.is_complex() == (kind == "r2c") or x.dtype not in _FULL:
+        return None
+    scaling = (_INVERSE if inverse else _FORWARD)[norm]
+    if kind == "c2c":
+        return _Eager.apply(x, _ops.fft_c2c, dim, scaling, not inverse)
+    if kind == "r2c":
+        return _Eager.apply(x, _ops.fft_r2c, dim[0], scaling)
+    n = 2 * (x.shape[dim[0]] - 1)
+    return _Eager.apply(x, _ops.fft_c2r, dim[0], scaling, n) if n else None
 
 
 def _over(x, s, dim, norm, table, forward):

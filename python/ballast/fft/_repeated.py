@@ -10,9 +10,9 @@ from ._engine import MOST_AXES, planned
 
 MOST_CALLS = 512
 _calls = OrderedDict()
-_LAST = tuple(tuple(range(-count, 0)) for count in range(MOST_AXES + 1))
+LAST = tuple(tuple(range(-count, 0)) for count in range(MOST_AXES + 1))
 # Kind, inverse, and the number of last axes; None: all.
-_USUAL = {"fft": ("c2c", False, 1), "ifft": ("c2c", True, 1), "rfft": ("r2c", False, 1), "irfft": ("c2r", True, 1),
+USUAL = {"fft": ("c2c", False, 1), "ifft": ("c2c", True, 1), "rfft": ("r2c", False, 1), "irfft": ("c2r", True, 1),
           "fft2": ("c2c", False, 2), "ifft2": ("c2c", True, 2), "rfft2": ("r2c", False, 2),
           "fftn": ("c2c", False, None), "ifftn": ("c2c", True, None), "rfftn": ("r2c", False, None)}
 
@@ -104,6 +104,6 @@ def _planned(kind, x, made, call, norm):
 
 def usual(name, x):
     """The usual call of the function `name`: the last axes of a tensor, no other argument. None where it is another."""
-    kind, inverse, count = _USUAL[name]
+    kind, inverse, count = USUAL[name]
     count = x.dim() if count is None else count
-    return transformed(kind, x, _LAST[count], "backward", inverse) if count <= MOST_AXES else None
+    return transformed(kind, x, LAST[count], "backward", inverse) if count <= MOST_AXES else None
