@@ -4,6 +4,8 @@
     ballast.linalg     qr and lstsq
     ballast.scipy_fft  the functions of scipy.fft, and a backend for it
     ballast.sklearn    KMeans, an estimator of scikit-learn (imports scikit-learn)
+    ballast.torch      the functions of torch.fft and torch.linalg.qr as operators of PyTorch (imports PyTorch)
+    ballast.jax        the functions of jnp.fft, qr, lstsq and K-Means as calls of XLA (imports JAX)
 
 Each call leaves a report: ballast.last_report(). `with ballast.protection(...)` sets protection, backend and threads.
 ballast.install() puts Ballast under NumPy and SciPy for programs that are not to be changed.
@@ -22,7 +24,7 @@ from ._install import install, uninstall
 
 __version__ = _core.version
 
-_LAZY = ("scipy_fft", "sklearn", "torch")  # they import other libraries
+_LAZY = ("jax", "scipy_fft", "sklearn", "torch")  # they import other libraries
 
 __all__ = ["DeviceError", "Error", "Event", "FallbackWarning", "FaultError", "FaultWarning", "InvalidArgumentError", "OutOfMemoryError",
            "RankDeficientError", "Report", "UnsupportedError", "UnsupportedTypeError", "__version__", "fft", "forwarded", "info", "install",

@@ -1,5 +1,5 @@
 """install() puts Ballast under numpy.fft, scipy.fft, torch.fft, qr and lstsq of numpy.linalg and scipy.linalg, torch.linalg.qr, and
-scikit-learn's KMeans and MiniBatchKMeans, for programs that are not to be changed."""
+scikit-learn's KMeans, MiniBatchKMeans and BisectingKMeans, for programs that are not to be changed."""
 
 import atexit
 import functools
@@ -45,6 +45,15 @@ def _replace(module, names, source, types):
         call = _protecting(module, name, getattr(source, name), types)
         _replaced[module, name] = getattr(module, name)
         setattr(module, name, call)
+
+
+def _share(module, importer):
+    """Gives `importer` what was put into `module` for the names that it has from there: estimators that keep such a function are pickled by
+    its name, and pickle refuses another object than the one that has the name now."""
+    for of, name in list(_replaced):
+        if of is module and hasattr(importer, name):
+            _replaced[importer, name] = getattr(importer, name)
+            setattr(importer, name, getattr(module, name))
 
 
 def _replace_torch():
@@ -114,11 +123,13 @@ def install():
             _replaced[scipy.fft, None] = "scipy"
             _replace(scipy.linalg, _LINALG, _scipy_linalg, (UnsupportedError, RankDeficientError))
         if importlib.util.find_spec("sklearn") is not None:
+            import sklearn.cluster._bisect_k_means as bisecting
             import sklearn.cluster._kmeans as theirs
 
             from . import _sklearn_engine
 
             _replace(theirs, _sklearn_engine.__all__, _sklearn_engine, UnsupportedError)
+            _share(theirs, bisecting)
         if "torch" in sys.modules:
             _replace_torch()
         elif importlib.util.find_spec("torch") is not None:

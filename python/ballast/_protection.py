@@ -21,6 +21,7 @@ __all__ = ["last_report", "protection", "synchronize"]
 _log = logging.getLogger("ballast")
 _log.addHandler(logging.NullHandler())
 _of_thread = threading.local()
+_of_programs = getattr(_core, "jax_report", None)  # of what JAX has compiled (ballast.jax)
 
 
 class Settings(NamedTuple):
@@ -87,19 +88,36 @@ class protection(contextlib.ContextDecorator):
 
 
 def last_report():
-    """The report of the last call of this thread; None before the first. Waits for the call where it runs on a stream."""
+    """The report of the last call of this thread; None before the first. Waits for the call where it runs on a stream. Calls of programs
+    that JAX has compiled run on its threads: if such calls have ended since this was last asked, the report is theirs, as one."""
+    _tell_of_programs()
     seen = getattr(_of_thread, "report", None)
     return seen.report() if type(seen) is _Enqueued else seen
 
 
-def compute(function, *arguments):
+def _tell_of_programs():
+    """Makes the findings of programs the last report of this thread. A fault that JAX has raised an error for is only logged."""
+    first, untold = _of_programs() if _of_programs is not None else (None, False)
+    if first is None:
+        return
+    seen = _of_thread.report = Report(first)
+    if first.detected:
+        _tell(seen, raised=not untold)
+
+
+def call(function, *arguments):
     """Calls the library and returns what it returns. A FaultError leaves its report as the last."""
     try:
-        return function(*[each.tensor() if type(each) is DeviceArray else each for each in arguments])
+        return function(*arguments)
     except FaultError as fault:
         _of_thread.report = fault.report
         _write_log(fault.report)
         raise
+
+
+def compute(function, *arguments):
+    """call() with arguments that may be DeviceArrays."""
+    return call(function, *[each.tensor() if type(each) is DeviceArray else each for each in arguments])
 
 
 def record(first, *later, checks=0, events=(), false_alarms=0):
@@ -127,10 +145,11 @@ def _write_log(report):
         _log.log(level, "%s: %s", report.problem, event, extra={"ballast_event": event, "ballast_problem": report.problem})
 
 
-def _tell(report, how=None):
+def _tell(report, how=None, raised=False):
+    """`raised`: the caller has seen an error for what was not repaired."""
     _write_log(report)
     how = how or _current.get().on_fault
-    if report.uncorrectable or how == "raise":
+    if report.uncorrectable and not raised or how == "raise":
         raise FaultError(str(report), report)
     if how == "warn":
         warnings.warn(str(report), FaultWarning, stacklevel=level_of_caller())
@@ -182,7 +201,7 @@ class _Enqueued:
 
 def synchronize():
     """Waits for the calls on streams, of all threads, and tells their faults: logs, warns, raises FaultError, as the settings of each
-    problem's last call say.
+    problem's last call say; those of programs of JAX that have ended, by the settings of this context.
 
     Without it last_report() tells those of the last call and of earlier calls of the same problem, and every 4096th call on a device and
     the end of the program tell all. Replays of captured graphs are told here, and by last_report() after the call that was captured.
@@ -193,9 +212,9 @@ def synchronize():
         given = [_Enqueued((part,), _current.get()) for part, _ in ended]
         given += [_Enqueued((part,), settings) for part, settings, _ in _captured]
     fault = None
-    for each in given:
+    for told in (*(each.report for each in given), _tell_of_programs):
         try:
-            each.report()
+            told()
         except FaultError as seen:
             fault = fault or seen
     if fault is not None:

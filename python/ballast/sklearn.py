@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.cluster import kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import _core
@@ -52,17 +53,22 @@ def _weights_on_device(sample_weight, X):
     return weights
 
 
-def _refuse(name, expected, got):
-    raise InvalidArgumentError(f"{name}: expected {expected}, got {got!r}")
-
-
-def _is_integer(value, least):
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+class _InvalidParameterError(InvalidArgumentError, InvalidParameterError):
+    """scikit-learn's error, and the package's."""
 
 
 class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What the estimators share: everything but the fit. A subclass has _runs_of_others: the runs that n_init="auto" means for other starts
     than k-means++ and arrays."""
+
+    # The values that each parameter may have: _validate_params() of scikit-learn checks them.
+    _parameter_constraints = {"n_clusters": [Interval(Integral, 1, None, closed="left")],
+                              "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
+                              "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+                              "max_iter": [Interval(Integral, 1, None, closed="left")],
+                              "tol": [Interval(Real, 0, None, closed="left")],
+                              "verbose": ["verbose"],
+                              "random_state": ["random_state"]}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -74,15 +80,10 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
         return len(self.cluster_centers_)
 
     def _check_parameters(self):
-        for name in ("n_clusters", "max_iter"):
-            if not _is_integer(getattr(self, name), 1):
-                _refuse(name, "an integer of 1 or more", getattr(self, name))
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            _refuse("tol", "a number of 0 or more", self.tol)
-        if self.n_init != "auto" and not _is_integer(self.n_init, 1):
-            _refuse("n_init", 'an integer of 1 or more, or "auto"', self.n_init)
-        if isinstance(self.init, str) and self.init not in ("k-means++", "random"):
-            _refuse("init", '"k-means++", "random", an array or a function', self.init)
+        try:
+            self._validate_params()
+        except InvalidParameterError as wrong:
+            raise _InvalidParameterError(str(wrong)) from None
 
     def _check_size(self, X):
         if len(X) < self.n_clusters:
@@ -283,6 +284,12 @@ class MiniBatchKMeans(_Clustering):
     """
 
     _runs_of_others = 3
+    _parameter_constraints = {**_Clustering._parameter_constraints,
+                              "batch_size": [Interval(Integral, 1, None, closed="left")],
+                              "compute_labels": ["boolean"],
+                              "max_no_improvement": [Interval(Integral, 0, None, closed="left"), None],
+                              "init_size": [Interval(Integral, 1, None, closed="left"), None],
+                              "reassignment_ratio": [Interval(Real, 0, None, closed="left")]}
 
     def __init__(self, n_clusters=8, *, init="k-means++", max_iter=100, batch_size=1024, verbose=0, compute_labels=True, random_state=None,
                  tol=0.0, max_no_improvement=10, init_size=None, n_init="auto", reassignment_ratio=0.01):
@@ -356,17 +363,6 @@ class MiniBatchKMeans(_Clustering):
         if foreign(X) and on_device(X):
             raise UnsupportedError("MiniBatchKMeans: expected points in host memory; KMeans takes points in the memory of a device")
         return validate_data(self, X, dtype=_FLOATS, order="C", reset=reset)
-
-    def _check_parameters(self):
-        super()._check_parameters()
-        if not _is_integer(self.batch_size, 1):
-            _refuse("batch_size", "an integer of 1 or more", self.batch_size)
-        if self.max_no_improvement is not None and not _is_integer(self.max_no_improvement, 0):
-            _refuse("max_no_improvement", "an integer of 0 or more, or None", self.max_no_improvement)
-        if self.init_size is not None and not _is_integer(self.init_size, 1):
-            _refuse("init_size", "an integer of 1 or more, or None", self.init_size)
-        if not isinstance(self.reassignment_ratio, Real) or not self.reassignment_ratio >= 0:
-            _refuse("reassignment_ratio", "a number of 0 or more", self.reassignment_ratio)
 
     def _start_size(self, m):
         """Points that a start is drawn from."""

@@ -22,6 +22,7 @@ __all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft",
 _NONE, _ROOT, _WHOLE = 0, 1, 2
 _FORWARD = {None: _NONE, "backward": _NONE, "ortho": _ROOT, "forward": _WHOLE}
 _INVERSE = {None: _WHOLE, "backward": _WHOLE, "ortho": _ROOT, "forward": _NONE}
+_FULL = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _FORWARD_NAME = ("backward", "ortho", "forward")
 _INVERSE_NAME = ("forward", "ortho", "backward")
 
@@ -47,7 +48,6 @@ def _c2c_like(x, dim, scaling, forward):
     return x.new_empty(x.shape)
 
 
-@torch.library.impl("ballast::fft_c2c", ("CPU", "CUDA"))
 def _c2c(x, dim, scaling, forward):
     norm = (_FORWARD_NAME if forward else _INVERSE_NAME)[scaling]
     made = transformed("c2c", x, tuple(dim), norm, not forward)
@@ -63,7 +63,6 @@ def _r2c_like(x, dim, scaling):
     return x.new_empty(shape, dtype=_complex(x.dtype))
 
 
-@torch.library.impl("ballast::fft_r2c", ("CPU", "CUDA"))
 def _r2c(x, dim, scaling):
     made = transformed("r2c", x, (dim,), _FORWARD_NAME[scaling], False)
     if made is None:
@@ -78,7 +77,6 @@ def _c2r_like(x, dim, scaling, n):
     return x.new_empty(shape, dtype=_real(x.dtype))
 
 
-@torch.library.impl("ballast::fft_c2r", ("CPU", "CUDA"))
 def _c2r(x, dim, scaling, n):
     made = transformed("c2r", x, (dim,), _INVERSE_NAME[scaling], True, n)
     if made is None:
@@ -93,9 +91,12 @@ def _qr_like(a):
     return a.new_empty((*stack, m, k)), a.new_empty((*stack, k, n))
 
 
-@torch.library.impl("ballast::qr", ("CPU", "CUDA"))
 def _qr(a):
     return tuple(each.contiguous() for each in _linalg.qr(a))
+
+
+for _name, _kernel in (("fft_c2c", _c2c), ("fft_r2c", _r2c), ("fft_c2r", _c2r), ("qr", _qr)):
+    torch.library.impl(f"ballast::{_name}", ("CPU", "CUDA"), _kernel)
 
 
 # ---- Gradients
@@ -172,12 +173,40 @@ class _Linear(torch.autograd.Function):
         return _linear(op, x.movedim(in_dims[0], 0), *rest), 0
 
 
+class _Eager(torch.autograd.Function):
+    """A transform with its gradient for calls that _eager() takes. PyTorch's registered gradients cost several times as much."""
+
+    @staticmethod
+    def forward(ctx, x, op, *rest):
+        ctx.op = op
+        _GRADIENTS[op][1](ctx, (x, *rest), None)
+        return _KERNELS[op](x, *rest)
+
+    backward = staticmethod(_Linear.backward)
+
+
+_KERNELS = {_ops.fft_c2c: _c2c, _ops.fft_r2c: _r2c, _ops.fft_c2r: _c2r}
+
+
 def _further_modes():
     """Whether forward mode or torch.func asks for derivatives, which registered gradients do not give: the tangent would be lost."""
     return not torch.compiler.is_compiling() and (_forward_mode._current_level >= 0 or _transform() is not None)
 
 
+def _eager(x):
+    """Whether the dispatcher has nothing to add but the gradient of reverse mode: no forward mode, no vmap, no mode that records calls, no
+    tracing. Compilation sees the operators."""
+    return (not torch.compiler.is_compiling() and type(x) is Tensor and (x.is_cpu or x.is_cuda) and not _dispatch_modes()
+            and not _function_modes() and _transform() is None and _forward_mode._current_level < 0 and not torch._C._is_tracing())
+
+
+def _wants_gradient(x):
+    return x.requires_grad and torch.is_grad_enabled()
+
+
 def _linear(op, x, *rest):
+    if _eager(x):
+        return _Eager.apply(x, op, *rest) if _wants_gradient(x) else _KERNELS[op](x, *rest)
     return _Linear.apply(x, op, *rest) if _further_modes() else op(x, *rest)
 
 
@@ -282,12 +311,26 @@ def _scaling(norm, of):
     return of[norm]
 
 
-def _plain(x):
-    """Whether a call asks for the values of `x` alone, so that the dispatcher has nothing to add: no gradient in either mode, no vmap, no
-    mode that records calls, no tracing. Compilation sees the operators."""
-    return (not torch.compiler.is_compiling() and type(x) is Tensor and not (x.requires_grad and torch.is_grad_enabled())
-            and not _dispatch_modes() and not _function_modes() and _transform() is None and _forward_mode._current_level < 0
-            and not torch._C._is_tracing())
+def _straight(kind, x, lengths, dim, norm, inverse):
+    """The transform of a tensor from which nothing but values and the gradient of reverse mode is wanted, where nothing is to be prepared;
+    else None."""
+    if lengths is not None or norm not in _FORWARD or not _eager(x):
+        return None
+    if type(dim) is int:
+        dim = (dim if dim < 0 else dim - x.dim(),)
+    if type(dim) is not tuple:
+        return None
+    if not _wants_gradient(x):
+        return transformed(kind, x, dim, norm or "backward", inverse)
+    if len(dim) > 1 or not -x.dim() <= dim[0] < 0 or x.is_complex() == (kind == "r2c") or x.dtype not in _FULL:
+        return None
+    scaling = (_INVERSE if inverse else _FORWARD)[norm]
+    if kind == "c2c":
+        return _Eager.apply(x, _ops.fft_c2c, dim, scaling, not inverse)
+    if kind == "r2c":
+        return _Eager.apply(x, _ops.fft_r2c, dim[0], scaling)
+    n = 2 * (x.shape[dim[0]] - 1)
+    return _Eager.apply(x, _ops.fft_c2r, dim[0], scaling, n) if n else None
 
 
 def _over(x, s, dim, norm, table, forward):
@@ -298,32 +341,19 @@ def _over(x, s, dim, norm, table, forward):
     if s is not None:
         for n, d in zip(s, dim):
             x = _resized(x, None if n == -1 else n, d)
-    x, scaling = x.to(_complex(x.dtype)), _scaling(norm, table)
-    if _plain(x):
-        made = transformed("c2c", x, tuple(dim), (_FORWARD_NAME if forward else _INVERSE_NAME)[scaling], not forward)
-        if made is not None:
-            return made
-    return _linear(_ops.fft_c2c, x, dim, scaling, forward)
-
-
-def _half(x, dim, scaling):
-    made = transformed("r2c", x, (dim,), _FORWARD_NAME[scaling], False) if _plain(x) else None
-    return _linear(_ops.fft_r2c, x, dim, scaling) if made is None else made
-
-
-def _whole(x, dim, scaling, n):
-    made = transformed("c2r", x, (dim,), _INVERSE_NAME[scaling], True, n) if _plain(x) else None
-    return _linear(_ops.fft_c2r, x, dim, scaling, n) if made is None else made
+    return _linear(_ops.fft_c2c, x.to(_complex(x.dtype)), dim, _scaling(norm, table), forward)
 
 
 def fft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.fft."""
-    return _over(input, None if n is None else [n], [dim], norm, _FORWARD, True)
+    made = _straight("c2c", input, n, dim, norm, False)
+    return _over(input, None if n is None else [n], [dim], norm, _FORWARD, True) if made is None else made
 
 
 def ifft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.ifft."""
-    return _over(input, None if n is None else [n], [dim], norm, _INVERSE, False)
+    made = _straight("c2c", input, n, dim, norm, True)
+    return _over(input, None if n is None else [n], [dim], norm, _INVERSE, False) if made is None else made
 
 
 def fftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
@@ -338,12 +368,14 @@ def ifftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
 
 def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
     """torch.fft.fft2."""
-    return fftn(input, s, dim, norm)
+    made = _straight("c2c", input, s, dim, norm, False)
+    return fftn(input, s, dim, norm) if made is None else made
 
 
 def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
     """torch.fft.ifft2."""
-    return ifftn(input, s, dim, norm)
+    made = _straight("c2c", input, s, dim, norm, True)
+    return ifftn(input, s, dim, norm) if made is None else made
 
 
 def rfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
@@ -356,11 +388,11 @@ def rfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
     if s is not None:
         for n, d in zip(s, dim):
             x = _resized(x, None if n == -1 else n, d)
-    if 1 < len(dim) <= len(set(dim)) and _plain(x):
+    if 1 < len(dim) <= len(set(dim)) and _eager(x) and not _wants_gradient(x):
         made = transformed("r2c", x, tuple(dim), _FORWARD_NAME[scaling], False)
         if made is not None:
             return made
-    made = _half(x, dim[-1], scaling)
+    made = _linear(_ops.fft_r2c, x, dim[-1], scaling)
     return _linear(_ops.fft_c2c, made, dim[:-1], scaling, True) if len(dim) > 1 else made
 
 
@@ -376,22 +408,25 @@ def irfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
         x = _resized(x, None if length == -1 else length, d)
     if len(dim) > 1:
         x = _linear(_ops.fft_c2c, x, dim[:-1], scaling, False)
-    return _whole(_resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
+    return _linear(_ops.fft_c2r, _resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
 
 
 def rfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.rfft."""
-    return rfftn(input, None if n is None else [n], [dim], norm)
+    made = _straight("r2c", input, n, dim, norm, False)
+    return rfftn(input, None if n is None else [n], [dim], norm) if made is None else made
 
 
 def irfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
     """torch.fft.irfft."""
-    return irfftn(input, None if n is None else [n], [dim], norm)
+    made = _straight("c2r", input, n, dim, norm, True)
+    return irfftn(input, None if n is None else [n], [dim], norm) if made is None else made
 
 
 def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:
     """torch.fft.rfft2."""
-    return rfftn(input, s, dim, norm)
+    made = _straight("r2c", input, s, dim, norm, False)
+    return rfftn(input, s, dim, norm) if made is None else made
 
 
 def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None) -> Tensor:

@@ -1,6 +1,8 @@
 """Times Ballast from Python beside the libraries that people use. Writes a table in Markdown.
 
-Usage: compare.py [--device cpu|cuda] [--out FILE] [--commit HASH] [--only WORD]
+Usage: compare.py [--device cpu|cuda | --overhead] [--out FILE] [--commit HASH] [--only WORD]
+--overhead: what one call of 8 points on the host costs beside the library's own time, from NumPy, PyTorch and JAX. Processor time of the
+calling thread, the least of 400 short rounds: other work on the machine counts little.
 Rivals are those that are installed: NumPy, SciPy, pyFFTW, mkl_fft, scikit-learn, PyTorch; on a device PyTorch and CuPy. Every call of a row runs
 in the same rounds, one after the other, and the number is the median over the rounds. Threads: as many for each as it takes by itself.
 """
@@ -179,6 +181,62 @@ def device_rows(only):
         yield row, timed(calls, wait)
 
 
+def least(call, clock=time.thread_time):
+    """The least seconds of a call over rounds."""
+    best = float("inf")
+    for count in (100, *[50] * 400):
+        start = clock()
+        for _ in range(count):
+            call()
+        best = min(best, (clock() - start) / count)
+    return best
+
+
+def overhead_rows():
+    """(name, seconds of the call, seconds in the library or None, the seconds of the rival's call)."""
+    torch, jax = optional("torch"), optional("jax")
+
+    def row(name, call, rival):
+        call()
+        library = float("inf")
+        for _ in range(300):
+            call()
+            library = min(library, ballast.last_report().seconds)
+        return name, least(call), library, least(rival)
+
+    z, m = rng_data((8,), "complex128"), rng_data((4, 4), "complex128")
+    with ballast.protection(threads=1):
+        yield row("ballast.fft.fft, NumPy", lambda: ballast.fft.fft(z), lambda: np.fft.fft(z))
+        yield row("ballast.fft.fft2, NumPy", lambda: ballast.fft.fft2(m), lambda: np.fft.fft2(m))
+        if torch:
+            import ballast.torch as operators
+
+            torch.set_num_threads(1)
+            t, u, r = torch.from_numpy(z), torch.from_numpy(m), torch.from_numpy(z.real.copy())
+            g = t.clone().requires_grad_()
+            yield row("ballast.fft.fft, PyTorch", lambda: ballast.fft.fft(t), lambda: torch.fft.fft(t))
+            yield row("ballast.torch.fft", lambda: operators.fft(t), lambda: torch.fft.fft(t))
+            yield row("ballast.torch.rfft", lambda: operators.rfft(r), lambda: torch.fft.rfft(r))
+            yield row("ballast.torch.fft2", lambda: operators.fft2(u), lambda: torch.fft.fft2(u))
+            yield row("ballast.torch.fft, gradient wanted", lambda: operators.fft(g), lambda: torch.fft.fft(g))
+            yield row("torch.ops.ballast.fft_c2c", lambda: torch.ops.ballast.fft_c2c(t, [-1], 0, True), lambda: torch.fft.fft(t))
+        if jax and hasattr(ballast._core, "jax_handlers"):
+            import ballast.jax as programs
+
+            jax.config.update("jax_enable_x64", True)
+            jax.config.update("jax_cpu_enable_async_dispatch", False)  # in the calling thread, whose time is measured
+            mine, theirs, x = jax.jit(programs.fft), jax.jit(jax.numpy.fft.fft), jax.numpy.asarray(z)
+            yield row("jax.jit(ballast.jax.fft)", lambda: mine(x), lambda: theirs(x))
+
+
+def overhead():
+    lines = ["| call | whole | in the library | beside it | rival's call |", "|---|---:|---:|---:|---:|"]
+    for name, whole, library, rival in overhead_rows():
+        lines.append(f"| {name} | {shown(whole)} | {shown(library)} | {shown(whole - library)} | {shown(rival)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 def shown(seconds):
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
@@ -186,28 +244,15 @@ def shown(seconds):
     return f"{seconds * 1e9:.0f} ns"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out")
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--only", default="", help="only rows whose name contains this")
-    wanted = parser.parse_args()
-    versions = []
-    for name in ("numpy", "scipy", "pyfftw", "mkl_fft", "sklearn", "torch", "cupy"):
-        module = sys.modules.get(name) or optional(name)
-        if module is not None:
-            versions.append(f"{name} {module.__version__}")
-    seen = ballast.info()
-    hardware = seen["devices"][0]["name"] if wanted.device == "cuda" else f"{seen['simd']}, {seen['threads']} threads, {platform.processor() or platform.machine()}"
-    lines = [f"{hardware}; ballast {ballast.__version__} {wanted.commit}, {', '.join(versions)}; BLAS {seen['blas']}; {datetime.date.today()}.", ""]
+def comparison(of, device, only):
+    """The lines of the table of the rows that `of` yields."""
     rows = []
-    for row, times in (device_rows if wanted.device == "cuda" else host_rows)(wanted.only):
+    for row, times in of(only):
         rows.append((row, times))
         print(row, {name: shown(each) for name, each in times.items()}, flush=True)
     rivals = list(dict.fromkeys(name for _, times in rows for name in times if name not in ("Ballast", "operator", "off")))
-    columns = ["Ballast", *(["operator"] if wanted.device == "cuda" else []), "off", *rivals]
-    lines += ["| call | " + " | ".join(columns) + " | best rival / Ballast |", "|---|" + "---:|" * (len(columns) + 1)]
+    columns = ["Ballast", *(["operator"] if device == "cuda" else []), "off", *rivals]
+    lines = ["| call | " + " | ".join(columns) + " | best rival / Ballast |", "|---|" + "---:|" * (len(columns) + 1)]
     ratios = []
     for row, times in rows:
         ratio = min(times[name] for name in rivals if name in times) / times["Ballast"]
@@ -215,6 +260,26 @@ def main():
         lines.append(f"| {row} | " + " | ".join(shown(times[name]) if name in times else "" for name in columns) + f" | {ratio:.2f} |")
     if ratios:
         lines += ["", f"Geometric mean of the ratios: {statistics.geometric_mean(ratios):.2f} over {len(ratios)} calls; below 1: {sum(r < 1 for r in ratios)}."]
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--out")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--only", default="", help="only rows whose name contains this")
+    wanted = parser.parse_args()
+    versions = []
+    for name in ("numpy", "scipy", "pyfftw", "mkl_fft", "sklearn", "torch", "cupy", *(["jax"] if wanted.overhead else [])):
+        module = sys.modules.get(name) or optional(name)
+        if module is not None:
+            versions.append(f"{name} {module.__version__}")
+    seen = ballast.info()
+    hardware = seen["devices"][0]["name"] if wanted.device == "cuda" else f"{seen['simd']}, {seen['threads']} threads, {platform.processor() or platform.machine()}"
+    lines = [f"{hardware}; ballast {ballast.__version__} {wanted.commit}, {', '.join(versions)}; BLAS {seen['blas']}; {datetime.date.today()}.", ""]
+    lines += overhead() if wanted.overhead else comparison(device_rows if wanted.device == "cuda" else host_rows, wanted.device, wanted.only)
     text = "\n".join(lines) + "\n"
     if wanted.out:
         with open(wanted.out, "w") as to:

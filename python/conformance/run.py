@@ -1,6 +1,7 @@
 """Runs other libraries' own tests over Ballast, and prints the counts beside those of the library itself.
 
-Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, sklearn_common, estimator, estimator_minibatch, array_api
+Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, sklearn_common, estimators_common, estimator,
+                          estimator_minibatch, array_api
 Exit status: 1 if a test fails over Ballast that passes over the library, and EXPECTED does not name it with its reason.
 array_api is the Array API's own suite (github.com/data-apis/array-api-tests), which PyPI does not have: BALLAST_ARRAY_API_TESTS names the
 folder of a checkout, and without it the suite is not run, which is said. It tests array_api_strict, whose fft and linalg are NumPy's.
@@ -29,6 +30,7 @@ MODULES = {
     "scipy_linalg": (["scipy.linalg.tests.test_basic", "scipy.linalg.tests.test_decomp"], "QR or Lstsq"),
     "sklearn_kmeans": (["sklearn.cluster.tests.test_k_means"], ""),
     "sklearn_common": (["sklearn.tests.test_common"], "KMeans"),
+    "estimators_common": (["sklearn.tests.test_common"], "KMeans"),  # the same of ballast.sklearn's estimators
 }
 
 CHECKOUT = os.environ.get("BALLAST_ARRAY_API_TESTS")
@@ -62,6 +64,24 @@ def replace_functions():
             setattr(direct, name, _forwarding(getattr(ballast.scipy_fft, name), getattr(direct, name)))
 
 
+def replace_estimators():
+    """ballast.sklearn's estimators stand in scikit-learn's list of all estimators, with the same arguments and the same expected failures."""
+    import sklearn.utils
+    import sklearn.utils._test_common.instance_generator as generator
+
+    import ballast.sklearn
+
+    listed = sklearn.utils.all_estimators
+
+    def all_estimators(*args, **kwargs):
+        return [(name, getattr(ballast.sklearn, name) if name in ESTIMATORS.values() else kind) for name, kind in listed(*args, **kwargs)]
+
+    for table in (generator.INIT_PARAMS, generator.PER_ESTIMATOR_CHECK_PARAMS, generator.PER_ESTIMATOR_XFAIL_CHECKS):
+        for theirs in [kind for kind in table if kind.__name__ in ESTIMATORS.values()]:
+            table[getattr(ballast.sklearn, theirs.__name__)] = table[theirs]
+    sklearn.utils.all_estimators = generator.all_estimators = all_estimators
+
+
 def _forwarding(mine, theirs):
     from ballast import UnsupportedError
     from ballast._forward import forward, protected
@@ -81,16 +101,18 @@ def _forwarding(mine, theirs):
 
 def run_tests(suite, over):
     """In a process of its own: prints a line of JSON."""
-    import importlib
+    import importlib.util
 
     import pytest
 
-    if over == "ballast":
+    if over == "ballast" and suite == "estimators_common":
+        replace_estimators()
+    elif over == "ballast":
         replace_functions()
     if suite == "array_api":
         return array_api_tests()
     names, keywords = MODULES[suite]
-    files = [importlib.import_module(name).__file__ for name in names]
+    files = [importlib.util.find_spec(name).origin for name in names]
     count = Count()
     # SciPy's test support reads its array libraries from its conftest, which is found by the files' folder.
     library = pathlib.Path(importlib.import_module(names[0].partition(".")[0]).__file__).parent

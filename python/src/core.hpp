@@ -3,13 +3,16 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <ballast/ballast.hpp>
 
 #include <bit>
+#include <complex>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +27,7 @@ void add_information(nb::module_& m);
 void add_fft(nb::module_& m);
 void add_qr(nb::module_& m);
 void add_kmeans(nb::module_& m);
+void add_jax(nb::module_& m);  // defined where jaxlib's headers were found (BALLAST_PYTHON_JAX)
 void add_everything(nb::module_& m);
 
 // Arrays of the host, or of a CUDA device (ballast._device describes these). Python passes arrays of the right type, so nothing is
@@ -69,6 +73,23 @@ ballast::matrix_batch_view<T> batch_of(T* data, const auto& from) {
           from.stride(1),
           from.stride(2),
           from.stride(0)};
+}
+
+// The inverses of to_string. They throw invalid_argument_error.
+ballast::fft::kind kind_of(std::string_view name);
+ballast::fft::norm norm_of(std::string_view name);
+
+// Calls `use` with two values of the types of the elements of the transform's input and output.
+template <class Use>
+void with_types(const ballast::fft::problem& of, Use&& use) {
+  const auto with = [&]<class T>(T real) {
+    switch (of.kind) {
+      case ballast::fft::kind::r2c: return use(real, std::complex<T>());
+      case ballast::fft::kind::c2r: return use(std::complex<T>(), real);
+      default: return use(std::complex<T>(), std::complex<T>());
+    }
+  };
+  of.precision == ballast::precision::f64 ? with(double()) : with(float());
 }
 
 // Computes without the interpreter's lock.

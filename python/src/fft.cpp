@@ -6,22 +6,23 @@
 
 namespace ballast_python {
 
-namespace {
-
 namespace fft = ballast::fft;
-using lengths = std::vector<std::int64_t>;
 
-fft::kind kind_of(const std::string& name) {
+fft::kind kind_of(std::string_view name) {
   for (const fft::kind each : {fft::kind::c2c, fft::kind::r2c, fft::kind::c2r})
     if (name == to_string(each)) return each;
-  throw ballast::invalid_argument_error("kind: expected c2c, r2c or c2r, got \"" + name + "\"");
+  throw ballast::invalid_argument_error("kind: expected c2c, r2c or c2r, got \"" + std::string(name) + "\"");
 }
 
-fft::norm norm_of(const std::string& name) {
+fft::norm norm_of(std::string_view name) {
   for (const fft::norm each : {fft::norm::backward, fft::norm::ortho, fft::norm::forward})
     if (name == to_string(each)) return each;
-  throw ballast::invalid_argument_error("norm: expected backward, ortho or forward, got \"" + name + "\"");
+  throw ballast::invalid_argument_error("norm: expected backward, ortho or forward, got \"" + std::string(name) + "\"");
 }
+
+namespace {
+
+using lengths = std::vector<std::int64_t>;
 
 // Elements from the first to the last of one side, both counted. `halved`: the last axis of this side has n/2 + 1 elements.
 std::size_t reach(const fft::problem& of, const fft::layout& side, bool halved) {
@@ -47,26 +48,13 @@ void each_run(const fft::plan& on, const void* from, void* to, const lengths& pl
   });
 }
 
-// Calls `use` with two values of the types of the plan's elements.
-template <class Use>
-void with_types(const fft::plan& on, Use&& use) {
-  const auto with = [&]<class T>(T real) {
-    switch (on.problem().kind) {
-      case fft::kind::r2c: return use(real, std::complex<T>());
-      case fft::kind::c2r: return use(std::complex<T>(), real);
-      default: return use(std::complex<T>(), std::complex<T>());
-    }
-  };
-  on.problem().precision == ballast::precision::f64 ? with(double()) : with(float());
-}
-
 template <class In, class Out>
 constexpr bool forward_only = std::is_floating_point_v<In>;
 template <class In, class Out>
 constexpr bool inverse_only = std::is_floating_point_v<Out>;
 
-ballast::report run(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
-                    const lengths& places_out) {
+ballast::report run_places(const fft::plan& on, const void* from, void* to, bool inverse, const lengths& places_in,
+                           const lengths& places_out) {
   std::optional<ballast::report> all;
   const auto one = [&]<class In, class Out>(std::span<const In> x, std::span<Out> y) {
     ballast::report seen;
@@ -83,12 +71,26 @@ ballast::report run(const fft::plan& on, const input& from, const output& to, bo
       all = std::move(seen);
     }
   };
-  with_types(on, [&]<class In, class Out>(In, Out) {
+  with_types(on.problem(), [&]<class In, class Out>(In, Out) { each_run<In, Out>(on, from, to, places_in, places_out, one); });
+  return std::move(all).value();
+}
+
+ballast::report run(const fft::plan& on, const input& from, const output& to, bool inverse, const lengths& places_in,
+                    const lengths& places_out) {
+  with_types(on.problem(), [&]<class In, class Out>(In, Out) {
     expect_type<In>(from, "input");
     expect_type<Out>(to, "output");
-    each_run<In, Out>(on, from.data(), to.data(), places_in, places_out, one);
   });
-  return std::move(all).value();
+  return run_places(on, from.data(), to.data(), inverse, places_in, places_out);
+}
+
+// The same of arrays of the host at these addresses, whose types and strides Python has checked. Nothing, and nothing is computed, where
+// an array is not aligned to its numbers.
+std::optional<ballast::report> run_at(const fft::plan& on, std::uintptr_t from, std::uintptr_t to, bool inverse, const lengths& places_in,
+                                      const lengths& places_out) {
+  const std::size_t unit = on.problem().precision == ballast::precision::f64 ? sizeof(double) : sizeof(float);
+  if (from % unit != 0 || to % unit != 0) return std::nullopt;
+  return run_places(on, std::bit_cast<const void*>(from), std::bit_cast<void*>(to), inverse, places_in, places_out);
 }
 
 // The arrays lie in a device's memory at these addresses. Python has checked their types and strides.
@@ -105,7 +107,7 @@ pending enqueue(const fft::plan& on, std::uintptr_t from, std::uintptr_t to, boo
       all.add(inverse ? on.enqueue_inverse(x, y, now) : on.enqueue_forward(x, y, now));
     }
   };
-  with_types(on, [&]<class In, class Out>(In, Out) {
+  with_types(on.problem(), [&]<class In, class Out>(In, Out) {
     each_run<In, Out>(on, std::bit_cast<const void*>(from), std::bit_cast<void*>(to), places_in, places_out, one);
   });
   return all;
@@ -138,6 +140,7 @@ void add_fft(nb::module_& m) {
              return nb::cast(run(on, from, to, inverse, {0}, {0}));
            })
       .def("run", run)
+      .def("run_at", run_at)
       .def("enqueue", enqueue);
 }
 

@@ -11,6 +11,9 @@ void add_everything(nb::module_& m) {
   add_fft(m);
   add_qr(m);
   add_kmeans(m);
+#ifdef BALLAST_PYTHON_JAX
+  add_jax(m);
+#endif
 }
 
 }  // namespace ballast_python

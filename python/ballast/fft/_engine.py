@@ -145,12 +145,6 @@ def run(kind, src, dst, axes, inverse, norm, threads):
     return compute(plan.run, src, dst, inverse, places_in, places_out)
 
 
-def plan_of_lines(kind, twice, n, batch, distance_in, distance_out, where):
-    """The plan of `batch` signals of length n, each contiguous."""
-    distances = (distance_in, distance_out) if batch > 1 else (0, 0)
-    return plans.get((kind, twice, (n,), batch, "backward", (1,), distances[0], (1,), distances[1], where, 0), n, _make)
-
-
 def resized(a, axes, lengths):
     """`a` cropped, or padded with zeros, to `lengths` along `axes`."""
     if all(a.shape[axis] == n for axis, n in zip(axes, lengths)):

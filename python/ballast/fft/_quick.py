@@ -1,4 +1,4 @@
-"""The usual call: a contiguous array, its last axis, no other argument. Its plan is found by one look-up."""
+"""The usual call: a contiguous array, its last axes, no other argument. Its plan is found by one look-up."""
 
 import functools
 from collections import OrderedDict
@@ -6,14 +6,13 @@ from collections import OrderedDict
 import numpy as np
 
 from .._exchange import exchanged
-from .._protection import compute, current, execution, record
+from .._protection import call as called, current, record
 from . import _repeated
-from ._engine import complex_type, plan_of_lines, real_type
-from ._repeated import usual
+from ._engine import MOST_AXES, complex_type, planned, real_type
+from ._repeated import USUAL, usual
 
 MOST_CALLS = 512
 _calls = OrderedDict()
-_KINDS = {"fft": ("c2c", False), "ifft": ("c2c", True), "rfft": ("r2c", False), "irfft": ("c2r", True)}
 
 
 def forget():
@@ -24,40 +23,25 @@ def forget():
 
 def _prepared(name, a):
     """The plan, the result's shape and type, and whether it is the inverse; None where the general road is to be taken."""
-    kind, inverse = _KINDS[name]
-    if a.dtype.char not in ("fd" if kind == "r2c" else "FD") or not a.dtype.isnative or not a.size or not a.ndim or not a.flags.c_contiguous:
+    kind, inverse, count = USUAL[name]
+    count = a.ndim if count is None else count
+    if a.dtype.char not in ("fd" if kind == "r2c" else "FD") or not a.dtype.isnative or not a.size or not a.flags.c_contiguous:
+        return None
+    if not 0 < count <= min(a.ndim, MOST_AXES):
         return None
     m = a.shape[-1]
-    n = 2 * (m - 1) if kind == "c2r" else m
-    if n < 1:
+    ends = {"c2c": m, "r2c": m // 2 + 1, "c2r": 2 * (m - 1)}[kind]
+    if ends < 1:
         return None
     real = real_type(a)
-    ends = n // 2 + 1 if kind == "r2c" else n
-    plan = plan_of_lines(kind, real.itemsize == 8, n, a.size // m, m, ends, execution(current()))
-    return plan, (*a.shape[:-1], ends), real if kind == "c2r" else complex_type(real), inverse
-
-
-def quick_tensor(name):
-    """Makes a function of several axes take the usual call on a tensor of PyTorch by the short road; arrays of other libraries are taken
-    too."""
-
-    def decorate(function):
-        general = exchanged(function)
-
-        @functools.wraps(function)
-        def call(a, *args, **kwargs):
-            if type(a) is np.ndarray or args or kwargs or type(a).__module__ != "torch" or type(a).__name__ != "Tensor":
-                return general(a, *args, **kwargs)
-            made = usual(name, a)
-            return general(a) if made is None else made
-
-        return call
-
-    return decorate
+    shape, dtype = (*a.shape[:-1], ends), real if kind == "c2r" else complex_type(real)
+    # All axes before the transformed ones are one loop.
+    found = planned(kind, a, np.empty(shape, dtype), tuple(range(a.ndim - count, a.ndim)), "backward", None)
+    return found[0], shape, dtype, inverse
 
 
 def quick(name):
-    """Makes a function of one axis take the usual call by this road, and others as it is; arrays of other libraries are taken too."""
+    """Makes a function take the usual call by this road, and others as it is; arrays of other libraries are taken too."""
 
     def decorate(function):
         general = exchanged(function)
@@ -80,7 +64,7 @@ def quick(name):
                     _calls.popitem(last=False)
             plan, shape, dtype, inverse = found
             made = np.empty(shape, dtype)
-            report = compute(plan.run_whole, a, made, inverse)
+            report = called(plan.run_whole, a, made, inverse)
             if report is None:
                 return general(a)
             record(report)

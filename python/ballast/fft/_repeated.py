@@ -1,18 +1,18 @@
-"""Calls on PyTorch's tensors: a repeated call finds its plan and the layout of its result by one look-up. On a device the extension gets
-addresses, on the host NumPy's views."""
+"""Calls on PyTorch's tensors: a repeated call finds its plan and the layout of its result by one look-up, and the extension gets
+addresses."""
 
 import sys
 from collections import OrderedDict
 
 from .._device import taken_from_device
-from .._protection import compute, current, enqueue, record
+from .._protection import call as called, current, enqueue, record
 from ._engine import MOST_AXES, planned
 
 MOST_CALLS = 512
 _calls = OrderedDict()
-_LAST = tuple(tuple(range(-count, 0)) for count in range(MOST_AXES + 1))
+LAST = tuple(tuple(range(-count, 0)) for count in range(MOST_AXES + 1))
 # Kind, inverse, and the number of last axes; None: all.
-_USUAL = {"fft": ("c2c", False, 1), "ifft": ("c2c", True, 1), "rfft": ("r2c", False, 1), "irfft": ("c2r", True, 1),
+USUAL = {"fft": ("c2c", False, 1), "ifft": ("c2c", True, 1), "rfft": ("r2c", False, 1), "irfft": ("c2r", True, 1),
           "fft2": ("c2c", False, 2), "ifft2": ("c2c", True, 2), "rfft2": ("r2c", False, 2),
           "fftn": ("c2c", False, None), "ifftn": ("c2c", True, None), "rfftn": ("r2c", False, None)}
 
@@ -23,12 +23,13 @@ def forget():
 
 
 class _Call:
-    """What calls of one key share: the result's shape and type, the axes ≥ 0, and a plan for each stream; on the host for stream 0."""
+    """What calls of one key share: whether the result has the operand's shape, type and strides, its shape and type, the axes ≥ 0, and a
+    plan for each stream; on the host for stream 0."""
 
-    __slots__ = ("axes", "dtype", "library", "plans", "shape")
+    __slots__ = ("alike", "axes", "dtype", "library", "plans", "shape")
 
-    def __init__(self, shape, dtype, axes, library):
-        self.shape, self.dtype, self.axes, self.library, self.plans = shape, dtype, axes, library, {}
+    def __init__(self, alike, shape, dtype, axes, library):
+        self.alike, self.shape, self.dtype, self.axes, self.library, self.plans = alike, shape, dtype, axes, library, {}
 
 
 def _types(kind, torch):
@@ -55,7 +56,8 @@ def _prepared(kind, x, axes, n):
         shape[last] = 2 * (shape[last] - 1) if n is None else n
         if shape[last] < 1 or x.shape[last] != shape[last] // 2 + 1:
             return None
-    return _Call(shape, dtype, tuple(axis + x.dim() for axis in axes), taken_from_device(x).library if x.is_cuda else None)
+    library = taken_from_device(x).library if x.is_cuda else None
+    return _Call(kind == "c2c" and x.is_contiguous(), shape, dtype, tuple(axis + x.dim() for axis in axes), library)
 
 
 def transformed(kind, x, axes, norm, inverse, n=None):
@@ -74,26 +76,34 @@ def transformed(kind, x, axes, norm, inverse, n=None):
         return None
     if x.requires_grad:
         x = x.detach()
-    made = torch.empty(call.shape, dtype=call.dtype, device=x.device)
-    on_device = call.library is not None
-    stream = call.library.raw_stream(x.get_device()) if on_device else 0
-    given = (x, made) if on_device else (x.numpy(), made.numpy())
-    plan = call.plans.get(stream)
-    if plan is None:
-        plan = planned(kind, *(map(taken_from_device, given) if on_device else given), call.axes, norm, None)
-        if plan is None:
+    made = torch.empty_like(x) if call.alike else torch.empty(call.shape, dtype=call.dtype, device=x.device)
+    stream = call.library.raw_stream(x.get_device()) if call.library is not None else 0
+    found = call.plans.get(stream)
+    if found is None:
+        found = _planned(kind, x, made, call, norm)
+        if found is None:
             _calls[key] = None
             return None
-        call.plans[stream] = plan
-    if on_device:
-        record(enqueue(plan[0], x.data_ptr(), made.data_ptr(), inverse, plan[1], plan[2], stream, call.library.capturing(x)))
-    else:
-        record(compute(plan[0].run, *given, inverse, plan[1], plan[2]))
+        call.plans[stream] = found
+    plan, places_in, places_out = found
+    if call.library is not None:
+        record(enqueue(plan, x.data_ptr(), made.data_ptr(), inverse, places_in, places_out, stream, call.library.capturing(x)))
+        return made
+    report = called(plan.run_at, x.data_ptr(), made.data_ptr(), inverse, places_in, places_out)
+    if report is None:
+        return None
+    record(report)
     return made
+
+
+def _planned(kind, x, made, call, norm):
+    if call.library is not None:
+        return planned(kind, taken_from_device(x), taken_from_device(made), call.axes, norm, None)
+    return planned(kind, x.numpy(), made.numpy(), call.axes, norm, None)
 
 
 def usual(name, x):
     """The usual call of the function `name`: the last axes of a tensor, no other argument. None where it is another."""
-    kind, inverse, count = _USUAL[name]
+    kind, inverse, count = USUAL[name]
     count = x.dim() if count is None else count
-    return transformed(kind, x, _LAST[count], "backward", inverse) if count <= MOST_AXES else None
+    return transformed(kind, x, LAST[count], "backward", inverse) if count <= MOST_AXES else None
