@@ -66,8 +66,7 @@ class blas_kernels final : public kernels<S> {
   }
 
   void cross_product(index m, index p, index q, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
-    for (index j = 0; j < q; ++j) std::fill_n(C + j * ldc, p, S(0));
-    cpu::add_product(m, p, q, A, lda, B, ldb, C, ldc);
+    core::gemm('T', 'N', p, q, m, S(1), A, lda, B, ldb, S(0), C, ldc);
   }
 
   void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const override {

@@ -26,11 +26,12 @@ using core::at;
 
 namespace {
 
-constexpr index k_pivot_tile = 128;  // columns of a tile of AᵀA; fixed, so that results do not depend on the number of threads
-constexpr index k_pivot_block = 64;  // pivots between two updates of AᵀA
-constexpr index k_projected = 64;    // columns of a panel that is projected out
-constexpr index k_stored_ratio = 4;  // AᵀA is stored for up to so many times as many columns as rows
-constexpr int k_apart = 500;         // exponents of two apart: the square of a column is nothing beside the other's
+constexpr index k_pivot_tile = 256;   // columns of a tile of AᵀA; fixed, so that results do not depend on the number of threads
+constexpr index k_pivot_block = 128;  // pivots between two updates of AᵀA
+constexpr index k_projected = 64;     // columns of a panel that is projected out
+constexpr index k_stored_ratio = 4;   // AᵀA is stored for up to so many times as many columns as rows
+constexpr index k_transposed = 8;     // rows that are copied to the other half of AᵀA at a time: a line of the cache
+constexpr int k_apart = 500;          // exponents of two apart: the square of a column is nothing beside the other's
 
 // The columns that are not chosen yet. They are kept near norm 1, each with an exponent: column c stands for 2^exponent_c · W(:, c). That
 // changes no reflector, and nothing overflows.
@@ -62,7 +63,9 @@ class remaining_columns {
       const column_size size = size_of(kernels_, rows_, w);
       squares_[at(first_ + c)] = size.norm * size.norm;
       if (size.exponent == 0) return;
-      for (index i = 0; i < rows_; ++i) w[i] = std::ldexp(w[i], -size.exponent);
+      // Two factors, since the reciprocal of a subnormal number is not representable.
+      const double half = std::ldexp(1.0, -size.exponent / 2), rest = std::ldexp(1.0, -size.exponent - (-size.exponent / 2));
+      for (index i = 0; i < rows_; ++i) w[i] = w[i] * half * rest;
       exponents_[at(first_ + c)] += size.exponent;
     });
   }
@@ -239,8 +242,10 @@ class gram_round {
       const index rows = std::min(k_pivot_tile, n_ - r), columns = std::min(k_pivot_tile, n_ - c);
       body(r, c, rows, columns);
       if (r == c) return;
-      for (index i = 0; i < rows; ++i) {
-        for (index j = 0; j < columns; ++j) *gram(c + j, r + i) = *gram(r + i, c + j);
+      for (index i = 0; i < rows; i += k_transposed) {
+        for (index j = 0; j < columns; ++j) {
+          for (index l = i; l < std::min(rows, i + k_transposed); ++l) *gram(c + j, r + l) = *gram(r + l, c + j);
+        }
       }
     });
   }
