@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -150,6 +149,7 @@ std::vector<double> singular_values(std::vector<double> A, index rows, index col
 TYPED_TEST(qr_pivot, chooses_the_pivots_of_lapack) {
   using T = typename TestFixture::T;
   std::vector<std::pair<index, index>> shapes = {{30, 20}, {20, 20}, {20, 33}, {8, 50}, {90, 70}};
+  if (this->which == backend::cuda && test::sampled()) shapes.resize(4);
   if (this->which == backend::cpu) shapes.insert(shapes.end(), {{300, 200}, {200, 300}, {30, 300}, {600, 130}});
   for (const auto& [m, n] : shapes) {
     for (const char* kind : {"normal", "graded", "columns 1e±12", "cauchy"}) {
@@ -413,6 +413,8 @@ TYPED_TEST(qr_pivot, every_fault_in_the_choice_is_repaired) {
   ASSERT_EQ(clean_x.rank, 9);
   for (const inject::site where : k_choice) {
     for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
+      // On the emulator a sample takes a third of the models, different ones at each site.
+      if (this->which == backend::cuda && test::sampled() && !test::taken(static_cast<std::uint64_t>(where) + what, 3)) continue;
       const auto model = static_cast<inject::model>(what);
       int noticed = 0;
       const std::uint64_t seeds = this->rounds(test::sampled() ? 6 : 20);
@@ -501,8 +503,9 @@ TYPED_TEST(qr_pivot, a_cancelled_call_gives_its_arguments_back) {
   std::vector<T> tau(24, T(7));
   std::vector<index> pivots(24, 5);
   call now;
-  now.on_progress = [](const progress&) { throw std::runtime_error("enough"); };
-  EXPECT_THROW((void)geqp3(F.view(), pivots, tau, this->how().where(), now), std::runtime_error);
+  struct enough {};
+  now.on_progress = [](const progress&) { throw enough(); };
+  EXPECT_THROW((void)geqp3(F.view(), pivots, tau, this->how().where(), now), enough);
   EXPECT_TRUE(std::equal(A.data(), A.data() + A.size(), F.data()));
   EXPECT_EQ(tau, std::vector<T>(24, T(7)));
   EXPECT_EQ(pivots, std::vector<index>(24, 5));
