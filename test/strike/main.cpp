@@ -47,12 +47,13 @@ constexpr const char* k_default_subjects[] = {
     "fft_r2c_f32_n1000_b512_fwd",  "fft_r2c_f64_n1000_b256_fwd",  "kmeans_f32_m8000_n32_k64",    "kmeans_f64_m8000_n32_k64",
     "predict_f32_m12000_n32_k64",  "predict_f64_m12000_n32_k64",  "transform_f32_m4000_n32_k64", "transform_f64_m4000_n32_k64",
     "kmeans_f32_m500_n16_k10_b16", "kmeans_f64_m500_n16_k10_b16", "geqrf_f32_m384_n256",         "geqrf_f64_m384_n256",
-    "geqrf_f32_m200_n300",         "geqrf_f64_m200_n300",         "geqrf_f32_m64_n48_b32",       "geqrf_f64_m64_n48_b32",
-    "ormqr_f32_m384_n256",         "ormqr_f64_m384_n256",         "ormqr_right_f32_m384_n256",   "ormqr_right_f64_m384_n256",
-    "ormqr_f32_m64_n48_b32",       "ormqr_f64_m64_n48_b32",       "orgqr_f32_m384_n256",         "orgqr_f64_m384_n256",
-    "orgqr_f32_m64_n48_b32",       "orgqr_f64_m64_n48_b32",       "gels_f32_m384_n256",          "gels_f64_m384_n256",
-    "gels_f32_m240_n240",          "gels_f64_m240_n240",          "gels_f32_m160_n300",          "gels_f64_m160_n300",
-    "gels_f32_m64_n48_b32",        "gels_f64_m64_n48_b32",        "gels_f32_m48_n64_b32",        "gels_f64_m48_n64_b32"};
+    "geqp3_f32_m384_n256",         "geqp3_f64_m384_n256",         "geqrf_f32_m200_n300",         "geqrf_f64_m200_n300",
+    "geqrf_f32_m64_n48_b32",       "geqrf_f64_m64_n48_b32",       "ormqr_f32_m384_n256",         "ormqr_f64_m384_n256",
+    "ormqr_right_f32_m384_n256",   "ormqr_right_f64_m384_n256",   "ormqr_f32_m64_n48_b32",       "ormqr_f64_m64_n48_b32",
+    "orgqr_f32_m384_n256",         "orgqr_f64_m384_n256",         "orgqr_f32_m64_n48_b32",       "orgqr_f64_m64_n48_b32",
+    "gels_f32_m384_n256",          "gels_f64_m384_n256",          "gels_f32_m240_n240",          "gels_f64_m240_n240",
+    "gels_f32_m160_n300",          "gels_f64_m160_n300",          "gels_f32_m64_n48_b32",        "gels_f64_m64_n48_b32",
+    "gels_f32_m48_n64_b32",        "gels_f64_m48_n64_b32"};
 
 using strike = entry<processor_striker::shot>;
 
@@ -161,10 +162,10 @@ int run(int argc, char** argv) {
   std::string output;
   int threads = 2;
   CLI::App app("Strikes registers of the running library from outside, at random times, and counts what becomes of it.");
-  app.add_option(
-      "PROBLEM", names,
-      "fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, predict_…, transform_…, geqrf_f64_m384_n256, ormqr_…, ormqr_right_…, orgqr_…, "
-      "gels_…; default: 44 problems, every operation in both precisions");
+  app.add_option("PROBLEM", names,
+                 "fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, predict_…, transform_…, geqrf_f64_m384_n256, geqp3_…, ormqr_…, "
+                 "ormqr_right_…, orgqr_…, "
+                 "gels_…; default: 46 problems, every operation in both precisions");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
   app.add_option("--seed", wanted.seed)->capture_default_str();

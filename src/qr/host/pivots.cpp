@@ -227,6 +227,7 @@ class gram_round {
   const core::vector<index>& columns() const { return column_; }
 
  private:
+  index base() const { return count_ - in_block_; }  // pivots before this block
   double* gram(index r, index c) { return G_.data() + r + c * n_; }
 
   // Calls body(row tile, column tile) for the tiles on and below the diagonal of the columns from `first` on.
@@ -257,10 +258,10 @@ class gram_round {
     });
   }
 
-  // Column s of G, from row `base_` on.
-  void load(index s, double* to) {
+  // Column s of G, from row `first` on.
+  void load(index s, index first, double* to) {
     if (stored_) {
-      std::copy_n(gram(base_, s), n_ - base_, to + base_);
+      std::copy_n(gram(first, s), n_ - first, to + first);
       return;
     }
     std::fill_n(to, n_, 0.0);
@@ -286,23 +287,24 @@ class gram_round {
       if (sizes_[at(p - count_)] > most) most = sizes_[at(p - count_)], best = p;
     }
     if (count_ > 0 && !(most >= thresholds::k_least_rest * largest && most > 0)) return false;
-    best = order_.take(order_.count() + best - count_) - order_.count() + 1 + count_;
+    const index before = order_.count() - count_, first = base();
+    best = order_.take(before + best) - before;
     std::swap(column_[at(count_)], column_[at(best)]);
     std::swap(slot_[at(count_)], slot_[at(best)]);
     if (stored_) swaps_.emplace_back(count_, best);
     const index s = slot_[at(count_++)];
     double* const c = L_.data() + in_block_ * n_;
-    load(s, c);
+    load(s, first, c);
     core::vector<double> z(at(in_block_));
     for (index t = 0; t < in_block_; ++t) z[at(t)] = L_[s + t * n_];
-    if (in_block_ > 0) kernels_.subtract(n_ - base_, in_block_, L_.data() + base_, n_, 1, z.data(), in_block_, c + base_, n_);
+    if (in_block_ > 0) kernels_.subtract(n_ - first, in_block_, L_.data() + first, n_, 1, z.data(), in_block_, c + first, n_);
     const double root = std::sqrt(rest_[at(s)]);
-    for (index i = base_; i < n_; ++i) {
+    for (index i = first; i < n_; ++i) {
       c[i] /= root;
       rest_[at(i)] -= c[i] * c[i];
     }
     if (stored_) {
-      for (index i = base_; i < n_; ++i) transposed_[in_block_ + i * block_] = c[i];
+      for (index i = first; i < n_; ++i) transposed_[in_block_ + i * block_] = c[i];
     }
     ++in_block_;
     return true;
@@ -312,7 +314,7 @@ class gram_round {
   void update() {
     for (const auto& [a, b] : swaps_) {
       if (a == b) continue;
-      std::swap_ranges(gram(base_, a), gram(base_, a) + n_ - base_, gram(base_, b));
+      std::swap_ranges(gram(base(), a), gram(base(), a) + n_ - base(), gram(base(), b));
       std::swap_ranges(transposed_.data() + a * block_, transposed_.data() + (a + 1) * block_, transposed_.data() + b * block_);
       for (index t = 0; t < in_block_; ++t) std::swap(L_[a + t * n_], L_[b + t * n_]);
       std::swap(rest_[at(a)], rest_[at(b)]);
@@ -329,7 +331,6 @@ class gram_round {
       kernels_.subtract_product(rows, columns, in_block_, L_.data() + r, n_, transposed_.data() + c * block_, block_, gram(r, c), n_);
     });
     swaps_.clear();
-    base_ = count_;
     in_block_ = 0;
   }
 
@@ -346,7 +347,7 @@ class gram_round {
   core::vector<double> rest_, initial_, scale_;      // by column of G: the diagonal of G − L Lᵀ, of G, and 4^exponent
   core::vector<double> sizes_;                       // 4^exponent · rest of the remaining columns, by position
   core::vector<std::pair<index, index>> swaps_;      // swapped positions of this block
-  index count_ = 0, base_ = 0, in_block_ = 0;        // pivots of this round, before this block, in this block
+  index count_ = 0, in_block_ = 0;                   // pivots of this round, and of this block
 };
 
 }  // namespace
