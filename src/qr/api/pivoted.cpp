@@ -169,6 +169,18 @@ void check_pivots(std::span<const index> pivots, index columns, std::string_view
     throw invalid_argument_error(fmt::format("{}: pivots: expected host memory, got device memory", token));
 }
 
+// Copies the order to the caller, and compares the copy.
+void store_order(const context& run, std::span<const index> order, std::span<index> pivots) {
+  run::attempt(run.seen, run.how.protection, "qr.store", 0, [&](int) {
+    abft::finding judged;
+    std::copy(order.begin(), order.end(), pivots.begin());
+    if (run.how.protection == protection::off) return judged;
+    run.seen.checked(1);
+    if (!std::equal(order.begin(), order.end(), pivots.begin())) judged.word = abft::k_fail;
+    return judged;
+  });
+}
+
 // A where the host can read it: itself, or a copy.
 template <class S>
 matrix_view<const S> on_host(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<const S>& near,
@@ -237,44 +249,37 @@ template <class S>
 void factor_in_order(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<S>& to, std::span<index> pivots,
                      std::span<S> tau) {
   engine<S>& on = *here.on;
-  const core::vector<S> tau_before(tau.begin(), tau.end());
-  const core::vector<index> pivots_before(pivots.begin(), pivots.end());
-  const auto keep = [&] {
-    std::copy(tau_before.begin(), tau_before.end(), tau.begin());
-    std::copy(pivots_before.begin(), pivots_before.end(), pivots.begin());
-  };
-  const auto factor = [&](const matrix_view<const S>& near, const matrix_view<S>& F, S* of_tau, index width) {
-    try {
-      pivoted_factorization<S>(here, near, F, of_tau, width).run(pivots);
-    } catch (...) {
-      keep();
-      throw;
-    }
+  const index steps = static_cast<index>(tau.size());
+  const owned<S> scalars(on, steps, 1);
+  core::vector<index> order(pivots.size());
+  // Stores what is not in place.
+  const auto commit = [&] {
+    copy_verified<S>(here.run, on, scalars.view, column_major(on.write(tau).data(), steps, index{1}));
+    on.wait();
+    if (here.lost()) return;
+    store_order(here.run, order, pivots);
+    if (!here.lost()) on.commit();
   };
   if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
-    const std::span<S> scalars = on.write(tau);
     std::optional<host_matrix<S>> F;
     if (to.row_stride != 1) F.emplace(A.rows, A.columns);
-    factor(A, F ? F->view : to, scalars.data(), width);
-    if (here.lost()) return keep();
+    pivoted_factorization<S>(here, A, F ? F->view : to, scalars.view.data, width).run(order);
+    if (here.lost()) return;
     if (F) copy_on_host<S>(F->view, to);
-    return on.commit();
+    return commit();
   }
   const bool same = to.data == A.data;
   const matrix_view<S> target = same ? on.write(to) : to;
   const matrix_view<const S> near = same ? matrix_view<const S>(target) : on.read(A);
-  const std::span<S> scalars = on.write(tau);
   std::optional<host_matrix<S>> copy;
   const matrix_view<const S> read = on_host(here, A, near, copy);
   std::optional<owned<S>> F;
   if (here.run.which == backend::cuda || !on.works_on(target)) F.emplace(on, A.rows, A.columns);
   const matrix_view<S> work = F ? F->view : target;
-  factor(read, work, scalars.data(), 0);
-  if (here.lost()) return keep();
+  pivoted_factorization<S>(here, read, work, scalars.view.data, 0).run(order);
+  if (here.lost()) return;
   if (F) copy_verified<S>(here.run, on, work, target);
-  on.wait();
-  if (here.lost()) return keep();
-  on.commit();
+  commit();
 }
 
 }  // namespace
@@ -376,7 +381,8 @@ report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::s
     copy_verified<S>(here.run, on, placed.view, B.block(0, 0, n, B.columns));
     on.wait();
     if (here.lost()) return;
-    std::copy(order.begin(), order.end(), pivots.begin());
+    store_order(here.run, order, pivots);
+    if (here.lost()) return;
     rank = found.rank;
     if (made.finite()) here.seen.conditioned(found.condition);
     on.commit();
