@@ -37,5 +37,7 @@ struct subject {
 subject make_fft(const std::string& token, const settings& how);
 subject make_kmeans(const std::string& token, const settings& how);
 subject make_qr(const std::string& token, const settings& how);
+// geqp3_… is qr_… with column pivoting.
+subject make_geqp3(const std::string& token, const settings& how);
 
 }  // namespace ballast::bench

@@ -45,7 +45,8 @@ subject make(const std::string& token, const settings& how) {
   if (token.starts_with("fft_")) return make_fft(token, how);
   if (token.starts_with("kmeans_")) return make_kmeans(token, how);
   if (token.starts_with("qr_")) return make_qr(token, how);
-  throw invalid_argument_error(fmt::format("token: expected fft_…, kmeans_… or qr_…, got \"{}\"", token));
+  if (token.starts_with("geqp3_")) return make_geqp3(token, how);
+  throw invalid_argument_error(fmt::format("token: expected fft_…, kmeans_…, qr_… or geqp3_…, got \"{}\"", token));
 }
 
 nlohmann::ordered_json measure(const subject& what, int repeat, double least_seconds) {
@@ -120,7 +121,10 @@ const std::vector<std::string> k_suite = {"fft_c2c_f32_n64_b262144_fwd",
                                           "qr_f64_m4096_n4096",
                                           "qr_f64_m20000_n500",
                                           "qr_f64_m200000_n64",
-                                          "qr_f32_m2048_n2048"};
+                                          "qr_f32_m2048_n2048",
+                                          "geqp3_f64_m1024_n1024",
+                                          "geqp3_f64_m2048_n2048",
+                                          "geqp3_f32_m2048_n2048"};
 
 void print_row(const nlohmann::ordered_json& row) {
   const auto& variants = row.at("variants");

@@ -13,6 +13,8 @@
 extern "C" {
 void sgeqrf_(const int*, const int*, float*, const int*, float*, float*, const int*, int*);
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
+void sgeqp3_(const int*, const int*, float*, const int*, int*, float*, float*, const int*, int*);
+void dgeqp3_(const int*, const int*, double*, const int*, int*, double*, double*, const int*, int*);
 void openblas_set_num_threads(int);
 }
 
@@ -22,29 +24,49 @@ namespace {
 void geqrf(int m, int n, float* A, float* tau, float* work, int lwork, int* info) { sgeqrf_(&m, &n, A, &m, tau, work, &lwork, info); }
 void geqrf(int m, int n, double* A, double* tau, double* work, int lwork, int* info) { dgeqrf_(&m, &n, A, &m, tau, work, &lwork, info); }
 
+void geqp3(int m, int n, float* A, int* pivots, float* tau, float* work, int lwork, int* info) {
+  sgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, info);
+}
+void geqp3(int m, int n, double* A, int* pivots, double* tau, double* work, int lwork, int* info) {
+  dgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, info);
+}
+
 template <class T>
 struct data {
   matrix<T> original, work;
   std::vector<T> tau, lapack_work;
+  std::vector<std::int64_t> pivots;
+  std::vector<int> lapack_pivots;
 };
 
+// Normal numbers.
 template <class T>
-subject make(const qr::problem& wanted, const settings& how) {
+std::shared_ptr<data<T>> random_data(std::int64_t rows, std::int64_t columns, std::int64_t scalars) {
   auto held = std::make_shared<data<T>>();
-  // The matrices of a batch are stored contiguously, as the columns of one matrix.
-  const std::int64_t count = wanted.batch, rank = std::min(wanted.rows, wanted.columns);
-  held->original = matrix<T>(wanted.rows, wanted.columns * count, order::column_major);
+  held->original = matrix<T>(rows, columns, order::column_major);
   held->work = held->original;
-  held->tau.resize(static_cast<std::size_t>(rank * count));
+  held->tau.resize(static_cast<std::size_t>(scalars));
   std::mt19937 random(1);
   std::normal_distribution<T> normal;
   for (std::size_t i = 0; i < held->original.size(); ++i) held->original.data()[i] = normal(random);
+  return held;
+}
+
+double flops_of(const qr::problem& wanted) {
+  const double m = static_cast<double>(wanted.rows), n = static_cast<double>(wanted.columns);
+  return static_cast<double>(wanted.batch) * (m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3));
+}
+
+template <class T>
+subject make(const qr::problem& wanted, const settings& how) {
+  // The matrices of a batch are stored contiguously, as the columns of one matrix.
+  const std::int64_t count = wanted.batch, rank = std::min(wanted.rows, wanted.columns);
+  const auto held = random_data<T>(wanted.rows, wanted.columns * count, rank * count);
 
   subject made;
   made.token = qr::to_token(wanted);
   made.unit = count > 1 ? "batch" : "factorization";
-  const double m = static_cast<double>(wanted.rows), n = static_cast<double>(wanted.columns);
-  made.flops = static_cast<double>(count) * (m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3));
+  made.flops = flops_of(wanted);
   for (const auto level : {protection::off, protection::correct}) {
     const qr::plan<T> plan(wanted, {.backend = how.backend, .threads = how.threads, .protection = level});
     made.variants.push_back({std::string(to_string(level)), [=] {
@@ -79,7 +101,50 @@ subject make(const qr::problem& wanted, const settings& how) {
   return made;
 }
 
+// QR with column pivoting.
+template <class T>
+subject make_pivoted(const std::string& token, const qr::problem& wanted, const settings& how) {
+  const auto held = random_data<T>(wanted.rows, wanted.columns, std::min(wanted.rows, wanted.columns));
+  held->pivots.resize(static_cast<std::size_t>(wanted.columns));
+  subject made;
+  made.token = token;
+  made.unit = "factorization";
+  made.flops = flops_of(wanted);
+  for (const auto level : {protection::off, protection::correct}) {
+    const qr::plan<T> plan(wanted, {.backend = how.backend, .threads = how.threads, .protection = level});
+    made.variants.push_back({std::string(to_string(level)), [=] {
+                               held->work = held->original;
+                               return seconds_of([&] { (void)plan.geqp3(held->work.view(), held->pivots, held->tau); });
+                             }});
+  }
+  if (how.peers) {
+    const int im = static_cast<int>(wanted.rows), in = static_cast<int>(wanted.columns);
+    held->lapack_pivots.resize(held->pivots.size());
+    int info = 0;
+    T size = 0;
+    geqp3(im, in, held->work.data(), held->lapack_pivots.data(), held->tau.data(), &size, -1, &info);
+    held->lapack_work.resize(static_cast<std::size_t>(size));
+    made.variants.push_back({"OpenBLAS", [=] {
+                               held->work = held->original;
+                               std::ranges::fill(held->lapack_pivots, 0);  // all columns are free
+                               openblas_set_num_threads(how.threads);
+                               int status = 0;
+                               return seconds_of([&] {
+                                 geqp3(im, in, held->work.data(), held->lapack_pivots.data(), held->tau.data(), held->lapack_work.data(),
+                                       static_cast<int>(held->lapack_work.size()), &status);
+                               });
+                             }});
+  }
+  return made;
+}
+
 }  // namespace
+
+subject make_geqp3(const std::string& token, const settings& how) {
+  const qr::problem wanted = qr::parse_token("qr" + token.substr(std::string("geqp3").size()));
+  if (wanted.batch != 1) throw invalid_argument_error(token + ": expected one matrix for geqp3, got a batch");
+  return wanted.precision == precision::f32 ? make_pivoted<float>(token, wanted, how) : make_pivoted<double>(token, wanted, how);
+}
 
 subject make_qr(const std::string& token, const settings& how) {
   const qr::problem wanted = qr::parse_token(token);

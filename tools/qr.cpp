@@ -1,6 +1,7 @@
 // The subcommands `ballast qr` and `ballast lstsq`.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <fmt/format.h>
@@ -12,10 +13,13 @@ namespace {
 
 struct qr_options : common_options {
   std::string input, q, r;
+  bool pivot = false;
 };
 
 struct lstsq_options : common_options {
   std::string a, b, x;
+  double rcond = std::numeric_limits<double>::quiet_NaN();  // NaN: not given
+  bool of_any_rank() const { return rcond == rcond; }       // by complete orthogonal factorization
 };
 
 template <class T>
@@ -112,6 +116,21 @@ struct errors {
   }
 };
 
+// The columns of A in this order.
+template <class T>
+matrix<T> in_order(const matrix<T>& A, const std::vector<std::int64_t>& pivots) {
+  matrix<T> made(A.rows(), A.columns(), order::column_major);
+  for (std::int64_t j = 0; j < A.columns(); ++j)
+    for (std::int64_t i = 0; i < A.rows(); ++i) made(i, j) = A(i, pivots[static_cast<std::size_t>(j)]);
+  return made;
+}
+
+std::string list_of(const std::vector<std::int64_t>& numbers) {
+  std::string line;
+  for (std::size_t i = 0; i < numbers.size() && i < 20; ++i) line += fmt::format(" {}", numbers[i]);
+  return numbers.size() > 20 ? line + " …" : line;
+}
+
 template <class T>
 int run_qr(const qr_options& wanted, array read) {
   invocation work(wanted, "qr");
@@ -122,9 +141,10 @@ int run_qr(const qr_options& wanted, array read) {
   matrix<T> F = A;
   std::vector<T> tau(static_cast<std::size_t>(rank));
   const qr::plan<T> plan = plan_for<T>(wanted, work, A.rows(), A.columns());
+  std::vector<std::int64_t> pivots(wanted.pivot ? static_cast<std::size_t>(A.columns()) : 0);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
-  if (work.add(plan.geqrf(F.view(), tau, work.now()))) {
+  if (work.add(wanted.pivot ? plan.geqp3(F.view(), pivots, tau, work.now()) : plan.geqrf(F.view(), tau, work.now()))) {
     // The protected orgqr forms Q from the factors' first min(m, n) columns.
     matrix<T> Q(A.rows(), rank, order::column_major), R(rank, A.columns());
     std::copy_n(F.data(), Q.size(), Q.data());
@@ -135,9 +155,13 @@ int run_qr(const qr_options& wanted, array read) {
       work.count<T>({R.data(), static_cast<std::size_t>(R.size())});
       errors found;
       std::mt19937_64 random(1);
-      found.add(A.view(), std::as_const(Q).view(), std::as_const(R).view(), random, k_probes);
+      found.add(wanted.pivot ? in_order(A, pivots).view() : A.view(), std::as_const(Q).view(), std::as_const(R).view(), random, k_probes);
       results = found.json();
       lines.push_back(found.line());
+      if (wanted.pivot) {
+        lines.push_back("columns in the order of their pivots:" + list_of(pivots));
+        if (pivots.size() <= 10000) results["pivots"] = pivots;
+      }
       if (!wanted.q.empty()) work.write(wanted.q, array_of(Q));
       if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
     }
@@ -234,7 +258,11 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   matrix<T> solution(std::max(m, n), p, order::column_major);
   for (std::int64_t j = 0; j < p; ++j)
     for (std::int64_t i = 0; i < m; ++i) solution(i, j) = B(i, j);
-  const report seen = plan_for<T>(wanted, work, m, n).gels(factored.view(), solution.view(), work.now());
+  const qr::plan<T> plan = plan_for<T>(wanted, work, m, n);
+  std::vector<std::int64_t> pivots(wanted.of_any_rank() ? static_cast<std::size_t>(n) : 0);
+  std::int64_t rank = std::min(m, n);
+  const report seen = wanted.of_any_rank() ? plan.gelsy(factored.view(), solution.view(), pivots, wanted.rcond, rank, work.now())
+                                           : plan.gels(factored.view(), solution.view(), work.now());
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(seen)) {
@@ -261,10 +289,15 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
     }
     work.count<T>({X.data(), static_cast<std::size_t>(X.size())});
     results = {{"residual", norms}};
-    if (!wanted.any_rank) {
-      lines.push_back(fmt::format("rank {}, condition number about {:.3g} ({} scaled to norm 1)", std::min(m, n), seen.condition,
-                                  m < n ? "rows" : "columns"));
-      results["rank"] = std::min(m, n);
+    if (wanted.of_any_rank()) {
+      lines.push_back(fmt::format("rank {}, condition number of what counts about {:.3g}", rank, seen.condition));
+      results["pivots"] = pivots;
+    } else if (!wanted.any_rank) {
+      lines.push_back(
+          fmt::format("rank {}, condition number about {:.3g} ({} scaled to norm 1)", rank, seen.condition, m < n ? "rows" : "columns"));
+    }
+    if (wanted.of_any_rank() || !wanted.any_rank) {
+      results["rank"] = rank;
       results["condition"] = json_number(seen.condition);
     }
     if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger results need -o
@@ -327,12 +360,18 @@ void add_qr(command_line& program) {
   command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real; - is standard input");
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
+  command.flag(
+      "--pivot", wanted->pivot,
+      "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the host\n"
+      "chooses the order, on every backend");
   wanted->files->add_to(command);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {
     array read = wanted->files->operand(wanted->input);
+    if (read.shape.size() == 3 && wanted->pivot)
+      throw invalid_argument_error(fmt::format("{}: expected one matrix for --pivot, got a batch", printable(wanted->input)));
     if (read.shape.size() == 3)
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr_batch<float>(*wanted, std::move(read))
                                                                        : run_qr_batch<double>(*wanted, std::move(read));
@@ -352,11 +391,17 @@ void add_lstsq(command_line& program) {
   wanted->add_to(command);
   command.flag("--any-rank", wanted->any_rank,
                "solve even if columns of A depend on each other to rounding; refuse only an exact zero on R's diagonal");
+  command.number(
+      "--rcond", wanted->rcond,
+      "solve for A (one matrix) of any rank, with the X of least norm: R's part with a condition number below 1 / RCOND counts;\n"
+      "negative: NumPy's limit");
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {
     array a = wanted->files->operand(wanted->a), b = wanted->files->second_operand(wanted->b);
     inputs::keep_common_rows(a, b);
+    if (a.shape.size() == 3 && wanted->of_any_rank())
+      throw invalid_argument_error(fmt::format("{}: expected one matrix for --rcond, got a batch", printable(wanted->a)));
     if (a.shape.size() == 3)
       return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
                  ? run_lstsq_batch<float>(*wanted, std::move(a), std::move(b))

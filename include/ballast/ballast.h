@@ -248,7 +248,7 @@ typedef struct {
   uint64_t uncorrectable;        // not repaired
   uint64_t false_alarms;         // among `recomputed`: the second result had the same bits, so the check was hit and not the data
   double seconds;                // wall time of the call
-  double condition;              // qr: gels and solve: the condition number of the scaled columns, estimated from below; NaN: not known
+  double condition;              // qr: gels, solve, gelsy: the condition number, estimated from below; NaN: not known
   const char* problem;           // the problem's token
   const char* scheme;            // how the algorithm encoded and repaired
   const char* fallback_kernels;  // why fallback kernels computed the call (fft on cuda); empty if its own did
@@ -519,6 +519,17 @@ BALLAST_C_API int32_t ballast_qr_orgqr(const ballast_qr_plan* plan, const DLTens
 // is overwritten by its factors. rank_deficient if columns (rows for m < n) depend on each other to rounding (option full_rank).
 BALLAST_C_API int32_t ballast_qr_gels(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* B, const ballast_call* call,
                                       ballast_report* report, ballast_error* error);
+
+// Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots (n numbers in host memory, output only) a permutation of
+// 0 ... n - 1, and |R_kk| >= |R(k ..., j)| for all j > k, as LAPACK's xGEQP3 chooses. A with Inf or NaN keeps its order. The host chooses
+// the columns, on every backend. One matrix.
+BALLAST_C_API int32_t ballast_qr_geqp3(const ballast_qr_plan* plan, const DLTensor* A, int64_t* pivots, const DLTensor* tau,
+                                       const ballast_call* call, ballast_report* report, ballast_error* error);
+// Solves min |B - A X| by columns for A of any rank; of all solutions the X of least norm. The leading part of R with a condition number
+// below 1 / rcond counts (0 <= rcond < 1; negative: 2 u max(m, n), u the unit roundoff), *rank is its size. B has max(m, n) rows (one axis:
+// one column): on entry its first m are B, on exit its first n are X. On exit A and pivots are those of geqp3. One matrix.
+BALLAST_C_API int32_t ballast_qr_gelsy(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* B, int64_t* pivots, double rcond,
+                                       int64_t* rank, const ballast_call* call, ballast_report* report, ballast_error* error);
 
 // The same for batches on the call's stream without waiting: backend cuda, matrices of up to 256 rows and columns, operands in device
 // memory. ballast_pending_wait gives rank_deficient.

@@ -100,6 +100,23 @@ class plan {
   // rounding, for any scaling of them: if report::condition is above 1 / (4 u √min(m, n)), u the unit roundoff; options::full_rank.
   BALLAST_API report gels(matrix_view<T> A, matrix_view<T> B, const call& now = {}) const;
 
+  // Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots a permutation of 0 … n − 1 (output only), and
+  // |R_kk| ≥ ‖R(k … , j)‖₂ for all j > k, as LAPACK's xGEQP3 chooses. All columns are free to move. A with Inf or NaN keeps its order.
+  // The same order as LAPACK's where no two norms come within a part in 10⁶ of each other. 2mn² flops for the choice and those of geqrf;
+  // memory for two more copies of A in double. On cuda the host chooses the columns, and the device factors and checks.
+  // Covered: as geqrf; and the choice, which is verified on the finished R (a wrong norm, a wrong choice: chosen and factored again); and
+  // the permutation. pivots lies in host memory.
+  BALLAST_API report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now = {}) const;
+
+  // Solves min ‖B − A X‖₂ by columns for A (m × n) of any rank; of all solutions the X of least norm, by a complete orthogonal
+  // factorization: A(:, pivots) = Q R, R(0 … rank − 1, :) = [U 0] Zᵀ. The rank is the largest r for which the leading r × r block of R has
+  // a condition number (estimated as by LAPACK's xGELSY) below 1 / rcond; what lies below it counts as zero. 0 ≤ rcond < 1; negative:
+  // NumPy's, 2 u max(m, n). B has max(m, n) rows: on entry its first m are B, on exit its first n are X; the others keep their values. On
+  // exit A holds the factors of geqp3; report::condition is that of the leading block. Covered: as geqp3, ormqr and gels. Throws
+  // unsupported_error for matrices that exceed the device's memory.
+  BALLAST_API report gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
+                           const call& now = {}) const;
+
   // Batches: the same for many matrices of one shape at once, A_b = Q_b R_b for b = 0 … count − 1. tau has `count` times as many elements,
   // matrix by matrix. Operands do not overlap, nor do the matrices of one; they may interleave (any strides that keep their elements apart
   // within a matrix).
@@ -161,6 +178,15 @@ BALLAST_API report orgqr(matrix_view<double> A, std::span<const double> tau, con
 BALLAST_API report gels(matrix_view<float> A, matrix_view<float> B, const execution& where = {}, const call& now = {});
 BALLAST_API report gels(matrix_view<double> A, matrix_view<double> B, const execution& where = {}, const call& now = {});
 
+BALLAST_API report geqp3(matrix_view<float> A, std::span<std::int64_t> pivots, std::span<float> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report geqp3(matrix_view<double> A, std::span<std::int64_t> pivots, std::span<double> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report gelsy(matrix_view<float> A, matrix_view<float> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
+                         const execution& where = {}, const call& now = {});
+BALLAST_API report gelsy(matrix_view<double> A, matrix_view<double> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
+                         const execution& where = {}, const call& now = {});
+
 BALLAST_API report geqrf(matrix_batch_view<float> A, std::span<float> tau, const execution& where = {}, const call& now = {});
 BALLAST_API report geqrf(matrix_batch_view<double> A, std::span<double> tau, const execution& where = {}, const call& now = {});
 BALLAST_API report ormqr(side from, transpose op, matrix_batch_view<const float> A, std::span<const float> tau, matrix_batch_view<float> C,
@@ -200,6 +226,42 @@ extern template class factors<double>;
 
 BALLAST_API factors<float> factor(matrix_view<const float> A, const execution& where = {}, const call& now = {});
 BALLAST_API factors<double> factor(matrix_view<const double> A, const execution& where = {}, const call& now = {});
+
+// A factorization with column pivoting that owns its storage: A(:, pivots) = Q R. All functions throw as those of `factors`.
+template <class T>
+class pivoted_factors {
+ public:
+  matrix<T> storage;  // geqp3's A, column-major
+  std::vector<T> tau;
+  std::vector<std::int64_t> pivots;
+  ballast::report report;
+
+  BALLAST_API matrix<T> r() const;  // min(m, n) × n, upper trapezoidal; a copy
+  // m × min(m, n), orthonormal columns.
+  [[nodiscard]] BALLAST_API computed<T> q(const execution& where = {}, const call& now = {}) const;
+  // The numerical rank, as gelsy finds it.
+  BALLAST_API std::int64_t rank(double rcond = -1) const;
+};
+
+extern template class pivoted_factors<float>;
+extern template class pivoted_factors<double>;
+
+BALLAST_API pivoted_factors<float> factor_pivoted(matrix_view<const float> A, const execution& where = {}, const call& now = {});
+BALLAST_API pivoted_factors<double> factor_pivoted(matrix_view<const double> A, const execution& where = {}, const call& now = {});
+
+// The solution of least norm of a least-squares problem of any rank, as gelsy.
+template <class T>
+struct solution {
+  matrix<T> values;       // n × B.columns
+  std::int64_t rank = 0;  // A's, by rcond
+  std::vector<std::int64_t> pivots;
+  ballast::report report;
+};
+
+BALLAST_API solution<float> lstsq(matrix_view<const float> A, matrix_view<const float> B, double rcond = -1, const execution& where = {},
+                                  const call& now = {});
+BALLAST_API solution<double> lstsq(matrix_view<const double> A, matrix_view<const double> B, double rcond = -1, const execution& where = {},
+                                   const call& now = {});
 
 }  // namespace abi_1
 }  // namespace ballast::qr

@@ -18,20 +18,18 @@ def _matrix(a, check_finite):
 
 
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
-    """scipy.linalg.qr without pivoting, in the modes full, r and economic."""
-    if pivoting:
-        raise UnsupportedError("pivoting=True")
+    """scipy.linalg.qr in the modes full, r and economic."""
     if lwork is not None:
         raise UnsupportedError("lwork is given")
     if mode not in ("full", "r", "economic"):
         raise UnsupportedError(f"mode {mode!r}")
     a = _matrix(a, check_finite)
     if mode == "r":  # scipy's has all rows
-        r = linalg.qr(a, "r")
+        r, *order = linalg.qr(a, "r", pivoting) if pivoting else (linalg.qr(a, "r"),)
         whole = np.zeros(a.shape, r.dtype)
         whole[: len(r)] = r
-        return (whole,)
-    return tuple(linalg.qr(a, mode))
+        return (whole, *order)
+    return tuple(linalg.qr(a, mode, pivoting))
 
 
 def lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):

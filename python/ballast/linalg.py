@@ -60,11 +60,13 @@ def _of_library(by_column):
 
 
 @exchanged
-def qr(a, mode="reduced"):
+def qr(a, mode="reduced", pivoting=False):
     """The QR factorization of a matrix, or of each of a stack (…, m, n), as numpy.linalg.qr. k is min(m, n).
 
     mode: "reduced" (Q is m × k, R is k × n), "complete" (Q is m × m, R is m × n), "r" (R alone, k × n), "raw" (LAPACK's storage of the
     reflectors, transposed as numpy returns it, and tau). "economic" and "full" are scipy.linalg.qr's names for the first two.
+    pivoting: as scipy.linalg.qr, of one matrix: a[:, P] = Q R with a falling diagonal of R; the result has the array P as another item,
+    an array of NumPy's.
     Complex matrices raise UnsupportedTypeError (a TypeError). Q and R have no fixed signs: they are LAPACK's up to the sign of a row.
     """
     if mode not in _MODES:
@@ -79,23 +81,30 @@ def qr(a, mode="reduced"):
     stored = np.empty((count, n, m), dtype, like=a)
     stored[...] = a.swapaxes(-1, -2).reshape(count, n, m)
     tau = np.empty((count, k), dtype, like=a)
+    if pivoting and stack:
+        raise UnsupportedError("pivoting=True of a stack of matrices")
+    order = np.arange(n, dtype=np.int64)
     reports = []
-    if stored.size:
+    if stored.size and pivoting:
+        reports.append(compute(_plan(a, dtype, m, n, count).geqp3, _of_library(stored), order, tau[0], stream_of(a)))
+    elif stored.size:
         reports.append(compute(_plan(a, dtype, m, n, count).geqrf, _of_library(stored), tau, stream_of(a)))
     if mode == "raw":
         _conclude(reports)
-        return stored.reshape(*stack, n, m), tau.reshape(*stack, k)
+        raw = stored.reshape(*stack, n, m), tau.reshape(*stack, k)
+        return (raw, order) if pivoting else raw
     rows = m if mode == "complete" else k
     r = np.triu(stored.swapaxes(1, 2)[:, :rows]).reshape(*stack, rows, n)
     if mode == "r":
         _conclude(reports)
-        return r
+        return (r, order) if pivoting else r
     q = stored[:, :k] if rows == k else _widened(stored, m)
     if k and q.size:
         plan = _plan(a, dtype, m, n, count) if rows == k else _plan(a, dtype, m, m, count)
         reports.append(compute(plan.orgqr, _of_library(q), tau, stream_of(a)))
     _conclude(reports)
-    return QRResult(q.swapaxes(1, 2).reshape(*stack, m, rows), r)
+    q = q.swapaxes(1, 2).reshape(*stack, m, rows)
+    return (q, r, order) if pivoting else QRResult(q, r)
 
 
 def _widened(stored, m):

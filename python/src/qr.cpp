@@ -33,6 +33,16 @@ void add_plan(nb::module_& m, const char* name) {
              const auto A = batch_of(data_of<T>(a), a);
              return unlocked([&] { return on.geqrf(A, scalars, on_stream(stream)); });
            })
+      .def("geqp3",
+           [](const plan& on, const output& a, const output& pivots, const output& tau, std::uintptr_t stream) {
+             expect_type<T>(a, "a");
+             expect_type<std::int64_t>(pivots, "pivots");
+             expect_type<T>(tau, "tau");
+             const auto A = matrix_of(data_of<T>(a), a);
+             const std::span<std::int64_t> order = span_of(data_of<std::int64_t>(pivots), pivots);
+             const std::span<T> scalars = span_of(data_of<T>(tau), tau);
+             return unlocked([&] { return on.geqp3(A, order, scalars, on_stream(stream)); });
+           })
       .def("orgqr",
            [](const plan& on, const output& a, const input& tau, std::uintptr_t stream) {
              expect_type<T>(a, "a");

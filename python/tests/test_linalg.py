@@ -136,3 +136,21 @@ def test_lstsq_refuses():
             ballast.linalg.lstsq(a, b)
     with pytest.raises(TypeError):
         ballast.linalg.lstsq(np.ones((3, 2), complex), np.ones(3))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (40, 7), (7, 40), (120, 120)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_qr_with_pivoting(shape, dtype):
+    a = random(shape, dtype)
+    for mode in ("reduced", "complete"):
+        q, r, order = ballast.linalg.qr(a, mode, pivoting=True)
+        assert np.array_equal(np.sort(order), np.arange(shape[1]))
+        assert small((q.astype(np.longdouble) @ r.astype(np.longdouble) - a[:, order]).astype(dtype), a)
+        for k in range(min(shape)):
+            assert np.linalg.norm(r[k:, k:].astype(float), axis=0).max() <= abs(r[k, k]) * (1 + 1e-4)
+    only, same = ballast.linalg.qr(a, "r", pivoting=True)
+    assert np.array_equal(only, r[: min(shape)]) and np.array_equal(same, order)
+    (raw, tau), same = ballast.linalg.qr(a, "raw", pivoting=True)
+    assert np.array_equal(np.triu(raw.T)[: min(shape)], only) and np.array_equal(same, order) and tau.shape == (min(shape),)
+    with pytest.raises(ballast.UnsupportedError):
+        ballast.linalg.qr(np.stack([a, a]), pivoting=True)

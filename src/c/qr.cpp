@@ -82,6 +82,11 @@ std::span<T> tau_of(const operands& of, const DLTensor* given) {
   return scalars_of<T>(of.named_as(given, "tau"), of.A, of.where);
 }
 
+// One number for each column.
+std::span<std::int64_t> pivots_of(std::int64_t* given, std::int64_t columns) {
+  return {&output(given, "pivots"), static_cast<std::size_t>(columns)};
+}
+
 // Another batch has as many matrices.
 template <class T>
 matrix_batch_view<T> matrices_beside(const operands& of, const DLTensor* given, std::string_view name, bool column = false) {
@@ -172,6 +177,23 @@ int32_t ballast_qr_gels(const ballast_qr_plan* plan, const DLTensor* A, const DL
   return run(plan, A, call, report, error, [&]<class T>(const ballast::qr::plan<T>& on, const operands& of, const ballast::call& now) {
     if (of.batch) return on.gels(matrices_of<T>(of.A, of.where), matrices_beside<T>(of, B, "B", true), now);
     return on.gels(matrix_of<T>(of.A, of.where), matrix_of<T>(of.named_as(B, "B"), of.where, true), now);
+  });
+}
+
+int32_t ballast_qr_geqp3(const ballast_qr_plan* plan, const DLTensor* A, int64_t* pivots, const DLTensor* tau, const ballast_call* call,
+                         ballast_report* report, ballast_error* error) {
+  return run(plan, A, call, report, error, [&]<class T>(const ballast::qr::plan<T>& on, const operands& of, const ballast::call& now) {
+    const auto of_a = matrix_of<T>(of.A, of.where);
+    return on.geqp3(of_a, pivots_of(pivots, of_a.columns), tau_of<T>(of, tau), now);
+  });
+}
+
+int32_t ballast_qr_gelsy(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* B, int64_t* pivots, double rcond, int64_t* rank,
+                         const ballast_call* call, ballast_report* report, ballast_error* error) {
+  return run(plan, A, call, report, error, [&]<class T>(const ballast::qr::plan<T>& on, const operands& of, const ballast::call& now) {
+    const auto of_a = matrix_of<T>(of.A, of.where);
+    return on.gelsy(of_a, matrix_of<T>(of.named_as(B, "B"), of.where, true), pivots_of(pivots, of_a.columns), rcond, output(rank, "rank"),
+                    now);
   });
 }
 

@@ -67,6 +67,18 @@ BALLAST_HD inline double solve(double size, std::int64_t n) {
   return 4 * (static_cast<double>(n) + 8) * abft::unit_roundoff<T> * size;
 }
 
+// QR with column pivoting: the choice of the pivots from AᵀA ends where the square of the largest remaining norm is this share of the
+// largest square that a remaining column began with. Such a square then errs by at most the rounding of its sums over this share.
+inline constexpr double k_least_rest = 0x1p-24;
+
+// Threshold of the excess of a column's norm below row k over the pivot |R_kk|, with `norms`: those of the two columns. The squares that
+// decided err by the rounding of sums of m products in double, over k_least_rest; R errs by its own rounding, as in column_norm.
+template <class T>
+BALLAST_HD inline double pivot(double pivot, double norms, std::int64_t m) {
+  const double sum = 16 + 8 * std::sqrt(static_cast<double>(m));
+  return sum * (abft::unit_roundoff<double> / k_least_rest * pivot + abft::unit_roundoff<T> * norms);
+}
+
 // Batches look at R's diagonal alone: a column depends on those before it to rounding if |r_jj| is at most this share of the largest number
 // in column j of R. A dependence that no single column shows (Kahan's matrices) stays unseen.
 template <class T>

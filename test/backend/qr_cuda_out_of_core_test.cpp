@@ -91,6 +91,39 @@ TYPED_TEST(qr_cuda_out_of_core, factors_and_q_are_as_good_as_of_a_whole_matrix) 
   }
 }
 
+// Column pivoting: factors of either layout, faults in the choice, and a refusal of gelsy.
+TYPED_TEST(qr_cuda_out_of_core, pivots_are_those_of_the_reference) {
+  using T = TypeParam;
+  const index m = 150, n = 140;
+  const device_for_a_test here(std::make_shared<simt::emulated_device>(little_memory<T>(m)));
+  const execution where{.backend = backend::cuda, .threads = 1}, reference{.backend = backend::reference};
+  const matrix<T> A = random_matrix<T>(m, n, 1);
+  std::vector<index> expected(at(n));
+  std::vector<T> tau(at(n));
+  matrix<T> plain = A;
+  ASSERT_EQ(geqp3(plain.view(), expected, tau, reference).verdict, verdict::clean);
+  matrix<T> ordered = A;
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i < m; ++i) ordered(i, j) = A(i, expected[at(j)]);
+  }
+  for (const order layout : {order::column_major, order::row_major}) {
+    matrix<T> F = copy_of<T>(A.view(), layout);
+    std::vector<index> pivots(at(n));
+    const inject::plan faults({{.site = site::pivot, .model = inject::model::random_value, .seed = 5}});
+    const inject::scope scope(layout == order::column_major ? nullptr : &faults);
+    const report seen = geqp3(F.view(), pivots, tau, where);
+    EXPECT_EQ(seen.verdict == verdict::clean, layout == order::column_major) << to_json(seen);
+    EXPECT_EQ(pivots, expected);
+    const ratios found = ratios_of<T>(ordered.view(), F.view(), tau);
+    EXPECT_LE(found.residual, 30);
+    EXPECT_LE(found.orthogonality, 30);
+  }
+  matrix<T> F = A, B = random_matrix<T>(m, 1, 2);
+  std::vector<index> pivots(at(n));
+  index rank = 0;
+  EXPECT_THROW((void)gelsy(F.view(), B.view(), pivots, 0.1, rank, where), unsupported_error);
+}
+
 // gels and factors::solve, tall and wide, of several blocks of right-hand sides, and where columns of A are of extreme size.
 TYPED_TEST(qr_cuda_out_of_core, least_squares_are_those_of_the_reference) {
   using T = TypeParam;

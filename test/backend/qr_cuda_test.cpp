@@ -217,6 +217,32 @@ TYPED_TEST(qr_cuda, least_squares_on_the_device) {
   }
 }
 
+// The host chooses the order of the columns of a matrix on the device.
+TYPED_TEST(qr_cuda, pivots_of_a_matrix_on_the_device) {
+  using T = TypeParam;
+  const auto device = cuda::overriding_device();
+  constexpr index m = 60, n = 40, k = 2;
+  const matrix<T> A = random_matrix<T>(m, n, 3), B = random_matrix<T>(m, k, 4);
+  matrix<T> expected = A, right = B;
+  std::vector<T> scalars(n);
+  std::vector<index> order(n), pivots(n);
+  index rank = 0, found = 0;
+  const execution where{.backend = backend::cuda};
+  ASSERT_EQ(geqp3(expected.view(), order, scalars, where).verdict, verdict::clean);
+  const on_device<T> F(device, A.data(), A.size()), tau(device, std::vector<T>(n).data(), n), G(device, A.data(), A.size()),
+      X(device, B.data(), B.size());
+  EXPECT_EQ(geqp3(column_major(F.data(), m, n), pivots, std::span<T>(tau.data(), n), where).verdict, verdict::clean);
+  EXPECT_EQ(pivots, order);
+  EXPECT_EQ(tau.values(), scalars);
+  EXPECT_EQ(F.values(), std::vector<T>(expected.data(), expected.data() + expected.size()));
+  matrix<T> own = A;
+  ASSERT_EQ(gelsy(own.view(), right.view(), order, 0.01, rank, where).verdict, verdict::clean);
+  EXPECT_EQ(gelsy(column_major(G.data(), m, n), column_major(X.data(), m, k), pivots, 0.01, found, where).verdict, verdict::clean);
+  EXPECT_EQ(found, rank);
+  EXPECT_EQ(G.values(), F.values());
+  EXPECT_EQ(X.values(), std::vector<T>(right.data(), right.data() + right.size()));
+}
+
 // ------------------------------------------------------------------------------------------------------------- calls and choices
 
 TYPED_TEST(qr_cuda, several_calls_at_once) {

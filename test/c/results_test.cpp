@@ -459,6 +459,48 @@ TEST_F(c_results, qr_in_steps_and_whole) {
   for (int j = 0; j < n; ++j) EXPECT_NEAR(b[static_cast<std::size_t>(j)], x[static_cast<std::size_t>(j)], 1e-14);
 }
 
+TEST_F(c_results, qr_with_column_pivoting) {
+  constexpr int m = 5, n = 3;
+  // The second column is the longest; the third depends on the others.
+  std::vector<double> A(m * n), b(m), tau(n);
+  for (int i = 0; i < m; ++i) {
+    const double first = std::sin(i + 1.0), second = 4 * std::cos(2.0 * i);
+    A[static_cast<std::size_t>(i * n)] = first;
+    A[static_cast<std::size_t>(i * n + 1)] = second;
+    A[static_cast<std::size_t>(i * n + 2)] = first / 4 + second / 8;
+    b[static_cast<std::size_t>(i)] = 3 * first - second;
+  }
+  const std::vector<double> before = A, right = b;
+  options with;
+  make("qr", with);
+  set(with, "rows", m);
+  set(with, "columns", n);
+  qr_plan plan;
+  ASSERT_EQ(ballast_qr_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  const tensor matrix(A, {m, n}), scalars(tau, {n}), vector(b, {m});
+  std::int64_t pivots[n] = {-1, -1, -1}, rank = -1;
+  ASSERT_EQ(ballast_qr_geqp3(plan, matrix, pivots, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(pivots[0], 1);
+  EXPECT_EQ(pivots[1], 0);
+  EXPECT_EQ(pivots[2], 2);
+  EXPECT_GT(std::abs(A[0]), std::abs(A[n + 1]));
+  EXPECT_LT(std::abs(A[2 * n + 2]), 1e-14);
+  A = before;
+  ASSERT_EQ(ballast_qr_gelsy(plan, matrix, vector, pivots, 1e-10, &rank, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(rank, 2);
+  EXPECT_EQ(pivots[0], 1);
+  EXPECT_LT(summary().condition, 100);
+  // A x = b, and x is orthogonal to the vector (1/4, 1/8, −1) that A takes to zero.
+  EXPECT_NEAR(b[0] / 4 + b[1] / 8 - b[2], 0, 1e-13);
+  for (int i = 0; i < m; ++i) {
+    double sum = 0;
+    for (int j = 0; j < n; ++j) sum += before[static_cast<std::size_t>(i * n + j)] * b[static_cast<std::size_t>(j)];
+    EXPECT_NEAR(sum, right[static_cast<std::size_t>(i)], 1e-13);
+  }
+  EXPECT_EQ(ballast_qr_geqp3(plan, matrix, nullptr, scalars, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+  EXPECT_EQ(ballast_qr_gelsy(plan, matrix, vector, pivots, 0.5, nullptr, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
+}
+
 TEST_F(c_results, qr_of_a_batch) {
   constexpr int count = 5, m = 4, n = 2;
   std::vector<float> A(count * m * n), B(count * m), C, tau(count * n);

@@ -20,6 +20,28 @@ class Qr(WithFolder):
                 self.assertLess(seen["residual"], tolerance)
                 self.assertLess(seen["orthogonality"], tolerance)
 
+    def test_pivots(self):
+        for shape in ((30, 7), (7, 30), (60, 60)):
+            A = self.random.normal(size=shape) * 2.0 ** self.random.permutation(shape[1])
+            seen = run_json("qr", self.save("a.npy", A), "--pivot", "--q", self.dir / "q.npy", "--r", self.dir / "r.npy")
+            Q, R, order = np.load(self.dir / "q.npy"), np.load(self.dir / "r.npy"), seen["pivots"]
+            self.assertEqual(sorted(order), list(range(shape[1])))
+            self.assertLess(np.linalg.norm(Q @ R - A[:, order]), 1e-13 * np.linalg.norm(A))
+            self.assertLess(seen["residual"], 1e-13)
+            for k in range(len(R)):
+                self.assertLessEqual(np.linalg.norm(R[k:, k:], axis=0).max(), abs(R[k, k]) * (1 + 1e-6))
+        self.assertIn("one matrix for --pivot", run("qr", self.save("a.npy", np.ones((2, 3, 3))), "--pivot", status=2).stderr)
+
+    def test_least_squares_of_any_rank(self):
+        for shape in ((20, 8), (8, 20)):
+            A = self.random.normal(size=(shape[0], 3)) @ self.random.normal(size=(3, shape[1]))
+            B = self.random.normal(size=(shape[0], 2))
+            seen = run_json("lstsq", self.save("a.npy", A), self.save("b.npy", B), "--rcond", "1e-10", "-o", self.dir / "x.npy")
+            self.assertEqual(seen["rank"], 3)
+            np.testing.assert_allclose(np.load(self.dir / "x.npy"), np.linalg.lstsq(A, B, rcond=1e-10)[0], rtol=1e-9, atol=1e-9)
+            self.assertEqual(run_json("lstsq", self.dir / "a.npy", self.dir / "b.npy", "--rcond", "-1")["rank"], 3)
+        self.assertIn("rcond", run("lstsq", self.dir / "a.npy", self.dir / "b.npy", "--rcond", "2", status=2).stderr)
+
     def test_products_in_fp32_are_an_option(self):
         A = self.save("a.npy", self.random.normal(size=(40, 20)).astype("f4"))
         run("qr", A, "--r", self.dir / "r.npy", "--backend", "cpu")

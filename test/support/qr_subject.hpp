@@ -326,11 +326,12 @@ inline inject::request fault(inject::site where, inject::model what, std::uint64
   return made;
 }
 
-// Returns the sites that a call with this scheme reaches.
+// Returns the sites that a call without pivoting reaches with this scheme.
 inline std::vector<inject::site> sites(std::string_view scheme = "") {
   std::vector<inject::site> all;
   for (const inject::site_row& row : inject::sites()) {
     if (row.site == site::transfer && scheme != "hybrid") continue;
+    if (row.site == site::column_norm || row.site == site::pivot || row.site == site::permutation) continue;
     if (row.operation() == "qr" || row.operation().empty()) all.push_back(row.site);
   }
   return all;

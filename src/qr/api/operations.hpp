@@ -34,6 +34,20 @@ void ormqr_in(operation_call<S>& here, side from, transpose op, matrix_view<cons
 template <class S>
 void orgqr_in(operation_call<S>& here, matrix_view<S> A, std::span<const S> tau);
 
+// pivoted.cpp.
+template <class S>
+report geqp3_of(const prepared& plan, matrix_view<S> A, std::span<index> pivots, std::span<S> tau, const call& now);
+// As geqp3, but from A to F, which is column-major without gaps, in host memory.
+template <class S>
+report factor_pivoted_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F, std::span<index> pivots, std::span<S> tau,
+                         const call& now);
+template <class S>
+report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::span<index> pivots, double rcond, index& rank,
+                const call& now);
+// The rank of R in F. A negative rcond: the default.
+template <class S>
+index rank_from(const matrix_view<const S>& F, double rcond);
+
 // least_squares.cpp.
 template <class S>
 report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const call& now);

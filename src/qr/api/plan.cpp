@@ -168,6 +168,15 @@ template <class T>
 report plan<T>::gels(matrix_view<T> A, matrix_view<T> B, const call& now) const {
   return gels_of<T>(fit(made(), A, false), A, B, now);
 }
+template <class T>
+report plan<T>::geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now) const {
+  return geqp3_of<T>(fit(made(), A, false), A, pivots, tau, now);
+}
+template <class T>
+report plan<T>::gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
+                      const call& now) const {
+  return gelsy_of<T>(fit(made(), A, false), A, B, pivots, rcond, rank, now);
+}
 
 template <class T>
 report plan<T>::geqrf(matrix_batch_view<T> A, std::span<T> tau, const call& now) const {

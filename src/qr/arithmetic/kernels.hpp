@@ -60,6 +60,9 @@ class kernels {
   // z_jq ← z_jq + Σ_i x(i, j) y_i^q for q = 0, 1, 2, and z_j3 ← z_j3 + Σ_i x(i, j)², with z_jq = z[j + q·ldz]. Computed in double, in one
   // pass.
   virtual void moments(index m, index w, const S* X, index ldx, const double* y, double* z, index ldz) const = 0;
+
+  // C ← Aᵀ B. A is m × p, B is m × q.
+  virtual void cross_product(index m, index p, index q, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const = 0;
 };
 
 template <class S>

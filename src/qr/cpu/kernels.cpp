@@ -65,6 +65,10 @@ class blas_kernels final : public kernels<S> {
     if (m > 0 && n > 0) core::gemm('N', 'N', m, n, k, S(-1), A, lda, B, ldb, S(1), C, ldc);
   }
 
+  void cross_product(index m, index p, index q, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
+    core::gemm('T', 'N', p, q, m, S(1), A, lda, B, ldb, S(0), C, ldc);
+  }
+
   void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const override {
     vector::subtract(m, w, X, ldx, count, z, ldz, y, ldy);
   }

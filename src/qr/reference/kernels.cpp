@@ -90,6 +90,16 @@ class plain_kernels final : public kernels<S> {
     }
   }
 
+  void cross_product(index m, index p, index q, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
+    for (index j = 0; j < q; ++j) {
+      for (index i = 0; i < p; ++i) {
+        double sum = 0;
+        for (index l = 0; l < m; ++l) sum += static_cast<double>(A[l + i * lda]) * B[l + j * ldb];
+        C[i + j * ldc] = static_cast<S>(sum);
+      }
+    }
+  }
+
   void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const override {
     for (int q = 0; q < count; ++q) {
       for (index j = 0; j < w; ++j) {

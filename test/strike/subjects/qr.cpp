@@ -1,6 +1,7 @@
-// QR as a subject of strikes: geqrf, ormqr (Qᵀ C, or C Q), orgqr and gels on random matrices of every shape, single and in batches. Each
-// column is compared with plain Householder reflections in higher precision.
+// QR as a subject of strikes: geqrf, geqp3, ormqr (Qᵀ C, or C Q), orgqr and gels on random matrices of every shape, single and in batches.
+// Each column is compared with plain Householder reflections in higher precision.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -39,12 +40,29 @@ void reflect(const std::vector<W>& factors, std::int64_t m, std::int64_t j, W ta
   for (std::int64_t r = j + 1; r < m; ++r) x[r] -= sum * v[r];
 }
 
-// Factors an m × n matrix by Householder reflections, one at a time, with LAPACK's signs.
+// Brings the column c ≥ j with the longest part below row j to position j.
 template <class W>
-void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau) {
+void bring_longest(std::vector<W>& a, std::int64_t m, std::int64_t n, std::int64_t j, std::vector<std::int64_t>& order) {
+  std::int64_t best = j;
+  W most = -1;
+  for (std::int64_t c = j; c < n; ++c) {
+    W size = 0;
+    for (std::int64_t r = j; r < m; ++r) size += a[static_cast<std::size_t>(c * m + r)] * a[static_cast<std::size_t>(c * m + r)];
+    if (size > most) most = size, best = c;
+  }
+  std::swap(order[static_cast<std::size_t>(j)], order[static_cast<std::size_t>(best)]);
+  if (best != j) std::swap_ranges(a.begin() + j * m, a.begin() + (j + 1) * m, a.begin() + best * m);
+}
+
+// Factors an m × n matrix by Householder reflections, one at a time, with LAPACK's signs. `order`: with column pivoting, if it is not
+// empty.
+template <class W>
+void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau, std::vector<std::int64_t>& order) {
   const std::int64_t steps = std::min(m, n);
   tau.assign(static_cast<std::size_t>(steps), 0);
+  std::iota(order.begin(), order.end(), std::int64_t{0});
   for (std::int64_t j = 0; j < steps; ++j) {
+    if (!order.empty()) bring_longest(a, m, n, j, order);
     W* column = a.data() + j * m;
     W tail = 0;
     for (std::int64_t r = j + 1; r < m; ++r) tail += column[r] * column[r];
@@ -69,19 +87,21 @@ class qr_subject final : public subject {
         n_(wanted.columns),
         steps_(std::min(m_, n_)),
         count_(wanted.batch),
-        columns_(std::max<std::int64_t>(n_ / 2, 1)),
         right_rows_(operation_ == "gels"          ? std::max(m_, n_)
-                    : operation_ == "ormqr_right" ? columns_
+                    : operation_ == "ormqr_right" ? half(n_)
                                                   : m_),
-        right_columns_(operation_ == "ormqr_right" ? m_ : columns_),
+        right_columns_(operation_ == "ormqr_right" ? m_ : half(n_)),
         given_(normal<T>(m_ * n_ * count_, 3)) {
+    if (operation_ == "geqp3" && count_ > 1) throw invalid_argument_error("geqp3: expected one matrix");
     if (operation_ == "orgqr" && m_ < n_) throw invalid_argument_error("orgqr: expected at least as many rows as columns");
     if (has_right()) right_ = normal<T>(right_rows_ * right_columns_ * count_, 4);
-    if (operation_ != "geqrf" && operation_ != "gels") taus_.resize(static_cast<std::size_t>(steps_ * count_));
+    if (makes_tau()) pivots_.resize(operation_ == "geqp3" ? static_cast<std::size_t>(n_) : 0);
+    if (!makes_tau() && operation_ != "gels") taus_.resize(static_cast<std::size_t>(steps_ * count_));
     expectation all;
     for (std::int64_t b = 0; b < count_; ++b) expect(b, all);
     if (!all.factors.empty()) judged_factors_.emplace(std::move(all.factors), m_, std::move(all.factor_floors));
     if (!all.taus.empty()) judged_tau_.emplace(std::move(all.taus), 1, std::move(all.tau_floors));
+    if (!all.order.empty()) judged_order_.emplace(std::move(all.order), 1, std::vector<double>(pivots_.size(), 0.5));
     if (!all.right.empty()) judged_right_.emplace(std::move(all.right), right_rows_, std::move(all.right_floors));
   }
 
@@ -94,7 +114,8 @@ class qr_subject final : public subject {
   void reset() override {
     a_.set(given_);
     if (has_right()) b_.set(right_);
-    if (operation_ == "geqrf") {
+    if (makes_tau()) {
+      std::fill(pivots_.begin(), pivots_.end(), -1);
       tau_.set_zero(steps_ * count_);
     } else if (operation_ != "gels") {
       tau_.set(taus_);
@@ -107,6 +128,7 @@ class qr_subject final : public subject {
     const qr::transpose op = side == qr::side::left ? qr::transpose::yes : qr::transpose::no;
     if (count_ == 1) {
       if (operation_ == "geqrf") return plan_->geqrf(A, tau_.all(), now);
+      if (operation_ == "geqp3") return plan_->geqp3(A, pivots_, tau_.all(), now);
       if (operation_ == "gels") return plan_->gels(A, B, now);
       if (operation_ == "orgqr") return plan_->orgqr(A, tau, now);
       return plan_->ormqr(side, op, matrix_view<const T>(A), tau, B, now);
@@ -120,12 +142,14 @@ class qr_subject final : public subject {
   void keep() override {
     if (judged_factors_) judged_factors_->keep(a_.read());
     if (judged_tau_) judged_tau_->keep(tau_.read());
+    if (judged_order_) judged_order_->keep(order());
     if (judged_right_) judged_right_->keep(b_.read());
   }
   effect judge() override {
     effect seen;
     if (judged_factors_) judged_factors_->judge(a_.read(), seen);
     if (judged_tau_) judged_tau_->judge(tau_.read(), seen);
+    if (judged_order_) judged_order_->judge(order(), seen);
     if (judged_right_) judged_right_->judge(b_.read(), seen);
     return seen;
   }
@@ -134,11 +158,14 @@ class qr_subject final : public subject {
  private:
   using W = wide<T>;
   struct expectation {
-    std::vector<W> factors, taus, right;
+    std::vector<W> factors, taus, order, right;
     std::vector<double> factor_floors, tau_floors, right_floors;
   };
 
-  bool has_right() const { return operation_ != "geqrf" && operation_ != "orgqr"; }
+  static std::int64_t half(std::int64_t n) { return std::max<std::int64_t>(n / 2, 1); }
+  bool makes_tau() const { return operation_ == "geqrf" || operation_ == "geqp3"; }
+  bool has_right() const { return !makes_tau() && operation_ != "orgqr"; }
+  std::vector<T> order() const { return std::vector<T>(pivots_.begin(), pivots_.end()); }
 
   // Appends the expected results of matrix b and their floors. The operands of ormqr and orgqr are the rounded factors.
   void expect(std::int64_t b, expectation& to) {
@@ -148,14 +175,18 @@ class qr_subject final : public subject {
     std::vector<W> factors(static_cast<std::size_t>(m_ * n_)), taus;
     for (std::int64_t c = 0; c < n_; ++c)
       for (std::int64_t r = 0; r < m_; ++r) factors[static_cast<std::size_t>(turned ? c + r * rows : r + c * rows)] = first[c * m_ + r];
-    std::vector<double> sizes = norms_of(factors, rows);
-    factor(factors, rows, columns, taus);
+    const std::vector<double> given_sizes = norms_of(factors, rows);
+    std::vector<double> sizes = given_sizes;
+    std::vector<std::int64_t> order(pivots_.size());
+    factor(factors, rows, columns, taus, order);
+    for (std::size_t c = 0; c < order.size(); ++c) sizes[c] = given_sizes[static_cast<std::size_t>(order[c])];
+    to.order.assign(order.begin(), order.end());
     // gels keeps factors of A itself only for one matrix with m ≥ n (ballast/qr.hpp).
-    if (operation_ == "geqrf" || (operation_ == "gels" && !turned && count_ == 1)) {
+    if (makes_tau() || (operation_ == "gels" && !turned && count_ == 1)) {
       const double floor = floor_of_factors(rows, columns, count_ > 1);
       to.factors.insert(to.factors.end(), factors.begin(), factors.end());
       for (const double size : sizes) to.factor_floors.push_back(floor * size * k_unit_roundoff<T>);
-      if (operation_ == "geqrf") {
+      if (makes_tau()) {
         to.taus.insert(to.taus.end(), taus.begin(), taus.end());
         to.tau_floors.insert(to.tau_floors.end(), taus.size(), floor * k_unit_roundoff<T>);
         return;
@@ -239,11 +270,12 @@ class qr_subject final : public subject {
 
   std::string operation_;
   qr::problem size_;
-  std::int64_t m_, n_, steps_, count_, columns_, right_rows_, right_columns_;
+  std::int64_t m_, n_, steps_, count_, right_rows_, right_columns_;
   std::vector<T> given_, right_, taus_;
   operand<T> a_, b_, tau_;
+  std::vector<std::int64_t> pivots_;  // geqp3's
   std::optional<qr::plan<T>> plan_;
-  std::optional<judged_parts<T>> judged_factors_, judged_tau_, judged_right_;
+  std::optional<judged_parts<T>> judged_factors_, judged_tau_, judged_order_, judged_right_;
 };
 
 }  // namespace

@@ -1,0 +1,412 @@
+// geqp3 and gelsy: the order of the columns, the protected factorization in that order, the check of the pivots, and the solution of least
+// norm.
+// Layer: algorithm (driver), backend-free. See include/ballast/qr.hpp and docs/design/qr-pivoting.md.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "core/at.hpp"
+#include "qr/api/least_squares.hpp"
+#include "qr/api/operations.hpp"
+#include "qr/api/out_of_core_call.hpp"
+#include "qr/host/pivots.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::qr {
+
+using core::at;
+
+namespace {
+
+// The factors of A(:, order). The host chooses the order, on every backend.
+template <class S>
+class pivoted_factorization {
+ public:
+  // A: m × n in host memory. F: m × n, where the engine works, or in host memory if `width` > 0 (pieces); it may be A. tau: as in
+  // engine::make_factorizer.
+  pivoted_factorization(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<S>& F, S* tau, index width)
+      : here_(here),
+        A_(A),
+        F_(F),
+        tau_(tau),
+        width_(width),
+        in_place_(F.data == A.data),
+        on_device_(here.run.which == backend::cuda && width == 0),
+        P_(A.rows, A.columns),
+        order_(at(A.columns)) {}
+
+  // After an uncorrectable fault with protection::correct, and after an exception, A holds what it held, if F is A.
+  void run(std::span<index> pivots) {
+    try {
+      run::attempt(here_.seen, here_.how.protection, "qr.pivot", 0, [&](int) { return once(pivots); });
+    } catch (...) {
+      give_back();
+      throw;
+    }
+    if (here_.lost()) give_back();
+  }
+
+  // R (min(m, n) × n) in host memory; valid after run().
+  const matrix_view<const S>& r() const { return R_; }
+  // A holds no Inf and no NaN.
+  bool finite() const { return finite_; }
+
+ private:
+  // One attempt. Returns nothing if the factorization failed for good.
+  std::optional<abft::finding> once(std::span<index> pivots) {
+    const bool checked = here_.how.protection != protection::off;
+    give_back();
+    finite_ = scan();
+    if (finite_) {
+      host::choose_pivots<S>(here_.run, A_, order_);
+    } else {
+      std::iota(order_.begin(), order_.end(), index{0});
+    }
+    // A number that is no column must not become an address.
+    if (const index bad = host::first_repeated(order_); bad >= 0) return failed("qr.permutation", bad);
+    host::copy_columns<S>(here_.run, A_, order_, P_.view, false);
+    std::copy(order_.begin(), order_.end(), pivots.begin());
+    if constexpr (inject::active_injector::enabled)
+      here_.injector.strike(site::permutation, {0, 1, 0, 1}, pivots.data(), static_cast<index>(pivots.size()));
+    if (checked) {
+      here_.seen.checked(1);
+      index wrong = host::first_repeated(pivots);
+      if (wrong < 0) wrong = host::first_moved<S>(here_.run, A_, pivots, P_.view);
+      if (wrong >= 0) return failed("qr.permutation", wrong);
+    }
+    factor();
+    if (here_.lost()) return std::nullopt;
+    return checked && finite_ ? verify() : abft::finding{};
+  }
+
+  static abft::finding failed(const char* check, index column) {
+    return {.word = abft::k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .index = column, .check = check};
+  }
+
+  // Returns whether A is finite. A look that says no is repeated.
+  bool scan() const {
+    const auto look = [&] {
+      for (index j = 0; j < A_.columns; ++j) {
+        S sum = 0;  // NaN if the column holds Inf or NaN
+        for (index i = 0; i < A_.rows; ++i) sum += A_(i, j) - A_(i, j);
+        if (sum != 0) return false;
+      }
+      return true;
+    };
+    return look() || look();
+  }
+
+  void factor() {
+    engine<S>& on = *here_.on;
+    changed_ = true;
+    if (!on_device_) {
+      core::vector<index> same(order_.size());
+      std::iota(same.begin(), same.end(), index{0});
+      host::copy_columns<S>(here_.run, P_.view, same, F_, false);
+    }
+    if (width_ > 0) {
+      out_of_core<S>(here_.run, on, A_.rows, width_).factor(here_.plan.scheme, F_, tau_);
+    } else if (on_device_) {
+      if (!source_.memory) source_ = owned<S>(on, A_.rows, A_.columns);
+      copy_verified<S>(here_.run, on, P_.view, source_.view);
+      on.copy(source_.view, F_);
+      factorization<S>(here_.run, on, here_.plan.scheme, F_, tau_, source_.view).run();
+    } else {
+      factorization<S>(here_.run, on, here_.plan.scheme, F_, tau_, P_.view).run();
+    }
+    on.wait();
+    const index steps = std::min(A_.rows, A_.columns);
+    R_ = F_.block(0, 0, steps, A_.columns);
+    if (!on_device_ || here_.lost()) return;
+    if (!copied_r_) copied_r_.emplace(steps, A_.columns);
+    copy_verified<S>(here_.run, on, R_, copied_r_->view);
+    on.wait();
+    R_ = copied_r_->view;
+  }
+
+  abft::finding verify() const {
+    const host::pivot_sums sums = host::measure_pivots<S>(here_.run, R_, A_.rows);
+    here_.seen.checked(1);
+    abft::finding seen{.residual = sums.residual, .threshold = sums.threshold, .index = sums.column, .check = "qr.pivot"};
+    seen.word = abft::verify(sums.residual, abft::guarded_threshold(sums.threshold));
+    return seen;
+  }
+
+  // Brings A back where F is A.
+  void give_back() {
+    if (changed_ && in_place_) host::copy_columns<S>(here_.run, P_.view, order_, F_, true);
+    changed_ = false;
+  }
+
+  operation_call<S>& here_;
+  const matrix_view<const S> A_;
+  const matrix_view<S> F_;
+  S* const tau_;
+  const index width_;
+  const bool in_place_, on_device_;
+  host_matrix<S> P_;  // A(:, order)
+  core::vector<index> order_;
+  bool finite_ = true, changed_ = false;
+  owned<S> source_;                         // P on a device
+  std::optional<host_matrix<S>> copied_r_;  // R from a device
+  matrix_view<const S> R_;
+};
+
+// NumPy's: singular values up to eps · max(m, n) of the largest are rounding.
+template <class S>
+double default_rcond(index m, index n) {
+  return 2 * abft::unit_roundoff<S> * static_cast<double>(std::max(m, n));
+}
+
+void check_pivots(std::span<const index> pivots, index columns, std::string_view token) {
+  if (static_cast<index>(pivots.size()) != columns)
+    throw invalid_argument_error(fmt::format("{}: pivots: expected {} elements, got {}", token, columns, pivots.size()));
+  if (pivots.data() == nullptr) throw invalid_argument_error(fmt::format("{}: pivots: expected data, got a null pointer", token));
+  if (!in_host_memory(pivots.data()))
+    throw invalid_argument_error(fmt::format("{}: pivots: expected host memory, got device memory", token));
+}
+
+// Copies the order to the caller, and compares the copy.
+void store_order(const context& run, std::span<const index> order, std::span<index> pivots) {
+  run::attempt(run.seen, run.how.protection, "qr.store", 0, [&](int) {
+    abft::finding judged;
+    std::copy(order.begin(), order.end(), pivots.begin());
+    if (run.how.protection == protection::off) return judged;
+    run.seen.checked(1);
+    if (!std::equal(order.begin(), order.end(), pivots.begin())) judged.word = abft::k_fail;
+    return judged;
+  });
+}
+
+// A where the host can read it: itself, or a copy.
+template <class S>
+matrix_view<const S> on_host(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<const S>& near,
+                             std::optional<host_matrix<S>>& copy) {
+  if (here.run.which != backend::cuda || in_host_memory(A.data)) return here.run.which == backend::cuda ? A : near;
+  copy.emplace(A.rows, A.columns);
+  copy_verified<S>(here.run, *here.on, near, copy->view);
+  here.on->wait();
+  return copy->view;
+}
+
+// Returns rank_of() from two readings of R that agree.
+template <class S>
+host::triangle_rank rank_twice(operation_call<S>& here, const matrix_view<const S>& R, double rcond) {
+  host::triangle_rank made;
+  run::attempt(here.seen, here.how.protection, "qr.rank", 0, [&](int) {
+    abft::finding judged;
+    made = host::rank_of<S>(R, rcond);
+    if (here.how.protection == protection::off) return judged;
+    const host::triangle_rank again = host::rank_of<S>(R, rcond);
+    here.seen.checked(1);
+    if (again.rank != made.rank || abft::word_of(again.condition) != abft::word_of(made.condition)) judged.word = abft::k_fail;
+    return judged;
+  });
+  return made;
+}
+
+// The X of least norm with R(0 … r − 1, :) X = C(0 … r − 1, :), by QR of the transposed trapezoid: R(0 … r − 1, :)ᵀ = Z U, X = Z U⁻ᵀ C.
+template <class S>
+void solve_trapezoid(operation_call<S>& here, const matrix_view<const S>& R, index r, const matrix_view<const S>& C,
+                     const matrix_view<S>& X) {
+  engine<S>& on = *here.on;
+  const index n = R.columns;
+  const host_matrix<S> rows(n, r);
+  const auto element = [&](index i, index j) { return i < j ? S(0) : R(j, i); };
+  run::attempt(here.seen, here.how.protection, "qr.store", 0, [&](int) {
+    abft::finding judged;
+    for (index j = 0; j < r; ++j) {
+      for (index i = 0; i < n; ++i) rows.view(i, j) = element(i, j);
+    }
+    if (here.how.protection == protection::off) return judged;
+    here.seen.checked(1);
+    for (index j = 0; j < r; ++j) {
+      for (index i = 0; i < n; ++i) {
+        if (abft::word_of(static_cast<S>(rows.view(i, j))) != abft::word_of(element(i, j))) judged.word = abft::k_fail;
+      }
+    }
+    return judged;
+  });
+  const owned<S> tall(on, n, r), F(on, n, r);
+  copy_verified<S>(here.run, on, rows.view, tall.view);
+  on.copy(tall.view, F.view);
+  const std::shared_ptr<S> tau = on.allocate(r);
+  factorization<S> made(here.run, on, here.plan.scheme, F.view, tau.get(), tall.view);
+  made.run(true);
+  if (here.lost()) return;
+  orthogonal_factor<S> Z(here.run, on, F.view, tau.get());
+  if (here.lost()) return;
+  const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Z.apply(transposed, {Y}, to); };
+  const least_squares<S> solved(here, on, apply, n, made.worked_r(), made.shifts(), true, C);
+  if (!here.lost()) solved.store(X);
+}
+
+// Runs the factorization for geqp3 and factor_pivoted. `to`: where the factors go; A itself, or column-major memory of the host.
+template <class S>
+void factor_in_order(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<S>& to, std::span<index> pivots,
+                     std::span<S> tau) {
+  engine<S>& on = *here.on;
+  const index steps = static_cast<index>(tau.size());
+  const owned<S> scalars(on, steps, 1);
+  core::vector<index> order(pivots.size());
+  // Stores what is not in place.
+  const auto commit = [&] {
+    copy_verified<S>(here.run, on, scalars.view, column_major(on.write(tau).data(), steps, index{1}));
+    on.wait();
+    if (here.lost()) return;
+    store_order(here.run, order, pivots);
+    if (!here.lost()) on.commit();
+  };
+  if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
+    std::optional<host_matrix<S>> F;
+    if (to.row_stride != 1) F.emplace(A.rows, A.columns);
+    pivoted_factorization<S>(here, A, F ? F->view : to, scalars.view.data, width).run(order);
+    if (here.lost()) return;
+    if (F) copy_on_host<S>(F->view, to);
+    return commit();
+  }
+  const bool same = to.data == A.data;
+  const matrix_view<S> target = same ? on.write(to) : to;
+  const matrix_view<const S> near = same ? matrix_view<const S>(target) : on.read(A);
+  std::optional<host_matrix<S>> copy;
+  const matrix_view<const S> read = on_host(here, A, near, copy);
+  std::optional<owned<S>> F;
+  if (here.run.which == backend::cuda || !on.works_on(target)) F.emplace(on, A.rows, A.columns);
+  const matrix_view<S> work = F ? F->view : target;
+  pivoted_factorization<S>(here, read, work, scalars.view.data, 0).run(order);
+  if (here.lost()) return;
+  if (F) copy_verified<S>(here.run, on, work, target);
+  commit();
+}
+
+}  // namespace
+
+template <class S>
+report geqp3_of(const prepared& plan, matrix_view<S> A, std::span<index> pivots, std::span<S> tau, const call& now) {
+  check_view(A, "A", plan.token);
+  check_tau(tau, std::min(A.rows, A.columns), plan.token);
+  check_pivots(pivots, A.columns, plan.token);
+  check_apart(A, column_major(tau.data(), std::min(A.rows, A.columns), index{1}), "A and tau", plan.token);
+  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, A, pivots, tau); });
+}
+
+template <class S>
+report factor_pivoted_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F, std::span<index> pivots, std::span<S> tau,
+                         const call& now) {
+  check_view(A, "A", plan.token);
+  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, F, pivots, tau); });
+}
+
+namespace {
+
+// The solution of least norm for the first `r` pivots; `top`: C = QᵀB is computed by `Q`.
+template <class S>
+void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matrix_view<const S>& factors, const matrix_view<const S>& R,
+                    index r, const matrix_view<const S>& B, const matrix_view<S>& X) {
+  engine<S>& on = *here.on;
+  const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Q.apply(transposed, {Y}, to); };
+  if (r == R.columns) {
+    const moderate<S> triangle(here.run, on, factors.block(0, 0, r, r));
+    const least_squares<S> solved(here, on, apply, factors.rows, triangle.view, triangle.shifts, false, B);
+    if (!here.lost()) solved.store_solution(X);
+    return;
+  }
+  const owned<S> C(on, factors.rows, B.columns);
+  apply(true, B, C.view);
+  if (!here.lost()) solve_trapezoid<S>(here, R, r, C.view.block(0, 0, r, B.columns), X);
+}
+
+}  // namespace
+
+template <class S>
+report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::span<index> pivots, double rcond, index& rank,
+                const call& now) {
+  const index m = A.rows, n = A.columns, steps = std::min(m, n);
+  check_view(A, "A", plan.token);
+  check_view(B, "B", plan.token);
+  check_pivots(pivots, n, plan.token);
+  if (B.rows != std::max(m, n))
+    throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), std::max(m, n), B.rows));
+  check_apart(A, B, "A and B", plan.token);
+  if (!(rcond < 1)) throw invalid_argument_error(fmt::format("{}: rcond: expected a number below 1, got {}", plan.token.view(), rcond));
+  const double limit = rcond >= 0 ? rcond : default_rcond<S>(m, n);
+  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) {
+    engine<S>& on = *here.on;
+    if (piece_width(here, A.data, m, std::max(n, B.columns)) > 0)
+      throw unsupported_error(
+          fmt::format("{}: expected a matrix that the device's memory holds for gelsy, got a larger one; the backends "
+                      "cpu and reference take it",
+                      plan.token.view()));
+    const matrix_view<const S> given = A;
+    write_both(on, A, B);
+    std::optional<host_matrix<S>> copy;
+    const matrix_view<const S> near = on_host<S>(here, given, A, copy);
+    core::vector<index> order(at(n));
+    const owned<S> F(on, m, n), Y(on, n, B.columns);
+    const std::shared_ptr<S> tau = on.allocate(steps);
+    pivoted_factorization<S> made(here, near, F.view, tau.get(), 0);
+    made.run(order);
+    if (here.lost()) return;
+    const host::triangle_rank found = made.finite() ? rank_twice<S>(here, made.r(), limit) : host::triangle_rank{steps};
+    if (here.lost()) return;
+    if (found.rank > 0) {
+      orthogonal_factor<S> Q(here.run, on, F.view.block(0, 0, m, steps), tau.get());
+      if (!here.lost()) solve_in_order<S>(here, Q, F.view, made.r(), found.rank, B.block(0, 0, m, B.columns), Y.view);
+      on.wait();
+    }
+    if (here.lost()) return;
+    // The host brings the rows of the solution back to the order of A's columns.
+    const host_matrix<S> solution(n, B.columns), placed(n, B.columns);
+    if (found.rank > 0) {
+      copy_verified<S>(here.run, on, Y.view, solution.view);
+      on.wait();
+    } else {
+      std::fill_n(solution.view.data, n * B.columns, S(0));
+    }
+    const matrix_view<const S> by_pivot = matrix_view<const S>(solution.view).transposed();
+    run::attempt(here.seen, here.how.protection, "qr.store", 0, [&](int) {
+      abft::finding judged;
+      host::copy_columns<S>(here.run, by_pivot, order, placed.view.transposed(), true);
+      if (here.how.protection == protection::off) return judged;
+      here.seen.checked(1);
+      judged.index = host::first_moved<S>(here.run, matrix_view<const S>(placed.view).transposed(), order, by_pivot);
+      if (judged.index >= 0) judged.word = abft::k_fail;
+      return judged;
+    });
+    if (here.lost()) return;
+    copy_verified<S>(here.run, on, F.view, A);
+    copy_verified<S>(here.run, on, placed.view, B.block(0, 0, n, B.columns));
+    on.wait();
+    if (here.lost()) return;
+    store_order(here.run, order, pivots);
+    if (here.lost()) return;
+    rank = found.rank;
+    if (made.finite()) here.seen.conditioned(found.condition);
+    on.commit();
+  });
+}
+
+template <class S>
+index rank_from(const matrix_view<const S>& F, double rcond) {
+  const index steps = std::min(F.rows, F.columns);
+  const double limit = rcond >= 0 ? rcond : default_rcond<S>(F.rows, F.columns);
+  const auto compute = [&] { return host::rank_of<S>(F.block(0, 0, steps, F.columns), limit).rank; };
+  index rank = compute();
+  for (index again = compute(); again != rank; again = compute()) rank = again;
+  return rank;
+}
+
+#define BALLAST_INSTANTIATE(S)                                                                                                \
+  template report geqp3_of<S>(const prepared&, matrix_view<S>, std::span<index>, std::span<S>, const call&);                  \
+  template report factor_pivoted_of<S>(const prepared&, matrix_view<const S>, matrix_view<S>, std::span<index>, std::span<S>, \
+                                       const call&);                                                                          \
+  template index rank_from<S>(const matrix_view<const S>&, double);                                                           \
+  template report gelsy_of<S>(const prepared&, matrix_view<S>, matrix_view<S>, std::span<index>, double, index&, const call&);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+#undef BALLAST_INSTANTIATE
+
+}  // namespace ballast::qr
