@@ -334,16 +334,16 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_of_the_check_of_a_tall_matrix_is_found)
   const factored<T> made = factor_on(backend::reference, random_matrix<T>(m, n, 1));
   const matrix<T> X = random_matrix<T>(m, columns, 2);
   const double off = 0.01;
+  constexpr index vectors = k_chain_sums - 8 * k_inner;  // where the sums of Vᵀ times the vectors begin
   struct fault {
     const char* kernel;
     std::int64_t which;
     std::function<void(const void*)> change;
   };
   const std::vector<fault> faults = {
-      {"tall_chain_kernel", 0,
-       [&](const void* a) { device->alter(static_cast<const tall_chain_arguments<T>*>(a)->parts + 64 * k_chain_gram, off); }},
+      {"tall_chain_kernel", 0, [&](const void* a) { device->alter(static_cast<const tall_chain_arguments<T>*>(a)->parts + vectors, off); }},
       {"tall_chain_kernel", 1, [&](const void* a) { device->alter(static_cast<const tall_chain_arguments<T>*>(a)->chain.y + 30, off); }},
-      {"fold_kernel", 0, [&](const void* a) { device->alter(static_cast<const fold_arguments*>(a)->to + 64 * k_chain_gram, off); }},
+      {"fold_kernel", 0, [&](const void* a) { device->alter(static_cast<const fold_arguments*>(a)->to + vectors, off); }},
       {"dots_kernel", 0, [&](const void* a) { device->alter(static_cast<const dots_arguments<T>*>(a)->to + 3, off); }},
       {"dots_kernel", 1,
        [&](const void* a) { device->alter(static_cast<const dots_arguments<T>*>(a)->to + k_vectors * columns + 1, off); }}};

@@ -92,12 +92,13 @@ __device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, cons
 }
 
 // Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². The sum is over the features
-// `first`, `first` + `step`, and so on.
+// `first`, `first` + `step`, and so on, below `end`.
 template <bool Lifted, class T>
-__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain, int first = 0, int step = 1) {
+__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain, int first, int step,
+                                               int end) {
   double sum = 0;
 #pragma unroll 4
-  for (int f = first; f < from.n; f += step) {
+  for (int f = first; f < end; f += step) {
     const double x = __dmul_rn(static_cast<double>(given_value(from, row, f)), static_cast<double>(from.scale));
     double d = __dsub_rn(x, static_cast<double>(load_again(plain + f)));
     if constexpr (Lifted && sizeof(T) == 8) d *= k_lift<T>;
@@ -140,7 +141,8 @@ __global__ void __launch_bounds__(k_row_threads)
 #pragma unroll 1
     for (; near != 0; near &= near - 1) {
       const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
-      to[j] = static_cast<T>(given_square<false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
+      to[j] =
+          static_cast<T>(given_square<false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n, 0, 1, a.given.n));
     }
     if constexpr (Injector::enabled) {
       for (int j = section * k_section; j < last; ++j)
@@ -339,25 +341,33 @@ __device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_
 template <class T>
 __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
   const int n = a.given.n, lanes = n < 32 ? 1 : n < 128 ? 8 : 32, together = 32 / lanes, group = arch::lane() / lanes;
-  const auto square = [&](int j) {
-    double sum = j < a.k ? given_square<true>(a.given, row, a.plain + std::int64_t{j} * n, arch::lane() % lanes, lanes)
-                         : std::numeric_limits<double>::infinity();
+  constexpr int chunk = 128;  // features after which a whole warp looks whether the sum is above `bound` already: then it returns that sum
+  const auto square = [&](int j, double bound) {
+    const T* const c = a.plain + std::int64_t{j} * n;
+    double sum = j < a.k ? 0 : std::numeric_limits<double>::infinity();
+    for (int begin = 0; begin < n; begin += lanes == 32 ? chunk : n) {
+      const int end = lanes == 32 ? min(begin + chunk, n) : n;
+      if (j < a.k) sum += given_square<true>(a.given, row, c, begin + arch::lane() % lanes, lanes, end);
+      double all = sum;
 #pragma unroll 1
-    for (int apart = 1; apart < lanes; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+      for (int apart = 1; apart < lanes; apart *= 2) all += __shfl_xor_sync(0xffffffffu, all, apart);
+      if (end == n || (lanes == 32 && all > bound)) return all;
+    }
     return sum;
   };
+  const double slack = sizeof(T) == 4 ? 1 : 1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>;
   double least = std::numeric_limits<double>::infinity();
 #pragma unroll 1
-  for (int begin = 0; begin < a.k; begin += together) least = min(least, square(begin + group));
+  for (int begin = 0; begin < a.k; begin += together) least = min(least, square(begin + group, least * slack));
 #pragma unroll 1
   for (int apart = 1; apart < 32; apart *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, apart));
-  const double most = sizeof(T) == 4 ? least : least * (1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>);
+  const double most = least * slack;
   nearest best;
   best.distance = std::numeric_limits<double>::max(), best.index = a.k;
 #pragma unroll 1
   for (int begin = 0; begin < a.k; begin += together) {
     const int j = begin + group;
-    const double own = square(j);
+    const double own = square(j, most);
     if (!(own <= most) || j >= a.k) continue;
     pair_sum exact{own, 0};
     if constexpr (sizeof(T) == 8) {

@@ -139,20 +139,23 @@ class device_engine final : public engine<S> {
                  solve_arguments<S>{U.data, U.column_stride, n, transposed, X.data, X.column_stride, static_cast<double*>(rest.data())});
     }
     if (seen == nullptr) return;
-    const ballast::cuda::device_buffer results = on_.template allocate_of<solve_result>(k);
+    const index chunks = solve_chunks(n);
+    const ballast::cuda::device_buffer results = on_.template allocate_of<solve_result>(core::checked_product(k, chunks));
     auto* const to = static_cast<solve_result*>(results.data());
-    on_.launch(work::solve_check, k,
+    on_.launch(work::solve_check, k * chunks,
                solve_check_arguments<S>{U.data, U.column_stride, n, transposed, X.data, X.column_stride, B.data, B.row_stride,
                                         B.column_stride, to});
-    on_.template fetch<solve_result>(to, k, [seen, k, width](const solve_result* made) {
-      for (index c = 0; c < k; ++c) {
+    on_.template fetch<solve_result>(to, k * chunks, [seen, k, chunks, width](const solve_result* made) {
+      for (index e = 0; e < k * chunks; ++e) {
+        const index c = e / chunks;
+        const solve_result& own = made[e];
         solve_sums& block = seen[c / width];
-        if (c % width == 0) block = {};
-        block.bits = abft::chained(block.bits, made[c].bits) | 1;
-        block.odd |= made[c].finite == 0;
-        if (made[c].finite == 0 || made[c].residual / made[c].threshold <= block.residual / block.threshold) continue;
-        block.residual = made[c].residual;
-        block.threshold = made[c].threshold;
+        if (c % width == 0 && e % chunks == 0) block = {};
+        block.bits = abft::chained(block.bits, own.bits) | 1;
+        block.odd |= own.finite == 0;
+        if (own.finite == 0 || own.residual / own.threshold <= block.residual / block.threshold) continue;
+        block.residual = own.residual;
+        block.threshold = own.threshold;
         block.column = c % width;
       }
     });

@@ -224,9 +224,9 @@ auto session<S>::chain_parts(std::int64_t rows, std::int64_t count) const -> buf
 // longer than the products beside which they run, and leave them the other multiprocessors.
 template <class S>
 std::int64_t session<S>::tall_chain_blocks(std::int64_t rows, std::int64_t count) const {
-  constexpr std::int64_t least = 2048, ratio = 8, rows_of_block = 8 * k_threads / 32;
-  if (rows < least || rows < ratio * count || tall_chain_bytes() > device_->about().shared_per_block) return 0;
-  return std::min<std::int64_t>(device_->about().multiprocessors, (rows + rows_of_block - 1) / rows_of_block);
+  constexpr std::int64_t least = 2048, ratio = 8, rows_of_block = 8 * k_tall_chain_threads / 32;
+  if (rows < least || rows < ratio * count) return 0;
+  return std::min<std::int64_t>(2 * device_->about().multiprocessors, (rows + rows_of_block - 1) / rows_of_block);
 }
 
 template <class S>

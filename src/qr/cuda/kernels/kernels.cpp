@@ -124,11 +124,12 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   const int substituted = among(work::substitute_128, work::substitute_64, work::substitute_32);
   const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
   const int applied = what == work::apply_t_few ? k_apply_t_few : what == work::apply_t_many ? k_apply_t_many : 0;
-  const int threads = of_one_block      ? k_small_factor_threads
-                      : staged          ? k_staged_gram_threads
-                      : gram > 0        ? k_gram_threads
-                      : substituted > 0 ? substitute_threads(substituted)
-                                        : k_threads;
+  const int threads = of_one_block               ? k_small_factor_threads
+                      : what == work::tall_chain ? k_tall_chain_threads
+                      : staged                   ? k_staged_gram_threads
+                      : gram > 0                 ? k_gram_threads
+                      : substituted > 0          ? substitute_threads(substituted)
+                                                 : k_threads;
   std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
   for (const int each : {staged ? 0 : gram, substituted, multiplied, applied}) {
     if (each > 0) parameters.append(1, ',').append(std::to_string(each));
@@ -151,7 +152,10 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
   if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;
   if (what == work::subtract) made.shared = k_subtract_bytes;
-  if (what == work::tall_chain) made.shared = tall_chain_bytes();
+  if (what == work::tall_chain) {
+    made.shared = tall_chain_bytes();
+    made.blocks = 2;
+  }
   return made;
 }
 

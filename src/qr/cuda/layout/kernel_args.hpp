@@ -515,6 +515,9 @@ struct solve_result {
   int finite;
 };
 
+// Blocks of solve_check_kernel for each right-hand side.
+BALLAST_HD constexpr std::int64_t solve_chunks(std::int64_t n) { return (n + k_threads - 1) / k_threads; }
+
 template <class S>
 struct solve_check_arguments {
   const S* U;
@@ -525,7 +528,7 @@ struct solve_check_arguments {
   std::int64_t ldx;
   const S* C;
   std::int64_t row_stride, column_stride;
-  solve_result* to;
+  solve_result* to;  // of each block
 };
 
 }  // namespace ballast::qr::cuda

@@ -170,6 +170,7 @@ __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_const
   const std::int64_t end = a.upper && j + 1 < a.rows ? j + 1 : a.rows;
   constexpr double none = abft::k_zero_column;
   double most = none;
+#pragma unroll 8
   for (std::int64_t i = threadIdx.x; i < end; i += k_threads) {
     const double x = static_cast<double>(a.X[i * a.row_stride + j * a.column_stride]);
     const double e = !(fabs(x) <= std::numeric_limits<double>::max()) ? std::numeric_limits<double>::quiet_NaN()

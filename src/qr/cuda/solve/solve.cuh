@@ -37,32 +37,37 @@ __global__ void __launch_bounds__(k_threads) solve_kernel(const __grid_constant_
   }
 }
 
-// One thread block for each right-hand side: compares the residual of U x = c, or Uᵀ x = c, with its rounding bound. Scaled by powers of
-// two where doubles would overflow.
+// One thread block for k_threads rows of a right-hand side: compares the residual of U x = c, or Uᵀ x = c, with its rounding bound. Scaled
+// by powers of two where doubles would overflow.
 template <class S>
 __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_constant__ solve_check_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct solve_sums_of_warps>();
   auto& residuals = arch::shared_object<double[k_threads], struct solve_residuals>();
   auto& thresholds = arch::shared_object<double[k_threads], struct solve_thresholds>();
   auto& hash = arch::shared_object<unsigned long long, struct solve_hash>();
-  const std::int64_t n = a.n;
-  const S* const x = a.X + blockIdx.x * a.ldx;
-  const auto c = [&](std::int64_t i) { return static_cast<double>(a.C[i * a.row_stride + blockIdx.x * a.column_stride]); };
+  const std::int64_t n = a.n, chunks = solve_chunks(n), column = blockIdx.x / chunks, first = blockIdx.x % chunks * k_threads;
+  const std::int64_t end = first + k_threads < n ? first + k_threads : n, i = first + threadIdx.x;
+  const S* const x = a.X + column * a.ldx;
+  const auto c = [&](std::int64_t row) { return static_cast<double>(a.C[row * a.row_stride + column * a.column_stride]); };
   const auto wider = [](double& most, double value) {
     const double size = fabs(value);
     if (most == most && !(size <= most)) most = size;
   };
   if (threadIdx.x == 0) hash = 0;
   double most_u = 0, most_x = 0;
-  for (std::int64_t j = 0; j < n; ++j) {
-    for (std::int64_t i = threadIdx.x; i <= j; i += k_threads) wider(most_u, static_cast<double>(a.U[i + j * a.ldu]));
+  if (a.transposed) {
+    for (std::int64_t l = first; l < end; ++l) {
+      for (std::int64_t j = threadIdx.x; j <= l; j += k_threads) wider(most_u, static_cast<double>(a.U[j + l * a.ldu]));
+    }
+  } else if (i < n) {
+#pragma unroll 4
+    for (std::int64_t j = i; j < n; ++j) wider(most_u, static_cast<double>(a.U[i + j * a.ldu]));
   }
-  unsigned long long own = 0;
-  for (std::int64_t i = threadIdx.x; i < n; i += k_threads) {
-    wider(most_x, static_cast<double>(x[i]));
-    wider(most_x, c(i));
-    own += abft::value_hash(x[i], static_cast<std::uint64_t>(i));
+  for (std::int64_t l = threadIdx.x; l < n; l += k_threads) {
+    wider(most_x, static_cast<double>(x[l]));
+    wider(most_x, c(l));
   }
+  const unsigned long long own = i < n ? abft::value_hash(x[i], static_cast<std::uint64_t>(i)) : 0;
   const double u_size = over_block<true>(most_u, several), x_size = over_block<true>(most_x, several);
   atomicAdd(&hash, own);
   constexpr double largest = std::numeric_limits<double>::max();
@@ -74,9 +79,10 @@ __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_con
   const double lost = 4 * static_cast<double>(n) *
                       (std::numeric_limits<double>::min() + static_cast<double>(std::numeric_limits<S>::min()) * x_scale * u_scale);
   double worst = 0, limit = 1;
-  for (std::int64_t i = threadIdx.x; i < n; i += k_threads) {
+  if (i < n) {
     double residual = c(i) * x_scale * u_scale, drowned = 0;
     double size = fabs(residual);
+#pragma unroll 4
     for (std::int64_t j = a.transposed ? 0 : i; j < (a.transposed ? i + 1 : n); ++j) {
       const double u = static_cast<double>(a.transposed ? a.U[j + i * a.ldu] : a.U[i + j * a.ldu]) * u_scale;
       const double term = u * (static_cast<double>(x[j]) * x_scale);
@@ -86,19 +92,9 @@ __global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_con
       drowned += fabs(u) * x_scale * tiny;
       if (i == j) drowned += fabs(term) * (fabs(u) / u_scale * tiny);
     }
-    const double threshold = thresholds::solve<S>(size, n) + 4 * static_cast<double>(n) * drowned + lost;
-    const double off = fabs(residual);
-    if (!(off <= largest) || !(threshold <= largest)) {
-      worst = std::numeric_limits<double>::quiet_NaN();
-      limit = threshold;
-      break;  // no later row may replace it
-    }
-    // Compares quotients, since products would underflow for small numbers.
-    if (off / threshold > worst / limit) {
-      worst = off;
-      limit = threshold;
-    }
-    if (worst > limit) break;
+    limit = thresholds::solve<S>(size, n) + 4 * static_cast<double>(n) * drowned + lost;
+    worst = fabs(residual);
+    if (!(worst <= largest) || !(limit <= largest)) worst = std::numeric_limits<double>::quiet_NaN();
   }
   residuals[threadIdx.x] = worst;
   thresholds[threadIdx.x] = limit;

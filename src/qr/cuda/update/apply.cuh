@@ -206,7 +206,7 @@ struct chain_memory {
 };
 struct tall_chain_memory {
   double all[k_chain_sums];
-  double parts[k_threads / 32][k_chain_sums];
+  double parts[k_tall_chain_threads / 32][k_chain_sums];
   double z[k_inner][k_vectors];
 };
 
@@ -379,8 +379,8 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
 
 // The same for tall V: one pass of all multiprocessors for each launch, between which fold_kernel adds the sums of the blocks.
 template <class S>
-__global__ void __launch_bounds__(k_threads, 1) tall_chain_kernel(const __grid_constant__ tall_chain_arguments<S> a) {
-  constexpr int warps = k_threads / 32;
+__global__ void __launch_bounds__(k_tall_chain_threads, 2) tall_chain_kernel(const __grid_constant__ tall_chain_arguments<S> a) {
+  constexpr int warps = k_tall_chain_threads / 32;
   static_assert(sizeof(tall_chain_memory) == tall_chain_bytes());
   auto& own = *reinterpret_cast<tall_chain_memory*>(arch::shared_memory());
   const chain_arguments<S>& chain = a.chain;
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(k_threads, 1) tall_chain_kernel(const __grid_c
   chain_step step;
   chain_factor factor = {};
   if (a.step > 0) {
-    for (int e = static_cast<int>(threadIdx.x); e < k_chain_sums; e += k_threads) own.all[e] = a.sums[e];
+    for (int e = static_cast<int>(threadIdx.x); e < k_chain_sums; e += k_tall_chain_threads) own.all[e] = a.sums[e];
     __syncthreads();  // the total sums are there
     step.applied = chain_column(chain, a.step - 1);
     solve_group(chain, step.applied, own.all, own.z, factor);
@@ -399,7 +399,7 @@ __global__ void __launch_bounds__(k_threads, 1) tall_chain_kernel(const __grid_c
   chain_pass(chain, {first, std::int64_t{8} * gridDim.x * warps}, step, factor, sum);
   if (step.summed < 0) return;
   double* const parts = a.parts + std::int64_t{blockIdx.x} * k_chain_sums;
-  add_warps<k_threads>(sum, own.parts, [&](int e, double all) { parts[e] = all; });
+  add_warps<k_tall_chain_threads>(sum, own.parts, [&](int e, double all) { parts[e] = all; });
 }
 
 // One thread block for each k_dot_columns columns and chunk of rows: computes Σ_i b(i, q) x(i, j) for all vectors.
