@@ -1,5 +1,5 @@
-"""torch.fft's functions and torch.linalg.qr as operators that PyTorch knows: autograd, vmap, torch.compile. Tensors of the
-CPU and of CUDA devices, there on the current stream.
+"""torch.fft's functions and torch.linalg.qr as operators that PyTorch knows: autograd in both modes, torch.func, torch.compile. Tensors of
+the CPU and of CUDA devices, there on the current stream.
 
 fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn, rfftn and irfftn have torch.fft's arguments; qr has torch.linalg.qr's mode
 "reduced". float32 and float64 and their complex types. Results are contiguous. The library's settings and reports are those of the rest of
@@ -9,12 +9,12 @@ the package: ballast.protection, ballast.last_report().
 from typing import NamedTuple
 
 import torch
+import torch.autograd.forward_ad as _forward_mode
 from torch import Tensor
 
 from . import fft as _fft
 from . import linalg as _linalg
-from .fft._engine import MOST_AXES
-from .fft._repeated import repeated
+from .fft._repeated import transformed
 
 __all__ = ["QRResult", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "qr", "rfft", "rfft2", "rfftn"]
 
@@ -49,13 +49,11 @@ def _c2c_like(x, dim, scaling, forward):
 
 @torch.library.impl("ballast::fft_c2c", ("CPU", "CUDA"))
 def _c2c(x, dim, scaling, forward):
-    made = x.new_empty(x.shape)
-    name = _FORWARD_NAME if forward else _INVERSE_NAME
-    if x.is_cuda and x.numel() and 0 < len(dim) <= MOST_AXES:
-        if repeated(x, made, "c2c", tuple(d + x.ndim for d in dim), name[scaling], not forward):
-            return made
-    function = _fft.fftn if forward else _fft.ifftn
-    return function(x, axes=tuple(dim), norm=name[scaling], out=made)
+    norm = (_FORWARD_NAME if forward else _INVERSE_NAME)[scaling]
+    made = transformed("c2c", x, tuple(dim), norm, not forward)
+    if made is None:
+        made = (_fft.fftn if forward else _fft.ifftn)(x, axes=tuple(dim), norm=norm, out=x.new_empty(x.shape))
+    return made
 
 
 @torch.library.register_fake("ballast::fft_r2c")
@@ -67,10 +65,10 @@ def _r2c_like(x, dim, scaling):
 
 @torch.library.impl("ballast::fft_r2c", ("CPU", "CUDA"))
 def _r2c(x, dim, scaling):
-    made = x.new_empty((*x.shape[:dim], x.shape[dim] // 2 + 1, *x.shape[x.ndim + dim + 1:]), dtype=_complex(x.dtype))
-    if x.is_cuda and x.numel() and repeated(x, made, "r2c", (dim + x.ndim,), _FORWARD_NAME[scaling], False):
-        return made
-    return _fft.rfft(x, axis=dim, norm=_FORWARD_NAME[scaling], out=made)
+    made = transformed("r2c", x, (dim,), _FORWARD_NAME[scaling], False)
+    if made is None:
+        made = _fft.rfft(x, axis=dim, norm=_FORWARD_NAME[scaling], out=_r2c_like(x, dim, scaling))
+    return made
 
 
 @torch.library.register_fake("ballast::fft_c2r")
@@ -82,10 +80,10 @@ def _c2r_like(x, dim, scaling, n):
 
 @torch.library.impl("ballast::fft_c2r", ("CPU", "CUDA"))
 def _c2r(x, dim, scaling, n):
-    made = x.new_empty((*x.shape[:dim], n, *x.shape[x.ndim + dim + 1:]), dtype=_real(x.dtype))
-    if x.is_cuda and x.numel() and x.shape[dim] == n // 2 + 1 and repeated(x, made, "c2r", (dim + x.ndim,), _INVERSE_NAME[scaling], True):
-        return made
-    return _fft.irfft(x, n, axis=dim, norm=_INVERSE_NAME[scaling], out=made)
+    made = transformed("c2r", x, (dim,), _INVERSE_NAME[scaling], True, n)
+    if made is None:
+        made = _fft.irfft(x, n, axis=dim, norm=_INVERSE_NAME[scaling], out=_c2r_like(x, dim, scaling, n))
+    return made
 
 
 @torch.library.register_fake("ballast::qr")
@@ -103,6 +101,9 @@ def _qr(a):
 # ---- Gradients
 
 _ops = torch.ops.ballast
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_transform = torch._C._functorch.peek_interpreter_stack
 
 
 def _keep(names):
@@ -115,7 +116,7 @@ def _keep(names):
 
 
 def _c2c_gradient(ctx, gradient):
-    return _ops.fft_c2c(gradient, ctx.dim, ctx.scaling, not ctx.forward), None, None, None
+    return _linear(_ops.fft_c2c, gradient, ctx.dim, ctx.scaling, not ctx.forward), None, None, None
 
 
 def _r2c_gradient(ctx, gradient):
@@ -123,11 +124,11 @@ def _r2c_gradient(ctx, gradient):
     short = ctx.length - gradient.shape[ctx.dim]
     padding = [0, 0] * (-ctx.dim - 1) + [0, short]
     whole = torch.nn.functional.pad(gradient, padding)
-    return _ops.fft_c2c(whole, [ctx.dim], ctx.scaling, False).real, None, None
+    return _linear(_ops.fft_c2c, whole, [ctx.dim], ctx.scaling, False).real, None, None
 
 
 def _c2r_gradient(ctx, gradient):
-    made = _ops.fft_r2c(gradient, ctx.dim, ctx.scaling)
+    made = _linear(_ops.fft_r2c, gradient, ctx.dim, ctx.scaling)
     # Each number but the first, and the last of an even length, stands for itself and for its conjugate.
     twice = gradient.shape[ctx.dim] - made.shape[ctx.dim]
     weights = torch.ones(made.shape[ctx.dim], dtype=_real(made.dtype), device=made.device)
@@ -139,9 +140,45 @@ def _c2r_gradient(ctx, gradient):
     return made, None, None, None
 
 
-torch.library.register_autograd("ballast::fft_c2c", _c2c_gradient, setup_context=_keep(("dim", "scaling", "forward")))
-torch.library.register_autograd("ballast::fft_r2c", _r2c_gradient, setup_context=_keep(("dim", "scaling")))
-torch.library.register_autograd("ballast::fft_c2r", _c2r_gradient, setup_context=_keep(("dim", "scaling", "n")))
+_GRADIENTS = {_ops.fft_c2c: (_c2c_gradient, _keep(("dim", "scaling", "forward"))), _ops.fft_r2c: (_r2c_gradient, _keep(("dim", "scaling"))),
+              _ops.fft_c2r: (_c2r_gradient, _keep(("dim", "scaling", "n")))}
+for _op, (_gradient, _setup) in _GRADIENTS.items():
+    torch.library.register_autograd(f"ballast::{_op.__name__}", _gradient, setup_context=_setup)
+
+
+class _Linear(torch.autograd.Function):
+    """A transform with derivatives in both modes."""
+
+    @staticmethod
+    def forward(x, op, *rest):
+        return op(x, *rest)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.op, *ctx.rest = inputs
+        _GRADIENTS[ctx.op][1](ctx, (x, *ctx.rest), output)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        made, *none = _GRADIENTS[ctx.op][0](ctx, gradient)
+        return made, None, *none
+
+    @staticmethod
+    def jvp(ctx, tangent, *_):
+        return _linear(ctx.op, tangent, *ctx.rest)
+
+    @staticmethod
+    def vmap(info, in_dims, x, op, *rest):
+        return _linear(op, x.movedim(in_dims[0], 0), *rest), 0
+
+
+def _further_modes():
+    """Whether forward mode or torch.func asks for derivatives, which registered gradients do not give: the tangent would be lost."""
+    return not torch.compiler.is_compiling() and (_forward_mode._current_level >= 0 or _transform() is not None)
+
+
+def _linear(op, x, *rest):
+    return _Linear.apply(x, op, *rest) if _further_modes() else op(x, *rest)
 
 
 def _keep_factors(ctx, inputs, output):
@@ -167,6 +204,44 @@ def _qr_gradient(ctx, of_q, of_r):
 torch.library.register_autograd("ballast::qr", _qr_gradient, setup_context=_keep_factors)
 
 
+class _Factors(torch.autograd.Function):
+    """Reduced QR with derivatives in both modes."""
+
+    @staticmethod
+    def forward(a):
+        return _ops.qr(a)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], *output)
+        ctx.save_for_forward(inputs[0], *output)
+
+    backward = staticmethod(_qr_gradient)
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        """From QᵀQ = I and A = QR: dQ = (dA R⁻¹ − Q C) + Q Ω and dR = (C − Ω) R, where C = Qᵀ dA R⁻¹ and Ω is skew-symmetric with C's part
+        below the diagonal. With more columns than rows this holds for the first columns A1, and R2 = Qᵀ A2."""
+        a, q, r = ctx.saved_tensors
+        k = q.shape[-1]
+        x = torch.linalg.solve_triangular(r[..., :k], tangent[..., :k], upper=True, left=False)
+        c = q.mT @ x
+        below = c.tril(-1)
+        c = c - below + below.mT
+        of_q, of_r = x - q @ c, c @ r[..., :k]
+        if r.shape[-1] > k:
+            of_r = torch.cat([of_r, of_q.mT @ a[..., k:] + q.mT @ tangent[..., k:]], dim=-1)
+        return of_q, of_r
+
+    @staticmethod
+    def vmap(info, in_dims, a):
+        return _factors(a.movedim(in_dims[0], 0)), (0, 0)
+
+
+def _factors(a):
+    return _Factors.apply(a) if _further_modes() else _ops.qr(a)
+
+
 def _batched(op):
     def over(info, in_dims, x, *rest):
         made = op(x.movedim(in_dims[0], 0), *rest)
@@ -182,7 +257,12 @@ for _name in ("fft_c2c", "fft_r2c", "fft_c2r", "qr"):
 # ---- torch.fft's functions
 
 def _dims(x, dim):
-    return [d - x.ndim if d >= 0 else d for d in dim]
+    """Axes counted from the end."""
+    count = x.ndim
+    for d in dim:
+        if not -count <= d < count:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {d})")
+    return [d - count if d >= 0 else d for d in dim]
 
 
 def _resized(x, n, dim):
@@ -202,14 +282,38 @@ def _scaling(norm, of):
     return of[norm]
 
 
+def _plain(x):
+    """Whether a call asks for the values of `x` alone, so that the dispatcher has nothing to add: no gradient in either mode, no vmap, no
+    mode that records calls, no tracing. Compilation sees the operators."""
+    return (not torch.compiler.is_compiling() and type(x) is Tensor and not (x.requires_grad and torch.is_grad_enabled())
+            and not _dispatch_modes() and not _function_modes() and _transform() is None and _forward_mode._current_level < 0
+            and not torch._C._is_tracing())
+
+
 def _over(x, s, dim, norm, table, forward):
     x = _float(x)
     if dim is None:
         dim = range(-(len(s) if s is not None else x.ndim), 0)
     dim = _dims(x, dim)
-    for n, d in zip(s or [None] * len(dim), dim):
-        x = _resized(x, None if n == -1 else n, d)
-    return _ops.fft_c2c(x.to(_complex(x.dtype)), dim, _scaling(norm, table), forward)
+    if s is not None:
+        for n, d in zip(s, dim):
+            x = _resized(x, None if n == -1 else n, d)
+    x, scaling = x.to(_complex(x.dtype)), _scaling(norm, table)
+    if _plain(x):
+        made = transformed("c2c", x, tuple(dim), (_FORWARD_NAME if forward else _INVERSE_NAME)[scaling], not forward)
+        if made is not None:
+            return made
+    return _linear(_ops.fft_c2c, x, dim, scaling, forward)
+
+
+def _half(x, dim, scaling):
+    made = transformed("r2c", x, (dim,), _FORWARD_NAME[scaling], False) if _plain(x) else None
+    return _linear(_ops.fft_r2c, x, dim, scaling) if made is None else made
+
+
+def _whole(x, dim, scaling, n):
+    made = transformed("c2r", x, (dim,), _INVERSE_NAME[scaling], True, n) if _plain(x) else None
+    return _linear(_ops.fft_c2r, x, dim, scaling, n) if made is None else made
 
 
 def fft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
@@ -248,12 +352,16 @@ def rfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
     if x.is_complex():
         raise RuntimeError(f"rfftn expects a real input tensor, but got {x.dtype}")
     dim = _dims(x, dim if dim is not None else range(-(len(s) if s is not None else x.ndim), 0))
-    s = s or [None] * len(dim)
     scaling = _scaling(norm, _FORWARD)
-    for n, d in zip(s, dim):
-        x = _resized(x, None if n == -1 else n, d)
-    made = _ops.fft_r2c(x, dim[-1], scaling)
-    return _ops.fft_c2c(made, dim[:-1], scaling, True) if len(dim) > 1 else made
+    if s is not None:
+        for n, d in zip(s, dim):
+            x = _resized(x, None if n == -1 else n, d)
+    if 1 < len(dim) <= len(set(dim)) and _plain(x):
+        made = transformed("r2c", x, tuple(dim), _FORWARD_NAME[scaling], False)
+        if made is not None:
+            return made
+    made = _half(x, dim[-1], scaling)
+    return _linear(_ops.fft_c2c, made, dim[:-1], scaling, True) if len(dim) > 1 else made
 
 
 def irfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
@@ -267,8 +375,8 @@ def irfftn(input: Tensor, s=None, dim=None, norm=None) -> Tensor:
     for length, d in zip(lengths[:-1], dim[:-1]):
         x = _resized(x, None if length == -1 else length, d)
     if len(dim) > 1:
-        x = _ops.fft_c2c(x, dim[:-1], scaling, False)
-    return _ops.fft_c2r(_resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
+        x = _linear(_ops.fft_c2c, x, dim[:-1], scaling, False)
+    return _whole(_resized(x, n // 2 + 1, dim[-1]), dim[-1], scaling, n)
 
 
 def rfft(input: Tensor, n=None, dim=-1, norm=None) -> Tensor:
@@ -300,4 +408,4 @@ class QRResult(NamedTuple):
 
 def qr(A: Tensor) -> QRResult:
     """torch.linalg.qr in mode "reduced", of a matrix or of a stack."""
-    return QRResult(*_ops.qr(A))
+    return QRResult(*_factors(A))

@@ -1,7 +1,9 @@
 """Runs other libraries' own tests over Ballast, and prints the counts beside those of the library itself.
 
-Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, estimator, estimator_minibatch
+Usage: run.py SUITE…      SUITE: numpy_fft, scipy_fft, numpy_linalg, scipy_linalg, sklearn_kmeans, sklearn_common, estimator, estimator_minibatch, array_api
 Exit status: 1 if a test fails over Ballast that passes over the library, and EXPECTED does not name it with its reason.
+array_api is the Array API's own suite (github.com/data-apis/array-api-tests), which PyPI does not have: BALLAST_ARRAY_API_TESTS names the
+folder of a checkout, and without it the suite is not run, which is said. It tests array_api_strict, whose fft and linalg are NumPy's.
 Each run is a process of its own, in which install() replaces the functions before the tests are read.
 """
 
@@ -26,8 +28,10 @@ MODULES = {
     "numpy_linalg": (["numpy.linalg.tests.test_linalg", "numpy.linalg.tests.test_regression"], "QR or qr or lstsq or LstSq or Lstsq"),
     "scipy_linalg": (["scipy.linalg.tests.test_basic", "scipy.linalg.tests.test_decomp"], "QR or Lstsq"),
     "sklearn_kmeans": (["sklearn.cluster.tests.test_k_means"], ""),
+    "sklearn_common": (["sklearn.tests.test_common"], "KMeans"),
 }
 
+CHECKOUT = os.environ.get("BALLAST_ARRAY_API_TESTS")
 ESTIMATORS = {"estimator": "KMeans", "estimator_minibatch": "MiniBatchKMeans"}
 
 
@@ -83,6 +87,8 @@ def run_tests(suite, over):
 
     if over == "ballast":
         replace_functions()
+    if suite == "array_api":
+        return array_api_tests()
     names, keywords = MODULES[suite]
     files = [importlib.import_module(name).__file__ for name in names]
     count = Count()
@@ -90,6 +96,19 @@ def run_tests(suite, over):
     library = pathlib.Path(importlib.import_module(names[0].partition(".")[0]).__file__).parent
     pytest.main(["-q", "--no-header", f"--confcutdir={library}", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnknownMarkWarning",
                  *(["-k", keywords] if keywords else []), *files], plugins=[count])
+    return {"outcomes": count.outcomes, "failed": count.failed}
+
+
+def array_api_tests():
+    """The tests of fft and linalg.qr. Examples are drawn alike each time, so that both runs see the same."""
+    import pytest
+
+    os.environ["ARRAY_API_TESTS_MODULE"] = "array_api_strict"
+    os.chdir(CHECKOUT)
+    sys.path.insert(0, CHECKOUT)
+    count = Count()
+    pytest.main(["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "--derandomize", "--disable-deadline", "array_api_tests/test_fft.py",
+                 "array_api_tests/test_linalg.py::test_qr"], plugins=[count])
     return {"outcomes": count.outcomes, "failed": count.failed}
 
 
@@ -134,6 +153,9 @@ def in_process(suite, over):
 def main():
     wrong = False
     for suite in sys.argv[1:]:
+        if suite == "array_api" and not CHECKOUT:
+            print("array_api           NOT RUN: PyPI does not have array-api-tests; BALLAST_ARRAY_API_TESTS=FOLDER names a checkout of it")
+            continue
         stock, mine = in_process(suite, "stock"), in_process(suite, "ballast")
         for name, seen in (("stock", stock), ("ballast", mine)):
             counts = ", ".join(f"{count} {outcome}" for outcome, count in seen["outcomes"].items())

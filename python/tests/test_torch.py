@@ -95,3 +95,111 @@ def test_install_takes_torch_that_is_imported_later():
     program = ("import ballast; ballast.install(); import torch; torch.fft.fft(torch.ones(8)); "
                "assert ballast._forward.protected_calls() == 1; ballast.uninstall()")
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_calls_that_ask_for_more_than_values_reach_the_operators():
+    """A tensor's values alone are computed without PyTorch's dispatcher; everything else must not be."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Dispatched(TorchDispatchMode):
+        seen = []
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    class Called(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            Dispatched.seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    x = torch.randn(3, 8, dtype=torch.complex128)
+    expected = torch.fft.fft(x)
+    assert torch.allclose(mine.fft(x), expected)
+    assert torch.allclose(mine.fft(x.conj()), torch.fft.fft(x.conj()))
+    for mode in (Dispatched(), Called()):
+        Dispatched.seen.clear()
+        with mode:
+            assert torch.allclose(mine.fft(x), expected)
+        assert any("ballast" in each for each in Dispatched.seen)
+    with FakeTensorMode():
+        assert type(mine.rfft(torch.randn(4, 8))).__name__ == "FakeTensor"
+    assert torch.allclose(torch.func.vmap(mine.fft)(x), expected)
+    given = x.clone().requires_grad_()
+    assert mine.fft(given).grad_fn is not None
+    with torch.no_grad():
+        assert not mine.fft(given).requires_grad and torch.allclose(mine.fft(given), expected)
+    for wrong in (2, -3):
+        with pytest.raises(IndexError, match="out of range"):
+            mine.fft(x, dim=wrong)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifftn", "rfft", "rfftn", "irfft", "irfftn"])
+def test_forward_mode_and_torch_func(name):
+    """Registered gradients alone would lose the tangents, and refuse torch.func's transforms."""
+    func, f, g = torch.func, getattr(mine, name), getattr(torch.fft, name)
+    x, t = (torch.complex(data(3, 4), data(4, 3).T), torch.complex(data(3, 4).flip(0), data(3, 4)))
+    if name.startswith("rfft"):
+        x, t = x.real.clone(), t.imag.clone()
+    seen, expected = func.jvp(f, (x,), (t,)), func.jvp(g, (x,), (t,))
+    assert torch.allclose(seen[0], expected[0]) and torch.allclose(seen[1], expected[1])
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, t)
+        assert torch.allclose(torch.autograd.forward_ad.unpack_dual(f(dual)).tangent, expected[1])
+
+    def cubes(transform):
+        return lambda v: (transform(v if name.startswith("rfft") else torch.complex(v, v * v)).abs() ** 3).sum()
+
+    v = data(3, 4)
+    assert torch.allclose(func.grad(cubes(f))(v), func.grad(cubes(g))(v))
+    assert torch.allclose(func.hessian(cubes(f))(v), func.hessian(cubes(g))(v))
+    assert torch.allclose(func.vmap(func.grad(cubes(f)))(v[:, None]), func.vmap(func.grad(cubes(g)))(v[:, None]))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
+def test_qr_in_forward_mode_and_under_torch_func(shape):
+    def factors(a):
+        q, r = mine.qr(a)
+        signs = torch.sign(r.diagonal(dim1=-2, dim2=-1)).detach()
+        return q * signs[..., None, :], r * signs[..., None]
+
+    func, a, t, step = torch.func, data(*shape), data(*shape).flip(0), 1e-6
+    _, tangents = func.jvp(factors, (a,), (t,))
+    for tangent, above, below in zip(tangents, factors(a + step * t), factors(a - step * t)):
+        # A central difference is wrong by O(step²) and by rounding / step.
+        assert torch.allclose(tangent, (above - below) / (2 * step), rtol=1e-6, atol=1e-6 * tangent.abs().max())
+
+    def loss(v):
+        q, r = factors(v)
+        return (q * torch.arange(q.numel()).reshape(q.shape)).sum() + r.pow(2).sum()
+
+    gradient = torch.autograd.functional.jacobian(loss, a)
+    assert torch.allclose(func.grad(loss)(a), gradient) and torch.allclose(func.jacfwd(loss)(a), gradient)
+    assert torch.allclose(func.vmap(func.grad(loss))(torch.stack([a, a]))[1], gradient)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "fftn", "ifftn", "rfftn"])
+def test_tensors_in_host_memory_take_the_short_road(name, monkeypatch):
+    from ballast.fft import _repeated
+
+    seen = []
+    planned = _repeated.planned
+    monkeypatch.setattr(_repeated, "planned", lambda *args: seen.append(args[0]) or planned(*args))
+    ballast.fft.clear_plans()
+    for dtype in (torch.float32, torch.float64):
+        x = torch.randn(4, 6, 10, dtype=dtype)
+        if not name.startswith("rfft"):
+            x = torch.complex(x, x.flip(0))
+        for given in (x, x[:, 1:5], x.transpose(0, 1), x.clone().requires_grad_()):
+            for _ in range(2):
+                made, expected = getattr(ballast.fft, name)(given), getattr(torch.fft, name)(given)
+                assert made.dtype == expected.dtype and made.shape == expected.shape and not made.requires_grad
+                assert torch.allclose(made, expected, atol=1e-4 if dtype == torch.float32 else 1e-12)
+                assert torch.allclose(getattr(mine, name)(given), expected, atol=1e-4 if dtype == torch.float32 else 1e-12)
+    assert seen
+    few = len(seen)
+    getattr(ballast.fft, name)(x)
+    assert len(seen) == few  # found again
+    assert ballast.last_report().checks > 0

@@ -37,6 +37,25 @@ def _prepared(name, a):
     return plan, (*a.shape[:-1], ends), real if kind == "c2r" else complex_type(real), inverse
 
 
+def quick_tensor(name):
+    """Makes a function of several axes take the usual call on a tensor of PyTorch by the short road; arrays of other libraries are taken
+    too."""
+
+    def decorate(function):
+        general = exchanged(function)
+
+        @functools.wraps(function)
+        def call(a, *args, **kwargs):
+            if type(a) is np.ndarray or args or kwargs or type(a).__module__ != "torch" or type(a).__name__ != "Tensor":
+                return general(a, *args, **kwargs)
+            made = usual(name, a)
+            return general(a) if made is None else made
+
+        return call
+
+    return decorate
+
+
 def quick(name):
     """Makes a function of one axis take the usual call by this road, and others as it is; arrays of other libraries are taken too."""
 

@@ -11,7 +11,7 @@ from .._exchange import exchanged
 from .._protection import record
 from . import _engine
 from ._engine import MOST_AXES, Destination, apart, complex_type, real_type, resized, run, threads_of, usable
-from ._quick import forget, quick
+from ._quick import forget, quick, quick_tensor
 
 _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -214,25 +214,25 @@ def _complex_several(a, s, axes, inverse, norm, out, workers, overwrite, name):
     return _c2c(a, lengths, axes, inverse, norm, out, threads_of(workers), overwrite, name)
 
 
-@exchanged
+@quick_tensor("fftn")
 def fftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform over several axes, as numpy.fft.fftn."""
     return _complex_several(a, s, axes, False, norm, out, workers, overwrite_x, "fft")
 
 
-@exchanged
+@quick_tensor("ifftn")
 def ifftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of fftn, as numpy.fft.ifftn."""
     return _complex_several(a, s, axes, True, norm, out, workers, overwrite_x, "ifft")
 
 
-@exchanged
+@quick_tensor("fft2")
 def fft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform over two axes, as numpy.fft.fft2."""
     return _complex_several(a, s, axes, False, norm, out, workers, overwrite_x, "fft")
 
 
-@exchanged
+@quick_tensor("ifft2")
 def ifft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """The inverse of fft2, as numpy.fft.ifft2."""
     return _complex_several(a, s, axes, True, norm, out, workers, overwrite_x, "ifft")
@@ -258,7 +258,7 @@ def _inverse_real(a, s, axes, norm, out, workers):
     return _c2r(a, lengths, axes, norm, out, threads, "irfft")
 
 
-@exchanged
+@quick_tensor("rfftn")
 def rfftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite_x=False):
     """The transform of real input over several axes; the last of them is halved, as numpy.fft.rfftn."""
     return _forward_real(a, s, axes, _norm(norm), out, workers)
@@ -272,7 +272,7 @@ def irfftn(a, s=None, axes=None, norm=None, out=None, *, workers=None, overwrite
     return _inverse_real(a, s, axes, _norm(norm), out, workers)
 
 
-@exchanged
+@quick_tensor("rfft2")
 def rfft2(a, s=None, axes=(-2, -1), norm=None, out=None, *, workers=None, overwrite_x=False):
     """rfftn over two axes, as numpy.fft.rfft2."""
     return rfftn(a, s, axes, norm, out, workers=workers)
