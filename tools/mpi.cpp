@@ -1,5 +1,6 @@
 // The command on the ranks of MPI: mpirun -n 4 ballast-openmpi kmeans points.npy -k 100. Built for each MPI that is found, since the
 // library and the command `ballast` link none. Each rank reads its rows; the first prints the report and writes the files.
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <exception>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -159,9 +159,9 @@ def step(points_of, weights, state, findings, random_state, reassign, reassignme
         nonlocal inertia, before
         points = points_of()
         if not reverse:  # the first of an attempt
-            before = findings.label(points, weights, state.centroids)
-            inertia = before[1]
-        return _moved(points[:, ::-1] if reverse else points, weights, before[0], table)
+            labels, inertia = findings.label(points, weights, state.centroids)
+            before = labels, labels.copy()
+        return _moved(points[:, ::-1] if reverse else points, weights, before[reverse], table)
 
     state.change(move, findings, "minibatch.update")
     if reassign and reassignment_ratio > 0:

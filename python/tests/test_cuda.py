@@ -106,6 +106,26 @@ def test_a_graph_is_captured_and_replayed():
     ballast.synchronize()
 
 
+def test_a_call_leaves_the_capture_of_another_stream():
+    x = data(4, 1009, dtype=torch.complex64)
+    expected, out, counter = torch.fft.fft(x), torch.empty_like(x), torch.zeros(1000, device="cuda")
+    capturing, other = torch.cuda.Stream(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    # In this mode an allocation by any thread ends the capture, unless the thread says that it does not belong to it.
+    with torch.cuda.graph(graph, stream=capturing, capture_error_mode="global"):
+        counter += 1
+        with torch.cuda.stream(other):
+            ballast.fft.fft(x, out=out)  # a first call: it allocates and loads kernels
+        counter += 1
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    ballast.synchronize()
+    assert (counter == 6).all() and ballast.last_report().verdict == "clean"
+    assert torch.allclose(out, expected, rtol=1e-3, atol=1e-2)
+
+
 def test_operators_gradients_and_compilation():
     for op, given in ((torch.ops.ballast.fft_c2c, (data(2, 3, 5, dtype=torch.complex128), [-1], 0, True)),
                       (torch.ops.ballast.fft_r2c, (data(3, 7), -1, 2)),

@@ -16,10 +16,6 @@ namespace ballast::abft {
 // The number of recomputations of a failing tile before it counts as uncorrectable.
 inline constexpr int k_repeats = 2;
 
-// The largest finite number.
-template <class T>
-inline constexpr double k_largest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
-
 // The range in which a sum ‖x‖² in working precision is valid. A sum outside of it has overflowed, or has lost terms to underflow.
 struct squares_range {
   double low;

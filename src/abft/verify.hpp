@@ -8,7 +8,9 @@
 
 namespace ballast::abft {
 
-inline constexpr double k_largest_number = 0x1.fffffffffffffp1023;
+// The largest finite number.
+template <class T>
+inline constexpr double k_largest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
 
 // A threshold stored twice: a bit flip in one copy must not disable the check. Thresholds are computed in double, also for FP32 data.
 struct guarded_threshold {
@@ -24,7 +26,7 @@ inline constexpr std::uint32_t k_pass = 0x5aa5c33c;
 inline constexpr std::uint32_t k_fail = 0xa55a3cc3;
 
 // Returns whether both copies agree on a finite number. An infinite threshold would pass everything.
-BALLAST_HD inline bool is_sound(const guarded_threshold& tau) { return tau.value == tau.twin && tau.value <= k_largest_number; }
+BALLAST_HD inline bool is_sound(const guarded_threshold& tau) { return tau.value == tau.twin && tau.value <= k_largest<double>; }
 
 // Returns k_pass if |residual| ≤ threshold and both copies of the threshold agree. NaN and Inf fail, on either side.
 BALLAST_HD inline std::uint32_t verify(double residual, const guarded_threshold& tau) {
@@ -47,11 +49,11 @@ struct worst_comparison {
   double residual = 0;
   double limit = 1;
 
-  BALLAST_HD constexpr bool is_finite() const { return residual <= k_largest_number && limit <= k_largest_number; }
+  BALLAST_HD constexpr bool is_finite() const { return residual <= k_largest<double> && limit <= k_largest<double>; }
   // `other` and `bound`: a residual and its limit, not negative.
   BALLAST_HD constexpr void take(double other, double bound) {
     if (!is_finite()) return;
-    if (other <= k_largest_number && bound <= k_largest_number && (other == 0 || other / bound <= residual / limit)) return;
+    if (other <= k_largest<double> && bound <= k_largest<double> && (other == 0 || other / bound <= residual / limit)) return;
     residual = other;
     limit = bound;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "core/at.hpp"
 #include "fft/problem.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
+#include "inject/plan.hpp"
 #include "support/fft_data.hpp"
 #include "support/fft_tolerances.hpp"
 
@@ -228,5 +230,18 @@ struct example {
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(written[i] || out[i] == T(77)) << i;
   }
 };
+
+// ---- Faults ----
+
+// The fault number `seed` of a model at a site; a flipped bit is the highest of the exponent.
+template <class T>
+inject::request fault_at(inject::site where, std::size_t model, std::uint64_t seed) {
+  inject::request wanted;
+  wanted.site = where;
+  wanted.model = static_cast<inject::model>(model);
+  wanted.seed = seed * 1000 + model;
+  wanted.bit = sizeof(T) == 4 ? 30 : 62;
+  return wanted;
+}
 
 }  // namespace ballast::fft

@@ -194,11 +194,7 @@ void strike_every_site(problem what, direction way, backend where) {
       if (test::sampled() && m % 3 != static_cast<std::size_t>(row.site) % 3) continue;
       for (std::uint64_t seed = 0; seed < 4; ++seed, ++trials) {
         SCOPED_TRACE(std::string(row.name) + ' ' + std::string(inject::k_model_names[m]) + ' ' + std::to_string(seed));
-        inject::request wanted;
-        wanted.site = row.site;
-        wanted.model = static_cast<inject::model>(m);
-        wanted.seed = seed * 1000 + m;
-        wanted.bit = sizeof(T) == 4 ? 30 : 62;
+        const inject::request wanted = fault_at<T>(row.site, m, seed);
         const inject::plan faults({wanted});
         const inject::scope struck(&faults);
         if (row.role == inject::site_role::data) {

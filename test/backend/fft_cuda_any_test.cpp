@@ -122,11 +122,7 @@ TEST_P(fft_cuda_any, every_site) {
         if (test::sampled() && (m + static_cast<std::size_t>(row.site)) % 3 != 0) continue;
         for (std::uint64_t seed = 0; seed < (test::sampled() ? 3 : 6); ++seed) {
           SCOPED_TRACE(std::string(inject::k_model_names[m]) + ' ' + std::to_string(seed));
-          inject::request wanted;
-          wanted.site = row.site;
-          wanted.model = static_cast<inject::model>(m);
-          wanted.seed = seed * 1000 + m;
-          wanted.bit = sizeof(T) == 4 ? 30 : 62;
+          const inject::request wanted = fault_at<T>(row.site, m, seed);
           const inject::plan faults({wanted});
           const inject::scope struck(&faults);
           if (row.role == inject::site_role::data) {

@@ -197,5 +197,53 @@ TYPED_TEST(kmeans_control, the_statistics_of_the_columns) {
   }
 }
 
+// The sums of the columns wait twice for their folds. The units of fixed point come from the ranges, and the largest values that are found
+// later must have the same ones: a column whose range is too large, but not larger than that of others, would else lose bits unseen.
+TYPED_TEST(kmeans_control, the_sums_of_the_columns_and_their_units) {
+  using T = TypeParam;
+  const auto device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard here(device);
+  auto points = clouds<T>(600, 6, 5, 21, 0.9);
+  for (std::size_t e = 3; e < points.values.size(); e += 6) points.values[e] /= 64;
+  const auto call = [&](protection level) {
+    const auto made =
+        fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = 3, .tol = 0},
+            this->how(level));
+    return std::pair(made.report, numbers_of(made));
+  };
+  const auto [clean, expected] = call(protection::correct);
+  ASSERT_EQ(clean.verdict, verdict::clean);
+  using statistics = cuda::row_stats_arguments<T>;
+  const auto folded = [](const void* of) {
+    return static_cast<cuda::column_sums*>(static_cast<const cuda::fold_arguments*>(of)->sums) + 3;
+  };
+  const auto ranges = [](const void* of) {
+    return static_cast<cuda::column_ranges<T>*>(static_cast<const cuda::fold_arguments*>(of)->sums) + 3;
+  };
+  struct change {
+    const char* kernel;
+    std::int64_t launch;
+    std::function<void(const void*)> make;
+  };
+  const change changes[] = {
+      {"row_stats_kernel", 0, [&](const void* a) { device->alter(&static_cast<const statistics*>(a)->columns[7].word[0], 1 << 24); }},
+      {"row_stats_kernel", 0, [&](const void* a) { device->alter(&static_cast<const statistics*>(a)->columns_again[7].squares, 1); }},
+      {"fold_kernel", 1, [&](const void* a) { device->alter(&folded(a)->plain, 1); }},
+      {"fold_kernel", 1, [&](const void* a) { device->alter(&folded(a)->squares, 1000); }},
+      {"fold_kernel", 2, [&](const void* a) { device->alter(&folded(a)->positive, 1); }},
+      {"fold_kernel", 0, [&](const void* a) { device->alter(&ranges(a)->high, 0.25); }},
+      {"fold_kernel", 0, [&](const void* a) { device->alter(&ranges(a)->low, -0.25); }},
+  };
+  for (const change& each : changes) {
+    SCOPED_TRACE(each.kernel + std::to_string(&each - changes));
+    device->strikes = {{each.kernel, each.launch, each.make}, {"row_stats_kernel", 1, [](const void*) {}}};
+    const auto [seen, found] = call(protection::correct);
+    EXPECT_TRUE(device->strikes[0].met());
+    EXPECT_TRUE(device->strikes[1].met()) << "the statistics were not computed again";
+    EXPECT_EQ(seen.verdict, verdict::recomputed) << to_json(seen);
+    EXPECT_EQ(found, expected) << to_json(seen);
+  }
+}
+
 }  // namespace
 }  // namespace ballast::kmeans

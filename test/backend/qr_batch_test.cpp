@@ -344,6 +344,50 @@ TEST(qr_batch_on_a_stream, reports_when_it_is_asked) {
   EXPECT_THROW((void)solved.get(), rank_deficient_error);
 }
 
+// A small matrix takes the kernels for batches: it has the bits that it has in a batch.
+TEST(qr_batch_of_one, has_the_bits_of_a_batch) {
+  const auto device = cuda::current_device();
+  const index m = 40, n = 24, columns = 7;
+  const execution where{.backend = backend::cuda, .threads = 1};
+  batch<float> A = random_batch<float>(m, n, 2, 11), Q = A, C = random_batch<float>(m, columns, 2, 12),
+               D = random_batch<float>(columns, m, 2, 13);
+  const matrix_batch_view<float> left = C.view(), right = D.view();
+  std::vector<float> tau(2 * static_cast<std::size_t>(n));
+  std::vector<float> one_tau(static_cast<std::size_t>(n));
+  batch<float> one = A, one_C = C, one_D = D;
+  ASSERT_EQ(geqrf(A.view(), std::span(tau), where).verdict, verdict::clean);
+  const report seen = geqrf(one.view()[0], std::span(one_tau), where);
+  EXPECT_EQ(seen.verdict, verdict::clean);
+  EXPECT_EQ(seen.checks, 2U);
+  EXPECT_EQ(seen.problem, "qr_f32_m40_n24");
+  const auto same = [](matrix_view<const float> a, matrix_view<const float> b) {
+    for (index j = 0; j < a.columns; ++j) {
+      for (index i = 0; i < a.rows; ++i) {
+        if (a(i, j) != b(i, j)) return false;
+      }
+    }
+    return true;
+  };
+  EXPECT_TRUE(same(one[0], A[0]));
+  EXPECT_TRUE(std::ranges::equal(one_tau, std::span(tau).first(static_cast<std::size_t>(n))));
+  const matrix_batch_view<const float> V = A.view();
+  for (const transpose op : {transpose::no, transpose::yes}) {
+    (void)ormqr(side::left, op, V, std::span<const float>(tau), left, where);
+    (void)ormqr(side::left, op, V[0], std::span<const float>(one_tau), one_C.view()[0], where);
+    EXPECT_TRUE(same(one_C[0], C[0]));
+    (void)ormqr(side::right, op, V, std::span<const float>(tau), right, where);
+    (void)ormqr(side::right, op, V[0], std::span<const float>(one_tau), one_D.view()[0], where);
+    EXPECT_TRUE(same(one_D[0], D[0]));
+  }
+  (void)orgqr(A.view(), std::span<const float>(tau), where);
+  (void)orgqr(one.view()[0], std::span<const float>(one_tau), where);
+  EXPECT_TRUE(same(one[0], A[0]));
+  // A named scheme is computed by the engine for one matrix, right up to rounding.
+  const report named = geqrf(Q.view()[0], std::span(one_tau), execution{.backend = backend::cuda, .threads = 1, .scheme = "block_checksum"});
+  EXPECT_EQ(named.verdict, verdict::clean);
+  EXPECT_NE(named.checks, 2U);
+}
+
 // On a device without clusters the largest go one by one.
 TEST(qr_batch_without_clusters, takes_every_size) {
   const auto before = cuda::overriding_device();

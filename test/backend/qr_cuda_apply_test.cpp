@@ -157,6 +157,22 @@ TYPED_TEST(qr_cuda_apply, vectors_under_q_are_those_of_one_reflector_after_the_o
           ASSERT_NEAR(seen[e], expected[e], 50 * static_cast<double>(m) * abft::unit_roundoff<double>)
               << m << " × " << count << ", " << k_chain_clusters[cluster].blocks << " blocks, element " << e;
       }
+      // The same by launches for each group.
+      constexpr index blocks = 3, groups_of = k_inner;
+      const auto y = this->upload(start);
+      const auto parts = this->upload(std::vector<double>(at(blocks * k_chain_sums))),
+                 sums = this->upload(std::vector<double>(at(k_chain_sums)));
+      const chain_arguments<T> chain{static_cast<const T*>(V.data()), Q.ldv, m, count, static_cast<const T*>(tau.data()), last_first,
+                                     static_cast<double*>(y.data())};
+      for (index step = 0; step <= (count + groups_of - 1) / groups_of; ++step) {
+        this->launch(work::tall_chain, blocks,
+                     tall_chain_arguments<T>{chain, step, static_cast<const double*>(sums.data()), static_cast<double*>(parts.data())});
+        this->launch(work::fold, (k_chain_sums + 31) / 32,
+                     fold_arguments{static_cast<const double*>(parts.data()), blocks, k_chain_sums, static_cast<double*>(sums.data())});
+      }
+      const std::vector<double> seen = this->template download<double>(y);
+      for (std::size_t e = 0; e < seen.size(); ++e)
+        ASSERT_NEAR(seen[e], expected[e], 50 * static_cast<double>(m) * abft::unit_roundoff<double>) << m << " × " << count << ", " << e;
     }
   }
 }
@@ -221,17 +237,20 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
       for (index i = 0; i < rows; ++i) values[at(by_rows ? j + i * columns : i + j * rows)] = X(i, j);
     }
     const auto from = this->upload(values);
-    const auto to = this->upload(std::vector<double>(at(columns * k_vectors), std::nan("")));
-    this->launch(work::dots, 2,
-                 dots_arguments<T>{static_cast<const T*>(from.data()), by_rows ? columns : 1, by_rows ? 1 : rows, rows, 0, columns,
-                                   static_cast<const int*>(exponents.data()), static_cast<const double*>(vectors.data()), m,
-                                   static_cast<double*>(to.data())});
-    const std::vector<double> seen = this->template download<double>(to);
-    for (index q = 0; q < k_vectors; ++q) {
-      for (index j = 0; j < columns; ++j) {
-        double sum = 0;
-        for (index i = 0; i < rows; ++i) sum += b[at(i + q * m)] * std::ldexp(static_cast<double>(X(i, j)), shifts[at(j)]);
-        ASSERT_NEAR(seen[at(j + q * columns)], sum, 1e-11) << j << " " << q;
+    for (const index chunks : {1, 3, 300}) {  // of 300 chunks 39 are empty
+      const auto to = this->upload(std::vector<double>(at(chunks * columns * k_vectors), std::nan("")));
+      this->launch(work::dots, 2 * chunks,
+                   dots_arguments<T>{static_cast<const T*>(from.data()), by_rows ? columns : 1, by_rows ? 1 : rows, rows, 0, columns,
+                                     static_cast<const int*>(exponents.data()), static_cast<const double*>(vectors.data()), m,
+                                     static_cast<double*>(to.data()), chunks});
+      const std::vector<double> seen = this->template download<double>(to);
+      for (index q = 0; q < k_vectors; ++q) {
+        for (index j = 0; j < columns; ++j) {
+          double sum = 0, found = 0;
+          for (index i = 0; i < rows; ++i) sum += b[at(i + q * m)] * std::ldexp(static_cast<double>(X(i, j)), shifts[at(j)]);
+          for (index c = 0; c < chunks; ++c) found += seen[at(j + (q + c * k_vectors) * columns)];
+          ASSERT_NEAR(found, sum, 1e-11) << j << " " << q << ", " << chunks << " chunks";
+        }
       }
     }
   }
@@ -239,7 +258,7 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
   const auto to = this->upload(std::vector<double>(at(columns * k_vectors), std::nan("")));
   this->launch(work::dots, 2,
                dots_arguments<T>{nullptr, 0, 0, m, m - columns + 1, columns, nullptr, static_cast<const double*>(vectors.data()), m,
-                                 static_cast<double*>(to.data())});
+                                 static_cast<double*>(to.data()), 1});
   const std::vector<double> seen = this->template download<double>(to);
   for (index q = 0; q < k_vectors; ++q) {
     for (index j = 0; j < columns; ++j)
@@ -281,7 +300,7 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_between_two_launches_does_not_reach_the
     for (const protection level : {protection::correct, protection::off}) {
       const auto apply = [&](matrix<T>& C) {
         return ormqr(side::left, transposed ? transpose::yes : transpose::no, made.F.view(), made.tau, C.view(),
-                     {.backend = backend::cuda, .protection = level});
+                     {.backend = backend::cuda, .protection = level, .scheme = "block_checksum"});
       };
       matrix<T> expected = X;
       device->strikes.clear();
@@ -305,6 +324,46 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_between_two_launches_does_not_reach_the
   }
 }
 
+// The same for a tall matrix, whose check is computed in several launches, and whose sums are added in chunks of rows.
+TYPED_TEST(qr_cuda_apply, a_wrong_number_of_the_check_of_a_tall_matrix_is_found) {
+  using T = TypeParam;
+  using namespace cuda;
+  const auto device = std::make_shared<struck_device>(std::make_shared<simt::emulated_device>());
+  const device_for_a_test here(device);
+  const index m = 2100, n = 3, columns = 2;
+  const factored<T> made = factor_on(backend::reference, random_matrix<T>(m, n, 1));
+  const matrix<T> X = random_matrix<T>(m, columns, 2);
+  const double off = 0.01;
+  struct fault {
+    const char* kernel;
+    std::int64_t which;
+    std::function<void(const void*)> change;
+  };
+  const std::vector<fault> faults = {
+      {"tall_chain_kernel", 0,
+       [&](const void* a) { device->alter(static_cast<const tall_chain_arguments<T>*>(a)->parts + 64 * k_chain_gram, off); }},
+      {"tall_chain_kernel", 1, [&](const void* a) { device->alter(static_cast<const tall_chain_arguments<T>*>(a)->chain.y + 30, off); }},
+      {"fold_kernel", 0, [&](const void* a) { device->alter(static_cast<const fold_arguments*>(a)->to + 64 * k_chain_gram, off); }},
+      {"dots_kernel", 0, [&](const void* a) { device->alter(static_cast<const dots_arguments<T>*>(a)->to + 3, off); }},
+      {"dots_kernel", 1,
+       [&](const void* a) { device->alter(static_cast<const dots_arguments<T>*>(a)->to + k_vectors * columns + 1, off); }}};
+  const auto apply = [&](matrix<T>& C) {
+    return ormqr(side::left, transpose::yes, made.F.view(), made.tau, C.view(), {.backend = backend::cuda, .scheme = "block_checksum"});
+  };
+  matrix<T> expected = X;
+  device->strikes.clear();
+  ASSERT_EQ(apply(expected).verdict, verdict::clean);
+  for (const fault& each : faults) {
+    SCOPED_TRACE(std::string(each.kernel) + " " + std::to_string(each.which));
+    device->strikes = {{each.kernel, each.which, each.change}};
+    matrix<T> C = X;
+    const report seen = apply(C);
+    ASSERT_TRUE(device->strikes[0].met());
+    EXPECT_EQ(seen.verdict, verdict::recomputed) << to_json(seen);
+    EXPECT_EQ(std::memcmp(C.data(), expected.data(), C.size() * sizeof(T)), 0) << to_json(seen);
+  }
+}
+
 // A wrong size of a column of C must not scale the column to nothing, nor leave it without checks.
 TYPED_TEST(qr_cuda_apply, a_wrong_size_of_a_column_does_not_reach_the_output) {
   using T = TypeParam;
@@ -315,7 +374,7 @@ TYPED_TEST(qr_cuda_apply, a_wrong_size_of_a_column_does_not_reach_the_output) {
   const factored<T> made = factor_on(backend::cuda, random_matrix<T>(m, n, 1));
   const matrix<T> X = random_matrix<T>(m, columns, 2);
   const auto apply = [&](matrix<T>& C) {
-    return ormqr(side::left, transpose::no, made.F.view(), made.tau, C.view(), {.backend = backend::cuda});
+    return ormqr(side::left, transpose::no, made.F.view(), made.tau, C.view(), {.backend = backend::cuda, .scheme = "block_checksum"});
   };
   matrix<T> expected = X;
   device->strikes.clear();
@@ -389,7 +448,8 @@ TYPED_TEST(qr_cuda_apply, a_block_of_columns_leaves_room_for_its_check) {
   const matrix_view<const T> V{Q.V.data(), m, n, 1, Q.ldv};
   for (const auto& [columns, blocks] : std::vector<std::pair<index, std::uint64_t>>{{8 * 128, 1}, {8 * 128 + 1, 2}}) {
     std::vector<T> X(at(m * columns), T(1));
-    const report seen = ormqr(side::left, transpose::yes, V, Q.tau, column_major(X.data(), m, columns), {.backend = backend::cuda});
+    const report seen = ormqr(side::left, transpose::yes, V, Q.tau, column_major(X.data(), m, columns),
+                              {.backend = backend::cuda, .scheme = "block_checksum"});
     EXPECT_EQ(seen.verdict, verdict::clean);
     EXPECT_EQ(seen.checks, blocks + 1) << "the last one is that of the copied result";
   }
@@ -409,8 +469,10 @@ TYPED_TEST(qr_cuda_apply, a_panel_takes_three_launches_and_a_product_and_no_wait
       matrix<T> C = random_matrix<T>(m, 3, 2);
       device->launches.clear();
       device->products = device->waits = 0;
-      EXPECT_EQ(ormqr(side::left, transpose::yes, V, Q.tau, C.view(), {.backend = backend::cuda, .protection = level}).verdict,
-                verdict::clean);
+      EXPECT_EQ(
+          ormqr(side::left, transpose::yes, V, Q.tau, C.view(), {.backend = backend::cuda, .protection = level, .scheme = "block_checksum"})
+              .verdict,
+          verdict::clean);
       const int which = panels == 2 ? 0 : 1;
       launches[which] = device->all();
       waits[which] = device->waits;

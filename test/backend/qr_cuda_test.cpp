@@ -165,7 +165,8 @@ TYPED_TEST(qr_cuda, matrices_on_the_device_stay_there) {
         tau(device, std::vector<T>(static_cast<std::size_t>(n)).data(), static_cast<std::size_t>(n));
     const matrix_view<T> view{F.data(), m, n, rows ? n : 1, rows ? 1 : m};
     device->to_host = 0;
-    const report seen = geqrf(view, std::span<T>(tau.data(), static_cast<std::size_t>(n)), {.backend = backend::cuda});
+    const report seen =
+        geqrf(view, std::span<T>(tau.data(), static_cast<std::size_t>(n)), {.backend = backend::cuda, .scheme = "block_checksum"});
     EXPECT_EQ(seen.verdict, verdict::clean);
     EXPECT_LT(device->to_host, 8000) << "scalars and sizes of columns: the matrix has " << m * n * static_cast<index>(sizeof(T))
                                      << " bytes";
@@ -175,11 +176,11 @@ TYPED_TEST(qr_cuda, matrices_on_the_device_stay_there) {
       for (index i = 0; i < m; ++i) ASSERT_EQ(made[static_cast<std::size_t>(rows ? j + i * n : i + j * m)], expected.F(i, j));
     }
     const on_device<T> Q(device, expected.F.data(), expected.F.size());
-    const report formed =
-        orgqr(column_major(Q.data(), m, n), std::span<const T>(tau.data(), static_cast<std::size_t>(n)), {.backend = backend::cuda});
+    const report formed = orgqr(column_major(Q.data(), m, n), std::span<const T>(tau.data(), static_cast<std::size_t>(n)),
+                                {.backend = backend::cuda, .scheme = "block_checksum"});
     EXPECT_EQ(formed.verdict, verdict::clean);
     matrix<T> host = expected.F;
-    (void)orgqr(host.view(), expected.tau, {.backend = backend::cuda});
+    (void)orgqr(host.view(), expected.tau, {.backend = backend::cuda, .scheme = "block_checksum"});
     EXPECT_EQ(Q.values(), std::vector<T>(host.data(), host.data() + host.size()));
   }
 }
@@ -307,9 +308,9 @@ TYPED_TEST(qr_cuda, any_order_that_the_streams_allow_gives_the_same) {
         if (!fault) {
           matrix<T> C = random_matrix<T>(A->rows(), 70, 8), D = C;
           const auto V = made.F.view().block(0, 0, A->rows(), static_cast<index>(made.tau.size()));
-          (void)ormqr(side::left, transpose::yes, V, made.tau, C.view(), {.backend = backend::cuda});
+          (void)ormqr(side::left, transpose::yes, V, made.tau, C.view(), {.backend = backend::cuda, .scheme = "block_checksum"});
           const device_for_a_test plain(std::make_shared<simt::emulated_device>());
-          (void)ormqr(side::left, transpose::yes, V, made.tau, D.view(), {.backend = backend::cuda});
+          (void)ormqr(side::left, transpose::yes, V, made.tau, D.view(), {.backend = backend::cuda, .scheme = "block_checksum"});
           EXPECT_EQ(std::memcmp(C.data(), D.data(), C.size() * sizeof(T)), 0);
         }
       }

@@ -84,6 +84,20 @@ if stage == "first_calls":
     import os
     for seconds in (0.1, 0.3, 2.5):
         row("first call", token="fft_c2c_f32_n7_b2_fwd", first=seconds, again=1e-4, cache=os.listdir(os.environ["BALLAST_CACHE_DIR"]))
+if stage == "calls":
+    token, small = ("kmeans_f32_m1000_n16_k8", "kmeans_f32_m10_n2_k3") if "kmeans" in sys.argv else ("qr_f64_m64_n32", "qr_f64_m8_n8_b9")
+    call = "predict" if "kmeans" in sys.argv else "geqrf"
+    for variant, ms in (("off", 2.0), ("correct", 2.5), *([] if "kmeans" in sys.argv else [("cuSOLVER", 2.0)])):
+        row("call", token=token, call=call, variant=variant, milliseconds=ms, low=ms, high=ms, rounds=7)
+    row("call profile", token=token, call=call, variant="correct", milliseconds=3.0, device=1.25, operations=12, host=0.5, host_calls=3)
+    for part, place, ms in (("copy", "device", 0.25), ("pass_kernel", "device", 1.0), ("wait", "host", 0.5)):
+        row("call part", token=token, call=call, variant="correct", place=place, part=part, count=4, bytes=0, milliseconds=ms)
+    row("call", token=small, variant="all", refused="no such kernel")
+if stage == "first_call":
+    import os
+    assert os.listdir(os.environ["BALLAST_CACHE_DIR"]) == [] and len(sys.argv) == 5
+    if sys.argv[4] == "kmeans_f64_m1048576_n16_k64": sys.exit("no compiler")
+    row("first call", token=sys.argv[4], call="call", milliseconds=1200.0 if os.path.dirname(sys.argv[0]).endswith("/bin") else 30.0)
 if stage == "strike":
     row("struck kernels", kernels=3, compiled=0)
     for guard, material in (("correct", 2), ("off", 70)):
@@ -326,6 +340,51 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "rivals")
         self.assertEqual(status, 1)
         self.assertIn("bench timed no problem", out)
+
+    def test_whole_calls_have_a_stage_and_a_page_for_users(self):
+        modules = self.out / "modules"
+        modules.mkdir()
+        (modules / "torch.py").write_text("raise ImportError('not on this machine')\n")
+        # A python3 that has rivals of one problem.
+        python = self.out / "python3"
+        python.write_text(f"""#!/bin/sh
+case "$1" in *calls_rivals.py) ;; *) exec {sys.executable} "$@";; esac
+shift; echo "$@" > "$(dirname "$0")/asked"
+case "$*" in *kmeans*) ;; *) exec env PYTHONPATH={modules} {sys.executable} {SCRIPT.parent / "gpu_check" / "calls_rivals.py"} "$@";; esac
+echo '{{"type": "call", "token": "kmeans_f32_m1000_n16_k8", "call": "predict", "variant": "PyTorch", "milliseconds": 5.0}}'
+echo '{{"type": "call", "token": "kmeans_f32_m1000_n16_k8", "call": "predict", "variant": "flash-kmeans", "refused": "no such shape"}}'
+""")
+        python.chmod(0o755)
+        bundle = self.out / "share" / "ballast" / "kernels.bundle"
+        bundle.parent.mkdir(parents=True)
+        bundle.write_text("")
+        arguments = ("--programs", self.fake, "--out", self.out, "--only", "kmeans,qr", "--stages", "calls")
+        status, out, _ = check(*arguments, PATH=f"{self.out}:{os.environ['PATH']}")
+        self.assertEqual(status, 1, out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 110)
+        self.assertRegex(out, r"calls +failed .*first call of kmeans_f64_m1048576_n16_k64: no compiler")
+        self.assertRegex(out, r"calls +passed")
+        self.assertRegex(out, r"f64_m64_n32, geqrf +2 +2.5 +2 +0.80 cuSOLVER")
+        self.assertIn("K-Means: 2.00 times as fast as the best rival in the geometric mean, 2.00 to 2.00", out)
+        self.assertIn("not measured: qr_f64_m8_n8_b9, all calls: no such kernel", out)
+        self.assertTrue((self.out / "asked").read_text().strip().endswith(" qr_f64_m64_n32"))
+        page = self.out / "calls.md"
+        status, _, error = check("--report", self.out / "gpu-check.json", page, "--only", "calls")
+        self.assertEqual(status, 0, error)
+        text = page.read_text()
+        for line in ("# Whole calls on Imaginary: what users of K-Means and QR wait for",
+                     "| K-Means, protected: ≥ 1.5× the best rival in the geometric mean | reached | 2.00× |",
+                     "| QR, protected: no call slower than the best rival | **missed** | 0.80× |",
+                     "| problem | call | off, ms | correct, ms | protection | best rival, ms | × rival, correct |",
+                     "| `kmeans_f32_m1000_n16_k8` | predict | 2 | 2.5 | +25% | 5 (PyTorch) | 2.00 |",
+                     "| `qr_f64_m64_n32` | geqrf | 2 | 2.5 | +25% | 2 (cuSOLVER) | 0.80 |",
+                     "| `qr_f64_m8_n8_b9` | | no such kernel | | | | |",
+                     "PyTorch was not measured: not on this machine",
+                     "| `kmeans_f32_m131072_n8_k8` | 30 | 1200 |",
+                     "| `kmeans_f64_m1048576_n16_k64` | no compiler | no compiler |",
+                     "| `qr_f64_m64_n32` | geqrf | 3 | 1.25 | 12 | pass_kernel 1 (4) | wait 0.5 (4) |",
+                     "- `qr_f64_m64_n32`, geqrf: 0.80× cuSOLVER"):
+            self.assertIn(line + "\n", text)
 
     def test_a_program_that_was_not_built_is_a_failed_stage(self):
         (self.fake / "ballast-gpu-check-production").unlink()

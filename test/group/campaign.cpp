@@ -85,21 +85,28 @@ std::int64_t begin_of(std::int64_t all, int ranks, int rank) { return all * rank
 
 execution on(const group& own) { return {.backend = backend::cpu, .threads = 1, .group = own}; }
 
-// A fit, and the labels and distances of its centroids.
+// The rows of `all`, m × n, on this rank, those of others on demand, and the first k rows as centroids.
 template <class T>
-void cluster(const group& own, kmeans::init init, stored& made) {
-  constexpr std::int64_t m = 90, n = 3, k = 4;
-  const std::vector<T> all = numbers<T>(m * n, 1), weights = numbers<T>(m, 2);
-  const int ranks = static_cast<int>(own.size());
-  const std::int64_t first = begin_of(m, ranks, own.rank()), count = begin_of(m, ranks, own.rank() + 1) - first;
-  const auto rows = [&](std::int64_t from, std::int64_t some) {
+kmeans::data<T> rows_of(const group& own, const std::vector<T>& all, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const auto rows = [&all, n](std::int64_t from, std::int64_t some) {
     kmeans::data<T> part;
     part.points = row_major<const T>(all.data() + from * n, some, n);
     return part;
   };
-  kmeans::data<T> mine = rows(first, count);
+  const int ranks = static_cast<int>(own.size());
+  const std::int64_t first = begin_of(m, ranks, own.rank());
+  kmeans::data<T> mine = rows(first, begin_of(m, ranks, own.rank() + 1) - first);
   mine.reload = rows;
   mine.centroids = row_major<const T>(all.data(), k, n);
+  return mine;
+}
+
+// A fit.
+template <class T>
+void cluster(const group& own, kmeans::init init, stored& made) {
+  constexpr std::int64_t m = 90, n = 3, k = 4;
+  const std::vector<T> all = numbers<T>(m * n, 1);
+  const kmeans::data<T> mine = rows_of(own, all, m, n, k);
   const auto found = kmeans::fit(mine, static_cast<int>(k), {.init = init, .max_iter = 6, .seed = 5}, on(own));
   made.add(found.centroids);
   made.bits.add(found.inertia);
@@ -111,16 +118,7 @@ template <class T>
 void assign(const group& own, stored& made) {
   constexpr std::int64_t m = 90, n = 3, k = 4;
   const std::vector<T> all = numbers<T>(m * n, 3);
-  const int ranks = static_cast<int>(own.size());
-  const std::int64_t first = begin_of(m, ranks, own.rank()), count = begin_of(m, ranks, own.rank() + 1) - first;
-  const auto rows = [&](std::int64_t from, std::int64_t some) {
-    kmeans::data<T> part;
-    part.points = row_major<const T>(all.data() + from * n, some, n);
-    return part;
-  };
-  kmeans::data<T> mine = rows(first, count);
-  mine.reload = rows;
-  mine.centroids = row_major<const T>(all.data(), k, n);
+  const kmeans::data<T> mine = rows_of(own, all, m, n, k);
   const auto labels = kmeans::predict(mine, on(own));
   made.add(std::span<const std::int32_t>(labels.labels));
   made.bits.add(labels.inertia);

@@ -15,6 +15,7 @@
 //   std::string note() const                     what a reader of the counts must know; called after ready
 //   static complete(const shared&, shot&)        where it hit, for the supervisor, too, after the struck process has crashed
 //   static bool changes(const shot&)             whether anything was struck; a strike that changes nothing must have no effect
+//   static bool may_write_elsewhere(const shot&) whether it may have changed an address
 //   static bool fresh_after(const shot&, outcome)   whether the process may be struck again
 //   static bool possible(const shot&)            whether draw or complete can have written it: an index of a name is in its range, a text
 //                                                has its end
@@ -78,6 +79,7 @@ struct entry {
   effect change;
   std::uint64_t detected = 0;
   int signal = 0;
+  bool lasting = false;  // the next call, without a strike, was not masked: this strike damaged what calls share
 };
 
 template <class Shot>
@@ -184,6 +186,22 @@ class struck {
     _exit(1);
   }
 
+  // After a wrong result, or a strike that may have written elsewhere, makes a call without a strike. Returns whether it is masked: damage
+  // that lasts is the outcome of this strike, not of the next one.
+  bool last_is_over(one_strike& one) {
+    const bool wrong = one.result == outcome::material || one.result == outcome::wrongly_repaired;
+    if (!wrong && !Striker::may_write_elsewhere(one.shot)) return true;
+    one.lasting = wrong;  // also if the call does not end
+    const seen_call after = call();
+    const outcome next = classify(after);
+    one.lasting = next != outcome::masked;
+    if (one.lasting && !wrong) {
+      one.result = next;
+      one.change = after.change;
+    }
+    return !one.lasting;
+  }
+
   // Performs one strike. Returns false if this process must not be used any more.
   bool strike_once() {
     one_strike& one = entries_[static_cast<std::size_t>(book_.count)];
@@ -220,7 +238,7 @@ class struck {
       book_.last = book_.count;
     }
     ++book_.count;
-    return Striker::fresh_after(one.shot, one.result);
+    return last_is_over(one) && Striker::fresh_after(one.shot, one.result);
   }
 
   subject& problem_;
@@ -420,6 +438,7 @@ class campaign {
       ++book_->count;
     }
     if (!Striker::changes(one.shot)) return broken("a stop without a strike ended the process");
+    if (one.lasting) return;  // its own result was wrong before
     one.result = hung ? outcome::hung : outcome::crashed;
     one.signal = hung ? 0 : signal;
   }

@@ -12,9 +12,9 @@
 namespace ballast::strike {
 namespace {
 
-enum class order { nothing, wrong, tiny, crash, hang, fail, later, detected, spoil_shared };
+enum class order { nothing, wrong, wrong_from_now_on, wrong_then_crash, tiny, crash, hang, fail, later, detected, spoil_shared };
 order now_ordered = order::nothing;  // the effect of the next strike
-bool damaged = false;
+bool damaged = false, crashing = false;
 std::function<void()> spoil;  // damages the shared memory
 
 // The result of its call is one number, 1.
@@ -24,9 +24,18 @@ class simple_subject final : public subject {
   void reset() override {}
   report run(const call&) override {
     report said;
+    if (crashing) raise(SIGKILL);
     value_ = damaged ? 5 : 1;
     switch (now_ordered) {
       case order::wrong: value_ = 2; break;
+      case order::wrong_from_now_on:
+        value_ = 2;
+        damaged = true;
+        break;
+      case order::wrong_then_crash:
+        value_ = 2;
+        crashing = true;
+        break;
       case order::tiny: value_ = 1.25; break;
       case order::crash: raise(SIGKILL); break;
       case order::hang: pause(); break;
@@ -83,6 +92,8 @@ class scripted_striker {
   static void complete(const shared&, shot&) {}
   static bool possible(const shot& one) { return one.what >= order::nothing && one.what <= order::spoil_shared; }
   static bool changes(const shot&) { return true; }
+  static bool may_write_elsewhere(const shot& one) { return one.what == order::later && looks_again; }
+  static inline bool looks_again = false;
   static bool fresh_after(const shot&, outcome result) { return result != outcome::failed; }
 
  private:
@@ -189,6 +200,35 @@ TEST(Campaign, EndsACallWhoseBeginningIsDamaged) {
   const tally all = counts_of({order::nothing, order::spoil_shared}, 4);
   EXPECT_EQ(all.of(outcome::hung), 2);
   EXPECT_EQ(all.of(outcome::masked), 2);
+}
+
+TEST(Campaign, TellsAWrongResultFromOneThatLasts) {
+  scripted_striker::script = {order::wrong, order::wrong_from_now_on, order::wrong_then_crash, order::tiny};
+  plan wanted;
+  wanted.strikes = 4;
+  const auto seen = campaign<scripted_striker>("simple", std::make_unique<simple_subject>(), {}, wanted).run();
+  ASSERT_EQ(seen.strikes.size(), 4U);
+  EXPECT_EQ(seen.processes, 3);
+  const outcome expected[] = {outcome::material, outcome::material, outcome::material, outcome::rounding};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(seen.strikes[i].result, expected[i]) << i;
+    EXPECT_EQ(seen.strikes[i].lasting, i == 1 || i == 2) << i;
+  }
+}
+
+TEST(Campaign, DamageByAStrikeThatMayWriteElsewhereIsItsOutcome) {
+  for (const bool looks : {false, true}) {
+    scripted_striker::looks_again = looks;
+    scripted_striker::script = {order::later, order::nothing};
+    plan wanted;
+    wanted.strikes = 2;
+    const auto seen = campaign<scripted_striker>("simple", std::make_unique<simple_subject>(), {}, wanted).run();
+    ASSERT_EQ(seen.strikes.size(), 2U);
+    EXPECT_EQ(seen.strikes[0].result, looks ? outcome::material : outcome::masked);
+    EXPECT_EQ(seen.strikes[0].lasting, looks);
+    EXPECT_EQ(seen.strikes[1].result, looks ? outcome::masked : outcome::material);
+  }
+  scripted_striker::looks_again = false;
 }
 
 TEST(Campaign, StopsAProcessThatAlwaysEnds) {

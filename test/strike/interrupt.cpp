@@ -188,6 +188,7 @@ void interrupter::count_threads() {
 
 void interrupter::arm(const std::optional<register_bit>& where, const moment& when) {
   if (calls_++ % k_refresh == 0) count_threads();
+  armed_ = true;
   g.shared->landed = false;
   g.changes = where.has_value();
   if (where) g.where = *where;
@@ -210,8 +211,9 @@ void interrupter::enter() { g.inside = true; }
 bool interrupter::leave() {
   g.inside = false;
   g.now = phase::idle;
-  const bool landed = g.shared->landed;
+  const bool landed = armed_ && g.shared->landed;
   if (landed) ++threads_[chosen_].hit;
+  armed_ = false;
   return landed;
 }
 

@@ -57,6 +57,7 @@ class interrupter {
   std::map<int, timer_t> timers_;
   std::size_t chosen_ = 0;
   int calls_ = 0;
+  bool armed_ = false;
 };
 
 }  // namespace ballast::strike

@@ -53,6 +53,7 @@ class processor_striker {
   }
   static bool possible(const shot& one);
   static bool changes(const shot& one) { return one.what != target::none; }
+  static bool may_write_elsewhere(const shot& one) { return one.what == target::general; }
   // If a wrong address has caused a write elsewhere, the process may not be struck again: that must not be counted twice.
   static bool fresh_after(const shot& one, outcome result) {
     return (result == outcome::masked || result == outcome::repaired || result == outcome::rounding) &&

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 
 #include <ballast/error.hpp>
 
+#include "core/function_ref.hpp"
 #include "cuda/device/blas.hpp"
 #include "cuda/device/device.hpp"
 
@@ -156,6 +158,37 @@ class counting_device final : public forwarding_device {
   }
 };
 
+// Forwards every call to another BLAS: around(name, work) runs each of them by work().
+class forwarding_blas final : public cuda::blas {
+ public:
+  using around = std::function<void(const char* name, core::function_ref<void()> work)>;
+  forwarding_blas(std::unique_ptr<cuda::blas> inner, around use) : inner_(std::move(inner)), around_(std::move(use)) {}
+#define BALLAST_FORWARDED_BLAS(T)                                                                                                          \
+  void gemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
+            std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
+    around_("gemm", [&] { inner_->gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc); });                                          \
+  }                                                                                                                                        \
+  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
+      override {                                                                                                                           \
+    around_("trmm", [&] { inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                                       \
+  }                                                                                                                                        \
+  void trsm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
+      override {                                                                                                                           \
+    around_("trsm", [&] { inner_->trsm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                                       \
+  }                                                                                                                                        \
+  void syrk(char u, char t, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)         \
+      override {                                                                                                                           \
+    around_("syrk", [&] { inner_->syrk(u, t, n, k, alpha, A, lda, beta, C, ldc); });                                                       \
+  }
+  BALLAST_FORWARDED_BLAS(float)
+  BALLAST_FORWARDED_BLAS(double)
+#undef BALLAST_FORWARDED_BLAS
+
+ private:
+  std::unique_ptr<cuda::blas> inner_;
+  around around_;
+};
+
 // Counts the launches of each kernel, by the name of its template, the calls of BLAS, fills and copies, and the waits of the host for a
 // stream.
 class launch_recorder final : public forwarding_device {
@@ -178,7 +211,10 @@ class launch_recorder final : public forwarding_device {
     inner_->copy(to, from, bytes, on);
   }
   std::unique_ptr<cuda::blas> make_blas(cuda::blas_math math, cuda::stream on) override {
-    return std::make_unique<counting_blas>(*this, inner_->make_blas(math, on));
+    return std::make_unique<forwarding_blas>(inner_->make_blas(math, on), [this](const char*, core::function_ref<void()> work) {
+      ++products;
+      work();
+    });
   }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override {
     const cuda::kernel& made = inner_->load(wanted);
@@ -197,38 +233,6 @@ class launch_recorder final : public forwarding_device {
   }
 
  private:
-  class counting_blas final : public cuda::blas {
-   public:
-    counting_blas(launch_recorder& by, std::unique_ptr<cuda::blas> inner) : by_(by), inner_(std::move(inner)) {}
-#define BALLAST_COUNTED_BLAS(T)                                                                                                            \
-  void gemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
-            std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
-    ++by_.products;                                                                                                                        \
-    inner_->gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);                                                                    \
-  }                                                                                                                                        \
-  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
-      override {                                                                                                                           \
-    ++by_.products;                                                                                                                        \
-    inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb);                                                                                 \
-  }                                                                                                                                        \
-  void trsm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
-      override {                                                                                                                           \
-    ++by_.products;                                                                                                                        \
-    inner_->trsm(s, u, t, d, m, n, alpha, A, lda, B, ldb);                                                                                 \
-  }                                                                                                                                        \
-  void syrk(char u, char t, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)         \
-      override {                                                                                                                           \
-    ++by_.products;                                                                                                                        \
-    inner_->syrk(u, t, n, k, alpha, A, lda, beta, C, ldc);                                                                                 \
-  }
-    BALLAST_COUNTED_BLAS(float)
-    BALLAST_COUNTED_BLAS(double)
-#undef BALLAST_COUNTED_BLAS
-
-   private:
-    launch_recorder& by_;
-    std::unique_ptr<cuda::blas> inner_;
-  };
   std::map<const cuda::kernel*, std::string> names_;
 };
 

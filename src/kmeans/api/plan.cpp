@@ -35,7 +35,7 @@ struct device_work {
 };
 
 // The number of waits in cuda/ with protection: docs/design/kmeans-cuda.md, "Small problems".
-constexpr double k_waits_of_call = 11;       // column statistics, normalization, row statistics, totals; labels and inertia
+constexpr double k_waits_of_call = 5;        // column statistics; row statistics; inertia, events of its pass, labels
 constexpr double k_waits_of_run = 18;        // reads of the state, centroids; the launches of 20 iterations take as long as 8 waits
 constexpr double k_usual_iterations = 20;    // assumed number of iterations of a run
 constexpr double k_seconds_of_wait = 25e-6;  // with the launches before it; two are 50 µs in run/dispatch
@@ -46,7 +46,7 @@ device_work work_of(operation what, const problem& size, const options& wanted) 
   if (what == operation::transform) return {1, (size.precision == precision::f32 ? 4 : 8) * m * k, k_waits_of_call};
   if (what == operation::batch) return {k_usual_iterations * wanted.n_init, 0, 2};
   const double trials = 2 + std::floor(std::log(k));
-  const double plus_plus = k * (trials + 9);  // a row for each candidate, candidates, distances, the centroid
+  const double plus_plus = 4 * k;  // the candidates' blocks, candidates, distances, the centroid
   double passes = k_usual_iterations, waits = k_waits_of_run;
   if (wanted.init == init::kmeans_plus_plus) {
     passes += trials + 1;
@@ -191,23 +191,25 @@ std::int64_t plan<T>::workspace_bytes() const {
 
 namespace {
 
-// Returns the weight of all points if they have the same one, a positive number; otherwise 0.
+// Returns whether all points have the same weight, a positive number.
 template <class T>
-T common_weight(std::span<const T> weights) {
-  if (weights.empty() || !(weights[0] > 0) || !std::isfinite(weights[0])) return 0;
-  return std::ranges::all_of(weights, [&](T each) { return each == weights[0]; }) ? weights[0] : T(0);
+bool has_common_weight(std::span<const T> weights) {
+  if (weights.empty() || !(weights[0] > 0) || !std::isfinite(weights[0])) return false;
+  return std::ranges::all_of(weights, [&](T each) { return each == weights[0]; });
 }
 
-// Returns a · b, from two products that agree.
-double multiplied_twice(double a, double b) {
-  const volatile double left = a, right = b;
-  double made = left * right;
+// Multiplies an inertia by a weight: two products agree, of numbers that are loaded for each.
+template <class T>
+void multiply(double& inertia, const T& weight) {
+  const volatile double& x = inertia;
+  const volatile T& w = weight;
+  double made = x * static_cast<double>(w);
   for (int trial = 0; trial < 4; ++trial) {
-    const double again = left * right;
+    const double again = x * static_cast<double>(w);
     if (std::bit_cast<std::uint64_t>(again) == std::bit_cast<std::uint64_t>(made)) break;
     made = again;
   }
-  return made;
+  inertia = made;
 }
 
 }  // namespace
@@ -234,11 +236,11 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     run::host_staging staging(how.stream);
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
-    const T common = which == backend::cuda ? T(0) : common_weight(from.weights);
-    report made = driver<T>({from.points, common > 0 ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which,
-                             scheme, plan.state_for(which)})
+    const bool common = which != backend::cuda && has_common_weight(from.weights);
+    report made = driver<T>({from.points, common ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which, scheme,
+                             plan.state_for(which)})
                       .fit(plan.options, given, to);
-    if (common > 0 && to.inertia != nullptr) *to.inertia = multiplied_twice(*to.inertia, static_cast<double>(common));
+    if (common && to.inertia != nullptr) multiply(*to.inertia, from.weights[0]);
     return made;
   });
 }

@@ -168,6 +168,22 @@ void refuse_singular(batch_engine<S>& on, std::string_view token) {
     throw rank_deficient_error(singular_text(token, found % k_batch_side, found / k_batch_side));
 }
 
+// Computes all matrices by the kernels for batches.
+template <class S>
+report in_one_go(const batch_task<S>& work, const run::settings& how, backend which) {
+  const prepared& plan = work.plan;
+  inject::active_injector injector(how.faults, site::table());
+  run::recorder seen(plan.token, which, plan.scheme, how, injector);
+  const int threads = which == backend::reference ? 1 : plan.threads;
+  const context run{seen, injector, how, which, threads, false, false, plan.device.get()};
+  const std::unique_ptr<batch_engine<S>> on = make_batch_engine(work, run);
+  start_batch(work, *on);
+  on->collect(seen);
+  on->commit();
+  refuse_singular(*on, plan.token);
+  return seen.finish();
+}
+
 // The engine of an enqueued call.
 template <class S>
 class flight final : public run::pending {
@@ -255,16 +271,22 @@ report run_batch(const batch_task<S>& work, const call& now) {
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
     if (!is_small(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
-    inject::active_injector injector(how.faults, site::table());
-    run::recorder seen(plan.token, which, plan.scheme, how, injector);
-    const int threads = which == backend::reference ? 1 : plan.threads;
-    const context run{seen, injector, how, which, threads, false, false, plan.device.get()};
-    const std::unique_ptr<batch_engine<S>> on = make_batch_engine(work, run);
-    start_batch(work, *on);
-    on->collect(seen);
-    on->commit();
-    refuse_singular(*on, plan.token);
-    return seen.finish();
+    return in_one_go(work, how, which);
+  });
+}
+
+template <class S>
+std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
+  const prepared& plan = work.plan;
+  if (plan.backend != backend::cuda || !plan.where.scheme.empty() || !is_small(work)) return std::nullopt;
+  if (work.tau.empty() && work.scalars.empty()) return std::nullopt;  // no reflector
+  if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
+  return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::optional<report> {
+    run::settings how = plan.settings_for(now);
+    if (how.faults != nullptr || plan.backend_for(work.operand(), how) != backend::cuda || !kernels_take(work)) return std::nullopt;
+    ballast::cuda::refuse_capture(how.stream, plan.token);
+    how.workspace = {};
+    return in_one_go(work, how, backend::cuda);
   });
 }
 
@@ -316,6 +338,7 @@ std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   template batch_task<S> orgqr_task<S>(const prepared&, const matrix_batch_view<S>&, std::span<const S>);                       \
   template batch_task<S> gels_task<S>(const prepared&, const matrix_batch_view<S>&, const matrix_batch_view<S>&);               \
   template report run_batch<S>(const batch_task<S>&, const call&);                                                              \
+  template std::optional<report> run_as_batch<S>(const batch_task<S>&, const call&);                                            \
   template pending_report enqueue_batch<S>(const std::shared_ptr<const prepared>&, const batch_task<S>&, const call&);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)

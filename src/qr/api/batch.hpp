@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include <ballast/qr.hpp>
@@ -45,6 +46,13 @@ batch_task<S> gels_task(const prepared& plan, const matrix_batch_view<S>& A, con
 // Computes the task, and returns its report.
 template <class S>
 report run_batch(const batch_task<S>& work, const call& now);
+
+// Computes the task of one matrix by the kernels for batches: on cuda, for up to k_batch_side rows and columns, if the caller names no
+// scheme. They make one launch where the engine for one matrix makes dozens. Returns nullopt, and computes nothing, for other matrices, for
+// operands that interleave in memory, and for calls with faults, whose sites are those of the engine for one matrix. Takes no workspace
+// from the call. The arguments are checked.
+template <class S>
+std::optional<report> run_as_batch(const batch_task<S>& work, const call& now);
 
 // Enqueues the task on the call's stream.
 template <class S>

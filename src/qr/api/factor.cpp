@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "qr/api/batch.hpp"
 #include "qr/api/operations.hpp"
 #include "qr/api/out_of_core_call.hpp"
 #include "qr/driver/application.hpp"
@@ -53,6 +54,7 @@ report geqrf_of(const prepared& plan, matrix_view<S> A, std::span<S> tau, const 
   const index steps = std::min(A.rows, A.columns);
   check_tau(tau, steps, plan.token);
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", plan.token);
+  if (auto made = run_as_batch<S>({.plan = plan, .what = operation::geqrf, .A = batch_of(A, 1), .tau = tau}, now)) return *std::move(made);
   return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { geqrf_in(here, A, tau); });
 }
 
@@ -96,6 +98,10 @@ report ormqr_of(const prepared& plan, side from, transpose op, matrix_view<const
                                              plan.token.view(), order, count, count, from == side::left ? "rows" : "columns", A.rows,
                                              A.columns));
   check_apart(A, C, "A and C", plan.token);
+  const matrix_batch_view<const S> V = batch_of(A.block(0, 0, order, count), 1);
+  if (auto made = run_as_batch<S>(
+          {.plan = plan, .what = operation::ormqr, .V = V, .scalars = tau, .C = batch_of(C, 1), .from = from, .op = op}, now))
+    return *std::move(made);
   return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { ormqr_in(here, from, op, A, tau, C); });
 }
 
@@ -120,6 +126,8 @@ report orgqr_of(const prepared& plan, matrix_view<S> A, std::span<const S> tau, 
   if (A.columns > A.rows || count > A.columns)
     throw invalid_argument_error(fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", plan.token.view(), count,
                                              count, A.rows, A.columns));
+  if (auto made = run_as_batch<S>({.plan = plan, .what = operation::orgqr, .A = batch_of(A, 1), .scalars = tau}, now))
+    return *std::move(made);
   return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { orgqr_in(here, A, tau); });
 }
 

@@ -84,8 +84,10 @@ int record(test::recording_device& on, const settings& wanted) {
     add(token, true, false);
     add(token, false, true);
   }
-  if (!inject::active_injector::enabled)
+  if (!inject::active_injector::enabled) {
     for (const std::string& token : timed_set(wanted.quick)) add(token, false, false);
+    for (const std::string& token : called_set(wanted.quick)) add(token, false, false);
+  }
   for (const std::string& token : swept_set(true)) {
     on.user = token;
     std::vector<ballast::cuda::kernel_request> more;
@@ -122,6 +124,7 @@ void list(const settings& wanted) {
   print_problems("accuracy", verified_set(wanted.quick), kmeans::parse_token);
   print_problems("sanitize", sanitized_set(), kmeans::parse_token);
   print_problems("bench", timed_set(wanted.quick), kmeans::parse_token);
+  print_problems("calls", called_set(wanted.quick), kmeans::parse_token);
   print_problems("sweep", swept_set(wanted.quick), kmeans::parse_token);
 }
 
@@ -133,6 +136,8 @@ const algorithm& kmeans_algorithm() {
                                  .stages = {{"verify", clusters::verify},
                                             {"sanitize", clusters::sanitize},
                                             {"bench", clusters::bench},
+                                            {"calls", clusters::calls},
+                                            {"first_call", clusters::first_call},
                                             {"sweep", clusters::sweep},
                                             {"tune", clusters::tune}},
                                  .record = clusters::record,

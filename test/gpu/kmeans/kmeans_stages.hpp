@@ -19,6 +19,12 @@ int sanitize(const settings& wanted, const time_limit& limit);
 // Rows of type "iteration": milliseconds of one Lloyd iteration, and of the preparation of the points, without and with protection.
 int bench(const settings& wanted, const time_limit& limit);
 
+// Rows of type "call": milliseconds of fits, predict and transform by the host's clock, without and with protection; and what they do
+// (calls.hpp).
+int calls(const settings& wanted, const time_limit& limit);
+// A row of type "first call": of the only token, in a process that has not used the library yet.
+int first_call(const settings& wanted, const time_limit& limit);
+
 // Rows of type "step": milliseconds of the distance step in the schemes of FT K-Means and in ours, over the paper's sweeps.
 int sweep(const settings& wanted, const time_limit& limit);
 std::vector<std::string> swept_set(bool quick);
@@ -31,6 +37,7 @@ int tune(const settings& wanted, const time_limit& limit);
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
+std::vector<std::string> called_set(bool quick);
 
 // Returns m × n nearly normal numbers around `centres` centres, or around 0 if `centres` is 0. Equal arguments give equal numbers.
 template <class T>

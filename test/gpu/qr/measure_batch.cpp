@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "../../../bench/gpu.hpp"
-#include "cuda/system/library.hpp"
 #include "each_case.hpp"
+#include "nvidia.hpp"
 #include "output.hpp"
 #include "qr_stages.hpp"
 #include "samples.hpp"
@@ -14,80 +14,7 @@
 namespace ballast::gpu_check::factors {
 namespace {
 
-namespace gpu = bench::gpu;
-using index = std::int64_t;
-
 constexpr int k_batch_rounds = 7;
-
-// cublas<t>geqrfBatched. Source: cuBLAS API reference, CUDA 12 and 13.
-class cublas_batched {
- public:
-  static std::string why_not() { return library().why; }
-
-  template <class T>
-  cublas_batched(const qr::problem& what, T* A, T* tau)
-      : m_(static_cast<int>(what.rows)), n_(static_cast<int>(what.columns)), count_(static_cast<int>(what.batch)) {
-    check(library().create(&handle_), "cublasCreate");
-    check(library().set_stream(handle_, gpu::stream()), "cublasSetStream");
-    std::vector<T*> pointers;
-    for (index b = 0; b < what.batch; ++b) pointers.push_back(A + b * what.rows * what.columns);
-    for (index b = 0; b < what.batch; ++b) pointers.push_back(tau + b * std::min(what.rows, what.columns));
-    pointers_ = gpu::buffer(static_cast<index>(pointers.size() * sizeof(T*)));
-    gpu::copy(pointers_.data(), pointers.data(), pointers_.bytes());
-    gpu::synchronize();
-  }
-  cublas_batched(const cublas_batched&) = delete;
-  cublas_batched& operator=(const cublas_batched&) = delete;
-  ~cublas_batched() { library().destroy(handle_); }
-
-  template <class T>
-  void run(T*) {
-    T** const matrices = static_cast<T**>(pointers_.data());
-    int info = 0;
-    if constexpr (sizeof(T) == 4) {
-      check(library().f32(handle_, m_, n_, matrices, m_, matrices + count_, &info, count_), "cublasSgeqrfBatched");
-    } else {
-      check(library().f64(handle_, m_, n_, matrices, m_, matrices + count_, &info, count_), "cublasDgeqrfBatched");
-    }
-  }
-
- private:
-  using status = int;
-  using handle = void*;
-  struct bound {
-    std::string why;
-    status (*create)(handle*);
-    status (*destroy)(handle);
-    status (*set_stream)(handle, void*);
-    status (*f32)(handle, int, int, float* const*, int, float* const*, int*, int);
-    status (*f64)(handle, int, int, double* const*, int, double* const*, int*, int);
-  };
-  static const bound& library() {
-    static const bound made = [] {
-      bound all{};
-      const ballast::cuda::opened_library opened = ballast::cuda::open_library(ballast::cuda::k_cublas_library);
-      all.why = opened.why;
-      if (opened.handle == nullptr) return all;
-      const auto find = [&](auto& target, const char* name) {
-        if (!ballast::cuda::find_function(opened.handle, name, target) && all.why.empty()) all.why = std::string("cuBLAS lacks ") + name;
-      };
-      find(all.create, "cublasCreate_v2");
-      find(all.destroy, "cublasDestroy_v2");
-      find(all.set_stream, "cublasSetStream_v2");
-      find(all.f32, "cublasSgeqrfBatched");
-      find(all.f64, "cublasDgeqrfBatched");
-      return all;
-    }();
-    return made;
-  }
-  static void check(status got, const char* call) {
-    if (got != 0) throw error(std::string("cuBLAS: ") + call + ": status " + std::to_string(got));
-  }
-
-  handle handle_ = nullptr;
-  const int m_, n_, count_;
-  gpu::buffer pointers_;
-};
 
 }  // namespace
 

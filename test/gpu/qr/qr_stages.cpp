@@ -68,6 +68,7 @@ void list(const settings& wanted) {
   print_problems("accuracy", verified_set(wanted.quick), qr::parse_token);
   print_problems("sanitize", sanitized_set(), qr::parse_token);
   print_problems("bench", timed_set(wanted.quick), qr::parse_token);
+  print_problems("calls", called_set(wanted.quick), qr::parse_token);
   print_problems("repairs", repaired_set(wanted.quick), qr::parse_token);
   print_problems("paper", paper_set(wanted.quick), qr::parse_token);
 }
@@ -80,6 +81,8 @@ const algorithm& qr_algorithm() {
                                  .stages = {{"verify", factors::verify},
                                             {"sanitize", factors::sanitize},
                                             {"bench", factors::bench},
+                                            {"calls", factors::calls},
+                                            {"first_call", factors::first_call},
                                             {"repairs", factors::repairs},
                                             {"paper", factors::paper}},
                                  .record = factors::record,

@@ -25,6 +25,12 @@ int bench(const settings& wanted, const time_limit& limit);
 // repair the fault, or if clean data raise an alarm.
 int repairs(const settings& wanted, const time_limit& limit);
 
+// Rows of type "call": milliseconds of geqrf, ormqr, orgqr, Q and R and least squares by the host's clock, without and with protection, and
+// of NVIDIA's functions where there are some; and what they do (calls.hpp).
+int calls(const settings& wanted, const time_limit& limit);
+// A row of type "first call": of the only token, in a process that has not used the library yet.
+int first_call(const settings& wanted, const time_limit& limit);
+
 // Rows of type "rotations", "curve" and "overhead": the paper's Figure 5, Figures 7 to 9 and §7.1 for the scheme hybrid. The run of a
 // problem fails if a result is wrong, clean data raise an alarm, or a fault is not repaired.
 int paper(const settings& wanted, const time_limit& limit);
@@ -37,6 +43,7 @@ int time_batch(const std::string& token, const time_limit& limit);
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
+std::vector<std::string> called_set(bool quick);
 std::vector<std::string> repaired_set(bool quick);
 std::vector<std::string> paper_set(bool quick);
 

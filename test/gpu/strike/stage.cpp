@@ -49,6 +49,7 @@ class idle_striker {
   static void complete(const shared&, shot&) {}
   static bool possible(const shot& one) { return one.drawn <= gpu_striker::way::instructions && one.place[0] == '\0'; }
   static bool changes(const shot&) { return false; }
+  static bool may_write_elsewhere(const shot&) { return false; }
   static bool fresh_after(const shot&, outcome) { return true; }
 
  private:

@@ -57,6 +57,7 @@ class gpu_striker {
   static void complete(const shared& of, shot& one);
   static bool possible(const shot& one) { return one.drawn <= way::instructions && strike::has_end(one.place); }
   static bool changes(const shot&) { return true; }
+  static bool may_write_elsewhere(const shot&) { return false; }
   // After an exception the device may be unusable.
   static bool fresh_after(const shot&, strike::outcome result) { return result != strike::outcome::failed; }
 

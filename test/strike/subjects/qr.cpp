@@ -85,7 +85,12 @@ class qr_subject final : public subject {
     if (!all.right.empty()) judged_right_.emplace(std::move(all.right), right_rows_, std::move(all.right_floors));
   }
 
-  void prepare(const execution& where) override { plan_.emplace(size_, where); }
+  // One matrix is for the engine for one matrix; the kernels for batches have their own problems.
+  void prepare(const execution& where) override {
+    execution at = where;
+    if (at.backend == backend::cuda && count_ == 1 && at.scheme.empty()) at.scheme = "block_checksum";
+    plan_.emplace(size_, at);
+  }
   void reset() override {
     a_.set(given_);
     if (has_right()) b_.set(right_);

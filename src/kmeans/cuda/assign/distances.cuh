@@ -38,8 +38,11 @@ __device__ __forceinline__ void group_distances(const T* x, const checked_centro
     for (int f = begin; f < min(begin + k_chain, stride); f += k_vector<T>) {
       auto own = *reinterpret_cast<const vector<T>*>(x + f);
       if constexpr (Again) {
+        const auto again = arch::load_itself(reinterpret_cast<const vector<T>*>(x + f));
 #pragma unroll
-        for (int i = 0; i < k_vector<T>; ++i) own.at[i] = ballast::cuda::agreed(own.at[i], x + f + i);
+        for (int i = 0; i < k_vector<T>; ++i) {
+          if (ballast::cuda::bits(own.at[i]) != ballast::cuda::bits(again.at[i])) own.at[i] = ballast::cuda::loaded_twice(x[f + i]);
+        }
       }
 #pragma unroll
       for (int j = 0; j < k_group; ++j) {
@@ -56,16 +59,20 @@ __device__ __forceinline__ void group_distances(const T* x, const checked_centro
   }
 }
 
-// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and x · Σ w_j c_j.
+// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and x · Σ w_j c_j. Both are 0 from feature n on.
 template <class T>
 __device__ __forceinline__ bool sum_is_right(const normalized_points<T>& p, const checked_centroids<T>& from, std::int64_t row, int section,
                                              double found) {
   const T* const x = p.x + row * p.stride;
   const double* const checksum = from.checksum + std::int64_t{section} * p.stride;
   double product = 0;
-  for (int begin = 0; begin < p.n; begin += k_chain) {
+  for (int begin = 0; begin < p.stride; begin += k_chain) {
     double chain = 0;
-    for (int f = begin; f < min(begin + k_chain, p.n); ++f) chain = __fma_rn(static_cast<double>(load_again(x + f)), checksum[f], chain);
+    for (int f = begin; f < min(begin + k_chain, p.stride); f += k_vector<T>) {
+      const auto own = arch::load_itself(reinterpret_cast<const vector<T>*>(x + f));
+#pragma unroll
+      for (int i = 0; i < k_vector<T>; ++i) chain = __fma_rn(static_cast<double>(own.at[i]), checksum[f + i], chain);
+    }
     product += chain;
   }
   const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
@@ -84,13 +91,13 @@ __device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, cons
   return sum_is_right(p, from, row, section, found);
 }
 
-// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². `Together`: features
-// whose loads are in flight together.
-template <bool Lifted, int Together = 4, class T>
-__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain) {
+// Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². The sum is over the features
+// `first`, `first` + `step`, and so on.
+template <bool Lifted, class T>
+__device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain, int first = 0, int step = 1) {
   double sum = 0;
-#pragma unroll Together
-  for (int f = 0; f < from.n; ++f) {
+#pragma unroll 4
+  for (int f = first; f < from.n; f += step) {
     const double x = __dmul_rn(static_cast<double>(given_value(from, row, f)), static_cast<double>(from.scale));
     double d = __dsub_rn(x, static_cast<double>(load_again(plain + f)));
     if constexpr (Lifted && sizeof(T) == 8) d *= k_lift<T>;
@@ -133,7 +140,7 @@ __global__ void __launch_bounds__(k_row_threads)
 #pragma unroll 1
     for (; near != 0; near &= near - 1) {
       const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
-      to[j] = static_cast<T>(given_square<false, 1>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
+      to[j] = static_cast<T>(given_square<false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n));
     }
     if constexpr (Injector::enabled) {
       for (int j = section * k_section; j < last; ++j)
@@ -214,13 +221,106 @@ __device__ __forceinline__ double normalized_square(const exact_arguments<T>& a,
   return sum;
 }
 
-// Computes k_lift² ‖point · scale − plain‖² of a row in double; without `plain` that of the normalized coordinates, not lifted.
+// Rows in memory, each a list of features.
 template <class T>
-__device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, std::int64_t row) {
-  const std::int64_t label = label_of(a, row);
-  if (label < 0) return std::numeric_limits<double>::quiet_NaN();
-  if (a.plain == nullptr) return normalized_square(a, row, label);
-  return given_square<true>(a.given, row, a.plain + label * a.given.n);
+struct feature_rows {
+  const T* data;
+  std::int64_t row_stride;
+  std::int64_t apart;  // from a feature to the next
+  bool whole;          // k_vector features from a multiple of k_vector on are one load
+};
+template <class T>
+__device__ __forceinline__ feature_rows<T> feature_rows_of(const T* data, std::int64_t row_stride, std::int64_t apart) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && row_stride % k_vector<T> == 0;
+  return {data, row_stride, apart, aligned && apart == 1};
+}
+
+// Loads features f … f + k_vector − 1 of a row, by instructions of its own; those from n on are 0.
+template <class T>
+__device__ __forceinline__ vector<T> load_features(const feature_rows<T>& from, std::int64_t row, int f, int n) {
+  const T* const at = from.data + row * from.row_stride + f * from.apart;
+  if (from.whole && f + k_vector<T> <= n) return arch::load_itself(reinterpret_cast<const vector<T>*>(at));
+  vector<T> made{};
+#pragma unroll
+  for (int i = 0; i < k_vector<T>; ++i) {
+    if (f + i < n) made.at[i] = arch::load_itself(at + i * from.apart);
+  }
+  return made;
+}
+
+inline constexpr int k_distance_lanes = 8;  // threads that compute the distance of a row together: they load 128 bytes of it at once
+
+// The numbers of a row: Σ (x · scale − c)² · lift² and, if `Sizes`, Σ c². c: the centroid of the row's label. Both NaN for an invalid
+// label. The rows of a block are divided among groups of k_distance_lanes neighbouring threads, two rows of a group at a time. `mirrored`:
+// other groups, and in a group other lanes, load the same numbers; the sums have the same bits. store(r, square, size) is called for each
+// row by one thread. Called by the block.
+template <bool Sizes, class T, class Store>
+__device__ __forceinline__ void label_distances(const exact_arguments<T>& a, const feature_rows<T>& x, const feature_rows<T>& centroids,
+                                                double scale, double lift, std::int64_t first, int rows, bool mirrored, Store&& store) {
+  constexpr int together = 2, groups = k_row_threads / k_distance_lanes;
+  const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
+  const int lane = thread % k_distance_lanes, group = thread / k_distance_lanes;
+#pragma unroll 1
+  for (int begin = 0; begin < rows; begin += together * groups) {
+    std::int64_t label[together];
+    int count[together];
+#pragma unroll
+    for (int j = 0; j < together; ++j) {
+      const int r = begin + j * groups + group;
+      label[j] = r < rows ? label_of(a, first + r) : -1;
+      count[j] = label[j] < 0 ? 0 : a.normalized.n;
+    }
+    double sum[together] = {}, size[together] = {};
+    for (int f = lane * k_vector<T>; f < a.normalized.n; f += k_distance_lanes * k_vector<T>) {
+      vector<T> own[together], c[together];
+#pragma unroll
+      for (int j = 0; j < together; ++j) {
+        own[j] = load_features(x, first + min(begin + j * groups + group, rows - 1), f, count[j]);
+        c[j] = load_features(centroids, max(label[j], std::int64_t{0}), f, count[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < together; ++j) {
+#pragma unroll
+        for (int i = 0; i < k_vector<T>; ++i) {
+          const double centre = static_cast<double>(c[j].at[i]);
+          const double d = __dmul_rn(__dsub_rn(__dmul_rn(static_cast<double>(own[j].at[i]), scale), centre), lift);
+          sum[j] = __fma_rn(d, d, sum[j]);
+          if constexpr (Sizes) size[j] = __fma_rn(centre, centre, size[j]);
+        }
+      }
+    }
+    ballast::cuda::add_lanes<k_row_threads, k_distance_lanes, 1>(sum);
+    if constexpr (Sizes) ballast::cuda::add_lanes<k_row_threads, k_distance_lanes, 1>(size);
+#pragma unroll
+    for (int j = 0; j < together; ++j) {
+      const int r = begin + j * groups + group;
+      const double none = std::numeric_limits<double>::quiet_NaN();
+      if (lane == 0 && r < rows) store(r, count[j] == 0 ? none : sum[j], count[j] == 0 ? none : size[j]);
+    }
+  }
+}
+
+// Computes made[r] = k_lift² ‖point · scale − plain‖² of the rows of a block, in double; without `plain` that of the normalized
+// coordinates, not lifted. Called by the block.
+template <class T>
+__device__ __forceinline__ void exact_distances(const exact_arguments<T>& a, std::int64_t first, int rows, bool mirrored, double* made) {
+  const bool given = a.plain != nullptr;
+  const int n = a.normalized.n;
+  const feature_rows<T> x = given ? feature_rows_of(a.given.points, a.given.row_stride, a.given.column_stride)
+                                  : feature_rows_of(a.normalized.x, std::int64_t{a.normalized.stride}, 1);
+  const feature_rows<T> centroids = feature_rows_of(given ? a.plain : a.normalized_centroids, std::int64_t{n}, 1);
+  const double lift = given && sizeof(T) == 8 ? static_cast<double>(k_lift<T>) : 1.0;
+  label_distances<false>(a, x, centroids, given ? static_cast<double>(a.given.scale) : 1.0, lift, first, rows, mirrored,
+                         [&](int r, double square, double) { made[r] = square; });
+}
+
+// Computes Σ (x − c)² and Σ c² of the rows of a block, normalized coordinates, in double. Called by the block.
+template <class T>
+__device__ __forceinline__ void normalized_distances(const exact_arguments<T>& a, std::int64_t first, int rows, bool mirrored,
+                                                     double* squares, double* sizes) {
+  label_distances<true>(a, feature_rows_of(a.normalized.x, std::int64_t{a.normalized.stride}, 1),
+                        feature_rows_of(a.normalized_centroids, std::int64_t{a.normalized.n}, 1), 1.0, 1.0, first, rows, mirrored,
+                        [&](int r, double square, double size) { squares[r] = square, sizes[r] = size; });
 }
 
 // Returns whether the rounding of normalized coordinates could have hidden a nearer centroid than the one of the label, at the distance r
@@ -234,24 +334,31 @@ __device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_
   return r > 0 && 4 * u * (2 * norm + r) > share * r;
 }
 
-// Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double; in f64 those within their
-// rounding are compared with the rounding errors of every operation. The lowest index among equals.
+// Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double, each by 1, 8 or 32 lanes; in f64
+// those within their rounding are compared with the rounding errors of every operation. The lowest index among equals.
 template <class T>
 __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
-  const int n = a.given.n;
-  const auto square = [&](int j) { return given_square<true, 1>(a.given, row, a.plain + std::int64_t{j} * n); };
+  const int n = a.given.n, lanes = n < 32 ? 1 : n < 128 ? 8 : 32, together = 32 / lanes, group = arch::lane() / lanes;
+  const auto square = [&](int j) {
+    double sum = j < a.k ? given_square<true>(a.given, row, a.plain + std::int64_t{j} * n, arch::lane() % lanes, lanes)
+                         : std::numeric_limits<double>::infinity();
+#pragma unroll 1
+    for (int apart = 1; apart < lanes; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    return sum;
+  };
   double least = std::numeric_limits<double>::infinity();
 #pragma unroll 1
-  for (int j = arch::lane(); j < a.k; j += 32) least = min(least, square(j));
+  for (int begin = 0; begin < a.k; begin += together) least = min(least, square(begin + group));
 #pragma unroll 1
   for (int apart = 1; apart < 32; apart *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, apart));
   const double most = sizeof(T) == 4 ? least : least * (1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>);
   nearest best;
   best.distance = std::numeric_limits<double>::max(), best.index = a.k;
 #pragma unroll 1
-  for (int j = arch::lane(); j < a.k; j += 32) {
+  for (int begin = 0; begin < a.k; begin += together) {
+    const int j = begin + group;
     const double own = square(j);
-    if (!(own <= most)) continue;
+    if (!(own <= most) || j >= a.k) continue;
     pair_sum exact{own, 0};
     if constexpr (sizeof(T) == 8) {
       exact = {};
@@ -297,39 +404,31 @@ __device__ __noinline__ void settle(const exact_arguments<T>& a, std::int64_t fi
   __syncthreads();  // the labels are stored
 }
 
-// Returns whether the distance between normalized x and centroid agrees with `exact` except for rounding, and with the distance found by
-// the pass that assigned the label: a label that was corrupted on its way to memory has another distance.
+// Returns whether the distance between normalized x and centroid, `square`, agrees with `exact` except for rounding, and with the distance
+// found by the pass that assigned the label: a label that was corrupted on its way to memory has another distance. `size`: ‖c‖².
 template <class T>
-__device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, std::int64_t row, double exact) {
-  const int n = a.normalized.n;
-  const std::int64_t label = label_of(a, row);
-  if (label < 0) return false;
-  double sum = 0, norm = 0;
-  for (int f = 0; f < n; ++f) {
-    const double c = static_cast<double>(load_again(a.normalized_centroids + label * n + f));
-    const double d = static_cast<double>(load_again(a.normalized.x + row * a.normalized.stride + f)) - c;
-    sum = __fma_rn(d, d, sum);
-    norm = __fma_rn(c, c, norm);
-  }
+__device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, std::int64_t row, double exact, double square, double size) {
   const double tiny = static_cast<double>(std::numeric_limits<T>::min());
   if (a.passed != nullptr) {
-    // Rounding of a difference, its square and the sums over the features of a lane; in f64 also that of `sum`.
-    const double unit = std::numeric_limits<T>::epsilon(), terms = a.normalized.stride / 4 + 8 + (sizeof(T) == 8 ? n : 0);
-    if (!(fabs(sum - static_cast<double>(load_again(a.passed + row))) <= unit * terms * sum + a.normalized.stride * tiny)) return false;
+    // Rounding of a difference, its square and the sums over the features of a lane; in f64 also that of `square`.
+    const double unit = std::numeric_limits<T>::epsilon(), terms = a.normalized.stride / 4 + 8 + (sizeof(T) == 8 ? a.normalized.n : 0);
+    if (!(fabs(square - static_cast<double>(load_again(a.passed + row))) <= unit * terms * square + a.normalized.stride * tiny))
+      return false;
   }
-  const double size = norm + static_cast<double>(load_again(a.normalized.norm + row));
-  return fabs(exact - sum) <= a.limit * size + tiny;
+  return fabs(exact - square) <= a.limit * (size + static_cast<double>(load_again(a.normalized.norm + row))) + tiny;
 }
 
-// Thread t computes row t of its block; thread T − 1 − t computes it again. Shared memory: two distances per row, two sums; a label per
-// row, a bit per row.
+// Computes the distance of each row of a block, and again by other threads; thread t then judges row T − 1 − t. Shared memory: four numbers
+// per row, two sums; a label per row, a bit per row.
 template <class T, class Injector>
-__global__ void __launch_bounds__(k_row_threads, 6)
+__global__ void __launch_bounds__(k_row_threads, 4)
     exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
   const exact_arguments<T>& a = given.arguments;
   auto* const made = reinterpret_cast<double*>(arch::shared_memory());
   double* const again = made + k_row_threads;
-  double* const sums = again + k_row_threads;
+  double* const squares = again + k_row_threads;  // by the normalized coordinates
+  double* const sizes = squares + k_row_threads;
+  double* const sums = sizes + k_row_threads;
   auto* const chosen = reinterpret_cast<std::int32_t*>(sums + 2);
   auto* const marks = reinterpret_cast<std::uint32_t*>(chosen + k_row_threads);
   const int thread = static_cast<int>(threadIdx.x);
@@ -337,14 +436,14 @@ __global__ void __launch_bounds__(k_row_threads, 6)
   const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
   const bool weighted = a.given.weights != nullptr;
   const int other = k_row_threads - 1 - thread;
-  if (thread < rows) {
-    const double distance = exact_distance(a, first + thread);
-    made[thread] = distance;
-    if (a.distances != nullptr) a.distances[first + thread] = distance;
-  }
+  const auto compute = [&] {
+    exact_distances(a, first, rows, false, made);
+    if (a.check) exact_distances(a, first, rows, true, again);
+    __syncthreads();  // the distances are stored
+  };
   if (thread < k_row_threads / 32) marks[thread] = 0;
-  __syncthreads();  // the distances are stored
-  if (a.check && other < rows) again[other] = exact_distance(a, first + other);
+  compute();
+  if (a.distances != nullptr && thread < rows) a.distances[first + thread] = made[thread];
   if (a.settles) {
     bool opens = false;
     const auto mark = [&](int r, double distance) {
@@ -356,18 +455,18 @@ __global__ void __launch_bounds__(k_row_threads, 6)
     if (a.check && other < rows) mark(other, again[other]);
     if (__syncthreads_or(opens ? 1 : 0) != 0) {
       settle(a, first, marks, chosen);
-      if (thread < rows) made[thread] = exact_distance(a, first + thread);
-      if (a.check && other < rows) again[other] = exact_distance(a, first + other);
-      __syncthreads();  // the distances are stored
+      compute();
     }
   }
+  if (a.check && a.plain != nullptr) normalized_distances(a, first, rows, true, squares, sizes);
+  __syncthreads();  // the normalized distances, and `distances`, are stored
   if (a.check && other < rows) {
     const double plain = again[other] / k_lift<T> / k_lift<T>;
     const bool same = again[other] == (a.distances != nullptr ? load_again(a.distances + first + other) : made[other]);
-    if (!same || (a.plain != nullptr && !agrees_normalized(a, first + other, plain))) flag(*a.flags, a.normalized.first + first + other);
+    if (!same || (a.plain != nullptr && !agrees_normalized(a, first + other, plain, squares[other], sizes[other])))
+      flag(*a.flags, a.normalized.first + first + other);
   }
   if (a.sums == nullptr) return;
-  __syncthreads();  // the distances of the check are stored
   if (thread < 32) {
     double sum = sum_by_warp(
         rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.normalized.weight + first + i)) : 1.0) * made[i]; });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "abft/threshold.hpp"
@@ -62,15 +63,40 @@ void cuda_engine<T>::clear_flags() const {
 }
 
 template <class T>
-abft::finding cuda_engine<T>::read_flags(int which) const {
-  row_flags seen{};
-  download(&seen, flags() + which, sizeof seen);
+abft::finding cuda_engine<T>::finding_of(const row_flags& seen) {
   abft::finding found;
   if (seen.failures == 0 && seen.first_inverse == 0) return found;
   found.word = abft::k_fail;
   found.residual = std::numeric_limits<double>::quiet_NaN();
   found.index = static_cast<std::int64_t>(~seen.first_inverse);
   return found;
+}
+
+template <class T>
+abft::finding cuda_engine<T>::read_flags(int which) const {
+  row_flags seen{};
+  download(&seen, flags() + which, sizeof seen);
+  return finding_of(seen);
+}
+
+template <class T>
+void cuda_engine<T>::read(std::span<const reading> parts) const {
+  constexpr std::int64_t unit = 16;
+  std::int64_t all = 0;
+  for (const reading& each : parts) all += (each.bytes + unit - 1) / unit * unit;
+  unsigned char* const room = all <= seeding_.pinned.bytes() ? seeding_.pinned.data() : nullptr;
+  std::int64_t at = 0;
+  for (const reading& each : parts) {
+    if (each.bytes == 0) continue;
+    device_->copy(room == nullptr ? each.to : room + at, each.from, each.bytes, call_.order());
+    at += (each.bytes + unit - 1) / unit * unit;
+  }
+  call_.wait();
+  at = 0;
+  for (const reading& each : parts) {
+    if (room != nullptr && each.bytes > 0) std::memcpy(each.to, room + at, static_cast<std::size_t>(each.bytes));
+    at += (each.bytes + unit - 1) / unit * unit;
+  }
 }
 
 // Sections of k_section centroids share a row check with random weights.
@@ -104,16 +130,32 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
     norms[at(s)] += w * square_of(rows + j * n_);
     weights[at(s)] += w;
   }
-  made.rows = upload(padded);
-  made.checksum = upload(checksum);
-  made.norms = upload(norms);
-  made.weights = upload(weights);
-  made.weight = upload(weight);
-  made.view.rows = static_cast<const T*>(made.rows.data());
-  made.view.checksum = static_cast<const double*>(made.checksum.data());
-  made.view.norms = static_cast<const double*>(made.norms.data());
-  made.view.weights = static_cast<const double*>(made.weights.data());
-  made.view.weight = static_cast<const T*>(made.weight.data());
+  // One copy for all.
+  std::int64_t bytes = 0;
+  const auto place = [&](const auto& values) {
+    const std::int64_t begin = bytes;
+    bytes += (static_cast<std::int64_t>(values.size() * sizeof(values[0])) + 255) / 256 * 256;
+    return begin;
+  };
+  const std::int64_t at_rows = place(padded), at_checksum = place(checksum), at_norms = place(norms), at_weights = place(weights),
+                     at_weight = place(weight);
+  core::vector<unsigned char> all(at(bytes));
+  const auto put = [&](std::int64_t begin, const auto& values) {
+    std::memcpy(all.data() + begin, values.data(), values.size() * sizeof(values[0]));
+  };
+  put(at_rows, padded);
+  put(at_checksum, checksum);
+  put(at_norms, norms);
+  put(at_weights, weights);
+  put(at_weight, weight);
+  if (made.memory.bytes() < bytes) made.memory = allocate(bytes);
+  device_->copy(made.memory.data(), all.data(), bytes, call_.order());
+  const auto* const base = static_cast<const unsigned char*>(made.memory.data());
+  made.view.rows = reinterpret_cast<const T*>(base + at_rows);
+  made.view.checksum = reinterpret_cast<const double*>(base + at_checksum);
+  made.view.norms = reinterpret_cast<const double*>(base + at_norms);
+  made.view.weights = reinterpret_cast<const double*>(base + at_weights);
+  made.view.weight = reinterpret_cast<const T*>(base + at_weight);
   made.view.count = static_cast<int>(count);
   made.view.limit = thresholds::distance_sum(abft::unit_roundoff<T>, n_, std::min<std::int64_t>(count, k_section));
 }

@@ -44,6 +44,7 @@ class cuda_engine final : public engine<T> {
   void begin_seeding(std::int64_t trials) override;
   std::int64_t row_by_weight(double share) override;
   std::int64_t row_by_potential(double target) override;
+  core::vector<std::int64_t> rows_by_potential(std::span<const double> targets) override;
   core::vector<double> try_candidates(const T* rows, std::int64_t count) override;
   double take_centroid(const T* row, std::int64_t candidate) override;
 
@@ -73,11 +74,10 @@ class cuda_engine final : public engine<T> {
  private:
   using names = kernel_names<T>;
   using buffer = ballast::cuda::device_buffer;
-  using work = typename names::work;
 
   // A group of centroids on the device, with the data of their row checks.
   struct group {
-    buffer rows, checksum, norms, weights, weight;
+    buffer memory;
     checked_centroids<T> view{};
   };
   // The points on the device: as they were given, normalized, and the statistics of their rows.
@@ -90,10 +90,12 @@ class cuda_engine final : public engine<T> {
   // Sums that the host combines.
   struct column_statistics {
     core::vector<double> exponents;       // per feature: ranges::exponent
+    core::vector<double> low, high;       // per feature: ranges::low, high
+    double heaviest = 1;                  // ranges::heaviest
     core::vector<T> units;                // per column: normalized_points::unit
-    core::vector<column_sizes> sizes;     // per column
-    core::vector<column_totals> totals;   // per column
+    core::vector<column_sums> sums;       // per column
     core::vector<block_squares> squares;  // per block of row statistics
+    bool unread = false;                  // true until measure() has returned `sums`
   };
   // The host reads them at their first use.
   struct host_copies {
@@ -108,6 +110,7 @@ class cuda_engine final : public engine<T> {
     core::vector<T> taken;            // the centroids, or candidates of k-means‖, so far
     core::vector<double> potentials;  // per block
     buffer closest, potential, tried, nearest;
+    pinned_room pinned;  // for read(): every centroid needs a few copies that the host waits for
     group candidates;
   };
 
@@ -137,6 +140,14 @@ class cuda_engine final : public engine<T> {
   row_flags* flags() const { return static_cast<row_flags*>(flags_.data()); }
   // Returns the findings of flag `which` since clear_flags().
   abft::finding read_flags(int which = 0) const;
+  static abft::finding finding_of(const row_flags& seen);
+  // Copies these to the host, and waits once: through pinned memory if a seeding has room.
+  struct reading {
+    void* to;
+    const void* from;
+    std::int64_t bytes;
+  };
+  void read(std::span<const reading> parts) const;
   void make_group(const T* rows, std::int64_t count, group& result) const;
   const core::vector<T>& host_weights();
   double weight_of(std::int64_t row);
@@ -144,28 +155,31 @@ class cuda_engine final : public engine<T> {
   // iterations.cpp
   void sum_on_host(cluster_sums& total);
   lloyd<T>& iterations();
-  // Computes the labels and, with `sums`, the sums for these centroids.
-  void run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances = nullptr);
-  // Adds the events that the kernels logged to the report.
+  // Computes the labels and, with `sums`, the sums for these centroids. The host does not wait: collect() follows.
+  void launch_pass(const sealed_centroids<T>& centroids, bool sums, T* distances = nullptr);
+  // Waits, and adds the events that the kernels logged to the report.
   void collect();
 
   // prepare.cpp
-  template <class Sums>
-  core::vector<Sums> sum_columns(work step, const given_points<T>& from, std::int64_t columns, bool from_normalized, bool mirrored);
-  template <class Sums, class Before>
-  core::vector<Sums> verified_columns(work step, const given_points<T>& from, std::int64_t columns, const char* site, Before&& before);
+  core::vector<column_ranges<T>> sum_ranges(const given_points<T>& from, std::int64_t columns);
   void normalize_rows();
-  void choose_units();
-  void make_row_stats();
+  core::vector<double> reach_of_columns() const;
+  void choose_units(const core::vector<double>& reach);
+  bool measured_otherwise(core::vector<double>& reach);
+  void choose_sums();
+  abft::finding make_row_stats();
+  void verify_row_stats();
 
   // results.cpp
   template <class Before>
-  void compute_exact(exact_arguments<T> given, const char* site, Before&& before);
+  void compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before);
   void launch_keep(bool compare);
   void store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const;
 
   // seeding.cpp
+  static constexpr int k_seeding_flags = 3;
   void launch_seeding(int candidate, bool take, bool fresh, bool strike);
+  std::pair<std::int64_t, double> block_of(double target) const;
   void include(const T* row, int candidate, bool fresh, bool strike);
   void remember_closest();
   void cover(std::int64_t first, std::int64_t count, bool strike);

@@ -39,7 +39,7 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
   made.points = points_.normalized;
   made.k = k_;
   made.expected = static_cast<const unsigned long long*>(points_.expected.data());
-  made.members = weighted() ? (statistics_.totals.empty() ? 0 : statistics_.totals[at(n_)].positive) : static_cast<std::uint64_t>(m_);
+  made.members = weighted() ? (statistics_.sums.empty() ? 0 : statistics_.sums[at(n_)].positive) : static_cast<std::uint64_t>(m_);
   made.spread = std::sqrt(square / static_cast<double>(m_));
   made.check = protect_;
   made.repeats = run::repeats_of(what_.how.protection);
@@ -75,16 +75,16 @@ void cuda_engine<T>::begin_run() {
 }
 
 template <class T>
-void cuda_engine<T>::run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances) {
+void cuda_engine<T>::launch_pass(const sealed_centroids<T>& centroids, bool sums, T* distances) {
   iterations().set_centroids(centroids.values(), centroids.values());
   iterations().pass(sums, distances);
   if (protect_) what_.seen.checked(at(m_));
-  collect();
 }
 
 template <class T>
 void cuda_engine<T>::pass(const sealed_centroids<T>& centroids) {
-  run_pass(centroids, true);
+  launch_pass(centroids, true);
+  collect();
 }
 
 // Replaces the sums by sums in double on the host, in the order of rows, twice from two copies of the labels.
@@ -157,7 +157,8 @@ template <class T>
 point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
   point_sums made = measure();
   iterations().begin_run();
-  run_pass(centroids, true);
+  launch_pass(centroids, true);
+  collect();
   return made;
 }
 
@@ -217,7 +218,7 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
 
 template lloyd_problem<float> cuda_engine<float>::problem() const;
 template lloyd<float>& cuda_engine<float>::iterations();
-template void cuda_engine<float>::run_pass(const sealed_centroids<float>&, bool, float*);
+template void cuda_engine<float>::launch_pass(const sealed_centroids<float>&, bool, float*);
 template void cuda_engine<float>::collect();
 template void cuda_engine<float>::begin_run();
 template void cuda_engine<float>::pass(const sealed_centroids<float>&);
@@ -228,7 +229,7 @@ template std::optional<lloyd_result<float>> cuda_engine<float>::run_lloyd(const 
                                                                           const abft::guarded_threshold&);
 template lloyd_problem<double> cuda_engine<double>::problem() const;
 template lloyd<double>& cuda_engine<double>::iterations();
-template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, bool, double*);
+template void cuda_engine<double>::launch_pass(const sealed_centroids<double>&, bool, double*);
 template void cuda_engine<double>::collect();
 template void cuda_engine<double>::begin_run();
 template void cuda_engine<double>::pass(const sealed_centroids<double>&);

@@ -27,46 +27,32 @@ constexpr const char* k_type = std::is_same_v<T, float> ? "float" : "double";
 
 const char* const k_prefix = "ballast::kmeans::cuda::";
 
-template <class T>
-std::string work_name(typename kernel_names<T>::work what) {
-  using work = typename kernel_names<T>::work;
-  const std::string type = k_type<T>;
-  switch (what) {
-    case work::ranges: return k_prefix + ("ranges_work<" + type + ">");
-    case work::sizes: return k_prefix + ("sizes_work<" + type + ">");
-    case work::totals_one_word: return k_prefix + ("totals_work<" + type + ",1>");
-    case work::totals_two_words: break;
-  }
-  return k_prefix + ("totals_work<" + type + ",2>");
-}
-
-template <class T>
-std::int64_t work_bytes(typename kernel_names<T>::work what) {
-  using work = typename kernel_names<T>::work;
-  const std::size_t each = what == work::ranges  ? sizeof(column_ranges<T>)
-                           : what == work::sizes ? sizeof(column_sizes)
-                                                 : sizeof(column_totals);
-  return static_cast<std::int64_t>(each) * k_column_threads;
-}
-
 std::string kernel(const char* name) { return std::string(k_prefix) + name; }
 
 }  // namespace
 
 template <class T>
-auto kernel_names<T>::columns(work what, bool instrumented) -> request {
+auto kernel_names<T>::ranges(bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/columns.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("columns_kernel"), {k_type<T>, work_name<T>(what)}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("ranges_kernel"), {k_type<T>}, instrumented),
           .threads = k_column_threads,
-          .shared = work_bytes<T>(what)};
+          .shared = static_cast<std::int64_t>(sizeof(column_ranges<T>)) * k_column_threads};
 }
 
 template <class T>
-auto kernel_names<T>::fold(work what) -> request {
+auto kernel_names<T>::fold_ranges() -> request {
   return {.header = "kmeans/cuda/normalize/columns.cuh",
-          .expression = kernel("fold_kernel<") + work_name<T>(what) + ">",
+          .expression = kernel("fold_kernel<") + k_prefix + "ranges_work<" + k_type<T> + ">>",
           .threads = k_column_threads,
-          .shared = work_bytes<T>(what)};
+          .shared = static_cast<std::int64_t>(sizeof(column_ranges<T>)) * k_column_threads};
+}
+
+template <class T>
+auto kernel_names<T>::fold_sums() -> request {
+  return {.header = "kmeans/cuda/normalize/columns.cuh",
+          .expression = kernel("fold_kernel<") + k_prefix + "sums_work>",
+          .threads = k_column_threads,
+          .shared = static_cast<std::int64_t>(sizeof(column_sums)) * k_column_threads};
 }
 
 template <class T>
@@ -80,7 +66,7 @@ auto kernel_names<T>::normalize(bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/rows.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("normalize_kernel"), {k_type<T>}, instrumented),
           .threads = k_row_threads,
-          .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_normalize_elements + 32)};
+          .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_normalize_elements + 64)};
 }
 
 template <class T>
@@ -89,7 +75,8 @@ auto kernel_names<T>::row_stats(int words, bool instrumented) -> request {
           .expression = ballast::cuda::kernel_expression(kernel("row_stats_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
           .threads = k_row_threads,
           .shared = k_row_threads * (static_cast<std::int64_t>(sizeof(row_statistics<T>)) + 8) +
-                    2 * static_cast<std::int64_t>(sizeof(block_squares))};
+                    2 * static_cast<std::int64_t>(sizeof(block_squares)) +
+                    static_cast<std::int64_t>(sizeof(T)) * k_row_threads * (128 / static_cast<std::int64_t>(sizeof(T)) + 2)};
 }
 
 template <class T>
@@ -126,7 +113,7 @@ auto kernel_names<T>::exact(bool instrumented) -> request {
   return {.header = "kmeans/cuda/assign/distances.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>}, instrumented),
           .threads = k_row_threads,
-          .shared = (2 * k_row_threads + 2) * 8 + (k_row_threads + k_row_threads / 32) * 4};
+          .shared = (4 * k_row_threads + 2) * 8 + (k_row_threads + k_row_threads / 32) * 4};
 }
 
 template <class T>
@@ -162,8 +149,10 @@ auto kernel_names<T>::draw(bool instrumented) -> request {
 
 template <class T>
 auto kernel_names<T>::nearest() -> request {
-  return {
-      .header = "kmeans/cuda/seeding/candidates.cuh", .expression = kernel("nearest_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+  return {.header = "kmeans/cuda/seeding/candidates.cuh",
+          .expression = kernel("nearest_kernel<") + k_type<T> + ">",
+          .threads = k_row_threads,
+          .shared = 2 * k_row_threads * 8};
 }
 
 template <class T>
@@ -193,12 +182,10 @@ auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
 
 template <class T>
 auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> {
-  const work totals = words == 1 ? work::totals_one_word : work::totals_two_words;
   std::vector<request> made;
-  for (const work what : {work::ranges, work::sizes, totals}) {
-    made.push_back(columns(what, instrumented));
-    made.push_back(fold(what));
-  }
+  made.push_back(ranges(instrumented));
+  made.push_back(fold_ranges());
+  made.push_back(fold_sums());
   made.push_back(find());
   made.push_back(normalize(instrumented));
   made.push_back(row_stats(words, instrumented));

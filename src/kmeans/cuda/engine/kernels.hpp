@@ -17,10 +17,10 @@ namespace ballast::kmeans::cuda {
 template <class T>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
-  enum class work { ranges, sizes, totals_one_word, totals_two_words };
 
-  static request columns(work step, bool instrumented);
-  static request fold(work step);
+  static request ranges(bool instrumented);
+  static request fold_ranges();
+  static request fold_sums();
   static request find();
   static request normalize(bool instrumented);
   static request row_stats(int words, bool instrumented);

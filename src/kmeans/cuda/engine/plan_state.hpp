@@ -10,6 +10,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cuda/call/device_call.hpp"
 #include "cuda/device/device.hpp"
@@ -20,9 +21,10 @@ namespace ballast::kmeans::cuda {
 
 // The numbers of the kernels of a plan. A kind with several variants has as many numbers.
 enum kernel_number : int {
-  k_columns_kernel = 0,                  // 4: kernel_names::work
-  k_fold_kernel = k_columns_kernel + 4,  // likewise
-  k_find_kernel = k_fold_kernel + 4,
+  k_ranges_kernel = 0,
+  k_fold_ranges_kernel,
+  k_fold_sums_kernel,
+  k_find_kernel,
   k_normalize_kernel,
   k_row_stats_kernel,  // 2: words per sum
   k_gather_kernel = k_row_stats_kernel + 2,
@@ -62,6 +64,23 @@ class device_state final : public plan_state {
   const ballast::cuda::workspace_pool& rings() const noexcept { return rings_; }
   const ballast::cuda::workspace_pool& fits() const noexcept { return fits_; }
   std::int64_t workspace_bytes() const override { return fits_.bytes(); }
+
+  // Returns pinned memory of at least `bytes` bytes, which a call gives back when all copies to it are complete.
+  ballast::cuda::pinned_buffer take_pinned(std::int64_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty() && idle_.back().bytes() >= bytes) {
+        ballast::cuda::pinned_buffer made = std::move(idle_.back());
+        idle_.pop_back();
+        return made;
+      }
+    }
+    return {device_, bytes};
+  }
+  void give_pinned(ballast::cuda::pinned_buffer memory) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(memory));
+  }
 
   // Returns a kernel. At its first use it is loaded for make(instrumented), or make() if it has no variant for injection.
   template <class Make>
@@ -105,6 +124,40 @@ class device_state final : public plan_state {
   std::atomic<bool> prepared_[2] = {};
   std::mutex mutex_;
   std::array<std::unique_ptr<const pass_kernels>, 8> passes_;
+  std::vector<ballast::cuda::pinned_buffer> idle_;
+};
+
+// Pinned memory of one call.
+class pinned_room {
+ public:
+  pinned_room() = default;
+  pinned_room(device_state& home, std::int64_t bytes, ballast::cuda::stream order)
+      : home_(&home), order_(order), memory_(home.take_pinned(bytes)) {}
+  pinned_room(pinned_room&& other) noexcept { swap(other); }
+  pinned_room& operator=(pinned_room&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~pinned_room() {
+    if (home_ == nullptr) return;
+    try {
+      home_->on()->synchronize(order_);  // a call that failed may have left copies
+      home_->give_pinned(std::move(memory_));
+    } catch (...) {  // a device that fails here does not copy any more; the memory is released
+    }
+  }
+  unsigned char* data() const noexcept { return static_cast<unsigned char*>(memory_.data()); }
+  std::int64_t bytes() const noexcept { return memory_.bytes(); }
+
+ private:
+  void swap(pinned_room& other) noexcept {
+    std::swap(home_, other.home_);
+    std::swap(order_, other.order_);
+    std::swap(memory_, other.memory_);
+  }
+  device_state* home_ = nullptr;
+  ballast::cuda::stream order_ = nullptr;
+  ballast::cuda::pinned_buffer memory_;
 };
 
 }  // namespace ballast::kmeans::cuda

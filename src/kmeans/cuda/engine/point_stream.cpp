@@ -42,8 +42,9 @@ kept_points_problem needs_of(matrix_view<const T> points, bool weighted, std::in
   made.given_row = n * size;
   made.normalized_row = stride * (size + operand_bytes<T>);
   // Three row statistics, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of
-  // blocks.
-  made.resident_row = 3 * size + 8 + 2 * 4 + size + 4 + 8 + (weighted ? 2 * size : 0) + 1;
+  // blocks, and twice those of their columns.
+  made.resident_row = 3 * size + 8 + 2 * 4 + size + 4 + 8 + (weighted ? 2 * size : 0) + 1 +
+                      2 * (n + 1) * static_cast<std::int64_t>(sizeof(column_sums)) / k_row_threads + 1;
   // A piece has whole blocks and whole strips.
   made.unit = std::lcm(k_row_block, shape.strip_rows);
   // Two copies of the centroids and two of the packed centroids, their sums twice with two words; sums by strip; distances on their way to

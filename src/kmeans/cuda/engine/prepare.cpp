@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/counter_rng.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
@@ -29,71 +31,40 @@ bool by_rows(const given_points<T>& from) {
   return std::abs(from.row_stride) < std::abs(from.column_stride);
 }
 
+// Returns the largest power of two that keeps values up to `largest` within 2^k_word_bits.
+template <class T>
+T unit_for(double largest) {
+  if (!(largest > 0) || !std::isfinite(largest)) return 1;
+  int exponent = 0;
+  (void)std::frexp(largest, &exponent);  // largest ≤ 2^exponent
+  return std::ldexp(T(1), std::min(k_word_bits - exponent, std::numeric_limits<T>::max_exponent - 2));
+}
+
 }  // namespace
 
-// Sums over the rows of each column, by one of the two mappings of threads to elements.
 template <class T>
-template <class Sums>
-core::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_normalized,
-                                               bool mirrored) {
+core::vector<column_ranges<T>> cuda_engine<T>::sum_ranges(const given_points<T>& from, std::int64_t columns) {
   const column_shape whole = column_shape_of(from.m, static_cast<int>(columns));
-  const std::int64_t bytes = static_cast<std::int64_t>(sizeof(Sums)) * columns;
+  const std::int64_t bytes = static_cast<std::int64_t>(sizeof(column_ranges<T>)) * columns;
   const buffer parts = allocate(bytes * whole.strips);
   const buffer sums = allocate(bytes);
-  const auto add = [&](std::int64_t first, const given_points<T>& rows, const normalized_points<T>& normalized) {
-    column_arguments<T> given;
+  const auto add = [&](std::int64_t first, const given_points<T>& rows) {
+    range_arguments<T> given;
     given.given = rows;
-    given.normalized = normalized;
     given.shape = whole;
     given.shape.m = rows.m;
     given.shape.strips = static_cast<int>((rows.m + whole.strip_rows - 1) / whole.strip_rows);
-    given.from_normalized = from_normalized;
-    given.mirrored = mirrored;
-    given.rows_first = !from_normalized && by_rows(rows);
-    given.parts = static_cast<unsigned char*>(parts.data()) + first / whole.strip_rows * bytes;
-    launch(
-        k_columns_kernel + static_cast<int>(what), [&](bool instrumented) { return names::columns(what, instrumented); },
-        given.shape.blocks(), given);
+    given.rows_first = by_rows(rows);
+    given.parts = static_cast<column_ranges<T>*>(parts.data()) + first / whole.strip_rows * columns;
+    launch(k_ranges_kernel, names::ranges, given.shape.blocks(), given);
   };
   if (&from == &points_.given) {
-    each(from_normalized ? part::normalized : part::given,
-         [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.normalized); });
+    each(part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given); });
   } else {
-    add(0, from, points_.normalized);
+    add(0, from);
   }
-  launch(
-      k_fold_kernel + static_cast<int>(what), [&] { return names::fold(what); }, columns,
-      fold_arguments{parts.data(), sums.data(), whole.strips, whole.columns, mirrored});
-  return download<Sums>(sums, columns);
-}
-
-// Computes the same sums by both mappings, until they agree bit for bit. Calls before(number) before attempt `number`.
-template <class T>
-template <class Sums, class Before>
-core::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site,
-                                                    Before&& before) {
-  using words = std::array<std::uint64_t, sizeof(Sums) / sizeof(std::uint64_t)>;
-  core::vector<Sums> made;
-  if (!protect_) {
-    before(0);
-    return sum_columns<Sums>(what, from, columns, false, false);
-  }
-  run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
-    before(number);
-    made = sum_columns<Sums>(what, from, columns, false, false);
-    const core::vector<Sums> again = sum_columns<Sums>(what, from, columns, true, true);
-    what_.seen.checked(at(columns));
-    abft::finding found;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      if (std::bit_cast<words>(made[at(c)]) == std::bit_cast<words>(again[at(c)])) continue;
-      found.word = abft::k_fail;
-      found.residual = std::numeric_limits<double>::quiet_NaN();
-      found.index = c;
-      break;
-    }
-    return found;
-  });
-  return made;
+  launch(k_fold_ranges_kernel, names::fold_ranges, columns, fold_arguments{parts.data(), sums.data(), whole.strips, whole.columns, false});
+  return download<column_ranges<T>>(sums, columns);
 }
 
 // The driver verifies these column statistics, except the exponents, by sums that are measured later, from other loads.
@@ -118,12 +89,12 @@ ranges<T> cuda_engine<T>::column_stats() {
     column.row_stride = 1;
     column.column_stride = m_;
     column.n = 1;
-    const sums seen = sum_columns<sums>(work::ranges, column, 1, false, false)[0];
+    const sums seen = sum_ranges(column, 1)[0];
     made.heaviest = seen.high;
     if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(points_.given.weights, 1, true, 0);
   }
   core::vector<sums> seen;
-  const auto sum = [&] { seen = sum_columns<sums>(work::ranges, points_.given, n_, false, false); };
+  const auto sum = [&] { seen = sum_ranges(points_.given, n_); };
   if (!protect_) {
     sum();
   } else {
@@ -157,6 +128,9 @@ ranges<T> cuda_engine<T>::column_stats() {
     for (std::int64_t i = 0; i < m_ && made.point.row < 0; ++i)
       if (!std::isfinite(what_.points(i, f))) made.point = {i, f, what_.points(i, f)};
   }
+  statistics_.low = made.low;
+  statistics_.high = made.high;
+  statistics_.heaviest = static_cast<double>(made.heaviest);
   return made;
 }
 
@@ -210,32 +184,64 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
   point_stream_.each(wanted, points_.given, points_.normalized, start, arrived, use);
 }
 
-// Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits; the number of words per sum; and
-// whether the host sums.
+// Returns a bound on |y| for each column (column_sums) from the ranges: without weights it is the largest |y|, since normalization is
+// monotone. 1 if there are no ranges: the candidates of k-means‖ are normalized already.
 template <class T>
-void cuda_engine<T>::choose_units() {
-  points_.normalized.words = sizeof(T) == 8 ? 2 : 1;
-  host_.sums = false;
-  host_.rows.clear();
+core::vector<double> cuda_engine<T>::reach_of_columns() const {
+  if (statistics_.low.empty()) return core::vector<double>(at(columns()), 1.0);
+  const normalization<T>& chosen = normalization_.values();
+  const double heaviest = weighted() ? statistics_.heaviest * static_cast<double>(chosen.weight_scale) : 1;
+  core::vector<double> made;
+  for (std::int64_t f = 0; f < n_; ++f) {
+    const auto size = [&](double point) {
+      const T scaled = static_cast<T>(point) * chosen.scale, x = scaled - chosen.shift[at(f)];
+      return std::abs(static_cast<double>(x));
+    };
+    made.push_back(std::max(size(statistics_.low[at(f)]), size(statistics_.high[at(f)])) * heaviest);
+  }
+  if (weighted()) made.push_back(heaviest);
+  return made;
+}
+
+// Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits.
+template <class T>
+void cuda_engine<T>::choose_units(const core::vector<double>& reach) {
   statistics_.units.clear();
-  for (const column_sizes& each : statistics_.sizes) {
-    int exponent = 0;
-    if (each.largest > 0 && std::isfinite(each.largest)) {
-      (void)std::frexp(each.largest, &exponent);  // largest ≤ 2^exponent
-      exponent = std::min(k_word_bits - exponent, std::numeric_limits<T>::max_exponent - 2);
-    }
-    statistics_.units.push_back(std::ldexp(T(1), exponent));
-    const double mean = each.size / static_cast<double>(m_);
-    if (each.largest > std::ldexp(mean, k_wide_ratio)) points_.normalized.words = 2;
-  }
-  for (std::size_t f = 0; f < statistics_.exponents.size(); ++f) {
-    const double typical = std::exp2(statistics_.exponents[f]) * static_cast<double>(normalization_.values().scale);
-    const double heaviest = weighted() ? statistics_.sizes[at(n_)].largest : 1;
-    host_.sums = host_.sums || statistics_.sizes[f].largest > std::ldexp(typical * heaviest, k_host_ratio<T>);
-  }
+  for (const double each : reach) statistics_.units.push_back(unit_for<T>(each));
   statistics_.units.resize(at(points_.normalized.stride) + 1, T(1));
   points_.unit = upload(statistics_.units);
   points_.normalized.unit = static_cast<const T*>(points_.unit.data());
+}
+
+// Returns whether the row statistics have to be computed again for the largest |y| that they found, which `reach` then has: with other
+// units, since `reach` was a bound for weighted points or a fault struck the ranges; or with two words per sum.
+template <class T>
+bool cuda_engine<T>::measured_otherwise(core::vector<double>& reach) {
+  bool changed = false, wide = false;
+  for (std::size_t c = 0; c < reach.size(); ++c) {
+    const column_sums& seen = statistics_.sums[c];
+    changed = changed || unit_for<T>(seen.largest) != statistics_.units[c];
+    reach[c] = seen.largest;
+    wide = wide || seen.largest > std::ldexp(seen.size / static_cast<double>(m_), k_wide_ratio);
+  }
+  if (changed && protect_ && !weighted() && !statistics_.low.empty())
+    what_.seen.detected("kmeans.range", -1, std::numeric_limits<double>::quiet_NaN(), 0,
+                        repairs() ? action::recomputed : action::uncorrectable, 0);
+  if (!wide || points_.normalized.words == 2) return changed;
+  points_.normalized.words = 2;
+  return true;
+}
+
+// Chooses whether the host sums.
+template <class T>
+void cuda_engine<T>::choose_sums() {
+  host_.sums = false;
+  host_.rows.clear();
+  for (std::size_t f = 0; f < statistics_.exponents.size(); ++f) {
+    const double typical = std::exp2(statistics_.exponents[f]) * static_cast<double>(normalization_.values().scale);
+    const double heaviest = weighted() ? statistics_.sums[at(n_)].largest : 1;
+    host_.sums = host_.sums || statistics_.sums[f].largest > std::ldexp(typical * heaviest, k_host_ratio<T>);
+  }
 }
 
 template <class T>
@@ -248,8 +254,10 @@ row_stats_arguments<T> cuda_engine<T>::row_stats_of(const point_piece<T>& piece)
   made.projection = const_cast<T*>(piece.normalized.projection);
   made.signature = const_cast<std::uint64_t*>(piece.normalized.signature);
   made.squares = nullptr;
+  made.columns = made.columns_again = nullptr;
   made.flags = flags();
   made.check = protect_;
+  made.rows_first = by_rows(piece.given);
   return made;
 }
 
@@ -261,24 +269,68 @@ void cuda_engine<T>::launch_row_stats(std::int64_t rows, const row_stats_argumen
       (rows + k_row_threads - 1) / k_row_threads, given, strike);
 }
 
-// Computes norm, rounding, projection and signature of each row from the given points; with protection, again from the stored x. If x does
-// not stay on the device, both came from the same copy, so a second copy is compared as well.
+// Computes norm, rounding, projection and signature of each row, and the sums of the columns, from the given points; with protection, again
+// from the stored x. If x does not stay on the device, both came from the same copy, so a second copy is compared as well. The sums of
+// blocks are added twice. Returns the finding.
 template <class T>
-void cuda_engine<T>::make_row_stats() {
-  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
+abft::finding cuda_engine<T>::make_row_stats() {
+  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads, bytes = columns() * static_cast<std::int64_t>(sizeof(column_sums));
   const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
+  const buffer parts = allocate(core::checked_product(2 * blocks, bytes)), sums = allocate(2 * bytes);
+  column_sums* const columns_again = static_cast<column_sums*>(parts.data()) + blocks * columns();
   points_.known = false;
   clear_flags();
   const auto add = [&](const point_piece<T>& piece, bool known) {
+    const std::int64_t block = piece.first / k_row_threads;
     row_stats_arguments<T> given = row_stats_of(piece);
-    given.squares = static_cast<block_squares*>(squares.data()) + piece.first / k_row_threads;
+    given.squares = static_cast<block_squares*>(squares.data()) + block;
+    given.columns = static_cast<column_sums*>(parts.data()) + block * columns();
+    given.columns_again = columns_again + block * columns();
     given.known = known;
     launch_row_stats(piece.given.m, given, true);
   };
   each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
   if (protect_ && point_stream_.kept() == kept_points::none) each(part::normalized, [&](const point_piece<T>& piece) { add(piece, true); });
   points_.known = true;
-  statistics_.squares = download<block_squares>(squares, blocks);
+  core::vector<column_sums> both(at(2 * columns()));
+  for (const bool again : {false, true}) {
+    const void* const from = again ? columns_again : parts.data();
+    column_sums* const to = static_cast<column_sums*>(sums.data()) + (again ? columns() : 0);
+    if (protect_ || !again)
+      launch(k_fold_sums_kernel, names::fold_sums, columns(),
+             fold_arguments{from, to, static_cast<int>(blocks), static_cast<int>(columns()), again});
+  }
+  statistics_.squares.resize(at(blocks));
+  row_flags seen{};
+  const reading results[] = {{statistics_.squares.data(), squares.data(), squares.bytes()},
+                             {both.data(), sums.data(), (protect_ ? 2 : 1) * bytes},
+                             {&seen, flags(), sizeof seen}};
+  read(results);
+  abft::finding found = finding_of(seen);
+  const auto middle = both.begin() + static_cast<std::ptrdiff_t>(columns());
+  using words = std::array<std::uint64_t, sizeof(column_sums) / sizeof(std::uint64_t)>;
+  const auto differ = [](const column_sums& a, const column_sums& b) { return std::bit_cast<words>(a) != std::bit_cast<words>(b); };
+  if (protect_ && found.word == abft::k_pass && !std::equal(both.begin(), middle, middle, std::not_fn(differ))) {
+    found.word = abft::k_fail;
+    found.residual = std::numeric_limits<double>::quiet_NaN();
+  }
+  both.resize(at(columns()));
+  statistics_.sums = std::move(both);
+  return found;
+}
+
+// Computes them until both computations agree.
+template <class T>
+void cuda_engine<T>::verify_row_stats() {
+  if (!protect_) {
+    (void)make_row_stats();
+    return;
+  }
+  run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int number) {
+    if (number > 0) normalize_rows();
+    what_.seen.checked(at(m_ + columns()));
+    return make_row_stats();
+  });
 }
 
 template <class T>
@@ -326,26 +378,26 @@ void cuda_engine<T>::normalize(const normalization<T>& chosen) {
   points_.direction = upload(direction);
   points_.normalized.direction = static_cast<const T*>(points_.direction.data());
 
-  statistics_.sizes =
-      verified_columns<column_sizes>(work::sizes, points_.given, columns(), "kmeans.points", [&](int) { normalize_rows(); });
-  choose_units();
-  if (!protect_) return make_row_stats();
-  run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int number) {
-    if (number > 0) normalize_rows();
-    make_row_stats();
-    what_.seen.checked(at(m_));
-    return read_flags();
-  });
+  points_.normalized.words = sizeof(T) == 8 ? 2 : 1;
+  normalize_rows();
+  core::vector<double> reach = reach_of_columns();
+  constexpr int most = 3;  // only without protection a fault can change the sums each time
+  for (int number = 0; number < most; ++number) {
+    choose_units(reach);
+    verify_row_stats();
+    if (!measured_otherwise(reach)) break;
+  }
+  choose_sums();
+  statistics_.unread = true;
 }
 
 template <class T>
 point_sums cuda_engine<T>::measure() {
-  statistics_.totals = verified_columns<column_totals>(points_.normalized.words == 1 ? work::totals_one_word : work::totals_two_words,
-                                                       points_.given, columns(), "kmeans.variance", [](int) {});
+  if (!std::exchange(statistics_.unread, false)) verify_row_stats();
   point_sums made;
   made.clear(n_, weighted());
   const auto gather = [&] {
-    for (std::int64_t f = 0; f < n_; ++f) made.squares[at(f)] = statistics_.sizes[at(f)].squares;
+    for (std::int64_t f = 0; f < n_; ++f) made.squares[at(f)] = statistics_.sums[at(f)].squares;
     made.total_square = made.weighted_square = made.largest_square = 0;
     for (const block_squares& each : statistics_.squares) {
       made.total_square += each.square;
@@ -357,8 +409,7 @@ point_sums cuda_engine<T>::measure() {
   if (protect_) {
     run::attempt(what_.seen, what_.how.protection, "kmeans.variance", 0, [&](int number) {
       if (number > 0) {
-        statistics_.sizes = sum_columns<column_sizes>(work::sizes, points_.given, columns(), false, false);
-        make_row_stats();
+        verify_row_stats();
         gather();
       }
       const double by_features = std::accumulate(made.squares.begin(), made.squares.end(), 0.0);
@@ -377,19 +428,19 @@ point_sums cuda_engine<T>::measure() {
   const auto value = [&](std::int64_t c) {
     double sum = 0;
     for (int w = points_.normalized.words; w-- > 0;)
-      sum += static_cast<double>(static_cast<std::int64_t>(statistics_.totals[at(c)].word[w])) * word_value(w);
+      sum += static_cast<double>(static_cast<std::int64_t>(statistics_.sums[at(c)].word[w])) * word_value(w);
     return sum / static_cast<double>(statistics_.units[at(c)]);
   };
   for (std::int64_t f = 0; f < n_; ++f) {
     made.first[at(f)] = value(f);
-    if (weighted()) made.plain[at(f)] = statistics_.sizes[at(f)].plain;
+    if (weighted()) made.plain[at(f)] = statistics_.sums[at(f)].plain;
   }
   made.count = static_cast<double>(m_);
   made.weight = weighted() ? value(n_) : made.count;
-  made.members = weighted() ? static_cast<double>(statistics_.totals[at(n_)].positive) : made.count;
+  made.members = weighted() ? static_cast<double>(statistics_.sums[at(n_)].positive) : made.count;
   core::vector<std::uint64_t> expected;
   for (int w = 0; w < points_.normalized.words; ++w)
-    for (const column_totals& each : statistics_.totals) expected.push_back(each.word[w]);
+    for (const column_sums& each : statistics_.sums) expected.push_back(each.word[w]);
   points_.expected = upload(expected);
   lloyd_.reset();
   return made;
@@ -419,20 +470,18 @@ void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
                                   count,
                                   points_.normalized.stride};
   const std::int64_t blocks = (count * n_ + k_row_threads - 1) / k_row_threads;
+  core::vector<T> twin(protect_ ? at(count * n_) : 0);
   const auto once = [&] {
     if (!gathers) return by_host(to);
-    launch(k_gather_kernel, names::gather, protect_ && stays ? 2 * blocks : blocks, given);
-    download(to, made.data(), bytes);
+    const bool both = protect_ && stays;
+    launch(k_gather_kernel, names::gather, both ? 2 * blocks : blocks, given);
+    const reading parts[] = {{to, made.data(), bytes}, {twin.data(), again.data(), bytes}};
+    read(std::span(parts, both ? 2 : 1));
   };
   if (!protect_) return once();
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int) {
     once();
-    core::vector<T> twin(at(count * n_));
-    if (stays) {
-      download(twin.data(), again.data(), bytes);
-    } else {
-      by_host(twin.data());
-    }
+    if (!stays) by_host(twin.data());
     what_.seen.checked(at(count));
     abft::finding found;
     for (std::int64_t e = 0; e < count; ++e) {

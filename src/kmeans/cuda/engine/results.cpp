@@ -13,10 +13,11 @@
 
 namespace ballast::kmeans::cuda {
 
-// Launches the kernel of exact distances until its two computations agree. Calls before(number) before attempt `number`.
+// Launches the kernel of exact distances until its two computations agree. Calls before(number) before attempt `number`. `parts`: gets
+// exact_arguments::sums, if there are any.
 template <class T>
 template <class Before>
-void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, Before&& before) {
+void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before) {
   given.k = static_cast<int>(k_);
   given.flags = flags();
   given.check = protect_;
@@ -34,12 +35,18 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, B
       launch(k_exact_kernel, names::exact, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
     });
   };
-  if (!protect_) return once(0);
+  row_flags seen{};
+  const reading results[] = {{parts.data(), sums, static_cast<std::int64_t>(parts.size() * sizeof(double))}, {&seen, flags(), sizeof seen}};
+  if (!protect_) {
+    once(0);
+    return read(std::span(results, 1));
+  }
   run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
     clear_flags();
     once(number);
+    read(results);
     what_.seen.checked(at(m_));
-    return read_flags();
+    return finding_of(seen);
   });
 }
 
@@ -59,8 +66,9 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   given.settles = !scheme_named(what_.scheme);                         // labels of the paper's schemes are those of their arithmetic
   given.limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
-  compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
-  const core::vector<double> parts = download<double>(sums, 2 * blocks);
+  core::vector<double> parts(at(2 * blocks));
+  compute_exact(given, "kmeans.inertia", parts, [&](int) { launch_pass(centroids, false, static_cast<T*>(passed.data())); });
+  collect();
   summed_twice made;
   for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
   for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
@@ -103,7 +111,8 @@ core::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& cent
   exact_arguments<T> given{};
   given.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
   given.distances = static_cast<double*>(distances.data());
-  compute_exact(given, "kmeans.relocation", [](int) {});
+  core::vector<double> parts;
+  compute_exact(given, "kmeans.relocation", parts, [](int) {});
   core::vector<double> distance = download<double>(distances, m_);
   core::vector<std::int32_t> own(at(m_));
   store_labels(own, false);

@@ -25,6 +25,9 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
   if (seeding_.closest.bytes() == 0) seeding_.closest = allocate(m_ * static_cast<std::int64_t>(sizeof(T)));
   if (seeding_.potential.bytes() == 0) seeding_.potential = allocate(8 * seeding_.blocks);
   if (seeding_.tried.bytes() < 8 * seeding_.blocks * trials) seeding_.tried = allocate(8 * seeding_.blocks * trials);
+  constexpr std::int64_t most = std::int64_t{4} << 20;
+  const std::int64_t room = 4096 + 8 * seeding_.blocks * (trials + 1) + trials * std::max<std::int64_t>(k_seed_threads, 2 * n_ + 8) * 8;
+  if (seeding_.pinned.bytes() < room && room <= most) seeding_.pinned = pinned_room(state_, room, call_.order());
 }
 
 // Tries seeding_.candidates, or takes the only candidate.
@@ -52,17 +55,23 @@ void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool s
   });
 }
 
-// Takes a centroid. `fresh`: it is the first.
+// Takes a centroid, and reads the potentials. `fresh`: it is the first.
 template <class T>
 void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strike) {
   make_group(row, 1, seeding_.candidates);
-  if (!protect_) return launch_seeding(candidate, true, fresh, strike);
+  row_flags seen[k_seeding_flags] = {};
+  const reading parts[] = {{seeding_.potentials.data(), seeding_.potential.data(), 8 * seeding_.blocks}, {seen, flags(), sizeof seen}};
+  if (!protect_) {
+    launch_seeding(candidate, true, fresh, strike);
+    return read(std::span(parts, 1));
+  }
   run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
     launch_seeding(candidate, true, fresh, strike);
+    read(parts);
     what_.seen.checked(at(m_ + 2 * seeding_.blocks));
-    abft::finding found = read_flags(k_rows);
+    abft::finding found = finding_of(seen[k_rows]);
     if (found.word != abft::k_pass) return found;
-    found = read_flags(k_potentials);
+    found = finding_of(seen[k_potentials]);
     found.check = "kmeans.closest";
     return found;
   });
@@ -72,7 +81,6 @@ void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strik
 template <class T>
 void cuda_engine<T>::remember_closest() {
   for (std::size_t c = 0; c < seeding_.taken.size(); c += at(n_)) include(seeding_.taken.data() + c, -1, c == 0, false);
-  download(seeding_.potentials.data(), seeding_.potential.data(), seeding_.potential.bytes());
 }
 
 // Returns the first of `count` rows from `first` on at which the running sum, which starts at `sum`, exceeds `target`; if none does, the
@@ -98,11 +106,38 @@ std::int64_t cuda_engine<T>::row_by_weight(double share) {
   return row_from(0, m_, nullptr, 0, share * total);
 }
 
+// Returns the block in which the running sum of potentials exceeds `target`, and the sum before it.
 template <class T>
-std::int64_t cuda_engine<T>::row_by_potential(double target) {
+std::pair<std::int64_t, double> cuda_engine<T>::block_of(double target) const {
   double sum = 0;
   std::int64_t block = 0;
   while (block + 1 < seeding_.blocks && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
+  return {block, sum};
+}
+
+template <class T>
+core::vector<std::int64_t> cuda_engine<T>::rows_by_potential(std::span<const double> targets) {
+  core::vector<T> closest(targets.size() * k_seed_threads);
+  core::vector<reading> parts;
+  const auto count_in = [&](std::int64_t block) { return std::min<std::int64_t>(k_seed_threads, m_ - block * k_seed_threads); };
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const std::int64_t block = block_of(targets[t]).first;
+    parts.push_back({closest.data() + t * k_seed_threads, static_cast<const T*>(seeding_.closest.data()) + block * k_seed_threads,
+                     count_in(block) * static_cast<std::int64_t>(sizeof(T))});
+  }
+  read(parts);
+  core::vector<std::int64_t> made;
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const auto [block, sum] = block_of(targets[t]);
+    const std::int64_t found = row_from(block * k_seed_threads, count_in(block), closest.data() + t * k_seed_threads, sum, targets[t]);
+    made.push_back(found >= 0 ? found : row_by_potential(targets[t]));
+  }
+  return made;
+}
+
+template <class T>
+std::int64_t cuda_engine<T>::row_by_potential(double target) {
+  const auto [block, sum] = block_of(target);
   // Rounding may leave no row in this block and the blocks after it; then the last row that adds to the sum is returned.
   for (std::int64_t b = block; b < seeding_.blocks; ++b) {
     const std::int64_t first = b * k_seed_threads;
@@ -118,16 +153,22 @@ std::int64_t cuda_engine<T>::row_by_potential(double target) {
 template <class T>
 core::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t count) {
   make_group(rows, count, seeding_.candidates);
+  core::vector<double> tried(at(seeding_.blocks * seeding_.trials));
+  row_flags seen[k_seeding_flags] = {};
+  const reading parts[] = {{tried.data(), seeding_.tried.data(), static_cast<std::int64_t>(8 * tried.size())},
+                           {seen, flags(), sizeof seen}};
   if (!protect_) {
     launch_seeding(-1, false, false, what_.strike_seeding);
+    read(std::span(parts, 1));
   } else {
     run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int number) {
       launch_seeding(-1, false, false, what_.strike_seeding);
+      read(parts);
       what_.seen.checked(at(m_ + (count + 1) * seeding_.blocks));
-      abft::finding found = read_flags(k_rows);
+      abft::finding found = finding_of(seen[k_rows]);
       if (found.word != abft::k_pass) return found;
-      found = read_flags(k_closest);
-      if (found.word == abft::k_pass) found = read_flags(k_potentials);
+      found = finding_of(seen[k_closest]);
+      if (found.word == abft::k_pass) found = finding_of(seen[k_potentials]);
       if (found.word != abft::k_pass) {
         found.check = "kmeans.closest";
         if (number < run::repeats_of(what_.how.protection)) {
@@ -138,7 +179,6 @@ core::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t 
       return found;
     });
   }
-  const core::vector<double> tried = download<double>(seeding_.tried, seeding_.blocks * seeding_.trials);
   core::vector<double> made(at(count), 0.0);
   for (std::int64_t block = 0; block < seeding_.blocks; ++block)
     for (std::int64_t t = 0; t < count; ++t) made[at(t)] += tried[at(block * seeding_.trials + t)];
@@ -150,7 +190,6 @@ double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   const bool fresh = seeding_.taken.empty();
   include(row, static_cast<int>(candidate), fresh, what_.strike_seeding);
   seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
-  download(seeding_.potentials.data(), seeding_.potential.data(), 8 * seeding_.blocks);
   double potential = 0;
   for (const double each : seeding_.potentials) potential += each;
   return potential;
@@ -159,11 +198,13 @@ double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
 template void cuda_engine<float>::begin_seeding(std::int64_t);
 template std::int64_t cuda_engine<float>::row_by_weight(double);
 template std::int64_t cuda_engine<float>::row_by_potential(double);
+template core::vector<std::int64_t> cuda_engine<float>::rows_by_potential(std::span<const double>);
 template core::vector<double> cuda_engine<float>::try_candidates(const float*, std::int64_t);
 template double cuda_engine<float>::take_centroid(const float*, std::int64_t);
 template void cuda_engine<double>::begin_seeding(std::int64_t);
 template std::int64_t cuda_engine<double>::row_by_weight(double);
 template std::int64_t cuda_engine<double>::row_by_potential(double);
+template core::vector<std::int64_t> cuda_engine<double>::rows_by_potential(std::span<const double>);
 template core::vector<double> cuda_engine<double>::try_candidates(const double*, std::int64_t);
 template double cuda_engine<double>::take_centroid(const double*, std::int64_t);
 

@@ -46,6 +46,18 @@ BALLAST_HD constexpr std::int64_t operand_index(std::int64_t i, int f, int strid
                                                                                       // k-slice
   return i / k_operand_block * k_operand_block * stride + slice * k_operand_numbers + lane * 8 + word * 2 + c % 2;
 }
+
+// The place of number `e` of the tiles of 16 rows in a slab of `rows` rows, a multiple of 16, in the order of operand_index: k-slice by
+// k-slice. `feature`: from the first of the slab on.
+struct operand_place {
+  int row, feature;
+};
+BALLAST_HD constexpr operand_place operand_place_of(int e, int rows) {
+  const int slice = e / (rows * k_operand_numbers), in_slice = e % (rows * k_operand_numbers);
+  const int tile = in_slice / (k_operand_rows * k_operand_numbers), in_tile = in_slice % (k_operand_rows * k_operand_numbers);
+  const int lane = in_tile / 8, word = in_tile % 8 / 2;
+  return {tile * k_operand_rows + lane / 4 + word % 2 * 8, slice * k_operand_numbers + lane % 4 * 4 + word / 2 * 2 + in_tile % 2};
+}
 // Bytes per number in normalized_points::operand: none in f64.
 template <class T>
 inline constexpr std::int64_t operand_bytes = sizeof(T) == 4 ? sizeof(operand_of<T>) : 0;

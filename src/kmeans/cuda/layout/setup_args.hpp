@@ -81,38 +81,32 @@ struct column_ranges {
   }
 };
 
-// Statistics of a column of x and of y. y is x itself; with weights it is w · x, and w in the column after the features.
-struct column_sizes {
+// Sums over a column of x and of y. y is x itself; with weights it is w · x, and w in the column after the features. The words are totals
+// of y in fixed point.
+struct column_sums {
   double largest;  // |y|
   double size;     // Σ |y|
   double squares;  // Σ x²
   double plain;    // Σ x
-};
-
-// Totals of a column of y in fixed point.
-struct column_totals {
   std::uint64_t word[2];
   std::uint64_t positive;  // number of values above 0
   std::uint64_t spare;
 };
 
 template <class T>
-struct column_arguments {
+struct range_arguments {
   given_points<T> given;
-  normalized_points<T> normalized;
   column_shape shape;
-  bool from_normalized;  // true: reads x from the normalized points; false: computes it from the given points
-  bool mirrored;         // the threads of a block, and the blocks, divide the work in reverse order: the same sums, bit for bit
-  bool rows_first;       // adjacent threads read adjacent rows
-  void* parts;           // strips × columns
+  bool rows_first;          // adjacent threads read adjacent rows
+  column_ranges<T>* parts;  // strips × columns
 };
 
 struct fold_arguments {
-  const void* parts;
-  void* sums;  // columns
+  const void* parts;  // strips × columns
+  void* sums;         // columns
   int strips;
   int columns;
-  bool mirrored;
+  bool mirrored;  // other threads and blocks add the same numbers
 };
 
 template <class T>
@@ -165,9 +159,12 @@ struct row_stats_arguments {
   T* rounding;
   T* projection;
   std::uint64_t* signature;
-  block_squares* squares;  // per block
+  block_squares* squares;      // per block
+  column_sums* columns;        // blocks × columns, from the given points
+  column_sums* columns_again;  // the same from x
   row_flags* flags;
   bool check;
+  bool rows_first;     // adjacent threads read adjacent rows of the given points
   bool known = false;  // computed from an earlier load of the points: only compared with x
 };
 

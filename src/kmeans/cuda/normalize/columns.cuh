@@ -1,5 +1,4 @@
-// Sums over the rows of each column: ranges of the given points, sizes and squares of the normalized points, totals in fixed point. Each
-// sum is computed twice, in different threads from separate loads but in the same order, so a fault shows as a difference of bits.
+// Statistics over the rows of each column: ranges of the given points; and the sums of parts of columns, of ranges and of column_sums.
 // Layer: backend "cuda" of K-Means, device code.
 //
 // A block processes one strip of rows of one tile of columns (column_shape). Thread (c, r) adds rows r, r + R, … of column c into one
@@ -45,8 +44,7 @@ struct ranges_work {
   static __device__ sums none() {
     return {0, std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), T(0), T(0), 0, 0, 0, 0};
   }
-  static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
-    const T x = given_value(a.given, row, column);
+  static __device__ void visit(T x, sums& to) {
     to.low = x < to.low ? x : to.low;
     to.high = x > to.high ? x : to.high;
     to.poison += x * 0;
@@ -67,102 +65,77 @@ struct ranges_work {
     to.below += more.below;
     to.zeros += more.zeros;
   }
-  static __device__ double* shown(sums& what) { return &what.sum; }
 };
 
-template <class T>
-struct element {
-  T x;        // 0 in the column of weights
-  T product;  // y, rounded
-  T rest;     // the rounding error of y
-};
-
-template <class T>
-__device__ __forceinline__ element<T> read_element(const column_arguments<T>& a, std::int64_t row, int column) {
-  const auto weight = [&] { return a.from_normalized ? load_again(a.normalized.weight + row) : compute_weight(a.given, row); };
-  if (column == a.given.n) return {T(0), weight(), T(0)};
-  const T x = a.from_normalized ? load_again(a.normalized.x + row * a.normalized.stride + column) : compute_x(a.given, row, column);
-  if (a.given.weights == nullptr) return {x, x, T(0)};
-  const T w = weight();
-  const T product = rounded_product(w, x);
-  return {x, product, product_rest(w, x, product)};
-}
-
-template <class T>
-struct sizes_work {
-  using sums = column_sizes;
-  static __device__ sums none() { return {0, 0, 0, 0}; }
-  static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
-    const element<T> e = read_element(a, row, column);
-    const double size = fabs(static_cast<double>(e.product));
-    const double x = static_cast<double>(e.x);
+// The sums of column_sums. visit() has the numbers of one element: x, 0 in the column of weights; y = product + rest; the column's unit.
+struct sums_work {
+  using sums = column_sums;
+  static __device__ sums none() { return {0, 0, 0, 0, {0, 0}, 0, 0}; }
+  template <int Words, class T>
+  static __device__ __forceinline__ void visit(T x, T product, T rest, bool weighted, T unit, sums& to) {
+    const double size = fabs(static_cast<double>(product)), value = static_cast<double>(x);
     to.largest = size > to.largest ? size : to.largest;
     to.size += size;
-    to.squares = __fma_rn(x, x, to.squares);
-    to.plain += x;
+    to.squares = __fma_rn(value, value, to.squares);
+    to.plain += value;
+    std::int32_t word[Words];
+    if (weighted) {
+      split<Words>(product, rest, unit, word);
+    } else {
+      split<Words>(product, unit, word);
+    }
+    for (int w = 0; w < Words; ++w) to.word[w] += static_cast<std::uint64_t>(std::int64_t{word[w]});
+    to.positive += product > 0 ? 1 : 0;
   }
   static __device__ void add(sums& to, const sums& more) {
     to.largest = more.largest > to.largest ? more.largest : to.largest;
     to.size += more.size;
     to.squares += more.squares;
     to.plain += more.plain;
-  }
-  static __device__ double* shown(sums& what) { return &what.squares; }
-};
-
-template <class T, int Words>
-struct totals_work {
-  using sums = column_totals;
-  static __device__ sums none() { return {{0, 0}, 0, 0}; }
-  static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
-    const element<T> e = read_element(a, row, column);
-    std::int32_t word[Words];
-    const T unit = load_again(a.normalized.unit + column);
-    if (a.given.weights == nullptr) {
-      split<Words>(e.product, unit, word);
-    } else {
-      split<Words>(e.product, e.rest, unit, word);
-    }
-    for (int w = 0; w < Words; ++w) to.word[w] += static_cast<std::uint64_t>(std::int64_t{word[w]});
-    to.positive += e.product > 0 ? 1 : 0;
-  }
-  static __device__ void add(sums& to, const sums& more) {
     for (int w = 0; w < 2; ++w) to.word[w] += more.word[w];
     to.positive += more.positive;
   }
-  static __device__ std::uint64_t* shown(sums& what) { return &what.word[0]; }
 };
 
-template <class T, class Work, class Injector>
+template <class T, class Injector>
 __global__ void __launch_bounds__(k_column_threads)
-    columns_kernel(const __grid_constant__ ballast::cuda::kernel_launch<column_arguments<T>, Injector> given) {
-  using sums = typename Work::sums;
-  const column_arguments<T>& a = given.arguments;
-  auto* const chains = reinterpret_cast<sums*>(arch::shared_memory());
-  const int thread = static_cast<int>(a.mirrored ? k_column_threads - 1 - threadIdx.x : threadIdx.x);
-  const unsigned block = a.mirrored ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    ranges_kernel(const __grid_constant__ ballast::cuda::kernel_launch<range_arguments<T>, Injector> given) {
+  using work = ranges_work<T>;
+  constexpr int together = 8;  // loads of a thread that are in flight
+  const range_arguments<T>& a = given.arguments;
+  auto* const chains = reinterpret_cast<column_ranges<T>*>(arch::shared_memory());
+  const int thread = static_cast<int>(threadIdx.x);
   const int lanes = a.shape.column_lanes;
   const int rows = k_column_threads / lanes;
   const int c = a.rows_first ? thread / rows : thread % lanes;
   const int r = a.rows_first ? thread % rows : thread / lanes;
   const auto tiles = static_cast<unsigned>(a.shape.tiles());
-  const std::int64_t strip = block / tiles;
-  const int column = static_cast<int>(block % tiles) * lanes + c;
+  const std::int64_t strip = blockIdx.x / tiles;
+  const int column = static_cast<int>(blockIdx.x % tiles) * lanes + c;
   const std::int64_t begin = strip * a.shape.strip_rows;
   const std::int64_t end = min(begin + a.shape.strip_rows, a.shape.m);
-  sums own = Work::none();
+  column_ranges<T> own = work::none();
   if (column < a.shape.columns) {
-    for (std::int64_t row = begin + r; row < end; row += rows) Work::visit(a, row, column, own);
+#pragma unroll 1
+    for (std::int64_t row = begin + r; row < end; row += together * rows) {
+      T x[together];
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        if (row + i * rows < end) x[i] = given_value(a.given, row + i * rows, column);
+      }
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        if (row + i * rows < end) work::visit(x[i], own);
+      }
+    }
   }
-  if (!a.mirrored) {
-    given.strike(ballast::cuda::index<1>{}, site::points, {strip, a.shape.strips, 1, 2, thread, k_column_threads}, Work::shown(own));
-  }
+  given.strike(ballast::cuda::index<1>{}, site::points, {strip, a.shape.strips, 1, 2, thread, k_column_threads}, &own.sum);
   chains[c * rows + r] = own;
   __syncthreads();  // the accumulators are stored
   if (r != 0 || column >= a.shape.columns) return;
-  sums all = chains[c * rows];
-  for (int i = 1; i < rows; ++i) Work::add(all, chains[c * rows + i]);
-  static_cast<sums*>(a.parts)[strip * a.shape.columns + column] = all;
+  column_ranges<T> all = chains[c * rows];
+  for (int i = 1; i < rows; ++i) work::add(all, chains[c * rows + i]);
+  a.parts[strip * a.shape.columns + column] = all;
 }
 
 // Adds the strips of each column, one block per column: thread t adds strips t, t + T, …, then the accumulators are added in order. Shared

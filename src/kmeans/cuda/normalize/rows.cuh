@@ -31,42 +31,58 @@ __device__ __forceinline__ bool alike(T a, T b) {
 }
 
 // Computes x = point · scale − shift for a tile of k_row_threads · k_normalize_elements elements, `lanes` columns wide. Element e is
-// written as (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. Shared
-// memory: the tile, with one padding element per column.
+// written as (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. So do the
+// elements in operand format: words of two adjacent ones are written in the order of memory. Shared memory: the tile, with one padding
+// element per row or column.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     normalize_kernel(const __grid_constant__ ballast::cuda::kernel_launch<normalize_arguments<T>, Injector> given) {
   const normalize_arguments<T>& a = given.arguments;
-  T* const transposed = reinterpret_cast<T*>(arch::shared_memory());
+  T* const tile = reinterpret_cast<T*>(arch::shared_memory());
   const int thread = static_cast<int>(threadIdx.x);
   const int rows = k_row_threads * k_normalize_elements / a.lanes;
   const auto tiles = static_cast<unsigned>(a.stride / a.lanes);
   const std::int64_t first = std::int64_t{blockIdx.x / tiles} * rows;
   const int column = static_cast<int>(blockIdx.x % tiles) * a.lanes;
   T x[k_normalize_elements];
+#pragma unroll
   for (int i = 0; i < k_normalize_elements; ++i) {
     const int e = i * k_row_threads + thread;
     const int r = a.rows_first ? e % rows : e / a.lanes;
     const int c = a.rows_first ? e / rows : e % a.lanes;
     const bool there = first + r < a.given.m && column + c < a.given.n;
     x[i] = there ? compute_x(a.given, first + r, column + c) : T(0);
-    if (a.rows_first) transposed[c * (rows + 1) + r] = x[i];
   }
   if (a.rows_first) {
+    for (int i = 0; i < k_normalize_elements; ++i) {
+      const int e = i * k_row_threads + thread;
+      tile[e / rows * (rows + 1) + e % rows] = x[i];
+    }
     __syncthreads();  // the tile is stored
     for (int i = 0; i < k_normalize_elements; ++i) {
       const int e = i * k_row_threads + thread;
-      x[i] = transposed[e % a.lanes * (rows + 1) + e / a.lanes];
+      x[i] = tile[e % a.lanes * (rows + 1) + e / a.lanes];
     }
+    __syncthreads();  // the tile is read
   }
   given.strike(ballast::cuda::index<k_normalize_elements>{}, site::points,
                {std::int64_t{blockIdx.x}, std::int64_t{gridDim.x}, 1, 2, thread, k_row_threads}, x);
   for (int i = 0; i < k_normalize_elements; ++i) {
     const int e = i * k_row_threads + thread;
     const std::int64_t row = first + e / a.lanes;
-    if (row >= a.given.m) continue;
-    a.x[row * a.stride + column + e % a.lanes] = x[i];
-    if constexpr (sizeof(T) == 4) a.operand[operand_index(row, column + e % a.lanes, a.stride)] = as_operand(x[i]);
+    if constexpr (sizeof(T) == 4) tile[e / a.lanes * (a.lanes + 1) + e % a.lanes] = x[i];
+    if (row < a.given.m) a.x[row * a.stride + column + e % a.lanes] = x[i];
+  }
+  if constexpr (sizeof(T) == 4) {
+    __syncthreads();  // the tile is stored
+    auto* const words = reinterpret_cast<std::uint32_t*>(a.operand);
+    for (int w = thread; w < k_row_threads * k_normalize_elements / 2; w += k_row_threads) {
+      const operand_place at = operand_place_of(2 * w, rows);
+      if (first + at.row >= a.given.m) continue;
+      const T* const pair = tile + at.row * (a.lanes + 1) + at.feature;
+      words[operand_index(first + at.row, column + at.feature, a.stride) / 2] = as_operand(pair[0]) | std::uint32_t{as_operand(pair[1])}
+                                                                                                          << 16;
+    }
   }
   if (a.weight == nullptr || column != 0) return;
   for (int r = thread; r < rows && first + r < a.given.m; r += k_row_threads) a.weight[first + r] = compute_weight(a.given, first + r);
@@ -103,29 +119,144 @@ __device__ __forceinline__ std::uint64_t word_signature(const normalized_points<
   return sum;
 }
 
-// Computes the statistics of a row whose feature f is x(f).
-template <int Words, class T, class Feature>
-__device__ __forceinline__ row_statistics<T> row_stats_of(const normalized_points<T>& p, T weight, Feature&& x) {
-  const bool weighted = p.columns > p.n;
-  row_statistics<T> made{0, 0, T(0), T(0), T(0)};
-  square_sum<T> norm, projection;
-  double cut = 0;
-  for (int f = 0; f < p.n; ++f) {
-    const T value = x(f);
-    const T product = weighted ? rounded_product(weight, value) : value;
-    made.signature += word_signature<Words>(p, f, product, weighted ? product_rest(weight, value, product) : T(0));
-    norm.add(value);
+// Accumulates the statistics of a row, feature by feature.
+template <int Words, class T>
+class row_accumulator {
+ public:
+  __device__ __forceinline__ row_accumulator(const normalized_points<T>& p, T weight)
+      : points_(p), weight_(weight), weighted_(p.columns > p.n) {}
+  __device__ __forceinline__ void add(int f, T value) {
+    const T product = weighted_ ? rounded_product(weight_, value) : value;
+    signature_ += word_signature<Words>(points_, f, product, weighted_ ? product_rest(weight_, value, product) : T(0));
+    norm_.add(value);
     const T rounded = multiplied(value);
-    projection.add_product(rounded, p.direction[f]);
+    projection_.add_product(rounded, points_.direction[f]);
     const double off = static_cast<double>(value) - static_cast<double>(rounded);
-    cut = __fma_rn(off, off, cut);
+    cut_ = __fma_rn(off, off, cut_);
   }
-  if (weighted) made.signature += word_signature<Words>(p, p.n, weight, T(0));
-  made.square = norm.value();
-  made.norm = static_cast<T>(made.square);
-  made.rounding = static_cast<T>(sqrt(cut) * (1 + 0x1p-20));
-  made.projection = static_cast<T>(projection.value());
-  return made;
+  __device__ __forceinline__ row_statistics<T> made() {
+    if (weighted_) signature_ += word_signature<Words>(points_, points_.n, weight_, T(0));
+    const double square = norm_.value();
+    return {signature_, square, static_cast<T>(square), static_cast<T>(sqrt(cut_) * (1 + 0x1p-20)), static_cast<T>(projection_.value())};
+  }
+
+ private:
+  const normalized_points<T>& points_;
+  T weight_;
+  bool weighted_;
+  std::uint64_t signature_ = 0;
+  square_sum<T> norm_, projection_;
+  double cut_ = 0;
+};
+
+// The rows of a block pass through shared memory, k_tile_features features at a time: a warp loads 128 bytes of a row, and a thread reads
+// its row from there. One padding element per row keeps 32 rows in different banks.
+template <class T>
+inline constexpr int k_tile_features = static_cast<int>(128 / sizeof(T));
+template <class T>
+inline constexpr int k_tile_stride = k_tile_features<T> + 1;
+
+// A column_sums as words.
+struct sum_words {
+  std::uint64_t at[sizeof(column_sums) / sizeof(std::uint64_t)];
+};
+// Adds word number `word` of a column_sums.
+__device__ __forceinline__ std::uint64_t add_word(int word, std::uint64_t to, std::uint64_t more) {
+  if (word >= 4) return to + more;
+  const double a = ballast::cuda::from_bits<double>(to), b = ballast::cuda::from_bits<double>(more);
+  return ballast::cuda::bits(word == 0 ? (b > a ? b : a) : a + b);
+}
+
+// Stores value(r, f) for r < rows and f < features at tile[r · k_tile_stride + f]. `rows_first`: neighbouring threads load neighbouring
+// rows. `mirrored`: other threads load the same elements. Called by the block.
+template <class T, class Value>
+__device__ __forceinline__ void load_tile(T* tile, int rows, int features, bool rows_first, bool mirrored, Value&& value) {
+  constexpr int together = 8;
+  const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
+  int bits = 0;  // 2^bits: threads that load neighbouring features
+  while (1 << bits < features) ++bits;
+  const int steps = 1 << bits;
+#pragma unroll 1
+  for (int begin = 0; begin < steps; begin += together) {
+    T own[together];
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int e = (begin + i) * k_row_threads + thread;
+      const int r = rows_first ? e % k_row_threads : e >> bits, f = rows_first ? e / k_row_threads : e & (steps - 1);
+      if (r < rows && f < features) own[i] = value(r, f);
+    }
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int e = (begin + i) * k_row_threads + thread;
+      const int r = rows_first ? e % k_row_threads : e >> bits, f = rows_first ? e / k_row_threads : e & (steps - 1);
+      if (r < rows && f < features) tile[r * k_tile_stride<T> + f] = own[i];
+    }
+  }
+}
+
+// Calls use(begin, count) for each tile of a block's rows, as load_tile stores it: features `begin` to begin + count − 1 of `features`.
+// Called by the block.
+template <class T, class Value, class Use>
+__device__ __forceinline__ void each_tile(T* tile, int rows, int features, bool rows_first, bool mirrored, Value&& value, Use&& use) {
+#pragma unroll 1
+  for (int begin = 0; begin < features; begin += k_tile_features<T>) {
+    const int count = min(k_tile_features<T>, features - begin);
+    load_tile(tile, rows, count, rows_first, mirrored, [&](int r, int f) { return value(r, begin + f); });
+    __syncthreads();  // the tile is stored
+    use(begin, count);
+    __syncthreads();  // the tile is read
+  }
+}
+
+// Adds the columns of a tile up, whose first is `column`, and calls use(column, word, sum) for each 64-bit word of their column_sums. A
+// group of threads adds some rows of a column; another thread adds the groups in order, for each word. `weights`: of the rows, in shared
+// memory; null: all 1. `of_weights`: the tile has the weights of the rows themselves, in its first column. strike(thread, sums): on the
+// sums of a thread. Called by the block; the tile is overwritten.
+template <int Words, class T, class Strike, class Use>
+__device__ __forceinline__ void add_columns(const normalized_points<T>& p, T* tile, const T* weights, bool of_weights, int rows, int column,
+                                            int count, bool mirrored, Strike&& strike, Use&& use) {
+  constexpr int lanes = k_tile_features<T>, groups = k_row_threads / lanes, each = k_row_threads / groups;
+  constexpr int words = sizeof(column_sums) / sizeof(std::uint64_t);
+  static_assert(groups >= words && groups * lanes * sizeof(column_sums) <= sizeof(T) * k_row_threads * k_tile_stride<T>);
+  const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
+  const int c = thread % lanes, g = thread / lanes;
+  column_sums own = sums_work::none();
+  if (c < count) {
+    const T unit = load_again(p.unit + column + c);
+    for (int r = g * each; r < min(rows, (g + 1) * each); ++r) {
+      const T value = tile[r * k_tile_stride<T> + c];
+      const T x = of_weights ? T(0) : value;
+      const T product = weights == nullptr || of_weights ? value : rounded_product(weights[r], x);
+      const T rest = weights == nullptr || of_weights ? T(0) : product_rest(weights[r], x, product);
+      sums_work::visit<Words>(x, product, rest, p.columns > p.n, unit, own);
+    }
+  }
+  strike(thread, own);
+  __syncthreads();                                             // the tile is read
+  auto* const parts = reinterpret_cast<std::uint64_t*>(tile);  // [word][group][column]
+  const auto all = __builtin_bit_cast(sum_words, own);
+#pragma unroll
+  for (int w = 0; w < words; ++w) parts[(w * groups + g) * lanes + c] = all.at[w];
+  __syncthreads();  // the sums are stored
+  if (g >= words || c >= count) return;
+  const std::uint64_t* const mine = parts + g * groups * lanes + c;
+  std::uint64_t sum = mine[0];
+  for (int i = 1; i < groups; ++i) sum = add_word(g, sum, mine[i * lanes]);
+  use(column + c, g, sum);
+}
+
+// Flags the rows whose numbers in operand format are not those of the tile, features `begin` and later. Called by the block.
+__device__ __forceinline__ void compare_operands(const normalized_points<float>& p, std::int64_t first, int rows, const float* tile,
+                                                 int begin, int count, row_flags& flags) {
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(p.operand);
+  for (int w = static_cast<int>(threadIdx.x); w < k_row_threads * count / 2; w += k_row_threads) {
+    const operand_place at = operand_place_of(2 * w, k_row_threads);
+    if (at.row >= rows) continue;
+    const float* const pair = tile + at.row * k_tile_stride<float> + at.feature;
+    const std::uint32_t expected = as_operand(pair[0]) | std::uint32_t{as_operand(pair[1])} << 16;
+    if (load_again(words + operand_index(first + at.row, begin + at.feature, p.stride) / 2) != expected)
+      flag(flags, p.first + first + at.row);
+  }
 }
 
 // Computes the sums over the rows of a block by one warp: square(i) and weight(i) of row i.
@@ -142,47 +273,93 @@ __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, 
   return made;
 }
 
-// Computes the row statistics. Thread t computes those of row t of its block from the given points, unless they are known. With `check`,
-// thread T − 1 − t computes them again from the stored x; they must be equal bit for bit, and the padding must be 0. Shared memory: the
-// statistics of each thread's row, twice, and the sums over them.
+// Computes the row statistics, and the sums of the columns over the rows of the block. Thread t computes the statistics of row t of its
+// block from the given points, unless they are known. With `check`, thread T − 1 − t computes them again from the stored x; they must be
+// equal bit for bit, and the padding must be 0. So must the sums, which are kept twice and compared after they were folded. Shared memory:
+// the statistics of each thread's row, their squares again, and the sums over them; the weights of the rows; a tile of the rows.
 template <class T, int Words, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     row_stats_kernel(const __grid_constant__ ballast::cuda::kernel_launch<row_stats_arguments<T>, Injector> given) {
   const row_stats_arguments<T>& a = given.arguments;
+  const normalized_points<T>& p = a.normalized;
   auto* const made = reinterpret_cast<row_statistics<T>*>(arch::shared_memory());
   auto* const sums = reinterpret_cast<block_squares*>(made + k_row_threads);
   auto* const squares = reinterpret_cast<double*>(sums + 2);  // computed from x
+  T* const weights = reinterpret_cast<T*>(squares + k_row_threads);
+  T* const tile = weights + k_row_threads;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
   const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
   const bool weighted = a.given.weights != nullptr;
-  if (!a.known && thread < rows) {
-    const std::int64_t row = first + thread;
-    row_statistics<T> row_stats = row_stats_of<Words>(a.normalized, weighted ? compute_weight(a.given, row) : T(1),
-                                                      [&](int f) { return compute_x(a.given, row, f); });
-    given.strike(ballast::cuda::index<1>{}, site::points, {blockIdx.x, gridDim.x, 1, 2, thread, rows}, &row_stats.norm);
-    made[thread] = row_stats;
-    a.signature[row] = row_stats.signature;
-    a.norm[row] = row_stats.norm;
-    a.rounding[row] = row_stats.rounding;
-    a.projection[row] = row_stats.projection;
+  const T* const row_weights = weighted ? weights : nullptr;
+  // Adds the columns of the tile, and those of the weights after the last feature.
+  const auto add = [&](int begin, int count, bool again) {
+    const auto strike = [&](int by, column_sums& own) {
+      if (!again && begin == 0)
+        given.strike(ballast::cuda::index<1>{}, site::points, {blockIdx.x, gridDim.x, 1, 2, by, k_row_threads}, &own.squares);
+    };
+    const auto use = [&](int column, int word, std::uint64_t sum) {
+      column_sums* const to = (again ? a.columns_again : a.columns) + (blockIdx.x * std::int64_t{p.columns} + column);
+      reinterpret_cast<std::uint64_t*>(to)[word] = sum;
+    };
+    const int features = min(count, p.n - begin);
+    add_columns<Words>(p, tile, row_weights, false, rows, begin, features, again, strike, use);
+    if (!weighted || begin + count < (again ? p.stride : p.n)) return;
+    __syncthreads();  // the sums are read
+    if (thread < rows) tile[thread * k_tile_stride<T>] = weights[thread];
+    __syncthreads();  // the weights are stored
+    add_columns<Words>(
+        p, tile, row_weights, true, rows, p.n, 1, again, [](int, column_sums&) {}, use);
+  };
+  if (!a.known) {
+    const T weight = weighted && thread < rows ? compute_weight(a.given, first + thread) : T(1);
+    weights[thread] = weight;
+    row_accumulator<Words, T> own(p, weight);
+    each_tile(
+        tile, rows, p.n, a.rows_first, false, [&](int r, int f) { return compute_x(a.given, first + r, f); },
+        [&](int begin, int count) {
+          for (int f = 0; thread < rows && f < count; ++f) own.add(begin + f, tile[thread * k_tile_stride<T> + f]);
+          add(begin, count, false);
+        });
+    if (thread < rows) {
+      row_statistics<T> row_stats = own.made();
+      given.strike(ballast::cuda::index<1>{}, site::points, {blockIdx.x, gridDim.x, 1, 2, thread, rows}, &row_stats.norm);
+      made[thread] = row_stats;
+      a.signature[first + thread] = row_stats.signature;
+      a.norm[first + thread] = row_stats.norm;
+      a.rounding[first + thread] = row_stats.rounding;
+      a.projection[first + thread] = row_stats.projection;
+    }
   }
   __syncthreads();  // the row statistics are stored
   const int other = k_row_threads - 1 - thread;
-  if (a.check && other < rows) {
+  if (a.check) {
     const std::int64_t row = first + other;
-    const T* const x = a.normalized.x + row * a.normalized.stride;
-    const row_statistics<T> again = row_stats_of<Words>(a.normalized, weighted ? load_again(a.normalized.weight + row) : T(1),
-                                                        [&](int f) { return load_again(x + f); });
-    bool right = again.signature == load_again(a.signature + row) && alike(again.norm, load_again(a.norm + row)) &&
-                 alike(again.rounding, load_again(a.rounding + row)) && alike(again.projection, load_again(a.projection + row));
-    for (int f = a.normalized.n; f < a.normalized.stride; ++f) right = right && load_again(x + f) == 0;
-    if constexpr (sizeof(T) == 4) {
-      for (int f = 0; f < a.normalized.stride; ++f)
-        right = right && load_again(a.normalized.operand + operand_index(row, f, a.normalized.stride)) == as_operand(load_again(x + f));
+    const T weight = weighted && other < rows ? load_again(p.weight + row) : T(1);
+    weights[other] = weight;
+    row_accumulator<Words, T> own(p, weight);
+    bool right = true;
+    each_tile(
+        tile, rows, p.stride, false, true, [&](int r, int f) { return load_again(p.x + (first + r) * p.stride + f); },
+        [&](int begin, int count) {
+          const T* const x = tile + other * k_tile_stride<T>;
+          for (int f = 0; other < rows && f < count; ++f) {
+            if (begin + f < p.n) {
+              own.add(begin + f, x[f]);
+            } else {
+              right = right && x[f] == 0;
+            }
+          }
+          if constexpr (sizeof(T) == 4) compare_operands(p, first, rows, tile, begin, count, *a.flags);
+          if (!a.known) add(begin, count, true);
+        });
+    if (other < rows) {
+      const row_statistics<T> again = own.made();
+      right = right && again.signature == load_again(a.signature + row) && alike(again.norm, load_again(a.norm + row)) &&
+              alike(again.rounding, load_again(a.rounding + row)) && alike(again.projection, load_again(a.projection + row));
+      if (!right) flag(*a.flags, p.first + row);
+      squares[other] = again.square;
     }
-    if (!right) flag(*a.flags, a.normalized.first + row);
-    squares[other] = again.square;
   }
   if (a.known) return;
   __syncthreads();  // the squares are stored
@@ -194,13 +371,13 @@ __global__ void __launch_bounds__(k_row_threads)
   } else if (thread < 64 && a.check) {
     const block_squares sum = add_squares(
         rows, [&](int i) { return squares[i]; },
-        [&](int i) { return weighted ? static_cast<double>(load_again(a.normalized.weight + first + i)) : 1.0; });
+        [&](int i) { return weighted ? static_cast<double>(load_again(p.weight + first + i)) : 1.0; });
     if (thread == 32) sums[1] = sum;
   }
   __syncthreads();  // the sums are stored
   if (thread == 64 && a.check &&
       !(alike(sums[0].square, sums[1].square) && alike(sums[0].weighted, sums[1].weighted) && alike(sums[0].largest, sums[1].largest)))
-    flag(*a.flags, a.normalized.first + first);
+    flag(*a.flags, p.first + first);
 }
 
 // Reads single rows, one element per thread: the first half of the blocks from the normalized points, the second half from the given

@@ -138,12 +138,17 @@ __global__ void __launch_bounds__(k_seed_threads)
   if (arch::lane() == 0 && !(sum == load_again(a.potentials + blockIdx.x))) flag(a.flags[2], a.normalized.first + first);
 }
 
-// Verifies the stored distance of each row to its candidate.
+// Verifies the stored distance of each row to its candidate. Shared memory: two numbers per row.
 template <class T>
 __global__ void __launch_bounds__(k_row_threads) nearest_kernel(const __grid_constant__ nearest_arguments<T> a) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
-  if (row >= a.exact.normalized.m) return;
-  if (!agrees_normalized(a.exact, row, static_cast<double>(load_again(a.closest + row))))
+  auto* const squares = reinterpret_cast<double*>(arch::shared_memory());
+  double* const sizes = squares + k_row_threads;
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads, row = first + thread;
+  const int rows = static_cast<int>(min(a.exact.normalized.m - first, static_cast<std::int64_t>(k_row_threads)));
+  normalized_distances(a.exact, first, rows, false, squares, sizes);
+  __syncthreads();  // the distances are stored
+  if (thread < rows && !agrees_normalized(a.exact, row, static_cast<double>(load_again(a.closest + row)), squares[thread], sizes[thread]))
     flag(*a.exact.flags, a.exact.normalized.first + row);
 }
 

@@ -160,7 +160,7 @@ struct batch_application {
       const int row = team.row_of(r);
       own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
       if constexpr (Solves) {
-        if (row < j && depends(row, j, a.least_pivot)) note_dependence(row, j);
+        if (row < j && depends(diagonal(j), *above(row, j), a.least_pivot)) note_dependence(row, j);
       }
     }
     if (team.lane != 0) return;
@@ -169,22 +169,22 @@ struct batch_application {
     if (Solves && scalar == 0) note_dependence(j, j);
   }
 
-  // Returns whether element `row` of column j of U shows that the column depends on those before it: thresholds::least_pivot; row = j:
-  // whether the diagonal is 0. Column j of U is row j of V if U is applied transposed. Each call loads both numbers.
-  __device__ __forceinline__ bool depends(int row, int j, double limit) const {
-    const volatile S* const pivot = V + j * (a.V.row_stride + a.V.column_stride);
-    const double least = fabs(static_cast<double>(*pivot));
-    if (row == j) return least == 0;
-    const volatile S* const at =
-        V + (a.ascending ? j * a.V.row_stride + row * a.V.column_stride : row * a.V.row_stride + j * a.V.column_stride);
-    const double size = fabs(static_cast<double>(*at));
-    return size > 0 && size <= abft::k_largest<double> && least <= limit * size;
+  // Returns the place of element `row` of column j of U: row j of V if U is applied transposed.
+  __device__ __forceinline__ const S* above(int row, int j) const {
+    return V + (a.ascending ? j * a.V.row_stride + row * a.V.column_stride : row * a.V.row_stride + j * a.V.column_stride);
+  }
+  // Returns whether an element of a column of U, beside the column's pivot, shows that the column depends on those before it:
+  // thresholds::least_pivot.
+  static __device__ __forceinline__ bool depends(S pivot, S element, double limit) {
+    const double size = fabs(static_cast<double>(element));
+    return size > 0 && size <= abft::k_largest<double> && fabs(static_cast<double>(pivot)) <= limit * size;
   }
 
-  // Reports that column j of the triangle depends on the columns before it, as its element in this row shows: a good matrix is not refused
-  // for a number that was loaded wrong.
+  // Reports that column j of the triangle depends on the columns before it, as its element in this row shows; row = j: the pivot is 0. Both
+  // are loaded again and compared with a second copy of the limit: a good matrix is not refused for a number that was loaded wrong.
   __device__ __forceinline__ void note_dependence(int row, int j) const {
-    if (!depends(row, j, a.least_pivot_twin)) return;
+    const S pivot = *static_cast<const volatile S*>(above(j, j)), element = *static_cast<const volatile S*>(above(row, j));
+    if (row == j ? pivot != 0 : !depends(pivot, element, a.least_pivot_twin)) return;
     atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
   }
 

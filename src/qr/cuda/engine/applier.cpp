@@ -162,8 +162,15 @@ void block_of_columns<S>::measure() {
 template <class S>
 void block_of_columns<S>::dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b,
                                double* to) {
-  on_.launch(work::dots, (width_ + k_dot_columns - 1) / k_dot_columns,
-             dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, to});
+  // Four blocks for each multiprocessor, if that leaves each of them k_dot_rows rows.
+  const index groups = (width_ + k_dot_columns - 1) / k_dot_columns, wanted = 4 * on_.device()->about().multiprocessors;
+  const index chunks = X == nullptr ? 1 : std::clamp<index>(wanted / groups, 1, std::max<index>(1, rows / k_dot_rows));
+  const buffer parts = chunks > 1 ? on_.template allocate_of<double>(chunks * k_vectors * width_) : buffer();
+  double* const made = chunks > 1 ? static_cast<double*>(parts.data()) : to;
+  on_.launch(work::dots, groups * chunks,
+             dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, made, chunks});
+  const index count = k_vectors * width_;
+  if (chunks > 1) on_.launch(work::fold, (count + 31) / 32, fold_arguments{made, chunks, count, to});
 }
 
 // Applies all panels in turn. Panels that begin below the last row of the identity's columns leave their zeros alone.
@@ -222,6 +229,7 @@ device_applier<S>::device_applier(session<S>& on, const matrix_view<const S>& V,
   this->most_columns = this->least_columns = block_columns(on.device()->about(), this->panel_width);
   this->panels = (count + this->panel_width - 1) / this->panel_width;
   scratch_ = on_.template allocate_of<S>(core::checked_product(m_, this->panel_width));
+  chain_parts_ = on_.chain_parts(m_, count);
 }
 
 template <class S>
@@ -267,7 +275,8 @@ auto device_applier<S>::under_q(bool transposed) const -> buffer {
   on_.copy(made.data(), a_.data(), made.bytes());
   on_.fork(on_.update_stream());
   // H_j is symmetric, so op(Q) only decides the order.
-  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, on_.update_stream());
+  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, chain_parts_,
+                   on_.update_stream());
   return made;
 }
 

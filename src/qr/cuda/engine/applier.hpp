@@ -47,6 +47,7 @@ class device_applier final : public applier<S> {
   buffer scratch_;  // V of a panel with its ones and zeros
   buffer image_;    // the image of scratch_
   buffer a_, b_;    // m × k_vectors: random a, and op(Q)ᵀa
+  buffer chain_parts_;
 };
 
 }  // namespace ballast::qr::cuda

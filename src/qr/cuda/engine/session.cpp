@@ -199,9 +199,34 @@ void session<S>::launch_panel(int cluster, const panel_arguments<S>& given) cons
 }
 
 template <class S>
-void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
+void session<S>::launch_chain(const chain_arguments<S>& given, const buffer& parts, stream on) const {
+  if (const std::int64_t blocks = tall_chain_blocks(given.rows, given.count); blocks > 0) {
+    auto* const of_blocks = static_cast<double*>(parts.data());
+    double* const all = of_blocks + blocks * k_chain_sums;
+    const std::int64_t groups = (given.count + k_inner - 1) / k_inner;
+    for (std::int64_t s = 0; s <= groups; ++s) {
+      launch(work::tall_chain, blocks, tall_chain_arguments<S>{given, s, all, of_blocks}, on);
+      if (s < groups) launch(work::fold, (k_chain_sums + 31) / 32, fold_arguments{of_blocks, blocks, k_chain_sums, all}, on);
+    }
+    return;
+  }
   const int which = given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
   device_->launch(*tables_.kernels->chains[which], k_chain_clusters[which].blocks, &given, sizeof given, on);
+}
+
+template <class S>
+auto session<S>::chain_parts(std::int64_t rows, std::int64_t count) const -> buffer {
+  const std::int64_t blocks = tall_chain_blocks(rows, count);
+  return blocks > 0 ? allocate_of<double>((blocks + 1) * k_chain_sums) : buffer();
+}
+
+// A step takes two launches, about as long as the pass of a cluster over 1500 rows. Where V is not tall, the passes of a cluster take no
+// longer than the products beside which they run, and leave them the other multiprocessors.
+template <class S>
+std::int64_t session<S>::tall_chain_blocks(std::int64_t rows, std::int64_t count) const {
+  constexpr std::int64_t least = 2048, ratio = 8, rows_of_block = 8 * k_threads / 32;
+  if (rows < least || rows < ratio * count || tall_chain_bytes() > device_->about().shared_per_block) return 0;
+  return std::min<std::int64_t>(device_->about().multiprocessors, (rows + rows_of_block - 1) / rows_of_block);
 }
 
 template <class S>

@@ -53,6 +53,7 @@ row row_of(work what) {
     case work::accept: return {"qr/cuda/checks/checks.cuh", "accept_kernel", true};
     case work::taus: return {"qr/cuda/checks/checks.cuh", "taus_kernel", true};
     case work::dots: return {"qr/cuda/update/apply.cuh", "dots_kernel", true};
+    case work::tall_chain: return {"qr/cuda/update/apply.cuh", "tall_chain_kernel", true};
     case work::wide_gram: return {"qr/cuda/update/apply.cuh", "wide_gram_kernel", true};
     case work::wide_parts: return {"qr/cuda/update/apply.cuh", "wide_parts_kernel", true};
     case work::wide_join: return {"qr/cuda/update/apply.cuh", "wide_join_kernel", true};
@@ -150,6 +151,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
   if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;
   if (what == work::subtract) made.shared = k_subtract_bytes;
+  if (what == work::tall_chain) made.shared = tall_chain_bytes();
   return made;
 }
 

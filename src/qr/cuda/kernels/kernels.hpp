@@ -54,6 +54,7 @@ enum class work {
   accept,
   taus,
   dots,
+  tall_chain,
   wide_gram,
   wide_parts,
   wide_join,

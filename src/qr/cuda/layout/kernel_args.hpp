@@ -473,7 +473,16 @@ struct chain_arguments {
   double* y;  // rows × k_vectors
 };
 
-// to[j + q · columns] = Σ_i b(i, q) x(i, j).
+// One step of the same by all multiprocessors. Step s applies group s − 1 and computes the sums of group s, in the order of the groups.
+template <class S>
+struct tall_chain_arguments {
+  chain_arguments<S> chain;
+  std::int64_t step;
+  const double* sums;  // k_chain_sums: those of group `step` − 1, over all blocks
+  double* parts;       // k_chain_sums of each block: those of group `step`
+};
+
+// to[j + q · columns] = Σ_i b(i, q) x(i, j), over the rows of a chunk. The sums of chunk c begin at to[c · k_vectors · columns].
 template <class S>
 struct dots_arguments {
   const S* X;  // null: the identity; column 0 is its column `first`
@@ -485,6 +494,7 @@ struct dots_arguments {
   const double* b;
   std::int64_t ldb;
   double* to;
+  std::int64_t chunks;  // 1 for the identity
 };
 
 template <class S>

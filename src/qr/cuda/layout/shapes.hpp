@@ -164,8 +164,10 @@ BALLAST_HD constexpr int wide_tiles(int width) { return (width + k_wide_tile - 1
 // Pairs of halves that are joined; the second half may have fewer columns than the first.
 BALLAST_HD constexpr int wide_pairs(int width, int half) { return (width + half - 1) / (2 * half); }
 inline constexpr int k_dot_columns = 4;
+inline constexpr int k_dot_rows = 1024;   // the least rows of a chunk of several
 inline constexpr int k_chain_sums = 896;  // sums of a group of reflectors
 // Bytes of shared memory of chain_kernel.
 BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
+BALLAST_HD constexpr std::int64_t tall_chain_bytes() { return 8 * ((1 + k_threads / 32) * k_chain_sums + k_inner * k_vectors); }
 
 }  // namespace ballast::qr::cuda

@@ -204,100 +204,163 @@ struct chain_memory {
   double parts[Threads / 32][k_chain_sums];  // sums of the warps
   double z[k_inner][k_vectors];
 };
+struct tall_chain_memory {
+  double all[k_chain_sums];
+  double parts[k_threads / 32][k_chain_sums];
+  double z[k_inner][k_vectors];
+};
 
-// y ← H_n … H_1 y or H_1 … H_n y for the vectors y, by groups of k_inner reflectors: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over the l applied
-// before j, then y ← y − V z. Each group takes one pass over the rows and one exchange: the pass applies the previous group and accumulates
-// the sums of the next one. A warp processes 8 rows at a time: to apply, they are the rows of a product (lane 4 g + t: row g of y, vectors
-// 2 t and 2 t + 1); to sum, they are its inner dimension. It loads its next rows before it computes with these. A warp has the same rows in
-// every group, so that y needs no barrier; the rows of all warps interleave, so that the last groups, which have few rows, keep all warps
-// busy.
-template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
-  constexpr int warps = Threads / 32, steps = k_inner / 4;
-  static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
-  auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
-  const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
-  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
+// The rows of a warp: 8 from `first` on, 8 that begin `stride` later, and so on.
+struct chain_rows {
+  std::int64_t first, stride;
+};
+
+// A group that is applied to the vectors, and one whose sums are computed: their first columns; −1: none.
+struct chain_step {
+  std::int64_t applied = -1, summed = -1;
+};
+
+// z of the applied group, as the right factor of a product, and the sums of a warp.
+inline constexpr int k_chain_steps = k_inner / 4;
+using chain_factor = double[k_chain_steps];
+using chain_sum = double[k_chain_gram + k_chain_tiles][2];
+
+// The first column of group s of an order.
+template <class S>
+__device__ std::int64_t chain_column(const chain_arguments<S>& a, std::int64_t s) {
   const std::int64_t groups = (a.count + k_inner - 1) / k_inner;
-  constexpr std::int64_t stride = std::int64_t{8} * Blocks * warps;  // from a warp's rows to its next ones
-  const std::int64_t first = 8 * (rank * warps + warp);
+  return (a.last_first ? groups - 1 - s : s) * k_inner;
+}
+
+// One pass over the rows of a warp: y ← y − V z with the applied group, then the sums of the other one. A warp processes 8 rows at a time:
+// to apply, they are the rows of a product (lane 4 g + t: row g of y, vectors 2 t and 2 t + 1); to sum, they are its inner dimension. It
+// loads its next rows before it computes with these.
+template <class S>
+__device__ void chain_pass(const chain_arguments<S>& a, const chain_rows& rows, const chain_step& step, const chain_factor& factor,
+                           chain_sum& sum) {
+  const int lane = arch::lane(), g = lane / 4, t = lane % 4;
+  const bool applies = step.applied >= 0, adds = step.summed >= 0;
   const auto v = [&](std::int64_t i, std::int64_t j) {
     return i >= a.rows || j >= a.count || i < j ? S(0) : i == j ? S(1) : a.V[i + j * a.ldv];
   };
   struct rows_of_warp {
     double y[2];
-    S before[steps], next[2][k_chain_tiles];
+    S before[k_chain_steps], next[2][k_chain_tiles];
   };
-  sync_cluster<Blocks>();  // all blocks have started, so that they can be read from
-  std::int64_t before = 0;
-  double factor[steps] = {};  // z of the previous group, as the right factor of a product
-  for (std::int64_t s = 0; s <= groups; ++s) {
-    const bool applies = s > 0, adds = s < groups;
-    const std::int64_t column = (a.last_first ? groups - 1 - s : s) * k_inner;
-    const auto load = [&](std::int64_t i, rows_of_warp& to) {
-      for (int q = 0; q < 2; ++q) to.y[q] = i + g < a.rows && 2 * t < k_vectors ? a.y[i + g + (2 * t + q) * a.rows] : 0;
-      ballast::cuda::unrolled<steps>(
-          [&](auto c) { to.before[decltype(c)::value] = applies ? v(i + g, before + 4 * decltype(c)::value + t) : S(0); });
-      ballast::cuda::unrolled<2>([&](auto h) {
-        ballast::cuda::unrolled<k_chain_tiles>([&](auto c) {
-          constexpr int half = decltype(h)::value, tile = decltype(c)::value;
-          to.next[half][tile] = adds ? v(i + 4 * half + t, column + 8 * tile + g) : S(0);
-        });
+  const auto load = [&](std::int64_t i, rows_of_warp& to) {
+    for (int q = 0; q < 2; ++q) to.y[q] = i + g < a.rows && 2 * t < k_vectors ? a.y[i + g + (2 * t + q) * a.rows] : 0;
+    ballast::cuda::unrolled<k_chain_steps>(
+        [&](auto c) { to.before[decltype(c)::value] = applies ? v(i + g, step.applied + 4 * decltype(c)::value + t) : S(0); });
+    ballast::cuda::unrolled<2>([&](auto h) {
+      ballast::cuda::unrolled<k_chain_tiles>([&](auto c) {
+        constexpr int half = decltype(h)::value, tile = decltype(c)::value;
+        to.next[half][tile] = adds ? v(i + 4 * half + t, step.summed + 8 * tile + g) : S(0);
       });
-    };
-    // Skips the rows above both groups.
-    const std::int64_t low = !adds ? before : !applies || column < before ? column : before;
-    const std::int64_t skipped = low > first ? (low - first) / stride : 0;
-    double sum[k_chain_gram + k_chain_tiles][2] = {};
-    rows_of_warp now, ahead;
-    std::int64_t i = first + skipped * stride;
-    if (i < a.rows) load(i, ahead);
-    for (; i < a.rows; i += stride) {
-      now = ahead;
-      if (i + stride < a.rows) load(i + stride, ahead);
-      double* const y = now.y;
-      if (applies) {
-        double lost[2] = {};
-        ballast::cuda::unrolled<steps>(
-            [&](auto c) { arch::mma_m8n8k4_f64(lost, static_cast<double>(now.before[decltype(c)::value]), factor[decltype(c)::value]); });
-        for (int q = 0; q < 2; ++q) {
-          y[q] -= lost[q];
-          if (i + g < a.rows && 2 * t < k_vectors) a.y[i + g + (2 * t + q) * a.rows] = y[q];
-        }
-      }
-      if (!adds) continue;
-      ballast::cuda::unrolled<2>([&](auto half) {
-        constexpr int h = decltype(half)::value;
-        double x[k_chain_tiles];
-        ballast::cuda::unrolled<k_chain_tiles>(
-            [&](auto c) { x[decltype(c)::value] = static_cast<double>(now.next[h][decltype(c)::value]); });
-        const int from = (4 * h + t) * 4 + g / 2;
-        const double even = __shfl_sync(0xffffffffu, y[0], from % 32), odd = __shfl_sync(0xffffffffu, y[1], from % 32);
-        const double vector = g >= k_vectors ? 0 : g % 2 == 0 ? even : odd;
-        ballast::cuda::unrolled<k_chain_tiles>([&](auto r) {
-          constexpr int row = decltype(r)::value;
-          ballast::cuda::unrolled<k_chain_tiles, row>([&](auto c) {
-            arch::mma_m8n8k4_f64(sum[upper_tile(k_chain_tiles, row, decltype(c)::value)], x[row], x[decltype(c)::value]);
-          });
-          arch::mma_m8n8k4_f64(sum[k_chain_gram + row], x[row], vector);
-        });
-      });
-    }
-    if (!adds) break;
-    const int half = static_cast<int>(s & 1);
-    ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
-      for (int q = 0; q < 2; ++q) own.parts[warp][64 * decltype(e)::value + 2 * lane + q] = sum[decltype(e)::value][q];
     });
-    __syncthreads();  // the sums of the warps are stored
-    for (int e = thread; e < k_chain_sums; e += Threads) {
-      double all = 0;
-      ballast::cuda::unrolled<warps>([&](auto w) { all += own.parts[decltype(w)::value][e]; });
+  };
+  // Skips the rows above both groups.
+  const std::int64_t low = !adds ? step.applied : !applies || step.summed < step.applied ? step.summed : step.applied;
+  const std::int64_t skipped = low > rows.first ? (low - rows.first) / rows.stride : 0;
+  rows_of_warp now, ahead;
+  std::int64_t i = rows.first + skipped * rows.stride;
+  if (i < a.rows) load(i, ahead);
+  for (; i < a.rows; i += rows.stride) {
+    now = ahead;
+    if (i + rows.stride < a.rows) load(i + rows.stride, ahead);
+    double* const y = now.y;
+    if (applies) {
+      double lost[2] = {};
+      ballast::cuda::unrolled<k_chain_steps>(
+          [&](auto c) { arch::mma_m8n8k4_f64(lost, static_cast<double>(now.before[decltype(c)::value]), factor[decltype(c)::value]); });
+      for (int q = 0; q < 2; ++q) {
+        y[q] -= lost[q];
+        if (i + g < a.rows && 2 * t < k_vectors) a.y[i + g + (2 * t + q) * a.rows] = y[q];
+      }
+    }
+    if (!adds) continue;
+    ballast::cuda::unrolled<2>([&](auto half) {
+      constexpr int h = decltype(half)::value;
+      double x[k_chain_tiles];
+      ballast::cuda::unrolled<k_chain_tiles>([&](auto c) { x[decltype(c)::value] = static_cast<double>(now.next[h][decltype(c)::value]); });
+      const int from = (4 * h + t) * 4 + g / 2;
+      const double even = __shfl_sync(0xffffffffu, y[0], from % 32), odd = __shfl_sync(0xffffffffu, y[1], from % 32);
+      const double vector = g >= k_vectors ? 0 : g % 2 == 0 ? even : odd;
+      ballast::cuda::unrolled<k_chain_tiles>([&](auto r) {
+        constexpr int row = decltype(r)::value;
+        ballast::cuda::unrolled<k_chain_tiles, row>(
+            [&](auto c) { arch::mma_m8n8k4_f64(sum[upper_tile(k_chain_tiles, row, decltype(c)::value)], x[row], x[decltype(c)::value]); });
+        arch::mma_m8n8k4_f64(sum[k_chain_gram + row], x[row], vector);
+      });
+    });
+  }
+}
+
+// Adds the sums of the warps of a block: calls add(e, sum) for each sum e by one thread.
+template <int Threads, class Add>
+__device__ void add_warps(const chain_sum& sum, double (&parts)[Threads / 32][k_chain_sums], Add&& add) {
+  const int warp = arch::warp(), lane = arch::lane();
+  ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
+    for (int q = 0; q < 2; ++q) parts[warp][64 * decltype(e)::value + 2 * lane + q] = sum[decltype(e)::value][q];
+  });
+  __syncthreads();  // the sums of the warps are stored
+  for (int e = static_cast<int>(threadIdx.x); e < k_chain_sums; e += Threads) {
+    double all = 0;
+    ballast::cuda::unrolled<Threads / 32>([&](auto w) { all += parts[decltype(w)::value][e]; });
+    add(e, all);
+  }
+}
+
+// z of a group, one warp for each vector: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over the l applied before j. `all` has the sums.
+template <class S>
+__device__ void solve_group(const chain_arguments<S>& a, std::int64_t column, const double (&all)[k_chain_sums],
+                            double (&z)[k_inner][k_vectors], chain_factor& factor) {
+  const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
+  if (warp < k_vectors) {
+    const std::int64_t left = a.count - column;
+    const int w = left < k_inner ? static_cast<int>(left) : k_inner;
+    const double tau = lane < w ? static_cast<double>(a.tau[column + lane]) : 0;
+    double u = all[64 * (k_chain_gram + lane / 8) + lane % 8 * 8 + warp];
+    for (int e = 0; e < w; ++e) {
+      const int j = a.last_first ? w - 1 - e : e, near = lane < j ? lane : j, far = lane < j ? j : lane;
+      const double made = __shfl_sync(0xffffffffu, tau * u, j);
+      if (lane == j) z[j][warp] = made;
+      u -= all[64 * upper_tile(k_chain_tiles, near / 8, far / 8) + near % 8 * 8 + far % 8] * made;
+    }
+    if (lane >= w) z[lane][warp] = 0;
+  }
+  __syncthreads();  // z is stored
+  ballast::cuda::unrolled<k_chain_steps>(
+      [&](auto c) { factor[decltype(c)::value] = g < k_vectors ? z[4 * decltype(c)::value + t][g] : 0; });
+}
+
+// y ← H_n … H_1 y or H_1 … H_n y for the vectors y, by groups of k_inner reflectors. Each group takes one pass over the rows and one
+// exchange between the blocks of a cluster: the pass applies the previous group and accumulates the sums of the next one. A warp has the
+// same rows in every group, so that y needs no barrier; the rows of all warps interleave, so that the last groups, which have few rows,
+// keep all warps busy.
+template <class S, int Blocks, int Threads>
+__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+  constexpr int warps = Threads / 32;
+  static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
+  auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
+  const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
+  const std::int64_t groups = (a.count + k_inner - 1) / k_inner;
+  const chain_rows rows{8 * (rank * warps + arch::warp()), std::int64_t{8} * Blocks * warps};
+  sync_cluster<Blocks>();  // all blocks have started, so that they can be read from
+  chain_step step;
+  chain_factor factor = {};
+  for (std::int64_t s = 0; s <= groups; ++s) {
+    step.summed = s < groups ? chain_column(a, s) : -1;
+    chain_sum sum = {};
+    chain_pass(a, rows, step, factor, sum);
+    if (s == groups) break;
+    const int half = static_cast<int>(s & 1);
+    add_warps<Threads>(sum, own.parts, [&](int e, double all) {
       own.sums[half][e] = all;
       if constexpr (Blocks == 1) own.all[e] = all;
-    }
+    });
     sync_cluster<Blocks>();  // the sums of the blocks are stored
     if constexpr (Blocks > 1) {
-      for (int e = thread; e < k_chain_sums; e += Threads) {
+      for (int e = static_cast<int>(threadIdx.x); e < k_chain_sums; e += Threads) {
         double of[Blocks], all = 0;
         ballast::cuda::unrolled<Blocks>([&](auto r) {
           constexpr int other = decltype(r)::value;
@@ -308,32 +371,43 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
       }
       __syncthreads();  // the total sums are stored
     }
-    if (warp < k_vectors) {
-      const std::int64_t left = a.count - column;
-      const int w = left < k_inner ? static_cast<int>(left) : k_inner;
-      const double tau = lane < w ? static_cast<double>(a.tau[column + lane]) : 0;
-      double u = own.all[64 * (k_chain_gram + lane / 8) + lane % 8 * 8 + warp];
-      for (int e = 0; e < w; ++e) {
-        const int j = a.last_first ? w - 1 - e : e, near = lane < j ? lane : j, far = lane < j ? j : lane;
-        const double z = __shfl_sync(0xffffffffu, tau * u, j);
-        if (lane == j) own.z[j][warp] = z;
-        u -= own.all[64 * upper_tile(k_chain_tiles, near / 8, far / 8) + near % 8 * 8 + far % 8] * z;
-      }
-      if (lane >= w) own.z[lane][warp] = 0;
-    }
-    __syncthreads();  // z is stored
-    ballast::cuda::unrolled<steps>([&](auto c) { factor[decltype(c)::value] = g < k_vectors ? own.z[4 * decltype(c)::value + t][g] : 0; });
-    before = column;
+    solve_group(a, step.summed, own.all, own.z, factor);
+    step.applied = step.summed;
   }
   sync_cluster<Blocks>();  // no block exits while others may still read from it
 }
 
-// One thread block for each k_dot_columns columns: computes Σ_i b(i, q) x(i, j) for all vectors.
+// The same for tall V: one pass of all multiprocessors for each launch, between which fold_kernel adds the sums of the blocks.
+template <class S>
+__global__ void __launch_bounds__(k_threads, 1) tall_chain_kernel(const __grid_constant__ tall_chain_arguments<S> a) {
+  constexpr int warps = k_threads / 32;
+  static_assert(sizeof(tall_chain_memory) == tall_chain_bytes());
+  auto& own = *reinterpret_cast<tall_chain_memory*>(arch::shared_memory());
+  const chain_arguments<S>& chain = a.chain;
+  const std::int64_t groups = (chain.count + k_inner - 1) / k_inner;
+  chain_step step;
+  chain_factor factor = {};
+  if (a.step > 0) {
+    for (int e = static_cast<int>(threadIdx.x); e < k_chain_sums; e += k_threads) own.all[e] = a.sums[e];
+    __syncthreads();  // the total sums are there
+    step.applied = chain_column(chain, a.step - 1);
+    solve_group(chain, step.applied, own.all, own.z, factor);
+  }
+  if (a.step < groups) step.summed = chain_column(chain, a.step);
+  chain_sum sum = {};
+  const std::int64_t first = 8 * (std::int64_t{blockIdx.x} * warps + arch::warp());
+  chain_pass(chain, {first, std::int64_t{8} * gridDim.x * warps}, step, factor, sum);
+  if (step.summed < 0) return;
+  double* const parts = a.parts + std::int64_t{blockIdx.x} * k_chain_sums;
+  add_warps<k_threads>(sum, own.parts, [&](int e, double all) { parts[e] = all; });
+}
+
+// One thread block for each k_dot_columns columns and chunk of rows: computes Σ_i b(i, q) x(i, j) for all vectors.
 template <class S>
 __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__ dots_arguments<S> a) {
   constexpr int count = k_dot_columns * k_vectors;
   auto& several = arch::shared_object<double[count * (k_threads / 32)], struct dotted_sums>();
-  const std::int64_t first = std::int64_t{blockIdx.x} * k_dot_columns;
+  const std::int64_t chunk = blockIdx.x % a.chunks, first = blockIdx.x / a.chunks * k_dot_columns;
   const std::int64_t left = a.columns - first;
   const int there = left < k_dot_columns ? static_cast<int>(left) : k_dot_columns;
   const int thread = static_cast<int>(threadIdx.x);
@@ -348,7 +422,9 @@ __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__
   double sum[count] = {};
   int shift[k_dot_columns];
   for (int c = 0; c < k_dot_columns; ++c) shift[c] = a.shifts != nullptr && c < there ? a.shifts[first + c] : 0;
-  for (std::int64_t i = thread; i < a.rows; i += k_threads) {
+  const std::int64_t each = (a.rows + a.chunks - 1) / a.chunks, begin = chunk * each;
+  const std::int64_t end = begin + each < a.rows ? begin + each : a.rows;
+  for (std::int64_t i = begin + thread; i < end; i += k_threads) {
     double b[k_vectors], x[k_dot_columns];
     ballast::cuda::unrolled<k_dot_columns>([&](auto c) {
       constexpr int own = decltype(c)::value;
@@ -361,7 +437,8 @@ __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__
         [&](auto e) { sum[decltype(e)::value] += b[decltype(e)::value / k_dot_columns] * x[decltype(e)::value % k_dot_columns]; });
   }
   const double all = ballast::cuda::add_block<k_threads>(sum, several);
-  if (thread < count && thread % k_dot_columns < there) a.to[first + thread % k_dot_columns + thread / k_dot_columns * a.columns] = all;
+  if (thread < count && thread % k_dot_columns < there)
+    a.to[chunk * a.columns * k_vectors + first + thread % k_dot_columns + thread / k_dot_columns * a.columns] = all;
 }
 
 }  // namespace ballast::qr::cuda

@@ -1,0 +1,248 @@
+"""The stage `calls`: whole calls as users make them, warm and cold, beside rivals; and its page, docs/benchmarks/calls.md."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from . import page as pages
+from .rows import geometric_mean, number, rows_of
+
+MOST_SECONDS = 130  # of one algorithm; warm calls, rivals and first calls share them
+RIVALS = 0.25  # the share of the rivals in what first calls leave
+COLD = {"kmeans": 20, "qr": 50}  # seconds of first calls: QR compiles most of its kernels
+LEAST = {"kmeans": 1.5, "qr": 2.5}  # × the best rival in the geometric mean, protected
+TITLES = {"kmeans": "K-Means", "qr": "QR"}
+# The problems whose first call is timed, in a process of its own each.
+FIRST_CALLS = {
+    "kmeans": ("kmeans_f32_m1048576_n128_k128", "kmeans_f32_m131072_n8_k8", "kmeans_f64_m1048576_n16_k64"),
+    "qr": ("qr_f64_m1000000_n32",),
+}
+OURS = ("off", "correct")
+SHOWN = 25  # calls in the table
+
+
+# ---- The stage ----
+
+
+def run(check, made, limit):
+    """Warm calls, the same by PyTorch and flash-kmeans where they are installed, and first calls."""
+    limit = min(limit, MOST_SECONDS)
+    cold = min(COLD[check.algorithm], limit / 3)
+    check.run_program(made, (1 - RIVALS) * (limit - cold), "calls")
+    if made["status"] in ("no GPU", "failed"):
+        return
+    tokens = list(dict.fromkeys(row["token"] for row in made["rows"] if row["type"] == "call" and row["variant"] in OURS))
+    if tokens:
+        script = Path(__file__).with_name("calls_rivals.py")
+        seconds = RIVALS * (limit - cold)
+        python = shutil.which("python3") or sys.executable
+        status, output = check.execute("calls-rivals", [python, script, "--seconds", max(seconds - 10, 2), *tokens], seconds)
+        made["rows"] += check.rows_in(output)
+        if status not in (0, None):
+            made.update(status="failed", detail=f"rivals: exit status {status}: {check.tail('calls-rivals')}")
+    first_calls(check, made, cold)
+
+
+def first_calls(check, made, limit):
+    """Each problem in a process of its own with an empty cache of kernels: with the bundle beside the programs, if there is one, and
+    without."""
+    problems = FIRST_CALLS[check.algorithm]
+    ways = (["bundle"] if check.bundle_file().exists() else []) + ["compiled"]
+    share = limit / (len(problems) * len(ways))
+    with tempfile.TemporaryDirectory(dir=check.out) as folder:
+        program = check.programs / "ballast-gpu-check-production"
+        alone = Path(folder) / "bin" / program.name  # no bundle lies beside this one
+        alone.parent.mkdir()
+        shutil.copy(program, alone)
+        for number_, (token, way) in enumerate((token, way) for token in problems for way in ways):
+            cache = Path(folder) / str(number_)
+            cache.mkdir()
+            command = [program if way == "bundle" else alone, "first_call", "--only", check.algorithm, token]
+            status, output = check.execute("first-call", command, share, {"BALLAST_CACHE_DIR": str(cache)})
+            found = [row for row in check.rows_in(output) if row["type"] == "first call"]
+            made["rows"] += [dict(row, kernels=way) for row in found]
+            if not found:
+                why = f"longer than {share:.0f} s" if status is None else check.tail("first-call")
+                made["rows"].append({"type": "first call", "token": token, "kernels": way, "refused": why})
+                if status is not None:
+                    made.update(status="failed", detail=f"first call of {token}: {why}")
+
+
+# ---- The page ----
+
+
+def calls_of(result):
+    """One entry for each problem and call, in the order of the run."""
+    seen = {}
+    for row in rows_of(result, "call"):
+        seen.setdefault((row["token"], row.get("call")), {})[row["variant"]] = row
+    profiles = {(row["token"], row["call"]): row for row in rows_of(result, "call profile") if row["variant"] == "correct"}
+    parts = {}
+    for row in rows_of(result, "call part"):
+        if row["variant"] == "correct":
+            parts.setdefault((row["token"], row["call"]), []).append(row)
+    made = []
+    for (token, call), variants in seen.items():
+        time = lambda name: variants.get(name, {}).get("milliseconds")
+        rivals = {name: time(name) for name in variants if name not in OURS and time(name)}
+        rival = min(rivals, key=rivals.get, default=None)
+        off, correct = time("off"), time("correct")
+        made.append(
+            {
+                "token": token,
+                "call": call,
+                "off": off,
+                "correct": correct,
+                "overhead": correct / off - 1 if off and correct else None,
+                "rival": rivals.get(rival),
+                "rival_name": rival or "",
+                "ratio": rivals[rival] / correct if rival and correct else None,
+                "refused": pages.first_refusal(variants.values()),
+                "profile": profiles.get((token, call)),
+                "parts": sorted(parts.get((token, call), []), key=lambda row: -row["milliseconds"]),
+            }
+        )
+    return made
+
+
+def ratios_of(entries, algorithm):
+    return [entry["ratio"] for entry in entries if entry["ratio"] and entry["token"].startswith(algorithm)]
+
+
+def targets(entries):
+    made = pages.Targets()
+    for algorithm, least in LEAST.items():
+        ratios = ratios_of(entries, algorithm)
+        title = TITLES[algorithm]
+        made.at_least(f"{title}, protected: ≥ {least}× the best rival in the geometric mean", geometric_mean(ratios), least, "{:.2f}×")
+        made.at_least(f"{title}, protected: no call slower than the best rival", min(ratios, default=None), 1.0, "{:.2f}×")
+    return made.all
+
+
+def warm_section(entries, algorithm):
+    rows = []
+    for entry in entries:
+        if entry["correct"] is None:
+            rows.append([f"`{entry['token']}`", entry["call"] or "", entry["refused"], *[""] * 4])
+            continue
+        rows.append(
+            [
+                f"`{entry['token']}`",
+                entry["call"],
+                pages.milliseconds(entry["off"]),
+                pages.milliseconds(entry["correct"]),
+                number(entry["overhead"], "{:+.0%}"),
+                f"{pages.milliseconds(entry['rival'])} ({entry['rival_name']})" if entry["rival"] else "–",
+                number(entry["ratio"]),
+            ]
+        )
+    columns = ("problem", "call", "off, ms", "correct, ms", "protection", "best rival, ms", "× rival, correct")
+    return [f"## {TITLES[algorithm]}", "", *pages.table(columns, rows)]
+
+
+def cold_section(result):
+    seen = {}
+    for row in rows_of(result, "first call"):
+        if row.get("kernels"):
+            seen.setdefault(row["token"], {})[row["kernels"]] = row
+    if not seen:
+        return []
+    cell = lambda row: "–" if row is None else row.get("refused") or number(row["milliseconds"], "{:.0f}")
+    rows = [[f"`{token}`", cell(by.get("bundle")), cell(by.get("compiled"))] for token, by in seen.items()]
+    return [
+        "## First calls",
+        "",
+        "Milliseconds of the first call of a process, protected, with an empty cache of kernels. The CUDA context exists, and the operands",
+        "lie on the device. bundle: with the bundle beside the programs. compiled: without one.",
+        "",
+        *pages.table(("problem", "bundle", "compiled"), rows),
+    ]
+
+
+def profile_section(entries):
+    rows = []
+    for entry in entries:
+        seen = entry["profile"]
+        if seen is None:
+            continue
+        part = lambda place: next((f"{row['part']} {row['milliseconds']:.3g} ({row['count']})" for row in entry["parts"] if row["place"] == place), "–")
+        rows.append(
+            [
+                f"`{entry['token']}`",
+                entry["call"],
+                pages.milliseconds(seen["milliseconds"]),
+                pages.milliseconds(seen["device"]),
+                seen["operations"],
+                part("device"),
+                part("host"),
+            ]
+        )
+    if not rows:
+        return []
+    return [
+        "## What the calls do",
+        "",
+        "One protected call, measured: between two events, each kernel, product, copy and fill; by the host's clock, what the host waits",
+        "for. The measurement makes the call longer. In brackets how often.",
+        "",
+        *pages.table(("problem", "call", "ms", "device busy", "operations", "longest on the device", "longest of the host"), rows),
+    ]
+
+
+def page(result):
+    """The page of whole calls, as lines."""
+    entries = calls_of(result)
+    reached = targets(entries)
+    lines = pages.head(
+        result,
+        "Whole calls on {device}: what users of K-Means and QR wait for",
+        [
+            "host time from the call",
+            "until its results lie in device memory, operands on the device, plan and kernels ready, after one call that does not count. "
+            "Variants",
+            "of a call take turns; rivals from Python run after them, in the same way. Data are normally distributed and repeat after 2²⁴ "
+            "numbers.",
+        ],
+        ["off: Ballast without protection. correct: with it, the default. × rival: the best rival's time over that of correct."],
+    )
+    lines += pages.targets_section(reached)
+    for algorithm in TITLES:
+        own = [entry for entry in entries if entry["token"].startswith(algorithm)]
+        if own:
+            lines += warm_section(own, algorithm)
+    for name, why in dict.fromkeys((row["variant"], row["unavailable"]) for row in rows_of(result, "call rival") if row.get("unavailable")):
+        lines += [f"{name} was not measured: {why}", ""]
+    lines += cold_section(result)
+    lines += profile_section(entries)
+    behind = [
+        f"`{entry['token']}`, {entry['call']}: {entry['ratio']:.2f}× {entry['rival_name']}"
+        for entry in sorted((entry for entry in entries if entry["ratio"]), key=lambda entry: entry["ratio"])
+        if entry["ratio"] < 1
+    ]
+    return lines + pages.short_section(result, reached, behind, "Nothing of the targets that were measured.")
+
+
+def table(result):
+    entries = calls_of(result)
+    if not entries:
+        return
+    yield ""
+    yield f"{'whole calls, the slowest beside a rival':<52} {'off, ms':>9} {'protected':>9} {'rival':>9} {'x':>6}"
+    for entry in sorted((entry for entry in entries if entry["ratio"]), key=lambda entry: entry["ratio"])[:SHOWN]:
+        name = f"{entry['token'].removeprefix('kmeans_').removeprefix('qr_')}, {entry['call']}"
+        yield (
+            f"{name:<52} {pages.milliseconds(entry['off']):>9} {pages.milliseconds(entry['correct']):>9} "
+            f"{pages.milliseconds(entry['rival']):>9} {number(entry['ratio']):>6} {entry['rival_name']}"
+        )
+    for algorithm, title in TITLES.items():
+        ratios = ratios_of(entries, algorithm)
+        if ratios:
+            mean = geometric_mean(ratios)
+            yield f"{title}: {mean:.2f} times as fast as the best rival in the geometric mean, {min(ratios):.2f} to {max(ratios):.2f}"
+    refused = [entry for entry in entries if entry["correct"] is None]
+    for entry in refused[:4]:
+        yield f"  not measured: {entry['token']}, {entry['call'] or 'all calls'}: {entry['refused']}"
+    if len(refused) > 4:
+        yield f"  … {len(refused) - 4} more in the JSON"
