@@ -2,7 +2,7 @@
 
 Usage: compare.py [--device cpu|cuda | --overhead] [--out FILE] [--commit HASH] [--only WORD]
 --overhead: what one call of 8 points on the host costs beside the library's own time, from NumPy, PyTorch and JAX. Processor time of the
-calling thread, the least of 400 short rounds: other work on the machine counts little.
+calling thread, the least of 80 rounds that all calls share: other work on the machine counts little.
 Rivals are those that are installed: NumPy, SciPy, pyFFTW, mkl_fft, scikit-learn, PyTorch; on a device PyTorch and CuPy. Every call of a row runs
 in the same rounds, one after the other, and the number is the median over the rounds. Threads: as many for each as it takes by itself.
 """
@@ -181,59 +181,54 @@ def device_rows(only):
         yield row, timed(calls, wait)
 
 
-def least(call, clock=time.thread_time):
-    """The least seconds of a call over rounds."""
-    best = float("inf")
-    for count in (100, *[50] * 400):
-        start = clock()
-        for _ in range(count):
-            call()
-        best = min(best, (clock() - start) / count)
-    return best
-
-
-def overhead_rows():
-    """(name, seconds of the call, seconds in the library or None, the seconds of the rival's call)."""
+def overhead_calls():
+    """(name, Ballast's call, the rival's call)."""
     torch, jax = optional("torch"), optional("jax")
-
-    def row(name, call, rival):
-        call()
-        library = float("inf")
-        for _ in range(300):
-            call()
-            library = min(library, ballast.last_report().seconds)
-        return name, least(call), library, least(rival)
-
     z, m = rng_data((8,), "complex128"), rng_data((4, 4), "complex128")
-    with ballast.protection(threads=1):
-        yield row("ballast.fft.fft, NumPy", lambda: ballast.fft.fft(z), lambda: np.fft.fft(z))
-        yield row("ballast.fft.fft2, NumPy", lambda: ballast.fft.fft2(m), lambda: np.fft.fft2(m))
-        if torch:
-            import ballast.torch as operators
+    yield ("ballast.fft.fft, NumPy", lambda: ballast.fft.fft(z), lambda: np.fft.fft(z))
+    yield ("ballast.fft.fft2, NumPy", lambda: ballast.fft.fft2(m), lambda: np.fft.fft2(m))
+    if torch:
+        import ballast.torch as operators
 
-            torch.set_num_threads(1)
-            t, u, r = torch.from_numpy(z), torch.from_numpy(m), torch.from_numpy(z.real.copy())
-            g = t.clone().requires_grad_()
-            yield row("ballast.fft.fft, PyTorch", lambda: ballast.fft.fft(t), lambda: torch.fft.fft(t))
-            yield row("ballast.torch.fft", lambda: operators.fft(t), lambda: torch.fft.fft(t))
-            yield row("ballast.torch.rfft", lambda: operators.rfft(r), lambda: torch.fft.rfft(r))
-            yield row("ballast.torch.fft2", lambda: operators.fft2(u), lambda: torch.fft.fft2(u))
-            yield row("ballast.torch.fft, gradient wanted", lambda: operators.fft(g), lambda: torch.fft.fft(g))
-            yield row("torch.ops.ballast.fft_c2c", lambda: torch.ops.ballast.fft_c2c(t, [-1], 0, True), lambda: torch.fft.fft(t))
-        if jax and hasattr(ballast._core, "jax_handlers"):
-            import ballast.jax as programs
+        torch.set_num_threads(1)
+        t, u, r = torch.from_numpy(z), torch.from_numpy(m), torch.from_numpy(z.real.copy())
+        g = t.clone().requires_grad_()
+        yield ("ballast.fft.fft, PyTorch", lambda: ballast.fft.fft(t), lambda: torch.fft.fft(t))
+        yield ("ballast.torch.fft", lambda: operators.fft(t), lambda: torch.fft.fft(t))
+        yield ("ballast.torch.rfft", lambda: operators.rfft(r), lambda: torch.fft.rfft(r))
+        yield ("ballast.torch.fft2", lambda: operators.fft2(u), lambda: torch.fft.fft2(u))
+        yield ("ballast.torch.fft, gradient wanted", lambda: operators.fft(g), lambda: torch.fft.fft(g))
+        yield ("torch.ops.ballast.fft_c2c", lambda: torch.ops.ballast.fft_c2c(t, [-1], 0, True), lambda: torch.fft.fft(t))
+    if jax and hasattr(ballast._core, "jax_handlers"):
+        import ballast.jax as programs
 
-            jax.config.update("jax_enable_x64", True)
-            jax.config.update("jax_cpu_enable_async_dispatch", False)  # in the calling thread, whose time is measured
-            mine, theirs, x = jax.jit(programs.fft), jax.jit(jax.numpy.fft.fft), jax.numpy.asarray(z)
-            yield row("jax.jit(ballast.jax.fft)", lambda: mine(x), lambda: theirs(x))
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # in the calling thread, whose time is measured
+        mine, theirs, x = jax.jit(programs.fft), jax.jit(jax.numpy.fft.fft), jax.numpy.asarray(z)
+        yield ("jax.jit(ballast.jax.fft)", lambda: mine(x), lambda: theirs(x))
 
 
 def overhead():
+    calls = list(overhead_calls())
+    whole, library, rival = ([float("inf")] * len(calls) for _ in range(3))
+
+    def seconds(call):
+        start = time.thread_time()
+        for _ in range(300):
+            call()
+        return (time.thread_time() - start) / 300
+
+    with ballast.protection(threads=1):
+        for _ in range(80):
+            for i, (_, mine, theirs) in enumerate(calls):
+                whole[i], rival[i] = min(whole[i], seconds(mine)), min(rival[i], seconds(theirs))
+                ballast.last_report()  # JAX's is that of all calls since
+                for _ in range(20):
+                    mine()
+                    library[i] = min(library[i], ballast.last_report().seconds)
     lines = ["| call | whole | in the library | beside it | rival's call |", "|---|---:|---:|---:|---:|"]
-    for name, whole, library, rival in overhead_rows():
-        lines.append(f"| {name} | {shown(whole)} | {shown(library)} | {shown(whole - library)} | {shown(rival)} |")
-        print(lines[-1], flush=True)
+    for (name, *_), each, inside, theirs in zip(calls, whole, library, rival):
+        lines.append(f"| {name} | {shown(each)} | {shown(inside)} | {shown(each - inside)} | {shown(theirs)} |")
     return lines
 
 
