@@ -79,7 +79,8 @@ class pivoted_factorization {
     }
     factor();
     if (here_.lost()) return std::nullopt;
-    return checked && finite_ ? verify() : abft::finding{};
+    if (!checked) return abft::finding{};
+    return finite_ ? verify() : confirm();
   }
 
   static abft::finding failed(const char* check, index column) {
@@ -133,6 +134,17 @@ class pivoted_factorization {
     abft::finding seen{.residual = sums.residual, .threshold = sums.threshold, .index = sums.column, .check = "qr.pivot"};
     seen.word = abft::verify(sums.residual, abft::guarded_threshold(sums.threshold));
     return seen;
+  }
+
+  // R of a matrix with Inf or NaN has such numbers, too. If it has none, a fault struck both looks at A.
+  abft::finding confirm() const {
+    here_.seen.checked(1);
+    for (index j = 0; j < R_.columns; ++j) {
+      for (index i = 0; i < std::min(j + 1, R_.rows); ++i) {
+        if (!std::isfinite(R_(i, j))) return {};
+      }
+    }
+    return failed("qr.pivot", -1);
   }
 
   // Brings A back where F is A.
