@@ -16,7 +16,7 @@ from support import BALLAST, DATA, WithFolder, run, run_json
 
 # `bench` and `tune` are listed if the programs that they run are there.
 HAS = {name: any((Path(BALLAST).resolve().parent / place / name).exists() for place in (".", "../libexec/ballast")) for name in ("ballast-bench", "ballast-kernels")}
-SUBCOMMANDS = ", ".join(["kmeans", "fft", "qr", "lstsq"] + ["bench"] * HAS["ballast-bench"] + ["tune"] * HAS["ballast-kernels"] + ["info"])
+SUBCOMMANDS = ", ".join(["kmeans", "fft", "convolve", "qr", "lstsq"] + ["bench"] * HAS["ballast-bench"] + ["tune"] * HAS["ballast-kernels"] + ["info"])
 
 
 class Usage(WithFolder):
