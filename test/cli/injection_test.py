@@ -51,7 +51,7 @@ class Injection(WithFolder):
         self.assertEqual(set(info["sites"]), set(self.COMMANDS))
         for operation, sites in info["sites"].items():
             for site in sites:
-                clean_report, clean = self.result(operation, *(("--rcond", 1e-12) if site in self.PIVOTED else ()))
+                clean_report, clean = self.result(operation, *(("--rcond", "1e-12") if site in self.PIVOTED else ()))
                 self.assertEqual(clean_report["verdict"], "clean")
                 detected = 0
                 for model in info["models"]:
