@@ -76,8 +76,8 @@ class plan {
   BALLAST_API plan& operator=(const plan&);
   BALLAST_API plan& operator=(plan&&) noexcept;
 
-  // geqrf, ormqr and orgqr of a matrix of up to 256 rows and columns on cuda are computed by the kernels for batches, in one launch and with
-  // the bits that the matrix has in a batch, unless execution::scheme names a scheme.
+  // geqrf, ormqr and orgqr of a matrix of up to 256 rows and columns on cuda are computed by the kernels for batches, in one launch and
+  // with the bits that the matrix has in a batch, unless execution::scheme names a scheme.
   //
   // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
   // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.

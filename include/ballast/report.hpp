@@ -60,7 +60,7 @@ struct [[nodiscard]] report {
   shared_text fallback_kernels;
   double seconds = 0;  // wall time of the call
   // qr::gels and solve: the condition number of A, estimated from below: ‖S‖_F ‖S⁺‖₂ / √n, where S is A with columns (rows if m < n)
-  // scaled to norms near 1. 1 for orthogonal columns. Of a batch one by one the largest. gelsy: of R's part that counts. NaN: unknown.
+  // scaled to norms near 1. 1 for orthogonal columns. The largest of a batch one by one. gelsy: that of R's part that counts. NaN: unknown.
   double condition = std::numeric_limits<double>::quiet_NaN();
 
   static constexpr std::size_t k_max_events = 4096;

@@ -237,7 +237,7 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
       for (index i = 0; i < rows; ++i) values[at(by_rows ? j + i * columns : i + j * rows)] = X(i, j);
     }
     const auto from = this->upload(values);
-    for (const index chunks : {1, 3, 300}) {  // of 300 chunks 39 are empty
+    for (const index chunks : {1, 3, 300}) {  // 39 of 300 chunks are empty
       const auto to = this->upload(std::vector<double>(at(chunks * columns * k_vectors), std::nan("")));
       this->launch(work::dots, 2 * chunks,
                    dots_arguments<T>{static_cast<const T*>(from.data()), by_rows ? columns : 1, by_rows ? 1 : rows, rows, 0, columns,
@@ -334,7 +334,7 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_of_the_check_of_a_tall_matrix_is_found)
   const factored<T> made = factor_on(backend::reference, random_matrix<T>(m, n, 1));
   const matrix<T> X = random_matrix<T>(m, columns, 2);
   const double off = 0.01;
-  constexpr index vectors = k_chain_sums - 8 * k_inner;  // where the sums of Vᵀ times the vectors begin
+  constexpr index vectors = k_chain_sums - 8 * k_inner;  // the first sum of Vᵀ times the vectors
   struct fault {
     const char* kernel;
     std::int64_t which;

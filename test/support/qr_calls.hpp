@@ -20,7 +20,7 @@ namespace ballast::qr {
 template <class How>
 concept test_settings = std::same_as<How, run::settings>;
 
-// Where a call on one matrix computes: on cuda by the engine for one matrix, which computes small ones if a scheme is named.
+// The execution of a call on one matrix: on cuda with a scheme, so that the engine for one matrix computes small ones, too.
 inline execution alone(const run::settings& how) {
   execution made = how.where();
   if (made.backend == backend::cuda && made.scheme.empty()) made.scheme = "block_checksum";

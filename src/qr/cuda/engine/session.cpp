@@ -220,7 +220,7 @@ auto session<S>::chain_parts(std::int64_t rows, std::int64_t count) const -> buf
   return blocks > 0 ? allocate_of<double>((blocks + 1) * k_chain_sums) : buffer();
 }
 
-// A step takes two launches, about as long as the pass of a cluster over 1500 rows. Where V is not tall, the passes of a cluster take no
+// A step takes two launches, about as long as the pass of a cluster over 1500 rows. The passes of a cluster over V that is not tall take no
 // longer than the products beside which they run, and leave them the other multiprocessors.
 template <class S>
 std::int64_t session<S>::tall_chain_blocks(std::int64_t rows, std::int64_t count) const {

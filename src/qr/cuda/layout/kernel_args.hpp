@@ -528,7 +528,7 @@ struct solve_check_arguments {
   std::int64_t ldx;
   const S* C;
   std::int64_t row_stride, column_stride;
-  solve_result* to;  // of each block
+  solve_result* to;  // one for each block
 };
 
 }  // namespace ballast::qr::cuda
