@@ -57,6 +57,9 @@ class struck_kernels final : public kernels<S> {
     const index j = wanted_.column % H.width;
     T[wanted_.row % (j + 1) + j * H.width] += static_cast<S>(wanted_.factor);
   }
+  void cross_product(index m, index p, index q, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
+    inner_.cross_product(m, p, q, A, lda, B, ldb, C, ldc);
+  }
   void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const override {
     if (!now(operation::product)) return inner_.product(H, n, C, ldc, W);
     if (wanted_.of_result) {
