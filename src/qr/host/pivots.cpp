@@ -206,7 +206,8 @@ class gram_round {
     }
     for (index c = 0; c < n_; ++c) {
       rest_[at(c)] = W.square(c);
-      scale_[at(c)] = W.exponent(c) - most < -k_apart ? 0 : std::ldexp(1.0, 2 * (W.exponent(c) - most));
+      const bool counts = W.square(c) > 0 && W.exponent(c) - most >= -k_apart;  // a column of zeros has no exponent
+      scale_[at(c)] = counts ? std::ldexp(1.0, 2 * (W.exponent(c) - most)) : 0;
       initial_[at(c)] = rest_[at(c)] * scale_[at(c)];
       any_ |= rest_[at(c)] > 0;
     }
