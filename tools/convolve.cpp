@@ -40,7 +40,8 @@ int run(const convolve_options& wanted, array first, array second) {
                                                                 : fft::convolution_mode::full},
                               work.where());
   const auto in_order = [](array of) {
-    // Files may hold columns first.
+    if (!of.fortran) return std::move(of).template as<Element>();
+    // The file holds columns first.
     const std::vector<std::int64_t> shape = of.shape, strides = of.strides();
     std::vector<Element> made, values = std::move(of).template as<Element>();
     made.reserve(values.size());

@@ -504,7 +504,8 @@ BALLAST_C_API void ballast_qr_plan_destroy(ballast_qr_plan* plan);
 
 // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m x n), below it the vectors v of the reflectors
 // H_j = I - tau_j v_j v_j^T (v_j(j) = 1 is not stored), Q = H_1 ... H_min(m,n). tau: min(m, n) elements (batch: b x min(m, n)).
-// 2 n^2 (m - n/3) operations for m >= n.
+// 2 n^2 (m - n/3) operations for m >= n. On cuda one matrix of up to 256 rows and columns has the protection of a batch, unless a scheme is
+// set.
 BALLAST_C_API int32_t ballast_qr_geqrf(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* tau, const ballast_call* call,
                                        ballast_report* report, ballast_error* error);
 // C <- op(Q) C (side BALLAST_LEFT) or C op(Q) (BALLAST_RIGHT), Q from geqrf's A and tau, as many reflectors as tau has elements (of each

@@ -77,7 +77,8 @@ class plan {
   BALLAST_API plan& operator=(plan&&) noexcept;
 
   // geqrf, ormqr and orgqr of a matrix of up to 256 rows and columns on cuda are computed by the kernels for batches, in one launch and
-  // with the bits that the matrix has in a batch, unless execution::scheme names a scheme.
+  // with the bits that the matrix has in a batch, unless execution::scheme names a scheme, call::on_progress is set, or Q is applied to
+  // more columns than a team of threads holds. They have the protection of batches (docs/protection.md), and take the plan's own memory.
   //
   // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
   // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.
@@ -102,8 +103,8 @@ class plan {
 
   // Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots a permutation of 0 … n − 1 (output only), and
   // |R_kk| ≥ ‖R(k … , j)‖₂ for all j > k, as LAPACK's xGEQP3 chooses. All columns are free to move. A with Inf or NaN keeps its order.
-  // The same order as LAPACK's where no two norms come within a part in 10⁶ of each other. 2mn² flops for the choice and those of geqrf;
-  // memory for two more copies of A in double. On cuda the host chooses the columns, and the device factors and checks.
+  // The same order as LAPACK's where no two norms come within a part in 10⁶ of each other. m n² + n³/3 flops for each round of the
+  // choice (m ≥ n; most matrices take one) and those of geqrf; memory for three copies of A in double (six if n = 4m) and one of A. On cuda the host chooses the columns, and the device factors and checks.
   // Covered: as geqrf; and the choice, which is verified on the finished R (a wrong norm, a wrong choice: chosen and factored again); and
   // the permutation. pivots lies in host memory.
   BALLAST_API report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now = {}) const;
@@ -147,7 +148,7 @@ class plan {
   [[nodiscard]] BALLAST_API pending_report enqueue_gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const call& now = {}) const;
 
   // Bytes of device memory that the operation on a batch of problem().batch matrices takes from call::workspace; without a workspace it
-  // takes the plan's own memory. 0 for other backends than cuda, and for larger matrices: such a call, like all functions for one matrix,
+  // takes the plan's own memory. 0 for other backends than cuda, and for larger matrices: such a call, like the functions for one larger matrix,
   // allocates in stream order. A workspace that is too small is an invalid_argument_error. orgqr: for matrices without gaps between their
   // elements; others need as many bytes more as their gaps have.
   BALLAST_API std::int64_t workspace_bytes(operation op) const;

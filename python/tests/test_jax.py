@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax")
+# Programs run in the thread that calls them, where the tests arm faults. JAX reads this when it makes the client of the processor.
+jax.config.update("jax_cpu_enable_async_dispatch", False)
 import ballast
 
 if not hasattr(ballast._core, "jax_handlers"):
@@ -52,7 +54,7 @@ CALLS = [("fft", True, {}), ("fft", False, {"n": 5, "axis": 1}), ("ifft", True, 
 def test_transforms(name, of_complex, how):
     x = data(3, 6, 8, dtype=np.complex128 if of_complex else np.float64)
     transform = lambda v: getattr(mine, name)(v, **how)
-    expected = getattr(np.fft, name)(np.asarray(x), **how) if hasattr(np.fft, name) else None
+    expected = getattr(np.fft, name)(np.asarray(x), **how)
     compiled = jax.jit(transform)
     close(transform(x), expected)
     close(compiled(x), expected)
@@ -154,7 +156,7 @@ def test_lstsq(shape, right):
     for solve in (mine.lstsq, jax.jit(mine.lstsq)):
         x, residuals, rank, s = solve(a, b)
         assert np.allclose(x, expected[0], rtol=1e-10, atol=1e-12) and rank == min(shape) and np.allclose(s, expected[3])
-        assert np.allclose(residuals, expected[1] if right[1:] or not expected[1].size else expected[1])
+        assert residuals.shape == expected[1].shape and np.allclose(residuals, expected[1])
     stack = jax.vmap(lambda v, w: mine.lstsq(v, w).x)(jnp.stack([a, 2 * a]), jnp.stack([b, b]))
     assert np.allclose(stack[1], expected[0] / 2)
     close(jax.vmap(lambda w: mine.lstsq(a, w).x)(jnp.stack([b, b]))[1], stack[0], np.float32)
@@ -203,13 +205,11 @@ def test_reports_of_compiled_programs():
 
 @pytest.fixture
 def here():
-    """Programs run in the thread that calls them, where the tests arm faults."""
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-    yield
-    jax.config.update("jax_cpu_enable_async_dispatch", True)
+    """The processor, also where JAX has a GPU: faults are armed for the host's threads."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
 
 
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="faults are armed for the host's threads")
 @pytest.mark.parametrize("site, call", [
     ("fft.stage", lambda: mine.fft(data(16, 64, dtype=np.complex128))), ("fft.stage", lambda: mine.rfft(data(16, 64))),
     ("fft.stage", lambda: mine.irfft(data(16, 33, dtype=np.complex128))), ("qr.trailing", lambda: mine.qr(data(200, 150))[1]),
@@ -232,7 +232,7 @@ def test_faults(faults, here, caplog, site, call):
             jax.block_until_ready(call())
     assert ballast.last_report().verdict == "uncorrectable"
     faults(f"site={site},model=bit_flip,bit=62,seed=3")
-    call()
+    jax.block_until_ready(call())
     with ballast.protection(on_fault="raise"), pytest.raises(ballast.FaultError) as raised:
         ballast.last_report()
     assert raised.value.report.detected == 1

@@ -1,6 +1,7 @@
 """The stage `calls`: whole calls as users make them, warm and cold, beside rivals; and its page, docs/benchmarks/calls.md."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -9,7 +10,6 @@ from pathlib import Path
 from . import page as pages
 from .rows import geometric_mean, number, rows_of
 
-MOST_SECONDS = 130  # of one algorithm; warm calls, rivals and first calls share them
 RIVALS = 0.25  # the share of the rivals in what first calls leave
 COLD = {"kmeans": 20, "qr": 50}  # seconds of first calls: QR compiles most of its kernels
 LEAST = {"kmeans": 1.5, "qr": 2.5}  # × the best rival in the geometric mean, protected
@@ -28,7 +28,6 @@ SHOWN = 25  # calls in the table
 
 def run(check, made, limit):
     """Warm calls, the same by PyTorch and flash-kmeans where they are installed, and first calls."""
-    limit = min(limit, MOST_SECONDS)
     cold = min(COLD[check.algorithm], limit / 3)
     check.run_program(made, (1 - RIVALS) * (limit - cold), "calls")
     if made["status"] in ("no GPU", "failed"):
@@ -83,10 +82,14 @@ def calls_of(result):
     for row in rows_of(result, "call part"):
         if row["variant"] == "correct":
             parts.setdefault((row["token"], row["call"]), []).append(row)
+    iterations = {(row["token"], row["call"]): row["iterations"] for row in rows_of(result, "call detail")}
     made = []
     for (token, call), variants in seen.items():
         time = lambda name: variants.get(name, {}).get("milliseconds")
-        rivals = {name: time(name) for name in variants if name not in OURS and time(name)}
+        # Rivals make all iterations; a fit ends before, if no label changes.
+        asked = re.fullmatch(r"fit, (\d+) iterations?", call or "")
+        early = asked is not None and iterations.get((token, call), int(asked[1])) < int(asked[1])
+        rivals = {name: time(name) for name in variants if name not in OURS and time(name) and not early}
         rival = min(rivals, key=rivals.get, default=None)
         off, correct = time("off"), time("correct")
         made.append(
@@ -99,6 +102,7 @@ def calls_of(result):
                 "rival": rivals.get(rival),
                 "rival_name": rival or "",
                 "ratio": rivals[rival] / correct if rival and correct else None,
+                "early": iterations[token, call] if early else None,
                 "refused": pages.first_refusal(variants.values()),
                 "profile": profiles.get((token, call)),
                 "parts": sorted(parts.get((token, call), []), key=lambda row: -row["milliseconds"]),
@@ -134,7 +138,11 @@ def warm_section(entries, algorithm):
                 pages.milliseconds(entry["off"]),
                 pages.milliseconds(entry["correct"]),
                 number(entry["overhead"], "{:+.0%}"),
-                f"{pages.milliseconds(entry['rival'])} ({entry['rival_name']})" if entry["rival"] else "–",
+                f"{pages.milliseconds(entry['rival'])} ({entry['rival_name']})"
+                if entry["rival"]
+                else f"– (ended after {entry['early']})"
+                if entry["early"]
+                else "–",
                 number(entry["ratio"]),
             ]
         )

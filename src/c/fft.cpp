@@ -358,6 +358,68 @@ void take_problem(ballast_options& to, const DLTensor* in, const DLTensor* out) 
   }
 }
 
+// Returns whether an operand holds reals. The parts of complex numbers have `imaginary`.
+template <class Operand>
+constexpr bool holds_reals() {
+  if constexpr (requires(const Operand& of) { of.imaginary; })
+    return false;
+  else
+    return std::is_floating_point_v<typename Operand::value_type>;
+}
+
+// Calls forward(from, to) or inverse(from, to): what the operands say, if one side alone holds reals, else what the caller says.
+template <class From, class To, class Forward, class Inverse>
+void in_direction(ballast::fft::direction way, const From& from, const To& to, Forward&& forward, Inverse&& inverse) {
+  if constexpr (holds_reals<From>() != holds_reals<To>()) {
+    if constexpr (holds_reals<From>())
+      forward(from, to);
+    else
+      inverse(from, to);
+  } else if (way == ballast::fft::direction::forward) {
+    forward(from, to);
+  } else {
+    inverse(from, to);
+  }
+}
+
+// operands(plan, way, use) calls use(from, to).
+template <class Operands>
+int32_t run_transform(const ballast_fft_plan* plan, int32_t direction, const ballast_call* call, ballast_report* report,
+                      ballast_error* error, Operands&& operands) {
+  return guarded(error, [&](frame& here) {
+    const ballast_fft_plan& with = needed(plan, "plan");
+    const auto way = direction_of(direction);
+    here.problem = with.tokens[direction];
+    const ballast::call& now = call_of(call);
+    begin(here, report, now);
+    operands(with, way, [&](const auto& from, const auto& to) {
+      in_direction(
+          way, from, to, [&](const auto& x, const auto& y) { fill(report, with.plan.forward(x, y, now)); },
+          [&](const auto& x, const auto& y) { fill(report, with.plan.inverse(x, y, now)); });
+    });
+  });
+}
+
+template <class Operands>
+int32_t enqueue_transform(const ballast_fft_plan* plan, int32_t direction, const ballast_call* call, ballast_pending** pending,
+                          ballast_error* error, Operands&& operands) {
+  return guarded(error, [&](frame& here) {
+    output(pending, "pending") = nullptr;
+    const ballast_fft_plan& with = needed(plan, "plan");
+    const auto way = direction_of(direction);
+    here.problem = with.tokens[direction];
+    const ballast::call& now = call_of(call);
+    const auto made = [&](ballast::pending_report enqueued) {
+      *pending = new ballast_pending(std::move(enqueued), with.tokens[direction], !now.throw_on_uncorrectable);
+    };
+    operands(with, way, [&](const auto& from, const auto& to) {
+      in_direction(
+          way, from, to, [&](const auto& x, const auto& y) { made(with.plan.enqueue_forward(x, y, now)); },
+          [&](const auto& x, const auto& y) { made(with.plan.enqueue_inverse(x, y, now)); });
+    });
+  });
+}
+
 }  // namespace
 
 }  // namespace ballast::c
@@ -389,93 +451,29 @@ void ballast_fft_plan_destroy(ballast_fft_plan* plan) { destroy(plan); }
 
 int32_t ballast_fft_run(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in, const DLTensor* out, const ballast_call* call,
                         ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
-    const ballast_fft_plan& with = needed(plan, "plan");
-    const auto way = direction_of(direction);
-    here.problem = with.tokens[direction];
-    const ballast::call& now = call_of(call);
-    begin(here, report, now);
-    with_operands(with, way, in, out, [&](auto from, auto to) {
-      using In = typename decltype(from)::value_type;
-      using Out = typename decltype(to)::value_type;
-      constexpr bool from_real = std::is_floating_point_v<In>, to_real = std::is_floating_point_v<Out>;
-      if constexpr (from_real && !to_real) {
-        fill(report, with.plan.forward(from, to, now));
-      } else if constexpr (to_real && !from_real) {
-        fill(report, with.plan.inverse(from, to, now));
-      } else {
-        fill(report, way == ballast::fft::direction::forward ? with.plan.forward(from, to, now) : with.plan.inverse(from, to, now));
-      }
-    });
-  });
+  return run_transform(plan, direction, call, report, error,
+                       [&](const ballast_fft_plan& with, auto way, auto&& use) { with_operands(with, way, in, out, use); });
 }
 
 int32_t ballast_fft_enqueue(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in, const DLTensor* out,
                             const ballast_call* call, ballast_pending** pending, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
-    output(pending, "pending") = nullptr;
-    const ballast_fft_plan& with = needed(plan, "plan");
-    const auto way = direction_of(direction);
-    here.problem = with.tokens[direction];
-    const ballast::call& now = call_of(call);
-    const auto made = [&](ballast::pending_report enqueued) {
-      *pending = new ballast_pending(std::move(enqueued), with.tokens[direction], !now.throw_on_uncorrectable);
-    };
-    with_operands(with, way, in, out, [&](auto from, auto to) {
-      using In = typename decltype(from)::value_type;
-      using Out = typename decltype(to)::value_type;
-      constexpr bool from_reals = std::is_floating_point_v<In>, to_reals = std::is_floating_point_v<Out>;
-      if constexpr (from_reals && !to_reals) {
-        made(with.plan.enqueue_forward(from, to, now));
-      } else if constexpr (to_reals && !from_reals) {
-        made(with.plan.enqueue_inverse(from, to, now));
-      } else {
-        made(way == ballast::fft::direction::forward ? with.plan.enqueue_forward(from, to, now) : with.plan.enqueue_inverse(from, to, now));
-      }
-    });
-  });
+  return enqueue_transform(plan, direction, call, pending, error,
+                           [&](const ballast_fft_plan& with, auto way, auto&& use) { with_operands(with, way, in, out, use); });
 }
 
 int32_t ballast_fft_run_split(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in_real, const DLTensor* in_imaginary,
                               const DLTensor* out_real, const DLTensor* out_imaginary, const ballast_call* call, ballast_report* report,
                               ballast_error* error) {
-  return guarded(error, [&](frame& here) {
-    const ballast_fft_plan& with = needed(plan, "plan");
-    const auto way = direction_of(direction);
-    here.problem = with.tokens[direction];
-    const ballast::call& now = call_of(call);
-    begin(here, report, now);
-    with_parts(with, way, {in_real, in_imaginary}, {out_real, out_imaginary}, [&](const auto& from, const auto& to) {
-      if constexpr (!requires { from.imaginary; })
-        fill(report, with.plan.forward(from, to, now));
-      else if constexpr (!requires { to.imaginary; })
-        fill(report, with.plan.inverse(from, to, now));
-      else
-        fill(report, way == ballast::fft::direction::forward ? with.plan.forward(from, to, now) : with.plan.inverse(from, to, now));
-    });
+  return run_transform(plan, direction, call, report, error, [&](const ballast_fft_plan& with, auto way, auto&& use) {
+    with_parts(with, way, {in_real, in_imaginary}, {out_real, out_imaginary}, use);
   });
 }
 
 int32_t ballast_fft_enqueue_split(const ballast_fft_plan* plan, int32_t direction, const DLTensor* in_real, const DLTensor* in_imaginary,
                                   const DLTensor* out_real, const DLTensor* out_imaginary, const ballast_call* call,
                                   ballast_pending** pending, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
-    output(pending, "pending") = nullptr;
-    const ballast_fft_plan& with = needed(plan, "plan");
-    const auto way = direction_of(direction);
-    here.problem = with.tokens[direction];
-    const ballast::call& now = call_of(call);
-    const auto made = [&](ballast::pending_report enqueued) {
-      *pending = new ballast_pending(std::move(enqueued), with.tokens[direction], !now.throw_on_uncorrectable);
-    };
-    with_parts(with, way, {in_real, in_imaginary}, {out_real, out_imaginary}, [&](const auto& from, const auto& to) {
-      if constexpr (!requires { from.imaginary; })
-        made(with.plan.enqueue_forward(from, to, now));
-      else if constexpr (!requires { to.imaginary; })
-        made(with.plan.enqueue_inverse(from, to, now));
-      else
-        made(way == ballast::fft::direction::forward ? with.plan.enqueue_forward(from, to, now) : with.plan.enqueue_inverse(from, to, now));
-    });
+  return enqueue_transform(plan, direction, call, pending, error, [&](const ballast_fft_plan& with, auto way, auto&& use) {
+    with_parts(with, way, {in_real, in_imaginary}, {out_real, out_imaginary}, use);
   });
 }
 

@@ -71,16 +71,20 @@ auto numbers_of(const model<T>& made) {
   return all;
 }
 
+// Returns the report and the numbers of a fit from given centroids.
+template <class T, class Points>
+std::pair<report, std::vector<double>> few_iterations(const Points& points, int most, const run::settings& how) {
+  const auto made =
+      fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = most, .tol = 0}, how);
+  return {made.report, numbers_of(made)};
+}
+
 // Columns after the last centroid fill the last tile. Their scores never lead; the sign of one that is struck makes it lead. It must not
 // hide the nearest centroid.
 TYPED_TEST(kmeans_control, a_column_after_the_last_centroid) {
   using T = TypeParam;
   const auto points = clouds<T>(256, 6, 5, 21, 0.9);  // three such columns
-  const auto call = [&](const run::settings& with) {
-    const auto made =
-        fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = 1, .tol = 0}, with);
-    return std::pair(made.report, numbers_of(made));
-  };
+  const auto call = [&](const run::settings& with) { return few_iterations<T>(points, 1, with); };
   const auto [clean, expected] = call(this->how(protection::correct));
   ASSERT_EQ(clean.verdict, verdict::clean);
   int changed = 0;
@@ -102,11 +106,7 @@ TYPED_TEST(kmeans_control, the_state_of_the_iterations) {
   using T = TypeParam;
   const auto points = clouds<T>(256, 6, 5, 21, 0.9);
   for (const int most : {3, 7}) {
-    this->expect_repaired(kmeans::site::shift, 3, [&](const run::settings& how) {
-      const auto made =
-          fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = most, .tol = 0}, how);
-      return std::pair(made.report, numbers_of(made));
-    });
+    this->expect_repaired(kmeans::site::shift, 3, [&](const run::settings& how) { return few_iterations<T>(points, most, how); });
   }
 }
 
@@ -170,12 +170,7 @@ TYPED_TEST(kmeans_control, the_statistics_of_the_columns) {
   const auto device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard here(device);
   const auto points = clouds<T>(256, 6, 5, 21, 0.9);
-  const auto call = [&](protection level) {
-    const auto made =
-        fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = 3, .tol = 0},
-            this->how(level));
-    return std::pair(made.report, numbers_of(made));
-  };
+  const auto call = [&](protection level) { return few_iterations<T>(points, 3, this->how(level)); };
   const auto [clean, expected] = call(protection::correct);
   ASSERT_EQ(clean.verdict, verdict::clean);
   const auto column = [](const void* of) {
@@ -205,12 +200,7 @@ TYPED_TEST(kmeans_control, the_sums_of_the_columns_and_their_units) {
   const test::current_device_guard here(device);
   auto points = clouds<T>(600, 6, 5, 21, 0.9);
   for (std::size_t e = 3; e < points.values.size(); e += 6) points.values[e] /= 64;
-  const auto call = [&](protection level) {
-    const auto made =
-        fit(points.view(), request<T>{.clusters = 5, .init = init::given, .centroids = points.rows(5), .max_iter = 3, .tol = 0},
-            this->how(level));
-    return std::pair(made.report, numbers_of(made));
-  };
+  const auto call = [&](protection level) { return few_iterations<T>(points, 3, this->how(level)); };
   const auto [clean, expected] = call(protection::correct);
   ASSERT_EQ(clean.verdict, verdict::clean);
   using statistics = cuda::row_stats_arguments<T>;

@@ -382,6 +382,19 @@ TEST(qr_batch_of_one, has_the_bits_of_a_batch) {
   (void)orgqr(A.view(), std::span<const double>(tau), where);
   (void)orgqr(one.view()[0], std::span<const double>(one_tau), where);
   EXPECT_TRUE(same(one[0], A[0]));
+  // Q applied to more columns than one team holds is for the engine for one matrix, which stores all or nothing; so are calls that want
+  // progress.
+  const execution engine{.backend = backend::cuda, .threads = 1, .scheme = "block_checksum"};
+  batch<double> wide = random_batch<double>(m, 200, 1, 14), same_wide = wide, told = random_batch<double>(m, n, 1, 15), same_told = told;
+  (void)ormqr(side::left, transpose::no, V[0], std::span<const double>(one_tau), wide.view()[0], where);
+  (void)ormqr(side::left, transpose::no, V[0], std::span<const double>(one_tau), same_wide.view()[0], engine);
+  EXPECT_TRUE(same(wide[0], same_wide[0]));
+  std::vector<double> told_tau = one_tau, same_tau = one_tau;
+  int steps = 0;
+  (void)geqrf(told.view()[0], std::span(told_tau), where, {.on_progress = [&](const progress&) { ++steps; }});
+  (void)geqrf(same_told.view()[0], std::span(same_tau), engine);
+  EXPECT_GT(steps, 0);
+  EXPECT_TRUE(same(told[0], same_told[0]));
   // A named scheme is computed by the engine for one matrix, right up to rounding.
   const report named =
       geqrf(Q.view()[0], std::span(one_tau), execution{.backend = backend::cuda, .threads = 1, .scheme = "block_checksum"});

@@ -412,6 +412,7 @@ TYPED_TEST(qr_pivot, every_fault_in_the_choice_is_repaired) {
   ASSERT_EQ(clean.seen.verdict, verdict::clean);
   ASSERT_EQ(clean_x.rank, 9);
   for (const inject::site where : k_choice) {
+    int at_site = 0;
     for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
       // On the emulator a sample takes a third of the models, different ones at each site.
       if (this->which == backend::cuda && test::sampled() && !test::taken(static_cast<std::uint64_t>(where) + what, 3)) continue;
@@ -438,10 +439,12 @@ TYPED_TEST(qr_pivot, every_fault_in_the_choice_is_repaired) {
           EXPECT_LE(change(x.X, clean_x.X), 3e4) << name << to_json(x.seen);
         }
       }
+      at_site += noticed;
       if (where != site::column_norm) {
         EXPECT_GE(noticed, static_cast<int>(seeds) / 2) << inject::row_of(where).name << inject::k_model_names[what];
       }
     }
+    EXPECT_GT(at_site, 0) << inject::row_of(where).name;
   }
 }
 

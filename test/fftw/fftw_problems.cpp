@@ -338,6 +338,7 @@ double allowed(const parsed& given, precision type) {
 }  // namespace
 
 int main(int count, char** words) {
+  constexpr backend k_backends[] = {backend::reference, backend::cpu, backend::cuda};
   backend where = backend::cpu;
   precision type = precision::f64;
   std::vector<std::string> problems;
@@ -355,7 +356,9 @@ int main(int count, char** words) {
       problems.emplace_back(next());
     } else if (word == "--backend") {
       const std::string_view name = next();
-      where = name == "reference" ? backend::reference : name == "cuda" ? backend::cuda : backend::cpu;
+      const auto found = std::ranges::find(k_backends, name, [](backend each) { return to_string(each); });
+      if (found == std::end(k_backends)) throw std::runtime_error("--backend: expected reference, cpu or cuda, got " + std::string(name));
+      where = *found;
     } else if (word == "--f32") {
       type = precision::f32;
     } else if (word == "-o") {

@@ -33,8 +33,6 @@ struct window {
   std::string_view operation, function, what;
 };
 constexpr window k_declared[] = {
-    {"fft_", "load_rows", "input while it is loaded"},
-    {"fft_", "load_columns", "input while it is loaded"},
     {"ormqr_", "host_engine::copy", "result while it is stored"},
     {"gels_", "host_engine::copy", "result while it is stored"},
 };

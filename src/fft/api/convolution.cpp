@@ -17,6 +17,7 @@
 #include "core/format.hpp"
 #include "core/token.hpp"
 #include "cuda/call/capture.hpp"
+#include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
 #include "fft/api/plan.hpp"
 #include "fft/problem.hpp"
@@ -29,8 +30,9 @@ namespace ballast::fft {
 
 namespace {
 
-// The smallest length of at least `least` whose transform is fast and even.
+// The smallest length of at least `least` whose transform is fast, 1 or even.
 std::int64_t fast_length(std::int64_t least) {
+  if (least == 1) return 1;
   std::int64_t best = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t odd : {1, 3, 5, 9, 15}) {
     std::int64_t n = 2 * odd;
@@ -52,7 +54,7 @@ division divide(std::int64_t n, std::int64_t m) {
     const auto points = static_cast<double>(of.length);
     return static_cast<double>(of.blocks) * points * (std::log2(points) + 2);
   };
-  for (std::int64_t length = 32; length < best.length; length *= 2) {
+  for (std::int64_t length = 32; length < fast_length(n + m - 1); length *= 2) {
     if (length < 2 * m) continue;
     const std::int64_t step = length - m + 1;
     const division now{length, step, (n + step - 1) / step};
@@ -86,11 +88,12 @@ convolution::convolution(convolution_problem problem, const execution& where) {
   if (problem.first.size() != problem.second.size())
     refuse(fmt::format("expected operands of the same rank, got {} and {}", problem.first.size(), problem.second.size()));
   constexpr std::int64_t k_most = std::int64_t{1} << 40;  // points of the full result, and of any length
-  std::int64_t points = 1;
+  std::int64_t points = 1, padded = 1;
   for (std::size_t i = 0; i < problem.first.size(); ++i) {
     const std::int64_t n = problem.first[i], m = problem.second[i];
     if (n < 1 || m < 1) refuse(fmt::format("expected lengths of at least 1, got {} and {}", n, m));
-    if (n > k_most || m > k_most || __builtin_mul_overflow(points, n + m - 1, &points) || points > k_most)
+    if (n > k_most || m > k_most || __builtin_mul_overflow(points, n + m - 1, &points) || points > k_most ||
+        __builtin_mul_overflow(padded, fast_length(n + m - 1), &padded))
       refuse("expected at most 2^40 points of the full result, got more");
   }
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
@@ -127,10 +130,10 @@ convolution::convolution(convolution_problem problem, const execution& where) {
     }
     constexpr std::int64_t k_together = 1 << 17;  // points: a group stays in the cache of a core
     made->group = std::clamp<std::int64_t>(k_together / made->points(), 1, made->blocks);
-    const run::settings how = run::settings_of(where);
-    made->backend = run::choose_backend(how, token);
+    run::settings how = run::settings_of(where);
     // Operands lie on the host: a device is for those who ask for it.
-    if (how.backend == ballast::backend::automatic) made->backend = run::host_backend();
+    if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
+    made->backend = run::choose_backend(how, token);
     const std::vector<std::string_view> known =
         made->backend == ballast::backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
     made->scheme = run::choose_scheme(how, known.front(), known, token);
@@ -182,8 +185,9 @@ report execute(const convolution::implementation& of, std::span<const Element> f
     if (count != static_cast<std::size_t>(points_of(shape)))
       refuse(fmt::format("{}: expected {} elements, got {}", name, points_of(shape), count));
     if (data == nullptr) refuse(fmt::format("{}: expected data, got a null pointer", name));
-    if (ballast::cuda::residence_of(data) == ballast::cuda::residence::device)
-      throw unsupported_error(fmt::format("{}: {}: expected host memory, got device memory", of.token.view(), name));
+    if (const auto where = ballast::cuda::residence_of(data); where != ballast::cuda::residence::host)
+      throw unsupported_error(fmt::format("{}: {}: expected host memory, got {} memory", of.token.view(), name,
+                                          where == ballast::cuda::residence::device ? "device" : "managed"));
   };
   check(first.data(), first.size(), problem.first, "first");
   check(second.data(), second.size(), problem.second, "second");
@@ -194,7 +198,10 @@ report execute(const convolution::implementation& of, std::span<const Element> f
   if (overlaps(first) || overlaps(second)) refuse("expected out not to overlap the operands, got an overlap");
   return run::in_call(&of.memory, of.where.device, of.token, [&] {
     const run::settings how = run::settings_of(of.where, now);
-    if (of.backend == ballast::backend::cuda) ballast::cuda::refuse_capture(how.stream, of.token);
+    if (of.backend == ballast::backend::cuda) {
+      ballast::cuda::refuse_capture(how.stream, of.token);
+      ballast::cuda::current_device()->synchronize(how.stream);  // earlier work on the stream may still write pinned operands
+    }
     inject::active_injector injector(how.faults, site::table());
     run::recorder seen(of.token, of.backend, of.scheme, how, injector);
     run_convolution<T>({of, reinterpret_cast<const T*>(first.data()), reinterpret_cast<const T*>(second.data()),

@@ -1,5 +1,6 @@
 // Convolution of blocks: they are padded, transformed, multiplied, transformed back, verified from end to end, and added to the result.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -82,13 +83,16 @@ class execution_of {
         if (run::attempt(seen_, how_.protection, "fft.convolution", 0, [&](int number) { return compute(first, number); }) ==
             abft::outcome::uncorrectable)
           return;
-        const auto stored = [&](int) {
+        const auto stored = [&](int number) {
+          if (number > 0 && !waits_as_verified(first)) {
+            if (const abft::finding again = compute(first, number); again.word != abft::k_pass) return again;
+          }
           store(first);
           return abft::finding{.word = is_stored(first) ? abft::k_pass : abft::k_fail, .residual = 1, .index = first};
         };
         if (run::attempt(seen_, how_.protection, "fft.output", 0, stored) == abft::outcome::uncorrectable) return;
       }
-      if (of_.blocks > of_.group) keep_last(first);
+      if (first + of_.group < of_.blocks) keep_last(first);
     }
   }
 
@@ -268,13 +272,19 @@ class execution_of {
     // Nothing is computed from wrong numbers, which may have any size.
     if (!same) return failed(first);
     of_.forward->run(x_.data(), f_.data(), args(direction::forward, 1));
+    const std::uint64_t seal = protect_ ? abft::seal_of(f_.data(), std::ssize(f_)) : 0;
     for (std::int64_t b = 0; b < of_.group; ++b)
       multiply_spectra(f_.data() + 2 * b * spectrum_, k_.data(), spectrum_, p_.data() + 2 * b * spectrum_);
     injector_.strike(site::intermediate, here, p_.data(), 2 * count * spectrum_);
-    for (std::int64_t b = 0; protect_ && b < count; ++b)
-      same = has_products(f_.data() + 2 * b * spectrum_, k_.data(), spectrum_, p_.data() + 2 * b * spectrum_) && same;
-    if (!same || (protect_ && abft::seal_of(k_.data(), std::ssize(k_)) != seal_)) return failed(first);
+    const auto multiplied = [&] {
+      bool right = true;
+      for (std::int64_t b = 0; b < count; ++b)
+        right = has_products(f_.data() + 2 * b * spectrum_, k_.data(), spectrum_, p_.data() + 2 * b * spectrum_) && right;
+      return right && abft::seal_of(f_.data(), std::ssize(f_)) == seal && abft::seal_of(k_.data(), std::ssize(k_)) == seal_;
+    };
+    if (protect_ && !multiplied()) return failed(first);
     of_.backward->run(p_.data(), y_.data() + size, args(direction::inverse, of_.scale));
+    if (protect_ && !multiplied()) return failed(first);  // the products waited for the transform
     injector_.strike(site::output, here, y_.data() + size, count * size);
     return protect_ ? verify(in, first, number, here) : abft::finding{};
   }
@@ -291,6 +301,7 @@ class execution_of {
     abft::finding now;
     bool repeat = false;
     abft::result_hash bits;
+    verified_.resize(at(count));
     for (std::int64_t b = 0; b < count; ++b) {
       const T* const y = y_.data() + (b + 1) * size;
       const sums& in = operands[at(b)];
@@ -299,6 +310,7 @@ class execution_of {
       injector_.strike(site::checksum, here, encoded.high, 2 * k_vectors);
       const sums out = sum(result_lengths(first + b),
                            [&](std::int64_t, std::int64_t place, std::int64_t j, int p) { return y[(place + j) * parts_ + p]; });
+      verified_[at(b)] = out.parity;
       const double x = std::sqrt(static_cast<double>(in.square)), size_of_y = std::sqrt(static_cast<double>(out.square));
       const bool finite = std::isfinite(x * kernel) && x * kernel < abft::overflow_norm<T>(16 * points);
       double tau = relative * (2 * x * kernel + size_of_y) + smallest;
@@ -363,28 +375,48 @@ class execution_of {
     }
   }
   void store(std::int64_t first) {
-    restore_last();
+    restore_last(first);
     for_each_result(first, [&](std::int64_t to, T value) { out_[to] = value; });
   }
-  bool is_stored(std::int64_t first) const {
-    bool same = first == 0 || abft::seal_of(y_.data(), of_.points() * parts_) == last_.seal;
+  // The exclusive or of the words of the convolution of block `number`, as they wait in a padded block.
+  std::uint64_t parity_of_result(std::int64_t number, const T* y) const {
+    std::uint64_t made = 0;
+    const std::vector<std::int64_t> lengths = result_lengths(number);
+    for_each_row(lengths, [&](std::int64_t, std::int64_t place, const auto&) {
+      for (std::int64_t i = 0; i < lengths.back() * parts_; ++i) made ^= abft::word_of(y[place * parts_ + i]);
+    });
+    return made;
+  }
+  // Returns whether the blocks are as the sums of verify() read them.
+  bool waits_as_verified(std::int64_t first) {
+    const std::int64_t size = of_.points() * parts_;
+    again_.resize(verified_.size());
+    for (std::int64_t b = 0; b < std::ssize(again_); ++b) again_[at(b)] = parity_of_result(first + b, y_.data() + (b + 1) * size);
+    return again_ == verified_;
+  }
+  bool is_last(std::int64_t first, const T* y) const {
+    const std::uint64_t parity = parity_of_result(first - 1, y);
+    return parity == last_.parity[0] || parity == last_.parity[1];
+  }
+  bool is_stored(std::int64_t first) {
+    bool same = waits_as_verified(first) && (first == 0 || is_last(first, y_.data()));
     for_each_result(first, [&](std::int64_t to, T value) {
       same = same && (abft::word_of(out_[to]) == abft::word_of(value) || (out_[to] != out_[to] && value != value));
     });
     return same;
   }
 
-  // The last block of a group is kept twice for the next one.
+  // The last block of a group is kept twice for the next one, with the parities of two readings.
   void keep_last(std::int64_t first) {
     const std::int64_t size = of_.points() * parts_;
     const auto begin = y_.begin() + used(first) * size;
-    last_.seal = protect_ ? abft::seal_of(&*begin, size) : 0;
-    for (auto& each : last_.copies) each.assign(begin, begin + size);
+    if (protect_) last_.parity = {verified_.back(), again_.back()};
+    for (int i = 0; i < (protect_ ? 2 : 1); ++i) last_.copies[i].assign(begin, begin + size);
   }
-  // Copies the copy with the right seal to the place before the first block.
-  void restore_last() {
-    if (last_.copies[0].empty()) return;
-    const bool good = !protect_ || abft::seal_of(last_.copies[0].data(), std::ssize(last_.copies[0])) == last_.seal;
+  // Copies the copy with one of the parities to the place before the first block.
+  void restore_last(std::int64_t first) {
+    if (first == 0) return;
+    const bool good = !protect_ || is_last(first, last_.copies[0].data());
     std::ranges::copy(last_.copies[good ? 0 : 1], y_.begin());
   }
 
@@ -401,8 +433,9 @@ class execution_of {
   core::vector<T> x_, f_, p_, y_, k_;
   struct {
     core::vector<T> copies[2];
-    std::uint64_t seal = 0;
-  } last_;  // the last block of a group, for the next one
+    std::array<std::uint64_t, 2> parity{};
+  } last_;                                        // the last block of a group, for the next one
+  core::vector<std::uint64_t> verified_, again_;  // parities of the blocks: from the sums, and before they are stored
   std::uint64_t seal_ = 0;
   bool kernel_padded_ = true;
   sums of_kernel_;

@@ -312,7 +312,8 @@ void call_of_plan<T>::multiply_factors() {
   move_on();
 }
 
-// Copies and compares, three times at most. Returns whether the copy has the bits.
+// Copies and compares, three times at most. Returns whether the copy has the bits. The ranks have agreed on their report before: it does
+// not name a copy that was repeated.
 bool copies_alike(void* to, const void* from, std::size_t bytes) {
   for (int trial = 0; trial < 3 && bytes > 0; ++trial) {
     std::memcpy(to, from, bytes);
@@ -359,7 +360,10 @@ report group_plan<T>::implementation::transform(bool forward, std::span<const In
       all.scheme = running.lines().scheme;
       report joined = wire::joined(over(), all);
       // All ranks know the verdict now.
-      if (joined.verdict != verdict::uncorrectable && !copies_alike(out.data(), running.result(), out.size_bytes()))
+      if (joined.verdict == verdict::uncorrectable || out.empty()) return joined;
+      if (given.protection == protection::off)
+        std::memcpy(out.data(), running.result(), out.size_bytes());
+      else if (!copies_alike(out.data(), running.result(), out.size_bytes()))
         throw error(fmt::format("{}: expected the result's bits after it was copied to the caller, got others three times", token));
       return joined;
     });

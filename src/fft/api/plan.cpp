@@ -315,9 +315,11 @@ report execute(const operation& what, const call& now) {
     const bool here = plan.work_here != nullptr && how.faults == nullptr && on_host(what.in.data) && on_host(what.out.data) &&
                       on_host(what.in_imaginary) && on_host(what.out_imaginary);
     run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, how, injector);
-    if (here) ballast::cuda::current_device()->synchronize(how.stream);  // earlier work on the stream may still write pinned operands
+    if (what.crossed && !(on_host(what.in.data) && on_host(what.out.data) && on_host(what.in_imaginary) && on_host(what.out_imaginary)))
+      refuse_crossed(plan.shape, token);
+    // Earlier work on the stream may still write pinned operands, which the host reads.
+    if (here || (what.crossed && plan.backend == backend::cuda)) ballast::cuda::current_device()->synchronize(how.stream);
     const transform& work = here ? *plan.work_here : *plan.work;
-    if (what.crossed && ballast::cuda::residence_of(what.in.data) == ballast::cuda::residence::device) refuse_crossed(plan.shape, token);
     if (what.crossed)
       run_copied(work, what, how, seen, injector);
     else

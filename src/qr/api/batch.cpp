@@ -281,9 +281,14 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   if (plan.backend != backend::cuda || !plan.where.scheme.empty() || !is_small(work)) return std::nullopt;
   if (work.tau.empty() && work.scalars.empty()) return std::nullopt;  // no reflector
   if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
+  // The result of one team is stored as a whole or not at all.
+  const matrix_batch_view<S>& C = work.what == operation::orgqr ? work.A : work.C;
+  const bool left = work.what == operation::orgqr || work.from == side::left;
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::optional<report> {
     run::settings how = plan.settings_for(now);
-    if (how.faults != nullptr || plan.backend_for(work.operand(), how) != backend::cuda || !kernels_take(work)) return std::nullopt;
+    if (how.faults != nullptr || how.on_progress || plan.backend_for(work.operand(), how) != backend::cuda || !kernels_take(work))
+      return std::nullopt;
+    if (work.what != operation::geqrf && cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows)) return std::nullopt;
     ballast::cuda::refuse_capture(how.stream, plan.token);
     how.workspace = {};
     return in_one_go(work, how, backend::cuda);

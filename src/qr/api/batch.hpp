@@ -49,7 +49,8 @@ report run_batch(const batch_task<S>& work, const call& now);
 
 // Computes the task of one matrix by the kernels for batches: on cuda, for up to k_batch_side rows and columns, if the caller names no
 // scheme. They make one launch where the engine for one matrix makes dozens. Returns nullopt, and computes nothing, for other matrices, for
-// operands that interleave in memory, and for calls with faults, whose sites are those of the engine for one matrix. Takes no workspace
+// operands that interleave in memory, for Q applied to more columns than one team holds (an uncorrectable fault would leave some columns
+// old), for calls that want progress, and for calls with faults, whose sites are those of the engine for one matrix. Takes no workspace
 // from the call. The arguments are checked.
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now);

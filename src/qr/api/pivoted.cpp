@@ -77,7 +77,7 @@ class pivoted_factorization {
       if (wrong < 0) wrong = host::first_moved<S>(here_.run, A_, pivots, P_.view);
       if (wrong >= 0) return failed("qr.permutation", wrong);
     }
-    factor();
+    if (const index wrong = factor(); wrong >= 0) return failed("qr.permutation", wrong);
     if (here_.lost()) return std::nullopt;
     if (!checked) return abft::finding{};
     return finite_ ? verify() : confirm();
@@ -100,13 +100,18 @@ class pivoted_factorization {
     return look() || look();
   }
 
-  void factor() {
+  // Returns a column of P that its copy, from which a matrix beyond the device's memory is computed, does not have; −1 if there is none.
+  index factor() {
     engine<S>& on = *here_.on;
     changed_ = true;
     if (!on_device_) {
       core::vector<index> same(order_.size());
       std::iota(same.begin(), same.end(), index{0});
       host::copy_columns<S>(here_.run, P_.view, same, F_, false);
+      // In memory the checks of the factorization read P itself.
+      if (width_ > 0 && here_.how.protection != protection::off) {
+        if (const index wrong = host::first_moved<S>(here_.run, P_.view, same, F_); wrong >= 0) return wrong;
+      }
     }
     if (width_ > 0) {
       out_of_core<S>(here_.run, on, A_.rows, width_).factor(here_.plan.scheme, F_, tau_);
@@ -121,11 +126,12 @@ class pivoted_factorization {
     on.wait();
     const index steps = std::min(A_.rows, A_.columns);
     R_ = F_.block(0, 0, steps, A_.columns);
-    if (!on_device_ || here_.lost()) return;
+    if (!on_device_ || here_.lost()) return -1;
     if (!copied_r_) copied_r_.emplace(steps, A_.columns);
     copy_verified<S>(here_.run, on, R_, copied_r_->view);
     on.wait();
     R_ = copied_r_->view;
+    return -1;
   }
 
   abft::finding verify() const {

@@ -392,7 +392,7 @@ pivot_sums measure_pivots(const context& run, const matrix_view<const S>& R, ind
     pivot_sums& worst = found[at(t)];
     core::vector<double> diagonal(at(steps));
     for (index k = 0; k < steps; ++k) diagonal[at(k)] = std::abs(static_cast<double>(R(k, k)));
-    for (index j = t * k_pivot_tile; j < std::min(n, (t + 1) * k_pivot_tile); ++j) {
+    for (index j = t * k_pivot_tile; j < std::min(n, (t + 1) * k_pivot_tile) && std::isfinite(worst.residual); ++j) {
       const S* const r = R.data + j * R.column_stride;
       const int e = std::clamp(sizes[at(j)].exponent, -1000, 1000);
       const double scale = std::ldexp(1.0, -e);
@@ -406,11 +406,13 @@ pivot_sums measure_pivots(const context& run, const matrix_view<const S>& R, ind
         const double residual = std::sqrt(sum) - pivot, threshold = thresholds::pivot<S>(pivot, own + other, m);
         if (residual * worst.threshold <= worst.residual * threshold) continue;
         worst = {residual, threshold, j};
+        if (!std::isfinite(residual)) break;  // no later one may replace it
       }
     }
   });
   pivot_sums made;
   for (const pivot_sums& each : found) {
+    if (!std::isfinite(made.residual)) break;
     if (!(each.residual * made.threshold <= made.residual * each.threshold)) made = each;
   }
   return made;

@@ -276,7 +276,8 @@ template <class T>
 abft::finding cuda_engine<T>::make_row_stats() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads, bytes = columns() * static_cast<std::int64_t>(sizeof(column_sums));
   const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
-  const buffer parts = allocate(core::checked_product(2 * blocks, bytes)), sums = allocate(2 * bytes);
+  const std::int64_t times = protect_ ? 2 : 1;
+  const buffer parts = allocate(core::checked_product(times * blocks, bytes)), sums = allocate(times * bytes);
   column_sums* const columns_again = static_cast<column_sums*>(parts.data()) + blocks * columns();
   points_.known = false;
   clear_flags();
@@ -285,7 +286,7 @@ abft::finding cuda_engine<T>::make_row_stats() {
     row_stats_arguments<T> given = row_stats_of(piece);
     given.squares = static_cast<block_squares*>(squares.data()) + block;
     given.columns = static_cast<column_sums*>(parts.data()) + block * columns();
-    given.columns_again = columns_again + block * columns();
+    given.columns_again = protect_ ? columns_again + block * columns() : nullptr;
     given.known = known;
     launch_row_stats(piece.given.m, given, true);
   };
@@ -303,7 +304,7 @@ abft::finding cuda_engine<T>::make_row_stats() {
   statistics_.squares.resize(at(blocks));
   row_flags seen{};
   const reading results[] = {{statistics_.squares.data(), squares.data(), squares.bytes()},
-                             {both.data(), sums.data(), (protect_ ? 2 : 1) * bytes},
+                             {both.data(), sums.data(), times * bytes},
                              {&seen, flags(), sizeof seen}};
   read(results);
   abft::finding found = finding_of(seen);
