@@ -10,13 +10,12 @@ K-Means: fits from given centroids by flash-kmeans and by PyTorch (scores, argmi
 labels by a product and argmin; distances by cdist. QR: PyTorch's geqrf, ormqr, householder_product, linalg.qr and linalg.lstsq.
 """
 
-import argparse
 import json
 import re
 import statistics
 import time
 
-from kmeans_rivals import Problem
+from kmeans_rivals import Problem, libraries, options, words_of
 
 ROUNDS = 7
 
@@ -46,7 +45,7 @@ class Clock:
                 if number > 0 and time.monotonic() > self.deadline:
                     break
         except (RuntimeError, ValueError, TypeError) as failed:  # a shape that it does not take, or too little memory
-            why = (str(failed).splitlines() or [type(failed).__name__])[0][:200]
+            why = words_of(failed)
             return say(token=self.token, call=call, variant=variant, refused=why)
         say(token=self.token, call=call, variant=variant, milliseconds=statistics.median(made), low=min(made), high=max(made), rounds=len(made))
 
@@ -99,27 +98,17 @@ def time_qr(token, torch, device, deadline):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to try this script")
-    parser.add_argument("tokens", nargs="+", metavar="TOKEN")
-    wanted = parser.parse_args()
+    wanted = options(__doc__, 60)
     end = time.monotonic() + wanted.seconds
-    try:
-        import torch
-    except ImportError as failed:
-        say("call rival", variant="PyTorch", unavailable=str(failed))
+    clusters = any(token.startswith("kmeans") for token in wanted.tokens)
+
+    def lacks(name, why):
+        if name == "PyTorch" or clusters:
+            say("call rival", variant=name, unavailable=why)
+
+    torch, flash = libraries(wanted.device, lacks)
+    if torch is None:
         return
-    if wanted.device == "cuda" and not torch.cuda.is_available():
-        say("call rival", variant="PyTorch", unavailable=f"PyTorch {torch.__version__} sees no GPU")
-        return
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        import flash_kmeans as flash
-    except ImportError as failed:
-        flash = None
-        if any(token.startswith("kmeans") for token in wanted.tokens):
-            say("call rival", variant="flash-kmeans", unavailable=str(failed))
     for number, token in enumerate(wanted.tokens):
         if time.monotonic() > end:
             say("call rival", variant="PyTorch", unavailable=f"no time was left for {token} and those after it")
@@ -131,7 +120,7 @@ def main():
             else:
                 time_qr(token, torch, wanted.device, deadline)
         except RuntimeError as failed:  # too little memory for the operands
-            say(token=token, call="all", variant="PyTorch", refused=(str(failed).splitlines() or [type(failed).__name__])[0][:200])
+            say(token=token, call="all", variant="PyTorch", refused=words_of(failed))
         if wanted.device == "cuda":
             torch.cuda.empty_cache()
 

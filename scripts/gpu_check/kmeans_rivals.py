@@ -108,27 +108,45 @@ def flash_times(problem, flash, deadline):
     report(problem, "flash-kmeans", getattr(flash, "__version__", "?"), times, wrong_labels=wrong)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=120)
+def options(doc, seconds):
+    """The command line of a script of rivals."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=seconds)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to try this script")
     parser.add_argument("tokens", nargs="+", metavar="TOKEN")
-    wanted = parser.parse_args()
-    end = time.monotonic() + wanted.seconds
+    return parser.parse_args()
+
+
+def libraries(device, lacks):
+    """PyTorch without TF32 and flash-kmeans, or None. lacks(name, why) is called for what cannot be had."""
     try:
         import torch
     except ImportError as failed:
-        say(name="PyTorch", unavailable=str(failed))
-        return
-    if wanted.device == "cuda" and not torch.cuda.is_available():
-        say(name="PyTorch", unavailable=f"PyTorch {torch.__version__} sees no GPU")
-        return
+        lacks("PyTorch", str(failed))
+        return None, None
+    if device == "cuda" and not torch.cuda.is_available():
+        lacks("PyTorch", f"PyTorch {torch.__version__} sees no GPU")
+        return None, None
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
         import flash_kmeans as flash
     except ImportError as failed:
+        lacks("flash-kmeans", str(failed))
         flash = None
-        say(name="flash-kmeans", unavailable=str(failed))
+    return torch, flash
+
+
+def words_of(failed):
+    """The first line of an exception."""
+    return (str(failed).splitlines() or [type(failed).__name__])[0][:200]
+
+
+def main():
+    wanted = options(__doc__, 120)
+    end = time.monotonic() + wanted.seconds
+    torch, flash = libraries(wanted.device, lambda name, why: say(name=name, unavailable=why))
+    if torch is None:
+        return
     for number, token in enumerate(wanted.tokens):
         deadline = time.monotonic() + max(0.0, end - time.monotonic()) / (2 * (len(wanted.tokens) - number))
         problem = Problem(token, torch, wanted.device)
@@ -142,7 +160,7 @@ def main():
             try:
                 body()
             except (RuntimeError, ValueError, TypeError) as failed:  # a shape that it does not take, or too little memory
-                say(token=token, name=name, unavailable=(str(failed).splitlines() or [type(failed).__name__])[0][:200])
+                say(token=token, name=name, unavailable=words_of(failed))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,11 @@ class workspace_pool;
 
 // The required alignment of a caller's memory. CUDA's allocations have it.
 inline constexpr std::uintptr_t k_workspace_alignment = 256;
+// Returns the least multiple of it that has so many bytes, so that what lies behind them is aligned, too.
+constexpr std::int64_t aligned_bytes(std::int64_t bytes) {
+  constexpr auto unit = static_cast<std::int64_t>(k_workspace_alignment);
+  return (bytes + unit - 1) / unit * unit;
+}
 
 // The memory of one execution. The destructor returns a pool's memory to the pool.
 class workspace {

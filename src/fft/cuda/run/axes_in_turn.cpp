@@ -28,11 +28,6 @@ struct arrangement {
   array_side place;
 };
 
-std::int64_t rounded(std::int64_t bytes) {
-  constexpr auto unit = static_cast<std::int64_t>(ballast::cuda::k_workspace_alignment);
-  return (bytes + unit - 1) / unit * unit;
-}
-
 class axes_in_turn final : public device_transform {
  public:
   axes_in_turn(std::shared_ptr<ballast::cuda::device> on, const array_problem& shape, precision type, const step_maker& make)
@@ -40,7 +35,7 @@ class axes_in_turn final : public device_transform {
     const arrangement in = caller(true), out = caller(false);
     const bool through_scratch = shape.kind == kind::c2r;
     const arrangement between = through_scratch ? scratch() : out;
-    if (through_scratch) scratch_bytes_ = rounded(bytes_of(between.place));
+    if (through_scratch) scratch_bytes_ = ballast::cuda::aligned_bytes(bytes_of(between.place));
     const std::size_t rank = shape.axes.size(), lead = rank - k_axes_of_step;
     // The last axes of real data first, where they become half spectra; for c2r last, where half spectra become real.
     const auto add = [&](std::size_t begin, std::size_t end, kind what, const arrangement& from, const arrangement& to) {
@@ -54,7 +49,7 @@ class axes_in_turn final : public device_transform {
     }
     if (through_scratch) add(lead, rank, shape.kind, between, out);
     std::int64_t bytes = scratch_bytes_;
-    for (const step& each : steps_) bytes += rounded(each.work->workspace_bytes());
+    for (const step& each : steps_) bytes += ballast::cuda::aligned_bytes(each.work->workspace_bytes());
     workspaces_.emplace(device_, bytes);
   }
 
@@ -135,7 +130,7 @@ class axes_in_turn final : public device_transform {
     for (const step& each : steps_) {
       const std::int64_t bytes = each.work->workspace_bytes();
       args.workspace = {reinterpret_cast<std::byte*>(memory), static_cast<std::size_t>(bytes)};
-      memory += rounded(bytes);
+      memory += ballast::cuda::aligned_bytes(bytes);
       const bool last = &each == &steps_.back();
       args.scale = last ? how.scale : 1;
       args.check_scale = last ? how.check_scale : 1;

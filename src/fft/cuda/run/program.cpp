@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda/memory/workspace.hpp"
 #include "fft/cuda/plan/fallback.hpp"
 #include "fft/cuda/plan/kernels.hpp"
 #include "fft/cuda/plan/tables.hpp"
@@ -22,8 +23,6 @@ std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return abou
 
 // The alignments that change the amount of memory. A plan has room for all of them.
 constexpr alignment k_alignments[] = {{true, true}, {true, false}};
-
-std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // Returns a text of everything that a program depends on besides its device.
 std::string name_of(const geometry& shape, precision type, const transform_options& options) {
@@ -71,11 +70,11 @@ line_program<T>::line_program(std::shared_ptr<ballast::cuda::device> on, const g
     if (batch == 0) continue;
     for (const alignment aligned : k_alignments) {
       const schedule part = scheduled(direction::forward, false, batch, aligned);
-      work_bytes_ = std::max(work_bytes_, rounded(part.work_elements() * width));
+      work_bytes_ = std::max(work_bytes_, ballast::cuda::aligned_bytes(part.work_elements() * width));
       counters = std::max(counters, part.counters());
     }
   }
-  counter_bytes_ = rounded(counters * static_cast<std::int64_t>(sizeof(std::uint32_t)));
+  counter_bytes_ = ballast::cuda::aligned_bytes(counters * static_cast<std::int64_t>(sizeof(std::uint32_t)));
   if (options_.check != check_form::one_sided) return;
   for (const alignment aligned : k_alignments) {
     const schedule part = scheduled(direction::forward, false, chunk_, aligned);

@@ -26,11 +26,6 @@
 namespace ballast::fft::cuda {
 namespace {
 
-std::int64_t whole_units(std::int64_t bytes) {
-  constexpr auto unit = static_cast<std::int64_t>(ballast::cuda::k_workspace_alignment);
-  return (bytes + unit - 1) / unit * unit;
-}
-
 // The Fourier transforms of one part of all lines of a chunk, once for each chunk: the loop over chunks goes nowhere.
 nested_geometry lines_of(const line_part& what, std::int64_t chunk, std::int64_t chunks, std::int64_t lines_of_signal, std::int64_t u_size,
                          std::int64_t v_size) {
@@ -88,10 +83,10 @@ class real_to_real final : public device_transform {
         const axis_steps& each = made.back();
         u = std::max(u, each.u_size * each.chunk);
         v = std::max(v, each.v_size * each.chunk);
-        for (const auto& part : each.parts) own += whole_units(part.work->bytes());
+        for (const auto& part : each.parts) own += ballast::cuda::aligned_bytes(part.work->bytes());
       }
-      u_bytes_ = std::max(u_bytes_, whole_units(u * width()));
-      v_bytes_ = std::max(v_bytes_, whole_units(v * width()));
+      u_bytes_ = std::max(u_bytes_, ballast::cuda::aligned_bytes(u * width()));
+      v_bytes_ = std::max(v_bytes_, ballast::cuda::aligned_bytes(v * width()));
       bytes = std::max(bytes, own);
     }
     workspaces_.emplace(device_, ballast::cuda::k_ring_bytes + u_bytes_ + v_bytes_ + bytes);
@@ -178,7 +173,7 @@ class real_to_real<T>::flight final : public run::pending {
         args.workspace = {reinterpret_cast<std::byte*>(memory), static_cast<std::size_t>(bytes)};
         args.direction = way_of(part.what);
         parts_.push_back(part.work->open(u() + part.what.from * width(), v() + part.what.to * width(), args));
-        memory += whole_units(bytes);
+        memory += ballast::cuda::aligned_bytes(bytes);
       }
     }
   }

@@ -19,11 +19,6 @@
 namespace ballast::fft::cuda {
 namespace {
 
-std::int64_t whole_workspace_units(std::int64_t bytes) {
-  constexpr auto unit = static_cast<std::int64_t>(ballast::cuda::k_workspace_alignment);
-  return (bytes + unit - 1) / unit * unit;
-}
-
 array_side part_of_side(array_side side) {
   side.real = true;
   return side;
@@ -137,7 +132,7 @@ class split_parts final : public device_transform {
     made.parts = array_side_of(stride, loops);
     made.interleaved = memory_side(2 * rows);
     made.interleaved.scalar = 2;
-    made.bytes = whole_workspace_units(2 * width_ * rows * made.lines);
+    made.bytes = ballast::cuda::aligned_bytes(2 * width_ * rows * made.lines);
     std::int64_t elements = 1;
     for (std::size_t i = inner.axes.size(); i-- > 0;) {
       axis& each = inner.axes[i];
