@@ -104,9 +104,9 @@ class plan {
   // Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots a permutation of 0 … n − 1 (output only), and
   // |R_kk| ≥ ‖R(k … , j)‖₂ for all j > k, as LAPACK's xGEQP3 chooses. All columns are free to move. A with Inf or NaN keeps its order.
   // The same order as LAPACK's where no two norms come within a part in 10⁶ of each other. m n² + n³/3 flops for each round of the
-  // choice (m ≥ n; most matrices take one) and those of geqrf; memory for three copies of A in double (six if n = 4m) and one of A. On cuda the host chooses the columns, and the device factors and checks.
-  // Covered: as geqrf; and the choice, which is verified on the finished R (a wrong norm, a wrong choice: chosen and factored again); and
-  // the permutation. pivots lies in host memory.
+  // choice (m ≥ n; most matrices take one) and those of geqrf; memory for three copies of A in double (six if n = 4m) and one of A. On cuda
+  // the host chooses the columns, and the device factors and checks. Covered: as geqrf; and the choice, which is verified on the finished R
+  // (a wrong norm, a wrong choice: chosen and factored again); and the permutation. pivots lies in host memory.
   BALLAST_API report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now = {}) const;
 
   // Solves min ‖B − A X‖₂ by columns for A (m × n) of any rank; of all solutions the X of least norm, by a complete orthogonal
@@ -148,9 +148,9 @@ class plan {
   [[nodiscard]] BALLAST_API pending_report enqueue_gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const call& now = {}) const;
 
   // Bytes of device memory that the operation on a batch of problem().batch matrices takes from call::workspace; without a workspace it
-  // takes the plan's own memory. 0 for other backends than cuda, and for larger matrices: such a call, like the functions for one larger matrix,
-  // allocates in stream order. A workspace that is too small is an invalid_argument_error. orgqr: for matrices without gaps between their
-  // elements; others need as many bytes more as their gaps have.
+  // takes the plan's own memory. 0 for other backends than cuda, and for larger matrices: such a call, like the functions for one larger
+  // matrix, allocates in stream order. A workspace that is too small is an invalid_argument_error. orgqr: for matrices without gaps between
+  // their elements; others need as many bytes more as their gaps have.
   BALLAST_API std::int64_t workspace_bytes(operation op) const;
 
   BALLAST_API const qr::problem& problem() const;

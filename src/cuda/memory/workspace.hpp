@@ -16,7 +16,7 @@ class workspace_pool;
 
 // The required alignment of a caller's memory. CUDA's allocations have it.
 inline constexpr std::uintptr_t k_workspace_alignment = 256;
-// Returns the least multiple of it that has so many bytes, so that what lies behind them is aligned, too.
+// Returns the least multiple of it that is at least `bytes`.
 constexpr std::int64_t aligned_bytes(std::int64_t bytes) {
   constexpr auto unit = static_cast<std::int64_t>(k_workspace_alignment);
   return (bytes + unit - 1) / unit * unit;

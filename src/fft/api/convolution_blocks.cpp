@@ -223,11 +223,11 @@ class execution_of {
     injector_.strike(site::input, {}, x_.data(), of_.points() * parts_);
     if (protect_) {
       of_kernel_ = sum_of_operand(true, 0);
-      kernel_padded_ = parity_of(x_.data()) == of_kernel_.parity;
-      if (!kernel_padded_) return;
+      spectrum_of_kernel_.padded = parity_of(x_.data()) == of_kernel_.parity;
+      if (!spectrum_of_kernel_.padded) return;
     }
     of_.of_kernel->run(x_.data(), k_.data(), args(direction::forward, 1));
-    if (protect_) seal_ = abft::seal_of(k_.data(), std::ssize(k_));
+    if (protect_) spectrum_of_kernel_.seal = abft::seal_of(k_.data(), std::ssize(k_));
   }
 
   static void multiply_spectra(const T* a, const T* b, std::int64_t count, T* to) {
@@ -255,7 +255,7 @@ class execution_of {
     const std::int64_t count = used(first), size = of_.points() * parts_;
     const inject::position here{first / of_.group, (of_.blocks + of_.group - 1) / of_.group, 0, 1};
     if (number > 0) prepare_kernel();
-    if (!kernel_padded_) return failed(first);
+    if (!spectrum_of_kernel_.padded) return failed(first);
     for (std::int64_t b = 0; b < of_.group; ++b) {
       if (b < count)
         pad(false, first + b, x_.data() + b * size);
@@ -280,7 +280,8 @@ class execution_of {
       bool right = true;
       for (std::int64_t b = 0; b < count; ++b)
         right = has_products(f_.data() + 2 * b * spectrum_, k_.data(), spectrum_, p_.data() + 2 * b * spectrum_) && right;
-      return right && abft::seal_of(f_.data(), std::ssize(f_)) == seal && abft::seal_of(k_.data(), std::ssize(k_)) == seal_;
+      return right && abft::seal_of(f_.data(), std::ssize(f_)) == seal &&
+             abft::seal_of(k_.data(), std::ssize(k_)) == spectrum_of_kernel_.seal;
     };
     if (protect_ && !multiplied()) return failed(first);
     of_.backward->run(p_.data(), y_.data() + size, args(direction::inverse, of_.scale));
@@ -301,7 +302,7 @@ class execution_of {
     abft::finding now;
     bool repeat = false;
     abft::result_hash bits;
-    verified_.resize(at(count));
+    parities_.verified.resize(at(count));
     for (std::int64_t b = 0; b < count; ++b) {
       const T* const y = y_.data() + (b + 1) * size;
       const sums& in = operands[at(b)];
@@ -310,7 +311,7 @@ class execution_of {
       injector_.strike(site::checksum, here, encoded.high, 2 * k_vectors);
       const sums out = sum(result_lengths(first + b),
                            [&](std::int64_t, std::int64_t place, std::int64_t j, int p) { return y[(place + j) * parts_ + p]; });
-      verified_[at(b)] = out.parity;
+      parities_.verified[at(b)] = out.parity;
       const double x = std::sqrt(static_cast<double>(in.square)), size_of_y = std::sqrt(static_cast<double>(out.square));
       const bool finite = std::isfinite(x * kernel) && x * kernel < abft::overflow_norm<T>(16 * points);
       double tau = relative * (2 * x * kernel + size_of_y) + smallest;
@@ -390,9 +391,10 @@ class execution_of {
   // Returns whether the blocks are as the sums of verify() read them.
   bool waits_as_verified(std::int64_t first) {
     const std::int64_t size = of_.points() * parts_;
-    again_.resize(verified_.size());
-    for (std::int64_t b = 0; b < std::ssize(again_); ++b) again_[at(b)] = parity_of_result(first + b, y_.data() + (b + 1) * size);
-    return again_ == verified_;
+    parities_.again.resize(parities_.verified.size());
+    for (std::int64_t b = 0; b < std::ssize(parities_.again); ++b)
+      parities_.again[at(b)] = parity_of_result(first + b, y_.data() + (b + 1) * size);
+    return parities_.again == parities_.verified;
   }
   bool is_last(std::int64_t first, const T* y) const {
     const std::uint64_t parity = parity_of_result(first - 1, y);
@@ -410,7 +412,7 @@ class execution_of {
   void keep_last(std::int64_t first) {
     const std::int64_t size = of_.points() * parts_;
     const auto begin = y_.begin() + used(first) * size;
-    if (protect_) last_.parity = {verified_.back(), again_.back()};
+    if (protect_) last_.parity = {parities_.verified.back(), parities_.again.back()};
     for (int i = 0; i < (protect_ ? 2 : 1); ++i) last_.copies[i].assign(begin, begin + size);
   }
   // Copies the copy with one of the parities to the place before the first block.
@@ -434,10 +436,14 @@ class execution_of {
   struct {
     core::vector<T> copies[2];
     std::array<std::uint64_t, 2> parity{};
-  } last_;                                        // the last block of a group, for the next one
-  core::vector<std::uint64_t> verified_, again_;  // parities of the blocks: from the sums, and before they are stored
-  std::uint64_t seal_ = 0;
-  bool kernel_padded_ = true;
+  } last_;  // the last block of a group, for the next one
+  struct {
+    core::vector<std::uint64_t> verified, again;  // from the sums, and before they are stored
+  } parities_;                                    // of the blocks
+  struct {
+    std::uint64_t seal = 0;
+    bool padded = true;
+  } spectrum_of_kernel_;
   sums of_kernel_;
 };
 
