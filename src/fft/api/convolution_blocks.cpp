@@ -439,7 +439,7 @@ class execution_of {
   } last_;  // the last block of a group, for the next one
   struct {
     core::vector<std::uint64_t> verified, again;  // from the sums, and before they are stored
-  } parities_;                                    // of the blocks
+  } parities_;                                    // one for each block
   struct {
     std::uint64_t seal = 0;
     bool padded = true;

@@ -110,8 +110,7 @@ int time(const std::string& token, bool quick, double seconds) {
       variants.push_back({v == 0 ? "off" : "correct", {}, [&, v] { iterations = with.run(plans[v], kind); }});
     }
     const double once = time_call(what, variants, 0.6 * share);
-    if (iterations > 0)
-      row("call detail").add("token", token).add("call", kind.name).add("iterations", iterations).print();
+    if (iterations > 0) row("call detail").add("token", token).add("call", kind.name).add("iterations", iterations).print();
     if (tested != backend::cuda || 2 * once > limit.left()) continue;
     const profiling_scope scope;
     for (const protection level : {protection::off, protection::correct}) {
