@@ -32,11 +32,15 @@ int record(test::recording_device& on, const settings&) {
   return 0;
 }
 
-// Several panels, and one; tall panels by Cholesky QR; a right-hand side; a batch by a part of a warp, a warp, a block.
+// Several panels; tall panels by Cholesky QR; column pivoting; right-hand sides; a small matrix and a batch, by a part of a warp, a warp, a
+// block.
 std::vector<std::string> strike_set(bool quick) {
   return in_both_precisions(
-      {"geqrf_%_m160_n96", "geqrf_%_m1500_n64", "ormqr_%_m160_n96", "ormqr_right_%_m160_n96", "orgqr_%_m160_n96", "gels_%_m160_n96",
-       "gels_%_m64_n96", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24"},
+      {"geqrf_%_m300_n160",   "geqrf_%_m1500_n64", "geqp3_%_m300_n160",   "ormqr_%_m300_n160",      "ormqr_right_%_m300_n160",
+       "ormqr_%_m1500_n64",   "orgqr_%_m300_n160", "orgqr_%_m1500_n64",   "gels_%_m300_n160",       "gels_%_m160_n300",
+       "gels_%_m1500_n64",    "geqrf_%_m160_n96",  "ormqr_%_m160_n96",    "ormqr_right_%_m160_n96", "orgqr_%_m160_n96",
+       "gels_%_m160_n96",     "gels_%_m64_n96",    "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4",    "ormqr_%_m32_n24_b24",
+       "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24"},
       quick);
 }
 
@@ -44,7 +48,6 @@ template <class S>
 void record_kernels(test::recording_device& on, const qr::problem& what) {
   if (what.batch == 1) {
     for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
-    return;
   }
   // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
   for (const qr::cuda::batch_work step : {qr::cuda::batch_work::factor, qr::cuda::batch_work::apply, qr::cuda::batch_work::solve}) {
