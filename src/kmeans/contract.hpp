@@ -20,6 +20,7 @@
 #include "inject/active.hpp"
 #include "kmeans/rows.hpp"
 #include "kmeans/sealed.hpp"
+#include "kmeans/sparse_rows.hpp"
 #include "kmeans/sums.hpp"
 #include "run/recorder.hpp"
 
@@ -52,6 +53,7 @@ struct engine_args {
   std::string_view scheme = {};        // how a pass is computed and verified; empty: the default
   plan_state* kept = nullptr;          // the plan's state of this backend; null: the engine has its own
   const rank_rows<T>* rows = nullptr;  // the rows of a rank of a group, in place of points and weights; null: the call has no group
+  sparse_rows<T> sparse = {};          // present: the points; `points` has their shape alone
 };
 
 // The normalization x = point · scale − shift of points and centroids, which moves them near the origin. Backends apply it while they read.

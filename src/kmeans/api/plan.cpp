@@ -68,6 +68,22 @@ bool host_is_faster(operation what, const problem& size, const options& wanted, 
   return run::copying_takes_longer({bytes, flops, size.precision, threads, work.waits * k_seconds_of_wait});
 }
 
+// The shape of the points, and the matrix if they are one; and the compressed rows if they are such.
+template <class T>
+struct points_of_call {
+  matrix_view<const T> shape;
+  sparse_rows<T> sparse = {};
+};
+
+// The operands have been validated.
+template <class T>
+points_of_call<T> points_of(const problem& size, const data<T>& from) {
+  if (size.storage == storage::dense) return {from.points};
+  points_of_call<T> made{row_major<const T>(nullptr, size.points, size.features)};
+  std::visit([&](const auto& rows) { made.sparse = sparse_rows<T>(rows); }, from.sparse);
+  return made;
+}
+
 bool in_host_memory(const void* memory) { return ballast::cuda::residence_of(memory) == ballast::cuda::residence::host; }
 
 }  // namespace
@@ -86,6 +102,17 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
     if (wanted.init == init::kmeans_parallel)
       throw unsupported_error(fmt::format("{}: group: expected k-means++, random or given centroids, got k-means||", token.view()));
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
+  }
+  if (size.storage == storage::csr) {
+    // The cuda backend has no kernels for compressed rows.
+    if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
+    const auto expect = [&](bool good, std::string_view what) {
+      if (!good) throw unsupported_error(fmt::format("{}: points in compressed rows: expected {}", token.view(), what));
+    };
+    expect(how.backend != ballast::backend::cuda, "backend auto, cpu or reference, got cuda");
+    expect(!where.group, "a call without a group of ranks, got one on a group");
+    expect(size.batch == 1, fmt::format("one data set, got {}", size.batch));
+    expect(wanted.init != init::kmeans_parallel, "k-means++, random or given centroids, got k-means||");
   }
   backend = run::choose_backend(how, token);
   const int threads = core::thread_count(where.threads);
@@ -237,9 +264,12 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
     const bool common = which != backend::cuda && has_common_weight(from.weights);
-    report made = driver<T>({from.points, common ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which, scheme,
-                             plan.state_for(which)})
-                      .fit(plan.options, given, to);
+    const points_of_call<T> points = points_of(size, from);
+    driver_args<T> args = {
+        points.shape,         common ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which, scheme,
+        plan.state_for(which)};
+    args.sparse = points.sparse;
+    report made = driver<T>(args).fit(plan.options, given, to);
     if (common && to.inertia != nullptr) multiply(*to.inertia, from.weights[0]);
     return made;
   });
@@ -279,8 +309,10 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
-        .predict(centroids, to);
+    const points_of_call<T> points = points_of(size, from);
+    driver_args<T> args = {points.shape, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
+    args.sparse = points.sparse;
+    return driver<T>(args).predict(centroids, to);
   });
 }
 
@@ -298,8 +330,10 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    return driver<T>({from.points, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
-        .transform(centroids, values);
+    const points_of_call<T> points = points_of(size, from);
+    driver_args<T> args = {points.shape, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
+    args.sparse = points.sparse;
+    return driver<T>(args).transform(centroids, values);
   });
 }
 

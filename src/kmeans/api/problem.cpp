@@ -32,7 +32,7 @@ std::string_view to_string(stop_reason value) noexcept {
 
 std::string to_token(const problem& value) {
   const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.points, value.features, value.clusters);
-  return value.batch == 1 ? one : fmt::format("{}_b{}", one, value.batch);
+  return fmt::format("{}{}{}", one, value.batch == 1 ? "" : fmt::format("_b{}", value.batch), value.storage == storage::csr ? "_csr" : "");
 }
 
 problem parse_token(std::string_view text) {
@@ -44,6 +44,10 @@ problem parse_token(std::string_view text) {
   made.features = reader.number("_n");
   made.clusters = reader.number("_k");
   if (reader.at("_b")) made.batch = reader.number("_b");
+  if (reader.at("_csr")) {
+    reader.skip("_csr");
+    made.storage = storage::csr;
+  }
   reader.end();
   if (made.clusters > made.points) throw reader.refusal("k ≤ m");
   return made;

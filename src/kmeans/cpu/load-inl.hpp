@@ -163,7 +163,8 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
 
 // Lanes are features. The sums of a vector of features stay in registers for k_part rows; numbers of 32 bits hold that many exponents.
 template <class T>
-HWY_NOINLINE void add_ranges(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+HWY_NOINLINE void add_ranges(const source<T>& from, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+  const matrix_view<const T>& points = from.points;
   const wide<T> d;
   const narrow<T> dn;
   const hn::RebindToSigned<narrow<T> > di;

@@ -104,6 +104,9 @@ class host_engine final : public engine<T> {
     std::int64_t capacity = 0;  // points in a block
     std::int64_t blocks = 0;
     std::int64_t groups = 0;
+    std::int64_t longest = -1;   // the most stored elements of a sparse point; −1: the points are dense
+    std::int64_t elements = 0;   // the most numbers of x in a block
+    std::int64_t part_rows = 0;  // rows with a sum of their own in measure()
   };
   // Per group: sums of the points, for measure(), and of the clusters.
   struct sums_of_groups {
@@ -144,6 +147,7 @@ class host_engine final : public engine<T> {
 
   bool repairs() const { return what_.how.protection == protection::correct; }
   bool stop() const { return repairs() && what_.seen.uncorrectable(); }
+  bool sparse() const { return source_.sparse.present(); }
   bool weighted() const { return !source_.weights.empty(); }
   T weight_of(std::int64_t row) const { return weighted() ? source_.weights[at(row)] * source_.weight_scale : T(1); }
   std::int64_t first_block(std::int64_t group) const { return group * division_.blocks / division_.groups; }
@@ -153,7 +157,12 @@ class host_engine final : public engine<T> {
   void measure_group(std::int64_t group, int slot);
   point_sums add_measures() const;
 
+  // engine.cpp
+  void divide();
+
   // blocks.cpp
+  void pack(const T* centroids, std::int64_t k, bool protect, packed_centroids<T>& made, inject::active_injector* injector = nullptr) const;
+  void strike_points(point_block<T>& b, std::int64_t block);
   void prepare_workers(bool with_distances);
   bool normalization_intact() const;
   void verify_normalization();

@@ -141,7 +141,7 @@ core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& cent
     load(here, block);
     point_block<T>& b = here.block;
     std::copy_n(labels_.last.data() + b.first, b.count, b.label.data());
-    kernels_.exact(source_, centroids.values().data(), 1, b);
+    kernels_.exact(source_, centroids.values().data(), packed_.sparse.squares[1].data(), 1, b);
     std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
   });
   core::vector<std::int64_t> order;
