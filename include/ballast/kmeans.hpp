@@ -36,8 +36,8 @@ enum class stop_reason : std::uint8_t { labels_unchanged, tolerance, max_iter };
 BALLAST_API std::string_view to_string(stop_reason value) noexcept;  // "labels unchanged", "tolerance", "max_iter"
 
 // How the points of a problem are stored. dense: a matrix. csr: compressed rows (data::sparse), of which neither a copy with the zeros is
-// made nor any work is done for zeros.
-enum class storage : std::uint8_t { dense, csr };
+// made nor any work is done for zeros. f16, bf16: a matrix of float16 or bfloat16 (data::half), computed as the same numbers in float.
+enum class storage : std::uint8_t { dense, csr, f16, bf16 };
 
 // The size of a problem: m points × n features, k clusters, `batch` data sets of this size.
 struct problem {
@@ -50,7 +50,7 @@ struct problem {
 };
 
 // The one-line name of a problem: kmeans_f32_m131072_n128_k128, kmeans_f32_m1000_n16_k8_b500 for a batch of 500, or
-// kmeans_f32_m100000_n10000_k20_csr for points in compressed rows.
+// kmeans_f32_m100000_n10000_k20_csr for points in compressed rows; kmeans_f16_m131072_n128_k128 and kmeans_bf16_… for half precision.
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
 
@@ -81,6 +81,8 @@ struct data {
   // For plans of storage::csr the points, in place of `points`: m × n with indices of 32 or 64 bits, columns ascending in each row. Zeros
   // may be stored.
   std::variant<csr_view<const T, std::int32_t>, csr_view<const T, std::int64_t>> sparse = {};
+  // For plans of storage::f16 and bf16, whose T is float, the points in place of `points`: m × n with any strides, in memory of the host.
+  std::variant<std::monostate, matrix_view<const float16>, matrix_view<const bfloat16>> half = {};
 };
 
 // The caller's memory for the results of a fit, on the host or the device. Empty members are not stored.
@@ -140,6 +142,8 @@ struct batch_results {
 // nor on how the rows are divided. One iteration sums about 16 k n bytes over the ranks. If a rank is lost, the others load its rows by
 // data::reload and go on with the iteration that it was lost in: the result has the same bits. Not on a group: the cuda backend, k-means‖,
 // batches.
+// Points in half precision (storage::f16, bf16; T is float): the results, to the bit, of the same numbers in float, of which a block at a
+// time is made. Not with them: the cuda backend (automatic chooses one of the host), batches, groups of ranks.
 // Points in compressed rows (storage::csr): fit, predict and transform as for the same points in a matrix, with the same contract for
 // labels; the points are not shifted to their mean. A distance of transform has a relative error of (n/2 + 4) u for floats and 8 (e + 4) u
 // for doubles, e the most stored elements of a point. One iteration costs 2k operations for each stored element and O(kn) beside. Memory

@@ -43,9 +43,11 @@ T lane_of(std::uint64_t bits) {
 // The points of a call and their normalization.
 template <class T>
 struct source : normalization<T> {
-  matrix_view<const T> points;
-  std::span<const T> weights;  // empty: all 1
-  sparse_rows<T> sparse = {};  // present: the points, in place of `points`, which then has their shape alone; the shift is 0
+  matrix_view<const T> points;  // the rows from `origin` on
+  std::span<const T> weights;   // those of all rows; empty: all 1
+  sparse_rows<T> sparse = {};   // present: the points, in place of `points`, which then has their shape alone; the shift is 0
+  half_points half = {};        // likewise
+  std::int64_t origin = 0;      // above 0: the points are some rows of others, widened
 };
 
 // The thresholds of the row checks of one block, each stored twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².

@@ -73,6 +73,7 @@ template <class T>
 struct points_of_call {
   matrix_view<const T> shape;
   sparse_rows<T> sparse = {};
+  half_points half = {};
 };
 
 // The operands have been validated.
@@ -80,7 +81,13 @@ template <class T>
 points_of_call<T> points_of(const problem& size, const data<T>& from) {
   if (size.storage == storage::dense) return {from.points};
   points_of_call<T> made{row_major<const T>(nullptr, size.points, size.features)};
-  std::visit([&](const auto& rows) { made.sparse = sparse_rows<T>(rows); }, from.sparse);
+  if (size.storage == storage::csr) {
+    std::visit([&](const auto& rows) { made.sparse = sparse_rows<T>(rows); }, from.sparse);
+  } else if (size.storage == storage::f16) {
+    made.half = half_points(std::get<matrix_view<const float16>>(from.half));
+  } else {
+    made.half = half_points(std::get<matrix_view<const bfloat16>>(from.half));
+  }
   return made;
 }
 
@@ -103,16 +110,19 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
       throw unsupported_error(fmt::format("{}: group: expected k-means++, random or given centroids, got k-means||", token.view()));
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
   }
-  if (size.storage == storage::csr) {
-    // The cuda backend has no kernels for compressed rows.
+  if (size.storage != storage::dense) {
+    // The cuda backend has no kernels for these.
+    const bool csr = size.storage == storage::csr;
     if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
     const auto expect = [&](bool good, std::string_view what) {
-      if (!good) throw unsupported_error(fmt::format("{}: points in compressed rows: expected {}", token.view(), what));
+      if (good) return;
+      const std::string_view points = csr ? "compressed rows" : "half precision";
+      throw unsupported_error(fmt::format("{}: points in {}: expected {}", token.view(), points, what));
     };
     expect(how.backend != ballast::backend::cuda, "backend auto, cpu or reference, got cuda");
     expect(!where.group, "a call without a group of ranks, got one on a group");
     expect(size.batch == 1, fmt::format("one data set, got {}", size.batch));
-    expect(wanted.init != init::kmeans_parallel, "k-means++, random or given centroids, got k-means||");
+    expect(!csr || wanted.init != init::kmeans_parallel, "k-means++, random or given centroids, got k-means||");
   }
   backend = run::choose_backend(how, token);
   const int threads = core::thread_count(where.threads);
@@ -169,6 +179,8 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
   const std::string token = run::in_call(nullptr, -1, "kmeans", [&] { return to_token(own); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     check_problem(token, own, static_cast<bool>(where.group));
+    if (own.precision == precision::f64 && (own.storage == storage::f16 || own.storage == storage::bf16))
+      throw invalid_argument_error(fmt::format("{}: points in half precision: expected plan<float>, got plan<double>", token));
     check_options(token, wanted);
     auto made = std::make_shared<implementation>(own, wanted, where);
     const bool device = made->backend == ballast::backend::cuda;
@@ -269,6 +281,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
         points.shape,         common ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which, scheme,
         plan.state_for(which)};
     args.sparse = points.sparse;
+    args.half = points.half;
     report made = driver<T>(args).fit(plan.options, given, to);
     if (common && to.inertia != nullptr) multiply(*to.inertia, from.weights[0]);
     return made;
@@ -312,6 +325,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     const points_of_call<T> points = points_of(size, from);
     driver_args<T> args = {points.shape, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
     args.sparse = points.sparse;
+    args.half = points.half;
     return driver<T>(args).predict(centroids, to);
   });
 }
@@ -333,6 +347,7 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     const points_of_call<T> points = points_of(size, from);
     driver_args<T> args = {points.shape, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
     args.sparse = points.sparse;
+    args.half = points.half;
     return driver<T>(args).transform(centroids, values);
   });
 }

@@ -31,7 +31,15 @@ problem problem_of(const data<T>& from, std::int64_t clusters) {
   const auto rows = std::visit([](const auto& sparse) { return std::pair(sparse.rows, sparse.columns); }, from.sparse);
   if (from.points.data == nullptr && rows.first > 0)
     return {.precision = precision_of<T>, .points = rows.first, .features = rows.second, .clusters = clusters, .storage = storage::csr};
-  return {.precision = precision_of<T>, .points = from.points.rows, .features = from.points.columns, .clusters = clusters};
+  problem made{.precision = precision_of<T>, .points = from.points.rows, .features = from.points.columns, .clusters = clusters};
+  const auto take = [&](const auto& half, storage kind) {
+    made.points = half.rows;
+    made.features = half.columns;
+    made.storage = kind;
+  };
+  if (const auto* const half = std::get_if<matrix_view<const float16>>(&from.half)) take(*half, storage::f16);
+  if (const auto* const half = std::get_if<matrix_view<const bfloat16>>(&from.half)) take(*half, storage::bf16);
+  return made;
 }
 
 // The sizes of a problem. The number of clusters may exceed that of the points, except for fit.
@@ -149,6 +157,15 @@ void check_rows(std::string_view token, const csr_view<const T, Index>& given, s
 template <class T>
 void check_points(std::string_view token, const problem& size, const data<T>& from) {
   if (size.storage == storage::dense) return check_view(token, "points", from.points, size.points, size.features);
+  const auto check_half = [&](const auto* half, std::string_view type) {
+    if (half == nullptr)
+      throw invalid_argument_error(fmt::format("{}: points: expected a matrix of {} (data::half), got none", token, type));
+    check_view(token, "points", *half, size.points, size.features);
+    if (ballast::cuda::residence_of(half->data) != ballast::cuda::residence::host)
+      throw unsupported_error(fmt::format("{}: points in half precision: expected memory of the host, got memory of a device", token));
+  };
+  if (size.storage == storage::f16) return check_half(std::get_if<matrix_view<const float16>>(&from.half), "float16");
+  if (size.storage == storage::bf16) return check_half(std::get_if<matrix_view<const bfloat16>>(&from.half), "bfloat16");
   std::visit([&](const auto& sparse) { check_rows(token, sparse, size.points, size.features); }, from.sparse);
 }
 
@@ -171,7 +188,7 @@ template <class T>
 void check_fit(std::string_view token, const problem& size, const options& wanted, const batch_data<T>& from) {
   check_clusters_of_fit(token, size);
   if (size.storage != storage::dense)
-    throw unsupported_error(fmt::format("{}: batch: expected points in matrices, got a plan for compressed rows", token));
+    throw unsupported_error(fmt::format("{}: batch: expected points in matrices, got a plan for other points", token));
   if (from.points.count != size.batch)
     throw invalid_argument_error(fmt::format("{}: points: expected {} data sets, got {}", token, size.batch, from.points.count));
   check_view(token, "points", from.points[0], size.points, size.features);

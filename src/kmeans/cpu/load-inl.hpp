@@ -71,7 +71,7 @@ HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
     T* x = block.x.data() + p / width * n * width + p % width;
     std::int64_t f = 0;
     if (rows && p + lanes <= block.count) {
-      const T* first = from.points.data + (block.first + p) * row_stride;
+      const T* first = from.points.data + (block.first - from.origin + p) * row_stride;
       // Prefetch the next rows: the hardware prefetcher does not follow 16 streams.
       if (row_stride == n) {
         const auto* ahead = reinterpret_cast<const char*>(first + lanes * n);
@@ -165,6 +165,7 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
 template <class T>
 HWY_NOINLINE void add_ranges(const source<T>& from, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
   const matrix_view<const T>& points = from.points;
+  first -= from.origin;
   const wide<T> d;
   const narrow<T> dn;
   const hn::RebindToSigned<narrow<T> > di;

@@ -40,7 +40,7 @@ driver<T>::driver(const driver_args<T>& what)
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
       engine_(make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_,
-                                         what.scheme, what.kept, what.rows, what.sparse},
+                                         what.scheme, what.kept, what.rows, what.sparse, what.half},
                           backend_)),
       staging_(what.how.stream) {}
 

@@ -37,6 +37,7 @@ struct driver_args {
   const rank_rows<T>* rows = nullptr;  // engine_args::rows
   fit_state<T>* state = nullptr;       // the state of a fit on a group: where it begins, and how far it has come
   sparse_rows<T> sparse = {};          // engine_args::sparse
+  half_points half = {};               // engine_args::half
 };
 
 // One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller

@@ -44,7 +44,10 @@ template <class T>
 void host_engine<T>::prepare_workers(bool with_distances) {
   if (workers_.empty()) {
     workers_.resize(at(threads_));
-    for (int slot = 0; slot < threads_; ++slot) workers_[at(slot)].block.row = rows_[at(slot)].row.data();
+    for (int slot = 0; slot < threads_; ++slot) {
+      workers_[at(slot)].rows = &rows_[at(slot)];
+      workers_[at(slot)].block.row = rows_[at(slot)].row.data();
+    }
   }
   if (protect_ && loaded_.row_stats.empty()) {
     loaded_.row_stats.resize(at(division_.blocks));
@@ -113,7 +116,7 @@ template <class T>
 void host_engine<T>::load(worker& here, std::int64_t block) const {
   here.block.first = block * division_.capacity;
   here.block.count = std::min(division_.capacity, m_ - here.block.first);
-  kernels_.load(source_, here.block);
+  kernels_.load(tile(here), here.block);
 }
 
 template <class T>
@@ -142,7 +145,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
     // signature is computed again, too: it may itself be wrong.
     if (number > 0 || !(kept == twin)) {
       kept = {};
-      kernels_.sign_source(source_, b, kept.lanes);
+      kernels_.sign_source(tile(here), b, kept.lanes);
       kernels_.measure(b);
       std::copy_n(b.norm.data(), division_.capacity, squares);
       twin = kept;
@@ -171,13 +174,19 @@ bool host_engine<T>::store_labels(const point_block<T>& b) {
 // Searches the centroids for a loaded block, and decides the points that scores do not decide by exact distances: each of the two searches
 // by a computation of its own.
 template <class T>
-row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, search_kind what, point_block<T>& b, const exact_operands& by) {
+row_failure host_engine<T>::assign(worker& here, const packed_centroids<T>& centroids, search_kind what, const exact_operands& by) {
+  point_block<T>& b = here.block;
   const row_failure failure = kernels_.assign(centroids, what, {&what_.injector, at_block(b.first / division_.capacity)}, b);
-  for (std::int64_t i = 0; i < b.undecided.count; ++i) {
-    const std::int64_t p = b.undecided.points[i];
-    b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_, centroids.sparse.squares[0].data(), b.row);
-    if (protect_) b.twin.index[p] = nearest_centroid(*by.points, b.first + p, by.twin, k_, centroids.sparse.squares[1].data(), b.row);
-  }
+  if (b.undecided.count == 0) return failure;
+  const auto decide = [&](search_result<T>& made, const T* exact, const core::vector<double>& squares) {
+    const source<T>& points = tile(here, *by.points);
+    for (std::int64_t i = 0; i < b.undecided.count; ++i) {
+      const std::int64_t p = b.undecided.points[i];
+      made.index[p] = nearest_centroid(points, b.first + p, exact, k_, squares.data(), b.row);
+    }
+  };
+  decide(b.nearest, by.centroids, centroids.sparse.squares[0]);
+  if (protect_) decide(b.twin, by.twin, centroids.sparse.squares[1]);
   return failure;
 }
 
@@ -193,7 +202,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
-  row_failure failure = assign(centroids, what, b, by);
+  row_failure failure = assign(here, centroids, what, by);
   copy_labels(b, position);
   if (failure.row < 0) failure = kernels_.check(b, k_);
   std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
@@ -220,7 +229,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     const inject::position position = at_block(block);
     load(here, block);
     strike_points(b, block);
-    (void)assign(shared, search_kind::plain, b, by);
+    (void)assign(here, shared, search_kind::plain, by);
     copy_labels(b, position);
     kernels_.keep_in_range(b, k_);  // a corrupted label must not index beyond the centroids
     return;
@@ -264,7 +273,7 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
     if (plain != nullptr && !sparse()) {
       here.plain.first = b.first;
       here.plain.count = b.count;
-      kernels_.load(plain->points, here.plain);
+      kernels_.load(tile(here, plain->points), here.plain);
     }
     const difference_operands<T> from = {plain != nullptr && !sparse() ? here.plain.x.data() : b.x.data(),
                                          plain != nullptr ? plain->packed.data() : centroids.packed.data()};

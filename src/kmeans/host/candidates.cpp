@@ -156,7 +156,7 @@ abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, c
   }
   what_.seen.checked(static_cast<std::uint64_t>(b.count));
   if (!known) return bits_differ(true, b.first);
-  kernels_.exact(source_, seeding_.taken.data(), nullptr, 1, b);
+  kernels_.exact(tile(here), seeding_.taken.data(), nullptr, 1, b);
   const double limit = thresholds::distance(abft::unit_roundoff<T>, n_);
   for (std::int64_t p = 0; p < b.count; ++p) {
     const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];

@@ -25,15 +25,14 @@ const T* fetch(const matrix_view<const T>& points, std::int64_t i, core::vector<
 
 template <class T>
 refused_value<T> find_not_finite(const source<T>& from, std::int64_t column) {
-  const matrix_view<const T>& points = from.points;
   refused_value<T> found;
   for (std::int64_t i = 0; i < from.sparse.rows() && found.row < 0; ++i)
     from.sparse.each(i, [&](std::int64_t f, T value) {
       if (f == column && !std::isfinite(value)) found = {i, column, value};
     });
   if (from.sparse.present()) return found;
-  for (std::int64_t i = 0; i < points.rows; ++i)
-    if (!std::isfinite(points(i, column))) return {i, column, points(i, column)};
+  for (std::int64_t i = 0; i < from.points.rows; ++i)
+    if (!std::isfinite(given_value(from, i, column))) return {i, column, given_value(from, i, column)};
   return {};
 }
 
@@ -56,7 +55,11 @@ ranges<T> host_engine<T>::column_stats() {
     seen.clear(n_);
     const std::int64_t begin = first_block(group) * division_.capacity;
     const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
-    kernels_.add_ranges(source_, begin, end - begin, seen, rows_[at(slot)].row.data());
+    const std::int64_t most = half() ? division_.capacity : end - begin;  // a tile has as many rows
+    for (std::int64_t first = begin; first < end; first += most) {
+      const std::int64_t count = std::min(most, end - first);
+      kernels_.add_ranges(tile(rows_[at(slot)], source_, first, count), first, count, seen, rows_[at(slot)].row.data());
+    }
     groups[at(group)] = std::move(seen);
   });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
@@ -100,7 +103,8 @@ void host_engine<T>::measure_group(std::int64_t group, int slot) {
   const T* shift = source_.shift.data();
   seen.clear(n_, by_weight);
   seen.count = static_cast<double>(end - begin);
-  auto& [row, some, weighted_some] = rows_[at(slot)];
+  auto& row = rows_[at(slot)].row;
+  auto &some = rows_[at(slot)].sums, &weighted_some = rows_[at(slot)].weighted_sums;
   seen.part_rows = static_cast<double>(division_.part_rows);
   std::ranges::fill(some, 0.0);
   std::ranges::fill(weighted_some, 0.0);
@@ -117,7 +121,8 @@ void host_engine<T>::measure_group(std::int64_t group, int slot) {
   for (std::int64_t part = begin; part < end; part += k_column_stats_rows) {
     const std::int64_t rows = std::min(k_column_stats_rows, end - part);
     double norms[k_column_stats_rows];
-    kernels_.sum_rows(source_, part, rows, some.data(), seen.squares.data(), norms, row.data());
+    const source<T>& from = tile(rows_[at(slot)], source_, part, rows);
+    kernels_.sum_rows(from, part, rows, some.data(), seen.squares.data(), norms, row.data());
     for (std::int64_t i = part; i < part + rows; ++i) {
       const double square = norms[i - part];
       seen.total_square += square;
@@ -128,7 +133,7 @@ void host_engine<T>::measure_group(std::int64_t group, int slot) {
       if (sparse()) {
         source_.sparse.each(i, [&](std::int64_t f, T value) { weighted_some[at(f)] += weight * static_cast<double>(value * scale); });
       } else {
-        const T* x = fetch(source_.points, i, row);
+        const T* x = fetch(from.points, i - from.origin, row);
         for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
       }
       weight_sum += weight;
@@ -184,7 +189,7 @@ void host_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
       std::fill_n(to, n_, T(0));
       source_.sparse.each(i, [&](std::int64_t f, T value) { to[f] = value * source_.scale; });
     } else {
-      for (std::int64_t f = 0; f < n_; ++f) to[f] = source_.points(i, f) * source_.scale - source_.shift[at(f)];
+      for (std::int64_t f = 0; f < n_; ++f) to[f] = given_value(source_, i, f) * source_.scale - source_.shift[at(f)];
     }
     to += n_;
   }

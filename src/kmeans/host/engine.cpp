@@ -22,9 +22,10 @@ host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernel
       protect_(what.how.protection != protection::off),
       staging_(what.how.stream),
       quiet_(nullptr, site::table()) {
-  source_.points = what.sparse.present() ? what.points : staging_.read(what.points);
+  source_.points = what.sparse.present() || what.half.present() ? what.points : staging_.read(what.points);
   source_.weights = staging_.read(what.weights);
   source_.sparse = what.sparse;
+  source_.half = what.half;
   divide();
   // Allocated here, so that the memory of a call does not depend on which threads run.
   rows_.resize(at(threads_));
@@ -32,6 +33,26 @@ host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernel
     each.row.resize(at(n_));
     each.sums.resize(at(n_));
     each.weighted_sums.resize(weighted() ? at(n_) : 0);
+    if (!half()) continue;
+    each.of_tile = core::aligned_buffer<T>(division_.elements);
+    each.tile.weights = source_.weights;
+  }
+}
+
+// Returns a source from which `count` rows from `first` on, at most a block of them, can be read: `from` itself, or these rows widened.
+template <class T>
+const source<T>& host_engine<T>::tile(row_scratch& scratch, const source<T>& from, std::int64_t first, std::int64_t count) const {
+  if constexpr (sizeof(T) == 4) {
+    if (!half()) return from;
+    source<T>& made = scratch.tile;
+    static_cast<normalization<T>&>(made) = from;
+    made.origin = first;
+    made.points = row_major<const T>(scratch.of_tile.data(), count, n_);
+    for (std::int64_t p = 0; p < count; ++p) source_.half.read_row(first + p, n_, scratch.of_tile.data() + p * n_);
+    what_.injector.strike(site::points, at_block(first / division_.capacity), scratch.of_tile.data(), count * n_);
+    return made;
+  } else {
+    return from;
   }
 }
 
@@ -75,6 +96,8 @@ std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::back
 #endif
 }
 
+template const source<float>& host_engine<float>::tile(row_scratch&, const source<float>&, std::int64_t, std::int64_t) const;
+template const source<double>& host_engine<double>::tile(row_scratch&, const source<double>&, std::int64_t, std::int64_t) const;
 template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&, ballast::backend);
 template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&, ballast::backend);
 

@@ -136,7 +136,7 @@ template <class T>
 std::int32_t nearest_centroid(const source<T>& from, std::int64_t row, const T* centroids, std::int64_t k, const double* squares,
                               T* scratch) {
   if (from.sparse.present()) return static_cast<std::int32_t>(nearest_of_sparse(from, row, centroids, k, squares, scratch));
-  const given_row<T> x = {from.points.data + row * from.points.row_stride, from.points.column_stride};
+  const given_row<T> x = {from.points.data + (row - from.origin) * from.points.row_stride, from.points.column_stride};
   return static_cast<std::int32_t>(nearest_of(from, x, centroids, k, [](std::int64_t) { return true; }));
 }
 

@@ -61,7 +61,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
       assign_block(here, slot, block, shared, centroids, {&unshifted, plain.data(), plain.data()}, search_kind::checked_scores);
       if (protect_) kernels_.measure(b);
       const bool stored = store_labels(b);
-      kernels_.exact(unshifted, plain.data(), shared.sparse.squares[1].data(), k_lift<T>, b);
+      kernels_.exact(tile(here, unshifted), plain.data(), shared.sparse.squares[1].data(), k_lift<T>, b);
       double sum = 0;
       for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
       inertia[at(block)] = sum;
@@ -132,7 +132,7 @@ void host_engine<T>::store_far_distances(matrix_view<const T> given, const core:
       const sparse_rows<T>& stored = source_.sparse;
       if (sparse()) stored.each(i, [&](std::int64_t f, T value) { row[f] = value; });
       const auto half = [&](std::int64_t f) {
-        return static_cast<double>(sparse() ? row[f] : source_.points(i, f)) / 2 - static_cast<double>(given(j, f)) / 2;
+        return static_cast<double>(sparse() ? row[f] : given_value(source_, i, f)) / 2 - static_cast<double>(given(j, f)) / 2;
       };
       double largest = 0, sum = 0;
       for (std::int64_t f = 0; f < n_; ++f) largest = std::max(largest, std::abs(half(f)));

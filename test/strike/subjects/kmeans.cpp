@@ -2,8 +2,10 @@
 // distances (transform), on random data without clusters, with points near every boundary. Labels are judged by themselves (is there a
 // nearer centroid?), everything else against the clean call.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
@@ -42,6 +44,7 @@ class kmeans_subject final : public subject {
         points_(normal<T>(m_ * n_ * fits_, 2)) {
     if (fits_ > 1 && operation_ != "kmeans") throw invalid_argument_error("expected a fit: predict and transform have no batches");
     if (sparse()) compress();
+    if (half()) halve();
     for (std::int64_t i = 0; i < m_ * fits_; ++i) norms_.push_back(norm(&points_[static_cast<std::size_t>(i * n_)]));
     // The first points of each data set.
     for (std::int64_t b = 0; b < fits_; ++b)
@@ -62,9 +65,12 @@ class kmeans_subject final : public subject {
     got_.stopped.assign(static_cast<std::size_t>(fits_), kmeans::stop_reason::max_iter);
   }
   report run(const call& now) override {
-    const matrix_view<const T> points = sparse() ? matrix_view<const T>{} : row_major(static_cast<const T*>(from_.data()), m_, n_);
+    const matrix_view<const T> points =
+        sparse() || half() ? matrix_view<const T>{} : row_major(static_cast<const T*>(from_.data()), m_, n_);
     const matrix_view<const T> first = row_major(static_cast<const T*>(first_.data()), k_ * fits_, n_);
     kmeans::data<T> given{.points = points, .centroids = first};
+    if (size_.storage == kmeans::storage::f16) given.half = row_major(std::as_const(halves16_).data(), m_, n_);
+    if (size_.storage == kmeans::storage::bf16) given.half = row_major(std::as_const(brains16_).data(), m_, n_);
     if (sparse()) given.sparse = csr_view<const T, std::int32_t>{m_, n_, offsets_, columns_, {from_.data(), columns_.size()}};
     if (operation_ == "transform") return plan_->transform(given, row_major(values_.data(), m_, k_), now);
     if (operation_ == "predict") return plan_->predict(given, {.labels = labels_.all(), .inertia = got_.inertia.data()}, now);
@@ -153,6 +159,21 @@ class kmeans_subject final : public subject {
 
   bool sparse() const { return size_.storage == kmeans::storage::csr; }
 
+  bool half() const { return size_.storage == kmeans::storage::f16 || size_.storage == kmeans::storage::bf16; }
+
+  // Cuts the points to half precision. Numbers below the smallest normal one of float16 become 0.
+  void halve() {
+    for (T& each : points_) {
+      const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(each));
+      const bool brain = size_.storage == kmeans::storage::bf16;
+      const std::uint32_t exponent = bits >> 23 & 255;
+      const std::uint32_t kept = brain ? bits & 0xffff0000 : exponent > 112 ? bits & 0xffffe000 : 0;
+      each = static_cast<T>(std::bit_cast<float>(kept));
+      brains16_.push_back({static_cast<std::uint16_t>(kept >> 16)});
+      halves16_.push_back({static_cast<std::uint16_t>(kept == 0 ? 0 : kept >> 31 << 15 | (exponent - 112) << 10 | (kept >> 13 & 1023))});
+    }
+  }
+
   // Keeps one element in eight of each point, and the elements of it in compressed rows.
   void compress() {
     for (std::int64_t i = 0; i < m_; ++i) {
@@ -231,6 +252,8 @@ class kmeans_subject final : public subject {
   std::vector<T> points_, given_;
   std::vector<std::int32_t> offsets_ = {0}, columns_;  // compressed rows, with `stored_`
   std::vector<T> stored_;
+  std::vector<float16> halves16_;  // the points in half precision
+  std::vector<bfloat16> brains16_;
   operand<T> from_, first_, centroids_, values_;
   operand<std::int32_t> labels_;
   std::optional<kmeans::plan<T>> plan_;
