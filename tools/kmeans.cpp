@@ -17,7 +17,7 @@ struct kmeans_options : common_options {
   int max_iter = 300, n_init = 1, rounds = 5;
   double tol = 1e-4, oversampling = 2;
   std::uint64_t seed = 0;
-  bool verbose = false;
+  bool verbose = false, spherical = false;
 };
 
 // Returns a two-dimensional view of the array; with one axis there is one feature.
@@ -135,6 +135,18 @@ compressed_rows<T> rows_of(const kmeans_options& wanted, array& values) {
   return made;
 }
 
+// A fit of directions.
+template <class T>
+kmeans::model<T> fit_directions(const kmeans::data<T>& from, const kmeans::problem& size, const kmeans::options& options,
+                                const execution& where, const call& now) {
+  kmeans::model<T> made;
+  made.centroids = matrix<T>(size.clusters, size.features);
+  made.labels.resize(static_cast<std::size_t>(size.points));
+  made.report =
+      kmeans::plan<T>(size, options, where).fit(from, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped}, now);
+  return made;
+}
+
 template <class T>
 int run(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
@@ -160,7 +172,13 @@ int run(const kmeans_options& wanted, array read) {
       write_text(stderr, "run {}, iteration {}: inertia {:.10g}\n", so_far.run + 1, so_far.done, so_far.value);
     };
   }
-  auto model = kmeans::fit(from, wanted.clusters, given.options, work.where(), now);
+  const kmeans::problem size{.points = points,
+                             .features = compressed ? rows.features : from.points.columns,
+                             .clusters = wanted.clusters,
+                             .storage = compressed ? kmeans::storage::csr : kmeans::storage::dense,
+                             .spherical = true};
+  auto model = wanted.spherical ? fit_directions(from, size, given.options, work.where(), now)
+                                : kmeans::fit(from, wanted.clusters, given.options, work.where(), now);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -244,6 +262,7 @@ void add_kmeans(command_line& program, const ranks& together) {
   command.text("--row-columns", wanted->row_columns, "compressed rows: a file with the column of each element, ascending in a row");
   command.integer("--features", wanted->features, "compressed rows: number of columns; default: up to the last one that has an element",
                   std::int64_t{1});
+  command.flag("--spherical", wanted->spherical, "cluster directions: the inertia is the sum of 1 - cos");
   command.text("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command.text("--centroids", wanted->centroids, "write the K centroids");
   command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
@@ -265,10 +284,13 @@ void add_kmeans(command_line& program, const ranks& together) {
       throw invalid_argument_error("--row-offsets, --row-columns: expected both or none, got one");
     if (wanted->features > 0 && wanted->row_offsets.empty())
       throw invalid_argument_error("--features: expected --row-offsets and --row-columns beside it, got neither");
+    if (wanted->spherical && together.several())
+      throw invalid_argument_error("--spherical: expected a call without ranks, got one on ranks");
     if (!wanted->row_offsets.empty() && together.several())
       throw invalid_argument_error("--row-offsets: expected a call without ranks, got one on ranks");
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3) {
+      if (wanted->spherical) throw invalid_argument_error("--spherical: expected points × features, a single fit, got a batch");
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_batch<float>(*wanted, std::move(read))
                                                                        : run_batch<double>(*wanted, std::move(read));
     }

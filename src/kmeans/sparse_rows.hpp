@@ -37,6 +37,13 @@ class sparse_rows {
   T value(std::int64_t e) const { return values_[e]; }
   std::int64_t stored() const { return values_end_; }
 
+  // The same places with other values.
+  sparse_rows with_values(const T* values) const {
+    sparse_rows made = *this;
+    made.values_ = values;
+    return made;
+  }
+
   // Calls use(column, value) for each stored element of row i.
   template <class Use>
   void each(std::int64_t i, Use&& use) const {

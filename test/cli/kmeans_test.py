@@ -103,6 +103,22 @@ class Kmeans(WithFolder):
         self.save("c.npy", columns + 0.5)
         self.assertIn("expected integers", run("kmeans", *parts, "-k", 4, status=2).stderr)
 
+    def test_spherical_clusters_directions(self):
+        random = np.random.default_rng(3)
+        points = np.repeat(np.eye(3), 20, axis=0) + 0.1 * random.random((60, 3))
+        points *= random.integers(1, 1000, size=(60, 1))
+        source = self.save("p.npy", points)
+        seen = run_json("kmeans", source, "-k", 3, "--spherical", "--labels", self.dir / "l.npy", "--centroids", self.dir / "c.npy")
+        self.assertEqual(seen["problem"], "kmeans_f64_m60_n3_k3_spherical")
+        labels, centroids = np.load(self.dir / "l.npy"), np.load(self.dir / "c.npy")
+        np.testing.assert_allclose(np.linalg.norm(centroids, axis=1), 1, rtol=1e-14)
+        cosines = (points / np.linalg.norm(points, axis=1, keepdims=True)) @ centroids.T
+        np.testing.assert_array_equal(labels, cosines.argmax(axis=1))
+        self.assertAlmostEqual(seen["inertia"], (1 - cosines.max(axis=1)).sum(), delta=1e-12)
+        self.assertEqual(len(set(labels.reshape(3, 20)[:, 0])), 3)
+        points[7] = 0
+        self.assertIn("row 7", run("kmeans", self.save("p.npy", points), "-k", 3, "--spherical", status=2).stderr)
+
     def test_what_has_no_meaning_is_refused(self):
         points = self.save("p.npy", self.random.normal(size=(5, 2)))
         bad = self.random.normal(size=(5, 2))

@@ -35,7 +35,8 @@ std::string to_token(const problem& value) {
                                    : value.storage == storage::bf16 ? "bf16"
                                                                     : to_string(value.precision);
   const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", numbers, value.points, value.features, value.clusters);
-  return fmt::format("{}{}{}", one, value.batch == 1 ? "" : fmt::format("_b{}", value.batch), value.storage == storage::csr ? "_csr" : "");
+  return fmt::format("{}{}{}", one, value.batch == 1 ? "" : fmt::format("_b{}", value.batch), value.storage == storage::csr ? "_csr" : "") +
+         (value.spherical ? "_spherical" : "");
 }
 
 problem parse_token(std::string_view text) {
@@ -58,6 +59,10 @@ problem parse_token(std::string_view text) {
   if (made.storage == storage::dense && reader.at("_csr")) {
     reader.skip("_csr");
     made.storage = storage::csr;
+  }
+  if (reader.at("_spherical")) {
+    reader.skip("_spherical");
+    made.spherical = true;
   }
   reader.end();
   if (made.clusters > made.points) throw reader.refusal("k ≤ m");

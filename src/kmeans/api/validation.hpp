@@ -187,7 +187,7 @@ void check_fit(std::string_view token, const problem& size, const options& wante
 template <class T>
 void check_fit(std::string_view token, const problem& size, const options& wanted, const batch_data<T>& from) {
   check_clusters_of_fit(token, size);
-  if (size.storage != storage::dense)
+  if (size.storage != storage::dense || size.spherical)
     throw unsupported_error(fmt::format("{}: batch: expected points in matrices, got a plan for other points", token));
   if (from.points.count != size.batch)
     throw invalid_argument_error(fmt::format("{}: points: expected {} data sets, got {}", token, size.batch, from.points.count));
