@@ -85,7 +85,7 @@ struct fitted {
 
 template <class T>
 fitted<T> fit_directions(const problem& size, const data<T>& from, const options& wanted, const run::settings& how) {
-  fitted<T> made{matrix<T>(size.clusters, size.features), std::vector<std::int32_t>(static_cast<std::size_t>(size.points))};
+  fitted<T> made{matrix<T>(size.clusters, size.features), std::vector<std::int32_t>(static_cast<std::size_t>(size.points)), 0, {}};
   made.report = test_calls::with(how, [&](const auto& where, const auto& now) {
     return plan<T>(size, wanted, where).fit(from, {made.centroids, made.labels, &made.inertia}, now);
   });
