@@ -44,7 +44,7 @@ TEST_F(c_points, have_the_results_of_the_library) {
   }
   const ballast_kmeans_data mixed = {sizeof mixed, stored, nullptr, given, offset, wide_column};
   EXPECT_EQ(ballast_kmeans_predict(plan, &mixed, label, &inertia, nullptr, nullptr, wrong), BALLAST_INVALID_ARGUMENT);
-  EXPECT_NE(message().find("row_columns: expected int32"), std::string::npos) << message();
+  EXPECT_NE(message().find("row_columns: expected elements of int32"), std::string::npos) << message();
   const ballast_kmeans_data none = {sizeof none, stored, nullptr, given, nullptr, nullptr};
   EXPECT_EQ(ballast_kmeans_predict(plan, &none, label, &inertia, nullptr, nullptr, wrong), BALLAST_INVALID_ARGUMENT);
   EXPECT_NE(message().find("row_offsets"), std::string::npos) << message();

@@ -38,13 +38,16 @@ constexpr std::int64_t k_section_vectors = k_section / k_lanes<T>;
 constexpr std::int64_t k_most_vectors = 8;  // accumulators at a time
 constexpr std::int64_t k_run = thresholds::k_run;
 
-// The stored elements of one point.
+// The stored elements of one point. `readable`: those of its block from the first one on.
 template <class T>
 struct elements {
   const T* x;
   const std::int32_t* column;
-  std::int64_t count;
+  std::int64_t count, readable;
 };
+
+// Centroids of some elements ahead come into the cache meanwhile: features are read in no order that hardware foresees.
+constexpr std::int64_t k_ahead = 16;
 
 // Adds Σ x · packed[column] to `Vectors` vectors at `to`.
 template <class T, int Vectors>
@@ -56,6 +59,10 @@ HWY_INLINE void add_run(const elements<T>& of, const T* HWY_RESTRICT packed, std
   for (std::int64_t e = 0; e < of.count; ++e) {
     const auto x = hn::Set(d, of.x[e]);
     const T* const features = packed + of.column[e] * stride;
+    const auto* const ahead = reinterpret_cast<const char*>(packed + of.column[std::min(e + k_ahead, of.readable - 1)] * stride);
+#pragma GCC unroll 8
+    for (std::int64_t byte = 0; byte < Vectors * k_lanes<T> * static_cast<std::int64_t>(sizeof(T)); byte += 64)
+      __builtin_prefetch(ahead + byte);
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) acc[v] = hn::MulAdd(x, hn::LoadU(d, features + v * k_lanes<T>), acc[v]);
   }
@@ -72,7 +79,7 @@ HWY_NOINLINE void add_products(const elements<T>& of, const T* packed, std::int6
     HWY_ALIGN T part[Vectors * k_lanes<T>] = {};
     for (const std::int64_t span = std::min(e + k_run * k_run, of.count); e < span;) {
       const std::int64_t count = std::min(k_run, span - e);
-      add_run<T, Vectors>({of.x + e, of.column + e, count}, packed, stride, part);
+      add_run<T, Vectors>({of.x + e, of.column + e, count, of.readable - e}, packed, stride, part);
       e += count;
     }
     for (int v = 0; v < Vectors; ++v)
@@ -207,7 +214,8 @@ HWY_NOINLINE row_failure assign_with(const packed_centroids<T>& centroids, const
   const thresholds::score_margin<T>& margin = centroids.order.margin;
   HWY_ALIGN T score[k_section];
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const elements<T> of = {block.x.data() + block.begin[p], block.column.data() + block.begin[p], block.begin[p + 1] - block.begin[p]};
+    const elements<T> of = {block.x.data() + block.begin[p], block.column.data() + block.begin[p], block.begin[p + 1] - block.begin[p],
+                            block.begin[block.count] - block.begin[p]};
     search<T> state;
     T kept = 0;
     for (std::int64_t g = 0; g < centroids.sections; ++g) {
