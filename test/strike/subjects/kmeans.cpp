@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <ballast/error.hpp>
@@ -266,6 +267,7 @@ class kmeans_subject final : public subject {
 
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token) {
   const kmeans::problem parsed = kmeans::parse_token(token);
+  if (parsed.spherical) throw invalid_argument_error(std::string(token) + ": expected points, got directions, which no judge here knows");
   if (parsed.precision == precision::f32) return std::make_unique<kmeans_subject<float>>(operation, parsed);
   return std::make_unique<kmeans_subject<double>>(operation, parsed);
 }
