@@ -1,6 +1,7 @@
 // Compares K-Means, per Lloyd iteration, with scikit-learn. A Python process calls scikit-learn's own Lloyd step, without the set-up of a
 // fit, and returns the times over a pipe. Ballast's time is a whole fit (with set-up and final labels) divided by its iterations.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -69,10 +70,10 @@ class child {
   std::FILE* answers_ = nullptr;
 };
 
-template <class T>
-void write_raw(const std::filesystem::path& file, const matrix<T>& values) {
+template <class Values>
+void write_raw(const std::filesystem::path& file, const Values& values) {
   std::ofstream out(file, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+  out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(*values.data())));
   if (!out) throw error(fmt::format("{}: cannot be written", file.string()));
 }
 
@@ -89,6 +90,88 @@ struct scratch_folder {
     std::filesystem::remove_all(path, ignored);
   }
 };
+
+// Times fits with and without protection, divided by their iterations. fit(options, execution) returns these.
+template <class Fit>
+void add_variants(subject& made, const settings& how, const Fit& fit) {
+  for (const auto level : {protection::off, protection::correct}) {
+    made.variants.push_back({std::string(to_string(level)), [=] {
+                               const kmeans::options options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0};
+                               int iterations = 1;
+                               const execution where{.backend = how.backend, .threads = how.threads, .protection = level};
+                               const double seconds = seconds_of([&] { iterations = fit(options, where); });
+                               return seconds / iterations;
+                             }});
+  }
+}
+
+// The files that scikit_learn.py reads lie in `folder`.
+void add_scikit_learn(subject& made, const kmeans::problem& wanted, const settings& how, const std::shared_ptr<scratch_folder>& folder) {
+  auto rival = std::make_shared<child>(std::vector<std::string>{
+      how.python, how.scripts + "/scikit_learn.py", folder->path.string(), wanted.precision == precision::f32 ? "float32" : "float64",
+      std::to_string(wanted.points), std::to_string(wanted.features), std::to_string(wanted.clusters), std::to_string(how.threads),
+      wanted.storage == kmeans::storage::csr ? "csr" : "dense"});
+  rival->ask();  // makes the child read the files and warm up
+  made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
+}
+
+// Points in compressed rows, half a percent of whose elements are stored, at random places.
+template <class T>
+subject make_sparse(const kmeans::problem& wanted, const settings& how) {
+  struct rows {
+    std::vector<std::int32_t> offsets = {0}, columns;
+    std::vector<T> values;
+    matrix<T> centroids;
+  };
+  const std::int64_t m = wanted.points, n = wanted.features, k = wanted.clusters;
+  auto points = std::make_shared<rows>();
+  points->centroids = matrix<T>(k, n);
+  std::mt19937 random(1);
+  std::uniform_real_distribution<T> uniform(T(0.05), T(1));
+  constexpr std::int64_t mean_gap = 200;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t f = random() % (2 * mean_gap); f < n; f += 1 + static_cast<std::int64_t>(random() % (2 * mean_gap - 1))) {
+      points->columns.push_back(static_cast<std::int32_t>(f));
+      points->values.push_back(uniform(random));
+      if (i < k) points->centroids(i, f) = points->values.back();
+    }
+    points->offsets.push_back(static_cast<std::int32_t>(points->columns.size()));
+  }
+  subject made;
+  made.token = kmeans::to_token(wanted);
+  made.unit = "Lloyd iteration";
+  made.flops = 2.0 * static_cast<double>(points->values.size()) * static_cast<double>(k);
+  add_variants(made, how, [=](const kmeans::options& options, const execution& where) {
+    kmeans::data<T> from;
+    from.sparse = csr_view<const T, std::int32_t>{m, n, points->offsets, points->columns, points->values};
+    from.centroids = std::as_const(points->centroids).view();
+    return kmeans::fit(from, k, options, where).iterations;
+  });
+  if (!how.peers) return made;
+  auto folder = std::make_shared<scratch_folder>();
+  write_raw(folder->path / "points", points->values);
+  write_raw(folder->path / "columns", points->columns);
+  write_raw(folder->path / "offsets", points->offsets);
+  write_raw(folder->path / "centroids", points->centroids);
+  add_scikit_learn(made, wanted, how, folder);
+  return made;
+}
+
+// Returns the bits of a number of moderate size, cut to half precision.
+std::uint16_t cut(float value, kmeans::storage kind) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (kind == kmeans::storage::bf16) return static_cast<std::uint16_t>(bits >> 16);
+  const std::int64_t exponent = static_cast<std::int64_t>(bits >> 23 & 255) - 127 + 15;
+  const std::uint32_t magnitude = exponent <= 0 ? 0 : static_cast<std::uint32_t>(exponent) << 10 | (bits >> 13 & 1023);
+  return static_cast<std::uint16_t>(bits >> 31 << 15 | magnitude);
+}
+
+template <class Half>
+std::shared_ptr<std::vector<Half>> halves_of(const matrix<float>& points, kmeans::storage kind) {
+  auto made = std::make_shared<std::vector<Half>>();
+  for (std::size_t e = 0; e < points.size(); ++e) made->push_back({cut(points.data()[e], kind)});
+  return made;
+}
 
 template <class T>
 subject make(const kmeans::problem& wanted, const settings& how) {
@@ -112,34 +195,35 @@ subject make(const kmeans::problem& wanted, const settings& how) {
   made.token = kmeans::to_token(wanted);
   made.unit = "Lloyd iteration";
   made.flops = 2.0 * static_cast<double>(fits) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  for (const auto level : {protection::off, protection::correct}) {
-    made.variants.push_back({std::string(to_string(level)), [=] {
-                               const kmeans::options options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0};
-                               const matrix_view<const T> first = std::as_const(*centroids).view();
-                               int iterations = 1;
-                               const execution where{.backend = how.backend, .threads = how.threads, .protection = level};
-                               const double seconds = seconds_of([&] {
-                                 const auto all = row_major(std::as_const(*points).data(), m, n);
-                                 if (fits > 1) {
-                                   const kmeans::batch_data<T> from{batch_of(all, fits), {}, first};
-                                   iterations = std::ranges::max(kmeans::fit(from, k, options, where).iterations);
-                                 } else {
-                                   iterations = kmeans::fit(kmeans::data<T>{all, {}, first}, k, options, where).iterations;
-                                 }
-                               });
-                               return seconds / iterations;
-                             }});
+  const auto with = [=](const kmeans::data<T>& from, const kmeans::options& options, const execution& where) {
+    kmeans::data<T> all = from;
+    all.centroids = std::as_const(*centroids).view();
+    return kmeans::fit(all, k, options, where).iterations;
+  };
+  if constexpr (sizeof(T) == 4) {
+    const auto add_half = [&]<class Half>(Half) {
+      const auto halves = halves_of<Half>(*points, wanted.storage);
+      add_variants(made, how, [=](const kmeans::options& options, const execution& where) {
+        kmeans::data<T> from;
+        from.half = row_major(std::as_const(*halves).data(), m, n);
+        return with(from, options, where);
+      });
+      return made;
+    };
+    if (wanted.storage == kmeans::storage::f16) return add_half(float16{});
+    if (wanted.storage == kmeans::storage::bf16) return add_half(bfloat16{});
   }
+  add_variants(made, how, [=](const kmeans::options& options, const execution& where) {
+    const auto all = row_major(std::as_const(*points).data(), m, n);
+    if (fits == 1) return with({.points = all}, options, where);
+    return std::ranges::max(
+        kmeans::fit(kmeans::batch_data<T>{batch_of(all, fits), {}, std::as_const(*centroids).view()}, k, options, where).iterations);
+  });
   if (how.peers && fits == 1) {
     auto folder = std::make_shared<scratch_folder>();
     write_raw(folder->path / "points", *points);
     write_raw(folder->path / "centroids", *centroids);
-    const std::string type = sizeof(T) == 4 ? "float32" : "float64";
-    auto rival = std::make_shared<child>(std::vector<std::string>{how.python, how.scripts + "/scikit_learn.py", folder->path.string(), type,
-                                                                  std::to_string(m), std::to_string(n), std::to_string(k),
-                                                                  std::to_string(how.threads)});
-    rival->ask();  // makes the child read the files and warm up
-    made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
+    add_scikit_learn(made, wanted, how, folder);
   }
   return made;
 }
@@ -148,6 +232,8 @@ subject make(const kmeans::problem& wanted, const settings& how) {
 
 subject make_kmeans(const std::string& token, const settings& how) {
   const kmeans::problem wanted = kmeans::parse_token(token);
+  if (wanted.storage == kmeans::storage::csr)
+    return wanted.precision == precision::f32 ? make_sparse<float>(wanted, how) : make_sparse<double>(wanted, how);
   return wanted.precision == precision::f32 ? make<float>(wanted, how) : make<double>(wanted, how);
 }
 

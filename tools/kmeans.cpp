@@ -1,5 +1,6 @@
 // The subcommand `ballast kmeans`.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -11,12 +12,12 @@ namespace ballast::tools {
 namespace {
 
 struct kmeans_options : common_options {
-  std::string input, init = "k-means++", weights, labels, centroids;
-  std::int64_t clusters = 0;
+  std::string input, init = "k-means++", weights, labels, centroids, row_offsets, row_columns;
+  std::int64_t clusters = 0, features = 0;
   int max_iter = 300, n_init = 1, rounds = 5;
   double tol = 1e-4, oversampling = 2;
   std::uint64_t seed = 0;
-  bool verbose = false;
+  bool verbose = false, spherical = false;
 };
 
 // Returns a two-dimensional view of the array; with one axis there is one feature.
@@ -81,7 +82,10 @@ fit_options<T> options_of(const kmeans_options& wanted, array& points) {
     given = real_values<T>(start, wanted.init);
     centroids = points_of(start, given, wanted.init);  // for a batch: contiguous
   }
-  if (!wanted.weights.empty()) {
+  if (!wanted.weights.empty() && !wanted.row_offsets.empty()) {
+    array read_weights = wanted.files->whole("--weights", wanted.weights);
+    weights = real_values<T>(read_weights, wanted.weights);
+  } else if (!wanted.weights.empty()) {
     array read_weights = wanted.files->of_option("--weights", wanted.weights);
     const std::int64_t all = rows_in_file(points), weighted = rows_in_file(read_weights);
     if (wanted.together.several() && all != weighted)
@@ -92,14 +96,75 @@ fit_options<T> options_of(const kmeans_options& wanted, array& points) {
   return made;
 }
 
+// Points in compressed rows: INPUT has the values.
+template <class T>
+struct compressed_rows {
+  std::vector<T> values;
+  std::vector<std::int64_t> offsets, columns;
+  std::int64_t features = 0;
+  csr_view<const T, std::int64_t> view() const {
+    return {static_cast<std::int64_t>(offsets.size()) - 1, features, offsets, columns, values};
+  }
+};
+
+// Integers from a file.
+std::vector<std::int64_t> integers_of(const kmeans_options& wanted, const std::string& option, const std::string& file) {
+  array read = wanted.files->whole(option, file);
+  std::vector<std::int64_t> made;
+  for (const double each : real_values<double>(read, file)) {
+    if (!(each >= 0 && each < 0x1p53) || each != std::floor(each))
+      throw invalid_argument_error(fmt::format("{}: {}: expected integers from 0 to 2^53 - 1, got {}", option, printable(file), each));
+    made.push_back(static_cast<std::int64_t>(each));
+  }
+  return made;
+}
+
+template <class T>
+compressed_rows<T> rows_of(const kmeans_options& wanted, array& values) {
+  if (values.shape.size() != 1)
+    throw invalid_argument_error(fmt::format("{}: expected one axis, the values of the elements, with --row-offsets, got shape {}",
+                                             printable(wanted.input), to_string(values.shape)));
+  compressed_rows<T> made;
+  made.offsets = integers_of(wanted, "--row-offsets", wanted.row_offsets);
+  made.columns = integers_of(wanted, "--row-columns", wanted.row_columns);
+  if (made.offsets.size() < 2)
+    throw invalid_argument_error(fmt::format("--row-offsets: expected at least 2 numbers, got {}", made.offsets.size()));
+  made.features = wanted.features;
+  if (made.features == 0 && !made.columns.empty()) made.features = std::ranges::max(made.columns) + 1;
+  made.values = real_values<T>(values, wanted.input);
+  return made;
+}
+
+// A fit of directions.
+template <class T>
+kmeans::model<T> fit_directions(const kmeans::data<T>& from, const kmeans::problem& size, const kmeans::options& options,
+                                const execution& where, const call& now) {
+  kmeans::model<T> made;
+  made.centroids = matrix<T>(size.clusters, size.features);
+  made.labels.resize(static_cast<std::size_t>(size.points));
+  made.report =
+      kmeans::plan<T>(size, options, where).fit(from, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped}, now);
+  return made;
+}
+
 template <class T>
 int run(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
   if (!wanted.labels.empty()) work.reserve(wanted.labels, 1);
   if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 2);
   const fit_options<T> given = options_of<T>(wanted, read);
-  const std::vector<T> values = real_values<T>(read, wanted.input);
-  const auto points = points_of(read, values, wanted.input);
+  std::vector<T> values;
+  compressed_rows<T> rows;
+  kmeans::data<T> from{.weights = given.weights, .centroids = given.centroids};
+  const bool compressed = !wanted.row_offsets.empty();
+  if (compressed) {
+    rows = rows_of<T>(wanted, read);
+    from.sparse = rows.view();
+  } else {
+    values = real_values<T>(read, wanted.input);
+    from.points = points_of(read, values, wanted.input);
+  }
+  const std::int64_t points = compressed ? rows.view().rows : rows_in_file(read);
 
   call now = work.now();
   if (wanted.verbose) {
@@ -107,7 +172,13 @@ int run(const kmeans_options& wanted, array read) {
       write_text(stderr, "run {}, iteration {}: inertia {:.10g}\n", so_far.run + 1, so_far.done, so_far.value);
     };
   }
-  auto model = kmeans::fit({points, given.weights, given.centroids}, wanted.clusters, given.options, work.where(), now);
+  const kmeans::problem size{.points = points,
+                             .features = compressed ? rows.features : from.points.columns,
+                             .clusters = wanted.clusters,
+                             .storage = compressed ? kmeans::storage::csr : kmeans::storage::dense,
+                             .spherical = true};
+  auto model = wanted.spherical ? fit_directions(from, size, given.options, work.where(), now)
+                                : kmeans::fit(from, wanted.clusters, given.options, work.where(), now);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -127,7 +198,7 @@ int run(const kmeans_options& wanted, array read) {
     if (wanted.together.several()) results["ranks"] = wanted.together.group.size();
     lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
                                 text_of(model.stopped), fmt::join(sizes, " ")));
-    if (!wanted.labels.empty()) work.write(wanted.labels, {{rows_in_file(read)}, false, std::move(model.labels)});
+    if (!wanted.labels.empty()) work.write(wanted.labels, {{points}, false, std::move(model.labels)});
     if (!wanted.centroids.empty()) {
       const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
       work.write(wanted.centroids, {{model.centroids.rows(), model.centroids.columns()}, false, flat});
@@ -185,6 +256,13 @@ void add_kmeans(command_line& program, const ranks& together) {
   command.integer("--n-init", wanted->n_init, "runs; the best one is kept", 1);
   command.integer("--seed", wanted->seed, "the same seed gives the same result", std::uint64_t{0});
   command.text("--weights", wanted->weights, "a file with a weight for each point; for a batch, those of all data sets in order");
+  command.text(
+      "--row-offsets", wanted->row_offsets,
+      "the points are compressed rows (CSR): INPUT has the values of their elements, this file where each row begins and the last ends");
+  command.text("--row-columns", wanted->row_columns, "compressed rows: a file with the column of each element, ascending in a row");
+  command.integer("--features", wanted->features, "compressed rows: number of columns; default: up to the last one that has an element",
+                  std::int64_t{1});
+  command.flag("--spherical", wanted->spherical, "cluster directions: the inertia is the sum of 1 - cos");
   command.text("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command.text("--centroids", wanted->centroids, "write the K centroids");
   command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
@@ -202,8 +280,17 @@ void add_kmeans(command_line& program, const ranks& together) {
         wanted->quiet = true;
       }
     }
+    if (wanted->row_offsets.empty() != wanted->row_columns.empty())
+      throw invalid_argument_error("--row-offsets, --row-columns: expected both or none, got one");
+    if (wanted->features > 0 && wanted->row_offsets.empty())
+      throw invalid_argument_error("--features: expected --row-offsets and --row-columns beside it, got neither");
+    if (wanted->spherical && together.several())
+      throw invalid_argument_error("--spherical: expected a call without ranks, got one on ranks");
+    if (!wanted->row_offsets.empty() && together.several())
+      throw invalid_argument_error("--row-offsets: expected a call without ranks, got one on ranks");
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3) {
+      if (wanted->spherical) throw invalid_argument_error("--spherical: expected points × features, a single fit, got a batch");
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_batch<float>(*wanted, std::move(read))
                                                                        : run_batch<double>(*wanted, std::move(read));
     }

@@ -70,9 +70,11 @@ typedef struct {
 #define BALLAST_DLPACK_CUDA_HOST 3
 #define BALLAST_DLPACK_CUDA_MANAGED 13
 
-// Values of DLDataType.code that Ballast takes: signed integers of 32 bits (labels), float and double, complex numbers of two of them.
+// Values of DLDataType.code that Ballast takes: signed integers of 32 bits (labels; of 64 too for compressed rows), float and double (of
+// K-Means also float16), bfloat16 (of K-Means), complex numbers of two floats or doubles.
 #define BALLAST_DLPACK_INT 0
 #define BALLAST_DLPACK_FLOAT 2
+#define BALLAST_DLPACK_BFLOAT 4
 #define BALLAST_DLPACK_COMPLEX 5
 
 // ---- Status
@@ -150,13 +152,13 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   kernels           text      "own" (default): on cuda, the first call waits for its kernels. "fallback_at_first": slower ones serve it
 // "kmeans": m points of n features in k clusters
 //   points, features, clusters   integers, m >= 1, n >= 1, k >= 1 (default 8)
-//   init              text      "k-means++" (default), "random", "given" (the centroids of ballast_kmeans_data), "k-means||"
-//   n_init            integer   runs from different first centroids, >= 1, default 1; that of the least inertia wins
-//   max_iter          integer   iterations of a run, >= 1, default 300
-//   tol               number    stop when the squared shift of all centroids is at most tol times the mean variance of a feature; 1e-4
-//   seed              integer   64 bits (a seed of 2^63 or more as the negative number with the same bits), default 0
-//   oversampling      number    k-means||: candidates that a round draws, in multiples of k, > 0, default 2
-//   rounds            integer   k-means||: >= 1, default 5
+//   storage           text      "dense" (default); "csr": the points are compressed rows; "f16", "bf16": of half precision (precision
+//   "f32") init              text      "k-means++" (default), "random", "given" (the centroids of ballast_kmeans_data), "k-means||" n_init
+//   integer   runs from different first centroids, >= 1, default 1; that of the least inertia wins max_iter          integer   iterations
+//   of a run, >= 1, default 300 tol               number    stop when the squared shift of all centroids is at most tol times the mean
+//   variance of a feature; 1e-4 seed              integer   64 bits (a seed of 2^63 or more as the negative number with the same bits),
+//   default 0 oversampling      number    k-means||: candidates that a round draws, in multiples of k, > 0, default 2 rounds integer
+//   k-means||: >= 1, default 5
 // "qr": matrices of m rows and n columns
 //   rows, columns     integers  >= 1
 //   full_rank         integer   1 (default): gels refuses columns that depend on each other to rounding; 0: only an exact zero on R's
@@ -416,9 +418,14 @@ BALLAST_C_API int32_t ballast_fft_plan_options(const ballast_fft_plan* plan, bal
 // The operands of a call; those of a batch have one axis more, which comes first.
 typedef struct {
   size_t size;
-  const DLTensor* points;     // m x n (batch: b x m x n; a stride of 0 between data sets is allowed), float or double, any strides
+  const DLTensor* points;     // m x n (batch: b x m x n; a stride of 0 between data sets is allowed), any strides: float or double; of
+                              // storage "f16" and "bf16" these types, in host memory; of "csr" the values of the stored elements, one axis
   const DLTensor* weights;    // m weights >= 0 without gaps, not all zero (batch: b x m); null: all 1
   const DLTensor* centroids;  // k x n (batch: b x k x n): of predict and transform, and of fit with init "given"; else null
+  // The rows of storage "csr", in host memory without gaps, both int32 or both int64: row i has the elements row_offsets[i] to
+  // row_offsets[i + 1] - 1 of `points`, in the columns row_columns, which ascend; m + 1 offsets. Else null.
+  const DLTensor* row_offsets;
+  const DLTensor* row_columns;
 } ballast_kmeans_data;
 
 // The caller's memory for the results of a fit. Null members are not stored.

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <ballast/execution.hpp>
@@ -34,6 +35,10 @@ enum class stop_reason : std::uint8_t { labels_unchanged, tolerance, max_iter };
 
 BALLAST_API std::string_view to_string(stop_reason value) noexcept;  // "labels unchanged", "tolerance", "max_iter"
 
+// How the points of a problem are stored. dense: a matrix. csr: compressed rows (data::sparse), of which neither a copy with the zeros is
+// made nor any work is done for zeros. f16, bf16: a matrix of float16 or bfloat16 (data::half), computed as the same numbers in float.
+enum class storage : std::uint8_t { dense, csr, f16, bf16 };
+
 // The size of a problem: m points × n features, k clusters, `batch` data sets of this size.
 struct problem {
   ballast::precision precision = ballast::precision::f32;
@@ -41,9 +46,13 @@ struct problem {
   std::int64_t features = 0;  // n
   std::int64_t clusters = 8;  // k ≥ 1; for fits k ≤ m
   std::int64_t batch = 1;     // data sets, fitted independently
+  kmeans::storage storage = kmeans::storage::dense;
+  bool spherical = false;  // points and centroids are taken as directions
 };
 
-// The one-line name of a problem: kmeans_f32_m131072_n128_k128, or kmeans_f32_m1000_n16_k8_b500 for a batch of 500.
+// The one-line name of a problem: kmeans_f32_m131072_n128_k128, kmeans_f32_m1000_n16_k8_b500 for a batch of 500, or
+// kmeans_f32_m100000_n10000_k20_csr for points in compressed rows; kmeans_f16_m131072_n128_k128 and kmeans_bf16_… for half precision;
+// at last _spherical.
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
 
@@ -71,6 +80,11 @@ struct data {
   // that stays until the call returns. Ranks that are left call it, each for other rows, when a rank was lost. Empty: a lost rank ends the
   // call with rank_lost_error.
   std::function<data(std::int64_t first, std::int64_t count)> reload = {};
+  // For plans of storage::csr the points, in place of `points`: m × n with indices of 32 or 64 bits, columns ascending in each row. Zeros
+  // may be stored.
+  std::variant<csr_view<const T, std::int32_t>, csr_view<const T, std::int64_t>> sparse = {};
+  // For plans of storage::f16 and bf16, whose T is float, the points in place of `points`: m × n with any strides, in memory of the host.
+  std::variant<std::monostate, matrix_view<const float16>, matrix_view<const bfloat16>> half = {};
 };
 
 // The caller's memory for the results of a fit, on the host or the device. Empty members are not stored.
@@ -130,11 +144,22 @@ struct batch_results {
 // nor on how the rows are divided. One iteration sums about 16 k n bytes over the ranks. If a rank is lost, the others load its rows by
 // data::reload and go on with the iteration that it was lost in: the result has the same bits. Not on a group: the cuda backend, k-means‖,
 // batches.
-// Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group also: different calls on its ranks),
-// unsupported_error, rank_lost_error, device_error,
-// out_of_memory_error, uncorrectable_error. Results are stored after they have been verified: a call that throws uncorrectable_error has
-// stored none, but distances of rows, and fits of a batch, that passed their checks may have been stored. A report with verdict
-// uncorrectable, for calls without throw_on_uncorrectable, means that the results are not to be used.
+// Spherical (problem::spherical; I. Dhillon, D. Modha, Concept decompositions for large sparse text data using clustering, 2001): points
+// and given centroids are divided by their norms, in copies of the call, and each new centroid is the sum of its points by weight, divided
+// by the norm of the sum; where that is 0, the centroid stays. `inertia` is Σ_i weight_i (1 − cos(x_i, centroid(label_i))), as half of the
+// squared distances between these rounded unit vectors; labels are nearest for these exactly. Centroids have norm 1, to rounding. A row of
+// zeros has no direction: invalid_argument_error. Not with it: transform, the cuda backend (automatic chooses one of the host), batches,
+// groups of ranks. Points in half precision (storage::f16, bf16; T is float): the results, to the bit, of the same numbers in float, of
+// which a block at a time is made. Not with them: the cuda backend (automatic chooses one of the host), batches, groups of ranks. Points in
+// compressed rows (storage::csr): fit, predict and transform as for the same points in a matrix, with the same contract for labels; the
+// points are not shifted to their mean. A distance of transform has a relative error of (n/2 + 4) u for floats and 8 (e + 4) u for doubles,
+// e the most stored elements of a point. One iteration costs 2k operations for each stored element and O(kn) beside. Memory beyond the
+// arguments: O(m + kn · groups), 4 to 64 groups. n ≤ 2^31 − 1. Not with storage::csr: the cuda backend (automatic chooses one of the host),
+// k-means‖, batches, groups of ranks. Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group
+// also: different calls on its ranks), unsupported_error, rank_lost_error, device_error, out_of_memory_error, uncorrectable_error. Results
+// are stored after they have been verified: a call that throws uncorrectable_error has stored none, but distances of rows, and fits of a
+// batch, that passed their checks may have been stored. A report with verdict uncorrectable, for calls without throw_on_uncorrectable,
+// means that the results are not to be used.
 template <class T>
 class plan {
  public:

@@ -17,6 +17,15 @@ inline namespace abi_1 {
 // IEEE 754 binary32 and binary64: the type of the data and of the arithmetic on it.
 enum class precision : std::uint8_t { f32, f64 };
 
+// The bits of a number of IEEE 754 binary16, or of bfloat16: types of data, on which no arithmetic is done. They have the layout of
+// _Float16 and __half, of __bf16 and __nv_bfloat16.
+struct float16 {
+  std::uint16_t bits;
+};
+struct bfloat16 {
+  std::uint16_t bits;
+};
+
 // The code that computes. `automatic` takes the fastest backend that this machine can run.
 enum class backend : std::uint8_t { automatic, reference, cpu, cuda };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -85,6 +86,17 @@ template <class T>
 constexpr matrix_view<T> column_major(T* data, std::int64_t rows, std::int64_t columns) {
   return column_major(data, rows, columns, rows);
 }
+
+// A sparse matrix in compressed rows (CSR). Row i has the element values[e] in column indices[e] for e from offsets[i] to offsets[i + 1] −
+// 1; all others are 0. Index is std::int32_t or std::int64_t. Does not own. No argument is checked here: the operations check.
+template <class T, class Index>
+struct csr_view {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::span<const Index> offsets = {};  // rows + 1, none below the one before
+  std::span<const Index> indices = {};  // ascending within a row, in [0, columns)
+  std::span<T> values = {};             // as many as indices
+};
 
 enum class order : std::uint8_t { row_major, column_major };
 

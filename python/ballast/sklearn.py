@@ -4,6 +4,7 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.cluster import kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
@@ -26,6 +27,26 @@ _FLOATS = [np.float64, np.float32]
 
 def _function(name, dtype):
     return getattr(_core, f"kmeans_{name}_{'f32' if dtype.itemsize == 4 else 'f64'}")
+
+
+def _operand(X):
+    """Points as the library takes them: an array, or the parts of a sparse matrix in compressed rows."""
+    if not issparse(X):
+        return X
+    index = np.result_type(X.indices, X.indptr)
+    return (np.ascontiguousarray(X.data), np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.indptr, index), *X.shape)
+
+
+def _ordered(X):
+    """Sparse points with ascending columns in each row, each once; others as they are."""
+    if issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _dense(rows):
+    return rows.toarray() if issparse(rows) else rows
 
 
 def _points_on_device(X):
@@ -59,7 +80,7 @@ class _InvalidParameterError(InvalidArgumentError, InvalidParameterError):
 
 class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What the estimators share: everything but the fit. A subclass has _runs_of_others: the runs that n_init="auto" means for other starts
-    than k-means++ and arrays."""
+    than k-means++ and arrays; and _takes_sparse, accept_sparse of scikit-learn's validate_data."""
 
     # The values that each parameter may have: _validate_params() of scikit-learn checks them.
     _parameter_constraints = {"n_clusters": [Interval(Integral, 1, None, closed="left")],
@@ -86,8 +107,8 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             raise _InvalidParameterError(str(wrong)) from None
 
     def _check_size(self, X):
-        if len(X) < self.n_clusters:
-            raise InvalidArgumentError(f"n_samples={len(X)} should be >= n_clusters={self.n_clusters}.")
+        if X.shape[0] < self.n_clusters:
+            raise InvalidArgumentError(f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}.")
 
     def _runs(self):
         array = not isinstance(self.init, str) and not callable(self.init)
@@ -103,9 +124,9 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
         """The first centroids of one run. k-means++ draws among `centred`, which are the points minus a constant."""
         if isinstance(self.init, str) and self.init == "k-means++":
             _, chosen = kmeans_plusplus(X if centred is None else centred, self.n_clusters, sample_weight=weights, random_state=random_state)
-            return X[chosen]
+            return _dense(X[chosen])
         if isinstance(self.init, str):
-            return X[random_state.choice(len(X), size=self.n_clusters, replace=False, p=weights / weights.sum())]
+            return _dense(X[random_state.choice(X.shape[0], size=self.n_clusters, replace=False, p=weights / weights.sum())])
         first = self.init(X, self.n_clusters, random_state=random_state) if callable(self.init) else self.init
         first = check_array(first, dtype=X.dtype, order="C", copy=True)
         if first.shape != (self.n_clusters, X.shape[1]):
@@ -124,8 +145,8 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
             centroids[...] = as_array(taken(self.cluster_centers_))
             return X, centroids
-        X = validate_data(self, X, reset=False, dtype=_FLOATS, order="C")
-        dtype = np.result_type(X, self.cluster_centers_)
+        X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, reset=False, dtype=_FLOATS, order="C"))
+        dtype = np.result_type(X.dtype, self.cluster_centers_)
         return X.astype(dtype, copy=False), np.ascontiguousarray(self.cluster_centers_, dtype)
 
     def _nearest(self, X, sample_weight=None):
@@ -135,8 +156,8 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             weights = _weights_on_device(sample_weight, X)
         else:
             weights = np.empty(0, X.dtype) if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
-        labels = np.empty(len(X), np.int32, like=X)
-        report, inertia = compute(_function("predict", X.dtype), X, weights, centroids, labels,
+        labels = np.empty(len(X), np.int32, like=X) if device_of(X) is not None else np.empty(X.shape[0], np.int32)
+        report, inertia = compute(_function("predict", X.dtype), _operand(X), weights, centroids, labels,
                                   execution(current(), device=device_of(X)), stream_of(X))
         record(report)
         return given_back(labels, given) if device_of(X) is not None else labels, inertia
@@ -153,8 +174,8 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
         """The distance of each point to each centroid."""
         given = X
         X, centroids = self._points(X)
-        values = np.empty((len(X), len(centroids)), X.dtype, like=X)
-        record(compute(_function("transform", X.dtype), X, np.empty(0, X.dtype, like=X), centroids, values,
+        values = np.empty((X.shape[0], len(centroids)), X.dtype, like=centroids)
+        record(compute(_function("transform", X.dtype), _operand(X), np.empty(0, X.dtype, like=centroids), centroids, values,
                        execution(current(), device=device_of(X)), stream_of(X)))
         return given_back(values, given) if device_of(X) is not None else values
 
@@ -174,7 +195,7 @@ class KMeans(_Clustering):
     "auto": 1 for k-means++ and arrays, else 10), max_iter, tol, verbose (1 prints a line for each run), random_state: as in
     sklearn.cluster.KMeans, whose copy_x and algorithm are not there. The first centroids are drawn by scikit-learn, so that both begin
     alike for the same random_state; drawing is not protected, and a fault there gives another start, not a wrong clustering. Sparse
-    matrices are refused (TypeError).
+    matrices are clustered in compressed rows (CSR; other formats are converted), on a processor, without a copy that has the zeros.
 
     Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_, and report_: the ballast.Report
     of all runs. Points of float32 are clustered in float32, others in float64.
@@ -185,6 +206,12 @@ class KMeans(_Clustering):
     """
 
     _runs_of_others = 10
+    _takes_sparse = "csr"
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __init__(self, n_clusters=8, *, init="k-means++", n_init="auto", max_iter=300, tol=1e-4, verbose=0, random_state=None):
         self.n_clusters = n_clusters
@@ -200,13 +227,13 @@ class KMeans(_Clustering):
         self._check_parameters()
         if foreign(X) and on_device(X):
             return self._fit_on_device(X, sample_weight)
-        X = validate_data(self, X, dtype=_FLOATS, order="C")
+        X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, dtype=_FLOATS, order="C"))
         self._check_size(X)
         given = sample_weight is not None
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype)
         best, reports = None, []
         random_state = check_random_state(self.random_state)
-        centred = X - X.mean(axis=0) if isinstance(self.init, str) and self.init == "k-means++" else None
+        centred = X - X.mean(axis=0) if isinstance(self.init, str) and self.init == "k-means++" and not issparse(X) else None
         for run in range(self._runs()):
             first = self._first_centroids(X, weights, random_state, centred)
             made = self._run(X, weights if given else np.empty(0, X.dtype), first)
@@ -255,8 +282,8 @@ class KMeans(_Clustering):
 
     def _run(self, X, weights, first):
         centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype)
-        labels = np.empty(len(X), np.int32)
-        found = compute(_function("fit", X.dtype), X, weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
+        labels = np.empty(X.shape[0], np.int32)
+        found = compute(_function("fit", X.dtype), _operand(X), weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
                         int(self.max_iter), float(self.tol), execution(current()), 0)
         return *found, centroids, labels
 
@@ -284,6 +311,7 @@ class MiniBatchKMeans(_Clustering):
     """
 
     _runs_of_others = 3
+    _takes_sparse = False
     _parameter_constraints = {**_Clustering._parameter_constraints,
                               "batch_size": [Interval(Integral, 1, None, closed="left")],
                               "compute_labels": ["boolean"],

@@ -13,13 +13,49 @@ kmeans::init init_of(const std::string& name) {
   throw ballast::invalid_argument_error("init: expected k-means++, random, given or k-means||, got \"" + name + "\"");
 }
 
+// The points of a call: an array, or a tuple (values, columns, offsets, m, n) of compressed rows. Holds the arrays.
+struct points_argument {
+  explicit points_argument(const nb::object& given) {
+    if (!nb::isinstance<nb::tuple>(given)) {
+      dense = nb::cast<input>(given);
+      return;
+    }
+    const auto parts = nb::cast<nb::tuple>(given);
+    sparse = true;
+    values = nb::cast<input>(parts[0]);
+    columns = nb::cast<input>(parts[1]);
+    offsets = nb::cast<input>(parts[2]);
+    m = nb::cast<std::int64_t>(parts[3]);
+    n = nb::cast<std::int64_t>(parts[4]);
+  }
+  template <class T, class Index>
+  ballast::csr_view<const T, Index> rows() const {
+    expect_type<T>(values, "values");
+    expect_type<Index>(columns, "columns");
+    expect_type<Index>(offsets, "offsets");
+    return {
+        m, n, {data_of<Index>(offsets), offsets.size()}, {data_of<Index>(columns), columns.size()}, {data_of<T>(values), values.size()}};
+  }
+
+  bool sparse = false;
+  input dense, values, columns, offsets;
+  std::int64_t m = 0, n = 0;
+};
+
 // Weights without elements: each point counts 1.
 template <class T>
-kmeans::data<T> operands(const input& points, const input& weights, const input& centroids) {
-  expect_type<T>(points, "points");
+kmeans::data<T> operands(const points_argument& points, const input& weights, const input& centroids) {
+  kmeans::data<T> from;
+  if (!points.sparse) {
+    expect_type<T>(points.dense, "points");
+    from.points = matrix_of(data_of<T>(points.dense), points.dense);
+  } else if (points.columns.dtype() == nb::dtype<std::int64_t>()) {
+    from.sparse = points.rows<T, std::int64_t>();
+  } else {
+    from.sparse = points.rows<T, std::int32_t>();
+  }
   expect_type<T>(centroids, "centroids");
-  kmeans::data<T> from{
-      .points = matrix_of(data_of<T>(points), points), .weights = {}, .centroids = matrix_of(data_of<T>(centroids), centroids)};
+  from.centroids = matrix_of(data_of<T>(centroids), centroids);
   expect_type<T>(weights, "weights");
   from.weights = {data_of<T>(weights), weights.size()};
   return from;
@@ -31,9 +67,12 @@ std::span<std::int32_t> labels_of(const output& to) {
 }
 
 template <class T>
-kmeans::problem size_of(const kmeans::data<T>& from) {
-  return {
-      .precision = ballast::precision_of<T>, .points = from.points.rows, .features = from.points.columns, .clusters = from.centroids.rows};
+kmeans::problem size_of(const points_argument& points, const kmeans::data<T>& from) {
+  return {.precision = ballast::precision_of<T>,
+          .points = points.sparse ? points.m : from.points.rows,
+          .features = points.sparse ? points.n : from.points.columns,
+          .clusters = from.centroids.rows,
+          .storage = points.sparse ? kmeans::storage::csr : kmeans::storage::dense};
 }
 
 template <class T>
@@ -41,11 +80,12 @@ void add_functions(nb::module_& m) {
   const std::string suffix = sizeof(T) == 4 ? "_f32" : "_f64";
   // `first` has k rows and is read where init is "given". Returns (report, inertia, iterations, whether the run stopped before max_iter).
   // Each fit writes to memory of its own.
-  m.def(("kmeans_fit" + suffix).c_str(), [](const input& points, const input& weights, const input& first, const output& centroids,
+  m.def(("kmeans_fit" + suffix).c_str(), [](const nb::object& given, const input& weights, const input& first, const output& centroids,
                                             const output& labels, const std::string& init, int n_init, std::uint64_t seed,
                                             std::int64_t max_iter, double tol, const ballast::execution& where, std::uintptr_t stream) {
+    const points_argument points(given);
     kmeans::data<T> from = operands<T>(points, weights, first);
-    const kmeans::problem size = size_of(from);
+    const kmeans::problem size = size_of(points, from);
     expect_type<T>(centroids, "centroids");
     const kmeans::options how{.init = init_of(init), .n_init = n_init, .max_iter = static_cast<int>(max_iter), .tol = tol, .seed = seed};
     if (how.init != kmeans::init::given) from.centroids = {};
@@ -60,20 +100,24 @@ void add_functions(nb::module_& m) {
     ballast::report seen = unlocked([&] { return kmeans::plan<T>(size, how, where).fit(from, to, on_stream(stream)); });
     return nb::make_tuple(std::move(seen), inertia, iterations, stopped != kmeans::stop_reason::max_iter);
   });
-  m.def(("kmeans_predict" + suffix).c_str(), [](const input& points, const input& weights, const input& centroids, const output& labels,
+  m.def(("kmeans_predict" + suffix).c_str(), [](const nb::object& given, const input& weights, const input& centroids, const output& labels,
                                                 const ballast::execution& where, std::uintptr_t stream) {
+    const points_argument points(given);
     const kmeans::data<T> from = operands<T>(points, weights, centroids);
+    const kmeans::problem size = size_of(points, from);
     double inertia = 0;
     const kmeans::prediction_results to{.labels = labels_of(labels), .inertia = &inertia};
-    ballast::report seen = unlocked([&] { return kmeans::plan<T>(size_of(from), {}, where).predict(from, to, on_stream(stream)); });
+    ballast::report seen = unlocked([&] { return kmeans::plan<T>(size, {}, where).predict(from, to, on_stream(stream)); });
     return nb::make_tuple(std::move(seen), inertia);
   });
-  m.def(("kmeans_transform" + suffix).c_str(), [](const input& points, const input& weights, const input& centroids, const output& values,
-                                                  const ballast::execution& where, std::uintptr_t stream) {
+  m.def(("kmeans_transform" + suffix).c_str(), [](const nb::object& given, const input& weights, const input& centroids,
+                                                  const output& values, const ballast::execution& where, std::uintptr_t stream) {
+    const points_argument points(given);
     const kmeans::data<T> from = operands<T>(points, weights, centroids);
+    const kmeans::problem size = size_of(points, from);
     expect_type<T>(values, "values");
     const auto to = matrix_of(data_of<T>(values), values);
-    return unlocked([&] { return kmeans::plan<T>(size_of(from), {}, where).transform(from, to, on_stream(stream)); });
+    return unlocked([&] { return kmeans::plan<T>(size, {}, where).transform(from, to, on_stream(stream)); });
   });
 }
 

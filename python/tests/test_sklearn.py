@@ -112,12 +112,32 @@ def test_refused(blobs, wrong):
         KMeans(**{"n_clusters": 4, **wrong}).fit(blobs)
 
 
-def test_not_fitted_sparse_and_other_widths(blobs):
+def test_sparse_points_are_those_of_an_array():
+    sparse = pytest.importorskip("scipy.sparse")
+    random = np.random.default_rng(4)
+    X = random.random((500, 70)) * (random.random((500, 70)) < 0.15) * (1 + 3 * (np.arange(70) % 5 == random.integers(5, size=(500, 1))))
+    weights = random.random(500)
+    for dtype in (np.float32, np.float64):
+        dense = X.astype(dtype)
+        for made in (sparse.csr_array(dense), sparse.csr_matrix(dense), sparse.csc_array(dense)):
+            model = KMeans(5, random_state=0).fit(made, sample_weight=weights)
+            beside = sklearn.cluster.KMeans(5, random_state=0).fit(made, sample_weight=weights)
+            assert model.report_.verdict == "clean" and model.report_.problem == f"kmeans_f{8 * dense.itemsize}_m500_n70_k5_csr"
+            assert np.array_equal(model.labels_, beside.labels_)
+            np.testing.assert_allclose(model.cluster_centers_, beside.cluster_centers_, rtol=0, atol=64 * np.finfo(dtype).eps)
+            assert np.array_equal(model.predict(made), model.predict(dense))
+            np.testing.assert_allclose(model.transform(made), model.transform(dense), rtol=100 * np.finfo(dtype).eps)
+    wide = sparse.csr_array(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert np.array_equal(KMeans(5, random_state=0).fit(wide).labels_, KMeans(5, random_state=0).fit(sparse.csr_array(X)).labels_)
+    doubled = sparse.csr_array((np.r_[1.0, 2, 4], np.r_[1, 1, 0], np.r_[0, 2, 3]), shape=(2, 2))  # element (0, 1) in two parts
+    assert KMeans(2, init=np.array([[0.0, 3], [4, 0]])).fit(doubled).inertia_ == 0
+    assert not doubled.has_canonical_format
+
+
+def test_not_fitted_and_other_widths(blobs):
     with pytest.raises(NotFittedError):
         KMeans().predict(blobs)
-    sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(TypeError, match="[Ss]parse"):
-        KMeans().fit(sparse.csr_array(blobs))
     with pytest.raises(ValueError, match="features"):
         KMeans(4).fit(blobs).predict(blobs[:, :3])
     with pytest.raises(ValueError):

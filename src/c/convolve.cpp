@@ -33,7 +33,7 @@ int32_t ballast_convolve(const DLTensor* first, const DLTensor* second, const DL
     if (mode < BALLAST_CONVOLVE_FULL || mode > BALLAST_CONVOLVE_VALID)
       throw ballast::invalid_argument_error(ballast::fmt::format("mode: expected 0 (full), 1 (same) or 2 (valid), got {}", mode));
     const tensor probe(first, {"", "first"});
-    if (probe.type == element::i32) probe.expect(element::f32);
+    if (!is_number(probe.type)) probe.expect(element::f32);
     const fft::convolution_problem problem{.precision = precision_of_element(probe.type),
                                            .complex = is_complex(probe.type),
                                            .correlate = correlate != 0,

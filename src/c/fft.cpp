@@ -293,7 +293,7 @@ void take_problem(ballast_options& to, const DLTensor* in, const DLTensor* out) 
   const tensor a(in, {"", "in"}), b(out, {"", "out"});
   const auto refuse = [](const std::string& what) { throw invalid_argument_error("in and out: " + what); };
   for (const tensor* each : {&a, &b}) {
-    if (each->type == element::i32) each->expect(element::f32);
+    if (!is_number(each->type)) each->expect(element::f32);
   }
   if (precision_of_element(a.type) != precision_of_element(b.type)) refuse("expected one precision, got two");
   const bool real = !is_complex(a.type) && !is_complex(b.type);

@@ -52,12 +52,35 @@ matrix_view<T> rows_of_all(const tensor& of, const execution& where) {
   return {each.data, rows, each.columns, each.rows > 1 ? each.row_stride : each.stride, each.column_stride};
 }
 
+// Points in compressed rows.
+template <class T, class Index>
+csr_view<const T, Index> rows_of(const ballast_kmeans_plan& plan, const ballast_kmeans_data& given) {
+  const execution& where = plan.options.where;
+  const std::string_view token = plan.token;
+  return {plan.options.kmeans.points, plan.options.kmeans.features,
+          elements_of<const Index>(tensor(given.row_offsets, {token, "row_offsets"}), 1, where),
+          elements_of<const Index>(tensor(given.row_columns, {token, "row_columns"}), 1, where),
+          elements_of<const T>(tensor(given.points, {token, "points"}), 1, where)};
+}
+
 template <class T>
 kmeans::data<T> operands_of(const ballast_kmeans_plan& plan, const ballast_kmeans_data& given) {
   const execution& where = plan.options.where;
   const std::string_view token = plan.token;
   kmeans::data<T> made;
-  made.points = matrix_of<const T>(tensor(given.points, {token, "points"}), where);
+  const tensor points(given.points, {token, "points"});
+  switch (plan.options.kmeans.storage) {
+    case kmeans::storage::dense: made.points = matrix_of<const T>(points, where); break;
+    case kmeans::storage::f16: made.half = matrix_of<const float16>(points, where); break;
+    case kmeans::storage::bf16: made.half = matrix_of<const bfloat16>(points, where); break;
+    case kmeans::storage::csr:
+      if (tensor(given.row_offsets, {token, "row_offsets"}).type == element::i64) {
+        made.sparse = rows_of<T, std::int64_t>(plan, given);
+      } else {
+        made.sparse = rows_of<T, std::int32_t>(plan, given);
+      }
+      break;
+  }
   if (given.weights != nullptr) made.weights = elements_of<const T>(tensor(given.weights, {token, "weights"}).expect_elements(), 1, where);
   if (given.centroids != nullptr)
     made.centroids = matrix_of<const T>(tensor(given.centroids, {token, "centroids"}).expect_elements(), where);
@@ -118,6 +141,7 @@ kmeans::batch_results<T> batch_results_of(const ballast_kmeans_plan& plan, const
 
 bool is_batch(const ballast_kmeans_plan& plan, const ballast_kmeans_data& data) {
   const tensor points(data.points, {plan.token, "points"});
+  if (plan.options.kmeans.storage == kmeans::storage::csr) return false;
   if (points.axes != 2 && points.axes != 3)
     throw invalid_argument_error(
         fmt::format("{}: points: expected 2 axes, or 3 for a batch, got {} ({})", plan.token, points.axes, lengths_of(points)));

@@ -61,6 +61,7 @@ constexpr std::string_view k_protections[] = {"off", "detect", "correct"};
 constexpr std::string_view k_kinds[] = {"c2c", "r2c", "c2r", "r2r"};
 constexpr std::string_view k_norms[] = {"backward", "ortho", "forward"};
 constexpr std::string_view k_kernels[] = {"own", "fallback_at_first"};
+constexpr std::string_view k_storages[] = {"dense", "csr", "f16", "bf16"};
 constexpr std::string_view k_inits[] = {"k-means++", "random", "given", "k-means||"};
 
 #define BALLAST_AT(MEMBER) \
@@ -90,6 +91,7 @@ constexpr row k_rows[] = {
     {"points", k_kmeans, BALLAST_PLACE(std::int64_t, kmeans.points)},
     {"features", k_kmeans, BALLAST_PLACE(std::int64_t, kmeans.features)},
     {"clusters", k_kmeans, BALLAST_PLACE(std::int64_t, kmeans.clusters)},
+    {"storage", k_kmeans, choice_of<BALLAST_AT(kmeans.storage)>(k_storages)},
     {"init", k_kmeans, choice_of<BALLAST_AT(kmeans_wanted.init)>(k_inits)},
     {"n_init", k_kmeans, BALLAST_PLACE(int, kmeans_wanted.n_init)},
     {"max_iter", k_kmeans, BALLAST_PLACE(int, kmeans_wanted.max_iter)},

@@ -19,7 +19,7 @@ namespace {
 }
 
 std::string_view name_of(element type) {
-  constexpr std::string_view names[] = {"int32", "float32", "float64", "complex64", "complex128"};
+  constexpr std::string_view names[] = {"int32", "float32", "float64", "complex64", "complex128", "int64", "float16", "bfloat16"};
   return names[static_cast<std::size_t>(type)];
 }
 
@@ -30,9 +30,12 @@ element type_of(const DLDataType& type, named as) {
   if (is(BALLAST_DLPACK_COMPLEX, 64)) return element::c64;
   if (is(BALLAST_DLPACK_COMPLEX, 128)) return element::c128;
   if (is(BALLAST_DLPACK_INT, 32)) return element::i32;
-  refuse(as,
-         fmt::format("expected elements of float32, float64, complex64, complex128 or int32, got DLPack's type code {}, {} bits, {} lanes",
-                     static_cast<int>(type.code), static_cast<int>(type.bits), type.lanes));
+  if (is(BALLAST_DLPACK_INT, 64)) return element::i64;
+  if (is(BALLAST_DLPACK_FLOAT, 16)) return element::f16;
+  if (is(BALLAST_DLPACK_BFLOAT, 16)) return element::bf16;
+  refuse(as, fmt::format("expected elements of float32, float64, complex64, complex128, float16, bfloat16, int32 or int64, got DLPack's "
+                         "type code {}, {} bits, {} lanes",
+                         static_cast<int>(type.code), static_cast<int>(type.bits), type.lanes));
 }
 
 std::string_view name_of_device(int type) {
@@ -94,7 +97,9 @@ void* tensor::address(const execution& where) const {
     return nullptr;
   }
   void* const first = static_cast<unsigned char*>(given_->data) + given_->byte_offset;
-  const std::uintptr_t part = type == element::f64 || type == element::c128 ? sizeof(double) : sizeof(float);
+  const std::uintptr_t part = type == element::f64 || type == element::c128 || type == element::i64 ? sizeof(double)
+                              : type == element::f16 || type == element::bf16                       ? sizeof(std::uint16_t)
+                                                                                                    : sizeof(float);
   if (reinterpret_cast<std::uintptr_t>(first) % part != 0)
     refuse(as, fmt::format("expected an address at a multiple of {} bytes, got another one", part));
   if (!of_cuda || empty) return first;

@@ -18,15 +18,20 @@ namespace ballast::c {
 inline constexpr int k_most_axes = 64;
 
 // The types of elements that Ballast takes.
-enum class element : std::uint8_t { i32, f32, f64, c64, c128 };
+enum class element : std::uint8_t { i32, f32, f64, c64, c128, i64, f16, bf16 };
 
 template <class T>
 inline constexpr element element_of = std::is_same_v<T, std::int32_t>          ? element::i32
+                                      : std::is_same_v<T, std::int64_t>        ? element::i64
+                                      : std::is_same_v<T, float16>             ? element::f16
+                                      : std::is_same_v<T, bfloat16>            ? element::bf16
                                       : std::is_same_v<T, float>               ? element::f32
                                       : std::is_same_v<T, double>              ? element::f64
                                       : std::is_same_v<T, std::complex<float>> ? element::c64
                                                                                : element::c128;
 
+// The types that transforms and matrices have.
+constexpr bool is_number(element type) { return type != element::i32 && type < element::i64; }
 constexpr bool is_complex(element type) { return type == element::c64 || type == element::c128; }
 constexpr precision precision_of_element(element type) {
   return type == element::f32 || type == element::c64 ? precision::f32 : precision::f64;

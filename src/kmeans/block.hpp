@@ -5,6 +5,7 @@
 // Source: S. Wu, Y. Zhai, J. Huang et al., FT K-Means, 2024 (checksums in the product); docs/design/kmeans.md (this arrangement).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -18,6 +19,7 @@
 #include "core/memory.hpp"
 #include "inject/active.hpp"
 #include "kmeans/contract.hpp"
+#include "kmeans/sparse_rows.hpp"
 #include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
@@ -41,8 +43,11 @@ T lane_of(std::uint64_t bits) {
 // The points of a call and their normalization.
 template <class T>
 struct source : normalization<T> {
-  matrix_view<const T> points;
-  std::span<const T> weights;  // empty: all 1
+  matrix_view<const T> points;  // the rows from `origin` on
+  std::span<const T> weights;   // those of all rows; empty: all 1
+  sparse_rows<T> sparse = {};   // present: the points, in place of `points`, which then has their shape alone; the shift is 0
+  half_points half = {};        // likewise
+  std::int64_t origin = 0;      // above 0: the points are some rows of others, widened
 };
 
 // The thresholds of the row checks of one block, each stored twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
@@ -75,24 +80,35 @@ struct second_checksum {
   core::aligned_buffer<T> size, norms;  // Σ_j |v_j|, Σ_j |v_j| ‖c_j‖²
 };
 
+// The numbers that only a search of sparse points needs.
+template <class T>
+struct sparse_columns {
+  core::aligned_buffer<T> start;    // tiles × k_tile: −w ‖c‖², the start value of a column's residual; 0 for padding
+  core::aligned_buffer<T> rest;     // sections: sum of the rounding errors of start
+  core::vector<double> squares[2];  // k, in the order of the centroids: ‖c‖², for each of two computations of a distance
+};
+
 // The packed centroids of one pass, stored in columns: tiles of k_tile centroids, and sections of up to k_section. pack_centroids
 // (host/packed_centroids.hpp) fills it. Columns usually keep the order of the centroids. If norms differ so much that the row check of far
 // centroids would hide errors in the products of near ones, the columns are `sorted`: each section holds centroids of similar norms, in
 // their order within the section. Padding columns complete a tile: each is a copy of another centroid with weight 0, name −1 and the norm
 // k_padding, so that its score is above all others; a search that ends at one has failed.
 // Without `sorted` the name of a column is that of the section's first one plus its place.
+// For dense points a tile has its k_tile columns of a feature side by side; for sparse ones a section has all its columns of a feature side
+// by side, since a row reads few features. It has that many members because kernels read all of them in one loop.
 template <class T>
 struct packed_centroids {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t tiles = 0;
   std::int64_t sections = 0;
+  std::int64_t longest = -1;                    // the most stored elements of a sparse point; −1: the points are dense
   bool by_norm = false;                         // true if sorting is allowed
   bool sorted = false;                          // true if equal distances in two sections must be compared by name
   core::vector<std::int64_t> first_tile;        // sections + 1
   core::vector<std::int64_t> used;              // tiles: number of columns that are centroids; these come first
   core::aligned_buffer<T> rows;                 // k × n: c, in the order of the centroids
-  core::aligned_buffer<T> packed;               // tiles × n × k_tile: −2c
+  core::aligned_buffer<T> packed;               // tiles × n × k_tile, or sections × n × columns: −2c
   core::aligned_buffer<T> norms;                // tiles × k_tile: ‖c‖²; k_padding for padding
   core::aligned_buffer<std::int32_t> names[2];  // tiles × k_tile: index of the centroid, for each of the two searches; −1 for padding
   core::aligned_buffer<T> weights;              // tiles × k_tile: w, random in [1, 2); 0 for padding
@@ -101,8 +117,22 @@ struct packed_centroids {
   core::aligned_buffer<T> rest;                 // sections: sum of the rounding errors of start
   core::aligned_buffer<T> sum_weights;          // sections: Σ_j w_j
   second_checksum<T> second;
+  sparse_columns<T> sparse;
   limits bounds;
   score_order<T> order;
+
+  bool for_sparse() const { return longest >= 0; }
+  // The products of a score.
+  std::int64_t terms() const { return for_sparse() ? std::max<std::int64_t>(longest, 1) : n; }
+  // A column of a section: the place in `packed` of its feature 0, and the distance from one feature to the next.
+  std::int64_t place_of(std::int64_t section, std::int64_t column) const {
+    const std::int64_t first = first_tile[static_cast<std::size_t>(section)] * k_tile;
+    return for_sparse() ? first * n + column - first : column / k_tile * k_tile * n + column % k_tile;
+  }
+  std::int64_t stride_of(std::int64_t section) const {
+    const auto at = static_cast<std::size_t>(section);
+    return for_sparse() ? (first_tile[at + 1] - first_tile[at]) * k_tile : k_tile;
+  }
 };
 
 // The nearest centroid of each point of a block, by one chain of comparisons.
@@ -122,7 +152,8 @@ struct undecided_points {
 };
 
 // Scratch of one block of up to `capacity` points. Feature f of point p is x[(p / width · n + f) · width + p mod width]: kernels::width
-// points lie side by side.
+// points lie side by side. If the points are sparse, x has their stored elements alone: those of point p, in columns column[e], are x[e]
+// for e from begin[p] to begin[p + 1] − 1. It has that many members because all scratch of a thread is in it.
 template <class T>
 struct point_block {
   std::int64_t n = 0;
@@ -131,8 +162,10 @@ struct point_block {
   std::int64_t first = 0;  // index of the first point
   std::int64_t count = 0;  // points in use; the rest is zero
   core::aligned_buffer<T> x;
-  core::aligned_buffer<T> weight;  // 0 from `count` on
-  core::aligned_buffer<T> norm;    // ‖x‖², by measure()
+  core::aligned_buffer<std::int32_t> column;  // empty for dense points
+  core::aligned_buffer<std::int64_t> begin;   // capacity + 1, likewise
+  core::aligned_buffer<T> weight;             // 0 from `count` on
+  core::aligned_buffer<T> norm;               // ‖x‖², by measure()
   search_result<T> nearest;
   search_result<T> twin;  // the same from an independent chain of comparisons; its minimum is valid only during a search
   undecided_points<T> undecided;
@@ -143,7 +176,7 @@ struct point_block {
   limits bounds;                             // the block's copy of the thresholds of the packed centroids
   bool doubtful = false;                     // true if a residual stands out (thresholds::row_limits::doubt)
   core::vector<T> spread;                    // scratch of the search: the spread of the residuals of each section
-  T* row = nullptr;                          // n: scratch for a row whose features are not contiguous
+  T* row = nullptr;                          // n: scratch for a row whose features are not contiguous; of sparse points zeros between uses
   const T* squares = nullptr;  // capacity, with protection: ‖x‖² computed at the first load; row checks derive their thresholds from it,
                                // and score_order::margin the points that scores do not decide
 };
@@ -232,7 +265,7 @@ struct kernels {
   void (*sign)(const point_block<T>& block, std::uint64_t* lanes);
   void (*sign_source)(const source<T>& from, const point_block<T>& block, std::uint64_t* lanes);
   // Adds `count` rows from `first` on to the statistics of their columns, each in the order of the rows. `row`: point_block::row.
-  void (*add_ranges)(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T* row);
+  void (*add_ranges)(const source<T>& from, std::int64_t first, std::int64_t count, column_ranges<T>& into, T* row);
   // Adds x of `count` rows from `first` on to `sums` and x² to `squares`, n each, and writes the ‖x‖² of each row to `norms`; in double.
   // `row`: point_block::row.
   void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms, T* row);
@@ -252,8 +285,8 @@ struct kernels {
   // Adds the contribution of the labels to labelled_projection, labelled_weight and labelled_members.
   void (*sum_labels)(const point_block<T>& block, const double* projection, cluster_sums& into);
   // Computes exact for the labels and any k × n centroids that are scaled and shifted like `from`. Loads the points again. Differences are
-  // multiplied by `lift`, a power of two, before they are squared.
-  void (*exact)(const source<T>& from, const T* centroids, double lift, point_block<T>& block);
+  // multiplied by `lift`, a power of two, before they are squared. `squares`: ‖c‖² of these centroids, for sparse points alone.
+  void (*exact)(const source<T>& from, const T* centroids, const double* squares, double lift, point_block<T>& block);
   // Computes distance[j · capacity + p] = ‖x_p − c_j‖² for the columns j of one section, from differences of `from`; with `protect` also
   // residual, from block.x and `centroids`.
   void (*distances)(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
@@ -268,5 +301,10 @@ template <class T>
 const kernels<T>& reference_kernels();
 template <class T>
 const kernels<T>& cpu_kernels();
+// The same for sparse points.
+template <class T>
+const kernels<T>& reference_sparse_kernels();
+template <class T>
+const kernels<T>& cpu_sparse_kernels();
 
 }  // namespace ballast::kmeans

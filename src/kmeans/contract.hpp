@@ -18,8 +18,10 @@
 #include "abft/verify.hpp"
 #include "core/memory.hpp"
 #include "inject/active.hpp"
+#include "kmeans/half_points.hpp"
 #include "kmeans/rows.hpp"
 #include "kmeans/sealed.hpp"
+#include "kmeans/sparse_rows.hpp"
 #include "kmeans/sums.hpp"
 #include "run/recorder.hpp"
 
@@ -52,6 +54,8 @@ struct engine_args {
   std::string_view scheme = {};        // how a pass is computed and verified; empty: the default
   plan_state* kept = nullptr;          // the plan's state of this backend; null: the engine has its own
   const rank_rows<T>* rows = nullptr;  // the rows of a rank of a group, in place of points and weights; null: the call has no group
+  sparse_rows<T> sparse = {};          // present: the points; `points` has their shape alone
+  half_points half = {};               // likewise; T is float
 };
 
 // The normalization x = point · scale − shift of points and centroids, which moves them near the origin. Backends apply it while they read.

@@ -48,6 +48,7 @@ void point_sums::add(const point_sums& other) {
   weight += other.weight;
   members += other.members;
   count += other.count;
+  part_rows = std::max(part_rows, other.part_rows);
 }
 
 core::vector<double> projection_direction(std::int64_t n) {
@@ -94,7 +95,7 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
   const double heaviest = weighted ? 2 : 1;  // normalized weights are below 2
   // Squares below the smallest number underflow, so the limit allows for coordinates below its square root.
   const auto root_of = [&](double squares) { return std::sqrt(squares) + 0x1p-537 * std::sqrt(count); };
-  const double chain = most + k_column_stats_rows + count / k_column_stats_rows;
+  const double chain = most + expected.part_rows + count / k_column_stats_rows;
   double labelled = 0;
   for (std::int64_t f = 0; f < n; ++f) {
     compare(first[at(f)] - expected.first[at(f)], thresholds::sum(chain + clusters, count, heaviest * root_of(expected.squares[at(f)])));

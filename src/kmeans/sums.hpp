@@ -35,15 +35,16 @@ struct cluster_sums {
 
 // Sums over all or some points that are constant over all iterations: the expected side of the invariants.
 struct point_sums {
-  core::vector<double> first;    // n: Σ weight · x
-  core::vector<double> plain;    // n: Σ x; empty if all weights are 1
-  core::vector<double> squares;  // n: Σ x²
-  double total_square = 0;       // Σ ‖x‖², summed by rows
-  double weighted_square = 0;    // Σ weight · ‖x‖²
-  double largest_square = 0;     // max ‖x‖²; NaN if any ‖x‖² is NaN
-  double weight = 0;             // Σ weight
-  double members = 0;            // number of points of positive weight
-  double count = 0;              // number of points
+  core::vector<double> first;              // n: Σ weight · x
+  core::vector<double> plain;              // n: Σ x; empty if all weights are 1
+  core::vector<double> squares;            // n: Σ x²
+  double total_square = 0;                 // Σ ‖x‖², summed by rows
+  double weighted_square = 0;              // Σ weight · ‖x‖²
+  double largest_square = 0;               // max ‖x‖²; NaN if any ‖x‖² is NaN
+  double weight = 0;                       // Σ weight
+  double members = 0;                      // number of points of positive weight
+  double count = 0;                        // number of points
+  double part_rows = k_column_stats_rows;  // the most rows with a sum of their own
 
   void clear(std::int64_t n, bool weighted);
   void add(const point_sums& other);

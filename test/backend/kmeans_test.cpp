@@ -536,7 +536,7 @@ TEST(kmeans_token, goes_both_ways) {
   EXPECT_EQ(made.clusters, 9);
   EXPECT_EQ(made.precision, precision::f64);
   EXPECT_EQ(to_token(made), "kmeans_f64_m131072_n128_k9");
-  for (const char* bad : {"", "kmeans", "kmeans_f32_m1_n1", "kmeans_f32_m1_n1_k1x", "kmeans_f16_m1_n1_k1", "kmeans_f32_m-1_n1_k1",
+  for (const char* bad : {"", "kmeans", "kmeans_f32_m1_n1", "kmeans_f32_m1_n1_k1x", "kmeans_f8_m1_n1_k1", "kmeans_f32_m-1_n1_k1",
                           "kmeans_f32_m1_n0_k1", "kmeans_f32_m072_n2_k3", "kmeans_f32_m72_n02_k3", "kmeans_f32_m1_n1_k2",
                           "kmeans_f32_m99999999999999999999_n1_k1", "fft_f32_m1_n1_k1"})
     EXPECT_THROW(parse_token(bad), invalid_argument_error) << bad;

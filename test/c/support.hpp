@@ -39,7 +39,7 @@ using factors = owned<ballast_factors, ballast_factors_destroy>;
 
 template <class T>
 DLDataType dtype_of() {
-  if constexpr (std::is_same_v<T, std::int32_t>) return {BALLAST_DLPACK_INT, 32, 1};
+  if constexpr (std::is_integral_v<T>) return {BALLAST_DLPACK_INT, 8 * sizeof(T), 1};
   if constexpr (std::is_floating_point_v<T>) return {BALLAST_DLPACK_FLOAT, 8 * sizeof(T), 1};
   return {BALLAST_DLPACK_COMPLEX, 8 * sizeof(T), 1};
 }

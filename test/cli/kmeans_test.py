@@ -77,6 +77,48 @@ class Kmeans(WithFolder):
         run("kmeans", self.save("p.npy", points), "-k", 2, "--init", centroids, "--weights", weights, "--centroids", self.dir / "out.npy")
         np.testing.assert_allclose(np.load(self.dir / "out.npy"), [[0.25], [10.5]])
 
+    def test_compressed_rows_are_the_same_points(self):
+        random = np.random.default_rng(8)
+        dense = random.random((200, 30)) * (random.random((200, 30)) < 0.2)
+        dense[:, 29] = 0
+        rows, columns = np.nonzero(dense)
+        offsets = np.searchsorted(rows, np.arange(201))
+        first = self.save("first.npy", dense[:4])
+        results = {}
+        for kind in (np.int32, np.int64):
+            parts = [self.save("v.npy", dense[rows, columns]), "--row-offsets", self.save("o.npy", offsets.astype(kind)), "--row-columns",
+                     self.save("c.npy", columns.astype(kind)), "--features", 30]
+            seen = run_json("kmeans", *parts, "-k", 4, "--init", first, "--labels", self.dir / "l.npy", "--centroids", self.dir / "m.npy")
+            self.assertEqual(seen["problem"], "kmeans_f64_m200_n30_k4_csr")
+            results[kind] = np.load(self.dir / "l.npy"), np.load(self.dir / "m.npy"), seen["inertia"]
+        beside = run_json("kmeans", self.save("d.npy", dense), "-k", 4, "--init", first, "--labels", self.dir / "d-l.npy")
+        for labels, centroids, inertia in results.values():
+            np.testing.assert_array_equal(labels, np.load(self.dir / "d-l.npy"))
+            self.assertAlmostEqual(inertia, beside["inertia"], delta=1e-9)
+            self.assertEqual(centroids.shape, (4, 30))
+        short = [*parts[:-2], "-k", 4]
+        self.assertIn("n29", run_json("kmeans", *short)["problem"])
+        run("kmeans", *parts[:3], "-k", 4, status=2)
+        run("kmeans", *parts, "-k", 4, "--init", "k-means||", status=2)
+        self.save("c.npy", columns + 0.5)
+        self.assertIn("expected integers", run("kmeans", *parts, "-k", 4, status=2).stderr)
+
+    def test_spherical_clusters_directions(self):
+        random = np.random.default_rng(3)
+        points = np.repeat(np.eye(3), 20, axis=0) + 0.1 * random.random((60, 3))
+        points *= random.integers(1, 1000, size=(60, 1))
+        source = self.save("p.npy", points)
+        seen = run_json("kmeans", source, "-k", 3, "--spherical", "--labels", self.dir / "l.npy", "--centroids", self.dir / "c.npy")
+        self.assertEqual(seen["problem"], "kmeans_f64_m60_n3_k3_spherical")
+        labels, centroids = np.load(self.dir / "l.npy"), np.load(self.dir / "c.npy")
+        np.testing.assert_allclose(np.linalg.norm(centroids, axis=1), 1, rtol=1e-14)
+        cosines = (points / np.linalg.norm(points, axis=1, keepdims=True)) @ centroids.T
+        np.testing.assert_array_equal(labels, cosines.argmax(axis=1))
+        self.assertAlmostEqual(seen["inertia"], (1 - cosines.max(axis=1)).sum(), delta=1e-12)
+        self.assertEqual(len(set(labels.reshape(3, 20)[:, 0])), 3)
+        points[7] = 0
+        self.assertIn("row 7", run("kmeans", self.save("p.npy", points), "-k", 3, "--spherical", status=2).stderr)
+
     def test_what_has_no_meaning_is_refused(self):
         points = self.save("p.npy", self.random.normal(size=(5, 2)))
         bad = self.random.normal(size=(5, 2))

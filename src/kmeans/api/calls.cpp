@@ -20,7 +20,7 @@ using core::at;
 template <class T>
 model<T> fit_once(const data<T>& from, std::int64_t clusters, const options& wanted, const execution& where, const call& now) {
   return run::in_call(nullptr, where.device, "kmeans", [&] {
-    const problem size{precision_of<T>, from.points.rows, from.points.columns, clusters};
+    const problem size = problem_of(from, clusters);
     const plan<T> plan(size, wanted, where);
     const std::string token = to_token(size);
     if (!where.group) check_fit(token, size, wanted, from);
@@ -57,7 +57,7 @@ batch_model<T> fit_once(const batch_data<T>& from, std::int64_t clusters, const 
 template <class T>
 prediction predict_once(const data<T>& from, const execution& where, const call& now) {
   return run::in_call(nullptr, where.device, "kmeans", [&] {
-    const problem size{precision_of<T>, from.points.rows, from.points.columns, from.centroids.rows};
+    const problem size = problem_of(from, from.centroids.rows);
     const plan<T> plan(size, {}, where);
     const std::string token = to_token(size);
     check_points_and_centroids(token, size, from);
@@ -71,7 +71,7 @@ prediction predict_once(const data<T>& from, const execution& where, const call&
 template <class T>
 distances<T> transform_once(const data<T>& from, const execution& where, const call& now) {
   return run::in_call(nullptr, where.device, "kmeans", [&] {
-    const problem size{precision_of<T>, from.points.rows, from.points.columns, from.centroids.rows};
+    const problem size = problem_of(from, from.centroids.rows);
     const plan<T> plan(size, {}, where);
     const std::string token = to_token(size);
     check_points_and_centroids(token, size, from);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "core/parallel.hpp"
 #include "cuda/call/capture.hpp"
 #include "cuda/device/residence.hpp"
+#include "kmeans/api/unit_rows.hpp"
 #include "kmeans/api/validation.hpp"
 #include "kmeans/batch.hpp"
 #include "kmeans/driver/driver.hpp"
@@ -68,6 +70,95 @@ bool host_is_faster(operation what, const problem& size, const options& wanted, 
   return run::copying_takes_longer({bytes, flops, size.precision, threads, work.waits * k_seconds_of_wait});
 }
 
+// The shape of the points, and the matrix if they are one; and the compressed rows if they are such.
+template <class T>
+struct points_of_call {
+  matrix_view<const T> shape;
+  sparse_rows<T> sparse = {};
+  half_points half = {};
+};
+
+// The matrix, or one of the shape without an address.
+template <class T>
+matrix_view<const T> shape_of(const problem& size, const data<T>& from) {
+  return size.storage == storage::dense ? from.points : row_major<const T>(nullptr, size.points, size.features);
+}
+
+// The operands have been validated.
+template <class T>
+points_of_call<T> points_of(const problem& size, const data<T>& from) {
+  points_of_call<T> made{shape_of(size, from)};
+  if (size.storage == storage::dense) return made;
+  if (size.storage == storage::csr) {
+    std::visit([&](const auto& rows) { made.sparse = sparse_rows<T>(rows); }, from.sparse);
+  } else if (size.storage == storage::f16) {
+    made.half = half_points(std::get<matrix_view<const float16>>(from.half));
+  } else {
+    made.half = half_points(std::get<matrix_view<const bfloat16>>(from.half));
+  }
+  return made;
+}
+
+// Copies of unit length of the points and centroids of a call.
+template <class T>
+class unit_copies {
+ public:
+  // Makes `points` and `centroids` those of the copies, which fill() fills. `centroids` may be none.
+  unit_copies(const problem& size, points_of_call<T>& points, matrix_view<const T>& centroids)
+      : m_(size.points), n_(size.features), from_(points), given_(centroids) {
+    const bool sparse = points.sparse.present();
+    numbers_ = core::aligned_buffer<T>(sparse ? points.sparse.first(m_) : core::checked_product(m_, n_));
+    if (sparse) {
+      points.sparse = points.sparse.with_values(numbers_.data());
+    } else {
+      points = {row_major<const T>(numbers_.data(), m_, n_)};
+    }
+    if (centroids.data == nullptr) return;
+    centroids_ = core::aligned_buffer<T>(core::checked_product(centroids.rows, n_));
+    centroids = row_major<const T>(centroids_.data(), centroids.rows, n_);
+  }
+  void fill(driver<T>& by, const run::settings& how, std::string_view token) {
+    const auto row = [&](std::int64_t i) { return i * n_; };
+    const auto all = [&](std::int64_t) { return n_; };
+    const sparse_rows<T>& sparse = from_.sparse;
+    if (sparse.present()) {
+      make_unit_rows(
+          by, how, token, "points", m_, numbers_.data(), [&](std::int64_t i) { return sparse.first(i); },
+          [&](std::int64_t i) { return sparse.first(i + 1) - sparse.first(i); },
+          [&](std::int64_t i, std::int64_t e) { return sparse.value(sparse.first(i) + e); });
+    } else {
+      make_unit_rows(by, how, token, "points", m_, numbers_.data(), row, all, [&](std::int64_t i, std::int64_t f) {
+        return from_.half.present() ? static_cast<T>(from_.half.at(i, f)) : from_.shape(i, f);
+      });
+    }
+    if (given_.data == nullptr) return;
+    make_unit_rows(by, how, token, "centroids", given_.rows, centroids_.data(), row, all,
+                   [&](std::int64_t i, std::int64_t f) { return given_(i, f); });
+  }
+
+ private:
+  std::int64_t m_, n_;
+  points_of_call<T> from_;
+  matrix_view<const T> given_;
+  core::aligned_buffer<T> numbers_, centroids_;
+};
+
+// Runs call(driver, centroids) for the points of a call; for spherical K-Means for copies of unit length.
+template <class T, class Call>
+report run_call(const problem& size, const data<T>& from, matrix_view<const T> centroids, driver_args<T> args, Call&& call) {
+  points_of_call<T> points = points_of(size, from);
+  points.shape = args.points;
+  std::optional<unit_copies<T>> unit;
+  if (size.spherical) unit.emplace(size, points, centroids);
+  args.points = points.shape;
+  args.sparse = points.sparse;
+  args.half = points.half;
+  args.spherical = size.spherical;
+  driver<T> by(args);
+  if (unit) unit->fill(by, args.how, args.token.view());
+  return call(by, centroids);
+}
+
 bool in_host_memory(const void* memory) { return ballast::cuda::residence_of(memory) == ballast::cuda::residence::host; }
 
 }  // namespace
@@ -86,6 +177,22 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
     if (wanted.init == init::kmeans_parallel)
       throw unsupported_error(fmt::format("{}: group: expected k-means++, random or given centroids, got k-means||", token.view()));
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
+  }
+  if (size.storage != storage::dense || size.spherical) {
+    // The cuda backend has no kernels for these.
+    const bool csr = size.storage == storage::csr;
+    if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
+    const auto expect = [&](bool good, std::string_view what) {
+      if (good) return;
+      const std::string_view points = csr                              ? "points in compressed rows"
+                                      : size.storage != storage::dense ? "points in half precision"
+                                                                       : "spherical K-Means";
+      throw unsupported_error(fmt::format("{}: {}: expected {}", token.view(), points, what));
+    };
+    expect(how.backend != ballast::backend::cuda, "backend auto, cpu or reference, got cuda");
+    expect(!where.group, "a call without a group of ranks, got one on a group");
+    expect(size.batch == 1, fmt::format("one data set, got {}", size.batch));
+    expect(!csr || wanted.init != init::kmeans_parallel, "k-means++, random or given centroids, got k-means||");
   }
   backend = run::choose_backend(how, token);
   const int threads = core::thread_count(where.threads);
@@ -142,6 +249,8 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
   const std::string token = run::in_call(nullptr, -1, "kmeans", [&] { return to_token(own); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     check_problem(token, own, static_cast<bool>(where.group));
+    if (own.precision == precision::f64 && (own.storage == storage::f16 || own.storage == storage::bf16))
+      throw invalid_argument_error(fmt::format("{}: points in half precision: expected plan<float>, got plan<double>", token));
     check_options(token, wanted);
     auto made = std::make_shared<implementation>(own, wanted, where);
     const bool device = made->backend == ballast::backend::cuda;
@@ -237,9 +346,11 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
     const bool common = which != backend::cuda && has_common_weight(from.weights);
-    report made = driver<T>({from.points, common ? std::span<const T>{} : from.weights, size.clusters, how, plan.one_token, which, scheme,
-                             plan.state_for(which)})
-                      .fit(plan.options, given, to);
+    const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
+    const std::span<const T> weights = common ? std::span<const T>{} : from.weights;
+    const driver_args<T> args = {shape, weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
+    report made = run_call(size, from, given, args,
+                           [&](driver<T>& by, const matrix_view<const T>& first) { return by.fit(plan.options, first, to); });
     if (common && to.inertia != nullptr) multiply(*to.inertia, from.weights[0]);
     return made;
   });
@@ -279,8 +390,9 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    return driver<T>({from.points, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
-        .predict(centroids, to);
+    const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
+    const driver_args<T> args = {shape, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
+    return run_call(size, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.predict(all, to); });
   });
 }
 
@@ -292,14 +404,16 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);
+    if (size.spherical)
+      throw unsupported_error(fmt::format("{}: spherical K-Means: expected fit or predict, got transform", plan.one_token.view()));
     const run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::transform);
     const auto which = plan.backend_for(operation::transform, how, {from.points.data, values.data});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    return driver<T>({from.points, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)})
-        .transform(centroids, values);
+    const driver_args<T> args = {shape_of(size, from), {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
+    return run_call(size, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });
   });
 }
 

@@ -31,19 +31,39 @@ std::string_view to_string(stop_reason value) noexcept {
 }
 
 std::string to_token(const problem& value) {
-  const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.points, value.features, value.clusters);
-  return value.batch == 1 ? one : fmt::format("{}_b{}", one, value.batch);
+  const std::string_view numbers = value.storage == storage::f16    ? "f16"
+                                   : value.storage == storage::bf16 ? "bf16"
+                                                                    : to_string(value.precision);
+  const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", numbers, value.points, value.features, value.clusters);
+  return fmt::format("{}{}{}", one, value.batch == 1 ? "" : fmt::format("_b{}", value.batch), value.storage == storage::csr ? "_csr" : "") +
+         (value.spherical ? "_spherical" : "");
 }
 
 problem parse_token(std::string_view text) {
   core::token_reader reader(text, "kmeans_f32_m131072_n128_k128");
   problem made;
   reader.skip("kmeans_");
-  made.precision = reader.precision();
+  if (reader.at("f16")) {
+    reader.skip("f16");
+    made.storage = storage::f16;
+  } else if (reader.at("bf16")) {
+    reader.skip("bf16");
+    made.storage = storage::bf16;
+  } else {
+    made.precision = reader.precision();
+  }
   made.points = reader.number("_m");
   made.features = reader.number("_n");
   made.clusters = reader.number("_k");
   if (reader.at("_b")) made.batch = reader.number("_b");
+  if (made.storage == storage::dense && reader.at("_csr")) {
+    reader.skip("_csr");
+    made.storage = storage::csr;
+  }
+  if (reader.at("_spherical")) {
+    reader.skip("_spherical");
+    made.spherical = true;
+  }
   reader.end();
   if (made.clusters > made.points) throw reader.refusal("k ≤ m");
   return made;

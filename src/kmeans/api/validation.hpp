@@ -8,18 +8,38 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <variant>
 
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
 
 #include "core/extent.hpp"
 #include "core/format.hpp"
+#include "cuda/device/residence.hpp"
 
 namespace ballast::kmeans {
 
 inline bool overflows(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
   std::int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) || __builtin_mul_overflow(product, c, &product);
+}
+
+// The problem of one call on these operands.
+template <class T>
+problem problem_of(const data<T>& from, std::int64_t clusters) {
+  const auto rows = std::visit([](const auto& sparse) { return std::pair(sparse.rows, sparse.columns); }, from.sparse);
+  if (from.points.data == nullptr && rows.first > 0)
+    return {.precision = precision_of<T>, .points = rows.first, .features = rows.second, .clusters = clusters, .storage = storage::csr};
+  problem made{.precision = precision_of<T>, .points = from.points.rows, .features = from.points.columns, .clusters = clusters};
+  const auto take = [&](const auto& half, storage kind) {
+    made.points = half.rows;
+    made.features = half.columns;
+    made.storage = kind;
+  };
+  if (const auto* const half = std::get_if<matrix_view<const float16>>(&from.half)) take(*half, storage::f16);
+  if (const auto* const half = std::get_if<matrix_view<const bfloat16>>(&from.half)) take(*half, storage::bf16);
+  return made;
 }
 
 // The sizes of a problem. The number of clusters may exceed that of the points, except for fit.
@@ -95,6 +115,60 @@ void check_span(std::string_view token, std::string_view name, std::span<T> give
         fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
 }
 
+// Compressed rows whose every index lies within the arrays and the matrix, with ascending columns in each row.
+template <class T, class Index>
+void check_rows(std::string_view token, const csr_view<const T, Index>& given, std::int64_t rows, std::int64_t columns) {
+  if (given.rows != rows || given.columns != columns)
+    throw invalid_argument_error(fmt::format("{}: points: expected {} × {}, got {} × {}", token, rows, columns, given.rows, given.columns));
+  if (static_cast<std::int64_t>(given.offsets.size()) != rows + 1)
+    throw invalid_argument_error(fmt::format("{}: points: expected {} offsets of rows, got {}", token, rows + 1, given.offsets.size()));
+  if (given.indices.size() != given.values.size())
+    throw invalid_argument_error(
+        fmt::format("{}: points: expected as many columns as values, {}, got {}", token, given.values.size(), given.indices.size()));
+  check_span(token, "points: offsets", given.offsets, rows + 1);
+  check_span(token, "points: columns", given.indices, static_cast<std::int64_t>(given.indices.size()));
+  check_span(token, "points: values", given.values, static_cast<std::int64_t>(given.values.size()));
+  for (const void* each : {static_cast<const void*>(given.offsets.data()), static_cast<const void*>(given.indices.data()),
+                           static_cast<const void*>(given.values.data())}) {
+    if (ballast::cuda::residence_of(each) != ballast::cuda::residence::host)
+      throw unsupported_error(fmt::format("{}: points in compressed rows: expected memory of the host, got memory of a device", token));
+  }
+  const auto stored = static_cast<std::int64_t>(given.values.size());
+  std::int64_t first = given.offsets[0];
+  if (first < 0 || first > stored)
+    throw invalid_argument_error(fmt::format("{}: points: expected offsets from 0 to {}, got {} for row 0", token, stored, first));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t end = given.offsets[static_cast<std::size_t>(i + 1)];
+    if (end < first || end > stored)
+      throw invalid_argument_error(
+          fmt::format("{}: points: expected offsets that do not fall, up to {}, got {} after {} in row {}", token, stored, end, first, i));
+    std::int64_t before = -1;
+    for (; first < end; ++first) {
+      const std::int64_t column = given.indices[static_cast<std::size_t>(first)];
+      if (column <= before || column >= columns)
+        throw invalid_argument_error(
+            fmt::format("{}: points: expected ascending columns in [0, {}), got {} after {} in row {}", token, columns, column, before, i));
+      before = column;
+    }
+  }
+}
+
+// The points of a call.
+template <class T>
+void check_points(std::string_view token, const problem& size, const data<T>& from) {
+  if (size.storage == storage::dense) return check_view(token, "points", from.points, size.points, size.features);
+  const auto check_half = [&](const auto* half, std::string_view type) {
+    if (half == nullptr)
+      throw invalid_argument_error(fmt::format("{}: points: expected a matrix of {} (data::half), got none", token, type));
+    check_view(token, "points", *half, size.points, size.features);
+    if (ballast::cuda::residence_of(half->data) != ballast::cuda::residence::host)
+      throw unsupported_error(fmt::format("{}: points in half precision: expected memory of the host, got memory of a device", token));
+  };
+  if (size.storage == storage::f16) return check_half(std::get_if<matrix_view<const float16>>(&from.half), "float16");
+  if (size.storage == storage::bf16) return check_half(std::get_if<matrix_view<const bfloat16>>(&from.half), "bfloat16");
+  std::visit([&](const auto& sparse) { check_rows(token, sparse, size.points, size.features); }, from.sparse);
+}
+
 inline void check_clusters_of_fit(std::string_view token, const problem& size) {
   if (size.clusters > size.points)
     throw invalid_argument_error(
@@ -105,7 +179,7 @@ inline void check_clusters_of_fit(std::string_view token, const problem& size) {
 template <class T>
 void check_fit(std::string_view token, const problem& size, const options& wanted, const data<T>& from) {
   check_clusters_of_fit(token, size);
-  check_view(token, "points", from.points, size.points, size.features);
+  check_points(token, size, from);
   if (wanted.init == init::given) check_view(token, "centroids", from.centroids, size.clusters, size.features);
   check_span(token, "weights", from.weights, size.points);
 }
@@ -113,6 +187,8 @@ void check_fit(std::string_view token, const problem& size, const options& wante
 template <class T>
 void check_fit(std::string_view token, const problem& size, const options& wanted, const batch_data<T>& from) {
   check_clusters_of_fit(token, size);
+  if (size.storage != storage::dense || size.spherical)
+    throw unsupported_error(fmt::format("{}: batch: expected points in matrices, got a plan for other points", token));
   if (from.points.count != size.batch)
     throw invalid_argument_error(fmt::format("{}: points: expected {} data sets, got {}", token, size.batch, from.points.count));
   check_view(token, "points", from.points[0], size.points, size.features);
@@ -142,7 +218,7 @@ void check_results(std::string_view token, const problem& size, const batch_resu
 // The operands of predict and transform.
 template <class T>
 void check_points_and_centroids(std::string_view token, const problem& size, const data<T>& from) {
-  check_view(token, "points", from.points, size.points, size.features);
+  check_points(token, size, from);
   check_view(token, "centroids", from.centroids, size.clusters, size.features);
   check_span(token, "weights", from.weights, size.points);
 }

@@ -21,7 +21,7 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
 template <class T>
-HWY_NOINLINE void exact(const source<T>& from, const T* centroids, double lift, point_block<T>& block) {
+HWY_NOINLINE void exact(const source<T>& from, const T* centroids, const double*, double lift, point_block<T>& block) {
   const wide<T> d;
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;

@@ -71,7 +71,7 @@ HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
     T* x = block.x.data() + p / width * n * width + p % width;
     std::int64_t f = 0;
     if (rows && p + lanes <= block.count) {
-      const T* first = from.points.data + (block.first + p) * row_stride;
+      const T* first = from.points.data + (block.first - from.origin + p) * row_stride;
       // Prefetch the next rows: the hardware prefetcher does not follow 16 streams.
       if (row_stride == n) {
         const auto* ahead = reinterpret_cast<const char*>(first + lanes * n);
@@ -163,7 +163,9 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
 
 // Lanes are features. The sums of a vector of features stay in registers for k_part rows; numbers of 32 bits hold that many exponents.
 template <class T>
-HWY_NOINLINE void add_ranges(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+HWY_NOINLINE void add_ranges(const source<T>& from, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+  const matrix_view<const T>& points = from.points;
+  first -= from.origin;
   const wide<T> d;
   const narrow<T> dn;
   const hn::RebindToSigned<narrow<T> > di;

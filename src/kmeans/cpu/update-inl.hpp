@@ -27,7 +27,7 @@ HWY_NOINLINE void accumulate_short(const source<T>& from, const point_block<T>& 
   hn::Vec<narrow<T> > shift[Vectors];
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) shift[v] = hn::LoadU(dn, from.shift.data() + v * lanes);
-  const T* x = from.points.data + block.first * from.points.row_stride;
+  const T* x = from.points.data + (block.first - from.origin) * from.points.row_stride;
   double* const all = into.sums.data();
   std::int64_t* const members = into.members.data();
   const std::int32_t* const label = block.label.data();

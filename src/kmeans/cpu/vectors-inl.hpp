@@ -38,7 +38,7 @@ constexpr std::int64_t k_run = thresholds::k_run;
 
 template <class T>
 T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
-  return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
+  return from.points(i - from.origin, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
 // Returns the number of points of a block, rounded up to whole widths: the bound of the vector loops.
@@ -125,6 +125,7 @@ T squared(const abft::guarded_threshold& limit) {
 // Returns row i of the points: its address if its features are contiguous, else a copy in `row`.
 template <class T>
 HWY_INLINE const T* fetch(const source<T>& from, std::int64_t i, std::int64_t n, T* row) {
+  i -= from.origin;
   if (HWY_LIKELY(from.points.column_stride == 1)) return from.points.data + i * from.points.row_stride;
   for (std::int64_t f = 0; f < n; ++f) row[f] = from.points(i, f);
   return row;

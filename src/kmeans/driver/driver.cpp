@@ -33,6 +33,7 @@ driver<T>::driver(const driver_args<T>& what)
       k_(what.clusters),
       backend_(what.backend),
       weighted_(what.rows != nullptr ? what.rows->weighted : !what.weights.empty()),
+      spherical_(what.spherical),
       strike_seeding_(what.strike_seeding),
       how_(what.how),
       token_(what.token),
@@ -40,7 +41,7 @@ driver<T>::driver(const driver_args<T>& what)
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
       engine_(make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_,
-                                         what.scheme, what.kept, what.rows},
+                                         what.scheme, what.kept, what.rows, what.sparse, what.half},
                           backend_)),
       staging_(what.how.stream) {}
 
@@ -220,7 +221,9 @@ summed_twice driver<T>::label(matrix_view<const T> centroids) {
   const auto compute = [&] {
     summed_twice sums = engine_->label(inner, plain);
     injector_.strike(site::inertia, {}, &sums.value, 1);
-    made = {denormalize(sums.value, sums.exponent), denormalize(sums.twin, sums.exponent), sums.depth};
+    // ‖x − c‖² = 2 (1 − cos) for unit vectors.
+    const int halved = spherical_ ? 1 : 0;
+    made = {denormalize(sums.value, sums.exponent - halved), denormalize(sums.twin, sums.exponent - halved), sums.depth};
   };
   if (!protects()) {
     compute();

@@ -36,11 +36,14 @@ struct driver_args {
   bool strike_seeding = false;         // engine_args::strike_seeding
   const rank_rows<T>* rows = nullptr;  // engine_args::rows
   fit_state<T>* state = nullptr;       // the state of a fit on a group: where it begins, and how far it has come
+  sparse_rows<T> sparse = {};          // engine_args::sparse
+  half_points half = {};               // engine_args::half
+  bool spherical = false;              // points and centroids have unit length; new centroids get it
 };
 
 // One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller
 // are in host memory, results in host or device memory. If the call throws uncorrectable_error, nothing is stored, except rows of distances
-// that passed their checks.
+// that passed their checks. It has that many members because it keeps the arguments of its call.
 template <class T>
 class driver {
  public:
@@ -52,6 +55,7 @@ class driver {
   report transform(matrix_view<const T> centroids, const matrix_view<T>& values);
 
   run::recorder& recorder() { return recorder_; }
+  inject::active_injector& injector() { return injector_; }
 
  private:
   struct run_result {
@@ -108,6 +112,7 @@ class driver {
   core::vector<T> divide(const core::vector<T>& old);
   abft::finding verify_quotients(const core::vector<T>& centroids) const;
   double weight_of(std::int64_t cluster) const;
+  double divisor_of(std::int64_t cluster, bool backwards) const;
   std::int64_t heaviest_cluster() const;
   double shift_between(const core::vector<T>& a, const core::vector<T>& b);
   double inertia_of_pass(const core::vector<T>& centroids) const;
@@ -117,6 +122,7 @@ class driver {
   std::int64_t m_, n_, k_;  // m of all ranks
   ballast::backend backend_;
   bool weighted_;
+  bool spherical_;
   bool strike_seeding_;
   const run::settings& how_;
   shared_text token_;

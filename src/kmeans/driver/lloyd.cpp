@@ -22,6 +22,22 @@ double driver<T>::weight_of(std::int64_t cluster) const {
   return weighted_ ? total_.weights[cluster] : static_cast<double>(total_.members[cluster]);
 }
 
+// Returns what the sum of a cluster is divided by: its weight; of spherical K-Means the norm of the sum, so that the centroid has the norm
+// of normalized unit vectors. `backwards`: summed in the other order.
+template <class T>
+double driver<T>::divisor_of(std::int64_t cluster, bool backwards) const {
+  if (!spherical_) return weight_of(cluster);
+  double largest = 0, sum = 0;
+  const double* const row = total_.sums.data() + cluster * n_;
+  for (std::int64_t f = 0; f < n_; ++f) largest = std::max(largest, std::abs(row[f]));
+  if (!(largest > 0)) return 0;
+  for (std::int64_t f = 0; f < n_; ++f) {
+    const double part = row[backwards ? n_ - 1 - f : f] / largest;
+    sum += part * part;
+  }
+  return largest * std::sqrt(sum) / static_cast<double>(normalization_.values().scale);
+}
+
 template <class T>
 std::int64_t driver<T>::heaviest_cluster() const {
   std::int64_t heaviest = 0;
@@ -99,7 +115,7 @@ core::vector<T> driver<T>::divide(const core::vector<T>& old) {
   core::vector<T> made(old.size());
   for (std::int64_t j = 0; j < k_; ++j) {
     const std::int64_t from = weight_of(j) > 0 ? j : heaviest;
-    const double w = weight_of(from);
+    const double w = divisor_of(from, false);
     for (std::int64_t f = 0; f < n_; ++f)
       made[at(j * n_ + f)] = w > 0 ? static_cast<T>(total_.sums[from * n_ + f] / w) : old[at(j * n_ + f)];
   }
@@ -115,12 +131,14 @@ abft::finding driver<T>::verify_quotients(const core::vector<T>& made) const {
   double worst = 0;
   for (std::int64_t j = 0; j < k_; ++j) {
     const std::int64_t from = weight_of(j) > 0 ? j : heaviest;
-    const double w = weight_of(from);
+    const double w = divisor_of(from, true);
     if (!(w > 0)) continue;
+    // The divisor is a root of a sum in another order.
+    const double divided = spherical_ ? abft::reordered_sum_limit(static_cast<double>(n_ + 4)) : 0;
     for (std::int64_t f = 0; f < n_; ++f) {
       const double sum = total_.sums[from * n_ + f];
       const double residual = std::abs(static_cast<double>(made[at(j * n_ + f)]) * w - sum);
-      const double limit = (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*std::abs(sum) +
+      const double limit = (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double> + divided) * std::abs(sum) +
                            w * static_cast<double>(std::numeric_limits<T>::denorm_min()) + std::numeric_limits<double>::denorm_min();
       const double ratio = residual / limit;
       if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
@@ -145,7 +163,7 @@ double driver<T>::inertia_of_pass(const core::vector<T>& centroids) const {
       made += c * (weight_of(j) * c - 2 * total_.sums[j * n_ + f]);
     }
   }
-  return denormalize(std::max(0.0, made), 0);
+  return denormalize(std::max(0.0, made), spherical_ ? -1 : 0);
 }
 
 // Computes the next centroids from the sums of a pass: totals, relocation, division. The totals are verified after their use, so that no

@@ -34,6 +34,8 @@ template <class T>
 ranges<T> driver<T>::column_stats() {
   for (int number = 0;; ++number) {
     ranges<T> seen = engine_->column_stats();
+    // No shift: the norm of a centroid is that from the origin.
+    if (spherical_) seen.exponent.assign(at(n_), -std::numeric_limits<double>::infinity());
     if (seen.weight.row < 0 && seen.heaviest > 0 && seen.point.row < 0) {
       if (number > 0)
         recorder_.detected("kmeans.range", -1, std::numeric_limits<double>::quiet_NaN(), 0,

@@ -17,11 +17,15 @@ namespace ballast::kmeans::host {
 namespace {
 
 template <class T>
-void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::int64_t width) {
+void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::int64_t width, std::int64_t elements, bool sparse) {
   made.n = n;
   made.capacity = capacity;
   made.width = width;
-  made.x = core::aligned_buffer<T>(core::checked_product(capacity, n));
+  made.x = core::aligned_buffer<T>(elements);
+  if (sparse) {
+    made.column = core::aligned_buffer<std::int32_t>(elements);
+    made.begin = core::aligned_buffer<std::int64_t>(capacity + 1);
+  }
   for (auto* each : {&made.weight, &made.norm, &made.nearest.minimum, &made.twin.minimum, &made.nearest.score, &made.undecided.second,
                      &made.residual[0], &made.residual[1]}) {
     *each = core::aligned_buffer<T>(capacity);
@@ -40,7 +44,10 @@ template <class T>
 void host_engine<T>::prepare_workers(bool with_distances) {
   if (workers_.empty()) {
     workers_.resize(at(threads_));
-    for (int slot = 0; slot < threads_; ++slot) workers_[at(slot)].block.row = rows_[at(slot)].row.data();
+    for (int slot = 0; slot < threads_; ++slot) {
+      workers_[at(slot)].rows = &rows_[at(slot)];
+      workers_[at(slot)].block.row = rows_[at(slot)].row.data();
+    }
   }
   if (protect_ && loaded_.row_stats.empty()) {
     loaded_.row_stats.resize(at(division_.blocks));
@@ -50,9 +57,10 @@ void host_engine<T>::prepare_workers(bool with_distances) {
     loaded_.squares = core::aligned_buffer<T>(core::checked_product(division_.blocks, division_.capacity));
   }
   for (worker& each : workers_) {
-    if (each.block.capacity == 0) allocate(each.block, n_, division_.capacity, kernels_.width);
+    if (each.block.capacity == 0) allocate(each.block, n_, division_.capacity, kernels_.width, division_.elements, sparse());
     if (!with_distances || each.block.distance.size() > 0) continue;
     each.block.distance = core::aligned_buffer<T>(k_section * division_.capacity);
+    if (sparse()) continue;
     each.plain.n = n_;
     each.plain.capacity = division_.capacity;
     each.plain.width = kernels_.width;
@@ -77,14 +85,21 @@ void host_engine<T>::verify_normalization() {
                       repairs() && normalization_intact() ? action::corrected : action::uncorrectable, 0);
 }
 
+template <class T>
+void host_engine<T>::pack(const T* centroids, std::int64_t k, bool protect, packed_centroids<T>& made,
+                          inject::active_injector* injector) const {
+  made.longest = division_.longest;
+  pack_centroids(centroids, k, n_, protect, made, injector);
+}
+
 // Packs the centroids for a pass and verifies the norms and checksum centroids.
 template <class T>
 void host_engine<T>::pack_verified_centroids(const sealed_centroids<T>& centroids, packed_centroids<T>& made) {
   made.by_norm = true;
-  if (!protect_) return pack_centroids(centroids.values().data(), k_, n_, false, made, &what_.injector);
+  if (!protect_) return pack(centroids.values().data(), k_, false, made, &what_.injector);
   verify_normalization();
   run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int number) {
-    pack_centroids(centroids.values().data(), k_, n_, true, made, &what_.injector);
+    pack(centroids.values().data(), k_, true, made, &what_.injector);
     what_.injector.strike(site::checksum, {}, made.checksum.data(), made.checksum.size());
     abft::finding found;
     found.residual = verify_packed_centroids(made);
@@ -101,7 +116,13 @@ template <class T>
 void host_engine<T>::load(worker& here, std::int64_t block) const {
   here.block.first = block * division_.capacity;
   here.block.count = std::min(division_.capacity, m_ - here.block.first);
-  kernels_.load(source_, here.block);
+  kernels_.load(tile(here), here.block);
+}
+
+template <class T>
+void host_engine<T>::strike_points(point_block<T>& b, std::int64_t block) {
+  const std::int64_t numbers = sparse() ? b.begin[b.count] : (b.count + b.width - 1) / b.width * b.width * n_;
+  what_.injector.strike(site::points, at_block(block), b.x.data(), numbers);
 }
 
 // Loads a block and verifies that x equals the x of the first load. The first load is compared with the points themselves, summed in
@@ -115,7 +136,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   b.squares = squares;
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
-    what_.injector.strike(site::points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    strike_points(b, block);
     // If the normalization was corrupted during a pass, all later checks would agree with the wrong x.
     if (number > 0 && !normalization_intact()) return bits_differ(true, b.first);
     std::uint64_t found[64] = {};
@@ -124,7 +145,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
     // signature is computed again, too: it may itself be wrong.
     if (number > 0 || !(kept == twin)) {
       kept = {};
-      kernels_.sign_source(source_, b, kept.lanes);
+      kernels_.sign_source(tile(here), b, kept.lanes);
       kernels_.measure(b);
       std::copy_n(b.norm.data(), division_.capacity, squares);
       twin = kept;
@@ -153,13 +174,19 @@ bool host_engine<T>::store_labels(const point_block<T>& b) {
 // Searches the centroids for a loaded block, and decides the points that scores do not decide by exact distances: each of the two searches
 // by a computation of its own.
 template <class T>
-row_failure host_engine<T>::assign(const packed_centroids<T>& centroids, search_kind what, point_block<T>& b, const exact_operands& by) {
+row_failure host_engine<T>::assign(worker& here, const packed_centroids<T>& centroids, search_kind what, const exact_operands& by) {
+  point_block<T>& b = here.block;
   const row_failure failure = kernels_.assign(centroids, what, {&what_.injector, at_block(b.first / division_.capacity)}, b);
-  for (std::int64_t i = 0; i < b.undecided.count; ++i) {
-    const std::int64_t p = b.undecided.points[i];
-    b.nearest.index[p] = nearest_centroid(*by.points, b.first + p, by.centroids, k_);
-    if (protect_) b.twin.index[p] = nearest_centroid(*by.points, b.first + p, by.twin, k_);
-  }
+  if (b.undecided.count == 0) return failure;
+  const auto decide = [&](search_result<T>& made, const T* exact, const core::vector<double>& squares) {
+    const source<T>& points = tile(here, *by.points);
+    for (std::int64_t i = 0; i < b.undecided.count; ++i) {
+      const std::int64_t p = b.undecided.points[i];
+      made.index[p] = nearest_centroid(points, b.first + p, exact, k_, squares.data(), b.row);
+    }
+  };
+  decide(b.nearest, by.centroids, centroids.sparse.squares[0]);
+  if (protect_) decide(b.twin, by.twin, centroids.sparse.squares[1]);
   return failure;
 }
 
@@ -175,7 +202,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   };
   strike(0, b.bounds.slope);
   strike(1, b.bounds.offset);
-  row_failure failure = assign(centroids, what, b, by);
+  row_failure failure = assign(here, centroids, what, by);
   copy_labels(b, position);
   if (failure.row < 0) failure = kernels_.check(b, k_);
   std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
@@ -201,8 +228,8 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   if (!protect_) {
     const inject::position position = at_block(block);
     load(here, block);
-    what_.injector.strike(site::points, position, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    (void)assign(shared, search_kind::plain, b, by);
+    strike_points(b, block);
+    (void)assign(here, shared, search_kind::plain, by);
     copy_labels(b, position);
     kernels_.keep_in_range(b, k_);  // a corrupted label must not index beyond the centroids
     return;
@@ -210,13 +237,13 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", slot, [&](int number) {
     // The shared packed centroids may be corrupted, so a repetition packs its own.
     here.fresh.by_norm = shared.by_norm;
-    if (number > 0) pack_centroids(origin.values().data(), k_, n_, true, here.fresh);
+    if (number > 0) pack(origin.values().data(), k_, true, here.fresh);
     load_verified(here, slot, block);
     abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, by, what);
     if (found.word == abft::k_pass && b.doubtful) {
       // Rounding is the most likely cause. Then a second search with newly packed centroids finds the same labels.
       here.labels.assign(b.label.data(), b.label.data() + b.count);
-      pack_centroids(origin.values().data(), k_, n_, true, here.fresh);
+      pack(origin.values().data(), k_, true, here.fresh);
       load_verified(here, slot, block);
       found = search_block(here, block, here.fresh, by, what);
       if (!std::equal(here.labels.begin(), here.labels.end(), b.label.data())) found = bits_differ(true, b.first);
@@ -243,12 +270,12 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
   const auto once = [&](const packed_centroids<T>& centroids) {
     load(here, block);
     b.bounds = centroids.bounds;
-    if (plain != nullptr) {
+    if (plain != nullptr && !sparse()) {
       here.plain.first = b.first;
       here.plain.count = b.count;
-      kernels_.load(plain->points, here.plain);
+      kernels_.load(tile(here, plain->points), here.plain);
     }
-    const difference_operands<T> from = {plain != nullptr ? here.plain.x.data() : b.x.data(),
+    const difference_operands<T> from = {plain != nullptr && !sparse() ? here.plain.x.data() : b.x.data(),
                                          plain != nullptr ? plain->packed.data() : centroids.packed.data()};
     kernels_.distances(centroids, from, section, protect_, hook, b);
   };
@@ -258,7 +285,7 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
   }
   return run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int number) {
     here.fresh.by_norm = shared.by_norm;
-    if (number > 0) pack_centroids(origin, shared.k, n_, true, here.fresh);
+    if (number > 0) pack(origin, shared.k, true, here.fresh);
     const packed_centroids<T>& centroids = number > 0 ? here.fresh : shared;
     once(centroids);
     abft::finding found;
@@ -274,6 +301,8 @@ abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64
   });
 }
 
+template void host_engine<float>::pack(const float*, std::int64_t, bool, packed_centroids<float>&, inject::active_injector*) const;
+template void host_engine<double>::pack(const double*, std::int64_t, bool, packed_centroids<double>&, inject::active_injector*) const;
 template void host_engine<float>::prepare_workers(bool);
 template void host_engine<float>::pack_verified_centroids(const sealed_centroids<float>&, packed_centroids<float>&);
 template void host_engine<float>::load(worker&, std::int64_t) const;

@@ -88,7 +88,7 @@ void host_engine<T>::cover_again(worker& here, int slot, std::int64_t block, std
   std::fill(seeding_.nearest.begin() + begin, seeding_.nearest.begin() + end, 0);
   for (std::int64_t first = 0; first < candidates; first += k_candidate_group) {
     packed_centroids<T> group;
-    pack_centroids(seeding_.taken.data() + first * n_, std::min(k_candidate_group, candidates - first), n_, true, group);
+    pack(seeding_.taken.data() + first * n_, std::min(k_candidate_group, candidates - first), true, group);
     cover_block(here, slot, block, group, first, false);
   }
 }
@@ -97,7 +97,7 @@ template <class T>
 double host_engine<T>::take_candidates(const T* rows, std::int64_t count) {
   const std::int64_t first = static_cast<std::int64_t>(seeding_.taken.size()) / n_;
   seeding_.taken.insert(seeding_.taken.end(), rows, rows + count * n_);
-  pack_centroids(rows, count, n_, protect_, seeding_.candidates);
+  pack(rows, count, protect_, seeding_.candidates);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     cover_block(workers_[at(slot)], slot, block, seeding_.candidates, first, what_.strike_seeding);
   });
@@ -156,7 +156,7 @@ abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, c
   }
   what_.seen.checked(static_cast<std::uint64_t>(b.count));
   if (!known) return bits_differ(true, b.first);
-  kernels_.exact(source_, seeding_.taken.data(), 1, b);
+  kernels_.exact(tile(here), seeding_.taken.data(), nullptr, 1, b);
   const double limit = thresholds::distance(abft::unit_roundoff<T>, n_);
   for (std::int64_t p = 0; p < b.count; ++p) {
     const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];

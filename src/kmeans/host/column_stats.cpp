@@ -24,9 +24,15 @@ const T* fetch(const matrix_view<const T>& points, std::int64_t i, core::vector<
 }
 
 template <class T>
-refused_value<T> find_not_finite(const matrix_view<const T>& points, std::int64_t column) {
-  for (std::int64_t i = 0; i < points.rows; ++i)
-    if (!std::isfinite(points(i, column))) return {i, column, points(i, column)};
+refused_value<T> find_not_finite(const source<T>& from, std::int64_t column) {
+  refused_value<T> found;
+  for (std::int64_t i = 0; i < from.sparse.rows() && found.row < 0; ++i)
+    from.sparse.each(i, [&](std::int64_t f, T value) {
+      if (f == column && !std::isfinite(value)) found = {i, column, value};
+    });
+  if (from.sparse.present()) return found;
+  for (std::int64_t i = 0; i < from.points.rows; ++i)
+    if (!std::isfinite(given_value(from, i, column))) return {i, column, given_value(from, i, column)};
   return {};
 }
 
@@ -49,7 +55,11 @@ ranges<T> host_engine<T>::column_stats() {
     seen.clear(n_);
     const std::int64_t begin = first_block(group) * division_.capacity;
     const std::int64_t end = std::min(first_block(group + 1) * division_.capacity, m_);
-    kernels_.add_ranges(source_.points, begin, end - begin, seen, rows_[at(slot)].row.data());
+    const std::int64_t most = half() ? division_.capacity : end - begin;  // a tile has as many rows
+    for (std::int64_t first = begin; first < end; first += most) {
+      const std::int64_t count = std::min(most, end - first);
+      kernels_.add_ranges(tile(rows_[at(slot)], source_, first, count), first, count, seen, rows_[at(slot)].row.data());
+    }
     groups[at(group)] = std::move(seen);
   });
   made.low.assign(at(n_), std::numeric_limits<double>::infinity());
@@ -69,7 +79,9 @@ ranges<T> host_engine<T>::column_stats() {
     }
     const double bias = std::numeric_limits<T>::max_exponent - 1;
     made.exponent[at(f)] = others == 0 ? 0 : static_cast<double>(exponents) / static_cast<double>(others) - bias;
-    if (!finite && made.point.row < 0) made.point = find_not_finite(source_.points, f);
+    if (!finite && made.point.row < 0) made.point = find_not_finite(source_, f);
+    // No shift: it would make numbers of the zeros.
+    if (sparse()) made.exponent[at(f)] = -std::numeric_limits<double>::infinity();
   }
   return made;
 }
@@ -91,29 +103,46 @@ void host_engine<T>::measure_group(std::int64_t group, int slot) {
   const T* shift = source_.shift.data();
   seen.clear(n_, by_weight);
   seen.count = static_cast<double>(end - begin);
-  auto& [row, some, weighted_some] = rows_[at(slot)];
-  for (std::int64_t part = begin; part < end; part += k_column_stats_rows) {
+  auto& row = rows_[at(slot)].row;
+  auto &some = rows_[at(slot)].sums, &weighted_some = rows_[at(slot)].weighted_sums;
+  seen.part_rows = static_cast<double>(division_.part_rows);
+  std::ranges::fill(some, 0.0);
+  std::ranges::fill(weighted_some, 0.0);
+  double weight_sum = 0;
+  const auto add_part = [&] {
+    for (std::int64_t f = 0; f < n_; ++f) (by_weight ? seen.plain : seen.first)[at(f)] += some[at(f)];
+    for (std::size_t f = 0; f < weighted_some.size(); ++f) seen.first[f] += weighted_some[f];
+    seen.weight += weight_sum;
     std::ranges::fill(some, 0.0);
     std::ranges::fill(weighted_some, 0.0);
-    double weight_sum = 0;
+    weight_sum = 0;
+  };
+  std::int64_t in_part = 0;
+  for (std::int64_t part = begin; part < end; part += k_column_stats_rows) {
     const std::int64_t rows = std::min(k_column_stats_rows, end - part);
     double norms[k_column_stats_rows];
-    kernels_.sum_rows(source_, part, rows, some.data(), seen.squares.data(), norms, row.data());
+    const source<T>& from = tile(rows_[at(slot)], source_, part, rows);
+    kernels_.sum_rows(from, part, rows, some.data(), seen.squares.data(), norms, row.data());
     for (std::int64_t i = part; i < part + rows; ++i) {
       const double square = norms[i - part];
       seen.total_square += square;
       if (!(square <= seen.largest_square)) seen.largest_square = square;
       if (!by_weight) continue;
-      const T* x = fetch(source_.points, i, row);
       const double weight = static_cast<double>(weight_of(i));
       seen.weighted_square += weight * square;
-      for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
+      if (sparse()) {
+        source_.sparse.each(i, [&](std::int64_t f, T value) { weighted_some[at(f)] += weight * static_cast<double>(value * scale); });
+      } else {
+        const T* x = fetch(from.points, i - from.origin, row);
+        for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
+      }
       weight_sum += weight;
       seen.members += weight > 0 ? 1 : 0;
     }
-    for (std::int64_t f = 0; f < n_; ++f) (by_weight ? seen.plain : seen.first)[at(f)] += some[at(f)];
-    for (std::size_t f = 0; f < weighted_some.size(); ++f) seen.first[f] += weighted_some[f];
-    seen.weight += weight_sum;
+    in_part += rows;
+    if (in_part < division_.part_rows && part + rows < end) continue;
+    add_part();
+    in_part = 0;
   }
   if (by_weight) return;
   seen.weight = seen.members = seen.count;
@@ -156,7 +185,12 @@ point_sums host_engine<T>::measure() {
 template <class T>
 void host_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
   for (const std::int64_t i : rows) {
-    for (std::int64_t f = 0; f < n_; ++f) to[f] = source_.points(i, f) * source_.scale - source_.shift[at(f)];
+    if (sparse()) {
+      std::fill_n(to, n_, T(0));
+      source_.sparse.each(i, [&](std::int64_t f, T value) { to[f] = value * source_.scale; });
+    } else {
+      for (std::int64_t f = 0; f < n_; ++f) to[f] = given_value(source_, i, f) * source_.scale - source_.shift[at(f)];
+    }
     to += n_;
   }
 }

@@ -28,6 +28,12 @@ inline abft::finding bits_differ(bool differ, std::int64_t index) {
   return found;
 }
 
+// Returns feature f of row i of points in a matrix, as they were given.
+template <class T>
+T given_value(const source<T>& from, std::int64_t i, std::int64_t f) {
+  return from.half.present() ? static_cast<T>(from.half.at(i, f)) : from.points(i, f);
+}
+
 template <class T>
 class host_engine final : public engine<T> {
  public:
@@ -76,8 +82,16 @@ class host_engine final : public engine<T> {
   void watch_candidates(std::function<void(const point_block<T>&, int)> seen) { seeding_.watch = std::move(seen); }
 
  private:
+  // Scratch of one thread for a row and its sums: n each; and for points in half precision.
+  struct row_scratch {
+    core::vector<T> row;
+    core::vector<double> sums, weighted_sums;
+    source<T> tile;                   // some of the points, widened, with their normalization
+    core::aligned_buffer<T> of_tile;  // its numbers
+  };
   // Scratch of one thread.
   struct worker {
+    row_scratch* rows = nullptr;
     point_block<T> block, plain;        // plain: x of points that are scaled but not shifted
     packed_centroids<T> fresh;          // packed again for a block that failed
     core::vector<std::int32_t> labels;  // labels of a block in doubt
@@ -94,16 +108,14 @@ class host_engine final : public engine<T> {
     source<T> points;
     core::aligned_buffer<T> packed;
   };
-  // Scratch of one thread for a row and its sums: n each.
-  struct row_scratch {
-    core::vector<T> row;
-    core::vector<double> sums, weighted_sums;
-  };
   // Points are processed in blocks; groups of blocks have sums of their own.
   struct block_division {
     std::int64_t capacity = 0;  // points in a block
     std::int64_t blocks = 0;
     std::int64_t groups = 0;
+    std::int64_t longest = -1;   // the most stored elements of a sparse point; −1: the points are dense
+    std::int64_t elements = 0;   // the most numbers of x in a block
+    std::int64_t part_rows = 0;  // rows with a sum of their own in measure()
   };
   // Per group: sums of the points, for measure(), and of the clusters.
   struct sums_of_groups {
@@ -144,6 +156,7 @@ class host_engine final : public engine<T> {
 
   bool repairs() const { return what_.how.protection == protection::correct; }
   bool stop() const { return repairs() && what_.seen.uncorrectable(); }
+  bool sparse() const { return source_.sparse.present(); }
   bool weighted() const { return !source_.weights.empty(); }
   T weight_of(std::int64_t row) const { return weighted() ? source_.weights[at(row)] * source_.weight_scale : T(1); }
   std::int64_t first_block(std::int64_t group) const { return group * division_.blocks / division_.groups; }
@@ -153,7 +166,18 @@ class host_engine final : public engine<T> {
   void measure_group(std::int64_t group, int slot);
   point_sums add_measures() const;
 
+  // engine.cpp
+  void divide();
+  bool half() const { return source_.half.present(); }
+  const source<T>& tile(row_scratch& scratch, const source<T>& from, std::int64_t first, std::int64_t count) const;
+  const source<T>& tile(const worker& here, const source<T>& from) const {
+    return tile(*here.rows, from, here.block.first, here.block.count);
+  }
+  const source<T>& tile(const worker& here) const { return tile(here, source_); }
+
   // blocks.cpp
+  void pack(const T* centroids, std::int64_t k, bool protect, packed_centroids<T>& made, inject::active_injector* injector = nullptr) const;
+  void strike_points(point_block<T>& b, std::int64_t block);
   void prepare_workers(bool with_distances);
   bool normalization_intact() const;
   void verify_normalization();
@@ -164,7 +188,7 @@ class host_engine final : public engine<T> {
   bool store_labels(const point_block<T>& b);
   void assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const sealed_centroids<T>& origin,
                     const exact_operands& by, search_kind what);
-  row_failure assign(const packed_centroids<T>& centroids, search_kind what, point_block<T>& b, const exact_operands& by);
+  row_failure assign(worker& here, const packed_centroids<T>& centroids, search_kind what, const exact_operands& by);
   abft::finding search_block(worker& here, std::int64_t block, const packed_centroids<T>& centroids, const exact_operands& by,
                              search_kind what);
   abft::outcome distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const T* origin,

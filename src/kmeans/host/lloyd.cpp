@@ -47,7 +47,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
     for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projection_.values.data() + i);
     assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()}, search_kind::checked);
     const point_block<T>& b = here.block;
-    kernels_.accumulate(source_, b, sums);
+    kernels_.accumulate(tile(here), b, sums);
     const std::int32_t* before = labels_.previous.data() + b.first;
     std::int32_t changed = 0;
     for (std::int64_t p = 0; p < b.count; ++p) changed += b.label[p] != before[p] ? 1 : 0;
@@ -141,7 +141,7 @@ core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& cent
     load(here, block);
     point_block<T>& b = here.block;
     std::copy_n(labels_.last.data() + b.first, b.count, b.label.data());
-    kernels_.exact(source_, centroids.values().data(), 1, b);
+    kernels_.exact(tile(here), centroids.values().data(), packed_.sparse.squares[1].data(), 1, b);
     std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
   });
   core::vector<std::int64_t> order;

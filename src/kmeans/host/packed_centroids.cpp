@@ -100,6 +100,8 @@ void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_cen
   }
   const auto tiles = static_cast<std::int64_t>(made.used.size());
   const auto sections = static_cast<std::int64_t>(made.first_tile.size()) - 1;
+  if (made.for_sparse() && made.sparse.start.size() != tiles * k_tile) made.sparse.start = core::aligned_buffer<T>(tiles * k_tile);
+  if (made.for_sparse() && made.sparse.rest.size() != sections) made.sparse.rest = core::aligned_buffer<T>(sections);
   if (made.norms.size() != tiles * k_tile || made.packed.size() != tiles * k_tile * made.n) {
     made.packed = core::aligned_buffer<T>(core::checked_product(core::checked_product(tiles, k_tile), made.n));
     for (auto* each : {&made.norms, &made.weights, &made.second.weights, &made.order.places[0], &made.order.places[1]})
@@ -137,6 +139,21 @@ void arrange(const core::vector<core::vector<std::int32_t>>& classes, packed_cen
       for (std::int64_t column = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
            column < made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile; ++column)
         made.order.places[search][column] = place_of(made, g, column);
+  }
+}
+
+// Fills packed_centroids::sparse, except for the squares.
+template <class T>
+void add_sparse_columns(packed_centroids<T>& made) {
+  for (std::int64_t g = 0; g < made.sections; ++g) {
+    double rest = 0;
+    for (std::int64_t column = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
+         column < made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile; ++column) {
+      const double start = static_cast<double>(made.weights[column]) * static_cast<double>(made.norms[column]);
+      made.sparse.start[column] = static_cast<T>(-start);
+      rest += start + static_cast<double>(made.sparse.start[column]);
+    }
+    made.sparse.rest[g] = static_cast<T>(rest);
   }
 }
 
@@ -180,7 +197,7 @@ void add_second_checksum(const T* centroids, packed_centroids<T>& made) {
     to.sum[g] = static_cast<T>(sum);
     to.size[g] = static_cast<T>(size);
     to.norms[g] = static_cast<T>(norms);
-    const auto found = thresholds::row(abft::unit_roundoff<T>, made.n, sum_norm, norms, std::sqrt(root_norm), std::sqrt(root_square),
+    const auto found = thresholds::row(abft::unit_roundoff<T>, made.terms(), sum_norm, norms, std::sqrt(root_norm), std::sqrt(root_square),
                                        std::sqrt(checksum_norm));
     made.bounds.second_slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.second_offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least_limit<T>(made.n));
@@ -199,17 +216,22 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
   core::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
   for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
   arrange(classes_of(protect && made.by_norm ? own_norms : core::vector<double>(own_norms.size(), 1.0)), made);
-  made.order.margin = thresholds::margin_with_places<T>(n, place_bits(made));
-  for (std::int64_t t = 0; t < made.tiles; ++t) {
-    for (std::int64_t r = 0; r < k_tile; ++r) {
-      const std::int64_t j = made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)];
-      const T* c = centroids + j * n;
-      T* to = made.packed.data() + t * n * k_tile + r;
-      for (std::int64_t f = 0; f < n; ++f) to[f * k_tile] = -2 * c[f];
-      made.norms[t * k_tile + r] =
-          r < made.used[static_cast<std::size_t>(t)] ? static_cast<T>(own_norms[static_cast<std::size_t>(j)]) : static_cast<T>(k_padding);
+  made.order.margin = thresholds::margin_with_places<T>(made.terms(), place_bits(made));
+  for (std::int64_t g = 0; g < made.sections; ++g) {
+    const std::int64_t stride = made.stride_of(g);
+    for (std::int64_t t = made.first_tile[static_cast<std::size_t>(g)]; t < made.first_tile[static_cast<std::size_t>(g) + 1]; ++t) {
+      for (std::int64_t r = 0; r < k_tile; ++r) {
+        const std::int64_t j = made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)];
+        const T* c = centroids + j * n;
+        T* to = made.packed.data() + made.place_of(g, t * k_tile + r);
+        for (std::int64_t f = 0; f < n; ++f) to[f * stride] = -2 * c[f];
+        made.norms[t * k_tile + r] =
+            r < made.used[static_cast<std::size_t>(t)] ? static_cast<T>(own_norms[static_cast<std::size_t>(j)]) : static_cast<T>(k_padding);
+      }
     }
   }
+  if (made.for_sparse())
+    for (auto& each : made.sparse.squares) each = own_norms;
   if (injector != nullptr) injector->strike(site::norm, {}, made.norms.data(), made.sorted ? made.used[0] : k);
   if (!protect) return;
 
@@ -245,14 +267,15 @@ void pack_centroids(const T* centroids, std::int64_t k, std::int64_t n, bool pro
     }
     made.rest[g] = static_cast<T>(rest);
     made.sum_weights[g] = static_cast<T>(sum_weights);
-    const auto found = thresholds::row(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm), std::sqrt(root_square),
-                                       std::sqrt(checksum_norm));
+    const auto found = thresholds::row(abft::unit_roundoff<T>, made.terms(), sum_norm, sum_square, std::sqrt(root_norm),
+                                       std::sqrt(root_square), std::sqrt(checksum_norm));
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least_limit<T>(n));
     made.bounds.doubt[static_cast<std::size_t>(g)] = found.doubt;
   }
   add_second_checksum(centroids, made);
-  made.bounds.level = abft::guarded_threshold(thresholds::distance(abft::unit_roundoff<T>, n));
+  if (made.for_sparse()) add_sparse_columns(made);
+  made.bounds.level = abft::guarded_threshold(thresholds::distance(abft::unit_roundoff<T>, made.terms()));
 }
 
 template <class T>
@@ -284,15 +307,20 @@ double verify_packed_centroids(const packed_centroids<T>& made) {
       if (copy) continue;
       seen[static_cast<std::size_t>(j)] = true;
       members.push_back(j);
-      const T* packed = made.packed.data() + column / k_tile * made.n * k_tile + column % k_tile;
+      const T* packed = made.packed.data() + made.place_of(g, column);
+      const std::int64_t stride = made.stride_of(g);
       double norm = 0;
       bool same = true;
       for (std::int64_t f = made.n; f-- > 0;) {
-        norm += static_cast<double>(packed[f * k_tile]) * static_cast<double>(packed[f * k_tile]) / 4;
-        same = same && packed[f * k_tile] == -2 * made.rows[j * made.n + f];
+        norm += static_cast<double>(packed[f * stride]) * static_cast<double>(packed[f * stride]) / 4;
+        same = same && packed[f * stride] == -2 * made.rows[j * made.n + f];
       }
       if (!same) return std::numeric_limits<double>::infinity();
       expect(static_cast<double>(made.norms[column]), norm, (1.01 * abft::unit_roundoff<T> + rounding) * norm + least);
+      if (!made.for_sparse()) continue;
+      for (const auto& squares : made.sparse.squares) expect(squares[static_cast<std::size_t>(j)], norm, rounding * norm + least);
+      const double start = static_cast<double>(made.weights[column]) * norm;
+      expect(static_cast<double>(-made.sparse.start[column]), start, (2.02 * abft::unit_roundoff<T> + rounding) * start + least);
     }
     for (std::int64_t f = 0; f < made.n; ++f) {
       double sum = 0, size = 0;

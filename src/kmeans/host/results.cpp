@@ -48,8 +48,8 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
   // The inertia is computed from the coordinates as given, only scaled.
   source<T> unshifted = source_;
   std::ranges::fill(unshifted.shift, T(0));
-  const double limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
-  core::vector<double> norms(at(k_), 0.0);                                    // ‖c‖²
+  const double limit = 2 * thresholds::distance(abft::unit_roundoff<T>, packed_.terms());  // factor 2: x and c were rounded as well
+  core::vector<double> norms(at(k_), 0.0);                                                 // ‖c‖²
   for (std::int64_t e = 0; e < k_ * n_; ++e)
     norms[at(e / n_)] += static_cast<double>(centroids.values()[at(e)]) * static_cast<double>(centroids.values()[at(e)]);
   core::vector<double> inertia(at(division_.blocks)), twin(at(division_.blocks));
@@ -61,7 +61,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
       assign_block(here, slot, block, shared, centroids, {&unshifted, plain.data(), plain.data()}, search_kind::checked_scores);
       if (protect_) kernels_.measure(b);
       const bool stored = store_labels(b);
-      kernels_.exact(unshifted, plain.data(), k_lift<T>, b);
+      kernels_.exact(tile(here, unshifted), plain.data(), shared.sparse.squares[1].data(), k_lift<T>, b);
       double sum = 0;
       for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
       inertia[at(block)] = sum;
@@ -74,7 +74,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const c
     // Distances from differences detect smaller faults than the row checks. So after a failure the packed centroids and labels are computed
     // again as well.
     run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int number) {
-      if (number > 0) pack_centroids(centroids.values().data(), k_, n_, true, here.fresh);
+      if (number > 0) pack(centroids.values().data(), k_, true, here.fresh);
       const packed_centroids<T>& shared = number > 0 ? here.fresh : packed_;
       what_.seen.checked(static_cast<std::uint64_t>(b.count + 1));
       if (!once(shared)) return bits_differ(true, b.first);
@@ -106,6 +106,7 @@ void host_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
 template <class T>
 auto host_engine<T>::make_plain(const core::vector<T>& centroids) const -> plain_operands {
   plain_operands made;
+  if (sparse()) return made;  // it has no shift, and its distances are those of packed_
   made.points = source_;
   std::ranges::fill(made.points.shift, T(0));
   made.packed = core::aligned_buffer<T>(packed_.packed.size());
@@ -126,20 +127,27 @@ template <class T>
 void host_engine<T>::store_far_distances(matrix_view<const T> given, const core::vector<T>& centroids, const matrix_view<T>& values) {
   for (std::int64_t j = 0; j < k_; ++j) {
     if (std::ranges::none_of(std::span(centroids).subspan(at(j * n_), at(n_)), [](T c) { return std::abs(c) >= k_far<T>; })) continue;
-    const auto distance = [&](std::int64_t i) {
+    // `row`: scratch of zeros for the features of a sparse point.
+    const auto distance = [&](std::int64_t i, T* row) {
+      const sparse_rows<T>& stored = source_.sparse;
+      if (sparse()) stored.each(i, [&](std::int64_t f, T value) { row[f] = value; });
+      const auto half = [&](std::int64_t f) {
+        return static_cast<double>(sparse() ? row[f] : given_value(source_, i, f)) / 2 - static_cast<double>(given(j, f)) / 2;
+      };
       double largest = 0, sum = 0;
-      for (std::int64_t f = 0; f < n_; ++f)
-        largest = std::max(largest, std::abs(static_cast<double>(source_.points(i, f)) / 2 - static_cast<double>(given(j, f)) / 2));
+      for (std::int64_t f = 0; f < n_; ++f) largest = std::max(largest, std::abs(half(f)));
       for (std::int64_t f = 0; f < n_ && largest > 0; ++f) {
-        const double part = (static_cast<double>(source_.points(i, f)) / 2 - static_cast<double>(given(j, f)) / 2) / largest;
+        const double part = half(f) / largest;
         sum += part * part;
       }
+      if (sparse()) stored.each(i, [&](std::int64_t f, T) { row[f] = 0; });
       return static_cast<T>(2 * (largest * std::sqrt(sum)));
     };
     core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
       const std::int64_t first = block * division_.capacity, end = std::min(first + division_.capacity, m_);
+      T* const row = rows_[at(slot)].row.data();
       const auto compute = [&] {
-        for (std::int64_t i = first; i < end; ++i) values(i, j) = distance(i);
+        for (std::int64_t i = first; i < end; ++i) values(i, j) = distance(i, row);
       };
       if (!protect_) return compute();
       run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int) {
@@ -147,7 +155,7 @@ void host_engine<T>::store_far_distances(matrix_view<const T> given, const core:
         what_.seen.checked(at(end - first));
         std::int64_t wrong = -1;
         for (std::int64_t i = end; i-- > first;)
-          if (values(i, j) != distance(i)) wrong = i;
+          if (values(i, j) != distance(i, row)) wrong = i;
         return bits_differ(wrong >= 0, wrong);
       });
     });

@@ -99,7 +99,7 @@ abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_
       std::fill_n(seeding_.closest.begin() + b.first, b.count, std::numeric_limits<T>::max());
       for (std::size_t c = 0; c < seeding_.taken.size(); c += at(n_)) {
         packed_centroids<T> one;
-        pack_centroids(seeding_.taken.data() + c, 1, n_, true, one);
+        pack(seeding_.taken.data() + c, 1, true, one);
         include_block(here, slot, block, one, seeding_.taken.data() + c, false);
       }
     }
@@ -110,7 +110,7 @@ abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_
 
 template <class T>
 core::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t count) {
-  pack_centroids(rows, count, n_, protect_, seeding_.candidates);
+  pack(rows, count, protect_, seeding_.candidates);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     const point_block<T>& b = here.block;
@@ -133,7 +133,7 @@ double host_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   const auto position = static_cast<std::ptrdiff_t>(seeding_.taken.size());
   seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
   const T* const kept = seeding_.taken.data() + position;
-  pack_centroids(kept, 1, n_, protect_, seeding_.last);
+  pack(kept, 1, protect_, seeding_.last);
   core::parallel_for(threads_, division_.blocks, [&](std::int64_t block, int slot) {
     include_block(workers_[at(slot)], slot, block, seeding_.last, kept, what_.strike_seeding);
   });

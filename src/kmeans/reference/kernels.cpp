@@ -17,7 +17,7 @@ namespace {
 // Returns feature f of point i, scaled and centred. At most two roundings: the product with a power of two is exact.
 template <class T>
 T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
-  return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
+  return from.points(i - from.origin, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
 // Returns start + Σ_f term(f), summed in runs of k_run features and spans of k_run runs. Equal terms have equal rounding
@@ -72,8 +72,9 @@ void sign_source(const source<T>& from, const point_block<T>& block, std::uint64
 }
 
 template <class T>
-void add_ranges(const matrix_view<const T>& points, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
-  for (std::int64_t f = 0; f < points.columns; ++f) into.add(f, count, [&](std::int64_t i) { return points(first + i, f); });
+void add_ranges(const source<T>& from, std::int64_t first, std::int64_t count, column_ranges<T>& into, T*) {
+  const matrix_view<const T>& points = from.points;
+  for (std::int64_t f = 0; f < points.columns; ++f) into.add(f, count, [&](std::int64_t i) { return points(first - from.origin + i, f); });
 }
 
 template <class T>
@@ -252,7 +253,7 @@ void sum_labels(const point_block<T>& block, const double* projection, cluster_s
 }
 
 template <class T>
-void exact(const source<T>& from, const T* centroids, double lift, point_block<T>& block) {
+void exact(const source<T>& from, const T* centroids, const double*, double lift, point_block<T>& block) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T* c = centroids + block.label[p] * block.n;
     double sum = 0;

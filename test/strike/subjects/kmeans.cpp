@@ -2,8 +2,11 @@
 // distances (transform), on random data without clusters, with points near every boundary. Labels are judged by themselves (is there a
 // nearer centroid?), everything else against the clean call.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
@@ -28,6 +31,7 @@ bool same_bits(const V& a, const V& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
 }
 
+// It has that many members because a call has as many operands and results.
 template <class T>
 class kmeans_subject final : public subject {
  public:
@@ -40,6 +44,8 @@ class kmeans_subject final : public subject {
         fits_(wanted.batch),
         points_(normal<T>(m_ * n_ * fits_, 2)) {
     if (fits_ > 1 && operation_ != "kmeans") throw invalid_argument_error("expected a fit: predict and transform have no batches");
+    if (sparse()) compress();
+    if (half()) halve();
     for (std::int64_t i = 0; i < m_ * fits_; ++i) norms_.push_back(norm(&points_[static_cast<std::size_t>(i * n_)]));
     // The first points of each data set.
     for (std::int64_t b = 0; b < fits_; ++b)
@@ -48,7 +54,7 @@ class kmeans_subject final : public subject {
 
   void prepare(const execution& where) override {
     plan_.emplace(size_, kmeans::options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0}, where);
-    from_.set(points_);
+    from_.set(sparse() ? stored_ : points_);
     first_.set(given_);
   }
   void reset() override {
@@ -60,11 +66,15 @@ class kmeans_subject final : public subject {
     got_.stopped.assign(static_cast<std::size_t>(fits_), kmeans::stop_reason::max_iter);
   }
   report run(const call& now) override {
-    const matrix_view<const T> points = row_major(static_cast<const T*>(from_.data()), m_, n_);
+    const matrix_view<const T> points =
+        sparse() || half() ? matrix_view<const T>{} : row_major(static_cast<const T*>(from_.data()), m_, n_);
     const matrix_view<const T> first = row_major(static_cast<const T*>(first_.data()), k_ * fits_, n_);
-    if (operation_ == "transform") return plan_->transform({.points = points, .centroids = first}, row_major(values_.data(), m_, k_), now);
-    if (operation_ == "predict")
-      return plan_->predict({.points = points, .centroids = first}, {.labels = labels_.all(), .inertia = got_.inertia.data()}, now);
+    kmeans::data<T> given{.points = points, .centroids = first};
+    if (size_.storage == kmeans::storage::f16) given.half = row_major(std::as_const(halves16_).data(), m_, n_);
+    if (size_.storage == kmeans::storage::bf16) given.half = row_major(std::as_const(brains16_).data(), m_, n_);
+    if (sparse()) given.sparse = csr_view<const T, std::int32_t>{m_, n_, offsets_, columns_, {from_.data(), columns_.size()}};
+    if (operation_ == "transform") return plan_->transform(given, row_major(values_.data(), m_, k_), now);
+    if (operation_ == "predict") return plan_->predict(given, {.labels = labels_.all(), .inertia = got_.inertia.data()}, now);
     const matrix_view<T> centroids = row_major(centroids_.data(), k_ * fits_, n_);
     if (fits_ > 1)
       return plan_->fit(kmeans::batch_data<T>{.points = batch_of(points, fits_), .centroids = first},
@@ -74,7 +84,7 @@ class kmeans_subject final : public subject {
                                                  .iterations = got_.iterations,
                                                  .stopped = got_.stopped},
                         now);
-    return plan_->fit({.points = points, .centroids = first},
+    return plan_->fit(given,
                       {.centroids = centroids,
                        .labels = labels_.all(),
                        .inertia = got_.inertia.data(),
@@ -148,6 +158,39 @@ class kmeans_subject final : public subject {
     if (operation_ == "kmeans") got_.centroids = centroids_.read();
   }
 
+  bool sparse() const { return size_.storage == kmeans::storage::csr; }
+
+  bool half() const { return size_.storage == kmeans::storage::f16 || size_.storage == kmeans::storage::bf16; }
+
+  // Cuts the points to half precision. Numbers below the smallest normal one of float16 become 0.
+  void halve() {
+    for (T& each : points_) {
+      const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(each));
+      const bool brain = size_.storage == kmeans::storage::bf16;
+      const std::uint32_t exponent = bits >> 23 & 255;
+      const std::uint32_t kept = brain ? bits & 0xffff0000 : exponent > 112 ? bits & 0xffffe000 : 0;
+      each = static_cast<T>(std::bit_cast<float>(kept));
+      brains16_.push_back({static_cast<std::uint16_t>(kept >> 16)});
+      halves16_.push_back({static_cast<std::uint16_t>(kept == 0 ? 0 : kept >> 31 << 15 | (exponent - 112) << 10 | (kept >> 13 & 1023))});
+    }
+  }
+
+  // Keeps one element in eight of each point, and the elements of it in compressed rows.
+  void compress() {
+    for (std::int64_t i = 0; i < m_; ++i) {
+      for (std::int64_t f = 0; f < n_; ++f) {
+        T& x = points_[static_cast<std::size_t>(i * n_ + f)];
+        if ((static_cast<std::uint64_t>(i * n_ + f) * 0x9e3779b97f4a7c15) >> 61 != 0) {
+          x = 0;
+          continue;
+        }
+        columns_.push_back(static_cast<std::int32_t>(f));
+        stored_.push_back(x);
+      }
+      offsets_.push_back(static_cast<std::int32_t>(columns_.size()));
+    }
+  }
+
   double norm(const T* x) const {
     double sum = 0;
     for (std::int64_t f = 0; f < n_; ++f) sum += static_cast<double>(x[f]) * static_cast<double>(x[f]);
@@ -208,6 +251,10 @@ class kmeans_subject final : public subject {
   kmeans::problem size_;
   std::int64_t m_, n_, k_, fits_;
   std::vector<T> points_, given_;
+  std::vector<std::int32_t> offsets_ = {0}, columns_;  // compressed rows, with `stored_`
+  std::vector<T> stored_;
+  std::vector<float16> halves16_;  // the points in half precision
+  std::vector<bfloat16> brains16_;
   operand<T> from_, first_, centroids_, values_;
   operand<std::int32_t> labels_;
   std::optional<kmeans::plan<T>> plan_;
@@ -220,6 +267,7 @@ class kmeans_subject final : public subject {
 
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token) {
   const kmeans::problem parsed = kmeans::parse_token(token);
+  if (parsed.spherical) throw invalid_argument_error(std::string(token) + ": expected points, got directions, which no judge here knows");
   if (parsed.precision == precision::f32) return std::make_unique<kmeans_subject<float>>(operation, parsed);
   return std::make_unique<kmeans_subject<double>>(operation, parsed);
 }
