@@ -157,6 +157,7 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   seed              integer   64 bits (a seed of 2^63 or more as the negative number with the same bits), default 0
 //   oversampling      number    k-means||: candidates that a round draws, in multiples of k, > 0, default 2
 //   rounds            integer   k-means||: >= 1, default 5
+//   devices           integers  numbers of CUDA devices that share the points of a single data set; empty (default): `device` alone
 // "qr": matrices of m rows and n columns
 //   rows, columns     integers  >= 1
 //   full_rank         integer   1 (default): gels refuses columns that depend on each other to rounding; 0: only an exact zero on R's

@@ -52,9 +52,10 @@ struct kept_points_problem {
 };
 kept_points_choice choose_kept_points(const kept_points_problem& problem, std::int64_t available);
 
-// Returns the memory that the device needs for `points` and `clusters`.
+// Returns the memory that the device needs for `points`, which are all or some of `all`, and `clusters`.
 template <class T>
-kept_points_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on);
+kept_points_problem needs_of(matrix_view<const T> points, std::int64_t all, bool weighted, std::int64_t clusters,
+                             const ballast::cuda::device& on);
 
 template <class T>
 class point_stream {
