@@ -13,6 +13,20 @@ ALGORITHM = "kmeans"
 LEAST_RATIO = {"kmeans_f32_m4194304_n128_k1000": 1.85, "kmeans_f32_m10485760_n32_k64": 1.7}
 
 
+def run(check, made, limit):
+    check.run_program(made, limit, "distributed")
+    compared = rows_of({"stages": [made]}, "distributed")
+    wrong = [row for row in compared if not row["pass"]]
+    said = [f"{len(compared)} fits compared, {len(wrong)} differ"] if compared else []
+    said += [f"{row['token']} on {row['devices']}: {row.get('wrong', 'other bits or an alarm')}" for row in wrong[:2]]
+    times = {}
+    for row in rows_of({"stages": [made]}, "distributed time"):
+        if row["protection"] == "correct" and "milliseconds" in row:
+            times.setdefault(row["token"], []).append(f"{row['devices'] or 'one'}: {row['milliseconds']:.3g} ms")
+    said += [f"{token}: {', '.join(each)}" for token, each in times.items()]
+    made["detail"] = "; ".join(filter(None, [*said, made["detail"]]))
+
+
 def rivals(check, made, limit):
     """PyTorch on one device and on all, where it is installed, on the problems that this run timed."""
     tokens = list(dict.fromkeys(row["token"] for stage in check.stages for row in stage["rows"] if row["type"] == "distributed time"))
