@@ -239,19 +239,22 @@ TYPED_TEST(devices, repair_faults_of_one_device) {
   const inject::site sites[] = {site::points, site::product, site::label, site::sum, site::norm, site::centroid, site::total, site::shift};
   int struck = 0, reached = 0;
   for (const inject::site each : sites) {
-    for (std::uint64_t seed = 0; seed < (test::sampled() ? 2u : 6u); ++seed) {
-      const inject::plan faults({{.site = each, .seed = seed, .bit = 29}});
+    for (std::uint64_t seed = 0; seed < (test::sampled() ? 3u : 9u); ++seed) {
+      const inject::plan faults({{.site = each, .seed = seed, .bit = sizeof(TypeParam) == 4 ? 29 : 61}});
       const inject::scope inside(&faults);
-      const outcome<TypeParam> made = fit_on<TypeParam>({0, 1, 2}, what);
-      if (made.report.uncorrectable == 0) {
-        EXPECT_EQ(made.labels, clean.labels) << "site " << static_cast<std::uint32_t>(each) << ", seed " << seed;
-        EXPECT_EQ(made.centroids, clean.centroids) << "site " << static_cast<std::uint32_t>(each) << ", seed " << seed;
-      }
+      outcome<TypeParam> made;
+      ASSERT_NO_THROW(made = fit_on<TypeParam>({0, 1, 2}, what)) << "site " << static_cast<std::uint32_t>(each) << ", seed " << seed;
+      EXPECT_EQ(made.report.uncorrectable, 0u) << "site " << static_cast<std::uint32_t>(each) << ", seed " << seed;
+      EXPECT_EQ(made.labels, clean.labels) << "site " << static_cast<std::uint32_t>(each) << ", seed " << seed;
+      EXPECT_EQ(made.centroids, clean.centroids) << "site " << static_cast<std::uint32_t>(each) << ", seed " << seed;
       struck += made.report.detected > 0 ? 1 : 0;
       scene<TypeParam> unprotected = what;
       unprotected.level = protection::off;
-      const outcome<TypeParam> spoiled = fit_on<TypeParam>({0, 1, 2}, unprotected);
-      reached += spoiled == clean ? 0 : 1;
+      try {
+        reached += fit_on<TypeParam>({0, 1, 2}, unprotected) == clean ? 0 : 1;
+      } catch (const invalid_argument_error&) {
+        ++reached;  // the devices hold different centroids, which they see without protection, too
+      }
     }
   }
   EXPECT_GT(struck, 4);
