@@ -261,6 +261,24 @@ TYPED_TEST(devices, repair_faults_of_one_device) {
   EXPECT_GT(reached, 3);
 }
 
+// The totals of the driver are struck on one device while a cluster is empty: all devices look for its point again.
+TYPED_TEST(devices, repair_totals_while_a_cluster_is_empty) {
+  scene<TypeParam> what;
+  what.wanted.init = init::given;
+  what.wanted.max_iter = 3;
+  const outcome<TypeParam> clean = fit_on<TypeParam>({0, 1, 2}, what);
+  int struck = 0;
+  for (std::uint64_t seed = 0; seed < (test::sampled() ? 4u : 12u); ++seed) {
+    const inject::plan faults({{.site = site::total, .seed = seed, .bit = 61}});
+    const inject::scope inside(&faults);
+    outcome<TypeParam> made;
+    ASSERT_NO_THROW(made = fit_on<TypeParam>({0, 1, 2}, what)) << "seed " << seed;
+    EXPECT_TRUE(made == clean) << "seed " << seed;
+    struck += made.report.detected > 0 ? 1 : 0;
+  }
+  EXPECT_GT(struck, 0);
+}
+
 TYPED_TEST(devices, refuse_what_they_cannot) {
   using T = TypeParam;
   scene<T> what;

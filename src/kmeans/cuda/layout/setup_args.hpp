@@ -62,14 +62,6 @@ inline column_shape column_shape_of(std::int64_t m, int columns) {
   return made;
 }
 
-// Devices of a group divide the points at multiples of these rows, whole strips and at most k_most_segments of them: so no sum that is
-// made by strips, blocks or segments depends on the division.
-inline constexpr std::int64_t k_most_segments = 256;
-inline std::int64_t rows_of_segment(std::int64_t m) {
-  const column_shape shape = column_shape_of(m, 1);
-  return (shape.strips + k_most_segments - 1) / k_most_segments * shape.strip_rows;
-}
-
 // Statistics of a column of the given points, before normalization. poison: 0, or NaN if a value is not finite.
 template <class T>
 struct column_ranges {
