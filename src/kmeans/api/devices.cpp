@@ -6,7 +6,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -121,6 +120,7 @@ class devices_call {
       gate = state;
       gate.notify_all();
     };
+    threads.reserve(shares_.size());
     try {
       for (std::size_t p = 1; p < shares_.size(); ++p) {
         threads.emplace_back([&gate, &one, p] {
@@ -128,7 +128,7 @@ class devices_call {
           if (gate == begins) one(p);
         });
       }
-    } catch (const std::system_error& failed) {
+    } catch (const std::exception& failed) {
       open(gives_up);
       for (std::thread& each : threads) each.join();
       throw error(fmt::format("{}: expected a thread for each device, got: {}", plan_.one_token.view(), failed.what()));
