@@ -1,7 +1,11 @@
 // The subcommand `ballast kmeans`.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +16,7 @@ namespace ballast::tools {
 namespace {
 
 struct kmeans_options : common_options {
-  std::string input, init = "k-means++", weights, labels, centroids, row_offsets, row_columns;
+  std::string input, init = "k-means++", weights, labels, centroids, row_offsets, row_columns, devices;
   std::int64_t clusters = 0, features = 0;
   int max_iter = 300, n_init = 1, rounds = 5;
   double tol = 1e-4, oversampling = 2;
@@ -119,6 +123,21 @@ std::vector<std::int64_t> integers_of(const kmeans_options& wanted, const std::s
   return made;
 }
 
+// Returns the numbers of a list such as "0,1".
+std::vector<int> devices_of(const std::string& list) {
+  std::vector<int> made;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    int number = -1;
+    const auto [last, failed] = std::from_chars(list.data() + begin, list.data() + end, number);
+    if (failed != std::errc() || last != list.data() + end || number < 0)
+      throw invalid_argument_error(fmt::format("--devices: expected numbers of devices, such as 0,1, got \"{}\"", printable(list)));
+    made.push_back(number);
+    begin = end + 1;
+  }
+  return made;
+}
+
 template <class T>
 compressed_rows<T> rows_of(const kmeans_options& wanted, array& values) {
   if (values.shape.size() != 1)
@@ -150,6 +169,12 @@ kmeans::model<T> fit_directions(const kmeans::data<T>& from, const kmeans::probl
 template <class T>
 int run(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
+  execution where = work.where();
+  if (!wanted.devices.empty()) {
+    if (wanted.together.several())
+      throw invalid_argument_error("--devices: expected no list under MPI, where each rank computes on its CPU");
+    where.group = group::devices(devices_of(wanted.devices));
+  }
   if (!wanted.labels.empty()) work.reserve(wanted.labels, 1);
   if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 2);
   const fit_options<T> given = options_of<T>(wanted, read);
@@ -177,8 +202,8 @@ int run(const kmeans_options& wanted, array read) {
                              .clusters = wanted.clusters,
                              .storage = compressed ? kmeans::storage::csr : kmeans::storage::dense,
                              .spherical = true};
-  auto model = wanted.spherical ? fit_directions(from, size, given.options, work.where(), now)
-                                : kmeans::fit(from, wanted.clusters, given.options, work.where(), now);
+  auto model = wanted.spherical ? fit_directions(from, size, given.options, where, now)
+                                : kmeans::fit(from, wanted.clusters, given.options, where, now);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -195,6 +220,7 @@ int run(const kmeans_options& wanted, array read) {
                {"converged", model.converged()},
                {"stopped", to_string(model.stopped)},
                {"sizes", sizes}};
+    if (!wanted.devices.empty()) results["devices"] = devices_of(wanted.devices);
     if (wanted.together.several()) results["ranks"] = wanted.together.group.size();
     lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
                                 text_of(model.stopped), fmt::join(sizes, " ")));
@@ -213,6 +239,7 @@ int run_batch(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
   if (!wanted.labels.empty()) work.reserve(wanted.labels, 2);
   if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 3);
+  if (!wanted.devices.empty()) throw invalid_argument_error("--devices: expected points × features, a single fit, got a batch");
   if (wanted.verbose) throw invalid_argument_error("--verbose: expected points × features, a single fit, got a batch");
   const fit_options<T> given = options_of<T>(wanted, read);
   const std::vector<T> values = real_values<T>(read, wanted.input);
@@ -263,6 +290,7 @@ void add_kmeans(command_line& program, const ranks& together) {
   command.integer("--features", wanted->features, "compressed rows: number of columns; default: up to the last one that has an element",
                   std::int64_t{1});
   command.flag("--spherical", wanted->spherical, "cluster directions: the inertia is the sum of 1 - cos");
+  command.text("--devices", wanted->devices, "numbers of CUDA devices that share the points, such as 0,1; the result is that of one");
   command.text("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command.text("--centroids", wanted->centroids, "write the K centroids");
   command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");

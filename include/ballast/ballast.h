@@ -152,13 +152,15 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   kernels           text      "own" (default): on cuda, the first call waits for its kernels. "fallback_at_first": slower ones serve it
 // "kmeans": m points of n features in k clusters
 //   points, features, clusters   integers, m >= 1, n >= 1, k >= 1 (default 8)
-//   storage           text      "dense" (default); "csr": the points are compressed rows; "f16", "bf16": of half precision (precision
-//   "f32") init              text      "k-means++" (default), "random", "given" (the centroids of ballast_kmeans_data), "k-means||" n_init
-//   integer   runs from different first centroids, >= 1, default 1; that of the least inertia wins max_iter          integer   iterations
-//   of a run, >= 1, default 300 tol               number    stop when the squared shift of all centroids is at most tol times the mean
-//   variance of a feature; 1e-4 seed              integer   64 bits (a seed of 2^63 or more as the negative number with the same bits),
-//   default 0 oversampling      number    k-means||: candidates that a round draws, in multiples of k, > 0, default 2 rounds integer
-//   k-means||: >= 1, default 5
+//   storage           text      "dense" (default); "csr": the points are compressed rows; "f16", "bf16": half precision (precision "f32")
+//   init              text      "k-means++" (default), "random", "given" (the centroids of ballast_kmeans_data), "k-means||"
+//   n_init            integer   runs from different first centroids, >= 1, default 1; that of the least inertia wins
+//   max_iter          integer   iterations of a run, >= 1, default 300
+//   tol               number    stop when the squared shift of all centroids is at most tol times the mean variance of a feature; 1e-4
+//   seed              integer   64 bits (a seed of 2^63 or more as the negative number with the same bits), default 0
+//   oversampling      number    k-means||: candidates that a round draws, in multiples of k, > 0, default 2
+//   rounds            integer   k-means||: >= 1, default 5
+//   devices           integers  numbers of CUDA devices that share the points of a single data set; empty (default): `device` alone
 // "qr": matrices of m rows and n columns
 //   rows, columns     integers  >= 1
 //   full_rank         integer   1 (default): gels refuses columns that depend on each other to rounding; 0: only an exact zero on R's

@@ -41,7 +41,8 @@ struct group_options {
   double patience = 300;
 };
 
-// A handle of one rank on its group; copies share it. All ranks make the same calls in the same order, each from one thread at a time.
+// A handle of one rank on its group, or of all devices of one; copies share it. All ranks make the same calls in the same order, each from
+// one thread at a time.
 class group {
  public:
   group() = default;  // no group: calls compute alone
@@ -50,10 +51,16 @@ class group {
   // Makes a group of `ranks` ≥ 1 threads of this process, which the caller starts: element r belongs to the thread of rank r. A rank whose
   // last handle is destroyed is lost to the others.
   BALLAST_API static std::vector<group> threads(int ranks, const group_options& how = {});
+  // Makes a group of CUDA devices of this process, by their numbers in the driver's order; element r computes for rank r. A call on it is
+  // made once, by one thread, with all operands, which may lie in host memory or in memory of any device; the library divides them and
+  // runs a thread for each device. A number may occur several times. `patience` has no effect: a device that does not answer is found by
+  // $BALLAST_DEVICE_PATIENCE. Throws invalid_argument_error: an empty list, a number below 0, options. A number above the last device is
+  // refused when a plan is made.
+  BALLAST_API static group devices(std::vector<int> numbers, const group_options& how = {});
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
-  BALLAST_API int rank() const;  // the rank in the engine: it stays the same when other ranks are lost
-  BALLAST_API int size() const;  // the ranks that are left
+  BALLAST_API int rank() const;  // the rank in the engine: it stays the same when other ranks are lost; of devices 0
+  BALLAST_API int size() const;  // the ranks that are left, or the devices
   // Returns the ranks that are left, ascending.
   BALLAST_API std::vector<int> ranks() const;
   // Returns when every rank has called it. Throws rank_lost_error.

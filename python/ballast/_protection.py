@@ -27,7 +27,7 @@ _of_programs = getattr(_core, "jax_report", None)  # of what JAX has compiled (b
 class Settings(NamedTuple):
     protection: str = "correct"
     backend: str = "auto"
-    device: int = -1
+    device: int | tuple = -1
     threads: int = 0
     on_fault: str = "ignore"
 
@@ -37,7 +37,8 @@ _current = contextvars.ContextVar("ballast.protection", default=Settings())
 
 @functools.lru_cache(maxsize=256)
 def _execution(protection, backend, device, threads):
-    return _core.Execution(backend, device, threads, protection, "")
+    devices = device if isinstance(device, tuple) else ()
+    return _core.Execution(backend, -1 if devices else device, threads, protection, "", list(devices))
 
 
 def current():
@@ -49,7 +50,12 @@ def execution(settings, threads=None, device=None):
     """The library's execution for `settings`. `threads` replaces its number of threads; `device` is that of the arrays, None for the host's."""
     if device is not None and settings.backend not in ("auto", "cuda"):
         raise UnsupportedError(f'backend "{settings.backend}": expected "auto" or "cuda" for arrays in the memory of a device')
-    return _execution(settings.protection, settings.backend if device is None else "cuda", settings.device if device is None else device,
+    if device is None or isinstance(settings.device, tuple):
+        device = settings.device
+        backend = settings.backend
+    else:
+        backend = "cuda"
+    return _execution(settings.protection, backend, device,
                       settings.threads if threads is None else threads)
 
 
@@ -57,7 +63,8 @@ class protection(contextlib.ContextDecorator):
     """Sets the protection of the calls inside, as a `with` block or a decorator. Arguments that are None stay as they are outside.
 
     level: "off" (compute only), "detect" (a fault raises FaultError) or "correct" (faults are repaired; the default).
-    backend: "auto", "cpu", "cuda" or "reference". device: the CUDA device's number, -1 for the current one.
+    backend: "auto", "cpu", "cuda" or "reference". device: the CUDA device's number, -1 for the current one. A list of numbers divides the
+    points of K-Means among these devices; other calls refuse it.
     threads: the most threads of the host, 0 for every core.
     on_fault: after a repaired fault: "ignore" (the default), "warn" (FaultWarning) or "raise" (FaultError). A fault that was not repaired
     always raises FaultError. Every fault is logged by the logger "ballast" too.
@@ -68,6 +75,10 @@ class protection(contextlib.ContextDecorator):
     def __init__(self, level=None, *, backend=None, device=None, threads=None, on_fault=None):
         if on_fault not in (None, "ignore", "warn", "raise"):
             raise InvalidArgumentError(f'on_fault: expected "ignore", "warn" or "raise", got {on_fault!r}')
+        if isinstance(device, (list, tuple)):
+            if not device:
+                raise InvalidArgumentError("device: expected a number, or a list of one or more, got none")
+            device = tuple(device)
         given = {"protection": level, "backend": backend, "device": device, "threads": threads, "on_fault": on_fault}
         self._given = {name: value for name, value in given.items() if value is not None}
         execution(Settings(**self._given))  # the library refuses what has no meaning

@@ -63,16 +63,18 @@ void add_reports(nb::module_& m) {
       .def(
           "__init__",
           [](ballast::execution* made, const std::string& backend, int device, int threads, const std::string& protection,
-             const std::string& scheme) {
+             const std::string& scheme, std::vector<int> devices) {
             if (threads < 0) throw ballast::invalid_argument_error("threads: expected 0 or more, got " + std::to_string(threads));
             new (made)
                 ballast::execution{.backend = parsed(ballast::parse_backend, backend, "backend", "auto, reference, cpu or cuda"),
                                    .device = device,
                                    .threads = threads,
                                    .protection = parsed(ballast::parse_protection, protection, "protection", "off, detect or correct"),
-                                   .scheme = scheme};
+                                   .scheme = scheme,
+                                   .group = devices.empty() ? ballast::group() : ballast::group::devices(std::move(devices))};
           },
-          nb::arg("backend"), nb::arg("device"), nb::arg("threads"), nb::arg("protection"), nb::arg("scheme"));
+          nb::arg("backend"), nb::arg("device"), nb::arg("threads"), nb::arg("protection"), nb::arg("scheme"),
+          nb::arg("devices") = std::vector<int>());
 }
 
 }  // namespace ballast_python

@@ -145,6 +145,20 @@ def test_an_error_of_the_library_arrives_with_its_words():
     assert len(str(seen.value)) > 20
 
 
+def test_lists_of_devices():
+    for wrong in ([], [0, -1]):
+        with pytest.raises(ballast.InvalidArgumentError):
+            ballast.protection(device=wrong)
+    with ballast.protection(backend="cpu", device=[0, 1]), pytest.raises(ballast.UnsupportedError):  # transforms do not divide their points
+        ballast.fft.fft(np.ones(16))
+
+
+def test_lists_of_devices_are_of_the_backend_cuda():
+    sklearn = pytest.importorskip("ballast.sklearn")
+    with ballast.protection(backend="cpu", device=[0, 1]), pytest.raises(ballast.UnsupportedError, match="expected backend cuda for devices"):
+        sklearn.KMeans(2, n_init=1).fit(np.arange(12.0).reshape(6, 2))
+
+
 def test_import_starts_no_thread_and_imports_no_sklearn():
     program = ("import numpy, os, sys\n"
                "tasks = lambda: len(os.listdir('/proc/self/task'))\n"

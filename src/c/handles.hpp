@@ -43,6 +43,7 @@ struct ballast_options : ballast::c::handle<ballast::c::kind::options> {
   ballast::fft::options fft_wanted;
   // fft: the axes of operands; what `fft` has as enumerators and loops.
   std::vector<std::int64_t> axes, real_kinds, loop_counts, loop_inputs, loop_outputs;
+  std::vector<std::int64_t> devices;  // kmeans: those of a group
   ballast::kmeans::problem kmeans;
   ballast::kmeans::options kmeans_wanted;
   ballast::qr::problem qr;

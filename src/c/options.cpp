@@ -99,6 +99,7 @@ constexpr row k_rows[] = {
     {"seed", k_kmeans, BALLAST_PLACE(std::uint64_t, kmeans_wanted.seed)},
     {"oversampling", k_kmeans, BALLAST_PLACE(double, kmeans_wanted.oversampling)},
     {"rounds", k_kmeans, BALLAST_PLACE(int, kmeans_wanted.rounds)},
+    {"devices", k_kmeans, BALLAST_PLACE(std::vector<std::int64_t>, devices)},
     {"rows", k_qr, BALLAST_PLACE(std::int64_t, qr.rows)},
     {"columns", k_qr, BALLAST_PLACE(std::int64_t, qr.columns)},
     {"full_rank", k_qr, BALLAST_PLACE(bool, qr_wanted.full_rank)},

@@ -2,6 +2,8 @@
 #include <ballast/group.hpp>
 
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include <ballast/error.hpp>
@@ -43,15 +45,33 @@ std::vector<group> group::threads(int ranks, const group_options& how) {
   return made;
 }
 
-int group::rank() const { return state_ == nullptr ? 0 : state_->over.rank(); }
+group group::devices(std::vector<int> numbers, const group_options& how) {
+  check(how);
+  if (numbers.empty()) throw invalid_argument_error("group: devices: expected at least one, got none");
+  for (const int each : numbers)
+    if (each < 0) throw invalid_argument_error(fmt::format("group: devices: expected numbers from 0 on, got {}", each));
+  group made;
+  made.state_ = std::make_shared<state>(std::move(numbers), how);
+  return made;
+}
 
-int group::size() const { return state_ == nullptr ? 1 : static_cast<int>(state_->over.size()); }
+int group::rank() const { return state_ != nullptr && state_->over ? state_->over->rank() : 0; }
 
-std::vector<int> group::ranks() const { return state_ == nullptr ? std::vector<int>{0} : state_->over.members(); }
+int group::size() const {
+  if (state_ == nullptr) return 1;
+  return static_cast<int>(state_->over ? state_->over->size() : state_->devices.size());
+}
+
+std::vector<int> group::ranks() const {
+  if (state_ != nullptr && state_->over) return state_->over->members();
+  std::vector<int> made(static_cast<std::size_t>(size()));
+  std::iota(made.begin(), made.end(), 0);
+  return made;
+}
 
 void group::barrier() const {
-  if (state_ == nullptr) return;
-  wire::in_exchange(state_->over, "group", [&] { state_->over.barrier(); });
+  if (state_ == nullptr || !state_->over) return;
+  wire::in_exchange(*state_->over, "group", [&] { state_->over->barrier(); });
 }
 
 }  // namespace abi_1

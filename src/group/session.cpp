@@ -7,6 +7,8 @@
 #include <string>
 #include <type_traits>
 
+#include "group/state.hpp"
+
 namespace ballast::wire {
 
 namespace {
@@ -77,6 +79,12 @@ void each_field(Stream&& stream, Event& value) {
 }
 
 }  // namespace
+
+exchange& exchange_of(const group& ranks, std::string_view token) {
+  group::state& state = *ranks.internal();
+  if (!state.over) throw unsupported_error(fmt::format("{}: group: expected ranks of an engine, got devices", token));
+  return *state.over;
+}
 
 std::string lost_message(const exchange& over, std::string_view token) {
   std::string names;

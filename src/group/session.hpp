@@ -15,6 +15,15 @@
 
 namespace ballast::wire {
 
+// Returns the exchange of a rank. Throws unsupported_error for a group of devices; `token` names the problem.
+exchange& exchange_of(const group& ranks, std::string_view token);
+
+// An exception of another rank has ended the call.
+class left_by_other : public error {
+ public:
+  using error::error;
+};
+
 // Returns the message of a rank_lost_error.
 std::string lost_message(const exchange& over, std::string_view token);
 
@@ -57,7 +66,7 @@ report in_group(exchange& over, run::recorder& seen, std::string_view token, Wor
   } catch (const call_ended& end) {
     over.forget_call();
     if (end.damaged) return seen.deliver(seen.collect());
-    throw error(fmt::format("{}: rank {} of the group left the call by an error", token, end.rank));
+    throw left_by_other(fmt::format("{}: rank {} of the group left the call by an error", token, end.rank));
   } catch (const ranks_lost&) {
     throw;  // regroup() begins anew
   } catch (...) {

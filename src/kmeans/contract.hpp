@@ -51,11 +51,13 @@ struct engine_args {
   // numbers of the candidates (kmeans.minimum, kmeans.index), the rows that were drawn (kmeans.label) and the candidates' weights
   // (kmeans.count). For tests.
   bool strike_seeding = false;
-  std::string_view scheme = {};        // how a pass is computed and verified; empty: the default
-  plan_state* kept = nullptr;          // the plan's state of this backend; null: the engine has its own
-  const rank_rows<T>* rows = nullptr;  // the rows of a rank of a group, in place of points and weights; null: the call has no group
-  sparse_rows<T> sparse = {};          // present: the points; `points` has their shape alone
-  half_points half = {};               // likewise; T is float
+  std::string_view scheme = {};  // how a pass is computed and verified; empty: the default
+  plan_state* kept = nullptr;    // the plan's state of this backend; null: the engine has its own
+  // The rows of a rank of a group; null: the call has no group. Host backends read them in place of points and weights; for cuda these are
+  // the rank's rows, its only part.
+  const rank_rows<T>* rows = nullptr;
+  sparse_rows<T> sparse = {};  // present: the points; `points` has their shape alone
+  half_points half = {};       // likewise; T is float
 };
 
 // The normalization x = point · scale − shift of points and centroids, which moves them near the origin. Backends apply it while they read.
@@ -245,13 +247,15 @@ template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);  // reference or cpu
 }
 namespace ranks {
-// For engine_args::rows: the host backend on each part, and sums over all ranks.
+// For engine_args::rows on the host: the host backend on each part, and sums over all ranks.
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::backend backend);
 }  // namespace ranks
 namespace cuda {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);
+// The points of devices of a group are divided at multiples of these rows.
+std::int64_t rows_of_segment_of(std::int64_t points);
 // Makes the state of a plan on the current device. `enqueued`: bytes of device memory of enqueued fits (batch.hpp); 0: there are none.
 std::shared_ptr<plan_state> make_plan_state(std::int64_t enqueued);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct rank_rows {
   bool weighted = false;           // they have weights
   std::vector<row_part<T>> parts;  // none of them empty; the rows of the caller are parts[own]
   int own = -1;                    // −1: the caller has no rows
+  // For a device: keeps memory that other ranks may read until all have left the call.
+  std::vector<std::shared_ptr<void>>* kept = nullptr;
 };
 
 // The state of a fit: alike on all ranks, or one iteration less on some.

@@ -60,7 +60,7 @@ class kmeans_streamed : public testing::Test {
   // As much memory as there can be where only so much stays on the device.
   static std::int64_t memory_for(cuda::kept_points wanted, matrix_view<const T> points, bool weighted, std::int64_t k) {
     simt::emulated_device any;
-    const cuda::kept_points_problem needs = cuda::needs_of(points, weighted, k, any);
+    const cuda::kept_points_problem needs = cuda::needs_of(points, points.rows, weighted, k, any);
     std::int64_t low = 0, high = std::int64_t{1} << 30;  // `high` is enough for more
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;

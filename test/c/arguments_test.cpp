@@ -111,6 +111,11 @@ TEST_F(c_arguments, options) {
   EXPECT_EQ(value, 300);  // the refused calls changed nothing
   options transforms;
   make("fft", transforms);
+  const std::int64_t none_such[] = {0, -1};
+  ASSERT_EQ(ballast_options_set_integers(with, "devices", none_such, 2, wrong), BALLAST_OK);
+  ballast_kmeans_plan* on_devices = nullptr;
+  invalid(ballast_kmeans_plan_create(with, &on_devices, wrong), "devices: expected numbers of devices, got -1");
+  ASSERT_EQ(ballast_options_set_integers(with, "devices", nullptr, 0, wrong), BALLAST_OK);
   invalid(ballast_options_set_integers(transforms, "shape", nullptr, 2, wrong), "values");
   const std::vector<std::int64_t> many(65, 2);
   invalid(ballast_options_set_integers(transforms, "shape", many.data(), many.size(), wrong), "shape: expected at most 64 numbers, got 65");

@@ -70,6 +70,15 @@ class Kmeans(WithFolder):
         self.assertIn("--rounds: expected an integer of at least 1",
                       run("kmeans", DATA / "iris.csv", "-k", 3, "--init", "k-means||", "--rounds", 0, status=2).stderr)
 
+    def test_lists_of_devices(self):
+        for wrong in ("0,x", "0,,1", "1,", "0;1"):
+            done = run("kmeans", DATA / "iris.csv", "-k", 3, "--devices", wrong, status=2)
+            self.assertIn("--devices: expected numbers of devices", done.stderr)
+        batch = self.save("b.npy", np.zeros((2, 4, 1)))
+        self.assertIn("a single fit, got a batch", run("kmeans", batch, "-k", 1, "--devices", "0,1", status=2).stderr)
+        self.assertIn("expected backend cuda for devices",
+                      run("kmeans", DATA / "iris.csv", "-k", 3, "--devices", "0,1", "--backend", "cpu", status=2).stderr)
+
     def test_given_centroids_and_weights(self):
         points = np.array([[0.0], [1.0], [10.0], [11.0]])
         centroids = self.save("c.npy", np.array([[0.0], [10.0]]))

@@ -118,6 +118,14 @@ if stage == "kernels":
         with open(sys.argv[sys.argv.index("--bundle") + 1], "w") as to:
             to.write(f"[{sys.argv[0].rsplit('/', 1)[1]} {sys.argv[sys.argv.index('--arch') + 1]}]")
         row("bundle", kernels=2)
+if stage == "distributed":
+    row("devices", count=2)
+    for devices, good in (("0", True), ("0,1", "--quick" not in sys.argv)):
+        row("distributed", token="kmeans_f32_m1000_n16_k8", init="random", weighted=False, devices=devices, protection="correct", iterations=5, detected=0, **{"pass": good})
+    for devices, milliseconds in (("", 4.0), ("0", 4.4), ("0,1", 2.0)):
+        for guard in ("off", "correct"):
+            row("distributed time", token="kmeans_f32_m4194304_n128_k1000", devices=devices, protection=guard, call=100 * milliseconds, milliseconds=milliseconds, low=1.0, high=9.0)
+    sys.exit(1 if "--quick" in sys.argv else 0)
 if stage == "heatmap" and "--quick" in sys.argv: sys.exit(9)
 '''
 
@@ -173,7 +181,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--budget", "0")[0], 2)
         status, _, error = check("--only", "lu")
         self.assertEqual(status, 2)
-        self.assertIn("expected some of fft,kmeans,qr, which have a CUDA backend, or python, got lu", error)
+        self.assertIn("expected some of fft,kmeans,qr, which have a CUDA backend, or python or distributed, got lu", error)
         (self.out / "text").write_text("no bundle")
         self.assertEqual(check("--bundle", self.out / "text")[0], 2)
         refused = subprocess.run([PROGRAM, "list", "--only", "lu"], capture_output=True, text=True)
@@ -340,6 +348,26 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "rivals")
         self.assertEqual(status, 1)
         self.assertIn("bench timed no problem", out)
+
+    def test_several_devices_have_a_page(self):
+        modules = self.out / "modules"
+        modules.mkdir()
+        (modules / "torch.py").write_text("raise ImportError('not on this machine')\n")
+        arguments = ("--programs", self.fake, "--out", self.out, "--only", "distributed")
+        status, out, _ = check(*arguments, PYTHONPATH=str(modules))
+        self.assertEqual(status, 0, out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 110)
+        self.assertIn("2 fits compared, 0 differ", out)
+        page = self.out / "multi-gpu.md"
+        status, out, _ = check("--report", self.out / "gpu-check.json", page)
+        self.assertEqual(status, 0, out)
+        text = page.read_text()
+        self.assertIn("0 differed in a bit", text)
+        self.assertIn("| f32_m4194304_n128_k1000 | 4.00 | 4.00 | 2.00 | 2.00 | 2.00 | 1.85 | — | — | 400.00 | 200.00 |", text)
+        self.assertIn("torch: not on this machine", text)
+        status, out, _ = check(*arguments, "--quick", PYTHONPATH=str(modules))
+        self.assertEqual(status, 1, out)
+        self.assertIn("2 fits compared, 1 differ", out)
 
     def test_whole_calls_have_a_stage_and_a_page_for_users(self):
         modules = self.out / "modules"

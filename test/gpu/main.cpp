@@ -37,7 +37,8 @@ constexpr const char* k_usage =
     "instrumented program),\n"
     "        sanitize, bench, calls (kmeans, qr), first_call (likewise), repairs (fft: instrumented; qr), first_calls (fft), heatmap, "
     "sweep (kmeans), paper (qr), tune [--table FILE],\n"
-    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N] [--seed N], threads; their TOKENs are fft_…, kmeans_…, "
+    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N] [--seed N], threads, distributed; their TOKENs are fft_…, "
+    "kmeans_…, "
     "predict_…, "
     "transform_…,\n"
     "        geqrf_…, ormqr_…, ormqr_right_…, orgqr_… and gels_…\n"
@@ -185,7 +186,7 @@ int run(int argc, char** argv) {
   }
   const auto chosen = of->stages.find(stage);
   const bool compiles = stage == "kernels" || stage == "struck_kernels";  // needs no GPU
-  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && stage != "threads" && !compiles)
+  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && stage != "threads" && stage != "distributed" && !compiles)
     throw invalid_argument_error("STAGE: got \"" + stage + "\"");
   const int ready = stage == "strike" ? print_info_elsewhere(stage) : print_info(stage, !compiles);
   if (ready != 0) return ready;
@@ -196,6 +197,7 @@ int run(int argc, char** argv) {
                      : stage == "struck_kernels" ? struck_kernels(*of, wanted, limit)
                      : stage == "strike"         ? strike(*of, wanted, limit)
                      : stage == "threads"        ? threads(wanted, limit)
+                     : stage == "distributed"    ? distributed(wanted, limit)
                                                  : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -194,8 +195,12 @@ std::shared_ptr<device> current_device();
 
 // Makes current_device return `emulated` and why_unavailable return empty, until it is called with null. For tests.
 void override_device(std::shared_ptr<device> emulated);
-// Returns the device that override_device has set, or null.
+// The same with several devices: a device_scope chooses among them by their place. A single one serves every number.
+void override_devices(std::vector<std::shared_ptr<device>> emulated);
+// Returns the device that override_device has set for this thread, or null.
 std::shared_ptr<device> overriding_device();
+// Returns whether `memory` is of one of the overriding devices; nothing if there are none.
+std::optional<bool> overriding_memory(const void* memory) noexcept;
 
 // Owns device memory. The release is ordered on the stream of the allocation.
 class device_buffer {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "cuda/device/device.hpp"
 #include "cuda/device/driver.hpp"
@@ -29,8 +30,7 @@ pointer_attributes loaded_driver() noexcept {
 }  // namespace
 
 residence residence_of(const void* memory) noexcept {
-  if (const std::shared_ptr<device> instead = overriding_device(); instead != nullptr)
-    return instead->accessible(memory) ? residence::device : residence::host;
+  if (const std::optional<bool> instead = overriding_memory(memory)) return *instead ? residence::device : residence::host;
   const pointer_attributes ask = loaded_driver();
   if (ask == nullptr) return residence::host;
   const auto address = reinterpret_cast<std::uint64_t>(memory);

@@ -11,7 +11,7 @@ namespace ballast::cuda {
 enum class residence : std::uint8_t { host, managed, device };
 
 // Returns the residence of `memory`. A process with device memory has loaded and started the driver. If it has not, the result is host, at
-// the cost of one search of the loaded libraries. Under override_device, memory that is accessible to the overriding device is device
+// the cost of one search of the loaded libraries. Under override_devices, memory that is accessible to one of these devices is device
 // memory.
 residence residence_of(const void* memory) noexcept;
 

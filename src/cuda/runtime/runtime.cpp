@@ -1,10 +1,13 @@
 // Selects the device of a call.
 #include "cuda/runtime/runtime.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <ballast/error.hpp>
 
@@ -59,7 +62,7 @@ const usable_device& first_usable() {
 // All devices of the process, by the identity of their context, which no later context shares.
 struct known_devices {
   std::mutex mutex;
-  std::shared_ptr<device> instead;
+  std::vector<std::shared_ptr<device>> instead;
   std::map<driver::device_id, driver::context> primaries;  // retained for as long as the process lives
   std::map<unsigned long long, std::shared_ptr<device>> open;
 
@@ -95,7 +98,7 @@ std::vector<capabilities> visible_devices() {
 std::string why_unavailable() {
   {
     const std::scoped_lock lock(devices().mutex);
-    if (devices().instead != nullptr) return "";
+    if (!devices().instead.empty()) return "";
   }
   return first_usable().why;
 }
@@ -109,10 +112,21 @@ device_scope::device_scope(int number) noexcept : before_(chosen_device) {
 }
 device_scope::~device_scope() { chosen_device = before_; }
 
+namespace {
+// The overriding device of this thread's number.
+std::shared_ptr<device> instead_of(const known_devices& all) {
+  const auto number = static_cast<std::size_t>(std::max(chosen_device, 0));
+  if (all.instead.size() == 1) return all.instead[0];
+  if (number >= all.instead.size())
+    throw invalid_argument_error(fmt::format("device: expected a number from 0 to {}, got {}", all.instead.size() - 1, number));
+  return all.instead[number];
+}
+}  // namespace
+
 std::shared_ptr<device> current_device() {
   known_devices& all = devices();
   const std::scoped_lock lock(all.mutex);
-  if (all.instead != nullptr) return all.instead;
+  if (!all.instead.empty()) return instead_of(all);
   const driver::availability& there = driver::available();
   if (!there.why.empty()) throw unsupported_error(there.why);
   const driver::api& functions = there.functions;
@@ -144,10 +158,22 @@ std::shared_ptr<device> current_device() {
 
 std::shared_ptr<device> overriding_device() {
   const std::scoped_lock lock(devices().mutex);
-  return devices().instead;
+  return devices().instead.empty() ? nullptr : instead_of(devices());
+}
+
+std::optional<bool> overriding_memory(const void* memory) noexcept {
+  const std::scoped_lock lock(devices().mutex);
+  if (devices().instead.empty()) return std::nullopt;
+  return std::ranges::any_of(devices().instead, [&](const std::shared_ptr<device>& each) { return each->accessible(memory); });
 }
 
 void override_device(std::shared_ptr<device> emulated) {
+  std::vector<std::shared_ptr<device>> one;
+  if (emulated != nullptr) one.push_back(std::move(emulated));
+  override_devices(std::move(one));
+}
+
+void override_devices(std::vector<std::shared_ptr<device>> emulated) {
   const std::scoped_lock lock(devices().mutex);
   devices().instead = std::move(emulated);
 }

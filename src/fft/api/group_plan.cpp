@@ -77,7 +77,7 @@ struct group_plan<T>::implementation {
   std::optional<division_of_array> natural;    // the division after the last exchange
   std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
 
-  wire::exchange& over() const { return where.group.internal()->over; }
+  wire::exchange& over() const { return wire::exchange_of(where.group, token); }
   void divide();
   void plan_lines();
   division_of_array layout_of_data() const { return one_dimension ? steps[1].divided : steps[0].divided; }

@@ -98,7 +98,7 @@ template <class T>
 class group_call {
  public:
   group_call(const prepared& plan, const data<T>& from, const run::settings& how, bool fits)
-      : plan_(plan), from_(from), how_(how), fits_(fits), over_(how.group.internal()->over), lost_before_(over_.lost()) {
+      : plan_(plan), from_(from), how_(how), fits_(fits), over_(wire::exchange_of(how.group, plan.one_token)), lost_before_(over_.lost()) {
     if (from.points.rows > 0) loaded_.push_back({0, from.points, from.weights});
   }
 

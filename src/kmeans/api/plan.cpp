@@ -16,7 +16,9 @@
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/call/capture.hpp"
+#include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
+#include "group/state.hpp"
 #include "kmeans/api/unit_rows.hpp"
 #include "kmeans/api/validation.hpp"
 #include "kmeans/batch.hpp"
@@ -169,11 +171,21 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
   one.batch = 1;
   one_token = to_token(one);
   run::settings how = run::settings_of(where);
-  if (how.group) {
+  if (how.group && on_devices()) {
+    how.group = {};
+    if (how.backend == ballast::backend::automatic) how.backend = ballast::backend::cuda;
+    if (how.backend != ballast::backend::cuda)
+      throw unsupported_error(fmt::format("{}: group: expected backend cuda for devices, got {}", token.view(), to_string(how.backend)));
+    if (how.device >= 0)
+      throw invalid_argument_error(fmt::format("{}: device: expected -1 for a group of devices, got {}", token.view(), how.device));
+    if (!how.scheme.empty() && how.scheme != k_scheme)
+      throw unsupported_error(fmt::format("{}: scheme: expected {} for a group of devices, got {}", token.view(), k_scheme, how.scheme));
+    if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
+  } else if (how.group) {
     how.group = {};
     if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
     if (how.backend == ballast::backend::cuda)
-      throw unsupported_error(fmt::format("{}: group: expected backend cpu or reference, got cuda", token.view()));
+      throw unsupported_error(fmt::format("{}: group: expected backend cpu or reference for ranks of an engine, got cuda", token.view()));
     if (wanted.init == init::kmeans_parallel)
       throw unsupported_error(fmt::format("{}: group: expected k-means++, random or given centroids, got k-means||", token.view()));
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
@@ -203,6 +215,8 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
   for (std::size_t i = 0; i < k_operations; ++i)
     host_is_faster[i] = kmeans::host_is_faster(static_cast<operation>(i), size, wanted, threads);
 }
+
+bool prepared::on_devices() const { return where.group && !where.group.internal()->devices.empty(); }
 
 void prepared::choose_schemes(bool takes_batch) {
   const bool device = backend == ballast::backend::cuda;
@@ -248,11 +262,22 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
   own.precision = precision_of<T>;
   const std::string token = run::in_call(nullptr, -1, "kmeans", [&] { return to_token(own); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
-    check_problem(token, own, static_cast<bool>(where.group));
+    const bool of_engine = where.group && where.group.internal()->over;
+    check_problem(token, own, of_engine);
+    if (where.group && !of_engine && (own.storage != storage::dense || own.spherical))
+      throw unsupported_error(fmt::format("{}: a group of devices clusters dense points", token));
     if (own.precision == precision::f64 && (own.storage == storage::f16 || own.storage == storage::bf16))
       throw invalid_argument_error(fmt::format("{}: points in half precision: expected plan<float>, got plan<double>", token));
     check_options(token, wanted);
     auto made = std::make_shared<implementation>(own, wanted, where);
+    if (made->on_devices()) {
+      made->choose_schemes(false);
+      for (const int number : where.group.internal()->devices) {
+        const ballast::cuda::device_scope on(number);
+        made->states.push_back(cuda::make_plan_state(0));
+      }
+      return made;
+    }
     const bool device = made->backend == ballast::backend::cuda;
     const bool takes_batch = device && cuda::takes_batch<T>(own.points, own.features, own.clusters, wanted.init);
     made->choose_schemes(takes_batch);
@@ -328,6 +353,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    if (plan.on_devices()) return fit_on_devices<T>(plan, from, to, run::settings_of(plan.where, now));
     if (plan.where.group) return fit_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_fit(plan.one_token, size, plan.options, from);
     check_results(plan.one_token, size, to);
@@ -381,6 +407,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    if (plan.on_devices()) return predict_on_devices<T>(plan, from, to, run::settings_of(plan.where, now));
     if (plan.where.group) return predict_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_span(plan.one_token, "labels", to.labels, size.points);
@@ -401,6 +428,7 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
+    if (plan.on_devices()) return transform_on_devices<T>(plan, from, values, run::settings_of(plan.where, now));
     if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <vector>
 
 #include <ballast/kmeans.hpp>
 
@@ -23,6 +24,8 @@ inline constexpr std::size_t k_operations = 4;
 struct prepared {
   // Chooses the backend. `size` and `options` have been validated.
   prepared(const kmeans::problem& size, const kmeans::options& wanted, const execution& where);
+  // Returns whether calls run on a group of devices.
+  bool on_devices() const;
   // Chooses the schemes. `takes_batch`: a block of the device can hold a fit.
   void choose_schemes(bool takes_batch);
 
@@ -43,8 +46,9 @@ struct prepared {
   shared_text row_checksum;                       // the default scheme
   // By operation: the cpu backend finishes before operands of the host could be copied. True only if cuda was chosen automatically.
   std::array<bool, k_operations> host_is_faster{};
-  std::shared_ptr<plan_state> state;  // only for the cuda backend
-  mutable core::arena memory;         // the memory of the calls
+  std::shared_ptr<plan_state> state;                // only for the cuda backend on one device
+  std::vector<std::shared_ptr<plan_state>> states;  // one for each device of a group
+  mutable core::arena memory;                       // the memory of the calls
 };
 
 template <class T>
@@ -69,5 +73,13 @@ template <class T>
 report predict_in_group(const prepared& plan, const data<T>& from, const prediction_results& to, const run::settings& how);
 template <class T>
 report transform_in_group(const prepared& plan, const data<T>& from, const matrix_view<T>& values, const run::settings& how);
+
+// api/devices.cpp: the same on a group of devices.
+template <class T>
+report fit_on_devices(const prepared& plan, const data<T>& from, const fit_results<T>& to, const run::settings& how);
+template <class T>
+report predict_on_devices(const prepared& plan, const data<T>& from, const prediction_results& to, const run::settings& how);
+template <class T>
+report transform_on_devices(const prepared& plan, const data<T>& from, const matrix_view<T>& values, const run::settings& how);
 
 }  // namespace ballast::kmeans

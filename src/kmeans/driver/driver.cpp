@@ -16,8 +16,8 @@ namespace ballast::kmeans {
 
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
-  if (what.rows != nullptr) return ranks::make_engine(what, backend);
   if (backend == ballast::backend::cuda) return cuda::make_engine(what);
+  if (what.rows != nullptr) return ranks::make_engine(what, backend);
   return host::make_engine(what, backend);
 }
 

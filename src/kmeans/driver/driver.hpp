@@ -108,7 +108,7 @@ class driver {
   run_result one_run(const options& wanted, matrix_view<const T> given, int number);
   lloyd_result<T> run_lloyd(sealed_centroids<T> first, const options& wanted, int number, abft::guarded_threshold tolerance);
   sealed_centroids<T> next_centroids(const sealed_centroids<T>& old);
-  void relocate(const sealed_centroids<T>& old);
+  bool relocate(const sealed_centroids<T>& old);
   core::vector<T> divide(const core::vector<T>& old);
   abft::finding verify_quotients(const core::vector<T>& centroids) const;
   double weight_of(std::int64_t cluster) const;

@@ -47,13 +47,13 @@ std::int64_t driver<T>::heaviest_cluster() const {
 }
 
 // Gives each cluster without members the point that is farthest from its centroid, as scikit-learn does: the farthest for the first empty
-// cluster, and so on. The invariants of the sums hold afterwards, too.
+// cluster, and so on. The invariants of the sums hold afterwards, too. Returns whether there was an empty cluster.
 template <class T>
-void driver<T>::relocate(const sealed_centroids<T>& old) {
+bool driver<T>::relocate(const sealed_centroids<T>& old) {
   core::vector<std::int64_t> empty;
   for (std::int64_t j = 0; j < k_; ++j)
     if (!(total_.members[j] > 0)) empty.push_back(j);
-  if (empty.empty()) return;
+  if (empty.empty()) return false;
   core::vector<far_point> far;
   core::vector<T> points;
   const auto look = [&] {
@@ -90,7 +90,7 @@ void driver<T>::relocate(const sealed_centroids<T>& old) {
       square += static_cast<double>(x[f]) * static_cast<double>(x[f]);
       projection += direction_[at(f)] * static_cast<double>(x[f]);
     }
-    if (!may_relocate<T>(far[e].distance, square, static_cast<double>(total_.members[from]))) return;  // all remaining points are nearer
+    if (!may_relocate<T>(far[e].distance, square, static_cast<double>(total_.members[from]))) break;  // all remaining points are nearer
     const double weight = far[e].weight, step = static_cast<double>(to - from);
     for (std::int64_t f = 0; f < n_; ++f) {
       total_.sums[from * n_ + f] -= weight * static_cast<double>(x[f]);
@@ -106,6 +106,7 @@ void driver<T>::relocate(const sealed_centroids<T>& old) {
     total_.labelled_weight += step * weight;
     total_.labelled_members += step;
   }
+  return true;
 }
 
 // Returns the new centroids: sums over weights. A cluster that is still empty gets a copy of the heaviest centroid.
@@ -172,6 +173,7 @@ double driver<T>::inertia_of_pass(const core::vector<T>& centroids) const {
 template <class T>
 sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
   sealed_centroids<T> made;
+  bool relocated = false;
   const auto compute = [&] {
     engine_->add_sums(total_);
     injector_.strike(site::total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
@@ -181,7 +183,7 @@ sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
       injector_.strike(site::total, {0, 1, 1, 2}, total_.members.data(), k_);
     }
     if (how_.on_progress) pass_inertia_ = inertia_of_pass(old.values());
-    relocate(old);
+    relocated = relocate(old);
     made = sealed_centroids<T>(divide(old.values()));
   };
   if (!protects()) {
@@ -194,8 +196,10 @@ sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
     compute();
     if (stop()) return std::nullopt;
     recorder_.checked(static_cast<std::uint64_t>(n_ + 4 + k_ * n_));
-    const abft::finding found = verify_sums(total_, whole_, direction_);
-    return found.word == abft::k_pass ? verify_quotients(made.values()) : found;
+    abft::finding found = verify_sums(total_, whole_, direction_);
+    if (found.word == abft::k_pass) found = verify_quotients(made.values());
+    // Ranks of a group exchange points to relocate, so all repeat that together.
+    return relocated ? engine_->agreed(found) : found;
   });
   return made;
 }

@@ -60,7 +60,7 @@ class row_operation {
  public:
   row_operation(const execution& where, const call& now, std::string token, row_call what, std::int64_t columns)
       : group_(where.group),
-        over_(where.group.internal()->over),
+        over_(wire::exchange_of(where.group, token)),
         alone_(where),
         token_(std::move(token)),
         how_(run::settings_of(where, now)),

@@ -76,7 +76,8 @@ double cuda_engine<T>::take_candidates(const T* rows, std::int64_t count) {
       return found;
     });
   }
-  download(seeding_.potentials.data(), seeding_.potential.data(), 8 * seeding_.blocks);
+  download(seeding_.own.data(), seeding_.potential.data(), 8 * seeding_.blocks);
+  join_potentials();
   double potential = 0;
   for (const double each : seeding_.potentials) potential += each;
   return potential;
@@ -88,7 +89,8 @@ core::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std:
   const buffer drawn = allocate(4 * words), again = allocate(4 * words);
   core::vector<std::uint32_t> bits;
   const auto once = [&] {
-    seeding_.potentials = download<double>(seeding_.potential, seeding_.blocks);
+    // Those of a group were verified when they were joined.
+    if (!ranks_) seeding_.potentials = download<double>(seeding_.potential, seeding_.blocks);
     draw_arguments<T> given;
     given.normalized = points_.normalized;
     given.closest = static_cast<const T*>(seeding_.closest.data());
@@ -126,10 +128,10 @@ core::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std:
   for (std::int64_t word = 0; word < words; ++word) {
     for (std::uint32_t left = bits[at(word)]; left != 0; left &= left - 1) {
       const std::int64_t row = 32 * word + std::countr_zero(left);
-      if (row < m_) rows.push_back(row);  // without protection, a fault can set a bit after the last row
+      if (row < m_) rows.push_back(first_ + row);  // without protection, a fault can set a bit after the last row
     }
   }
-  return rows;
+  return ranks_ ? ranks_.all(joined::drawn, rows) : rows;
 }
 
 template <class T>
@@ -167,9 +169,18 @@ core::vector<double> cuda_engine<T>::weigh_candidates() {
     for (std::int64_t i = 0; i < m_; ++i) add(made, i);
     if (what_.strike_seeding) what_.injector.strike(site::count, {0, 1, 0, 1}, made.data(), all);
   };
+  // A group adds the weights of one device after the other, in the order of rows.
+  const auto join = [&] {
+    core::vector<double> sums(at(all), 0.0);
+    for (std::size_t p = 0; ranks_ && p < ranks_.size(); ++p) {
+      for (std::int64_t i = 0; p == ranks_.place() && i < m_; ++i) add(sums, i);
+      sums = ranks_.parts(joined::weighed, std::span<const double>(sums))[p];
+    }
+    return ranks_ ? sums : made;
+  };
   if (!protect_) {
     once();
-    return made;
+    return join();
   }
   run::attempt(what_.seen, what_.how.protection, "kmeans.count", 0, [&](int) {
     once();
@@ -187,7 +198,7 @@ core::vector<double> cuda_engine<T>::weigh_candidates() {
     }
     return found;
   });
-  return made;
+  return join();
 }
 
 template void cuda_engine<float>::begin_candidates();

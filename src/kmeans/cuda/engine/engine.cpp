@@ -31,12 +31,16 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       m_(what.points.rows),
       n_(what.points.columns),
       k_(what.clusters),
+      all_(what.rows != nullptr ? what.rows->all : m_),
+      first_(what.rows != nullptr ? what.rows->parts[0].first : 0),
+      ranks_(what.rows != nullptr ? what.rows->over : nullptr, what.seen),
       protect_(what.how.protection != protection::off),
       staging_(device_, what.how.stream),
       call_(device_, state_.rings().take(what.how.workspace, what.how.stream), what.injector, what.how.stream),
-      point_stream_(device_, staging_, what.points,
-                    choose_kept_points(needs_of(what.points, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
-                    core::thread_count(what.how.threads), what.how.stream),
+      point_stream_(
+          device_, staging_, what.points,
+          choose_kept_points(needs_of(what.points, all_, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
+          core::thread_count(what.how.threads), what.how.stream),
       flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
   what_.seen.runs_on(device_->about().name);
   const auto size = static_cast<std::int64_t>(sizeof(T));
@@ -174,6 +178,8 @@ template <class T>
 double cuda_engine<T>::weight_of(std::int64_t row) {
   return weighted() ? static_cast<double>(host_weights()[at(row)] * normalization_.values().weight_scale) : 1.0;
 }
+
+std::int64_t rows_of_segment_of(std::int64_t points) { return rows_of_segment(points); }
 
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what) {

@@ -16,6 +16,7 @@
 #include "cuda/device/device.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "kmeans/contract.hpp"
+#include "kmeans/cuda/engine/device_ranks.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
 #include "kmeans/cuda/engine/lloyd.hpp"
 #include "kmeans/cuda/engine/plan_state.hpp"
@@ -24,6 +25,7 @@
 
 namespace ballast::kmeans::cuda {
 
+// It has many members because it owns all data of a call on its device, and those of a group that were joined from all devices.
 template <class T>
 class cuda_engine final : public engine<T> {
  public:
@@ -32,6 +34,11 @@ class cuda_engine final : public engine<T> {
   // Returns the constants of the iterations of this call, after measure(). For the tuner and benchmarks, which choose policies.
   lloyd_problem<T> problem() const;
   const ballast::cuda::device_call& launches() const { return call_; }
+
+  // ranks.cpp
+  bool failed() const override { return ranks_ && ranks_.failed(); }
+  void settle() override;
+  abft::finding agreed(const abft::finding& own) override;
 
   // prepare.cpp
   ranges<T> column_stats() override;
@@ -95,7 +102,10 @@ class cuda_engine final : public engine<T> {
     core::vector<T> units;                // per column: normalized_points::unit
     core::vector<column_sums> sums;       // per column
     core::vector<block_squares> squares;  // per block of row statistics
-    bool unread = false;                  // true until measure() has returned `sums`
+    // The points of this device alone: the sums by segment, of which there are several on a group; their totals; the blocks.
+    core::vector<column_sums> segments, own;
+    core::vector<block_squares> own_squares;
+    bool unread = false;  // true until measure() has returned `sums`
   };
   // The host reads them at their first use.
   struct host_copies {
@@ -108,14 +118,15 @@ class cuda_engine final : public engine<T> {
     int trials = 0;
     std::int64_t blocks = 0;
     core::vector<T> taken;            // the centroids, or candidates of k-means‖, so far
-    core::vector<double> potentials;  // per block
+    core::vector<double> potentials;  // per block of all points
+    core::vector<double> own;         // per block of the points of this device
     buffer closest, potential, tried, nearest;
     pinned_room pinned;  // for read(): every centroid needs a few copies that the host waits for
     group candidates;
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }
-  bool stop() const { return repairs() && what_.seen.uncorrectable(); }
+  bool stop() const { return repairs() && (ranks_ ? ranks_.failed() : what_.seen.uncorrectable()); }
   bool weighted() const { return !what_.weights.empty(); }
   std::int64_t columns() const { return n_ + (weighted() ? 1 : 0); }
 
@@ -152,8 +163,22 @@ class cuda_engine final : public engine<T> {
   const core::vector<T>& host_weights();
   double weight_of(std::int64_t row);
 
+  // ranks.cpp: of a group of devices
+  core::vector<column_ranges<T>> join_ranges(const buffer& parts, std::int64_t columns);
+  void join_refused(ranges<T>& made);
+  void join_row_stats();
+  void join_potentials();
+  void join_pass(const sealed_centroids<T>& centroids);
+  bool convert_joined(cluster_sums& total);
+  core::vector<std::int64_t> joined_rows(joined what, core::vector<std::int64_t> own);
+  std::int64_t joined_row_by_weight(double share);
+  core::vector<std::int64_t> joined_rows_at(std::span<const std::int64_t> positions, bool positive);
+  void read_joined_points(std::span<const std::int64_t> rows, T* to);
+
   // iterations.cpp
-  void sum_on_host(cluster_sums& total);
+  core::vector<double> labelled_blocks();
+  core::vector<double> host_sums(core::vector<double> before);
+  void set_host_sums(const core::vector<double>& from, cluster_sums& total) const;
   lloyd<T>& iterations();
   // Computes the labels and, with `sums`, the sums for these centroids. The host does not wait: collect() follows.
   void launch_pass(const sealed_centroids<T>& centroids, bool sums, T* distances = nullptr);
@@ -161,13 +186,15 @@ class cuda_engine final : public engine<T> {
   void collect();
 
   // prepare.cpp
-  core::vector<column_ranges<T>> sum_ranges(const given_points<T>& from, std::int64_t columns);
+  core::vector<column_ranges<T>> sum_ranges(const given_points<T>& from, std::int64_t columns, buffer& parts);
+  void read_own_points(std::span<const std::int64_t> rows, T* to);
   void normalize_rows();
   core::vector<double> reach_of_columns() const;
   void choose_units(const core::vector<double>& reach);
   bool measured_otherwise(core::vector<double>& reach);
   void choose_sums();
   abft::finding make_row_stats();
+  void verify_own_row_stats();
   void verify_row_stats();
 
   // results.cpp
@@ -190,7 +217,9 @@ class cuda_engine final : public engine<T> {
   const std::unique_ptr<device_state> own_state_;  // if there is no plan
   device_state& state_;
   const std::shared_ptr<ballast::cuda::device> device_;
-  std::int64_t m_, n_, k_;
+  std::int64_t m_, n_, k_;    // m of this device
+  std::int64_t all_, first_;  // the points of all devices of the group, and the number of the first of this device
+  device_ranks ranks_;
   bool protect_;
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
@@ -203,6 +232,13 @@ class cuda_engine final : public engine<T> {
   host_copies host_;
   std::unique_ptr<lloyd<T>> lloyd_;
   seeding seeding_;
+  // For a group: the sums of the last pass over all devices, their other side by block, and sums by the host.
+  struct joined_numbers {
+    sealed<core::vector<unsigned long long>> pass;
+    core::vector<double> labelled, host;
+    point_sums sums;  // measure()
+  };
+  joined_numbers joined_;
 };
 
 }  // namespace ballast::kmeans::cuda

@@ -39,8 +39,9 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
   made.points = points_.normalized;
   made.k = k_;
   made.expected = static_cast<const unsigned long long*>(points_.expected.data());
-  made.members = weighted() ? (statistics_.sums.empty() ? 0 : statistics_.sums[at(n_)].positive) : static_cast<std::uint64_t>(m_);
-  made.spread = std::sqrt(square / static_cast<double>(m_));
+  made.members = weighted() ? (statistics_.sums.empty() ? 0 : statistics_.sums[at(n_)].positive) : static_cast<std::uint64_t>(all_);
+  made.all = all_;
+  made.spread = std::sqrt(square / static_cast<double>(all_));
   made.check = protect_;
   made.repeats = run::repeats_of(what_.how.protection);
   made.scheme = scheme_named(what_.scheme);
@@ -58,6 +59,13 @@ lloyd<T>& cuda_engine<T>::iterations() {
           fmt::format("scheme: expected row_checksum for points that do not fit into the device's memory, got {}", what_.scheme));
     what.pieces = [this](core::function_ref<void(std::int64_t, const normalized_points<T>&)> use) {
       each(part::normalized, [&](const point_piece<T>& piece) { use(piece.first, piece.normalized); });
+    };
+  }
+  if (ranks_) {
+    what.words = std::make_shared<std::array<ballast::cuda::pinned_buffer, 3>>();
+    what_.rows->kept->push_back(what.words);
+    what.join = [this](std::span<const unsigned long long> own, std::span<unsigned long long> to, std::uint64_t state) {
+      return ranks_.add_in_place(joined::stretch, own, to, state, what_.how.protection, what_.how.threads);
     };
   }
   lloyd_ = std::make_unique<lloyd<T>>(device_, call_, what);
@@ -83,23 +91,25 @@ void cuda_engine<T>::launch_pass(const sealed_centroids<T>& centroids, bool sums
 
 template <class T>
 void cuda_engine<T>::pass(const sealed_centroids<T>& centroids) {
+  if (ranks_) return join_pass(centroids);
   launch_pass(centroids, true);
   collect();
 }
 
-// Replaces the sums by sums in double on the host, in the order of rows, twice from two copies of the labels.
+// The sums of the clusters and of their weights in double on the host, in the order of rows, twice from two copies of the labels. They
+// begin with `before`, those of the devices before this one.
 template <class T>
-void cuda_engine<T>::sum_on_host(cluster_sums& total) {
+core::vector<double> cuda_engine<T>::host_sums(core::vector<double> before) {
   if (host_.rows.empty()) {
     core::vector<std::int64_t> all(at(m_));
     std::iota(all.begin(), all.end(), std::int64_t{0});
     host_.rows.resize(at(core::checked_product(m_, n_)));
-    read_points(all, host_.rows.data());
+    read_own_points(all, host_.rows.data());
   }
   core::vector<std::int32_t> labels(at(m_));
   const auto sum = [&] {
     store_labels(labels, false);
-    core::vector<double> made(at((n_ + 1) * k_), 0.0);
+    core::vector<double> made = before;
     for (std::int64_t i = 0; i < m_; ++i) {
       const auto label = static_cast<std::int64_t>(labels[at(i)]);
       if (label < 0 || label >= k_) continue;  // only after a fault: the invariants show it
@@ -109,30 +119,29 @@ void cuda_engine<T>::sum_on_host(cluster_sums& total) {
     }
     return made;
   };
+  if (!protect_) return sum();
   core::vector<double> made;
-  if (!protect_) {
+  run::attempt(what_.seen, what_.how.protection, "kmeans.sum", 0, [&](int) {
     made = sum();
-  } else {
-    run::attempt(what_.seen, what_.how.protection, "kmeans.sum", 0, [&](int) {
-      made = sum();
-      what_.seen.checked(at(k_));
-      abft::finding found;
-      if (sum() == made) return found;
-      found.word = abft::k_fail;
-      found.residual = std::numeric_limits<double>::quiet_NaN();
-      return found;
-    });
-  }
-  for (std::int64_t e = 0; e < k_ * n_; ++e) total.sums[e] = made[at(e)];
-  for (std::int64_t j = 0; j < k_ && total.weights.size() != 0; ++j) total.weights[j] = made[at(k_ * n_ + j)];
+    what_.seen.checked(at(k_));
+    abft::finding found;
+    if (sum() == made) return found;
+    found.word = abft::k_fail;
+    found.residual = std::numeric_limits<double>::quiet_NaN();
+    return found;
+  });
+  return made;
 }
 
 template <class T>
-void cuda_engine<T>::add_sums(cluster_sums& total) {
-  total.clear();
-  const bool fits = iterations().read_sums(total);
-  if (host_.sums) sum_on_host(total);
-  if (!protect_) return;
+void cuda_engine<T>::set_host_sums(const core::vector<double>& from, cluster_sums& total) const {
+  for (std::int64_t e = 0; e < k_ * n_; ++e) total.sums[e] = from[at(e)];
+  for (std::int64_t j = 0; j < k_ && total.weights.size() != 0; ++j) total.weights[j] = from[at(k_ * n_ + j)];
+}
+
+// The other side of the second invariant, from the labels: three sums by block.
+template <class T>
+core::vector<double> cuda_engine<T>::labelled_blocks() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
   each(part::normalized, [&](const point_piece<T>& piece) {
@@ -142,19 +151,39 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
         labelled_arguments<T>{piece.normalized, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
                               static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});
   });
-  const core::vector<double> parts = download<double>(sums, 3 * blocks);
+  return download<double>(sums, 3 * blocks);
+}
+
+// Adds the blocks of labelled_blocks to the sums. `fits`: whether the exact invariants hold. They detect more than those of the driver, so
+// their failure is passed on as a NaN, which the driver detects.
+inline void add_labelled(std::span<const double> parts, bool fits, cluster_sums& total) {
+  const auto blocks = static_cast<std::int64_t>(parts.size()) / 3;
   for (std::int64_t block = 0; block < blocks; ++block) {
     total.labelled_projection += parts[at(3 * block)];
     total.labelled_weight += parts[at(3 * block + 1)];
     total.labelled_members += parts[at(3 * block + 2)];
   }
   total.label_chain = blocks + k_row_threads;
-  // The exact invariants detect more than those of the driver, so their failure is passed on as a NaN, which the driver detects.
   if (!fits) total.labelled_members = std::numeric_limits<double>::quiet_NaN();
 }
 
 template <class T>
+void cuda_engine<T>::add_sums(cluster_sums& total) {
+  total.clear();
+  if (ranks_) {
+    const bool fits = convert_joined(total);
+    if (host_.sums) set_host_sums(joined_.host, total);
+    if (protect_) add_labelled(joined_.labelled, fits, total);
+    return;
+  }
+  const bool fits = iterations().read_sums(total);
+  if (host_.sums) set_host_sums(host_sums(core::vector<double>(at((n_ + 1) * k_), 0.0)), total);
+  if (protect_) add_labelled(labelled_blocks(), fits, total);
+}
+
+template <class T>
 point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
+  if (ranks_) return joined_.sums;  // each device verified its own before they were added, and their copies are sealed
   point_sums made = measure();
   iterations().begin_run();
   launch_pass(centroids, true);
@@ -167,7 +196,10 @@ point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
 template <class T>
 std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<T>& first, int max_iter,
                                                          const abft::guarded_threshold& tolerance) {
-  if (host_.sums || std::bit_cast<std::uint64_t>(tolerance.value) != std::bit_cast<std::uint64_t>(tolerance.twin)) return std::nullopt;
+  const bool alike = std::bit_cast<std::uint64_t>(tolerance.value) == std::bit_cast<std::uint64_t>(tolerance.twin);
+  // All devices go the same way.
+  const auto everywhere = [&](joined what, bool own, std::uint64_t seal) { return ranks_ ? ranks_.everywhere(what, own, seal) : own; };
+  if (!everywhere(joined::start, !host_.sums && alike, first.seal())) return std::nullopt;
   lloyd<T>& runs = iterations();
   const std::uint64_t checks = runs.checks();
   runs.begin_run();
@@ -183,6 +215,7 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
   for (;;) {
     seen = runs.run(max_iter - made.iterations, tolerance);
     collect();
+    if (ranks_) settle();
     made.iterations = seen.lost ? 0 : made.iterations + seen.iterations;
     const bool fails = seen.reason == device_stop::failure;
     if (failures > 0 && (seen.iterations > 0 || !fails)) {
@@ -200,15 +233,17 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
     // changes none, its shift of 0 stops the run.
     if (seen.lost) {
       values = first.values();
-    } else if (!runs.read_centroids(values)) {
-      return std::nullopt;
+    } else {
+      const bool read = runs.read_centroids(values);
+      if (!everywhere(joined::end, read, 0)) return std::nullopt;
     }
     runs.begin_run(seen.lost);
     runs.set_centroids(values, values);
   }
   if (protect_) what_.seen.checked(runs.checks() - checks);
   if (seen.reason == device_stop::empty_cluster) return std::nullopt;
-  if (!runs.read_centroids(values) && !stop()) return std::nullopt;
+  const bool read = runs.read_centroids(values);
+  if (!everywhere(joined::end, read, protect_ ? seal_of(values) : 0) && !stop()) return std::nullopt;
   made.centroids = sealed_centroids<T>(std::move(values));
   made.stopped = seen.reason == device_stop::labels_unchanged ? stop_reason::labels_unchanged
                  : seen.reason == device_stop::tolerance      ? stop_reason::tolerance
@@ -222,7 +257,8 @@ template void cuda_engine<float>::launch_pass(const sealed_centroids<float>&, bo
 template void cuda_engine<float>::collect();
 template void cuda_engine<float>::begin_run();
 template void cuda_engine<float>::pass(const sealed_centroids<float>&);
-template void cuda_engine<float>::sum_on_host(cluster_sums&);
+template core::vector<double> cuda_engine<float>::host_sums(core::vector<double>);
+template core::vector<double> cuda_engine<float>::labelled_blocks();
 template void cuda_engine<float>::add_sums(cluster_sums&);
 template point_sums cuda_engine<float>::repair_sums(const sealed_centroids<float>&);
 template std::optional<lloyd_result<float>> cuda_engine<float>::run_lloyd(const sealed_centroids<float>&, int,
@@ -233,7 +269,8 @@ template void cuda_engine<double>::launch_pass(const sealed_centroids<double>&, 
 template void cuda_engine<double>::collect();
 template void cuda_engine<double>::begin_run();
 template void cuda_engine<double>::pass(const sealed_centroids<double>&);
-template void cuda_engine<double>::sum_on_host(cluster_sums&);
+template core::vector<double> cuda_engine<double>::host_sums(core::vector<double>);
+template core::vector<double> cuda_engine<double>::labelled_blocks();
 template void cuda_engine<double>::add_sums(cluster_sums&);
 template point_sums cuda_engine<double>::repair_sums(const sealed_centroids<double>&);
 template std::optional<lloyd_result<double>> cuda_engine<double>::run_lloyd(const sealed_centroids<double>&, int,

@@ -14,6 +14,7 @@ namespace ballast::kmeans::cuda {
 template <class T>
 lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what)
     : device_(std::move(on)), call_(call), what_(what) {
+  if (what_.all == 0) what_.all = what_.points.m;
   const normalized_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   load_kernels();
@@ -47,6 +48,8 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   offsets_.state = take(2 * sizeof(loop_state));
   offsets_.given = take(k * points.n * size);
   offsets_.given_twin = take(k * points.n * size);
+  // For a group: the sums, the members and the totals of all devices.
+  if (what_.join) offsets_.joined = take((k * sums + k) * 8 + static_cast<std::int64_t>(sizeof(pass_totals)));
   offsets_.bytes = end;
   memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
   device_->zero(memory_.data(), end, call_.order());
@@ -122,6 +125,12 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.sums = at<unsigned long long>(offsets_.sums[buffer_of(last_sums_)]);
   a.members = at<unsigned long long>(offsets_.members[buffer_of(last_sums_)]);
   a.totals = at<pass_totals>(offsets_.totals[last_sums_]);
+  if (what_.join) {
+    a.points.m = what_.all;
+    a.sums = at<unsigned long long>(offsets_.joined);
+    a.members = a.sums + sum_words();
+    a.totals = reinterpret_cast<const pass_totals*>(a.members + what_.k);
+  }
   if (tiles_ != nullptr) {
     a.next_sums = at<unsigned long long>(offsets_.sums[sums_]);
     a.next_members = at<unsigned long long>(offsets_.members[sums_]);
@@ -208,57 +217,88 @@ void lloyd<T>::pass(bool sums, T* distances) {
   launch_pass(sums, false, distances);
 }
 
+namespace {
+constexpr std::int64_t k_total_words = k_quantities + 2;  // the sums among those of pass_totals
+}
+
 template <class T>
-bool lloyd<T>::read_sums(cluster_sums& total) const {
+std::int64_t lloyd<T>::all_words() const {
+  return sum_words() + what_.k + k_total_words;
+}
+
+template <class T>
+void lloyd<T>::enqueue_words(unsigned long long* to) const {
+  const std::int64_t sums = sum_words(), k = what_.k;
+  device_->copy(to, at<void>(offsets_.sums[buffer_of(last_sums_)]), sums * 8, call_.order());
+  device_->copy(to + sums, at<void>(offsets_.members[buffer_of(last_sums_)]), k * 8, call_.order());
+  device_->copy(to + sums + k, at<void>(offsets_.totals[last_sums_]), k_total_words * 8, call_.order());
+}
+
+template <class T>
+core::vector<unsigned long long> lloyd<T>::read_words() const {
+  core::vector<unsigned long long> made(static_cast<std::size_t>(all_words()));
+  enqueue_words(made.data());
+  call_.wait();
+  return made;
+}
+
+template <class T>
+void lloyd<T>::convert(std::span<const unsigned long long> from, cluster_sums& total) const {
+  const normalized_points<T>& points = what_.points;
+  const std::int64_t k = what_.k, words = points.words, pitch = sum_pitch(points.stride);
+  core::vector<T> unit(static_cast<std::size_t>(points.columns));
+  device_->copy(unit.data(), points.unit, static_cast<std::int64_t>(unit.size() * sizeof(T)), call_.order());
+  call_.wait();
+  for (std::int64_t j = 0; j < k; ++j) {
+    const auto value = [&](std::int64_t c) {
+      const std::int64_t index = j * words * pitch + sum_index<T>(static_cast<int>(c), points.n, points.stride);
+      double sum = 0;
+      for (std::int64_t w = words; w-- > 0;)
+        sum += static_cast<double>(static_cast<long long>(from[static_cast<std::size_t>(index + w * pitch)])) *
+               word_value(static_cast<int>(w));
+      return sum / static_cast<double>(unit[static_cast<std::size_t>(c)]);
+    };
+    for (std::int64_t f = 0; f < points.n; ++f) total.sums[j * points.n + f] = value(f);
+    if (total.weights.size() != 0) total.weights[j] = value(points.n);
+    total.members[j] = static_cast<std::int64_t>(from[static_cast<std::size_t>(sum_words() + j)]);
+  }
+  const unsigned long long* const totals = from.data() + sum_words() + k;
+  total.changed = static_cast<std::int64_t>(totals[4]);
+  total.changed_twin = what_.all - static_cast<std::int64_t>(totals[3]);
+}
+
+template <class T>
+bool lloyd<T>::words_fit(std::span<const unsigned long long> from, std::span<const unsigned long long> expected, std::uint64_t members,
+                         std::int64_t m) const {
   const normalized_points<T>& points = what_.points;
   const std::int64_t k = what_.k, columns = points.columns, words = points.words, pitch = sum_pitch(points.stride);
-  const auto sum_at = [&](std::int64_t j, std::int64_t w, std::int64_t c) {
-    return static_cast<std::size_t>((j * words + w) * pitch + sum_index<T>(static_cast<int>(c), points.n, points.stride));
-  };
-  core::vector<unsigned long long> sums(static_cast<std::size_t>(k * words * pitch)), members(static_cast<std::size_t>(k)),
-      expected(static_cast<std::size_t>(columns * words));
-  core::vector<T> unit(static_cast<std::size_t>(columns));
-  pass_totals totals{};
-  const auto read = [&](void* to, const void* from, std::size_t bytes) {
-    device_->copy(to, from, static_cast<std::int64_t>(bytes), call_.order());
-  };
-  read(sums.data(), at<void>(offsets_.sums[buffer_of(last_sums_)]), sums.size() * 8);
-  read(members.data(), at<void>(offsets_.members[buffer_of(last_sums_)]), members.size() * 8);
-  read(expected.data(), what_.expected, expected.size() * 8);
-  read(unit.data(), points.unit, unit.size() * sizeof(T));
-  read(&totals, at<void>(offsets_.totals[last_sums_]), sizeof totals);
-  call_.wait();
-
   core::vector<unsigned long long> found(expected.size());
   unsigned long long labelled = 0, all = 0, labelled_members = 0;
   for (std::int64_t j = 0; j < k; ++j) {
     for (std::int64_t w = 0; w < words; ++w) {
       for (std::int64_t c = 0; c < columns; ++c) {
-        const unsigned long long word = sums[sum_at(j, w, c)];
+        const std::int64_t index = (j * words + w) * pitch + sum_index<T>(static_cast<int>(c), points.n, points.stride);
+        const unsigned long long word = from[static_cast<std::size_t>(index)];
         found[static_cast<std::size_t>(w * columns + c)] += word;
         labelled += static_cast<unsigned long long>(j) * (word * signature_weight(c, static_cast<int>(w)));
       }
     }
-    const unsigned long long count = members[static_cast<std::size_t>(j)];
+    const unsigned long long count = from[static_cast<std::size_t>(sum_words() + j)];
     all += count;
     labelled_members += static_cast<unsigned long long>(j) * count;
   }
-  for (std::int64_t j = 0; j < k; ++j) {
-    const auto value = [&](std::int64_t c) {
-      double sum = 0;
-      for (std::int64_t w = words; w-- > 0;)
-        sum += static_cast<double>(static_cast<long long>(sums[sum_at(j, w, c)])) * word_value(static_cast<int>(w));
-      return sum / static_cast<double>(unit[static_cast<std::size_t>(c)]);
-    };
-    for (std::int64_t f = 0; f < points.n; ++f) total.sums[j * points.n + f] = value(f);
-    if (total.weights.size() != 0) total.weights[j] = value(points.n);
-    total.members[j] = static_cast<std::int64_t>(members[static_cast<std::size_t>(j)]);
-  }
-  total.changed = static_cast<std::int64_t>(totals.changed());
-  total.changed_twin = points.m - static_cast<std::int64_t>(totals.same());
-  if (!what_.check) return true;
-  return found == expected && labelled == totals.quantities[1] && all == what_.members &&
-         all + (labelled_members << 32) == totals.quantities[2] && total.changed == total.changed_twin;
+  const unsigned long long* const totals = from.data() + sum_words() + k;
+  return std::ranges::equal(found, expected) && labelled == totals[1] && all == members && all + (labelled_members << 32) == totals[2] &&
+         totals[3] + totals[4] == static_cast<unsigned long long>(m);
+}
+
+template <class T>
+bool lloyd<T>::read_sums(cluster_sums& total) const {
+  core::vector<unsigned long long> expected(static_cast<std::size_t>(what_.points.columns) * static_cast<std::size_t>(what_.points.words));
+  device_->copy(expected.data(), what_.expected, static_cast<std::int64_t>(expected.size() * 8), call_.order());
+  const core::vector<unsigned long long> words = read_words();
+  convert(words, total);
+  return !what_.check || words_fit(words, expected, what_.members, what_.points.m);
 }
 
 template <class T>
@@ -286,6 +326,7 @@ bool is_possible(const loop_state (&state)[2], int before, int wanted, double to
 
 template <class T>
 stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
+  if (what_.join) return run_joined(most, tolerance);
   loop_state states[2] = {};
   const loop_state& state = states[0];
   device_->zero(at<void>(offsets_.state), sizeof states, call_.order());
@@ -294,7 +335,7 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     // The iterations in flight: few at first, because many runs are short. Kernels after the last iteration return at once, but pieces
     // would be copied.
     const int wanted = what_.pieces ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
-    const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
+    const indexes before{rows_, sums_, last_sums_, current_};
     for (int i = 0; i < wanted; ++i) {
       if (made.iterations + i == 0) prepare_sums();
       launch_pass(true, true, nullptr);
@@ -310,22 +351,74 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
         made.reason == device_stop::none
             ? wanted
             : static_cast<int>(std::clamp(std::int64_t{state.iterations} - made.iterations, std::int64_t{0}, std::int64_t{wanted}));
-    made.iterations += complete;
-    checks_ += static_cast<std::uint64_t>(complete);
-    // Set the indexes to those of the device: kernels that were enqueued after its last iteration did nothing.
-    if (made.reason == device_stop::failure) added_ = false;
-    const bool unfinished = made.reason == device_stop::empty_cluster || made.reason == device_stop::failure;
-    const int passes = complete + (unfinished ? 1 : 0);
-    rows_ = complete % 2 == 0 ? rows : 1 - rows;
-    current_ = passes % 2 == 0 ? labels : 1 - labels;
-    if (passes > 0) {
-      last_sums_ = passes % 2 == 1 ? sums : 1 - sums;
-      sums_ = 1 - last_sums_;
-    } else {
-      last_sums_ = last_sums;
-    }
+    end_stretch(made, before, complete);
   }
   return made;
+}
+
+// Sets the indexes to those of the device after `complete` iterations since `before`: kernels that were enqueued after its last iteration
+// did nothing.
+template <class T>
+void lloyd<T>::end_stretch(stretch& made, const indexes& before, int complete) {
+  made.iterations += complete;
+  checks_ += static_cast<std::uint64_t>(complete);
+  if (made.reason == device_stop::failure) added_ = false;
+  const bool unfinished = made.reason == device_stop::empty_cluster || made.reason == device_stop::failure;
+  const int passes = complete + (unfinished ? 1 : 0);
+  rows_ = complete % 2 == 0 ? before.rows : 1 - before.rows;
+  current_ = passes % 2 == 0 ? before.labels : 1 - before.labels;
+  if (passes > 0) {
+    last_sums_ = passes % 2 == 1 ? before.sums : 1 - before.sums;
+    sums_ = 1 - last_sums_;
+  } else {
+    last_sums_ = before.last_sums;
+  }
+}
+
+// The iterations of a device of a group: after each pass the sums of all devices are added, from which every device computes the same
+// centroids and decides alike. The states of the iteration before are compared in the same exchange; if they differ, all begin again.
+template <class T>
+stretch lloyd<T>::run_joined(int most, const abft::guarded_threshold& tolerance) {
+  constexpr std::uint64_t impossible = ~std::uint64_t{0};
+  loop_state states[2] = {};
+  const loop_state& state = states[0];
+  device_->zero(at<void>(offsets_.state), sizeof states, call_.order());
+  const indexes before{rows_, sums_, last_sums_, current_};
+  for (ballast::cuda::pinned_buffer& each : *what_.words)
+    if (each.bytes() == 0) each = {device_, all_words() * 8};
+  const auto words_at = [&](int i) { return static_cast<unsigned long long*>((*what_.words)[static_cast<std::size_t>(i)].data()); };
+  stretch made;
+  for (int updates = 0;; ++updates) {
+    const bool last = updates == most;
+    const auto count = static_cast<std::size_t>(last ? 0 : all_words());
+    const std::span own_words(words_at(joins_), count), sums(words_at(2), count);
+    if (!last) {
+      if (updates == 0) prepare_sums();
+      launch_pass(true, true, nullptr);
+      enqueue_words(own_words.data());
+    }
+    joins_ = 1 - joins_;
+    device_->copy(states, at<void>(offsets_.state), sizeof states, call_.order());
+    call_.wait();
+    const bool possible = !what_.check || updates == 0 || is_possible(states, updates - 1, 1, tolerance.value);
+    const std::uint64_t own =
+        possible ? std::uint64_t{state.reason} << 40 | std::uint64_t{state.failed & 0xff} << 32 | state.iterations : impossible;
+    const std::vector<std::uint64_t> all = what_.join(own_words, sums, own);
+    if (what_.check && (own == impossible || !std::ranges::all_of(all, [&](std::uint64_t each) { return each == own; })))
+      return {device_stop::failure, check::shift, 0, true};
+    // Without checks the first device decides.
+    made.reason = static_cast<device_stop>(all[0] >> 40);
+    made.failed = static_cast<check>(all[0] >> 32 & 0xff);
+    if (last || made.reason != device_stop::none) {
+      const auto iterations = static_cast<std::int64_t>(all[0] & 0xffffffff);
+      end_stretch(
+          made, before,
+          made.reason == device_stop::none ? updates : static_cast<int>(std::clamp(iterations, std::int64_t{0}, std::int64_t{updates})));
+      return made;
+    }
+    device_->copy(at<void>(offsets_.joined), sums.data(), static_cast<std::int64_t>(sums.size_bytes()), call_.order());
+    launch_update(false, true, tolerance);
+  }
 }
 
 template <class T>

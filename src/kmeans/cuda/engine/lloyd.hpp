@@ -2,12 +2,14 @@
 // Layer: backend "cuda" of K-Means, host.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "abft/verify.hpp"
 #include "core/function_ref.hpp"
@@ -29,7 +31,14 @@ struct lloyd_problem {
   std::int64_t k = 0;
   const unsigned long long* expected = nullptr;  // words × columns: Σ word over all points
   std::uint64_t members = 0;                     // number of points of positive weight
-  double spread = 0;                             // √(Σ‖x‖² / m)
+  std::int64_t all = 0;                          // number of points: more than points.m if the call has a group
+  // For a group of devices; empty: there is none. It writes the sums of `own` over all devices to `to`, and returns the `state` of each.
+  // `own` stays as it is until the next call but one.
+  std::function<std::vector<std::uint64_t>(std::span<const unsigned long long> own, std::span<unsigned long long> to, std::uint64_t state)>
+      join;
+  // For a group: the words of this device at even and odd joins, which other devices may read until the call ends; the sums over all.
+  std::shared_ptr<std::array<ballast::cuda::pinned_buffer, 3>> words;
+  double spread = 0;  // √(Σ‖x‖² / m)
   bool check = true;
   int repeats = 0;                    // abft::attempts; 0: detect only
   std::optional<pass_policy> policy;  // nothing: choose_pass
@@ -68,6 +77,11 @@ class lloyd : public core::pooled {
   std::int32_t* labels() const { return static_cast<std::int32_t*>(labels_[current_].data()); }
   // Reads the sums of the last pass, and returns whether they agree with the sums over all points.
   bool read_sums(cluster_sums& total) const;
+  // Its parts: the words of the sums, the members and the totals; their conversion; and whether they agree with sums over `m` points.
+  core::vector<unsigned long long> read_words() const;
+  void convert(std::span<const unsigned long long> words, cluster_sums& total) const;
+  bool words_fit(std::span<const unsigned long long> words, std::span<const unsigned long long> expected, std::uint64_t members,
+                 std::int64_t m) const;
   // Returns how many rows of the last pass had an exact recheck of listed candidates, and how many one of many centroids.
   std::pair<std::uint64_t, std::uint64_t> looks() const;
 
@@ -91,6 +105,14 @@ class lloyd : public core::pooled {
   // Returns the index of the buffer of these sums.
   int buffer_of(int sums) const { return tiles_ != nullptr ? sums : 0; }
   void load_kernels();
+  stretch run_joined(int most, const abft::guarded_threshold& tolerance);
+  struct indexes {
+    int rows, sums, last_sums, labels;
+  };
+  void end_stretch(stretch& made, const indexes& before, int complete);
+  void enqueue_words(unsigned long long* to) const;
+  std::int64_t all_words() const;
+  std::int64_t sum_words() const { return what_.k * what_.points.words * sum_pitch(what_.points.stride); }
   void prepare_sums();
   packed_centroids<T> packed_of(int which) const;
   void launch_pass(bool with_sums, bool on_device, T* distances);
@@ -110,9 +132,10 @@ class lloyd : public core::pooled {
   const ballast::cuda::kernel* update_ = nullptr;
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];
+  int joins_ = 0;
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, results, sections,
-        checksums, squares, tickets, state, given, given_twin, bytes;
+        checksums, squares, tickets, state, given, given_twin, joined, bytes;
   } offsets_{};
   int current_ = 0;    // the index in labels_
   int rows_ = 0;       // the index of the rows of the packed centroids

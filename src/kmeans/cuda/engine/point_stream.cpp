@@ -10,6 +10,7 @@
 #include "core/extent.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "cuda/device/residence.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -33,10 +34,11 @@ kept_points_choice choose_kept_points(const kept_points_problem& what, std::int6
 }
 
 template <class T>
-kept_points_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on) {
+kept_points_problem needs_of(matrix_view<const T> points, std::int64_t all, bool weighted, std::int64_t clusters,
+                             const ballast::cuda::device& on) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t m = points.rows, n = points.columns, stride = padded_features<T>(n);
-  const column_shape shape = column_shape_of(m, 1);
+  const column_shape shape = column_shape_of(all, 1);
   kept_points_problem made;
   made.m = m;
   made.given_row = n * size;
@@ -62,7 +64,11 @@ point_stream<T>::point_stream(std::shared_ptr<ballast::cuda::device> on, ballast
     : device_(std::move(on)), points_(points), choice_(choice), threads_(threads), order_(order) {
   if (choice_.kept != kept_points::none && points.rows > k_most_rows)
     throw unsupported_error(fmt::format("points: expected up to {} that stay on a device, got {}", k_most_rows, points.rows));
-  if (choice_.kept != kept_points::all) return;
+  if (choice_.kept != kept_points::all) {
+    if (ballast::cuda::residence_of(points.data) == ballast::cuda::residence::device)
+      throw unsupported_error("points: expected room for them beside their copy, got points in the memory of another device");
+    return;
+  }
   resident_ = staging.read(points).data;
 }
 
@@ -141,7 +147,7 @@ void point_stream<T>::each(part wanted, const given_points<T>& given, const norm
     if (given.weights != nullptr) piece.given.weights = given.weights + first;
     normalized_points<T>& p = piece.normalized;
     p.m = count;
-    p.first = first;
+    p.first = normalized.first + first;
     if (choice_.kept == kept_points::none) {
       p.x = static_cast<const T*>(here.normalized.data());
       p.operand = static_cast<const operand_of<T>*>(here.operand.data());
@@ -185,8 +191,8 @@ void point_stream<T>::each(part wanted, const given_points<T>& given, const norm
   }
 }
 
-template kept_points_problem needs_of(matrix_view<const float>, bool, std::int64_t, const ballast::cuda::device&);
-template kept_points_problem needs_of(matrix_view<const double>, bool, std::int64_t, const ballast::cuda::device&);
+template kept_points_problem needs_of(matrix_view<const float>, std::int64_t, bool, std::int64_t, const ballast::cuda::device&);
+template kept_points_problem needs_of(matrix_view<const double>, std::int64_t, bool, std::int64_t, const ballast::cuda::device&);
 template class point_stream<float>;
 template class point_stream<double>;
 

@@ -52,9 +52,18 @@ struct kept_points_problem {
 };
 kept_points_choice choose_kept_points(const kept_points_problem& problem, std::int64_t available);
 
-// Returns the memory that the device needs for `points` and `clusters`.
+// Devices of a group divide the points at multiples of these rows, whole strips and at most k_most_segments of them: so no sum that is
+// made by strips, blocks or segments depends on the division.
+inline constexpr std::int64_t k_most_segments = 256;
+inline std::int64_t rows_of_segment(std::int64_t m) {
+  const column_shape shape = column_shape_of(m, 1);
+  return (shape.strips + k_most_segments - 1) / k_most_segments * shape.strip_rows;
+}
+
+// Returns the memory that the device needs for `points`, which are all or some of `all`, and `clusters`.
 template <class T>
-kept_points_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on);
+kept_points_problem needs_of(matrix_view<const T> points, std::int64_t all, bool weighted, std::int64_t clusters,
+                             const ballast::cuda::device& on);
 
 template <class T>
 class point_stream {

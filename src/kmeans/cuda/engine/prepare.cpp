@@ -43,10 +43,11 @@ T unit_for(double largest) {
 }  // namespace
 
 template <class T>
-core::vector<column_ranges<T>> cuda_engine<T>::sum_ranges(const given_points<T>& from, std::int64_t columns) {
-  const column_shape whole = column_shape_of(from.m, static_cast<int>(columns));
+core::vector<column_ranges<T>> cuda_engine<T>::sum_ranges(const given_points<T>& from, std::int64_t columns, buffer& parts) {
+  column_shape whole = column_shape_of(all_, static_cast<int>(columns));
+  whole.strips = static_cast<int>((m_ + whole.strip_rows - 1) / whole.strip_rows);  // those of this device
   const std::int64_t bytes = static_cast<std::int64_t>(sizeof(column_ranges<T>)) * columns;
-  const buffer parts = allocate(bytes * whole.strips);
+  parts = allocate(bytes * whole.strips);
   const buffer sums = allocate(bytes);
   const auto add = [&](std::int64_t first, const given_points<T>& rows) {
     range_arguments<T> given;
@@ -72,6 +73,7 @@ template <class T>
 ranges<T> cuda_engine<T>::column_stats() {
   using sums = column_ranges<T>;
   ranges<T> made;
+  buffer parts;
   // Finds the lowest row of a column that has an invalid value.
   const auto find = [&](const T* values, std::int64_t stride, bool weights, std::int64_t column) {
     clear_flags();
@@ -89,12 +91,12 @@ ranges<T> cuda_engine<T>::column_stats() {
     column.row_stride = 1;
     column.column_stride = m_;
     column.n = 1;
-    const sums seen = sum_ranges(column, 1)[0];
+    const sums seen = sum_ranges(column, 1, parts)[0];
     made.heaviest = seen.high;
     if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(points_.given.weights, 1, true, 0);
   }
   core::vector<sums> seen;
-  const auto sum = [&] { seen = sum_ranges(points_.given, n_); };
+  const auto sum = [&] { seen = sum_ranges(points_.given, n_, parts); };
   if (!protect_) {
     sum();
   } else {
@@ -111,6 +113,7 @@ ranges<T> cuda_engine<T>::column_stats() {
       return found;
     });
   }
+  if (ranks_) seen = join_ranges(parts, n_);
   statistics_.exponents.clear();
   for (std::int64_t f = 0; f < n_; ++f) {
     const sums& each = seen[at(f)];
@@ -128,6 +131,7 @@ ranges<T> cuda_engine<T>::column_stats() {
     for (std::int64_t i = 0; i < m_ && made.point.row < 0; ++i)
       if (!std::isfinite(what_.points(i, f))) made.point = {i, f, what_.points(i, f)};
   }
+  if (ranks_) join_refused(made);
   statistics_.low = made.low;
   statistics_.high = made.high;
   statistics_.heaviest = static_cast<double>(made.heaviest);
@@ -222,7 +226,7 @@ bool cuda_engine<T>::measured_otherwise(core::vector<double>& reach) {
     const column_sums& seen = statistics_.sums[c];
     changed = changed || unit_for<T>(seen.largest) != statistics_.units[c];
     reach[c] = seen.largest;
-    wide = wide || seen.largest > std::ldexp(seen.size / static_cast<double>(m_), k_wide_ratio);
+    wide = wide || seen.largest > std::ldexp(seen.size / static_cast<double>(all_), k_wide_ratio);
   }
   if (changed && protect_ && !weighted() && !statistics_.low.empty())
     what_.seen.detected("kmeans.range", -1, std::numeric_limits<double>::quiet_NaN(), 0,
@@ -277,7 +281,10 @@ abft::finding cuda_engine<T>::make_row_stats() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads, bytes = columns() * static_cast<std::int64_t>(sizeof(column_sums));
   const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
   const std::int64_t times = protect_ ? 2 : 1;
-  const buffer parts = allocate(core::checked_product(times * blocks, bytes)), sums = allocate(times * bytes);
+  // One sum for each segment, so that those of a group can be added in the order of rows; without a group there is one segment.
+  const std::int64_t in_segment = ranks_ ? rows_of_segment(all_) / k_row_threads : blocks,
+                     segments = (blocks + in_segment - 1) / in_segment;
+  const buffer parts = allocate(core::checked_product(times * blocks, bytes)), sums = allocate(times * segments * bytes);
   column_sums* const columns_again = static_cast<column_sums*>(parts.data()) + blocks * columns();
   points_.known = false;
   clear_flags();
@@ -293,36 +300,38 @@ abft::finding cuda_engine<T>::make_row_stats() {
   each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
   if (protect_ && point_stream_.kept() == kept_points::none) each(part::normalized, [&](const point_piece<T>& piece) { add(piece, true); });
   points_.known = true;
-  core::vector<column_sums> both(at(2 * columns()));
+  core::vector<column_sums> both(at(2 * segments * columns()));
   for (const bool again : {false, true}) {
-    const void* const from = again ? columns_again : parts.data();
-    column_sums* const to = static_cast<column_sums*>(sums.data()) + (again ? columns() : 0);
-    if (protect_ || !again)
+    const column_sums* const from = again ? columns_again : static_cast<const column_sums*>(parts.data());
+    column_sums* const to = static_cast<column_sums*>(sums.data()) + (again ? segments * columns() : 0);
+    for (std::int64_t s = 0; s < segments && (protect_ || !again); ++s) {
+      const auto count = static_cast<int>(std::min(in_segment, blocks - s * in_segment));
       launch(k_fold_sums_kernel, names::fold_sums, columns(),
-             fold_arguments{from, to, static_cast<int>(blocks), static_cast<int>(columns()), again});
+             fold_arguments{from + s * in_segment * columns(), to + s * columns(), count, static_cast<int>(columns()), again});
+    }
   }
-  statistics_.squares.resize(at(blocks));
+  statistics_.own_squares.resize(at(blocks));
   row_flags seen{};
-  const reading results[] = {{statistics_.squares.data(), squares.data(), squares.bytes()},
-                             {both.data(), sums.data(), times * bytes},
+  const reading results[] = {{statistics_.own_squares.data(), squares.data(), squares.bytes()},
+                             {both.data(), sums.data(), times * segments * bytes},
                              {&seen, flags(), sizeof seen}};
   read(results);
   abft::finding found = finding_of(seen);
-  const auto middle = both.begin() + static_cast<std::ptrdiff_t>(columns());
+  const auto middle = both.begin() + static_cast<std::ptrdiff_t>(segments * columns());
   using words = std::array<std::uint64_t, sizeof(column_sums) / sizeof(std::uint64_t)>;
   const auto differ = [](const column_sums& a, const column_sums& b) { return std::bit_cast<words>(a) != std::bit_cast<words>(b); };
   if (protect_ && found.word == abft::k_pass && !std::equal(both.begin(), middle, middle, std::not_fn(differ))) {
     found.word = abft::k_fail;
     found.residual = std::numeric_limits<double>::quiet_NaN();
   }
-  both.resize(at(columns()));
-  statistics_.sums = std::move(both);
+  both.resize(at(segments * columns()));
+  statistics_.segments = std::move(both);
   return found;
 }
 
 // Computes them until both computations agree.
 template <class T>
-void cuda_engine<T>::verify_row_stats() {
+void cuda_engine<T>::verify_own_row_stats() {
   if (!protect_) {
     (void)make_row_stats();
     return;
@@ -332,6 +341,15 @@ void cuda_engine<T>::verify_row_stats() {
     what_.seen.checked(at(m_ + columns()));
     return make_row_stats();
   });
+}
+
+// The same for all points of the call.
+template <class T>
+void cuda_engine<T>::verify_row_stats() {
+  verify_own_row_stats();
+  if (ranks_) return join_row_stats();
+  statistics_.sums = statistics_.segments;
+  statistics_.squares = statistics_.own_squares;
 }
 
 template <class T>
@@ -344,6 +362,7 @@ void cuda_engine<T>::normalize(const normalization<T>& chosen) {
   points_.given.scale = chosen.scale;
   points_.given.weight_scale = chosen.weight_scale;
   points_.normalized.m = m_;
+  points_.normalized.first = first_;
   points_.normalized.n = static_cast<int>(n_);
   points_.normalized.stride = static_cast<int>(padded_features<T>(n_));
   points_.normalized.columns = static_cast<int>(columns());
@@ -417,13 +436,13 @@ point_sums cuda_engine<T>::measure() {
       abft::finding found;
       found.residual = by_features - made.total_square;
       // Squares may underflow if the normalization was chosen for centroids that are far away.
-      found.threshold = thresholds::square(static_cast<double>(m_), static_cast<double>(n_)) * made.total_square +
-                        static_cast<double>(m_) * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
+      found.threshold = thresholds::square(static_cast<double>(all_), static_cast<double>(n_)) * made.total_square +
+                        static_cast<double>(all_) * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       // If squares overflow, the normalization is wrong; the driver detects that.
       if (std::isfinite(by_features) || std::isfinite(made.total_square))
         found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
       what_.seen.checked(1);
-      return found;
+      return ranks_ ? ranks_.agreed(found) : found;
     });
   }
   const auto value = [&](std::int64_t c) {
@@ -436,7 +455,7 @@ point_sums cuda_engine<T>::measure() {
     made.first[at(f)] = value(f);
     if (weighted()) made.plain[at(f)] = statistics_.sums[at(f)].plain;
   }
-  made.count = static_cast<double>(m_);
+  made.count = static_cast<double>(all_);
   made.weight = weighted() ? value(n_) : made.count;
   made.members = weighted() ? static_cast<double>(statistics_.sums[at(n_)].positive) : made.count;
   core::vector<std::uint64_t> expected;
@@ -444,11 +463,19 @@ point_sums cuda_engine<T>::measure() {
     for (const column_sums& each : statistics_.sums) expected.push_back(each.word[w]);
   points_.expected = upload(expected);
   lloyd_.reset();
+  if (ranks_) joined_.sums = made;
   return made;
 }
 
 template <class T>
 void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
+  if (ranks_) return read_joined_points(rows, to);
+  read_own_points(rows, to);
+}
+
+// The same for rows of this device, by their numbers here.
+template <class T>
+void cuda_engine<T>::read_own_points(std::span<const std::int64_t> rows, T* to) {
   const auto count = static_cast<std::int64_t>(rows.size());
   if (count == 0) return;
   // Read by the host if it has the points and they pass through the device: a device copy could only be compared with itself.
@@ -499,6 +526,7 @@ template <class T>
 core::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> positions, bool positive) {
   core::vector<std::int64_t> made(positions.begin(), positions.end());
   if (!weighted()) return made;
+  if (ranks_) return joined_rows_at(positions, positive);
   const core::vector<T>& weights = host_weights();
   core::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < m_; ++i)
@@ -512,12 +540,16 @@ template void cuda_engine<float>::normalize(const normalization<float>&);
 template void cuda_engine<float>::each(part, core::function_ref<void(const point_piece<float>&)>);
 template point_sums cuda_engine<float>::measure();
 template void cuda_engine<float>::read_points(std::span<const std::int64_t>, float*);
+template void cuda_engine<float>::read_own_points(std::span<const std::int64_t>, float*);
+template void cuda_engine<float>::verify_own_row_stats();
 template core::vector<std::int64_t> cuda_engine<float>::rows_at(std::span<const std::int64_t>, bool);
 template ranges<double> cuda_engine<double>::column_stats();
 template void cuda_engine<double>::normalize(const normalization<double>&);
 template void cuda_engine<double>::each(part, core::function_ref<void(const point_piece<double>&)>);
 template point_sums cuda_engine<double>::measure();
 template void cuda_engine<double>::read_points(std::span<const std::int64_t>, double*);
+template void cuda_engine<double>::read_own_points(std::span<const std::int64_t>, double*);
+template void cuda_engine<double>::verify_own_row_stats();
 template core::vector<std::int64_t> cuda_engine<double>::rows_at(std::span<const std::int64_t>, bool);
 
 }  // namespace ballast::kmeans::cuda

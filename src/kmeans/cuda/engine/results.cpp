@@ -53,7 +53,7 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, c
 template <class T>
 summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   const buffer normalized_centroids = upload(centroids.values()), unshifted = upload(plain);
-  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
+  std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer sums = allocate(16 * blocks);
   // The paper's schemes find labels without storing distances.
   const bool compares = protect_ && !scheme_named(what_.scheme);
@@ -69,6 +69,8 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   core::vector<double> parts(at(2 * blocks));
   compute_exact(given, "kmeans.inertia", parts, [&](int) { launch_pass(centroids, false, static_cast<T*>(passed.data())); });
   collect();
+  if (ranks_) parts = ranks_.all(joined::inertia, parts, centroids.seal());
+  blocks = static_cast<std::int64_t>(parts.size()) / 2;
   summed_twice made;
   for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
   for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
@@ -96,7 +98,8 @@ bool cuda_engine<T>::kept_labels_fit() {
   if (best_labels_[0].bytes() == 0) return true;
   clear_flags();
   launch_keep(true);
-  return read_flags().word == abft::k_pass;
+  const bool fit = read_flags().word == abft::k_pass;
+  return ranks_ ? ranks_.everywhere(joined::agree, fit) : fit;
 }
 
 template <class T>
@@ -129,7 +132,12 @@ core::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& cent
   });
   core::vector<far_point> made;
   for (std::int64_t e = 0; e < wanted; ++e)
-    made.push_back({order[at(e)], own[at(order[at(e)])], weight_of(order[at(e)]), distance[at(order[at(e)])]});
+    made.push_back({first_ + order[at(e)], own[at(order[at(e)])], weight_of(order[at(e)]), distance[at(order[at(e)])]});
+  if (!ranks_) return made;
+  made = ranks_.all(joined::farthest, made, centroids.seal());
+  std::ranges::sort(
+      made, [](const far_point& a, const far_point& b) { return a.distance != b.distance ? a.distance > b.distance : a.row < b.row; });
+  made.resize(std::min(made.size(), at(count)));
   return made;
 }
 

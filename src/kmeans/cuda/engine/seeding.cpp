@@ -21,7 +21,8 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
   seeding_.trials = static_cast<int>(trials);
   seeding_.blocks = (m_ + k_seed_threads - 1) / k_seed_threads;
   seeding_.taken.clear();
-  seeding_.potentials.assign(at(seeding_.blocks), 0.0);
+  seeding_.own.assign(at(seeding_.blocks), 0.0);
+  seeding_.potentials.assign(at((all_ + k_seed_threads - 1) / k_seed_threads), 0.0);
   if (seeding_.closest.bytes() == 0) seeding_.closest = allocate(m_ * static_cast<std::int64_t>(sizeof(T)));
   if (seeding_.potential.bytes() == 0) seeding_.potential = allocate(8 * seeding_.blocks);
   if (seeding_.tried.bytes() < 8 * seeding_.blocks * trials) seeding_.tried = allocate(8 * seeding_.blocks * trials);
@@ -60,7 +61,7 @@ template <class T>
 void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strike) {
   make_group(row, 1, seeding_.candidates);
   row_flags seen[k_seeding_flags] = {};
-  const reading parts[] = {{seeding_.potentials.data(), seeding_.potential.data(), 8 * seeding_.blocks}, {seen, flags(), sizeof seen}};
+  const reading parts[] = {{seeding_.own.data(), seeding_.potential.data(), 8 * seeding_.blocks}, {seen, flags(), sizeof seen}};
   if (!protect_) {
     launch_seeding(candidate, true, fresh, strike);
     return read(std::span(parts, 1));
@@ -100,7 +101,8 @@ std::int64_t cuda_engine<T>::row_from(std::int64_t first, std::int64_t count, co
 
 template <class T>
 std::int64_t cuda_engine<T>::row_by_weight(double share) {
-  if (!weighted()) return std::min(m_ - 1, static_cast<std::int64_t>(share * static_cast<double>(m_)));
+  if (!weighted()) return std::min(all_ - 1, static_cast<std::int64_t>(share * static_cast<double>(all_)));
+  if (ranks_) return joined_row_by_weight(share);
   double total = 0;
   for (std::int64_t i = 0; i < m_; ++i) total += weight_of(i);
   return row_from(0, m_, nullptr, 0, share * total);
@@ -111,7 +113,8 @@ template <class T>
 std::pair<std::int64_t, double> cuda_engine<T>::block_of(double target) const {
   double sum = 0;
   std::int64_t block = 0;
-  while (block + 1 < seeding_.blocks && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
+  while (block + 1 < static_cast<std::int64_t>(seeding_.potentials.size()) && sum + seeding_.potentials[at(block)] <= target)
+    sum += seeding_.potentials[at(block++)];
   return {block, sum};
 }
 
@@ -119,35 +122,48 @@ template <class T>
 core::vector<std::int64_t> cuda_engine<T>::rows_by_potential(std::span<const double> targets) {
   core::vector<T> closest(targets.size() * k_seed_threads);
   core::vector<reading> parts;
+  const std::int64_t before = first_ / k_seed_threads;  // blocks of the devices before this one
   const auto count_in = [&](std::int64_t block) { return std::min<std::int64_t>(k_seed_threads, m_ - block * k_seed_threads); };
+  const auto here = [&](std::int64_t block) { return block >= before && block < before + seeding_.blocks; };
   for (std::size_t t = 0; t < targets.size(); ++t) {
     const std::int64_t block = block_of(targets[t]).first;
-    parts.push_back({closest.data() + t * k_seed_threads, static_cast<const T*>(seeding_.closest.data()) + block * k_seed_threads,
-                     count_in(block) * static_cast<std::int64_t>(sizeof(T))});
+    if (!here(block)) continue;
+    parts.push_back({closest.data() + t * k_seed_threads,
+                     static_cast<const T*>(seeding_.closest.data()) + (block - before) * k_seed_threads,
+                     count_in(block - before) * static_cast<std::int64_t>(sizeof(T))});
   }
   read(parts);
-  core::vector<std::int64_t> made;
+  core::vector<std::int64_t> made(targets.size(), -1);
   for (std::size_t t = 0; t < targets.size(); ++t) {
     const auto [block, sum] = block_of(targets[t]);
-    const std::int64_t found = row_from(block * k_seed_threads, count_in(block), closest.data() + t * k_seed_threads, sum, targets[t]);
-    made.push_back(found >= 0 ? found : row_by_potential(targets[t]));
+    if (!here(block)) continue;
+    made[t] = row_from((block - before) * k_seed_threads, count_in(block - before), closest.data() + t * k_seed_threads, sum, targets[t]);
+    if (made[t] >= 0) made[t] += first_;
   }
+  if (ranks_) made = joined_rows(joined::potential, std::move(made));
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    if (made[t] < 0) made[t] = row_by_potential(targets[t]);
   return made;
 }
 
+// Rounding may leave no row in the block and the blocks after it; then the last row that adds to the sum is returned.
 template <class T>
 std::int64_t cuda_engine<T>::row_by_potential(double target) {
   const auto [block, sum] = block_of(target);
-  // Rounding may leave no row in this block and the blocks after it; then the last row that adds to the sum is returned.
-  for (std::int64_t b = block; b < seeding_.blocks; ++b) {
-    const std::int64_t first = b * k_seed_threads;
-    core::vector<T> closest(at(std::min<std::int64_t>(k_seed_threads, m_ - first)));
-    download(closest.data(), static_cast<const T*>(seeding_.closest.data()) + first, static_cast<std::int64_t>(closest.size() * sizeof(T)));
-    const std::int64_t found = row_from(first, static_cast<std::int64_t>(closest.size()), closest.data(), sum, target);
-    if (found >= 0 || b > block) return found;
-    if (block + 1 == seeding_.blocks) return found;
+  const std::int64_t before = first_ / k_seed_threads, blocks = static_cast<std::int64_t>(seeding_.potentials.size());
+  std::int64_t found = -1;
+  for (std::int64_t b = block; b < std::min(block + 2, blocks) && found < 0; ++b) {
+    if (b >= before && b < before + seeding_.blocks) {
+      const std::int64_t first = (b - before) * k_seed_threads;
+      core::vector<T> closest(at(std::min<std::int64_t>(k_seed_threads, m_ - first)));
+      download(closest.data(), static_cast<const T*>(seeding_.closest.data()) + first,
+               static_cast<std::int64_t>(closest.size() * sizeof(T)));
+      found = row_from(first, static_cast<std::int64_t>(closest.size()), closest.data(), sum, target);
+      if (found >= 0) found += first_;
+    }
+    if (ranks_) found = joined_rows(joined::potential, {found})[0];
   }
-  return -1;
+  return found;
 }
 
 template <class T>
@@ -179,8 +195,9 @@ core::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t 
       return found;
     });
   }
+  if (ranks_) tried = ranks_.all(joined::candidates, tried, seal_of(rows, count * n_));
   core::vector<double> made(at(count), 0.0);
-  for (std::int64_t block = 0; block < seeding_.blocks; ++block)
+  for (std::int64_t block = 0; block < static_cast<std::int64_t>(seeding_.potentials.size()); ++block)
     for (std::int64_t t = 0; t < count; ++t) made[at(t)] += tried[at(block * seeding_.trials + t)];
   return made;
 }
@@ -190,6 +207,7 @@ double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   const bool fresh = seeding_.taken.empty();
   include(row, static_cast<int>(candidate), fresh, what_.strike_seeding);
   seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
+  join_potentials();
   double potential = 0;
   for (const double each : seeding_.potentials) potential += each;
   return potential;

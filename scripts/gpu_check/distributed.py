@@ -1,0 +1,96 @@
+"""`gpu-check --only distributed`: K-Means on all devices of the machine beside one of them and beside PyTorch, and its page."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from .rows import number, rows_of
+
+# Shares of the budget. The kernels are those of K-Means.
+STAGES = {"distributed": 200, "distributed_rivals": 60}
+ALGORITHM = "kmeans"
+# By problem: how many times one device's iterations two devices make, protected (targets of the design, for two H100).
+LEAST_RATIO = {"kmeans_f32_m4194304_n128_k1000": 1.85, "kmeans_f32_m10485760_n32_k64": 1.7}
+
+
+def run(check, made, limit):
+    check.run_program(made, limit, "distributed")
+    compared = rows_of({"stages": [made]}, "distributed")
+    wrong = [row for row in compared if not row["pass"]]
+    said = [f"{len(compared)} fits compared, {len(wrong)} differ"] if compared else []
+    said += [f"{row['token']} on {row['devices']}: {row.get('wrong', 'other bits or an alarm')}" for row in wrong[:2]]
+    times = {}
+    for row in rows_of({"stages": [made]}, "distributed time"):
+        if row["protection"] == "correct" and "milliseconds" in row:
+            times.setdefault(row["token"], []).append(f"{row['devices'] or 'one'}: {row['milliseconds']:.3g} ms")
+    said += [f"{token}: {', '.join(each)}" for token, each in times.items()]
+    made["detail"] = "; ".join(filter(None, [*said, made["detail"]]))
+
+
+def rivals(check, made, limit):
+    """PyTorch on one device and on all, where it is installed, on the problems that this run timed."""
+    tokens = list(dict.fromkeys(row["token"] for stage in check.stages for row in stage["rows"] if row["type"] == "distributed time"))
+    if not tokens:
+        made["detail"] = "no problem was timed"
+        return
+    script = Path(__file__).resolve().parent / "distributed_rivals.py"
+    status, output = check.execute("distributed_rivals", [shutil.which("python3") or sys.executable, script, "--seconds", max(limit - 10, 2), *tokens], limit)
+    made["rows"] = check.rows_in(output)
+    made["status"] = "out of time" if status is None else "passed" if status == 0 else "failed"
+    made["detail"] = "; ".join(dict.fromkeys(f"{row['name']}: {row['unavailable']}" for row in made["rows"] if "unavailable" in row))
+    if status not in (0, None):
+        made["detail"] = f"exit status {status}: {check.tail('distributed_rivals')}"
+
+
+def page(result):
+    """The lines of the page, without its reasons."""
+    counts = [row["count"] for row in rows_of(result, "devices")]
+    compared = rows_of(result, "distributed")
+    failed = [row for row in compared if not row["pass"]]
+    lines = [
+        "# Several GPUs of one machine",
+        "",
+        f"Made by `scripts/gpu-check --report` from a run of `{result['command']}` on {result['date']}: {counts[0] if counts else '?'} × "
+        f"{result['info']['device']}, {result['host'].get('nvidia_smi', '')}.",
+        "",
+        "## The same bits",
+        "",
+        f"{len(compared)} fits on lists of devices, with and without protection, were compared with the same fit on one device without a group: "
+        f"centroids, labels, inertia and iterations. {len(failed)} differed in a bit or raised an alarm.",
+        "",
+    ]
+    if failed:
+        lines += ["| problem | devices | protection | what |", "|---|---|---|---|"]
+        lines += [f"| {row['token']} | {row['devices']} | {row['protection']} | {row.get('wrong', 'other bits or an alarm')} |" for row in failed]
+        lines.append("")
+    lines += [
+        "## K-Means",
+        "",
+        "Milliseconds of one Lloyd iteration, from two fits of different length, and of a whole fit of 24 iterations from points in pageable host "
+        "memory; the median of three. One: a call without a group. Speed-up: one over all, protected.",
+        "",
+        "| problem | one, off | one, correct | all, off | all, correct | speed-up | target | PyTorch, one | PyTorch, all | fit: one | fit: all |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    times, by_torch = {}, {}
+    for row in rows_of(result, "distributed time"):
+        times.setdefault(row["token"], {})[row["devices"], row["protection"]] = row
+    for row in rows_of(result, "rival"):
+        by_torch.setdefault(row.get("token"), {})[row["name"]] = row
+    show = lambda value: number(value) if value is not None else "—"
+    for token, seen in times.items():
+        all_devices = max((devices for devices, _ in seen), key=lambda devices: devices.count(","))
+        at = lambda devices, level, key="milliseconds": seen.get((devices, level), {}).get(key)
+        one, more = at("", "correct"), at(all_devices, "correct")
+        torch = by_torch.get(token, {})
+        lines.append("| " + " | ".join([
+            token.removeprefix("kmeans_"), show(at("", "off")), show(one), show(at(all_devices, "off")), show(more), f"{one / more:.2f}" if one and more else "—",
+            str(LEAST_RATIO.get(token, "—")), show(torch.get("torch, 1", {}).get("milliseconds")), show(torch.get("torch, all", {}).get("milliseconds")),
+            show(at("", "correct", "call")), show(at(all_devices, "correct", "call"))]) + " |")
+    lines.append("")
+    if counts and counts[0] == 1:
+        lines += ["There was one device: \"all\" are two ranks on it.", ""]
+    missing = list(dict.fromkeys(f"{row['name']}: {row['unavailable']}" for row in rows_of(result, "rival") if "unavailable" in row))
+    if missing:
+        lines += ["Not timed: " + "; ".join(missing) + ".", ""]
+    return lines
