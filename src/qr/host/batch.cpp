@@ -198,7 +198,7 @@ template <class S>
 void bench_of_thread<S>::subtract_column(index rows, index j) {
   double z[k_certificates];
   for (int q = 0; q < k_certificates; ++q) z[q] = std::ldexp(weight(q, j), -exponent_[at(j)] - shift_[at(j)]);
-  kernels_.subtract(rows, 1, tile_.data() + j * m_, m_, k_certificates, z, 1, y_.data(), m_);
+  kernels_.subtract_weighted(rows, 1, tile_.data() + j * m_, m_, k_certificates, z, 1, y_.data(), m_);
 }
 
 template <class S>

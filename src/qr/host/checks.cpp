@@ -95,7 +95,7 @@ double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int c
     const index top = t * k_slab_rows;
     const index end = std::min(top + k_slab_rows, rows);
     const index full = std::min(end, taken.full);
-    if (full > top) kernels_.subtract(full - top, here.width, X + top, lda_, count, z, n, y + top, m);
+    if (full > top) kernels_.subtract_weighted(full - top, here.width, X + top, lda_, count, z, n, y + top, m);
     for (index i = std::max(top, taken.full); i < end; ++i) {
       for (index j = i - taken.full; j < here.width; ++j) {
         for (int q = 0; q < count; ++q) y[i + q * m] -= static_cast<double>(X[i + j * lda_]) * z[j + q * n];
@@ -387,7 +387,7 @@ void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y,
     const index end = std::min(top + k_r_rows, m);
     for (const layout::block& b : shape_.blocks) {
       const index full = std::min(end, b.panel ? b.first : m);
-      if (full > top) kernels_.subtract(full - top, b.width, A_ + top + b.first * lda_, lda_, count, z + b.first, n, y + top, ldy);
+      if (full > top) kernels_.subtract_weighted(full - top, b.width, A_ + top + b.first * lda_, lda_, count, z + b.first, n, y + top, ldy);
       if (!b.panel) continue;
       for (index i = std::max(top, b.first); i < std::min(end, b.first + b.width); ++i) {
         for (int q = 0; q < count; ++q) {
