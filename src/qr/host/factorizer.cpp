@@ -110,7 +110,7 @@ void blocked_factorizer<S>::unscale() {
   for (index j = 0; j < shape_.n; ++j) {
     const int e = shift_[static_cast<std::size_t>(j)];
     if (e == 0) continue;
-    for (index i = 0; i < std::min(j + 1, shape_.m); ++i) A_[i + j * lda_] = std::ldexp(A_[i + j * lda_], -e);
+    for (index i = 0; i < std::min(j + 1, shape_.m); ++i) A_[i + j * lda_] = scaled(A_[i + j * lda_], -e);
   }
   shift_.clear();
 }
@@ -118,7 +118,7 @@ void blocked_factorizer<S>::unscale() {
 template <class S>
 S blocked_factorizer<S>::from_source(index i, index j) const {
   const S value = source_(i, j);
-  return shift_.empty() || shift_[static_cast<std::size_t>(j)] == 0 ? value : std::ldexp(value, shift_[static_cast<std::size_t>(j)]);
+  return shift_.empty() || shift_[static_cast<std::size_t>(j)] == 0 ? value : scaled(value, shift_[static_cast<std::size_t>(j)]);
 }
 
 template <class S>
@@ -290,7 +290,7 @@ std::uint64_t blocked_factorizer<S>::hash_block(index b) {
   const layout::block& here = shape_[b];
   abft::result_hash made;
   for (index j = here.first; j < here.first + here.width; ++j) {
-    for (index i = 0; i < shape_.m; ++i) made.add(A_[i + j * lda_]);
+    add_numbers(made, A_ + j * lda_, shape_.m);
   }
   return made.bits();
 }
