@@ -15,7 +15,7 @@ demo:
 launcher := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 test:
 	scripts/install-dependencies test
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher)
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small -DBALLAST_INSTRUMENTED_OPTIONS=-O1 $(call efforts,sample) $(launcher)
 	cmake --build --preset release --target tests_release
 	ctest --test-dir build/release --output-on-failure -j 2 -L release
 	cmake --preset asan $$(scripts/touched --cmake) $(launcher)

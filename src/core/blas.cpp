@@ -33,14 +33,19 @@ __attribute__((weak)) int openblas_get_num_threads();
   void BALLAST_BLAS(p##trmm_)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, \
                               T*, const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                        \
   void BALLAST_BLAS(p##trsm_)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, \
-                              T*, const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                        \
-  void BALLAST_BLAS(p##gemv_)(const char*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*,    \
-                              const int*, std::size_t);                                                                                   \
+                              T*, const int*, std::size_t, std::size_t, std::size_t, std::size_t);
+
+#define BALLAST_DECLARE_REAL_BLAS(T, p)                                                                                                \
+  BALLAST_DECLARE_BLAS(T, p)                                                                                                           \
+  void BALLAST_BLAS(p##gemv_)(const char*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*, \
+                              const int*, std::size_t);                                                                                \
   void BALLAST_BLAS(p##ger_)(const int*, const int*, const T*, const T*, const int*, const T*, const int*, T*, const int*);
 
 extern "C" {
-BALLAST_DECLARE_BLAS(float, s)
-BALLAST_DECLARE_BLAS(double, d)
+BALLAST_DECLARE_REAL_BLAS(float, s)
+BALLAST_DECLARE_REAL_BLAS(double, d)
+BALLAST_DECLARE_BLAS(std::complex<float>, c)
+BALLAST_DECLARE_BLAS(std::complex<double>, z)
 }
 
 namespace ballast::core {
@@ -101,19 +106,24 @@ single_threaded_blas::~single_threaded_blas() {
             std::int64_t ldb) {                                                                                                            \
     const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                      \
     BALLAST_BLAS(p##trsm_)(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                     \
-  }                                                                                                                                        \
-  void gemv(char trans, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, const T* x, std::int64_t incx, T beta,      \
-            T* y, std::int64_t incy) {                                                                                                     \
-    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                     \
-    BALLAST_BLAS(p##gemv_)(&trans, &im, &in, &alpha, A, &ia, x, &ix, &beta, y, &iy, 1);                                                    \
-  }                                                                                                                                        \
-  void ger(std::int64_t m, std::int64_t n, T alpha, const T* x, std::int64_t incx, const T* y, std::int64_t incy, T* A,                    \
-           std::int64_t lda) {                                                                                                             \
-    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                     \
-    BALLAST_BLAS(p##ger_)(&im, &in, &alpha, x, &ix, y, &iy, A, &ia);                                                                       \
   }
 
-BALLAST_DEFINE_BLAS(float, s)
-BALLAST_DEFINE_BLAS(double, d)
+#define BALLAST_DEFINE_REAL_BLAS(T, p)                                                                                                \
+  BALLAST_DEFINE_BLAS(T, p)                                                                                                           \
+  void gemv(char trans, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, const T* x, std::int64_t incx, T beta, \
+            T* y, std::int64_t incy) {                                                                                                \
+    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                \
+    BALLAST_BLAS(p##gemv_)(&trans, &im, &in, &alpha, A, &ia, x, &ix, &beta, y, &iy, 1);                                               \
+  }                                                                                                                                   \
+  void ger(std::int64_t m, std::int64_t n, T alpha, const T* x, std::int64_t incx, const T* y, std::int64_t incy, T* A,               \
+           std::int64_t lda) {                                                                                                        \
+    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                \
+    BALLAST_BLAS(p##ger_)(&im, &in, &alpha, x, &ix, y, &iy, A, &ia);                                                                  \
+  }
+
+BALLAST_DEFINE_REAL_BLAS(float, s)
+BALLAST_DEFINE_REAL_BLAS(double, d)
+BALLAST_DEFINE_BLAS(std::complex<float>, c)
+BALLAST_DEFINE_BLAS(std::complex<double>, z)
 
 }  // namespace ballast::core

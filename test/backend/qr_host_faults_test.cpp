@@ -84,6 +84,10 @@ class struck_kernels final : public kernels<S> {
     if (!now(operation::subtract)) return inner_.subtract(m, w, X, ldx, count, z, ldz, y, ldy);
     inner_.subtract(m, w, read(m, w, X, ldx).data(), m, count, z, ldz, y, ldy);
   }
+  void subtract_weighted(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y,
+                         index ldy) const override {
+    subtract(m, w, X, ldx, count, z, ldz, y, ldy);
+  }
   void dot(index m, index w, const S* X, index ldx, int count, const double* y, index ldy, double* z, index ldz) const override {
     inner_.dot(m, w, X, ldx, count, y, ldy, z, ldz);
   }

@@ -19,28 +19,29 @@ namespace {
 constexpr index k_long_run = 128, k_short_run = 32;
 
 // False if a squared norm has lost digits to underflow, or has overflowed: make_reflector, which scales, then computes the reflector.
-template <class S>
-bool comfortable(S squares) {
-  constexpr S low = sizeof(S) == 4 ? S(0x1p-80) : static_cast<S>(0x1p-900);
-  constexpr S high = sizeof(S) == 4 ? S(0x1p100) : static_cast<S>(0x1p900);
+template <class R>
+bool comfortable(R squares) {
+  constexpr R low = sizeof(R) == 4 ? R(0x1p-80) : static_cast<R>(0x1p-900);
+  constexpr R high = sizeof(R) == 4 ? R(0x1p100) : static_cast<R>(0x1p900);
   return squares >= low && squares <= high;
 }
 
 // Factors at most k_base columns, with one pass over them for each reflector.
 template <class S>
 void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
-  S g[vector::k_base] = {};
-  S weight[vector::k_base] = {};
+  using real = real_of<S>;
+  S g[vector::k_base<S>] = {};
+  S weight[vector::k_base<S>] = {};
   if (m > 1) vector::first_dots(m - 1, static_cast<int>(w), A + 1, lda, g);
   for (index j = 0; j < w; ++j) {
     S* const a = A + j + j * lda;  // the pivot; the rest of its column lies below
     const index tail = m - j - 1;
     const index right = w - j - 1;
     S scale = 1;
-    if (tail > 0 && comfortable(g[0])) {
+    if (tail > 0 && comfortable(real_part(g[0]))) {
       const S alpha = a[0];
-      const S beta = -std::copysign(std::sqrt(alpha * alpha + g[0]), alpha);
-      scale = 1 / (alpha - beta);
+      const real beta = -std::copysign(std::sqrt(real_part(times(conjugate(alpha), alpha)) + real_part(g[0])), real_part(alpha));
+      scale = real(1) / (alpha - beta);
       tau[j] = (beta - alpha) / beta;
       a[0] = beta;
     } else {
@@ -49,24 +50,24 @@ void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
         g[l] = 0;
         for (index top = 1; top <= tail; top += k_short_run) {
           S sum = 0;
-          for (index i = top; i < std::min(top + k_short_run, tail + 1); ++i) sum += a[i] * a[i + l * lda];
+          for (index i = top; i < std::min(top + k_short_run, tail + 1); ++i) sum += times(conjugate(a[i]), a[i + l * lda]);
           g[l] += sum;
         }
       }
     }
     for (index l = 1; l <= right; ++l) {
       S& head = a[l * lda];
-      weight[l - 1] = tau[j] == 0 ? S(0) : tau[j] * (head + scale * g[l]);
+      weight[l - 1] = tau[j] == S(0) ? S(0) : times(conjugate(tau[j]), head + times(conjugate(scale), g[l]));
       head -= weight[l - 1];
     }
     if (tail > 0) vector::panel_step(tail, static_cast<int>(right + 1), a + 1, lda, scale, weight, g);
   }
-  // T: column j is −τ_j T Vᵀ v_j above the diagonal and τ_j on it.
+  // T: column j is −τ_j T Vᴴ v_j above the diagonal and τ_j on it.
   for (index i = 0; i + 1 < w; ++i) {
     if (m > w) vector::first_dots(m - w, static_cast<int>(w - i), A + w + i * lda, lda, g);
     for (index j = i + 1; j < w; ++j) {
-      S sum = A[j + i * lda];
-      for (index r = j + 1; r < w; ++r) sum += A[r + i * lda] * A[r + j * lda];
+      S sum = conjugate(A[j + i * lda]);
+      for (index r = j + 1; r < w; ++r) sum += times(conjugate(A[r + i * lda]), A[r + j * lda]);
       T[i + j * ldt] = m > w ? sum + g[j - i] : sum;
     }
   }
@@ -75,16 +76,14 @@ void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
     t[j] = tau[j];
     for (index i = 0; i < j; ++i) {
       S sum = 0;
-      for (index l = i; l < j; ++l) sum += T[i + l * ldt] * t[l];
-      t[i] = -tau[j] * sum;
+      for (index l = i; l < j; ++l) sum += times(T[i + l * ldt], t[l]);
+      t[i] = times(-tau[j], sum);
     }
   }
 }
 
-void copy_block(index m, index n, const float* from, index ldf, float* to, index ldt) {
-  for (index j = 0; j < n; ++j) std::copy_n(from + j * ldf, m, to + j * ldt);
-}
-void copy_block(index m, index n, const double* from, index ldf, double* to, index ldt) {
+template <class S>
+void copy_block(index m, index n, const S* from, index ldf, S* to, index ldt) {
   for (index j = 0; j < n; ++j) std::copy_n(from + j * ldf, m, to + j * ldt);
 }
 
@@ -95,12 +94,14 @@ index product_rows() {
   static const index rows = [] {
     constexpr index order = 16;
     double worst = 0;  // relative error of products of equal numbers, in units of u
-    for (const S x : {S(1.7), S(0.3), S(1.1)}) {
+    for (const double number : {1.7, 0.3, 1.1}) {
+      const S x = static_cast<S>(number);
       const core::vector<S> X(static_cast<std::size_t>(order * k_long_run), x);
       core::vector<S> W(static_cast<std::size_t>(order * order), S(0));
-      core::gemm('T', 'N', order, order, k_long_run, S(1), X.data(), k_long_run, X.data(), k_long_run, S(0), W.data(), order);
-      const double exact = static_cast<double>(k_long_run) * static_cast<double>(x) * static_cast<double>(x);
-      for (const S each : W) worst = std::max(worst, std::abs(static_cast<double>(each) - exact) / (exact * abft::unit_roundoff<S>));
+      core::gemm('C', 'N', order, order, k_long_run, S(1), X.data(), k_long_run, X.data(), k_long_run, S(0), W.data(), order);
+      const double exact = static_cast<double>(k_long_run) * square_of(x);
+      for (const S each : W)
+        worst = std::max(worst, size_of_number(static_cast<wide_of<S>>(each) - exact) / (exact * abft::unit_roundoff<real_of<S>>));
     }
     return worst <= 8 ? k_long_run : k_short_run;
   }();
@@ -109,18 +110,18 @@ index product_rows() {
 
 template <class S>
 void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, S* work) {
-  if (w <= vector::k_base) return base_panel(m, w, A, lda, tau, T, ldt);
-  const index left = (w / 2 + vector::k_base - 1) / vector::k_base * vector::k_base;
+  if (w <= vector::k_base<S>) return base_panel(m, w, A, lda, tau, T, ldt);
+  const index left = (w / 2 + vector::k_base<S> - 1) / vector::k_base<S> * vector::k_base<S>;
   const index right = w - left;
   recursive_panel(m, left, A, lda, tau, T, ldt, work);
 
-  // Updates the right half: C ← (I − V Tᵀ Vᵀ) C.
+  // Updates the right half: C ← (I − V Tᴴ Vᴴ) C.
   S* const C = A + left * lda;
   S* const W = work;  // left × right
   copy_block(left, right, C, lda, W, left);
-  core::trmm('L', 'L', 'T', 'U', left, right, S(1), A, lda, W, left);
+  core::trmm('L', 'L', 'C', 'U', left, right, S(1), A, lda, W, left);
   add_product(m - left, left, right, A + left, lda, C + left, lda, W, left);
-  core::trmm('L', 'U', 'T', 'N', left, right, S(1), T, ldt, W, left);
+  core::trmm('L', 'U', 'C', 'N', left, right, S(1), T, ldt, W, left);
   if (m > left) core::gemm('N', 'N', m - left, right, left, S(-1), A + left, lda, W, left, S(1), C + left, lda);
   core::trmm('L', 'L', 'N', 'U', left, right, S(1), A, lda, W, left);
   for (index j = 0; j < right; ++j) {
@@ -129,11 +130,11 @@ void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
 
   recursive_panel(m - left, right, C + left, lda, tau + left, T + left + left * ldt, ldt, work);
 
-  // T12 = −T1 (V_leftᵀ V_right) T2.
+  // T12 = −T1 (V_leftᴴ V_right) T2.
   S* const T12 = T + left * ldt;
   const S* const V_right = C + left;  // its first `right` rows are triangular
   for (index j = 0; j < right; ++j) {
-    for (index i = 0; i < left; ++i) T12[i + j * ldt] = A[left + j + i * lda];
+    for (index i = 0; i < left; ++i) T12[i + j * ldt] = conjugate(A[left + j + i * lda]);
   }
   core::trmm('R', 'L', 'N', 'U', left, right, S(1), V_right, lda, T12, ldt);
   add_product(m - w, left, right, A + w, lda, C + w, lda, T12, ldt);
@@ -146,19 +147,19 @@ void reconstruct(index w, S* top, index ld, S* T, S* sign) {
   // LU without pivoting of Q₁ − diag(sign); the sign is chosen so that each pivot is at least 1 in size.
   for (index j = 0; j < w; ++j) {
     S* const a = top + j * ld;
-    sign[j] = a[j] > 0 ? S(-1) : S(1);
+    sign[j] = real_part(a[j]) > 0 ? S(-1) : S(1);
     a[j] -= sign[j];
     for (index i = j + 1; i < w; ++i) a[i] /= a[j];
     for (index c = j + 1; c < w; ++c) {
       S* const b = top + c * ld;
-      for (index i = j + 1; i < w; ++i) b[i] -= a[i] * b[j];
+      for (index i = j + 1; i < w; ++i) b[i] -= times(a[i], b[j]);
     }
   }
-  // U = −T V1ᵀ diag(sign), so T = −U diag(sign) V1⁻ᵀ.
+  // U = −T V1ᴴ diag(sign), so T = −U diag(sign) V1⁻ᴴ.
   for (index j = 0; j < w; ++j) {
-    for (index i = 0; i < w; ++i) T[i + j * w] = i <= j ? -top[i + j * ld] * sign[j] : 0;
+    for (index i = 0; i < w; ++i) T[i + j * w] = i <= j ? -top[i + j * ld] * real_part(sign[j]) : S(0);
   }
-  core::trsm('R', 'L', 'T', 'U', w, w, S(1), top, ld, T, w);
+  core::trsm('R', 'L', 'C', 'U', w, w, S(1), top, ld, T, w);
   for (index j = 0; j < w; ++j) std::fill(T + j + 1 + j * w, T + w + j * w, S(0));
 }
 
@@ -195,11 +196,11 @@ struct level {
   index count(index i) const { return i + 1 < tiles ? tile : rows - first(i); }
 };
 
-// Computes M = T V1ᵀ B for a tile, w × w. Then H [B; 0] = [B; 0] − V M.
+// Computes M = T V1ᴴ B for a tile, w × w. Then H [B; 0] = [B; 0] − V M.
 template <class S>
 void tile_factor(index w, const S* V1, index ldv, const S* T, const S* B, index ldb, S* M) {
   copy_block(w, w, B, ldb, M, w);
-  core::trmm('L', 'L', 'T', 'U', w, w, S(1), V1, ldv, M, w);
+  core::trmm('L', 'L', 'C', 'U', w, w, S(1), V1, ldv, M, w);
   core::trmm('L', 'U', 'N', 'N', w, w, S(1), T, w, M, w);
 }
 
@@ -225,7 +226,7 @@ bool suits_tsqr(index m, index w, bool alone) {
 
 namespace {
 
-// W ← W + Xᵀ Y (X m × a, Y m × b), by slabs of rows whose partial sums are added in a fixed order.
+// W ← W + Xᴴ Y (X m × a, Y m × b), by slabs of rows whose partial sums are added in a fixed order.
 template <class S>
 void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw, int threads, index slab) {
   const index tasks = (m + slab - 1) / slab;
@@ -259,9 +260,9 @@ void wide_tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
   S* const C = A + left * lda;
   core::aligned_buffer<S> W(left * right);
   copy_block(left, right, C, lda, W.data(), left);
-  core::trmm('L', 'L', 'T', 'U', left, right, S(1), A, lda, W.data(), left);
+  core::trmm('L', 'L', 'C', 'U', left, right, S(1), A, lda, W.data(), left);
   slabbed_product(m - left, left, right, A + left, lda, C + left, lda, W.data(), left, threads, slab);
-  core::trmm('L', 'U', 'T', 'N', left, right, S(1), T, ldt, W.data(), left);
+  core::trmm('L', 'U', 'C', 'N', left, right, S(1), T, ldt, W.data(), left);
   core::parallel_for(threads, (m - left + slab - 1) / slab, [&](index t, int) {
     const index top = left + t * slab;
     core::gemm('N', 'N', std::min(slab, m - top), right, left, S(-1), A + top, lda, W.data(), left, S(1), C + top, lda);
@@ -275,7 +276,7 @@ void wide_tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
 
   S* const T12 = T + left * ldt;
   for (index j = 0; j < right; ++j) {
-    for (index i = 0; i < left; ++i) T12[i + j * ldt] = A[left + j + i * lda];
+    for (index i = 0; i < left; ++i) T12[i + j * ldt] = conjugate(A[left + j + i * lda]);
   }
   core::trmm('R', 'L', 'N', 'U', left, right, S(1), C + left, lda, T12, ldt);
   slabbed_product(m - w, left, right, A + w, lda, C + w, lda, T12, ldt, threads, slab);
@@ -381,7 +382,7 @@ class tree {
       recursive_panel(count, w, copy, count, work + w * w, here.T.data() + i * w * w, w, work);
       copy_block(count, w, copy, count, tile, here.ld);
       for (index j = 0; j < w; ++j) {
-        for (index r = 0; r < w; ++r) stack[i * w + r + j * here.tiles * w] = r <= j ? copy[r + j * count] : 0;
+        for (index r = 0; r < w; ++r) stack[i * w + r + j * here.tiles * w] = r <= j ? copy[r + j * count] : S(0);
       }
     });
     return stack;
@@ -401,12 +402,13 @@ class tree {
   core::aligned_buffer<S> identity_;
 };
 
-// LAPACK writes a reflector without a tail as τ = 0, not 2: the sign of its row of R changes, and T with it.
+// LAPACK writes a reflector without a tail as τ = 0, not 2: the sign of its row of R changes, and T with it. A complex τ that is not 2
+// stays.
 template <class S>
 void drop_empty_tails(index m, index w, S* A, index lda, S* tau, S* T) {
   bool flipped = false;
   for (index j = 0; j < w; ++j) {
-    if (std::any_of(A + j + 1 + j * lda, A + m + j * lda, [](S v) { return v != 0; })) continue;
+    if (std::any_of(A + j + 1 + j * lda, A + m + j * lda, [](S v) { return v != S(0); }) || imaginary_part(tau[j]) != 0) continue;
     tau[j] = 0;
     for (index c = j; c < w; ++c) A[j + c * lda] = -A[j + c * lda];
     flipped = true;
@@ -434,7 +436,7 @@ void tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bo
   tiles.ground_to_v(top.data());
   for (index j = 0; j < w; ++j) {
     tau[j] = T[j + j * w];
-    for (index i = 0; i < w; ++i) A[i + j * lda] = i <= j ? signs[i] * R[i + j * w] : top[i + j * w];
+    for (index i = 0; i < w; ++i) A[i + j * lda] = i <= j ? real_part(signs[i]) * R[i + j * w] : top[i + j * w];
   }
   drop_empty_tails(m, w, A, lda, tau, T);
 }
@@ -448,5 +450,7 @@ void tsqr_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bo
   template void reconstruct<S>(index, S*, index, S*, S*);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
 
 }  // namespace ballast::qr::cpu

@@ -9,19 +9,19 @@
 
 namespace ballast::qr::cpu {
 
-// Rows of one run of a product XᵀY. Longer products are cut into runs, since the roundings of equal terms in a long chain of additions all
+// Rows of one run of a product XᴴY. Longer products are cut into runs, since the roundings of equal terms in a long chain of additions all
 // have the same sign. BLAS itself cuts products into runs of about 256 rows. The run has 128 rows if BLAS adds a short product in several
 // chains at a time, as OpenBLAS's kernels for AVX-512 do, and 32 rows if it uses one chain, as the kernels for AVX2 and SSE do; with one
 // chain, runs of 64 rows give constant columns more than twice LAPACK's error. The kind of BLAS is measured once.
 template <class S>
 index product_rows();
 
-// W ← W + Xᵀ Y (X m × a, Y m × b), in runs of rows that are added one after the other.
+// W ← W + Xᴴ Y (X m × a, Y m × b), in runs of rows that are added one after the other.
 template <class S>
 void add_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw) {
   const index run = product_rows<S>();
   for (index top = 0; top < m; top += run)
-    core::gemm('T', 'N', a, b, std::min(run, m - top), S(1), X + top, ldx, Y + top, ldy, S(1), W, ldw);
+    core::gemm('C', 'N', a, b, std::min(run, m - top), S(1), X + top, ldx, Y + top, ldy, S(1), W, ldw);
 }
 
 // Recursive Householder QR of A (m × w, m ≥ w) on the calling thread. T (leading dimension ldt) is written on and above its diagonal.

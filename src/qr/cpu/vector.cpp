@@ -3,6 +3,8 @@
 #include "qr/cpu/vector.hpp"
 
 #include <algorithm>
+#include <complex>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qr/cpu/vector.cpp"
@@ -24,61 +26,112 @@ HWY_INLINE hn::Vec<D> load_wide(D d, const float* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), p));
 }
 
+// Complex numbers are pairs of lanes, (real, imaginary); a vector holds whole pairs.
+
+// One number z as a factor of vectors of numbers.
+template <bool Complex, class D>
+class factor_of {
+ public:
+  HWY_INLINE factor_of(D d, const hn::TFromD<D>* z) : d_(d), real_(hn::Set(d, z[0])), imaginary_(real_) {
+    if constexpr (Complex) imaginary_ = hn::OddEven(hn::Set(d, z[1]), hn::Set(d, -z[1]));
+  }
+  HWY_INLINE hn::Vec<D> times(hn::Vec<D> x) const {
+    const auto product = hn::Mul(x, real_);
+    if constexpr (Complex) return hn::MulAdd(hn::Reverse2(d_, x), imaginary_, product);
+    return product;
+  }
+  // sum − x z
+  HWY_INLINE hn::Vec<D> less(hn::Vec<D> sum, hn::Vec<D> x) const {
+    sum = hn::NegMulAdd(x, real_, sum);
+    if constexpr (Complex) sum = hn::NegMulAdd(hn::Reverse2(d_, x), imaginary_, sum);
+    return sum;
+  }
+
+ private:
+  D d_;
+  hn::Vec<D> real_, imaginary_;
+};
+
+// The numbers of one precision, real or complex, as the loops over single numbers after the last whole vector see them.
+template <bool Complex, class R>
+using number = std::conditional_t<Complex, std::complex<R>, R>;
+
 // Processes rows in chunks that stay in the first-level cache while the columns stream past; four columns at a time share one load and
-// store of y.
-template <int Count, class S>
-HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* z, std::int64_t ldz, double* y,
+// store of y. Rows, strides and z are counted in numbers; pointers are to their components.
+template <int Count, bool Complex, class R>
+HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const R* X, std::int64_t ldx, const double* z, std::int64_t ldz, double* y,
                               std::int64_t ldy) {
+  using wide = number<Complex, double>;
   const hn::ScalableTag<double> d;
+  constexpr std::int64_t each = Complex ? 2 : 1;
+  using factor = factor_of<Complex, decltype(d)>;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t chunk = 512;
-  for (std::int64_t top = 0; top < m; top += chunk) {
-    const std::int64_t end = HWY_MIN(top + chunk, m);
+  ldx *= each;
+  ldy *= each;
+  const std::int64_t rows = each * m;
+  for (std::int64_t top = 0; top < rows; top += chunk) {
+    const std::int64_t end = HWY_MIN(top + chunk, rows);
     for (std::int64_t j = 0; j < w; j += 4) {
-      const std::int64_t wide = HWY_MIN(std::int64_t{4}, w - j);
+      const std::int64_t wide_columns = HWY_MIN(std::int64_t{4}, w - j);
       std::int64_t i = top;
-      if (wide == 4) {
+      if (wide_columns == 4) {
         for (; i + lanes <= end; i += lanes) {
-          const S* const x = X + i + j * ldx;
+          const R* const x = X + i + j * ldx;
           const auto x0 = load_wide(d, x), x1 = load_wide(d, x + ldx), x2 = load_wide(d, x + 2 * ldx), x3 = load_wide(d, x + 3 * ldx);
           for (int q = 0; q < Count; ++q) {
-            const double* const zq = z + j + q * ldz;
+            const double* const zq = z + each * (j + q * ldz);
             double* const yq = y + i + q * ldy;
             auto sum = hn::LoadU(d, yq);
-            sum = hn::NegMulAdd(x0, hn::Set(d, zq[0]), sum);
-            sum = hn::NegMulAdd(x1, hn::Set(d, zq[1]), sum);
-            sum = hn::NegMulAdd(x2, hn::Set(d, zq[2]), sum);
-            sum = hn::NegMulAdd(x3, hn::Set(d, zq[3]), sum);
+            sum = factor(d, zq).less(sum, x0);
+            sum = factor(d, zq + each).less(sum, x1);
+            sum = factor(d, zq + 2 * each).less(sum, x2);
+            sum = factor(d, zq + 3 * each).less(sum, x3);
             hn::StoreU(sum, d, yq);
           }
         }
       }
-      for (std::int64_t c = j; c < j + wide; ++c) {
+      for (std::int64_t c = j; c < j + wide_columns; ++c) {
         std::int64_t r = i;
         for (; r + lanes <= end; r += lanes) {
           const auto x = load_wide(d, X + r + c * ldx);
           for (int q = 0; q < Count; ++q) {
             double* const yq = y + r + q * ldy;
-            hn::StoreU(hn::NegMulAdd(x, hn::Set(d, z[c + q * ldz]), hn::LoadU(d, yq)), d, yq);
+            hn::StoreU(factor(d, z + each * (c + q * ldz)).less(hn::LoadU(d, yq), x), d, yq);
           }
         }
-        for (; r < end; ++r) {
-          for (int q = 0; q < Count; ++q) y[r + q * ldy] -= static_cast<double>(X[r + c * ldx]) * z[c + q * ldz];
+        for (; r < end; r += each) {
+          const wide x = *reinterpret_cast<const number<Complex, R>*>(X + r + c * ldx);
+          for (int q = 0; q < Count; ++q)
+            *reinterpret_cast<wide*>(y + r + q * ldy) -= times(x, *reinterpret_cast<const wide*>(z + each * (c + q * ldz)));
         }
       }
     }
   }
 }
 
-// Sums rows top … end − 1 of `Columns` columns, starting at a.
-template <int Count, int Columns, class S>
-HWY_INLINE void dot_chunk(std::int64_t top, std::int64_t end, const S* a, std::int64_t lda, const double* y, std::int64_t ldy, double* z,
+// Returns Σ conj(x) y from the sums of the products of components, and for complex numbers of those of x with the other component of y.
+template <bool Complex, class D>
+HWY_INLINE number<Complex, hn::TFromD<D>> joined_sums(D d, hn::Vec<D> straight, [[maybe_unused]] hn::Vec<D> crossed) {
+  if constexpr (Complex) {
+    // conj(x) y = (x_r y_r + x_i y_i) + i (x_r y_i − x_i y_r)
+    return {hn::GetLane(hn::SumOfLanes(d, straight)), hn::GetLane(hn::SumOfLanes(d, hn::OddEven(hn::Neg(crossed), crossed)))};
+  } else {
+    return hn::GetLane(hn::SumOfLanes(d, straight));
+  }
+}
+
+// Sums rows top … end − 1, counted in components, of `Columns` columns, starting at a.
+template <int Count, int Columns, bool Complex, class R>
+HWY_INLINE void dot_chunk(std::int64_t top, std::int64_t end, const R* a, std::int64_t lda, const double* y, std::int64_t ldy, double* z,
                           std::int64_t ldz) {
+  using wide = number<Complex, double>;
   const hn::ScalableTag<double> d;
+  constexpr std::int64_t each = Complex ? 2 : 1;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  hn::Vec<decltype(d)> sum[Count][Columns];
+  hn::Vec<decltype(d)> sum[Count][Columns], crossed[Complex ? Count : 1][Columns];
   for (int q = 0; q < Count; ++q) {
-    for (int c = 0; c < Columns; ++c) sum[q][c] = hn::Zero(d);
+    for (int c = 0; c < Columns; ++c) sum[q][c] = crossed[Complex ? q : 0][c] = hn::Zero(d);
   }
   std::int64_t i = top;
   for (; i + lanes <= end; i += lanes) {
@@ -87,45 +140,53 @@ HWY_INLINE void dot_chunk(std::int64_t top, std::int64_t end, const S* a, std::i
     for (int q = 0; q < Count; ++q) {
       const auto p = hn::LoadU(d, y + i + q * ldy);
       for (int c = 0; c < Columns; ++c) sum[q][c] = hn::MulAdd(x[c], p, sum[q][c]);
+      if constexpr (Complex) {
+        const auto other = hn::Reverse2(d, p);
+        for (int c = 0; c < Columns; ++c) crossed[q][c] = hn::MulAdd(x[c], other, crossed[q][c]);
+      }
     }
   }
   for (int q = 0; q < Count; ++q) {
     for (int c = 0; c < Columns; ++c) {
-      double total = hn::GetLane(hn::SumOfLanes(d, sum[q][c]));
-      for (std::int64_t r = i; r < end; ++r) total += static_cast<double>(a[r + c * lda]) * y[r + q * ldy];
-      z[c + q * ldz] += total;
+      wide total = joined_sums<Complex>(d, sum[q][c], crossed[Complex ? q : 0][c]);
+      for (std::int64_t r = i; r < end; r += each)
+        total += times(conjugate(static_cast<wide>(*reinterpret_cast<const number<Complex, R>*>(a + r + c * lda))),
+                       *reinterpret_cast<const wide*>(y + r + q * ldy));
+      *reinterpret_cast<wide*>(z + each * (c + q * ldz)) += total;
     }
   }
 }
 
-template <int Count, class S>
-HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, std::int64_t ldy, double* z,
+template <int Count, bool Complex, class R>
+HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const R* X, std::int64_t ldx, const double* y, std::int64_t ldy, double* z,
                          std::int64_t ldz) {
-  constexpr std::int64_t chunk = 512;
-  for (std::int64_t top = 0; top < m; top += chunk) {
-    const std::int64_t end = HWY_MIN(top + chunk, m);
+  constexpr std::int64_t chunk = 512, each = Complex ? 2 : 1;
+  ldx *= each;
+  ldy *= each;
+  for (std::int64_t top = 0; top < each * m; top += chunk) {
+    const std::int64_t end = HWY_MIN(top + chunk, each * m);
     std::int64_t j = 0;
-    for (; j + 2 <= w; j += 2) dot_chunk<Count, 2>(top, end, X + j * ldx, ldx, y, ldy, z + j, ldz);
-    if (j < w) dot_chunk<Count, 1>(top, end, X + j * ldx, ldx, y, ldy, z + j, ldz);
+    for (; j + 2 <= w; j += 2) dot_chunk<Count, 2, Complex>(top, end, X + j * ldx, ldx, y, ldy, z + each * j, ldz);
+    if (j < w) dot_chunk<Count, 1, Complex>(top, end, X + j * ldx, ldx, y, ldy, z + each * j, ldz);
   }
 }
 
 template <class S>
-void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y,
-                  std::int64_t ldy) {
-  if (count == 1) subtract_rows<1>(m, w, X, ldx, z, ldz, y, ldy);
-  if (count == 2) subtract_rows<2>(m, w, X, ldx, z, ldz, y, ldy);
-  if (count == 3) subtract_rows<3>(m, w, X, ldx, z, ldz, y, ldy);
-  if (count == 4) subtract_rows<4>(m, w, X, ldx, z, ldz, y, ldy);
+void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const wide_of<S>* z, std::int64_t ldz,
+                  wide_of<S>* y, std::int64_t ldy) {
+  if (count == 1) subtract_rows<1, is_complex<S>>(m, w, reals(X), ldx, reals(z), ldz, reals(y), ldy);
+  if (count == 2) subtract_rows<2, is_complex<S>>(m, w, reals(X), ldx, reals(z), ldz, reals(y), ldy);
+  if (count == 3) subtract_rows<3, is_complex<S>>(m, w, reals(X), ldx, reals(z), ldz, reals(y), ldy);
+  if (count == 4) subtract_rows<4, is_complex<S>>(m, w, reals(X), ldx, reals(z), ldz, reals(y), ldy);
 }
 
 template <class S>
-void dot_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,
+void dot_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const wide_of<S>* y, std::int64_t ldy, wide_of<S>* z,
              std::int64_t ldz) {
-  if (count == 1) dot_rows<1>(m, w, X, ldx, y, ldy, z, ldz);
-  if (count == 2) dot_rows<2>(m, w, X, ldx, y, ldy, z, ldz);
-  if (count == 3) dot_rows<3>(m, w, X, ldx, y, ldy, z, ldz);
-  if (count == 4) dot_rows<4>(m, w, X, ldx, y, ldy, z, ldz);
+  if (count == 1) dot_rows<1, is_complex<S>>(m, w, reals(X), ldx, reals(y), ldy, reals(z), ldz);
+  if (count == 2) dot_rows<2, is_complex<S>>(m, w, reals(X), ldx, reals(y), ldy, reals(z), ldz);
+  if (count == 3) dot_rows<3, is_complex<S>>(m, w, reals(X), ldx, reals(y), ldy, reals(z), ldz);
+  if (count == 4) dot_rows<4, is_complex<S>>(m, w, reals(X), ldx, reals(y), ldy, reals(z), ldz);
 }
 
 template <class S>
@@ -210,7 +271,8 @@ class run_sums {
       sum[l] = hn::Zero(d_);
     }
   }
-  HWY_INLINE hn::TFromD<D> value(int l) { return hn::GetLane(hn::SumOfLanes(d_, hn::Add(total_[l], lost_[l]))); }
+  // Returns the sum of each lane.
+  HWY_INLINE hn::Vec<D> total(int l) const { return hn::Add(total_[l], lost_[l]); }
   hn::Vec<D> sum[Columns];  // the sum of the current run
 
  private:
@@ -220,62 +282,75 @@ class run_sums {
 
 template <int Columns, class S>
 HWY_INLINE void dots_of(std::int64_t m, const S* a, std::int64_t lda, S* g) {
-  const hn::ScalableTag<S> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const hn::ScalableTag<real_of<S>> d;
+  constexpr bool complex = is_complex<S>;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d)), rows = k_reals<S> * m, ld = k_reals<S> * lda;
+  const real_of<S>* const p = reals(a);
   run_sums<Columns, decltype(d)> run(d);
+  run_sums<complex ? Columns : 1, decltype(d)> crossed(d);
   std::int64_t i = 0;
-  while (i + lanes <= m) {
-    for (const std::int64_t end = HWY_MIN(i + k_run * lanes, m); i + lanes <= end; i += lanes) {
-      const auto first = hn::LoadU(d, a + i);
-      for (int l = 0; l < Columns; ++l) run.sum[l] = hn::MulAdd(first, hn::LoadU(d, a + i + l * lda), run.sum[l]);
+  while (i + lanes <= rows) {
+    for (const std::int64_t end = HWY_MIN(i + k_run * lanes, rows); i + lanes <= end; i += lanes) {
+      const auto first = hn::LoadU(d, p + i);
+      for (int l = 0; l < Columns; ++l) {
+        const auto other = hn::LoadU(d, p + i + l * ld);
+        run.sum[l] = hn::MulAdd(first, other, run.sum[l]);
+        if constexpr (complex) crossed.sum[l] = hn::MulAdd(first, hn::Reverse2(d, other), crossed.sum[l]);
+      }
     }
     run.fold();
+    if constexpr (complex) crossed.fold();
   }
   for (int l = 0; l < Columns; ++l) {
-    S total = run.value(l);
-    for (std::int64_t r = i; r < m; ++r) total += a[r] * a[r + l * lda];
+    S total = joined_sums<complex>(d, run.total(l), crossed.total(complex ? l : 0));
+    for (std::int64_t r = i / k_reals<S>; r < m; ++r) total += times(conjugate(a[r]), a[r + l * lda]);
     g[l] = total;
   }
 }
 
 template <int Right, class S>
 HWY_INLINE void step_of(std::int64_t m, S* a, std::int64_t lda, S scale, const S* w, S* g) {
-  const hn::ScalableTag<S> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  using real = real_of<S>;
+  const hn::ScalableTag<real> d;
+  constexpr bool complex = is_complex<S>;
+  using factor = factor_of<complex, decltype(d)>;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d)), rows = k_reals<S> * m, ld = k_reals<S> * lda;
   constexpr int Sums = std::max(Right, 1);
+  real* const p = reals(a);
   run_sums<Sums, decltype(d)> run(d);
-  hn::Vec<decltype(d)> weight[Sums];
-  for (int l = 0; l < Right; ++l) weight[l] = hn::Set(d, w[l]);
-  const auto factor = hn::Set(d, scale);
+  run_sums<complex ? Sums : 1, decltype(d)> crossed(d);
+  const factor by(d, reals(&scale));
   const auto single = [&](std::int64_t i, bool counted) {
-    a[i] *= scale;
+    a[i] = times(a[i], scale);
     S first = 0;
     for (int l = 0; l < Right; ++l) {
       S& c = a[i + (l + 1) * lda];
-      c -= a[i] * w[l];
-      if (l == 0) first = c;
-      if (counted) g[l] += first * c;
+      c -= times(a[i], w[l]);
+      if (l == 0) first = conjugate(c);
+      if (counted) g[l] += times(first, c);
     }
   };
   for (int l = 0; l < Right; ++l) g[l] = 0;
   if (m > 0) single(0, false);
-  std::int64_t i = 1;
-  while (i + lanes <= m) {
-    for (const std::int64_t end = HWY_MIN(i + k_run * lanes, m); i + lanes <= end; i += lanes) {
-      const auto v = hn::Mul(hn::LoadU(d, a + i), factor);
-      hn::StoreU(v, d, a + i);
+  std::int64_t i = k_reals<S>;
+  while (i + lanes <= rows) {
+    for (const std::int64_t end = HWY_MIN(i + k_run * lanes, rows); i + lanes <= end; i += lanes) {
+      const auto v = by.times(hn::LoadU(d, p + i));
+      hn::StoreU(v, d, p + i);
       auto first = v;
       for (int l = 0; l < Right; ++l) {
-        const auto c = hn::NegMulAdd(v, weight[l], hn::LoadU(d, a + i + (l + 1) * lda));
-        hn::StoreU(c, d, a + i + (l + 1) * lda);
+        const auto c = factor(d, reals(w + l)).less(hn::LoadU(d, p + i + (l + 1) * ld), v);
+        hn::StoreU(c, d, p + i + (l + 1) * ld);
         if (l == 0) first = c;
         run.sum[l] = hn::MulAdd(first, c, run.sum[l]);
+        if constexpr (complex) crossed.sum[l] = hn::MulAdd(first, hn::Reverse2(d, c), crossed.sum[l]);
       }
     }
     run.fold();
+    if constexpr (complex) crossed.fold();
   }
-  for (; i < m; ++i) single(i, true);
-  for (int l = 0; l < Right; ++l) g[l] += run.value(l);
+  for (std::int64_t r = i / k_reals<S>; r < m; ++r) single(r, true);
+  for (int l = 0; l < Right; ++l) g[l] += joined_sums<complex>(d, run.total(l), crossed.total(complex ? l : 0));
 }
 
 template <class S>
@@ -285,11 +360,16 @@ void dots_any(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {
     case 2: return dots_of<2>(m, a, lda, g);
     case 3: return dots_of<3>(m, a, lda, g);
     case 4: return dots_of<4>(m, a, lda, g);
-    case 5: return dots_of<5>(m, a, lda, g);
-    case 6: return dots_of<6>(m, a, lda, g);
-    case 7: return dots_of<7>(m, a, lda, g);
-    case 8: return dots_of<8>(m, a, lda, g);
-    default: return;
+    default: break;
+  }
+  if constexpr (!is_complex<S>) {
+    switch (columns) {
+      case 5: return dots_of<5>(m, a, lda, g);
+      case 6: return dots_of<6>(m, a, lda, g);
+      case 7: return dots_of<7>(m, a, lda, g);
+      case 8: return dots_of<8>(m, a, lda, g);
+      default: return;
+    }
   }
 }
 
@@ -300,33 +380,43 @@ void step_any(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, cons
     case 2: return step_of<1>(m, a, lda, scale, w, g);
     case 3: return step_of<2>(m, a, lda, scale, w, g);
     case 4: return step_of<3>(m, a, lda, scale, w, g);
-    case 5: return step_of<4>(m, a, lda, scale, w, g);
-    case 6: return step_of<5>(m, a, lda, scale, w, g);
-    case 7: return step_of<6>(m, a, lda, scale, w, g);
-    case 8: return step_of<7>(m, a, lda, scale, w, g);
-    default: return;
+    default: break;
+  }
+  if constexpr (!is_complex<S>) {
+    switch (columns) {
+      case 5: return step_of<4>(m, a, lda, scale, w, g);
+      case 6: return step_of<5>(m, a, lda, scale, w, g);
+      case 7: return step_of<6>(m, a, lda, scale, w, g);
+      case 8: return step_of<7>(m, a, lda, scale, w, g);
+      default: return;
+    }
   }
 }
 
-#define BALLAST_NAME(S, suffix)                                                                                                            \
-  void subtract_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz,       \
-                         double* y, std::int64_t ldy) {                                                                                    \
-    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);                                                                                     \
-  }                                                                                                                                        \
-  void dot_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z, \
-                    std::int64_t ldz) {                                                                                                    \
-    dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                          \
-  }                                                                                                                                        \
-  void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }         \
-  void moments_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {      \
-    moments_any(m, w, X, ldx, y, z, ldz);                                                                                                  \
-  }                                                                                                                                        \
-  void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }                 \
-  void step_##suffix(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                     \
-    step_any(m, columns, a, lda, scale, w, g);                                                                                             \
+#define BALLAST_NAME(S, suffix)                                                                                                          \
+  void subtract_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const wide_of<S>* z, std::int64_t ldz, \
+                         wide_of<S>* y, std::int64_t ldy) {                                                                              \
+    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);                                                                                   \
+  }                                                                                                                                      \
+  void dot_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const wide_of<S>* y, std::int64_t ldy,      \
+                    wide_of<S>* z, std::int64_t ldz) {                                                                                   \
+    dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                        \
+  }                                                                                                                                      \
+  void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }               \
+  void step_##suffix(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                   \
+    step_any(m, columns, a, lda, scale, w, g);                                                                                           \
   }
-BALLAST_NAME(float, f32)
-BALLAST_NAME(double, f64)
+#define BALLAST_NAME_REAL(S, suffix)                                                                                                  \
+  BALLAST_NAME(S, suffix)                                                                                                             \
+  void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }    \
+  void moments_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) { \
+    moments_any(m, w, X, ldx, y, z, ldz);                                                                                             \
+  }
+BALLAST_NAME_REAL(float, f32)
+BALLAST_NAME_REAL(double, f64)
+BALLAST_NAME(std::complex<float>, c64)
+BALLAST_NAME(std::complex<double>, c128)
+#undef BALLAST_NAME_REAL
 #undef BALLAST_NAME
 
 }  // namespace HWY_NAMESPACE
@@ -336,41 +426,46 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ballast::qr::vector {
 
-#define BALLAST_DISPATCH(S, suffix)                                                                                                       \
-  HWY_EXPORT(subtract_##suffix);                                                                                                          \
-  HWY_EXPORT(dot_##suffix);                                                                                                               \
-  HWY_EXPORT(squares_##suffix);                                                                                                           \
-  HWY_EXPORT(moments_##suffix);                                                                                                           \
-  HWY_EXPORT(dots_##suffix);                                                                                                              \
-  HWY_EXPORT(step_##suffix);                                                                                                              \
-  template <>                                                                                                                             \
-  void subtract<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y, \
-                   std::int64_t ldy) {                                                                                                    \
-    HWY_DYNAMIC_DISPATCH(subtract_##suffix)(m, w, X, ldx, count, z, ldz, y, ldy);                                                         \
-  }                                                                                                                                       \
-  template <>                                                                                                                             \
-  void dot<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,      \
-              std::int64_t ldz) {                                                                                                         \
-    HWY_DYNAMIC_DISPATCH(dot_##suffix)(m, w, X, ldx, count, y, ldy, z, ldz);                                                              \
-  }                                                                                                                                       \
-  template <>                                                                                                                             \
-  void squares<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {                                              \
-    HWY_DYNAMIC_DISPATCH(squares_##suffix)(m, w, X, ldx, z);                                                                              \
-  }                                                                                                                                       \
-  template <>                                                                                                                             \
-  void moments<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {           \
-    HWY_DYNAMIC_DISPATCH(moments_##suffix)(m, w, X, ldx, y, z, ldz);                                                                      \
-  }                                                                                                                                       \
-  template <>                                                                                                                             \
-  void first_dots<S>(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {                                                   \
-    HWY_DYNAMIC_DISPATCH(dots_##suffix)(m, columns, a, lda, g);                                                                           \
-  }                                                                                                                                       \
-  template <>                                                                                                                             \
-  void panel_step<S>(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                    \
-    HWY_DYNAMIC_DISPATCH(step_##suffix)(m, columns, a, lda, scale, w, g);                                                                 \
+#define BALLAST_DISPATCH(S, suffix)                                                                                                \
+  HWY_EXPORT(subtract_##suffix);                                                                                                   \
+  HWY_EXPORT(dot_##suffix);                                                                                                        \
+  HWY_EXPORT(dots_##suffix);                                                                                                       \
+  HWY_EXPORT(step_##suffix);                                                                                                       \
+  template <>                                                                                                                      \
+  void subtract<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const wide_of<S>* z, std::int64_t ldz, \
+                   wide_of<S>* y, std::int64_t ldy) {                                                                              \
+    HWY_DYNAMIC_DISPATCH(subtract_##suffix)(m, w, X, ldx, count, z, ldz, y, ldy);                                                  \
+  }                                                                                                                                \
+  template <>                                                                                                                      \
+  void dot<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const wide_of<S>* y, std::int64_t ldy,      \
+              wide_of<S>* z, std::int64_t ldz) {                                                                                   \
+    HWY_DYNAMIC_DISPATCH(dot_##suffix)(m, w, X, ldx, count, y, ldy, z, ldz);                                                       \
+  }                                                                                                                                \
+  template <>                                                                                                                      \
+  void first_dots<S>(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {                                            \
+    HWY_DYNAMIC_DISPATCH(dots_##suffix)(m, columns, a, lda, g);                                                                    \
+  }                                                                                                                                \
+  template <>                                                                                                                      \
+  void panel_step<S>(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                             \
+    HWY_DYNAMIC_DISPATCH(step_##suffix)(m, columns, a, lda, scale, w, g);                                                          \
   }
-BALLAST_DISPATCH(float, f32)
-BALLAST_DISPATCH(double, f64)
+#define BALLAST_DISPATCH_REAL(S, suffix)                                                                                        \
+  BALLAST_DISPATCH(S, suffix)                                                                                                   \
+  HWY_EXPORT(squares_##suffix);                                                                                                 \
+  HWY_EXPORT(moments_##suffix);                                                                                                 \
+  template <>                                                                                                                   \
+  void squares<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {                                    \
+    HWY_DYNAMIC_DISPATCH(squares_##suffix)(m, w, X, ldx, z);                                                                    \
+  }                                                                                                                             \
+  template <>                                                                                                                   \
+  void moments<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) { \
+    HWY_DYNAMIC_DISPATCH(moments_##suffix)(m, w, X, ldx, y, z, ldz);                                                            \
+  }
+BALLAST_DISPATCH_REAL(float, f32)
+BALLAST_DISPATCH_REAL(double, f64)
+BALLAST_DISPATCH(std::complex<float>, c64)
+BALLAST_DISPATCH(std::complex<double>, c128)
+#undef BALLAST_DISPATCH_REAL
 #undef BALLAST_DISPATCH
 
 }  // namespace ballast::qr::vector

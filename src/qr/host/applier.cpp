@@ -113,7 +113,7 @@ void block_of_columns<S>::scale() {
     }
     odd_[at(j)] = size.finite ? 0 : 1;
     const int shift = shift_[at(j)] = shift_of(size);
-    for (index i = 0; shift != 0 && i < m; ++i) x[i] = std::ldexp(x[i], shift);
+    for (index i = 0; shift != 0 && i < m; ++i) x[i] = scaled(x[i], shift);
     norm_[at(j)] = std::ldexp(size.norm, size.exponent + shift);
   }
 }
@@ -137,7 +137,7 @@ void block_of_columns<S>::encode(bool again) {
     const S* x = &from_.view(0, first_ + j);
     if (e != 0 || from_.view.row_stride != 1) {
       column.resize(at(rows));
-      for (index i = 0; i < rows; ++i) column[at(i)] = e == 0 ? from_.view(i, first_ + j) : std::ldexp(from_.view(i, first_ + j), e);
+      for (index i = 0; i < rows; ++i) column[at(i)] = e == 0 ? from_.view(i, first_ + j) : scaled(from_.view(i, first_ + j), e);
       x = column.data();
     }
     Q_.kernels_.dot(rows, 1, x, rows, k_vectors, b, m, to, width_);
@@ -185,9 +185,7 @@ template <class S>
 std::uint64_t block_of_columns<S>::hash() {
   const index m = Q_.m_;
   abft::result_hash made;
-  for (index j = 0; j < width_; ++j) {
-    for (index i = 0; i < m; ++i) made.add(X_[i + j * ldx_]);
-  }
+  for (index j = 0; j < width_; ++j) add_numbers(made, X_ + j * ldx_, m);
   return made.bits();
 }
 
@@ -195,7 +193,7 @@ template <class S>
 void block_of_columns<S>::unscale() {
   for (index j = 0; j < width_; ++j) {
     const int e = shift_[at(j)];
-    for (index i = 0; e != 0 && i < Q_.m_; ++i) X_[i + j * ldx_] = std::ldexp(X_[i + j * ldx_], -e);
+    for (index i = 0; e != 0 && i < Q_.m_; ++i) X_[i + j * ldx_] = scaled(X_[i + j * ldx_], -e);
   }
 }
 

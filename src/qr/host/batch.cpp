@@ -145,7 +145,7 @@ void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, boo
     }
     const int e = most > 0 && strange == 0 ? std::ilogb(most) : 0;
     const int shift = shift_[at(j)] = shift_of(e);
-    for (index i = 0; shift != 0 && i < m_; ++i) x[i] = std::ldexp(x[i], shift);
+    for (index i = 0; shift != 0 && i < m_; ++i) x[i] = scaled(x[i], shift);
   }
 }
 
@@ -154,7 +154,7 @@ void bench_of_thread<S>::store(const matrix_view<S>& to, bool upper_only) const 
   for (index j = 0; j < to.columns; ++j) {
     const S* const x = tile_.data() + j * m_;
     const int back = -shift_[at(j)];
-    for (index i = 0; i < to.rows; ++i) to(i, j) = back != 0 && (!upper_only || i <= j) ? std::ldexp(x[i], back) : x[i];
+    for (index i = 0; i < to.rows; ++i) to(i, j) = back != 0 && (!upper_only || i <= j) ? scaled(x[i], back) : x[i];
   }
 }
 
@@ -198,14 +198,14 @@ template <class S>
 void bench_of_thread<S>::subtract_column(index rows, index j) {
   double z[k_certificates];
   for (int q = 0; q < k_certificates; ++q) z[q] = std::ldexp(weight(q, j), -exponent_[at(j)] - shift_[at(j)]);
-  kernels_.subtract(rows, 1, tile_.data() + j * m_, m_, k_certificates, z, 1, y_.data(), m_);
+  kernels_.subtract_weighted(rows, 1, tile_.data() + j * m_, m_, k_certificates, z, 1, y_.data(), m_);
 }
 
 template <class S>
 std::uint64_t bench_of_thread<S>::hash(index columns, const S* scalars, index count) const {
   abft::result_hash made;
-  for (index e = 0; e < m_ * columns; ++e) made.add(tile_[e]);
-  for (index e = 0; e < count; ++e) made.add(scalars[e]);
+  add_numbers(made, tile_.data(), m_ * columns);
+  add_numbers(made, scalars, count);
   return made.bits();
 }
 

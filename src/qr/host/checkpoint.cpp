@@ -29,7 +29,7 @@ double blocked_factorizer<S>::change_of_v(index k, core::vector<double>& sums) {
 template <class S>
 double blocked_factorizer<S>::change_of_t(index k) const {
   abft::result_hash seal;
-  for (index i = 0; i < shape_[k].width * shape_[k].width; ++i) seal.add(t(k)[i]);
+  add_numbers(seal, t(k), shape_[k].width * shape_[k].width);
   return seal.bits() != seals_.T[at(k)] ? std::numeric_limits<double>::quiet_NaN() : taus_differ(k);
 }
 

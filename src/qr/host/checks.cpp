@@ -50,13 +50,6 @@ double largest_norm(const core::vector<double>& squares, int count) {
   return norm.value();
 }
 
-template <class S>
-std::uint64_t bits_of(S number) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, &number, sizeof number);
-  return word;
-}
-
 }  // namespace
 
 // -------------------------------------------------------------------------------------------------------------------- a block
@@ -95,7 +88,7 @@ double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int c
     const index top = t * k_slab_rows;
     const index end = std::min(top + k_slab_rows, rows);
     const index full = std::min(end, taken.full);
-    if (full > top) kernels_.subtract(full - top, here.width, X + top, lda_, count, z, n, y + top, m);
+    if (full > top) kernels_.subtract_weighted(full - top, here.width, X + top, lda_, count, z, n, y + top, m);
     for (index i = std::max(top, taken.full); i < end; ++i) {
       for (index j = i - taken.full; j < here.width; ++j) {
         for (int q = 0; q < count; ++q) y[i + q * m] -= static_cast<double>(X[i + j * lda_]) * z[j + q * n];
@@ -157,7 +150,7 @@ void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   const core::vector<double> z = judge_reflectors(k, seen);
   checkpoints_[at(k)].assign(z.begin() + 4 * w, z.begin() + 8 * w);
   abft::result_hash seal;
-  for (index i = 0; i < w * w; ++i) seal.add(t(k)[i]);
+  add_numbers(seal, t(k), w * w);
   seals_.T[at(k)] = seal.bits();
   if (!shape_.single_group) seals_.R[at(2 * k + 1)] = seal_of_r(k, b.first, w);
   seen->data = panel_residual(k, z);
@@ -253,14 +246,13 @@ void blocked_factorizer<S>::judge_orthogonality(index k, const core::vector<doub
   }
 }
 
-// A tau of 0 belongs to v = e₁. tau must equal T's diagonal to the bit. `squares`: ‖v‖² of each column.
+// tau must equal T's diagonal to the bit. `squares`: ‖v‖² of each column.
 template <class S>
 double blocked_factorizer<S>::reflector_residual(index k, const double* squares) const {
   const layout::block& b = shape_[k];
   largest worst;
   for (index j = 0; j < b.width; ++j) {
-    const double tau = static_cast<double>(tau_[b.first + j]);
-    worst.add(tau == 0 ? squares[j] - 1 : tau * squares[j] - 2);
+    worst.add(qr::reflector_residual(static_cast<wide_of<S>>(tau_[b.first + j]), squares[j]));
   }
   worst.add(taus_differ(k));
   return worst.value();
@@ -271,7 +263,7 @@ template <class S>
 double blocked_factorizer<S>::taus_differ(index k) const {
   const layout::block& b = shape_[k];
   for (index j = 0; j < b.width; ++j) {
-    if (bits_of(tau_[b.first + j]) != bits_of(t(k)[j * (b.width + 1)])) return std::numeric_limits<double>::quiet_NaN();
+    if (!same_bits(tau_[b.first + j], t(k)[j * (b.width + 1)])) return std::numeric_limits<double>::quiet_NaN();
   }
   return 0;
 }
@@ -387,7 +379,7 @@ void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y,
     const index end = std::min(top + k_r_rows, m);
     for (const layout::block& b : shape_.blocks) {
       const index full = std::min(end, b.panel ? b.first : m);
-      if (full > top) kernels_.subtract(full - top, b.width, A_ + top + b.first * lda_, lda_, count, z + b.first, n, y + top, ldy);
+      if (full > top) kernels_.subtract_weighted(full - top, b.width, A_ + top + b.first * lda_, lda_, count, z + b.first, n, y + top, ldy);
       if (!b.panel) continue;
       for (index i = std::max(top, b.first); i < std::min(end, b.first + b.width); ++i) {
         for (int q = 0; q < count; ++q) {

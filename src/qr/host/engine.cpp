@@ -54,7 +54,7 @@ class host_engine final : public engine<S> {
     for (index j = 0; j < to.columns; ++j) {
       for (index i = 0; i < to.rows; ++i) {
         const int e = rows[i] + columns[j];
-        to(i, j) = e == 0 ? from(i, j) : std::ldexp(from(i, j), e);
+        to(i, j) = e == 0 ? from(i, j) : scaled(from(i, j), e);
       }
     }
   }
@@ -74,7 +74,7 @@ class host_engine final : public engine<S> {
       bool same = true;
       for (index i = 0; i < to.rows; ++i) {
         const int e = down[i] + across[j];
-        same &= abft::word_of(static_cast<S>(to(i, j))) == abft::word_of(e == 0 ? from(i, j) : static_cast<S>(std::ldexp(from(i, j), e)));
+        same &= same_bits<S>(to(i, j), e == 0 ? from(i, j) : scaled(from(i, j), e));
       }
       if (!same) return j;
     }
@@ -87,8 +87,8 @@ class host_engine final : public engine<S> {
       bool odd = false;
       for (index i = 0; i < (upper ? std::min(j + 1, X.rows) : X.rows); ++i) {
         const S x = X(i, j);
-        odd |= !std::isfinite(x);
-        if (x != 0 && !odd) most = std::max(most, std::ilogb(x) + rows[i]);
+        odd |= !is_finite(x);
+        if (x != S(0) && !odd) most = std::max(most, exponent_of(x) + rows[i]);
       }
       columns[j] = odd ? abft::k_odd_column : most == std::numeric_limits<int>::min() ? abft::k_zero_column : most;
     }
@@ -130,7 +130,7 @@ class host_engine final : public engine<S> {
       if (!seen[t].odd) return;
       abft::result_hash hash;
       for (index c = 0; c < columns; ++c) {
-        for (index i = 0; i < n; ++i) hash.add(made(i, c));
+        add_numbers(hash, &made(0, c), n);
       }
       seen[t].bits = hash.bits();
     });

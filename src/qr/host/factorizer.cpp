@@ -110,7 +110,7 @@ void blocked_factorizer<S>::unscale() {
   for (index j = 0; j < shape_.n; ++j) {
     const int e = shift_[static_cast<std::size_t>(j)];
     if (e == 0) continue;
-    for (index i = 0; i < std::min(j + 1, shape_.m); ++i) A_[i + j * lda_] = std::ldexp(A_[i + j * lda_], -e);
+    for (index i = 0; i < std::min(j + 1, shape_.m); ++i) A_[i + j * lda_] = scaled(A_[i + j * lda_], -e);
   }
   shift_.clear();
 }
@@ -118,7 +118,7 @@ void blocked_factorizer<S>::unscale() {
 template <class S>
 S blocked_factorizer<S>::from_source(index i, index j) const {
   const S value = source_(i, j);
-  return shift_.empty() || shift_[static_cast<std::size_t>(j)] == 0 ? value : std::ldexp(value, shift_[static_cast<std::size_t>(j)]);
+  return shift_.empty() || shift_[static_cast<std::size_t>(j)] == 0 ? value : scaled(value, shift_[static_cast<std::size_t>(j)]);
 }
 
 template <class S>
@@ -174,9 +174,10 @@ template <class S>
 void blocked_factorizer<S>::subtract_input(index top, index rows, index first, index width, int count, index first_weight, double* y,
                                            index ldy) const {
   const double* const z = weights_.data() + first_weight * shape_.n;
-  if (source_.data == nullptr) return kernels_.subtract(rows, width, A_ + top + first * lda_, lda_, count, z + first, shape_.n, y, ldy);
+  if (source_.data == nullptr)
+    return kernels_.subtract_weighted(rows, width, A_ + top + first * lda_, lda_, count, z + first, shape_.n, y, ldy);
   if (source_.row_stride == 1 && shift_.empty())
-    return kernels_.subtract(rows, width, &source_(top, first), source_.column_stride, count, z + first, shape_.n, y, ldy);
+    return kernels_.subtract_weighted(rows, width, &source_(top, first), source_.column_stride, count, z + first, shape_.n, y, ldy);
   constexpr index k_columns = 32;
   core::vector<S> read(static_cast<std::size_t>(rows * std::min(width, k_columns)));
   for (index from = first; from < first + width; from += k_columns) {
@@ -184,7 +185,7 @@ void blocked_factorizer<S>::subtract_input(index top, index rows, index first, i
     for (index j = 0; j < columns; ++j) {
       for (index i = 0; i < rows; ++i) read[static_cast<std::size_t>(i + j * rows)] = from_source(top + i, from + j);
     }
-    kernels_.subtract(rows, columns, read.data(), rows, count, z + from, shape_.n, y, ldy);
+    kernels_.subtract_weighted(rows, columns, read.data(), rows, count, z + from, shape_.n, y, ldy);
   }
 }
 
@@ -289,7 +290,7 @@ std::uint64_t blocked_factorizer<S>::hash_block(index b) {
   const layout::block& here = shape_[b];
   abft::result_hash made;
   for (index j = here.first; j < here.first + here.width; ++j) {
-    for (index i = 0; i < shape_.m; ++i) made.add(A_[i + j * lda_]);
+    add_numbers(made, A_ + j * lda_, shape_.m);
   }
   return made.bits();
 }

@@ -16,33 +16,35 @@ S element(const block_reflector<S>& H, index i, index j) {
 
 template <class S>
 class plain_kernels final : public kernels<S> {
+  using wide = wide_of<S>;
+
  public:
   void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int, bool, bool) const override {
     const auto a = [&](index i, index j) -> S& { return A[i + j * lda]; };
     for (index j = 0; j < w; ++j) {
       tau[j] = make_reflector(a(j, j), m - j - 1, &a(j, j) + 1);
       for (index c = j + 1; c < w; ++c) {
-        double sum = a(j, c);
-        for (index i = j + 1; i < m; ++i) sum += static_cast<double>(a(i, j)) * a(i, c);
-        sum *= tau[j];
-        a(j, c) = static_cast<S>(a(j, c) - sum);
-        for (index i = j + 1; i < m; ++i) a(i, c) = static_cast<S>(a(i, c) - a(i, j) * sum);
+        wide sum = a(j, c);
+        for (index i = j + 1; i < m; ++i) sum += conjugate(wide(a(i, j))) * wide(a(i, c));
+        sum *= conjugate(wide(tau[j]));
+        a(j, c) = static_cast<S>(wide(a(j, c)) - sum);
+        for (index i = j + 1; i < m; ++i) a(i, c) = static_cast<S>(wide(a(i, c)) - wide(a(i, j)) * sum);
       }
     }
-    const auto v = [&](index i, index j) -> double { return i < j ? 0 : i == j ? 1 : static_cast<double>(a(i, j)); };
+    const auto v = [&](index i, index j) -> wide { return i < j ? wide(0) : i == j ? wide(1) : wide(a(i, j)); };
     form_t(m, w, v, tau, T);
   }
 
   void triangular_factor(const block_reflector<S>& H, const S* tau, S* T) const override {
     form_t(
-        H.rows, H.width, [&](index i, index j) -> double { return element(H, i, j); }, tau, T);
+        H.rows, H.width, [&](index i, index j) -> wide { return element(H, i, j); }, tau, T);
   }
 
   void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const override {
     for (index c = 0; c < n; ++c) {
       for (index j = 0; j < H.width; ++j) {
-        double sum = 0;
-        for (index i = j; i < H.rows; ++i) sum += static_cast<double>(element(H, i, j)) * C[i + c * ldc];
+        wide sum = 0;
+        for (index i = j; i < H.rows; ++i) sum += conjugate(wide(element(H, i, j))) * wide(C[i + c * ldc]);
         W[j + c * H.width] = static_cast<S>(sum);
       }
     }
@@ -52,18 +54,18 @@ class plain_kernels final : public kernels<S> {
     const index w = H.width;
     for (index c = 0; c < n; ++c) {
       S* const column = W + c * w;
-      // Computed in place: T is upper triangular, so that row j of T W needs rows ≥ j, and row j of Tᵀ W rows ≤ j.
+      // Computed in place: T is upper triangular, so that row j of T W needs rows ≥ j, and row j of Tᴴ W rows ≤ j.
       for (index step = 0; step < w; ++step) {
         const index j = transposed ? w - 1 - step : step;
-        double sum = 0;
+        wide sum = 0;
         for (index l = transposed ? 0 : j; l < (transposed ? j + 1 : w); ++l)
-          sum += static_cast<double>(transposed ? H.T[l + j * w] : H.T[j + l * w]) * column[l];
+          sum += (transposed ? conjugate(wide(H.T[l + j * w])) : wide(H.T[j + l * w])) * wide(column[l]);
         column[j] = static_cast<S>(sum);
       }
       for (index i = 0; i < H.rows; ++i) {
-        double sum = 0;
-        for (index j = 0; j < std::min(w, i + 1); ++j) sum += static_cast<double>(element(H, i, j)) * column[j];
-        C[i + c * ldc] = static_cast<S>(C[i + c * ldc] - sum);
+        wide sum = 0;
+        for (index j = 0; j < std::min(w, i + 1); ++j) sum += wide(element(H, i, j)) * wide(column[j]);
+        C[i + c * ldc] = static_cast<S>(wide(C[i + c * ldc]) - sum);
       }
     }
   }
@@ -72,10 +74,11 @@ class plain_kernels final : public kernels<S> {
     for (index c = 0; c < k; ++c) {
       for (index step = 0; step < n; ++step) {
         const index i = transposed ? step : n - 1 - step;
-        double sum = B[i + c * ldb];
+        wide sum = B[i + c * ldb];
         for (index l = transposed ? 0 : i + 1; l < (transposed ? i : n); ++l)
-          sum -= static_cast<double>(transposed ? U[l + i * ldu] : U[i + l * ldu]) * B[l + c * ldb];
-        B[i + c * ldb] = static_cast<S>(sum / U[i + i * ldu]);
+          sum -= (transposed ? conjugate(wide(U[l + i * ldu])) : wide(U[i + l * ldu])) * wide(B[l + c * ldb]);
+        const wide diagonal = U[i + i * ldu];
+        B[i + c * ldb] = static_cast<S>(sum / (transposed ? conjugate(diagonal) : diagonal));
       }
     }
   }
@@ -83,8 +86,8 @@ class plain_kernels final : public kernels<S> {
   void subtract_product(index m, index n, index k, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
     for (index j = 0; j < n; ++j) {
       for (index i = 0; i < m; ++i) {
-        double sum = C[i + j * ldc];
-        for (index l = 0; l < k; ++l) sum -= static_cast<double>(A[i + l * lda]) * B[l + j * ldb];
+        wide sum = C[i + j * ldc];
+        for (index l = 0; l < k; ++l) sum -= wide(A[i + l * lda]) * wide(B[l + j * ldb]);
         C[i + j * ldc] = static_cast<S>(sum);
       }
     }
@@ -93,26 +96,27 @@ class plain_kernels final : public kernels<S> {
   void cross_product(index m, index p, index q, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
     for (index j = 0; j < q; ++j) {
       for (index i = 0; i < p; ++i) {
-        double sum = 0;
-        for (index l = 0; l < m; ++l) sum += static_cast<double>(A[l + i * lda]) * B[l + j * ldb];
+        wide sum = 0;
+        for (index l = 0; l < m; ++l) sum += conjugate(wide(A[l + i * lda])) * wide(B[l + j * ldb]);
         C[i + j * ldc] = static_cast<S>(sum);
       }
     }
   }
 
-  void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const override {
-    for (int q = 0; q < count; ++q) {
-      for (index j = 0; j < w; ++j) {
-        for (index i = 0; i < m; ++i) y[i + q * ldy] -= static_cast<double>(X[i + j * ldx]) * z[j + q * ldz];
-      }
-    }
+  void subtract(index m, index w, const S* X, index ldx, int count, const wide* z, index ldz, wide* y, index ldy) const override {
+    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);
   }
 
-  void dot(index m, index w, const S* X, index ldx, int count, const double* y, index ldy, double* z, index ldz) const override {
+  void subtract_weighted(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, wide* y,
+                         index ldy) const override {
+    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);
+  }
+
+  void dot(index m, index w, const S* X, index ldx, int count, const wide* y, index ldy, wide* z, index ldz) const override {
     for (int q = 0; q < count; ++q) {
       for (index j = 0; j < w; ++j) {
-        double sum = 0;
-        for (index i = 0; i < m; ++i) sum += static_cast<double>(X[i + j * ldx]) * y[i + q * ldy];
+        wide sum = 0;
+        for (index i = 0; i < m; ++i) sum += conjugate(wide(X[i + j * ldx])) * y[i + q * ldy];
         z[j + q * ldz] += sum;
       }
     }
@@ -120,14 +124,14 @@ class plain_kernels final : public kernels<S> {
 
   void squares(index m, index w, const S* X, index ldx, double* z) const override {
     for (index j = 0; j < w; ++j) {
-      for (index i = 0; i < m; ++i) z[j] += static_cast<double>(X[i + j * ldx]) * X[i + j * ldx];
+      for (index i = 0; i < m; ++i) z[j] += square_of(X[i + j * ldx]);
     }
   }
 
   void moments(index m, index w, const S* X, index ldx, const double* y, double* z, index ldz) const override {
     for (index j = 0; j < w; ++j) {
-      for (index i = 0; i < m; ++i) {
-        const double x = static_cast<double>(X[i + j * ldx]);
+      for (index i = 0; i < k_reals<S> * m; ++i) {
+        const double x = static_cast<double>(reals(X + j * ldx)[i]);
         z[j] += x;
         z[j + ldz] += x * y[i];
         z[j + 2 * ldz] += x * y[i] * y[i];
@@ -137,20 +141,29 @@ class plain_kernels final : public kernels<S> {
   }
 
  private:
-  // Computes column j of T: −τ_j T (Vᵀ v_j) above the diagonal, τ_j on it.
+  template <class Weight>
+  static void subtract_any(index m, index w, const S* X, index ldx, int count, const Weight* z, index ldz, wide* y, index ldy) {
+    for (int q = 0; q < count; ++q) {
+      for (index j = 0; j < w; ++j) {
+        for (index i = 0; i < m; ++i) y[i + q * ldy] -= wide(X[i + j * ldx]) * z[j + q * ldz];
+      }
+    }
+  }
+
+  // Computes column j of T: −τ_j T (Vᴴ v_j) above the diagonal, τ_j on it.
   template <class Element>
   static void form_t(index m, index w, Element&& v, const S* tau, S* T) {
     for (index j = 0; j < w; ++j) {
       for (index i = 0; i < w; ++i) T[i + j * w] = 0;
       T[j + j * w] = tau[j];
       for (index i = 0; i < j; ++i) {
-        double sum = 0;
-        for (index r = j; r < m; ++r) sum += v(r, i) * v(r, j);
-        T[i + j * w] = static_cast<S>(-static_cast<double>(tau[j]) * sum);
+        wide sum = 0;
+        for (index r = j; r < m; ++r) sum += conjugate(v(r, i)) * v(r, j);
+        T[i + j * w] = static_cast<S>(-wide(tau[j]) * sum);
       }
       for (index i = 0; i < j; ++i) {
-        double sum = 0;
-        for (index l = i; l < j; ++l) sum += static_cast<double>(T[i + l * w]) * T[l + j * w];
+        wide sum = 0;
+        for (index l = i; l < j; ++l) sum += wide(T[i + l * w]) * wide(T[l + j * w]);
         T[i + j * w] = static_cast<S>(sum);
       }
     }
@@ -167,5 +180,7 @@ const kernels<S>& reference_kernels() {
 
 template const kernels<float>& reference_kernels<float>();
 template const kernels<double>& reference_kernels<double>();
+template const kernels<std::complex<float>>& reference_kernels<std::complex<float>>();
+template const kernels<std::complex<double>>& reference_kernels<std::complex<double>>();
 
 }  // namespace ballast::qr
