@@ -57,53 +57,67 @@ __global__ void __launch_bounds__(k_map_threads) map_kernel(const __grid_constan
   using ballast::cuda::bits;
   using ballast::cuda::index;
   const map_arguments& a = given.arguments;
-  std::int64_t line, row;
-  if constexpr (P.across) {
-    constexpr int rows = k_map_threads / k_map_across;
-    const std::int64_t row_blocks = (a.rows + rows - 1) / rows;
-    const std::int64_t group = blockIdx.x / row_blocks;
-    line = group * k_map_across + threadIdx.x % k_map_across;
-    row = (blockIdx.x - group * row_blocks) * rows + threadIdx.x / k_map_across;
-  } else {
-    const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * k_map_threads + threadIdx.x;
-    line = at / a.rows;
-    row = at - line * a.rows;
-  }
-  if (line >= a.lines || row >= a.rows) return;
-  line += a.first_line;
+  struct element {
+    std::int64_t line, row;
+  };
+  const auto find = [&](std::int64_t block, std::int64_t thread) {
+    element made;
+    if constexpr (P.across) {
+      constexpr int rows = k_map_threads / k_map_across;
+      const std::int64_t row_blocks = (a.rows + rows - 1) / rows, group = block / row_blocks;
+      made.line = group * k_map_across + thread % k_map_across;
+      made.row = (block - group * row_blocks) * rows + thread / k_map_across;
+    } else {
+      const std::int64_t at = block * k_map_threads + thread;
+      made.line = at / a.rows;
+      made.row = at - made.line * a.rows;
+    }
+    return made;
+  };
+  element own = find(blockIdx.x, threadIdx.x);
+  if (own.line >= a.lines || own.row >= a.rows) return;
   const inject::device_position here{a.first_block + blockIdx.x,    a.all_blocks, a.step, a.steps,
                                      static_cast<int>(threadIdx.x), k_map_threads};
+  // Both computations of an attempt load what they use themselves.
+  const auto again = [](const double& number) { return static_cast<real>(*static_cast<const volatile double*>(&number)); };
   const auto once = [&] {
-    real value = map_value<P, real, const real, const std::uint32_t>(
-        a, 0, line, row, static_cast<real>(a.scale), [&](real* factor) { given.strike(index<1>{}, site::twiddle, here, factor); });
+    real value =
+        map_value<P, real, const real, const std::uint32_t>(a, 0, a.first_line + own.line, own.row, again(a.scale),
+                                                            [&](real* factor) { given.strike(index<1>{}, site::twiddle, here, factor); });
     given.strike(index<1>{}, a.site, here, &value);
     return value;
   };
-  real* const to = static_cast<real*>(a.out) + line_begin(a.to, line) + row * a.to.scalar;
+  const auto place = [&](const element& of) {
+    return static_cast<real*>(a.out) + line_begin(a.to, a.first_line + of.line) + of.row * a.to.scalar;
+  };
   if constexpr (!P.check) {
-    *to = once();
+    *place(own) = once();
     return;
   }
+  const auto find_again = [&] { return find(arch::opaque(static_cast<int>(blockIdx.x)), arch::opaque(static_cast<int>(threadIdx.x))); };
   abft::attempts state(a.repairs);
   abft::outcome how = abft::outcome::open;
   while (how == abft::outcome::open) {
+    own = find_again();
+    const element other = find_again();
     const real value = once();
-    real twin = map_value<P, real, const volatile real, const volatile std::uint32_t>(a, 1, arch::opaque(line), arch::opaque(row),
-                                                                                      static_cast<real>(a.check_scale), [](real*) {});
+    real twin = map_value<P, real, const volatile real, const volatile std::uint32_t>(a, 1, a.first_line + other.line, other.row,
+                                                                                      again(a.check_scale), [](real*) {});
     given.strike(index<1>{}, site::checksum, here, &twin);
     abft::finding now;
     // The payloads of NaNs are alike.
     const bool same = bits(value) == bits(twin) || (value != value && twin != twin);
-    now.word = same ? abft::k_pass : abft::k_fail;
+    real* const to = place(own);
+    now.word = same && to == place(other) ? abft::k_pass : abft::k_fail;
     given.strike(index<1>{}, site::comparison, here, &now.word);
     now.residual = fabs(static_cast<double>(value) - static_cast<double>(twin));
     now.bits = bits(value) == 0 ? 1 : bits(value);
-    now.index = line;
+    now.index = a.first_line + own.line;
     how = state.judge(now);
     if (abft::stands(how)) *to = value;
   }
   if (how == abft::outcome::clean) return;
-  ballast::cuda::write_outcome(given, *a.events, how, state.first(), line, static_cast<std::uint32_t>(a.step),
+  ballast::cuda::write_outcome(given, *a.events, how, state.first(), a.first_line + own.line, static_cast<std::uint32_t>(a.step),
                                static_cast<std::uint32_t>(event_check::product));
   if (state.false_alarm()) ballast::cuda::count(a.events->false_alarms);
 }
