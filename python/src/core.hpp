@@ -11,6 +11,7 @@
 #include <bit>
 #include <complex>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,9 @@ void add_qr(nb::module_& m);
 void add_kmeans(nb::module_& m);
 void add_jax(nb::module_& m);  // defined where jaxlib's headers were found (BALLAST_PYTHON_JAX)
 void add_everything(nb::module_& m);
+
+// Makes a call of a program of JAX, on a thread of XLA. Empty but in _core_instrumented, where such calls have faults, too.
+inline std::function<void(const std::function<void()>& call)> around_program_call;
 
 // Arrays of the host, or of a CUDA device (ballast._device describes these). Python passes arrays of the right type, so nothing is
 // converted here.

@@ -343,7 +343,11 @@ void compute_fit(const frame& now) {
 // Exceptions become XLA's errors.
 ffi::Error guarded(void (*compute)(const frame&), const frame& now) {
   try {
-    compute(now);
+    if (around_program_call) {
+      around_program_call([&] { compute(now); });
+    } else {
+      compute(now);
+    }
     return ffi::Error::Success();
   } catch (const ballast::uncorrectable_error& fault) {
     findings().add(fault.report());

@@ -17,7 +17,8 @@ if _core:
 
 @pytest.fixture
 def faults():
-    """A function that arms faults for the calls of this thread, by the command's words: site=fft.stage,model=bit_flip,seed=2."""
+    """A function that arms faults for the calls of this thread, and of JAX's programs, by the command's words:
+    site=fft.stage,model=bit_flip,seed=2."""
     from ballast import _core
 
     if not hasattr(_core, "arm"):
