@@ -144,22 +144,28 @@ struct batch_results {
 // nor on how the rows are divided. One iteration sums about 16 k n bytes over the ranks. If a rank is lost, the others load its rows by
 // data::reload and go on with the iteration that it was lost in: the result has the same bits. Not on a group: the cuda backend, k-means‖,
 // batches.
+//
 // Spherical (problem::spherical; I. Dhillon, D. Modha, Concept decompositions for large sparse text data using clustering, 2001): points
 // and given centroids are divided by their norms, in copies of the call, and each new centroid is the sum of its points by weight, divided
 // by the norm of the sum; where that is 0, the centroid stays. `inertia` is Σ_i weight_i (1 − cos(x_i, centroid(label_i))), as half of the
 // squared distances between these rounded unit vectors; labels are nearest for these exactly. Centroids have norm 1, to rounding. A row of
 // zeros has no direction: invalid_argument_error. Not with it: transform, the cuda backend (automatic chooses one of the host), batches,
-// groups of ranks. Points in half precision (storage::f16, bf16; T is float): the results, to the bit, of the same numbers in float, of
-// which a block at a time is made. Not with them: the cuda backend (automatic chooses one of the host), batches, groups of ranks. Points in
-// compressed rows (storage::csr): fit, predict and transform as for the same points in a matrix, with the same contract for labels; the
-// points are not shifted to their mean. A distance of transform has a relative error of (n/2 + 4) u for floats and 8 (e + 4) u for doubles,
-// e the most stored elements of a point. One iteration costs 2k operations for each stored element and O(kn) beside. Memory beyond the
-// arguments: O(m + kn · groups), 4 to 64 groups. n ≤ 2^31 − 1. Not with storage::csr: the cuda backend (automatic chooses one of the host),
-// k-means‖, batches, groups of ranks. Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group
-// also: different calls on its ranks), unsupported_error, rank_lost_error, device_error, out_of_memory_error, uncorrectable_error. Results
-// are stored after they have been verified: a call that throws uncorrectable_error has stored none, but distances of rows, and fits of a
-// batch, that passed their checks may have been stored. A report with verdict uncorrectable, for calls without throw_on_uncorrectable,
-// means that the results are not to be used.
+// groups of ranks.
+//
+// Points in half precision (storage::f16, bf16; T is float): the results, to the bit, of the same numbers in float, of which a block at a
+// time is made. Not with them: the cuda backend (automatic chooses one of the host), batches, groups of ranks.
+//
+// Points in compressed rows (storage::csr): fit, predict and transform as for the same points in a matrix, with the same contract for
+// labels; the points are not shifted to their mean. A distance of transform has a relative error of (n/2 + 4) u for floats and 8 (e + 4) u
+// for doubles, e the most stored elements of a point. One iteration costs 2k operations for each stored element and O(kn) beside. Memory
+// beyond the arguments: O(m + kn · groups), 4 to 64 groups. n ≤ 2^31 − 1. Not with storage::csr: the cuda backend (automatic chooses one of
+// the host), k-means‖, batches, groups of ranks.
+//
+// Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group also: different calls on its ranks),
+// unsupported_error, rank_lost_error, device_error, out_of_memory_error, uncorrectable_error. Results are stored after they have been
+// verified: a call that throws uncorrectable_error has stored none, but distances of rows, and fits of a batch, that passed their checks
+// may have been stored. A report with verdict uncorrectable, for calls without throw_on_uncorrectable, means that the results are not to be
+// used.
 template <class T>
 class plan {
  public:
