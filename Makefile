@@ -35,7 +35,7 @@ test-mpi:
 efforts = $(foreach algorithm,FFT FFT_CUDA KMEANS KMEANS_CUDA QR QR_CUDA,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
 test-full:
 	scripts/install-dependencies test
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(call efforts,full) $(launcher)
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full -DBALLAST_INSTRUMENTED_OPTIONS= $(call efforts,full) $(launcher)
 	cmake --build --preset release
 	ctest --test-dir build/release --output-on-failure -j 2
 	cmake --preset asan -DBALLAST_SANITIZE_ALIGNMENT=ON $(call efforts,wide) $(launcher)
@@ -94,7 +94,7 @@ lint:
 
 build:
 	scripts/install-dependencies build
-	cmake --preset release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full $(launcher)
+	cmake --preset release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full -DBALLAST_INSTRUMENTED_OPTIONS= $(launcher)
 	cmake --build --preset release
 
 clean:
