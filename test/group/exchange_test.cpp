@@ -79,7 +79,7 @@ TEST_P(group_ranks, exchange_and_add) {
   std::atomic<int> right{0};
   run_ranks(GetParam(), [&](int, const group& own) {
     record here;
-    exchange& over = own.internal()->over;
+    exchange& over = *own.internal()->over;
     over.begin_call(&here.seen, protection::correct);
     for (int i = 0; i < 3; ++i) right += round(over) ? 1 : 0;
     const report all = joined(over, here.seen.collect());
@@ -108,7 +108,7 @@ outcome call_with(const std::vector<wire_fault>& faults, protection wanted = pro
   std::mutex mutex;
   const auto endings = run_ranks(board, quick(patience), [&](int, const group& own) {
     record here(wanted);
-    exchange& over = own.internal()->over;
+    exchange& over = *own.internal()->over;
     for (;;) {
       try {
         bool right = false;
@@ -263,7 +263,7 @@ TEST(group_ranks_lost, suspended_ranks_are_not) {
 TEST(group_errors, different_calls) {
   std::atomic<int> refused{0};
   run_ranks(3, [&](int rank, const group& own) {
-    exchange& over = own.internal()->over;
+    exchange& over = *own.internal()->over;
     over.expect_alike(rank == 2 ? 1 : 0);
     try {
       over.barrier();
@@ -279,9 +279,9 @@ TEST(group_errors, an_exception_of_one_rank_ends_all) {
   const auto endings = run_ranks(std::make_shared<switchboard>(3), quick(), [&](int rank, const group& own) {
     record here;
     try {
-      (void)in_group(own.internal()->over, here.seen, "group_test", [&]() -> report {
+      (void)in_group(*own.internal()->over, here.seen, "group_test", [&]() -> report {
         if (rank == 1) throw std::bad_alloc();
-        own.internal()->over.barrier();
+        own.internal()->over->barrier();
         return {};
       });
     } catch (const std::bad_alloc&) {
