@@ -223,9 +223,13 @@ def test_faults(faults, here, caplog, site, call):
         report = ballast.last_report()
     assert report.detected == 1 and report.verdict in ("corrected", "recomputed") and len(caplog.records) == 1
     assert np.allclose(repaired, expected, rtol=1e-10, atol=1e-10)
-    faults(f"site={site},model=bit_flip,bit=62,seed=3")
-    with ballast.protection("off"):
-        assert not np.allclose(np.asarray(call()), expected, rtol=1e-10, atol=1e-10, equal_nan=True)
+
+    def reaches_the_output(seed):  # a label keeps its value if the struck product is not that of a near centroid
+        faults(f"site={site},model=bit_flip,bit=62,seed={seed}")
+        with ballast.protection("off"):
+            return not np.allclose(np.asarray(call()), expected, rtol=1e-10, atol=1e-10, equal_nan=True)
+
+    assert any(reaches_the_output(seed) for seed in range(3, 15))
     faults(f"site={site},model=bit_flip,bit=62,seed=3")
     with ballast.protection("detect"):
         with pytest.raises(jax.errors.JaxRuntimeError, match="could not be repaired"):
