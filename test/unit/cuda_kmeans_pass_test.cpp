@@ -398,5 +398,45 @@ TEST_F(kmeans_pass, a_wrong_largest_score_reaches_no_label) {
   }
 }
 
+// The threshold above which the scores of a lane are near the largest. The points are nearly as far from one centroid as from another of
+// the next lane: a lane that does not see its own would leave the other as the only one.
+TEST_F(kmeans_pass, a_wrong_threshold_of_a_lane_reaches_no_label) {
+  const std::int64_t m = 300;
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{8, 8}, {20, 900}, {288, 400}}) {
+    const auto centroids = normal_numbers<float>(k * n, 2);
+    const auto noise = normal_numbers<float>(m * n, 1);
+    std::vector<float> values(static_cast<std::size_t>(m * n));
+    for (std::int64_t i = 0; i < m; ++i) {
+      const std::int64_t one = i % k / 4 * 4 + i % 2, other = one + 2;
+      for (std::int64_t f = 0; f < n; ++f) {
+        const auto at = static_cast<std::size_t>(i * n + f);
+        values[at] =
+            (centroids[static_cast<std::size_t>(one * n + f)] + centroids[static_cast<std::size_t>(other * n + f)]) / 2 + noise[at] * 1e-7f;
+      }
+    }
+    int wrong[2] = {};
+    for (const bool check : {true, false}) {
+      if (!check && k != 8) continue;
+      for (int seed = 0; seed < (k == 8 ? 24 : 12); ++seed) {
+        const char* const models[] = {"bit_flip,bit=31", "random_value", "bit_flip,bit=24", "bit_flip,bit=26"};
+        const inject::plan faults(
+            {inject::parse_request("site=kmeans.threshold,model=" + std::string(models[seed % 4]) + ",count=64,seed=" + std::to_string(seed))});
+        call_state state(device_, &faults);
+        points_on_device<float> points(device_, m, static_cast<int>(n), k, values, {}, 1, check, 2);
+        lloyd<float> made(device_, state.call, points.problem);
+        made.begin_run();
+        made.set_centroids(centroids, centroids);
+        made.pass(true);
+        const auto labels = download<std::int32_t>(device_, made.labels(), m);
+        bool right = true;
+        for (std::int64_t i = 0; i < m; ++i) right = right && points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, 1e-15L);
+        wrong[check] += right ? 0 : 1;
+      }
+    }
+    EXPECT_EQ(wrong[1], 0) << "n " << n << ", k " << k;
+    if (k == 8) EXPECT_GT(wrong[0], 0) << "with protection off no fault reached a label: n " << n << ", k " << k;
+  }
+}
+
 }  // namespace
 }  // namespace ballast::kmeans::cuda

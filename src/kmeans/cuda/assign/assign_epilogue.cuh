@@ -98,7 +98,7 @@ struct pass_rows : pass_rechecks<T, P, Injector> {
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
       near[q] = __ballot_sync(0xffffffffu, (row.named[0] | row.more) != 0);
-      if constexpr (scores::k_follows) apart[q] = __ballot_sync(0xffffffffu, row.best != row.twin || row.wrong != 0);
+      if constexpr (k_checks) apart[q] = __ballot_sync(0xffffffffu, (scores::k_follows && row.best != row.twin) || row.wrong != 0);
       certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && (row.named[1] | row.more) == 0);
     }
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
@@ -368,7 +368,7 @@ struct pass_rows : pass_rechecks<T, P, Injector> {
         row_stats.error = own.most();
         T mine = max(2 * row_stats.error, k_comparable);  // the two owners compute it from two copies of the bound
         given.strike(ballast::cuda::index<1>{}, site::threshold,
-                     this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
+                     this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 2), &mine);
         if constexpr (k_checks) {
           if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) row_stats.bad = true, row_stats.failed = check::minimum;
         }

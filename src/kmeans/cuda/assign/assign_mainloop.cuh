@@ -324,13 +324,15 @@ struct pass_scores {
 
   // f32: updates the search with the scores of a group. `largest`: the largest of the lane's columns; `twins`: the same from a second
   // chain, if groups follow. `before`: the code of the tiles before the group. If `largest` is too high, no column is near. If it is too
-  // low, another column is near as well, but a later group may make the lane forget the right one.
+  // low, another column is near as well, but a later group may make the lane forget the right one. `strike` receives the threshold of a
+  // row.
+  template <class Strike>
   __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
                                          const float (&largest)[k_groups], const float (&twins)[k_groups], const errors& of,
-                                         std::uint32_t before) const {
+                                         std::uint32_t before, Strike&& strike) const {
     constexpr float integers = 0x1p23f;  // from here on floats have an ulp of 1: their last bits are an integer
     constexpr std::uint32_t two = 2 * near_number(0, 0);
-    float near[k_groups], from[k_groups];
+    float near[k_groups], from[k_groups], slope[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const auto of_lanes = [](float own) {
@@ -352,13 +354,25 @@ struct pass_scores {
       }
       if (!stays || !k_own_errors) row.upper = k_own_errors ? lowest_score<float>() : row.best + of.spread[q];
       near[q] = integers, from[q] = fma(k_own_errors ? k_comparable : of.spread[q], k_steep, -row.best * k_steep);
+      slope[q] = k_own_errors ? of.slope[q] * k_steep : 0;
+      strike(from[q]);
     }
     const auto is_near = [&](float score, float norm, int q) {
-      return arch::multiply_add_saturated(score, k_steep, k_own_errors ? fma(of.slope[q] * k_steep, norm, from[q]) : from[q]);
+      return arch::multiply_add_saturated(score, k_steep, k_own_errors ? fma(slope[q], norm, from[q]) : from[q]);
     };
     each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
       near[q] = fma(is_near(score, norm, q), static_cast<float>(near_number(i, v)), near[q]);
     });
+    // The lanes of a row search with the same threshold. A lane whose own is higher would hide its columns, and the label would be certain
+    // from those of the other lanes. Each lane compares with the next: they are equal only if all four are.
+    if constexpr (k_checks) {
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+        std::uint32_t word = ballast::cuda::bits(from[q]);
+        word += k_own_errors ? ballast::cuda::bits(slope[q]) + ballast::cuda::bits(of.reach) : ballast::cuda::bits(rows[q].upper);
+        rows[q].wrong |= word ^ __shfl_sync(0xffffffffu, word, t + 1, 4);
+      }
+    }
     const auto add = [](row_search<float>& to, std::uint32_t code) {
       to.more |= to.named[k_named - 1];
 #pragma unroll
@@ -516,7 +530,10 @@ struct pass_scores {
               given.strike(index<1>{}, site::minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
           };
           for (float& each : largest) strike_minimum(0, each);
-          search(rows, scores, columns, largest, twins, of, before);
+          search(rows, scores, columns, largest, twins, of, before, [&](float& threshold) {
+            if (Injector::enabled && begins)
+              given.strike(index<1>{}, site::threshold, here(tile, tiles, shape.sections + 1, shape.sections + 2), &threshold);
+          });
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
           before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no codes
         } else {
@@ -548,7 +565,7 @@ struct pass_scores {
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
                                                  const row_search<T> (&rows)[k_groups], row_statistics& row_stats) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
-    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 1), &limits.row_offset);
+    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 2), &limits.row_offset);
     T sums[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;

@@ -77,7 +77,7 @@ struct row_search<float> {
   float since;                        // the value of `best` when the oldest of the lane's near columns was recorded
   std::uint32_t named[k_most_named];  // codes of the lane's near columns, the newest first
   std::uint32_t more;                 // not 0: there are more near columns than `named` holds
-  std::uint32_t wrong;                // not 0: the two chains differed in some group
+  std::uint32_t wrong;                // not 0: the two chains, or the thresholds of two lanes, differed in some group
   float sum;                          // Σ w · score of the section
 };
 template <>
