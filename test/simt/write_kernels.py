@@ -1,5 +1,5 @@
 # Converts a list of kernel requests into C++ files that instantiate each kernel and register it with the emulator.
-# Usage: write_kernels.py GENERATOR CHECKED FILE…    GENERATOR prints one request per line: header TAB expression [TAB anything].
+# Usage: write_kernels.py CHECKED FILE… -- GENERATOR…    A generator prints one request per line: header TAB expression [TAB anything].
 # The first CHECKED files get one kernel in four, and at least one of each template. Unchanged files are not written, so that only changed
 # ones are compiled again.
 import subprocess
@@ -7,16 +7,17 @@ import sys
 import zlib
 
 
-def main(generator, checked, files):
-    lines = subprocess.run([generator], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+def main(checked, files, generators):
     requests = {}  # expression: header
-    for number, line in enumerate(lines, 1):
-        fields = line.split("\t")
-        if len(fields) < 2 or not fields[0] or not fields[1]:
-            sys.exit(f"{generator}: line {number}: expected header TAB expression, got {line!r}")
-        requests[fields[1]] = fields[0]
-    if not requests:
-        sys.exit(f"{generator}: expected kernel requests, got none")
+    for generator in generators:
+        lines = subprocess.run([generator], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+        if not lines:
+            sys.exit(f"{generator}: expected kernel requests, got none")
+        for number, line in enumerate(lines, 1):
+            fields = line.split("\t")
+            if len(fields) < 2 or not fields[0] or not fields[1]:
+                sys.exit(f"{generator}: line {number}: expected header TAB expression, got {line!r}")
+            requests[fields[1]] = fields[0]
 
     # The hash assigns kernels to files, so that a new request changes only one or two files.
     def hash_of(expression):
@@ -50,4 +51,5 @@ def main(generator, checked, files):
             new.write(text)
 
 
-main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+end = sys.argv.index("--")
+main(int(sys.argv[1]), sys.argv[2:end], sys.argv[end + 1:])
