@@ -22,7 +22,7 @@ namespace ballast::kmeans {
 namespace {
 
 template <class T>
-long double square_distance(const T* x, const T* c, std::int64_t n) {
+long double rows_distance(const T* x, const T* c, std::int64_t n) {
   long double sum = 0;
   for (std::int64_t f = 0; f < n; ++f) sum += std::pow(static_cast<long double>(x[f]) - static_cast<long double>(c[f]), 2.0L);
   return sum;
@@ -48,8 +48,8 @@ class kmeans_exact : public testing::TestWithParam<std::tuple<backend, protectio
     for (std::int64_t i = 0; i < m; ++i) {
       std::int64_t nearest = 0;
       for (std::int64_t j = 0; j < k; ++j) {
-        const long double right = square_distance(&points[at(i * n)], &centroids[at(j * n)], n);
-        if (right < square_distance(&points[at(i * n)], &centroids[at(nearest * n)], n)) nearest = j;
+        const long double right = rows_distance(&points[at(i * n)], &centroids[at(j * n)], n);
+        if (right < rows_distance(&points[at(i * n)], &centroids[at(nearest * n)], n)) nearest = j;
         const double limit = static_cast<double>(n + 8) / 2 * static_cast<double>(std::numeric_limits<T>::epsilon());
         EXPECT_NEAR(static_cast<double>(far.values(i, j)), static_cast<double>(std::sqrt(right)),
                     limit * static_cast<double>(std::sqrt(right)))

@@ -14,6 +14,7 @@
 #include "inject/plan.hpp"
 #include "kmeans/cuda/assign/assign_mainloop.cuh"
 #include "kmeans/cuda/engine/lloyd.hpp"
+#include "support/effort.hpp"
 #include "unit/cuda_kmeans_pass.hpp"
 #include "unit/cuda_kmeans_problems.hpp"
 
@@ -301,6 +302,9 @@ TEST_F(kmeans_pass, faults_in_sums_are_seen) {
     }
 }
 
+// The number of faults that a test tries; half of them with the effort sample.
+int seeds(int all) { return ballast::test::chosen_effort() < ballast::test::effort::wide ? all / 2 : all; }
+
 // A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without. In f32 with
 // 20 features each warp multiplies by itself, with 40 four do together.
 TEST_F(kmeans_pass, faults_are_repaired) {
@@ -313,7 +317,7 @@ TEST_F(kmeans_pass, faults_are_repaired) {
                                "kmeans.count", "kmeans.checksum", "kmeans.threshold", "kmeans.comparison", "kmeans.centroid"}) {
         int wrong[2] = {}, seen[2] = {}, given_up[2] = {};
         for (const bool check : {true, false}) {
-          for (int seed = 0; seed < 24; ++seed) {
+          for (int seed = 0; seed < seeds(24); ++seed) {
             const std::string model = seed % 4 == 0   ? "bit_flip"
                                       : seed % 4 == 1 ? "random_value"
                                       : seed % 4 == 2 ? "infinity"
@@ -373,7 +377,7 @@ TEST_F(kmeans_pass, a_wrong_largest_score_reaches_no_label) {
     int wrong[2] = {}, seen = 0;
     for (const bool check : {true, false}) {
       if (!check && k == 900) continue;
-      for (int seed = 0; seed < 60; ++seed) {
+      for (int seed = 0; seed < seeds(60); ++seed) {
         const char* const models[] = {"vector_mask", "zero", "random_value"};
         const inject::plan faults({inject::parse_request("site=kmeans.minimum,model=" + std::string(models[k == 900 ? 0 : seed % 3]) +
                                                          ",seed=" + std::to_string(seed))});
@@ -417,10 +421,10 @@ TEST_F(kmeans_pass, a_wrong_threshold_of_a_lane_reaches_no_label) {
     int wrong[2] = {};
     for (const bool check : {true, false}) {
       if (!check && k != 8) continue;
-      for (int seed = 0; seed < (k == 8 ? 24 : 12); ++seed) {
+      for (int seed = 0; seed < seeds(k == 8 ? 24 : 12); ++seed) {
         const char* const models[] = {"bit_flip,bit=31", "random_value", "bit_flip,bit=24", "bit_flip,bit=26"};
-        const inject::plan faults(
-            {inject::parse_request("site=kmeans.threshold,model=" + std::string(models[seed % 4]) + ",count=64,seed=" + std::to_string(seed))});
+        const inject::plan faults({inject::parse_request("site=kmeans.threshold,model=" + std::string(models[seed % 4]) +
+                                                         ",count=64,seed=" + std::to_string(seed))});
         call_state state(device_, &faults);
         points_on_device<float> points(device_, m, static_cast<int>(n), k, values, {}, 1, check, 2);
         lloyd<float> made(device_, state.call, points.problem);

@@ -1,39 +1,23 @@
 // The kernels of block.hpp as plain loops. A reader can check them by hand, and the other backends are tested against them.
 // Layer: kernels "reference" of the host backend. Serial, one point after another (width 1), no SIMD.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "inject/injector.hpp"
-#include "kmeans/block.hpp"
+#include "kmeans/reference/steps.hpp"
 #include "kmeans/sites.hpp"
-#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
 
 namespace {
 
+using namespace reference;
+
 // Returns feature f of point i, scaled and centred. At most two roundings: the product with a power of two is exact.
 template <class T>
 T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
-  return from.points(i - from.origin, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
-}
-
-// Returns start + Σ_f term(f), summed in runs of k_run features and spans of k_run runs. Equal terms have equal rounding
-// errors, which would add up in one long chain.
-template <class T, class Term>
-T sum_features(T start, std::int64_t n, Term&& term) {
-  for (std::int64_t f = 0; f < n;) {
-    T part = 0;
-    for (const std::int64_t span = std::min(f + thresholds::k_run * thresholds::k_run, n); f < span;) {
-      T run = 0;
-      for (const std::int64_t end = std::min(f + thresholds::k_run, n); f < end; ++f) run += term(f);
-      part += run;
-    }
-    start += part;
-  }
-  return start;
+  return from.points(i - from.origin, f) * from.scale - from.shift[at(f)];
 }
 
 template <class T>
@@ -41,18 +25,7 @@ void load(const source<T>& from, point_block<T>& block) {
   for (std::int64_t p = 0; p < block.capacity; ++p) {
     const bool used = p < block.count;
     for (std::int64_t f = 0; f < block.n; ++f) block.x[p * block.n + f] = used ? coordinate(from, block.first + p, f) : T(0);
-    block.weight[p] = !used                  ? T(0)
-                      : from.weights.empty() ? T(1)
-                                             : from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
-  }
-}
-
-template <class T>
-std::uint64_t bits_of(T value) {
-  if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<std::uint32_t>(value);
-  } else {
-    return std::bit_cast<std::uint64_t>(value);
+    block.weight[p] = !used ? T(0) : from.weights.empty() ? T(1) : from.weights[at(block.first + p)] * from.weight_scale;
   }
 }
 
@@ -93,7 +66,7 @@ void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, dou
 // Returns ‖x‖² of point p.
 template <class T>
 T squared_norm(const point_block<T>& block, std::int64_t p) {
-  return sum_features(T(0), block.n, [&](std::int64_t f) { return block.x[p * block.n + f] * block.x[p * block.n + f]; });
+  return sum_in_runs(T(0), 0, block.n, [&](std::int64_t f) { return block.x[p * block.n + f] * block.x[p * block.n + f]; });
 }
 
 template <class T>
@@ -104,60 +77,28 @@ void measure(point_block<T>& block) {
 // Returns x · C of section g plus the rounding errors of its tiles' start values: the expected value of Σ_tiles (start + Σ w D).
 template <class T>
 T encoded(const packed_centroids<T>& centroids, std::int64_t g, const point_block<T>& block, std::int64_t p) {
-  return sum_features(centroids.rest[g], block.n,
-                      [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
+  return sum_in_runs(centroids.rest[g], 0, block.n,
+                     [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
 }
-
-// Stores a residual that exceeds its limit in `kept`. The comparison is negated, so that NaN exceeds every limit.
-template <class T>
-void compare(T residual, T limit_squared, T& kept) {
-  if (!(residual * residual <= limit_squared)) kept = std::abs(residual);
-}
-
-template <class T>
-T squared(const abft::guarded_threshold& limit) {
-  const T value = static_cast<T>(limit.value);
-  return value * value;
-}
-
-// The smallest score so far, the index of its centroid, and the second smallest score.
-template <class T>
-struct least_score {
-  T score = std::numeric_limits<T>::infinity();
-  std::int32_t index = 0;
-  T second = std::numeric_limits<T>::infinity();
-  void see(T other, std::int32_t its_index) {
-    second = std::min(second, std::max(score, other));
-    if (other < score) score = other, index = its_index;
-  }
-  // Merges the result of another section, which may hold lower indexes.
-  void join(const least_score& other) {
-    second = std::min({second, other.second, std::max(score, other.score)});
-    if (other.score < score || (other.score == score && other.index < index)) score = other.score, index = other.index;
-  }
-};
 
 template <class T>
 row_failure assign(const packed_centroids<T>& centroids, search_kind what, const product_hook& hook, point_block<T>& block) {
   const bool protect = what != search_kind::plain;
   const std::int64_t n = block.n;
   row_failure found;
-  block.undecided.count = 0;
-  // Squared residuals in units of their limits of doubt: the largest and the sum, per section.
-  block.spread.assign(static_cast<std::size_t>(2 * centroids.sections), T(0));
+  begin_search(centroids, block);
   for (std::int64_t p = 0; p < block.count; ++p) {
     least_score<T> best, twin{.score = std::numeric_limits<T>::max()};
     T kept = 0;
     for (std::int64_t g = 0; g < centroids.sections; ++g) {
       least_score<T> here_best, here_twin{.score = std::numeric_limits<T>::max()};
       T sum = 0;
-      for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < centroids.first_tile[static_cast<std::size_t>(g) + 1];
-           ++t) {
-        const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
+      for (std::int64_t t = centroids.first_tile[at(g)]; t < centroids.first_tile[at(g) + 1]; ++t) {
+        const std::int64_t real = centroids.used[at(t)];
         T product[k_tile];
         const T *const features = &centroids.packed[t * n * k_tile], *const x = &block.x[p * n];
         for (std::int64_t r = 0; r < real; ++r) {
-          product[r] = sum_features(centroids.norms[t * k_tile + r], n, [&](std::int64_t f) { return features[f * k_tile + r] * x[f]; });
+          product[r] = sum_in_runs(centroids.norms[t * k_tile + r], 0, n, [&](std::int64_t f) { return features[f * k_tile + r] * x[f]; });
         }
         inject::position here = hook.position;
         here.step = p * centroids.tiles + t;
@@ -176,33 +117,11 @@ row_failure assign(const packed_centroids<T>& centroids, search_kind what, const
       best.join(here_best);
       if (!protect) continue;
       twin.join(here_twin);
-      const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * block.squares[p] +
-                      squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
-      const T residual = sum - encoded(centroids, g, block, p);
-      compare(residual, limit, kept);
-      const double doubt = block.bounds.doubt[static_cast<std::size_t>(g)];
-      const double ratio = static_cast<double>(residual * residual) /
-                           std::max(static_cast<double>(limit) * doubt * doubt, static_cast<double>(std::numeric_limits<T>::min()));
-      block.spread[static_cast<std::size_t>(2 * g)] = std::max(block.spread[static_cast<std::size_t>(2 * g)], static_cast<T>(ratio));
-      block.spread[static_cast<std::size_t>(2 * g + 1)] += static_cast<T>(ratio);
+      judge_section(sum - encoded(centroids, g, block, p), g, p, block, kept);
     }
-    block.nearest.minimum[p] = best.score;
-    // A second score below the smallest one comes from a fault.
-    const T square = protect ? block.squares[p] : squared_norm(block, p);
-    const T limit =
-        centroids.order.margin.square * square + centroids.order.margin.least_score * best.score + centroids.order.margin.offset;
-    if (best.second >= best.score && best.second - best.score <= limit)
-      block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(p);
-    block.nearest.index[p] = best.index;
-    block.twin.index[p] = twin.index;
-    if (protect && !(best.score == twin.score)) kept = std::numeric_limits<T>::quiet_NaN();
-    if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
+    decide_point(centroids, protect, p, protect ? block.squares[p] : squared_norm(block, p), best, twin, kept, block, found);
   }
-  block.doubtful = false;
-  for (std::size_t g = 0; protect && g < block.spread.size(); g += 2) {
-    const double largest = static_cast<double>(block.spread[g]), sum = static_cast<double>(block.spread[g + 1]);
-    if (stands_out(largest, sum - largest, block.count - 1)) block.doubtful = true;
-  }
+  end_search(protect, block);
   return found;
 }
 
@@ -269,16 +188,15 @@ template <class T>
 void section_distances(const packed_centroids<T>& centroids, const difference_operands<T>& from, std::int64_t section, bool protect,
                        const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
-  const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
-  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
+  const std::int64_t first = centroids.first_tile[at(section)], last = centroids.first_tile[at(section) + 1];
   const auto each_column = [&](auto&& use) {
     for (std::int64_t t = first; t < last; ++t)
-      for (std::int64_t r = 0; r < centroids.used[static_cast<std::size_t>(t)]; ++r) use((t - first) * k_tile + r);
+      for (std::int64_t r = 0; r < centroids.used[at(t)]; ++r) use((t - first) * k_tile + r);
   };
   for (std::int64_t p = 0; p < block.count; ++p) {
     each_column([&](std::int64_t column) {
       const T* twice = from.packed + (first + column / k_tile) * n * k_tile + column % k_tile;  // −2c
-      block.distance[column * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
+      block.distance[column * block.capacity + p] = sum_in_runs(T(0), 0, n, [&](std::int64_t f) {
         const T difference = from.x[p * n + f] + twice[f * k_tile] / 2;
         return difference * difference;
       });
@@ -287,28 +205,17 @@ void section_distances(const packed_centroids<T>& centroids, const difference_op
   inject::position here = hook.position;
   hook.injector->strike(site::product, here, block.distance.data(), block.count);
   if (!protect) return;
-  T norms = 0;
-  for (std::int64_t t = first; t < last; ++t) norms -= centroids.start[t];
-  const auto at = static_cast<std::size_t>(section);
-  const second_checksum<T>& other = centroids.second;
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const T norm = squared_norm(block, p);
-    T kept = 0;
-    // Compares a weighted sum of the distances with start + all ‖x‖² + x · checksum. sizes, size_norms: the sums of the sizes
-    // of the weights, and of these times ‖c‖².
-    const auto check_sum = [&](const T* v, const core::aligned_buffer<T>& checksum, T rest, T start, T all, T sizes, T size_norms,
-                               const abft::guarded_threshold& slope, const abft::guarded_threshold& offset) {
-      T sum = 0;
-      each_column([&](std::int64_t column) { sum += v[column] * block.distance[column * block.capacity + p]; });
-      const T product = sum_features(rest, n, [&](std::int64_t f) { return checksum[section * n + f] * block.x[p * n + f]; });
-      const T level = static_cast<T>(block.bounds.level.value) * (sizes * norm + size_norms);
-      compare(sum - (product + start + all * norm), 3 * (squared<T>(slope) * norm + squared<T>(offset) + level * level), kept);
-    };
-    check_sum(centroids.weights.data() + first * k_tile, centroids.checksum, centroids.rest[section], norms, centroids.sum_weights[section],
-              centroids.sum_weights[section], norms, block.bounds.slope[at], block.bounds.offset[at]);
-    check_sum(other.weights.data() + first * k_tile, other.checksum, other.rest[section], other.start[section], other.sum[section],
-              other.size[section], other.norms[section], block.bounds.second_slope[at], block.bounds.second_offset[at]);
-    block.residual[0][p] = kept;
+    block.residual[0][p] = verify_distances(
+        centroids, section, n, squared_norm(block, p), block,
+        [&](const T* v) {
+          T sum = 0;
+          each_column([&](std::int64_t column) { sum += v[column] * block.distance[column * block.capacity + p]; });
+          return sum;
+        },
+        [&](T rest, const T* checksum) {
+          return sum_in_runs(rest, 0, n, [&](std::int64_t f) { return checksum[f] * block.x[p * n + f]; });
+        });
   }
 }
 
@@ -317,8 +224,8 @@ template <class T>
 bool store_distances(const packed_centroids<T>& centroids, std::int64_t section, double scale, bool protect, const product_hook& hook,
                      const point_block<T>& block, const matrix_view<T>& values) {
   const double unscale = 1 / scale;
-  const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)] * k_tile;
-  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1] * k_tile;
+  const std::int64_t first = centroids.first_tile[at(section)] * k_tile;
+  const std::int64_t last = centroids.first_tile[at(section) + 1] * k_tile;
   bool same = true;
   for (std::int64_t p = 0; p < block.count; ++p) {
     T roots[k_section];

@@ -4,36 +4,21 @@
 // Sums over features run over stored elements: a zero adds nothing. Distances from differences have the terms of the zeros, too; they are
 // ‖c‖² + Σ x (x − 2c) in double where that does not cancel, else the sum over all features.
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <type_traits>
 
 #include "inject/injector.hpp"
-#include "kmeans/block.hpp"
+#include "kmeans/reference/steps.hpp"
 #include "kmeans/sites.hpp"
-#include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans {
 
 namespace sparse_loops {
 
-constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+using namespace reference;
 
-// Returns start + Σ term(e) over the stored elements of point p, in runs and spans as the dense kernels.
+// Returns start + Σ term(e) over the stored elements of point p.
 template <class T, class Term>
 T sum_elements(T start, const point_block<T>& block, std::int64_t p, Term&& term) {
-  const std::int64_t last = block.begin[p + 1];
-  for (std::int64_t e = block.begin[p]; e < last;) {
-    T part = 0;
-    for (const std::int64_t span = std::min(e + thresholds::k_run * thresholds::k_run, last); e < span;) {
-      T run = 0;
-      for (const std::int64_t end = std::min(e + thresholds::k_run, last); e < end; ++e) run += term(e);
-      part += run;
-    }
-    start += part;
-  }
-  return start;
+  return sum_in_runs(start, block.begin[p], block.begin[p + 1], term);
 }
 
 template <class T>
@@ -54,15 +39,6 @@ void load(const source<T>& from, point_block<T>& block) {
 
 // Odd factors, so that a changed bit of a column or of the end of a row changes the sum of its lane.
 constexpr std::uint64_t k_of_columns = 0x9e3779b97f4a7c15, k_of_ends = 0xc2b2ae3d27d4eb4f;
-
-template <class T>
-std::uint64_t bits_of(T value) {
-  if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<std::uint32_t>(value);
-  } else {
-    return std::bit_cast<std::uint64_t>(value);
-  }
-}
 
 // Lane e % 64 holds the sum over elements e, and over the ends of points e.
 template <class T>
@@ -121,38 +97,12 @@ void measure(point_block<T>& block) {
   for (std::int64_t p = 0; p < block.capacity; ++p) block.norm[p] = p < block.count ? squared_norm(block, p) : T(0);
 }
 
-// Stores a residual that exceeds its limit in `kept`. The comparison is negated, so that NaN exceeds every limit.
-template <class T>
-void compare(T residual, T limit_squared, T& kept) {
-  if (!(residual * residual <= limit_squared)) kept = std::abs(residual);
-}
-
-template <class T>
-T squared(const abft::guarded_threshold& limit) {
-  const T value = static_cast<T>(limit.value);
-  return value * value;
-}
-
-// The smallest score so far, the index of its centroid, and the second smallest score. Points with equal scores are undecided, so any order
-// of theirs serves.
-template <class T>
-struct least_score {
-  T score = std::numeric_limits<T>::infinity();
-  std::int32_t index = 0;
-  T second = std::numeric_limits<T>::infinity();
-  void see(T other, std::int32_t its_index) {
-    second = std::min(second, std::max(score, other));
-    if (other < score) score = other, index = its_index;
-  }
-};
-
 template <class T>
 row_failure assign(const packed_centroids<T>& centroids, search_kind what, const product_hook& hook, point_block<T>& block) {
   const bool protect = what != search_kind::plain;
   const std::int64_t n = block.n;
   row_failure found;
-  block.undecided.count = 0;
-  block.spread.assign(at(2 * centroids.sections), T(0));
+  begin_search(centroids, block);
   for (std::int64_t p = 0; p < block.count; ++p) {
     least_score<T> best, twin{.score = std::numeric_limits<T>::max()};
     T kept = 0;
@@ -182,34 +132,15 @@ row_failure assign(const packed_centroids<T>& centroids, search_kind what, const
         sum += tile_sum;
       }
       if (!protect) continue;
-      const T limit = squared<T>(block.bounds.slope[at(g)]) * block.squares[p] + squared<T>(block.bounds.offset[at(g)]);
       const T* const checksum = centroids.checksum.data() + g * n;
       const T residual =
           sum - sum_elements(centroids.sparse.rest[g], block, p, [&](std::int64_t e) { return checksum[block.column[e]] * block.x[e]; });
-      compare(residual, limit, kept);
-      const double doubt = block.bounds.doubt[at(g)];
-      const double ratio = static_cast<double>(residual * residual) /
-                           std::max(static_cast<double>(limit) * doubt * doubt, static_cast<double>(std::numeric_limits<T>::min()));
-      block.spread[at(2 * g)] = std::max(block.spread[at(2 * g)], static_cast<T>(ratio));
-      block.spread[at(2 * g + 1)] += static_cast<T>(ratio);
+      judge_section(residual, g, p, block, kept);
     }
-    block.nearest.minimum[p] = best.score;
-    const T square = protect ? block.squares[p] : squared_norm(block, p);
-    const T limit =
-        centroids.order.margin.square * square + centroids.order.margin.least_score * best.score + centroids.order.margin.offset;
-    // A second score below the smallest one comes from a fault.
-    if (best.second >= best.score && best.second - best.score <= limit)
-      block.undecided.points[block.undecided.count++] = static_cast<std::int32_t>(p);
-    block.nearest.index[p] = best.index;
-    block.twin.index[p] = twin.index;
-    if (protect && !(best.score == twin.score)) kept = std::numeric_limits<T>::quiet_NaN();
-    if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
+    // Points with equal scores are undecided, so any order of theirs serves.
+    decide_point(centroids, protect, p, protect ? block.squares[p] : squared_norm(block, p), best, twin, kept, block, found);
   }
-  block.doubtful = false;
-  for (std::size_t g = 0; protect && g < block.spread.size(); g += 2) {
-    const double largest = static_cast<double>(block.spread[g]), sum = static_cast<double>(block.spread[g + 1]);
-    if (stands_out(largest, sum - largest, block.count - 1)) block.doubtful = true;
-  }
+  end_search(protect, block);
   return found;
 }
 
@@ -299,30 +230,18 @@ void section_distances(const packed_centroids<T>& centroids, const difference_op
   }
   hook.injector->strike(site::product, hook.position, block.distance.data(), block.count);
   if (!protect) return;
-  T norms = 0;
-  for (std::int64_t t = first / k_tile; t < last / k_tile; ++t) norms -= centroids.start[t];
-  const second_checksum<T>& other = centroids.second;
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const T norm = squared_norm(block, p);
-    T kept = 0;
-    // Compares a weighted sum of the distances with start + all ‖x‖² + x · checksum. sizes, size_norms: the sums of the sizes of the
-    // weights, and of these times ‖c‖².
-    const auto check_sum = [&](const T* v, const T* checksum, T rest, T start, T all, T sizes, T size_norms,
-                               const abft::guarded_threshold& slope, const abft::guarded_threshold& offset) {
-      T sum = 0;
-      for (std::int64_t c = 0; c < columns; ++c)
-        if (real(c)) sum += v[c] * block.distance[c * block.capacity + p];
-      const T product = sum_elements(rest, block, p, [&](std::int64_t e) { return checksum[block.column[e]] * block.x[e]; });
-      const T level = static_cast<T>(block.bounds.level.value) * (sizes * norm + size_norms);
-      compare(sum - (product + start + all * norm), 3 * (squared<T>(slope) * norm + squared<T>(offset) + level * level), kept);
-    };
-    check_sum(centroids.weights.data() + first, centroids.checksum.data() + section * n, centroids.rest[section], norms,
-              centroids.sum_weights[section], centroids.sum_weights[section], norms, block.bounds.slope[at(section)],
-              block.bounds.offset[at(section)]);
-    check_sum(other.weights.data() + first, other.checksum.data() + section * n, other.rest[section], other.start[section],
-              other.sum[section], other.size[section], other.norms[section], block.bounds.second_slope[at(section)],
-              block.bounds.second_offset[at(section)]);
-    block.residual[0][p] = kept;
+    block.residual[0][p] = verify_distances(
+        centroids, section, n, squared_norm(block, p), block,
+        [&](const T* v) {
+          T sum = 0;
+          for (std::int64_t c = 0; c < columns; ++c)
+            if (real(c)) sum += v[c] * block.distance[c * block.capacity + p];
+          return sum;
+        },
+        [&](T rest, const T* checksum) {
+          return sum_elements(rest, block, p, [&](std::int64_t e) { return checksum[block.column[e]] * block.x[e]; });
+        });
   }
 }
 
