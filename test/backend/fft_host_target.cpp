@@ -60,8 +60,10 @@ const std::vector<run_of_case>& every_run() {
     const auto add = [&](fft_case each) {
       each.uses |= k_bare;
       each.where = machine::whole;
+      const std::size_t before = names.size();
       if (!names.insert(name_of(each)).second) return;
-      for (const target* on : k_both) made.push_back({each, on});
+      if (test::taken(before, 3)) made.push_back({each, &k_reference});  // the slower by far
+      made.push_back({each, &k_cpu});
     };
     for (const fft_case& each : host_cases()) add(each);
     std::uint64_t number = 0;
