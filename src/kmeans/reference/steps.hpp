@@ -1,5 +1,6 @@
-// The plain loops over dense points (kernels.cpp) and over compressed rows (sparse.cpp) share this: sums in runs, the search of the
-// smallest score, and the decisions about a section, a point and a block. Layer: kernels "reference" of the host backend.
+// The plain loops over dense points (kernels.cpp) and over compressed rows (sparse.cpp) share this: sums in runs, the search of
+// the smallest score, and the decisions about a section, a point and a block.
+// Layer: kernels "reference" of the host backend.
 #pragma once
 
 #include <algorithm>
