@@ -1,7 +1,7 @@
-// Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS [WORD]]; WORD: fft, qr or kmeans,
-// only these problems. Each rank has one thread. The variants of a problem take turns, so that a slow period of the machine affects all
-// equally; a time is that of the slowest rank, and the table has medians and ratios of medians. Layer: benchmark program; the only one with
-// these rivals.
+// Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS [WORD]]; WORD: fft, qr or
+// kmeans, only these problems. Each rank has one thread. The variants of a problem take turns, so that a slow period of the machine
+// affects all equally; a time is that of the slowest rank, and the table has medians and ratios of medians.
+// Layer: benchmark program; the only one with these rivals.
 #include <algorithm>
 #include <complex>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Replaces or creates a file atomically: the new file is written under a temporary name in the same folder, and renamed. Other processes
-// see the old file or the whole new one. A file that was not renamed is removed. Layer: foundation. Only inline functions, as in
-// descriptor.hpp.
+// see the old file or the whole new one. A file that was not renamed is removed.
+// Layer: foundation.
+// Only inline functions, as in descriptor.hpp.
 #pragma once
 
 #include <array>

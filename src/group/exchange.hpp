@@ -1,8 +1,10 @@
 // Exchanges of blocks between the ranks of a group, each block protected by a seal and sent again until it has come whole; sums of
-// integers; and the agreement on lost ranks. Layer: group. Source: docs/design/distributed.md. One exchange has one epoch: every rank sends
-// one block, which may be empty, to every other and takes one of each. A rank leaves an exchange when all blocks for it have come whole. It
-// keeps what it sent until the other rank has confirmed it, and sends it again when asked; so it answers requests of exchanges that it has
-// left. No rank can be more than one epoch ahead of another.
+// integers; and the agreement on lost ranks.
+// Layer: group.
+// Source: docs/design/distributed.md. One exchange has one epoch: every rank sends one block, which may be empty, to every other and
+// takes one of each. A rank leaves an exchange when all blocks for it have come whole. It keeps what it sent until the other rank has
+// confirmed it, and sends it again when asked; so it answers requests of exchanges that it has left. No rank can be more than one epoch
+// ahead of another.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
-// Starts a program anew with better BLAS kernels. For the programs of Ballast: the library never does it by itself, since an OpenBLAS that
-// is loaded is also the application's. Layer: run, over the public headers.
+// Starts a program anew with better BLAS kernels. For the programs of Ballast: the library never does it by itself, since an OpenBLAS
+// that is loaded is also the application's.
+// Layer: run, over the public headers.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
-// Prints the kernels that the cases of fft_cases.hpp and fft_cuda_any_cases.hpp need: runs their plans on a device that loads every kernel
-// and launches none. Layer: backend tests; what it prints is compiled into backend_fft_cuda.
+// Prints the kernels that the cases of fft_cases.hpp and fft_cuda_any_cases.hpp need: runs their plans on a device that loads every
+// kernel and launches none.
+// Layer: backend tests; what it prints is compiled into backend_fft_cuda.
 #include <algorithm>
 #include <complex>
 #include <memory>

@@ -1,6 +1,7 @@
 // Targets and lists of cases for the tests of the FFT. Each program has the backends of one kind: fft_host_target.cpp has those of the
 // host, fft_cuda_target.cpp has the cuda backend on the emulator. Every case on every backend is a named test: the parameter of a suite
-// here. Layer: backend tests.
+// here.
+// Layer: backend tests.
 #pragma once
 
 #include <algorithm>

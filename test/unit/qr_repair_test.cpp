@@ -1,4 +1,5 @@
-// The repair of a block: the elements that it changes, and those that it keeps. Layer: unit tests.
+// The repair of a block: the elements that it changes, and those that it keeps.
+// Layer: unit tests.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
-// Numbers that nothing later would show to be wrong are loaded twice, or read back when they are stored. The last thread block to arrive at
-// a counter. Layer: foundation, device code.
+// Numbers that nothing later would show to be wrong are loaded twice, or read back when they are stored. The last thread block to arrive
+// at a counter.
+// Layer: foundation, device code.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The interface of a device: memory, streams, events, generated kernels, BLAS. runtime/driver_device.cpp implements it with the CUDA
-// driver, and test/simt with the emulator, so that tests run all host code of a CUDA backend without a GPU. Layer: foundation.
+// driver, and test/simt with the emulator, so that tests run all host code of a CUDA backend without a GPU.
+// Layer: foundation.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The search of sparse points with SIMD: lanes are centroids. An element of a point meets the packed centroids of its feature, which lie
-// side by side. All other kernels of sparse points are those of reference/sparse.cpp. Layer: kernels "cpu" of the host backend. Highway
-// chooses the instruction set at run time; the host backend runs the threads.
+// side by side. All other kernels of sparse points are those of reference/sparse.cpp.
+// Layer: kernels "cpu" of the host backend.
+// Highway chooses the instruction set at run time; the host backend runs the threads.
 #include <algorithm>
 #include <cmath>
 #include <limits>

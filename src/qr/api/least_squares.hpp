@@ -1,5 +1,6 @@
 // Least squares from factors: operands that interleave, powers of two that keep numbers in range, and the triangular solve with R beside
-// the application of Q. Layer: algorithm (driver), backend-free.
+// the application of Q.
+// Layer: algorithm (driver), backend-free.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,8 @@
 // Kernels that can be struck: rewrites PTX such that after every instruction that writes data, one bit of it flips if this thread is the
 // chosen one and has reached the chosen count of such instructions, or of the executions of one of them. Knows PTX, but nothing of the
-// library's kernels or sites. Layer: test program. Source: NVIDIA, Parallel Thread Execution ISA 9.0.
+// library's kernels or sites.
+// Layer: test program.
+// Source: NVIDIA, Parallel Thread Execution ISA 9.0.
 #pragma once
 
 #include <cstdint>

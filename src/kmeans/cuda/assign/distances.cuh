@@ -1,6 +1,7 @@
 // Computes distances from differences: of each point to many centroids, with row checks; and to the centroid of its label, in double.
-// Decides labels that the rounding of normalized coordinates leaves open. Layer: backend "cuda" of K-Means, device code. One thread
-// computes a row; another thread of its block verifies it from its own loads.
+// Decides labels that the rounding of normalized coordinates leaves open.
+// Layer: backend "cuda" of K-Means, device code.
+// One thread computes a row; another thread of its block verifies it from its own loads.
 #pragma once
 
 #include "cuda/arch/arch.cuh"

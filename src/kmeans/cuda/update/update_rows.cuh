@@ -1,11 +1,13 @@
 // Computes the packed centroids of the next pass, from the sums of a pass or from given centroids, and decides whether there is a next
-// pass. Layer: backend "cuda" of K-Means, device code. A block processes a tile of centroids and a part of their features. One warp per
-// centroid computes its row, and another of these warps verifies it; meanwhile the remaining warps sum what the totals are compared with.
-// The last block of a section computes its check tile; the last block of all decides. Contract: new rows are the rounded quotients of sums
-// and weights, in two copies, or the given centroids. A cluster without members keeps its old row and is reported, so that the host
-// relocates it. All invariants of the sums hold exactly, or the iterations stop with `failure`. Each packed number that serves a check is
-// computed from another copy, or in another order, than what it checks. A block executes each instruction about once, so latency of
-// instructions and memory dominates: loops are unrolled only where loads can be in flight together.
+// pass.
+// Layer: backend "cuda" of K-Means, device code.
+// A block processes a tile of centroids and a part of their features. One warp per centroid computes its row, and another of these warps
+// verifies it; meanwhile the remaining warps sum what the totals are compared with. The last block of a section computes its check tile;
+// the last block of all decides. Contract: new rows are the rounded quotients of sums and weights, in two copies, or the given
+// centroids. A cluster without members keeps its old row and is reported, so that the host relocates it. All invariants of the sums hold
+// exactly, or the iterations stop with `failure`. Each packed number that serves a check is computed from another copy, or in another
+// order, than what it checks. A block executes each instruction about once, so latency of instructions and memory dominates: loops are
+// unrolled only where loads can be in flight together.
 #pragma once
 
 #include <type_traits>
