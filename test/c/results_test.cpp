@@ -459,6 +459,69 @@ TEST_F(c_results, qr_in_steps_and_whole) {
   for (int j = 0; j < n; ++j) EXPECT_NEAR(b[static_cast<std::size_t>(j)], x[static_cast<std::size_t>(j)], 1e-14);
 }
 
+TEST_F(c_results, qr_of_complex_matrices) {
+  constexpr int m = 7, n = 3, count = 2;
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  std::vector<complex> A = signal_of(m * n), b = signal_of(m);
+  const std::vector<complex> before = A, right = b;
+  std::vector<complex> tau(n), x(n), Q(m * n), R(n * n), storage(m * n), stored_tau(n);
+  const tensor matrix(A, {m, n}), scalars(tau, {n}), column(b, {m}), target(x, {n}), q(Q, {m, n}, {1, m}), r(R, {n, n}),
+      stored(storage, {m, n}), stored_scalars(stored_tau, {n});
+  options with;
+  make("qr", with);
+  ASSERT_EQ(ballast_options_set_problem(with, "qr_c128_m7_n3", nullptr, wrong), BALLAST_OK) << message();
+  std::int64_t complex_numbers = 0;
+  ASSERT_EQ(ballast_options_get_integer(with, "complex", &complex_numbers, wrong), BALLAST_OK);
+  EXPECT_EQ(complex_numbers, 1);
+  qr_plan plan;
+  ASSERT_EQ(ballast_qr_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  factors owned_factors;
+  ASSERT_EQ(ballast_qr_factor(matrix, with, nullptr, &owned_factors, seen, wrong), BALLAST_OK) << message();
+  EXPECT_STREQ(summary().problem, "qr_c128_m7_n3");
+  ASSERT_EQ(ballast_factors_r(owned_factors, r, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_factors_q(owned_factors, q, nullptr, seen, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_factors_storage(owned_factors, stored, stored_scalars, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_factors_solve(owned_factors, column, target, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int k = 0; k < n; ++k) EXPECT_EQ(R[at(k * n + k)].imag(), 0);
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      complex sum = 0;
+      for (int k = 0; k <= j; ++k) sum += Q[at(i + k * m)] * R[at(k * n + j)];
+      EXPECT_LT(std::abs(sum - before[at(i * n + j)]), 1e-14);
+    }
+  }
+  ASSERT_EQ(ballast_qr_geqrf(plan, matrix, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(A, storage);
+  EXPECT_EQ(tau, stored_tau);
+  // The transpose is the conjugate one: b becomes Q^H b, and R x is its head.
+  const tensor single(b, {m, 1});
+  ASSERT_EQ(ballast_qr_ormqr(plan, BALLAST_LEFT, BALLAST_TRANSPOSE, matrix, scalars, single, nullptr, seen, wrong), BALLAST_OK)
+      << message();
+  for (int k = 0; k < n; ++k) {
+    complex sum = 0, solved = 0;
+    for (int i = 0; i < m; ++i) sum += std::conj(Q[at(i + k * m)]) * right[at(i)];
+    for (int j = k; j < n; ++j) solved += R[at(k * n + j)] * x[at(j)];
+    EXPECT_LT(std::abs(b[at(k)] - sum), 1e-14);
+    EXPECT_LT(std::abs(solved - sum), 1e-14);
+  }
+  ASSERT_EQ(ballast_qr_orgqr(plan, matrix, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) EXPECT_LT(std::abs(A[at(i * n + j)] - Q[at(i + j * m)]), 1e-14);
+  }
+  // A batch of the same system twice.
+  std::vector<complex> both(before), rights(right);
+  both.insert(both.end(), before.begin(), before.end());
+  rights.insert(rights.end(), right.begin(), right.end());
+  const tensor batch(both, {count, m, n}), columns(rights, {count, m});
+  ASSERT_EQ(ballast_options_set_problem(with, "qr_c128_m7_n3_b2", nullptr, wrong), BALLAST_OK) << message();
+  qr_plan many;
+  ASSERT_EQ(ballast_qr_plan_create(with, &many, wrong), BALLAST_OK) << message();
+  ASSERT_EQ(ballast_qr_gels(many, batch, columns, nullptr, seen, wrong), BALLAST_OK) << message();
+  for (int which = 0; which < count; ++which) {
+    for (int j = 0; j < n; ++j) EXPECT_LT(std::abs(rights[at(which * m + j)] - x[at(j)]), 1e-14);
+  }
+}
+
 TEST_F(c_results, qr_with_column_pivoting) {
   constexpr int m = 5, n = 3;
   // The second column is the longest; the third depends on the others.

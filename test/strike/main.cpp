@@ -91,7 +91,24 @@ constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "gels_f32_m64_n48_b32",
                                               "gels_f64_m64_n48_b32",
                                               "gels_f32_m48_n64_b32",
-                                              "gels_f64_m48_n64_b32"};
+                                              "gels_f64_m48_n64_b32",
+                                              "geqrf_c64_m256_n160",
+                                              "geqrf_c128_m256_n160",
+                                              "geqrf_c128_m120_n200",
+                                              "ormqr_c64_m256_n160",
+                                              "ormqr_c128_m256_n160",
+                                              "ormqr_right_c64_m256_n160",
+                                              "ormqr_right_c128_m256_n160",
+                                              "orgqr_c64_m256_n160",
+                                              "orgqr_c128_m256_n160",
+                                              "gels_c64_m256_n160",
+                                              "gels_c128_m256_n160",
+                                              "gels_c64_m100_n200",
+                                              "gels_c128_m100_n200",
+                                              "geqrf_c128_m64_n48_b16",
+                                              "ormqr_c128_m64_n48_b16",
+                                              "gels_c128_m64_n48_b16",
+                                              "gels_c64_m48_n64_b16"};
 
 using strike = entry<processor_striker::shot>;
 
