@@ -100,7 +100,7 @@ class blocked_factorizer final : public factorizer<S> {
   // The sums of the first pass over V.
   struct products {
     core::vector<wide> z;             // Vᴴ times the vectors, width × 4
-    core::vector<double> checkpoint;  // of V, width × 4
+    core::vector<double> checkpoint;  // the checkpoint of V, width × 4
     double p_squares = 0;             // ‖p‖²
   };
   products panel_products(index k, const core::vector<double>& x) const;

@@ -41,6 +41,9 @@ W conjugate(const W& x) {
     return x;
 }
 
+template <class T>
+constexpr int k_components = is_complex<T> ? 2 : 1;
+
 // An array as that of its components.
 template <class W>
 auto components(const std::vector<W>& x) {
@@ -138,10 +141,10 @@ class qr_subject final : public subject {
     if (!makes_tau() && operation_ != "gels") taus_.resize(static_cast<std::size_t>(steps_ * count_));
     expectation all;
     for (std::int64_t b = 0; b < count_; ++b) expect(b, all);
-    if (!all.factors.empty()) judged_factors_.emplace(components(all.factors), k_each * m_, std::move(all.factor_floors));
-    if (!all.taus.empty()) judged_tau_.emplace(components(all.taus), k_each, std::move(all.tau_floors));
-    if (!all.order.empty()) judged_order_.emplace(components(all.order), k_each, std::vector<double>(pivots_.size(), 0.5));
-    if (!all.right.empty()) judged_right_.emplace(components(all.right), k_each * right_rows_, std::move(all.right_floors));
+    if (!all.factors.empty()) judged_factors_.emplace(components(all.factors), k_components<T> * m_, std::move(all.factor_floors));
+    if (!all.taus.empty()) judged_tau_.emplace(components(all.taus), k_components<T>, std::move(all.tau_floors));
+    if (!all.order.empty()) judged_order_.emplace(components(all.order), k_components<T>, std::vector<double>(pivots_.size(), 0.5));
+    if (!all.right.empty()) judged_right_.emplace(components(all.right), k_components<T> * right_rows_, std::move(all.right_floors));
   }
 
   // One matrix is for the engine for one matrix; the kernels for batches have their own problems.
@@ -197,12 +200,10 @@ class qr_subject final : public subject {
  private:
   using W = typename parts_of<T>::higher;
   using component = typename parts_of<T>::component;
-  static constexpr int k_each = is_complex<T> ? 2 : 1;
-  static constexpr double k_unit = k_unit_roundoff<component>;
 
   // Normally distributed numbers: complex ones have two components of them.
   static std::vector<T> random_numbers(std::int64_t count, std::uint64_t seed) {
-    const std::vector<component> drawn = normal<component>(k_each * count, seed);
+    const std::vector<component> drawn = normal<component>(k_components<T> * count, seed);
     std::vector<T> made(static_cast<std::size_t>(count));
     std::memcpy(made.data(), drawn.data(), drawn.size() * sizeof(component));
     return made;
@@ -243,12 +244,12 @@ class qr_subject final : public subject {
     for (const std::int64_t each : order) to.order.push_back(static_cast<W>(static_cast<component>(each)));
     // gels keeps factors of A itself only for one matrix with m ≥ n (ballast/qr.hpp).
     if (makes_tau() || (operation_ == "gels" && !turned && count_ == 1)) {
-      const double floor = floor_of_factors(rows, columns, count_ > 1, k_each);
+      const double floor = floor_of_factors(rows, columns, count_ > 1, k_components<T>);
       to.factors.insert(to.factors.end(), factors.begin(), factors.end());
-      for (const double size : sizes) to.factor_floors.push_back(floor * size * k_unit);
+      for (const double size : sizes) to.factor_floors.push_back(floor * size * k_unit_roundoff<component>);
       if (makes_tau()) {
         to.taus.insert(to.taus.end(), taus.begin(), taus.end());
-        to.tau_floors.insert(to.tau_floors.end(), taus.size(), floor * k_unit);
+        to.tau_floors.insert(to.tau_floors.end(), taus.size(), floor * k_unit_roundoff<component>);
         return;
       }
     }
@@ -260,7 +261,7 @@ class qr_subject final : public subject {
       std::transform(first, first + m_ * n_, factors.begin(), widened);
       std::transform(taus_.begin() + b * steps_, taus_.begin() + (b + 1) * steps_, taus.begin(), widened);
     }
-    const double floor = floor_of_product(rows, steps_, k_each);
+    const double floor = floor_of_product(rows, steps_, k_components<T>);
     if (operation_ == "orgqr") {
       std::vector<W> q(static_cast<std::size_t>(m_ * n_));
       for (std::int64_t c = 0; c < n_; ++c) {
@@ -269,7 +270,7 @@ class qr_subject final : public subject {
       }
       to.factors.insert(to.factors.end(), q.begin(), q.end());
       const double size = count_ > 1 ? std::sqrt(static_cast<double>(n_)) : 1;  // the norm of the matrix, or of a column
-      to.factor_floors.insert(to.factor_floors.end(), static_cast<std::size_t>(n_), floor * size * k_unit);
+      to.factor_floors.insert(to.factor_floors.end(), static_cast<std::size_t>(n_), floor * size * k_unit_roundoff<component>);
       return;
     }
     expect_right(b, factors, taus, floor, to);
@@ -313,9 +314,9 @@ class qr_subject final : public subject {
       }
     }
     // The floor of a solution is the sum of the floors of both steps.
-    if (operation_ == "gels") floor += floor_of_factors(std::max(m_, n_), steps_, count_ > 1, k_each);
+    if (operation_ == "gels") floor += floor_of_factors(std::max(m_, n_), steps_, count_ > 1, k_components<T>);
     to.right.insert(to.right.end(), x.begin(), x.end());
-    for (const double size : sizes) to.right_floors.push_back(floor * size * k_unit);
+    for (const double size : sizes) to.right_floors.push_back(floor * size * k_unit_roundoff<component>);
   }
 
   // Returns the norm of each column; in a batch that of the matrix for each, since its check has one floor for all columns.
