@@ -326,7 +326,7 @@ TEST_F(c_arguments, matrices) {
   ASSERT_EQ(ballast_qr_plan_create(with, &of_complex, wrong), BALLAST_OK) << message();
   std::vector<std::complex<float>> few(2);
   const tensor complex_scalars(few, {2});
-  invalid(ballast_qr_geqrf(of_complex, matrix, scalars, nullptr, nullptr, wrong), "A: expected elements of complex64, got float64");
+  invalid(ballast_qr_geqrf(of_complex, matrix, complex_scalars, nullptr, nullptr, wrong), "A: expected elements of complex64, got float64");
   std::int64_t order[2] = {};
   refused(ballast_qr_geqp3(of_complex, complexes, order, complex_scalars, nullptr, nullptr, wrong), BALLAST_UNSUPPORTED,
           "qr_c64_m3_n2: geqp3: expected real numbers, got complex ones");
@@ -335,7 +335,7 @@ TEST_F(c_arguments, matrices) {
   refused(ballast_qr_plan_create(with, &none_such, wrong), BALLAST_UNSUPPORTED, "scheme hybrid, got complex ones");
   invalid(ballast_options_set_integer(with, "complex", 2, wrong), "complex: expected 0 or 1, got 2");
   set(with, "scheme", "");
-  set(with, "complex", 0);
+  set(with, "complex", std::int64_t{0});
   set(with, "precision", "f64");
   ASSERT_EQ(ballast_qr_factor(matrix, with, nullptr, &made_factors, nullptr, wrong), BALLAST_OK) << message();
   invalid(ballast_factors_r(made_factors, matrix, wrong), "R: expected 2 × 2, got 3 × 2");
