@@ -205,7 +205,7 @@ class qr_subject final : public subject {
   static std::vector<T> random_numbers(std::int64_t count, std::uint64_t seed) {
     const std::vector<component> drawn = normal<component>(k_components<T> * count, seed);
     std::vector<T> made(static_cast<std::size_t>(count));
-    std::memcpy(made.data(), drawn.data(), drawn.size() * sizeof(component));
+    std::memcpy(static_cast<void*>(made.data()), drawn.data(), drawn.size() * sizeof(component));
     return made;
   }
 
