@@ -51,8 +51,8 @@ struct options {
 
 // All functions take float, double, std::complex<float> and std::complex<double>. For complex numbers ᵀ below means the conjugate
 // transpose, as in LAPACK's complex routines: Q is unitary, tau is complex, the diagonal of R is real, and a norm is that of the absolute
-// values. They are computed by the backends reference and cpu, with the schemes block_checksum and qr_update; functions of a plan for cuda
-// or hybrid, and those with column pivoting (geqp3, gelsy), throw unsupported_error for them. A view may have any strides that keep its
+// values. The backends reference and cpu compute them, with the schemes block_checksum and qr_update; a plan of them for cuda or hybrid
+// throws unsupported_error, as do the functions with column pivoting (geqp3, gelsy). A view may have any strides that keep its
 // elements apart. Column-major views (row_stride 1) are used in place, others are copied. Every operand may lie in host memory or in device
 // memory of the plan's CUDA device. A backend copies the operands of the other memory, in the order of call::stream, and copies results
 // back after they are verified, before it returns. On cuda, matrices of the host that exceed the device's memory pass through it in blocks
