@@ -1,5 +1,6 @@
 // Compares QR with LAPACK's xGEQRF in OpenBLAS: the library that also provides Ballast's BLAS, here with its own threads.
 #include <algorithm>
+#include <complex>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -15,6 +16,8 @@ void sgeqrf_(const int*, const int*, float*, const int*, float*, float*, const i
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
 void sgeqp3_(const int*, const int*, float*, const int*, int*, float*, float*, const int*, int*);
 void dgeqp3_(const int*, const int*, double*, const int*, int*, double*, double*, const int*, int*);
+void cgeqrf_(const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, std::complex<float>*, const int*, int*);
+void zgeqrf_(const int*, const int*, std::complex<double>*, const int*, std::complex<double>*, std::complex<double>*, const int*, int*);
 void openblas_set_num_threads(int);
 }
 
@@ -23,6 +26,12 @@ namespace {
 
 void geqrf(int m, int n, float* A, float* tau, float* work, int lwork, int* info) { sgeqrf_(&m, &n, A, &m, tau, work, &lwork, info); }
 void geqrf(int m, int n, double* A, double* tau, double* work, int lwork, int* info) { dgeqrf_(&m, &n, A, &m, tau, work, &lwork, info); }
+void geqrf(int m, int n, std::complex<float>* A, std::complex<float>* tau, std::complex<float>* work, int lwork, int* info) {
+  cgeqrf_(&m, &n, A, &m, tau, work, &lwork, info);
+}
+void geqrf(int m, int n, std::complex<double>* A, std::complex<double>* tau, std::complex<double>* work, int lwork, int* info) {
+  zgeqrf_(&m, &n, A, &m, tau, work, &lwork, info);
+}
 
 void geqp3(int m, int n, float* A, int* pivots, float* tau, float* work, int lwork, int* info) {
   sgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, info);
@@ -30,6 +39,11 @@ void geqp3(int m, int n, float* A, int* pivots, float* tau, float* work, int lwo
 void geqp3(int m, int n, double* A, int* pivots, double* tau, double* work, int lwork, int* info) {
   dgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, info);
 }
+
+template <class T>
+constexpr bool is_complex = false;
+template <class T>
+constexpr bool is_complex<std::complex<T>> = true;
 
 template <class T>
 struct data {
@@ -47,14 +61,21 @@ std::shared_ptr<data<T>> random_data(std::int64_t rows, std::int64_t columns, st
   held->work = held->original;
   held->tau.resize(static_cast<std::size_t>(scalars));
   std::mt19937 random(1);
-  std::normal_distribution<T> normal;
-  for (std::size_t i = 0; i < held->original.size(); ++i) held->original.data()[i] = normal(random);
+  std::normal_distribution<double> normal;
+  for (std::size_t i = 0; i < held->original.size(); ++i) {
+    T& each = held->original.data()[i];
+    if constexpr (is_complex<T>)
+      each = {static_cast<typename T::value_type>(normal(random)), static_cast<typename T::value_type>(normal(random))};
+    else
+      each = static_cast<T>(normal(random));
+  }
   return held;
 }
 
 double flops_of(const qr::problem& wanted) {
   const double m = static_cast<double>(wanted.rows), n = static_cast<double>(wanted.columns);
-  return static_cast<double>(wanted.batch) * (m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3));
+  // A product and a sum of complex numbers are four products and four sums.
+  return (wanted.complex ? 4 : 1) * static_cast<double>(wanted.batch) * (m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3));
 }
 
 template <class T>
@@ -86,7 +107,7 @@ subject make(const qr::problem& wanted, const settings& how) {
     int info = 0;
     T size = 0;
     geqrf(im, in, held->work.data(), held->tau.data(), &size, -1, &info);
-    held->lapack_work.resize(static_cast<std::size_t>(size));
+    held->lapack_work.resize(static_cast<std::size_t>(std::real(size)));
     made.variants.push_back({"OpenBLAS", [=] {
                                held->work = held->original;
                                openblas_set_num_threads(how.threads);
@@ -142,12 +163,15 @@ subject make_pivoted(const std::string& token, const qr::problem& wanted, const 
 
 subject make_geqp3(const std::string& token, const settings& how) {
   const qr::problem wanted = qr::parse_token("qr" + token.substr(std::string("geqp3").size()));
+  if (wanted.complex) throw invalid_argument_error(token + ": expected real numbers for geqp3, got complex ones");
   if (wanted.batch != 1) throw invalid_argument_error(token + ": expected one matrix for geqp3, got a batch");
   return wanted.precision == precision::f32 ? make_pivoted<float>(token, wanted, how) : make_pivoted<double>(token, wanted, how);
 }
 
 subject make_qr(const std::string& token, const settings& how) {
   const qr::problem wanted = qr::parse_token(token);
+  if (wanted.complex)
+    return wanted.precision == precision::f32 ? make<std::complex<float>>(wanted, how) : make<std::complex<double>>(wanted, how);
   return wanted.precision == precision::f32 ? make<float>(wanted, how) : make<double>(wanted, how);
 }
 

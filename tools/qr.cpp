@@ -1,8 +1,10 @@
 // The subcommands `ballast qr` and `ballast lstsq`.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <random>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -29,10 +31,26 @@ qr::plan<T> plan_for(const common_options& wanted, const invocation& work, std::
                      {.tf32x3 = !wanted.no_tf32x3, .full_rank = !wanted.any_rank});
 }
 
+template <class T>
+constexpr bool is_complex = false;
+template <class T>
+constexpr bool is_complex<std::complex<T>> = true;
+
+// The numbers that errors are computed in.
+template <class T>
+using wide = std::conditional_t<is_complex<T>, std::complex<long double>, long double>;
+
+// Calls work(T{}) for the type of the numbers: complex, or of double precision.
+template <class Work>
+int with_type(const common_options& wanted, bool complex, bool is_double, Work&& work) {
+  const bool single = wanted.precision_for(is_double) == precision::f32;
+  if (complex) return single ? work(std::complex<float>()) : work(std::complex<double>());
+  return single ? work(float()) : work(double());
+}
+
 // Returns the array as a column-major matrix; with one axis there is one column.
 template <class T>
 matrix<T> matrix_of(array read, const std::string& file) {
-  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", printable(file)));
   if (read.shape.empty() || read.shape.size() > 2)
     throw invalid_argument_error(fmt::format("{}: expected a matrix (1 or 2 axes), got shape {}", printable(file), to_string(read.shape)));
   const std::int64_t rows = read.shape[0], columns = read.shape.size() == 2 ? read.shape[1] : 1;
@@ -52,19 +70,34 @@ array array_of(const matrix<T>& value) {
   return {{value.rows(), value.columns()}, value.order() == order::column_major, std::vector<T>(value.data(), value.data() + value.size())};
 }
 
-// Computes y = A x in long double. For Aᵀ x pass A.transposed().
+// Computes y = A x in long double.
 template <class T>
-std::vector<long double> times(matrix_view<const T> A, const std::vector<long double>& x) {
-  std::vector<long double> y(static_cast<std::size_t>(A.rows));
+std::vector<wide<T>> times(matrix_view<const T> A, const std::vector<wide<T>>& x) {
+  std::vector<wide<T>> y(static_cast<std::size_t>(A.rows));
   for (std::int64_t j = 0; j < A.columns; ++j)
     for (std::int64_t i = 0; i < A.rows; ++i)
-      y[static_cast<std::size_t>(i)] += static_cast<long double>(A(i, j)) * x[static_cast<std::size_t>(j)];
+      y[static_cast<std::size_t>(i)] += static_cast<wide<T>>(A(i, j)) * x[static_cast<std::size_t>(j)];
   return y;
 }
 
-long double norm(const std::vector<long double>& x) {
+// Computes y = Aᵀ x, for complex numbers with the conjugate transpose.
+template <class T>
+std::vector<wide<T>> transposed_times(matrix_view<const T> A, const std::vector<wide<T>>& x) {
+  std::vector<wide<T>> y(static_cast<std::size_t>(A.columns));
+  for (std::int64_t j = 0; j < A.columns; ++j) {
+    for (std::int64_t i = 0; i < A.rows; ++i) {
+      wide<T> each = static_cast<wide<T>>(A(i, j));
+      if constexpr (is_complex<T>) each = std::conj(each);
+      y[static_cast<std::size_t>(j)] += each * x[static_cast<std::size_t>(i)];
+    }
+  }
+  return y;
+}
+
+template <class W>
+long double norm(const std::vector<W>& x) {
   long double squares = 0;
-  for (const auto each : x) squares += each * each;
+  for (const auto& each : x) squares += std::norm(each);
   return std::sqrt(squares);
 }
 
@@ -72,17 +105,37 @@ template <class T>
 long double frobenius(matrix_view<const T> A) {
   long double squares = 0;
   for (std::int64_t j = 0; j < A.columns; ++j)
-    for (std::int64_t i = 0; i < A.rows; ++i) squares += static_cast<long double>(A(i, j)) * static_cast<long double>(A(i, j));
+    for (std::int64_t i = 0; i < A.rows; ++i) squares += std::norm(static_cast<wide<T>>(A(i, j)));
   return std::sqrt(squares);
 }
 
 constexpr int k_probes = 8;
 
-std::vector<long double> random_vector(std::mt19937_64& random, std::int64_t size) {
+template <class T>
+std::vector<wide<T>> random_vector(std::mt19937_64& random, std::int64_t size) {
   std::normal_distribution<double> normal;
-  std::vector<long double> made(static_cast<std::size_t>(size));
-  for (auto& each : made) each = normal(random);
+  std::vector<wide<T>> made(static_cast<std::size_t>(size));
+  for (auto& each : made) {
+    each = normal(random);
+    if constexpr (is_complex<T>) each.imag(normal(random));
+  }
   return made;
+}
+
+// A number in JSON: a complex one as [real, imaginary]; and in a line.
+template <class T>
+nlohmann::ordered_json number_json(const T& x) {
+  if constexpr (is_complex<T>)
+    return {json_number(static_cast<double>(x.real())), json_number(static_cast<double>(x.imag()))};
+  else
+    return json_number(static_cast<double>(x));
+}
+template <class T>
+std::string number_text(const T& x) {
+  if constexpr (is_complex<T>)
+    return fmt::format("{:.12g}{:+.12g}i", static_cast<double>(x.real()), static_cast<double>(x.imag()));
+  else
+    return fmt::format("{:.12g}", static_cast<double>(x));
 }
 
 struct errors {
@@ -95,13 +148,13 @@ struct errors {
            int probes) {
     const long double size = frobenius(a);
     for (int probe = 0; probe < probes; ++probe) {
-      const auto w = random_vector(random, a.columns);
+      const auto w = random_vector<T>(random, a.columns);
       auto difference = times(a, w);
       const auto product = times(q, times(r, w));
       for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= product[i];
       const long double own = size > 0 ? norm(difference) / (size * norm(w)) : norm(difference);
-      const auto z = random_vector(random, q.columns);
-      auto back = times(q.transposed(), times(q, z));
+      const auto z = random_vector<T>(random, q.columns);
+      auto back = transposed_times(q, times(q, z));
       for (std::size_t i = 0; i < back.size(); ++i) back[i] -= z[i];
       const long double off = norm(back) / norm(z);
       if (!(own <= residual)) residual = own;  // keeps a NaN
@@ -183,7 +236,6 @@ struct matrices {
 
 template <class T>
 matrices<T> matrices_of(array read, const std::string& file) {
-  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", printable(file)));
   if (read.shape.size() != 3 || read.size() == 0)
     throw invalid_argument_error(
         fmt::format("{}: expected matrices with elements (3 axes), got shape {}", printable(file), to_string(read.shape)));
@@ -269,20 +321,20 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
     matrix<T> X(n, p, order::column_major);
     nlohmann::ordered_json norms = nlohmann::ordered_json::array(), values = nlohmann::ordered_json::array();
     for (std::int64_t j = 0; j < p; ++j) {
-      std::vector<long double> x(static_cast<std::size_t>(n));
+      std::vector<wide<T>> x(static_cast<std::size_t>(n));
       nlohmann::ordered_json column = nlohmann::ordered_json::array();
       for (std::int64_t i = 0; i < n; ++i) {
         X(i, j) = solution(i, j);
         x[static_cast<std::size_t>(i)] = X(i, j);
-        column.push_back(json_number(static_cast<double>(X(i, j))));
+        column.push_back(number_json(X(i, j)));
       }
       auto difference = times(A.view(), x);
-      for (std::int64_t i = 0; i < m; ++i) difference[static_cast<std::size_t>(i)] -= static_cast<long double>(B(i, j));
+      for (std::int64_t i = 0; i < m; ++i) difference[static_cast<std::size_t>(i)] -= static_cast<wide<T>>(B(i, j));
       norms.push_back(json_number(static_cast<double>(norm(difference))));
       lines.push_back(fmt::format("column {}: ‖A x − b‖ = {:.10g}", j, static_cast<double>(norm(difference))));
       if (n <= 20) {
         std::string row = "  x =";
-        for (std::int64_t i = 0; i < n; ++i) row += fmt::format(" {:.12g}", static_cast<double>(X(i, j)));
+        for (std::int64_t i = 0; i < n; ++i) row += " " + number_text(X(i, j));
         lines.push_back(row);
       }
       values.push_back(std::move(column));
@@ -327,10 +379,10 @@ int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
     for (std::int64_t b = 0; b < A.count; ++b) {
       nlohmann::ordered_json own = nlohmann::ordered_json::array();
       for (std::int64_t j = 0; j < p; ++j) {
-        std::vector<long double> x(static_cast<std::size_t>(n));
+        std::vector<wide<T>> x(static_cast<std::size_t>(n));
         for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(i)] = X.view()[b](i, j) = solution.view()[b](i, j);
         auto difference = times(A.view()[b], x);
-        for (std::int64_t i = 0; i < m; ++i) difference[static_cast<std::size_t>(i)] -= static_cast<long double>(B.view()[b](i, j));
+        for (std::int64_t i = 0; i < m; ++i) difference[static_cast<std::size_t>(i)] -= static_cast<wide<T>>(B.view()[b](i, j));
         const long double size = norm(difference);
         if (!(size <= most)) most = size;
         own.push_back(json_number(static_cast<double>(size)));
@@ -346,6 +398,7 @@ int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
 }
 
 constexpr const char* k_schemes =
+    "Complex numbers: Q is unitary, R has a real diagonal; backends cpu and reference.\n"
     "Schemes: block_checksum (default), qr_update (one pair of checksum columns, recovery by QR update), hybrid (the same on a GPU with "
     "its\n"
     "panels on the processor, --backend cuda).";
@@ -357,7 +410,7 @@ constexpr const char* k_no_tf32x3 = "on a Hopper GPU, multiply large f32 matrice
 void add_qr(command_line& program) {
   auto wanted = std::make_shared<qr_options>();
   command_line& command = program.subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
-  command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real; - is standard input");
+  command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real or complex; - is standard input");
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
   command.flag(
@@ -372,11 +425,9 @@ void add_qr(command_line& program) {
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3 && wanted->pivot)
       throw invalid_argument_error(fmt::format("{}: expected one matrix for --pivot, got a batch", printable(wanted->input)));
-    if (read.shape.size() == 3)
-      return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr_batch<float>(*wanted, std::move(read))
-                                                                       : run_qr_batch<double>(*wanted, std::move(read));
-    return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr<float>(*wanted, std::move(read))
-                                                                     : run_qr<double>(*wanted, std::move(read));
+    return with_type(*wanted, read.is_complex(), read.is_double(), [&]<class T>(T) {
+      return read.shape.size() == 3 ? run_qr_batch<T>(*wanted, std::move(read)) : run_qr<T>(*wanted, std::move(read));
+    });
   });
 }
 
@@ -384,7 +435,7 @@ void add_lstsq(command_line& program) {
   auto wanted = std::make_shared<lstsq_options>();
   command_line& command =
       program.subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
-  command.operand("A", wanted->a, ".npy, .csv or .tsv, m × n, or a batch × m × n; - is standard input");
+  command.operand("A", wanted->a, ".npy, .csv or .tsv, real or complex, m × n, or a batch × m × n; - is standard input");
   command.operand("B", wanted->b, ".npy, .csv or .tsv, m × right-hand sides, or a batch of them");
   command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
   wanted->files->add_to(command, true);
@@ -402,12 +453,10 @@ void add_lstsq(command_line& program) {
     inputs::keep_common_rows(a, b);
     if (a.shape.size() == 3 && wanted->of_any_rank())
       throw invalid_argument_error(fmt::format("{}: expected one matrix for --rcond, got a batch", printable(wanted->a)));
-    if (a.shape.size() == 3)
-      return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
-                 ? run_lstsq_batch<float>(*wanted, std::move(a), std::move(b))
-                 : run_lstsq_batch<double>(*wanted, std::move(a), std::move(b));
-    return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32 ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
-                                                                                   : run_lstsq<double>(*wanted, std::move(a), std::move(b));
+    return with_type(*wanted, a.is_complex() || b.is_complex(), a.is_double() || b.is_double(), [&]<class T>(T) {
+      return a.shape.size() == 3 ? run_lstsq_batch<T>(*wanted, std::move(a), std::move(b))
+                                 : run_lstsq<T>(*wanted, std::move(a), std::move(b));
+    });
   });
 }
 

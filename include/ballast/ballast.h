@@ -163,8 +163,9 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   devices           integers  numbers of CUDA devices that share the points of a single data set; empty (default): `device` alone
 // "qr": matrices of m rows and n columns
 //   rows, columns     integers  >= 1
-//   full_rank         integer   1 (default): gels refuses columns that depend on each other to rounding; 0: only an exact zero on R's
-//   diagonal tf32x3            integer   1 (default): FP32 products on tensor cores as three of TF32, where the device can; 0: in FP32
+//   complex           integer   1: complex numbers of two components of that precision (backends cpu and reference); 0 (default): real ones
+//   full_rank         integer   1 (default): gels refuses columns that depend on each other to rounding; 0: only a zero on R's diagonal
+//   tf32x3            integer   1 (default): FP32 products on tensor cores as three of TF32, where the device can; 0: in FP32
 typedef struct ballast_options ballast_options;
 
 // `algorithm`: "fft", "kmeans" or "qr". All options have their defaults.
@@ -497,14 +498,16 @@ BALLAST_C_API int32_t ballast_kmeans_plan_options(const ballast_kmeans_plan* pla
 #define BALLAST_ORGQR 2
 #define BALLAST_GELS 3
 
-// A prepared problem. Matrices are tensors of two axes, rows first, of float or double, with any strides that keep their elements apart:
-// column-major ones (stride 1 along the rows) are used in place, others are copied. A tensor of three axes is a batch, whose first axis
+// A prepared problem. Matrices are tensors of two axes, rows first, of float or double, with the option complex of complex numbers of two
+// floats or doubles, with any strides that keep their elements apart: column-major ones (stride 1 along the rows) are used in place,
+// others are copied. A tensor of three axes is a batch, whose first axis
 // counts the matrices; then all operands of the call have an axis more. `tau` has no gaps. Tensors may lie in host memory or in memory of
-// the plan's device. The matrix A has the plan's shape; ormqr and orgqr also take the first columns of such a matrix. After the first call
-// of an operation, a call of it allocates nothing on the host. Inf and NaN pass through as the mathematics says; such data are not
-// verified. Covered: panels, tau, updates, R and Q (docs/protection.md). Errors: invalid_argument (shapes, overlap, memory of another
-// device), rank_deficient (gels, solve), unsupported, device_error, out_of_memory, uncorrectable, cancelled. After an uncorrectable fault
-// with protection "correct" operands hold what they held before.
+// the plan's device. For complex matrices ^T below is the conjugate transpose, as in LAPACK's complex routines (BALLAST_TRANSPOSE,
+// too), R has a real diagonal, and tau is complex; geqp3 and gelsy are unsupported. The matrix A has the plan's shape; ormqr and orgqr also
+// take the first columns of such a matrix. After the first call of an operation, a call of it allocates nothing on the host. Inf and NaN
+// pass through as the mathematics says; such data are not verified. Covered: panels, tau, updates, R and Q (docs/protection.md). Errors:
+// invalid_argument (shapes, overlap, memory of another device), rank_deficient (gels, solve), unsupported, device_error, out_of_memory,
+// uncorrectable, cancelled. After an uncorrectable fault with protection "correct" operands hold what they held before.
 typedef struct ballast_qr_plan ballast_qr_plan;
 
 // `options`: of "qr"; rows and columns must be set.
@@ -526,7 +529,8 @@ BALLAST_C_API int32_t ballast_qr_orgqr(const ballast_qr_plan* plan, const DLTens
                                        ballast_report* report, ballast_error* error);
 // Solves min |B - A X| by columns (m >= n), or finds the X of least norm with A X = B (m < n). B has max(m, n) rows (one axis: one column):
 // on entry its first m are B, on exit its first n are X; for m >= n the rows below hold the residual in Q's basis, as in LAPACK's xGELS. A
-// is overwritten by its factors. rank_deficient if columns (rows for m < n) depend on each other to rounding (option full_rank).
+// is overwritten by its factors (m < n: its transpose by those of A^T). rank_deficient if columns (rows for m < n) depend on each other to
+// rounding (option full_rank).
 BALLAST_C_API int32_t ballast_qr_gels(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* B, const ballast_call* call,
                                       ballast_report* report, ballast_error* error);
 
@@ -562,8 +566,8 @@ BALLAST_C_API int32_t ballast_qr_plan_options(const ballast_qr_plan* plan, balla
 // A factorization in host memory of the library. It is immutable.
 typedef struct ballast_factors ballast_factors;
 
-// Factors a copy of A (m x n, host or device). `options`: of "qr", null for defaults; its problem and tf32x3 are not read.
-// The functions below run where it says.
+// Factors a copy of A (m x n, host or device), of float, double or complex numbers. `options`: of "qr", null for defaults; its problem and
+// tf32x3 are not read. The functions below run where it says.
 BALLAST_C_API int32_t ballast_qr_factor(const DLTensor* A, const ballast_options* options, const ballast_call* call,
                                         ballast_factors** factors, ballast_report* report, ballast_error* error);
 BALLAST_C_API void ballast_factors_destroy(ballast_factors* factors);

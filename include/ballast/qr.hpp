@@ -4,6 +4,7 @@
 //         E. Elmroth, F. Gustavson, Applying recursion to serial and parallel QR factorization, 2000; docs/protection.md.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +22,7 @@ namespace ballast::qr {
 inline namespace abi_1 {
 
 enum class side : std::uint8_t { left, right };
-enum class transpose : std::uint8_t { no, yes };
+enum class transpose : std::uint8_t { no, yes };  // yes: the conjugate transpose of complex matrices
 enum class operation : std::uint8_t { geqrf, ormqr, orgqr, gels };
 
 // The size of a problem: `batch` matrices of rows × columns elements (m × n).
@@ -30,9 +31,11 @@ struct problem {
   std::int64_t rows = 0;     // m
   std::int64_t columns = 0;  // n
   std::int64_t batch = 1;    // matrices, factored independently
+  bool complex = false;      // complex numbers, of two components of that precision
 };
 
-// The one-line name of a problem: qr_f64_m4096_n4096, qr_f64_m64_n64_b1000.
+// The one-line name of a problem: qr_f64_m4096_n4096, qr_f64_m64_n64_b1000; of complex numbers qr_c64_m4096_n4096 (f32) and
+// qr_c128_m4096_n4096 (f64).
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
 
@@ -46,20 +49,30 @@ struct options {
   bool full_rank = true;
 };
 
-// All functions take float and double. A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used
-// in place, others are copied. Every operand may lie in host memory or in device memory of the plan's CUDA device. A backend copies the
-// operands of the other memory, in the order of call::stream, and copies results back after they are verified, before it returns.
+// All functions take float, double, std::complex<float> and std::complex<double>. For complex numbers ᵀ below means the conjugate
+// transpose, as in LAPACK's complex routines: Q is unitary, tau is complex, the diagonal of R is real, and a norm is that of the absolute
+// values. The backends reference and cpu compute them, with the schemes block_checksum and qr_update; a plan of them for cuda or hybrid
+// throws unsupported_error, as do the functions with column pivoting (geqp3, gelsy).
+//
+// A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used in place, others are copied. Every
+// operand may lie in host memory or in device memory of the plan's CUDA device. A backend copies the operands of the other memory, in the
+// order of call::stream, and copies results back after they are verified, before it returns.
+//
 // On cuda, matrices of the host that exceed the device's memory pass through it in blocks of columns; the host solves with R. With
 // protection::correct, and in gels, that takes host memory for one more such matrix.
+//
 // Inf and NaN in the data pass through as the mathematics says and are no fault; such data are not verified.
-// Schemes: "block_checksum" (default): each column block has two checksum columns and is verified when it becomes a panel; panels, V, tau,
-// T and R have checks of their own. "qr_update" (the paper's): two checksum columns for the whole matrix, verified at the end; a struck
-// column is repaired by Givens rotations. "hybrid" (the paper whole, backend cuda): the same with the matrix and its updates on the device
-// and the panels on the host's cores; the transfers are compared bit for bit. It keeps a copy of the input, and one panel, in pinned host
-// memory, which stays for the next call.
+//
+// Schemes: "block_checksum" (default): each column block has two checksum columns and is verified when it becomes a panel; panels, V,
+// tau, T and R have checks of their own. "qr_update" (the paper's): two checksum columns for the whole matrix, verified at the end; a
+// struck column is repaired by Givens rotations. "hybrid" (the paper whole, backend cuda): the same with the matrix and its updates on
+// the device and the panels on the host's cores; the transfers are compared bit for bit. It keeps a copy of the input, and one panel, in
+// pinned host memory, which stays for the next call.
+//
 // Errors: invalid_argument_error (shapes, overlap, memory of another device), rank_deficient_error (gels, solve), unsupported_error,
-// device_error, out_of_memory_error, uncorrectable_error. After an uncorrectable fault under protection::correct, arguments hold what they
-// held before the call; except where the copy of a verified result to its argument stays wrong: then this argument may hold anything.
+// device_error, out_of_memory_error, uncorrectable_error. After an uncorrectable fault under protection::correct, arguments hold what
+// they held before the call; except where the copy of a verified result to its argument stays wrong: then this argument may hold
+// anything.
 
 // A prepared problem: where and how it is computed. Immutable and thread-safe; copies share it. It keeps the memory of its calls: after the
 // first call of an operation, a call of the same operation allocates no memory on the host (docs/design/memory.md says what a device
@@ -68,7 +81,7 @@ struct options {
 template <class T>
 class plan {
  public:
-  // `size.precision` is ignored: the precision is T's. Throws invalid_argument_error, unsupported_error (backend, scheme).
+  // `size.precision` and `size.complex` are ignored: they are T's. Throws invalid_argument_error, unsupported_error (backend, scheme).
   BALLAST_API explicit plan(const qr::problem& size, const execution& where = {}, const options& wanted = {});
   BALLAST_API ~plan();
   BALLAST_API plan(const plan&);
@@ -82,9 +95,9 @@ class plan {
   //
   // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
   // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.
-  // 2n²(m − n/3) flops for m ≥ n; memory for one copy of A with protection::correct (unless A had to be copied anyway). Covered: panel,
-  // tau, T, V, trailing updates, R. With qr_update and hybrid, Q after Givens rotations is turned back into reflectors, so that the storage
-  // is always this.
+  // 2n²(m − n/3) flops for m ≥ n, four times as many for complex numbers; memory for one copy of A with protection::correct (unless A had
+  // to be copied anyway). Covered: panel, tau, T, V, trailing updates, R. With qr_update and hybrid, Q after Givens rotations is turned
+  // back into reflectors, so that the storage is always this.
   BALLAST_API report geqrf(matrix_view<T> A, std::span<T> tau, const call& now = {}) const;
 
   // C ← op(Q) C (left) or C op(Q) (right), Q from geqrf's `A` and `tau` (k = tau.size() reflectors).
@@ -95,10 +108,10 @@ class plan {
   BALLAST_API report orgqr(matrix_view<T> A, std::span<const T> tau, const call& now = {}) const;
 
   // Solves min ‖B − A X‖₂ by columns (m ≥ n), or the X of least norm with A X = B (m < n). A (m × n, full rank) is overwritten by
-  // its factors (of Aᵀ for m < n). B has max(m, n) rows: on entry its first m are B, on exit its first n are X, and for m ≥ n
-  // the rows n … m − 1 hold the residual in Q's basis (their norm is the residual norm), as in LAPACK's xGELS.
-  // Throws rank_deficient_error, with the rank and the number of a dependent column, if columns (rows for m < n) depend on each other to
-  // rounding, for any scaling of them: if report::condition is above 1 / (4 u √min(m, n)), u the unit roundoff; options::full_rank.
+  // its factors (for m < n its transpose by those of Aᵀ). B has max(m, n) rows: on entry its first m are B, on exit its first n are X, and
+  // for m ≥ n the rows n … m − 1 hold the residual in Q's basis (their norm is the residual norm), as in LAPACK's xGELS. Throws
+  // rank_deficient_error, with the rank and the number of a dependent column, if columns (rows for m < n) depend on each other to rounding,
+  // for any scaling of them: if report::condition is above 1 / (4 u √min(m, n)), u the unit roundoff; options::full_rank.
   BALLAST_API report gels(matrix_view<T> A, matrix_view<T> B, const call& now = {}) const;
 
   // Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots a permutation of 0 … n − 1 (output only), and
@@ -165,6 +178,8 @@ class plan {
 
 extern template class plan<float>;
 extern template class plan<double>;
+extern template class plan<std::complex<float>>;
+extern template class plan<std::complex<double>>;
 
 // ---- One call. Each makes a plan and runs it once.
 
@@ -178,6 +193,24 @@ BALLAST_API report orgqr(matrix_view<float> A, std::span<const float> tau, const
 BALLAST_API report orgqr(matrix_view<double> A, std::span<const double> tau, const execution& where = {}, const call& now = {});
 BALLAST_API report gels(matrix_view<float> A, matrix_view<float> B, const execution& where = {}, const call& now = {});
 BALLAST_API report gels(matrix_view<double> A, matrix_view<double> B, const execution& where = {}, const call& now = {});
+
+// The same for complex numbers: ᵀ is the conjugate transpose, ormqr is xUNMQR and orgqr xUNGQR.
+BALLAST_API report geqrf(matrix_view<std::complex<float>> A, std::span<std::complex<float>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report geqrf(matrix_view<std::complex<double>> A, std::span<std::complex<double>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report ormqr(side from, transpose op, matrix_view<const std::complex<float>> A, std::span<const std::complex<float>> tau,
+                         matrix_view<std::complex<float>> C, const execution& where = {}, const call& now = {});
+BALLAST_API report ormqr(side from, transpose op, matrix_view<const std::complex<double>> A, std::span<const std::complex<double>> tau,
+                         matrix_view<std::complex<double>> C, const execution& where = {}, const call& now = {});
+BALLAST_API report orgqr(matrix_view<std::complex<float>> A, std::span<const std::complex<float>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report orgqr(matrix_view<std::complex<double>> A, std::span<const std::complex<double>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report gels(matrix_view<std::complex<float>> A, matrix_view<std::complex<float>> B, const execution& where = {},
+                        const call& now = {});
+BALLAST_API report gels(matrix_view<std::complex<double>> A, matrix_view<std::complex<double>> B, const execution& where = {},
+                        const call& now = {});
 
 BALLAST_API report geqp3(matrix_view<float> A, std::span<std::int64_t> pivots, std::span<float> tau, const execution& where = {},
                          const call& now = {});
@@ -198,6 +231,24 @@ BALLAST_API report orgqr(matrix_batch_view<float> A, std::span<const float> tau,
 BALLAST_API report orgqr(matrix_batch_view<double> A, std::span<const double> tau, const execution& where = {}, const call& now = {});
 BALLAST_API report gels(matrix_batch_view<float> A, matrix_batch_view<float> B, const execution& where = {}, const call& now = {});
 BALLAST_API report gels(matrix_batch_view<double> A, matrix_batch_view<double> B, const execution& where = {}, const call& now = {});
+
+BALLAST_API report geqrf(matrix_batch_view<std::complex<float>> A, std::span<std::complex<float>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report geqrf(matrix_batch_view<std::complex<double>> A, std::span<std::complex<double>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report ormqr(side from, transpose op, matrix_batch_view<const std::complex<float>> A, std::span<const std::complex<float>> tau,
+                         matrix_batch_view<std::complex<float>> C, const execution& where = {}, const call& now = {});
+BALLAST_API report ormqr(side from, transpose op, matrix_batch_view<const std::complex<double>> A,
+                         std::span<const std::complex<double>> tau, matrix_batch_view<std::complex<double>> C, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report orgqr(matrix_batch_view<std::complex<float>> A, std::span<const std::complex<float>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report orgqr(matrix_batch_view<std::complex<double>> A, std::span<const std::complex<double>> tau, const execution& where = {},
+                         const call& now = {});
+BALLAST_API report gels(matrix_batch_view<std::complex<float>> A, matrix_batch_view<std::complex<float>> B, const execution& where = {},
+                        const call& now = {});
+BALLAST_API report gels(matrix_batch_view<std::complex<double>> A, matrix_batch_view<std::complex<double>> B, const execution& where = {},
+                        const call& now = {});
 
 // A matrix that a call has computed, with its report.
 template <class T>
@@ -224,9 +275,15 @@ class factors {
 
 extern template class factors<float>;
 extern template class factors<double>;
+extern template class factors<std::complex<float>>;
+extern template class factors<std::complex<double>>;
 
 BALLAST_API factors<float> factor(matrix_view<const float> A, const execution& where = {}, const call& now = {});
 BALLAST_API factors<double> factor(matrix_view<const double> A, const execution& where = {}, const call& now = {});
+BALLAST_API factors<std::complex<float>> factor(matrix_view<const std::complex<float>> A, const execution& where = {},
+                                                const call& now = {});
+BALLAST_API factors<std::complex<double>> factor(matrix_view<const std::complex<double>> A, const execution& where = {},
+                                                 const call& now = {});
 
 // A factorization with column pivoting that owns its storage: A(:, pivots) = Q R. All functions throw as those of `factors`.
 template <class T>

@@ -1,5 +1,6 @@
 // Factorizations that own their storage, in host memory.
 // Layer: interface.
+#include <complex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -9,13 +10,22 @@
 #include "core/extent.hpp"
 #include "core/format.hpp"
 
+namespace {
+
+std::string token_of(ballast::c::element type, std::int64_t rows, std::int64_t columns) {
+  return ballast::qr::to_token({ballast::c::precision_of_element(type), rows, columns, 1, ballast::c::is_complex(type)});
+}
+
+}  // namespace
+
 struct ballast_factors : ballast::c::handle<ballast::c::kind::factors> {
-  using any_factors = std::variant<ballast::qr::factors<float>, ballast::qr::factors<double>>;
+  using any_factors = std::variant<ballast::qr::factors<float>, ballast::qr::factors<double>, ballast::qr::factors<std::complex<float>>,
+                                   ballast::qr::factors<std::complex<double>>>;
   ballast_factors(any_factors made, const ballast::execution& at) : value(std::move(made)), where(at) {
     token = std::visit(
         [](const auto& each) {
           using T = typename std::decay_t<decltype(each.tau)>::value_type;
-          return ballast::qr::to_token({ballast::precision_of<T>, each.storage.rows(), each.storage.columns()});
+          return token_of(ballast::c::element_of<T>, each.storage.rows(), each.storage.columns());
         },
         value);
   }
@@ -54,10 +64,7 @@ void copy(matrix_view<const T> from, matrix_view<T> to) {
 // Calls work(factors<T>, T{}).
 template <class Work>
 void with_factors(const ballast_factors& of, Work&& work) {
-  if (const auto* const single = std::get_if<qr::factors<float>>(&of.value))
-    work(*single, float{});
-  else
-    work(std::get<qr::factors<double>>(of.value), double{});
+  std::visit([&]<class T>(const qr::factors<T>& from) { work(from, T{}); }, of.value);
 }
 
 }  // namespace
@@ -74,18 +81,21 @@ int32_t ballast_qr_factor(const DLTensor* A, const ballast_options* options, con
     begin(here, report, now);
     const ballast::execution where = options == nullptr ? ballast::execution{} : options_for(options, algorithm::qr).where;
     const tensor given(A, {"qr", "A"});
-    if (given.type != element::f32) given.expect(element::f64);
+    if (!is_number(given.type)) given.expect(element::f64);
     given.expect_axes(2);
-    here.poses(ballast::qr::to_token({precision_of_element(given.type), given.length[0], given.length[1]}));
-    const auto made = [&](auto found) {
+    here.poses(token_of(given.type, given.length[0], given.length[1]));
+    const auto made = [&]<class T>(T) {
+      auto found = ballast::qr::factor(matrix_of<const T>(given, where), where, now);
       ballast::report seen = found.report;
       *factors = new ballast_factors(std::move(found), where);
       fill(report, std::move(seen));
     };
-    if (given.type == element::f32)
-      made(ballast::qr::factor(matrix_of<const float>(given, where), where, now));
-    else
-      made(ballast::qr::factor(matrix_of<const double>(given, where), where, now));
+    switch (given.type) {
+      case element::f32: return made(float());
+      case element::c64: return made(std::complex<float>());
+      case element::c128: return made(std::complex<double>());
+      default: return made(double());
+    }
   });
 }
 

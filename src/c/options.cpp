@@ -102,6 +102,7 @@ constexpr row k_rows[] = {
     {"devices", k_kmeans, BALLAST_PLACE(std::vector<std::int64_t>, devices)},
     {"rows", k_qr, BALLAST_PLACE(std::int64_t, qr.rows)},
     {"columns", k_qr, BALLAST_PLACE(std::int64_t, qr.columns)},
+    {"complex", k_qr, BALLAST_PLACE(bool, qr.complex)},
     {"full_rank", k_qr, BALLAST_PLACE(bool, qr_wanted.full_rank)},
     {"tf32x3", k_qr, BALLAST_PLACE(bool, qr_wanted.tf32x3)},
     {"backend", k_all, choice_of<BALLAST_AT(where.backend)>(k_backends)},

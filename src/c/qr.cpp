@@ -1,5 +1,6 @@
-// QR: plans of both precisions, operations on one matrix, on batches and on streams.
+// QR: plans of the four types of numbers, operations on one matrix, on batches and on streams.
 // Layer: interface.
+#include <complex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -9,12 +10,15 @@
 #include "core/format.hpp"
 
 struct ballast_qr_plan : ballast::c::handle<ballast::c::kind::qr_plan> {
-  using any_plan = std::variant<ballast::qr::plan<float>, ballast::qr::plan<double>>;
-  explicit ballast_qr_plan(const ballast_options& with)
-      : options(with),
-        plan(with.qr.precision == ballast::precision::f32 ? any_plan(ballast::qr::plan<float>(with.qr, with.where, with.qr_wanted))
-                                                          : any_plan(ballast::qr::plan<double>(with.qr, with.where, with.qr_wanted))),
-        token(to_token(with.qr)) {}
+  using any_plan = std::variant<ballast::qr::plan<float>, ballast::qr::plan<double>, ballast::qr::plan<std::complex<float>>,
+                                ballast::qr::plan<std::complex<double>>>;
+  explicit ballast_qr_plan(const ballast_options& with) : options(with), plan(made(with)), token(to_token(with.qr)) {}
+  static any_plan made(const ballast_options& with) {
+    const auto of = [&]<class T>(T) { return any_plan(ballast::qr::plan<T>(with.qr, with.where, with.qr_wanted)); };
+    const bool single = with.qr.precision == ballast::precision::f32;
+    if (with.qr.complex) return single ? of(std::complex<float>()) : of(std::complex<double>());
+    return single ? of(float()) : of(double());
+  }
   ballast_options options;
   any_plan plan;
   std::string token;
@@ -27,10 +31,7 @@ namespace {
 // Calls work(plan<T>, T{}).
 template <class Work>
 void with_plan(const ballast_qr_plan& of, Work&& work) {
-  if (const auto* const single = std::get_if<qr::plan<float>>(&of.plan))
-    work(*single, float{});
-  else
-    work(std::get<qr::plan<double>>(of.plan), double{});
+  std::visit([&]<class T>(const qr::plan<T>& on) { work(on, T{}); }, of.plan);
 }
 
 // Returns true if the tensor has the three axes of a batch.

@@ -47,7 +47,7 @@ class batch_engine : public run::pending {
   // then be V's own memory.
   virtual void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity) = 0;
 
-  // X ← U⁻¹ X or U⁻ᵀ X, U upper triangular.
+  // X ← U⁻¹ X or U⁻ᴴ X, U upper triangular.
   virtual void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) = 0;
 
   // Valid after collect() has waited: matrix · k_batch_side + column of the first number on a diagonal of U that is not above

@@ -18,6 +18,7 @@
 #include "core/function_ref.hpp"
 #include "core/memory.hpp"
 #include "inject/active.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::qr {
@@ -77,14 +78,14 @@ struct column_size {
 // Columns of extreme size are scanned again, until two scans in a row agree, at most so many times in all.
 inline constexpr int k_most_scans = 4;
 
-// The sums that the checks of a factored panel H_1 … H_w = I − V T Vᵀ compare. A sum is NaN if one of its elements is.
+// The sums that the checks of a factored panel H_1 … H_w = I − V T Vᴴ compare. A sum is NaN if one of its elements is.
 struct panel_sums {
-  // The element of Tᵀ(VᵀV)T x − (T + Tᵀ)x, x random, that is largest relative to its threshold; and that threshold.
+  // The element of Tᴴ(VᴴV)T x − (T + Tᴴ)x, x random, that is largest relative to its threshold; and that threshold.
   double orthogonality = 0;
   double orthogonality_threshold = 1;
-  double reflectors = 0;  // max |τ‖v‖² − 2|; NaN if a tau differs from T's diagonal in any bit
-  double data = 0;        // ‖Qᵀc − [Rd; 0]‖, the larger of the two checksum columns c; 0 with a single group
-  double sent = 0;        // NaN if V, R, T or tau differ in any bit from the data that another memory sent
+  double reflectors = 0;  // max |τ‖v‖² − 2|, for complex τ max ||τ|²‖v‖² / Re τ − 2|; NaN if a tau differs from T's diagonal in any bit
+  double data = 0;  // ‖Qᴴc − [Rd; 0]‖, the larger of the two checksum columns c; 0 with a single group
+  double sent = 0;  // NaN if V, R, T or tau differ in any bit from the data that another memory sent
 };
 
 // The limits of a panel that is begun ahead of the driver.
@@ -254,7 +255,7 @@ class factorizer : public core::pooled {
   // that never existed: measure_reflectors() must show before the repair that V is wrong, and after it that V is right.
   virtual bool repair_v(index k, index* column) = 0;
 
-  // Computes ‖Qᵀ(A r) − R r‖.
+  // Computes ‖Qᴴ(A r) − R r‖.
   virtual void measure_certificate(double* residual) = 0;
 
   // --- A single group of checksums.
@@ -265,14 +266,16 @@ class factorizer : public core::pooled {
   virtual void recover_column(index j) = 0;
 };
 
-// The operand of an application of Q: a matrix with at most m rows, zero rows below; or the first columns of the identity.
+// The operand of an application of Q: a matrix with at most m rows, zero rows below, or its conjugate; or the first columns of the
+// identity. Only the host's backends take the conjugate.
 template <class S>
 struct operand {
   matrix_view<const S> view;
   bool identity = false;
+  bool conjugated = false;
 };
 
-// The sums that the check of a block of columns compares: aᵀ(op(Q) x) with (op(Q)ᵀa)ᵀx for some random a.
+// The sums that the check of a block of columns compares: (op(Q) x)ᴴa with xᴴ(op(Q)ᴴa) for some random real a.
 struct applied_sums {
   double residual = 0;  // the residual that is largest relative to the norm of its column
   double norm = 0;      // the norm of that column
@@ -292,7 +295,7 @@ class applied_block : public core::pooled {
   virtual void wait() {}
 
   // Loads the columns into their position in the result; encodes them from another reading, applies all panels, and verifies if `seen` is
-  // not null. `again`: with its own T and op(Q)ᵀa, since those of form() and encode() may have been struck.
+  // not null. `again`: with its own T and op(Q)ᴴa, since those of form() and encode() may have been struck.
   virtual void compute(bool again, applied_sums* seen) = 0;
 
   // Returns a hash of the block, as abft::finding::bits.
@@ -325,7 +328,7 @@ class applier : public core::pooled {
   // Computes T of all panels.
   virtual void form() = 0;
 
-  // Computes op(Q)ᵀa, which checks the blocks, from V and tau. The check and the products must not share T, nor anything else that is
+  // Computes op(Q)ᴴa, which checks the blocks, from V and tau. The check and the products must not share T, nor anything else that is
   // computed from V and tau.
   virtual void encode(bool transposed) = 0;
 
@@ -383,6 +386,11 @@ class engine : public core::pooled {
   virtual index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                              bool checked) = 0;
 
+  // to ← the conjugate of `from`, as copy_checked(). Without conjugates, which only the host's backends have, a copy.
+  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) {
+    return copy_checked(from, to, nullptr, nullptr, checked);
+  }
+
   // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x; abft::k_zero_column if all are
   // zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.
   virtual void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) = 0;
@@ -409,7 +417,7 @@ class engine : public core::pooled {
   // V: m × count, which the engine works on.
   virtual std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) = 0;
 
-  // X ← U⁻¹ B or U⁻ᵀ B. U is n × n, upper triangular; X is n × k (the engine works on both); B is n × k with any strides, apart from X.
+  // X ← U⁻¹ B or U⁻ᴴ B. U is n × n, upper triangular; X is n × k (the engine works on both); B is n × k with any strides, apart from X.
   // Computes blocks of `width` columns, each by itself; the last one may be narrower. Computes the sums of each block from another reading
   // of B if `seen` is not null.
   virtual void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,
@@ -430,9 +438,13 @@ std::unique_ptr<engine<S>> make_engine(const context& run);
 std::unique_ptr<device_state> make_device_state();
 }  // namespace cuda
 
+// Complex numbers have no engine on cuda: a plan of them has another backend.
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run) {
-  return run.which == backend::cuda ? cuda::make_engine<S>(run) : host::make_engine<S>(run);
+  if constexpr (!is_complex<S>) {
+    if (run.which == backend::cuda) return cuda::make_engine<S>(run);
+  }
+  return host::make_engine<S>(run);
 }
 
 }  // namespace ballast::qr

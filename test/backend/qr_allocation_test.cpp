@@ -1,5 +1,6 @@
 // Allocations of QR on the host: the second call of a plan makes none. And memory that runs out.
 #include <algorithm>
+#include <complex>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -122,6 +123,47 @@ TYPED_TEST(qr_allocation, a_second_call_allocates_nothing) {
   }
 }
 
+#if !defined(BALLAST_TEST_QR_ON_CUDA)
+// Complex numbers, with the steps that conjugate: C op(Q), and gels of m < n.
+template <class S>
+void complex_calls_allocate_once(backend which) {
+  for (const auto& [m, n] : {std::pair<index, index>(50, 40), {40, 50}}) {
+    for (const char* scheme : k_schemes) {
+      SCOPED_TRACE(std::string(to_string(which)) + " " + scheme + " " + std::to_string(m) + " × " + std::to_string(n));
+      const plan<S> made({.rows = m, .columns = n}, {.backend = which, .threads = 3, .scheme = scheme});
+      const auto numbers = [](index rows, index columns, std::uint64_t seed) {
+        const dense<double> re = random_matrix<double>(rows, columns, seed), im = random_matrix<double>(rows, columns, seed + 1);
+        dense<S> drawn(rows, columns, order::column_major);
+        for (std::size_t i = 0; i < drawn.size(); ++i) drawn.data()[i] = static_cast<S>(std::complex<double>(re.data()[i], im.data()[i]));
+        return drawn;
+      };
+      const index k = std::min(m, n);
+      const dense<S> A = numbers(m, n, 1), right = numbers(std::max(m, n), 3, 3);
+      dense<S> F = A, Q(m, k, order::column_major), C = numbers(4, m, 5), X = right;
+      std::vector<S> tau(static_cast<std::size_t>(k));
+      EXPECT_EQ(second_of([&] {
+                  std::copy_n(A.data(), F.size(), F.data());
+                  (void)made.geqrf(F.view(), tau);
+                  std::copy_n(F.data(), Q.size(), Q.data());
+                  (void)made.orgqr(Q.view(), tau);
+                  (void)made.ormqr(side::right, transpose::yes, std::as_const(F).view(), tau, C.view());
+                  std::copy_n(A.data(), F.size(), F.data());
+                  std::copy_n(right.data(), X.size(), X.data());
+                  (void)made.gels(F.view(), X.view());
+                }),
+                0);
+    }
+  }
+}
+
+TEST(qr_allocation_complex, a_second_call_allocates_nothing) {
+  for (const backend which : k_backends) {
+    complex_calls_allocate_once<std::complex<float>>(which);
+    complex_calls_allocate_once<std::complex<double>>(which);
+  }
+}
+#endif
+
 // Row-major operands are copied.
 TYPED_TEST(qr_allocation, copied_operands_make_no_difference) {
   using T = typename TestFixture::T;
@@ -208,7 +250,7 @@ TYPED_TEST(qr_allocation, memory_that_runs_out_is_an_error_of_its_class) {
   for (bool failed = true; failed; number = 1 + number * 11 / 10) {
     SCOPED_TRACE(number);
     dense<T> F = A, X = right;
-    std::optional<plan<T> > made;
+    std::optional<plan<T>> made;
     try {
       const test::failing_allocation fails(number);
       try {

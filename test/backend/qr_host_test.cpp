@@ -198,7 +198,7 @@ TYPED_TEST(qr_host, a_struck_solution_never_passes_the_residual) {
           }
         }
         if (beside) X(3, 1) = infinity;
-        return host::residual_of<T>(arithmetic, transposed, U.view(), X.view(), B.view());
+        return host::residual_of<T>(arithmetic, arithmetic, transposed, U.view(), X.view(), B.view());
       };
       ASSERT_FALSE(seen(false).odd);
       ASSERT_LE(seen(false).residual, seen(false).threshold);

@@ -316,7 +316,27 @@ TEST_F(c_arguments, matrices) {
   refused(ballast_qr_gels(of, multiple, right, nullptr, nullptr, wrong), BALLAST_RANK_DEFICIENT, "rank");
   invalid(ballast_options_set_integer(with, "full_rank", 2, wrong), "full_rank: expected 0 or 1, got 2");
   factors made_factors;
-  invalid(ballast_qr_factor(complexes, nullptr, nullptr, &made_factors, nullptr, wrong), "A: expected elements of float64, got complex64");
+  std::vector<std::int32_t> whole(6);
+  const tensor integers(whole, {3, 2});
+  invalid(ballast_qr_factor(integers, nullptr, nullptr, &made_factors, nullptr, wrong), "A: expected elements of float64, got int32");
+  // A plan for complex numbers takes no others, and refuses what is for real ones.
+  set(with, "complex", 1);
+  set(with, "precision", "f32");
+  qr_plan of_complex;
+  ASSERT_EQ(ballast_qr_plan_create(with, &of_complex, wrong), BALLAST_OK) << message();
+  std::vector<std::complex<float>> few(2);
+  const tensor complex_scalars(few, {2});
+  invalid(ballast_qr_geqrf(of_complex, matrix, complex_scalars, nullptr, nullptr, wrong), "A: expected elements of complex64, got float64");
+  std::int64_t order[2] = {};
+  refused(ballast_qr_geqp3(of_complex, complexes, order, complex_scalars, nullptr, nullptr, wrong), BALLAST_UNSUPPORTED,
+          "qr_c64_m3_n2: geqp3: expected real numbers, got complex ones");
+  set(with, "scheme", "hybrid");
+  qr_plan none_such;
+  refused(ballast_qr_plan_create(with, &none_such, wrong), BALLAST_UNSUPPORTED, "scheme hybrid, got complex ones");
+  invalid(ballast_options_set_integer(with, "complex", 2, wrong), "complex: expected 0 or 1, got 2");
+  set(with, "scheme", "");
+  set(with, "complex", std::int64_t{0});
+  set(with, "precision", "f64");
   ASSERT_EQ(ballast_qr_factor(matrix, with, nullptr, &made_factors, nullptr, wrong), BALLAST_OK) << message();
   invalid(ballast_factors_r(made_factors, matrix, wrong), "R: expected 2 × 2, got 3 × 2");
   const tensor narrow(A, {2, 2}, {1, 1});

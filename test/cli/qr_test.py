@@ -20,6 +20,42 @@ class Qr(WithFolder):
                 self.assertLess(seen["residual"], tolerance)
                 self.assertLess(seen["orthogonality"], tolerance)
 
+    def test_complex_matrices(self):
+        def numbers(shape, dtype):
+            return (self.random.normal(size=shape) + 1j * self.random.normal(size=shape)).astype(dtype)
+
+        for dtype, token, tolerance in (("c16", "c128", 1e-13), ("c8", "c64", 1e-5)):
+            for shape in ((30, 7), (7, 30), (12, 12), (1, 1), (4, 9, 5), (4, 5, 9)):
+                A = numbers(shape, dtype)
+                seen = run_json("qr", self.save("a.npy", A), "--q", self.dir / "q.npy", "--r", self.dir / "r.npy")
+                Q, R = np.load(self.dir / "q.npy"), np.load(self.dir / "r.npy")
+                self.assertEqual(Q.dtype, A.dtype)
+                self.assertTrue(seen["problem"].startswith(f"qr_{token}_m{shape[-2]}_n{shape[-1]}"), seen["problem"])
+                self.assertGreater(seen["report"]["checks"], 0)
+                self.assertLess(np.linalg.norm(Q @ R - A), tolerance * np.linalg.norm(A))
+                adjoint = np.conj(np.swapaxes(Q, -1, -2))
+                self.assertLess(np.linalg.norm(adjoint @ Q - np.eye(Q.shape[-1])), tolerance * 10)
+                np.testing.assert_array_equal(R, np.triu(R))
+                np.testing.assert_array_equal(np.diagonal(R, axis1=-2, axis2=-1).imag, 0)
+                self.assertLess(seen["residual"], tolerance)
+                self.assertLess(seen["orthogonality"], tolerance)
+                if shape == (12, 12) or shape == (1, 1):
+                    continue
+                B = numbers((*shape[:-1], 2), dtype)
+                seen = run_json("lstsq", self.dir / "a.npy", self.save("b.npy", B), "-o", self.dir / "x.npy")
+                X = np.load(self.dir / "x.npy")
+                np.testing.assert_allclose(X, np.linalg.pinv(A) @ B, rtol=0, atol=tolerance * 1000)
+                if len(shape) == 2:
+                    np.testing.assert_allclose(np.array(seen["x"]) @ [1, 1j], X.T, rtol=1e-6)
+                    np.testing.assert_allclose(seen["residual"], np.linalg.norm(A @ X - B, axis=0), atol=tolerance * 100)
+        # A real right-hand side of a complex matrix, and text.
+        b = self.random.normal(size=shape[1])
+        A = self.save("a.npy", numbers((5, 3), "c16"))
+        np.savetxt(self.dir / "b.csv", b[:5] if len(b) >= 5 else self.random.normal(size=5))
+        self.assertIn("i", run("lstsq", A, self.dir / "b.csv").stdout.split("x =")[1])
+        self.assertIn("expected real numbers, got complex ones", run("qr", A, "--pivot", status=2).stderr)
+        self.assertIn("expected real numbers for scheme hybrid", run("qr", A, "--scheme", "hybrid", status=2).stderr)
+
     def test_pivots(self):
         for shape in ((30, 7), (7, 30), (60, 60)):
             A = self.random.normal(size=shape) * 2.0 ** self.random.permutation(shape[1])
@@ -117,7 +153,6 @@ class Qr(WithFolder):
         a, b = self.save("a.npy", np.ones((4, 2))), self.save("b.npy", np.ones(5))
         self.assertIn("rows", run("lstsq", a, b, status=2).stderr)
         run("qr", self.save("e.npy", np.zeros((0, 3))), status=2)
-        run("qr", self.save("c.npy", np.ones((3, 3)) * 1j), status=2)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Properties of every factorization: A = QR with orthonormal Q, R of the leading columns, invariance under powers of two, verdicts.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "run/settings.hpp"
 #include "support/qr_calls.hpp"
 
@@ -28,7 +30,17 @@ matrix<T> any_matrix(index m, index n) {
   matrix<T> A(m, n, order::column_major);
   for (index j = 0; j < n; ++j) {
     const int scale = *rc::gen::inRange(-20, 20);
-    for (index i = 0; i < m; ++i) A(i, j) = static_cast<T>(std::ldexp(static_cast<double>(*rc::gen::inRange(-1000, 1001)), scale));
+    for (index i = 0; i < m; ++i) {
+      const auto component = [&] {
+        return static_cast<real_of<T>>(std::ldexp(static_cast<double>(*rc::gen::inRange(-1000, 1001)), scale));
+      };
+      if constexpr (is_complex<T>) {
+        const auto re = component();
+        A(i, j) = T(re, component());
+      } else {
+        A(i, j) = component();
+      }
+    }
   }
   return A;
 }
@@ -47,28 +59,32 @@ void gives_back_its_matrix() {
   const auto made = factor(A.view(), how);
   RC_ASSERT(made.report.verdict == verdict::clean);
   const matrix<T> Q = q_of(made, how).values, R = made.r();
-  const double u = abft::unit_roundoff<T>;
+  using wide = wide_of<T>;
+  const double u = abft::unit_roundoff<real_of<T>>;
   for (index j = 0; j < n; ++j) {
     double norm = 0, off = 0;
     for (index i = 0; i < m; ++i) {
-      double sum = A(i, j);
-      for (index l = 0; l < R.rows(); ++l) sum -= static_cast<double>(Q(i, l)) * R(l, j);
-      off += sum * sum;
-      norm += static_cast<double>(A(i, j)) * A(i, j);
+      wide sum = static_cast<wide>(A(i, j));
+      for (index l = 0; l < R.rows(); ++l) sum -= static_cast<wide>(Q(i, l)) * static_cast<wide>(R(l, j));
+      off += square_of(sum);
+      norm += square_of(A(i, j));
     }
     RC_ASSERT(std::sqrt(off) <= 10 * static_cast<double>(std::max(m, n)) * u * std::sqrt(norm));
   }
   for (index a = 0; a < Q.columns(); ++a) {
     for (index b = 0; b <= a; ++b) {
-      double sum = a == b ? -1 : 0;
-      for (index i = 0; i < m; ++i) sum += static_cast<double>(Q(i, a)) * Q(i, b);
+      wide sum = a == b ? -1 : 0;
+      for (index i = 0; i < m; ++i) sum += conjugate(static_cast<wide>(Q(i, a))) * static_cast<wide>(Q(i, b));
       RC_ASSERT(std::abs(sum) <= 10 * static_cast<double>(m) * u);
     }
   }
+  for (index j = 0; j < R.rows(); ++j) RC_ASSERT(imaginary_part(R(j, j)) == 0);
 }
 
 RC_GTEST_PROP(qr, f32_gives_back_its_matrix, ()) { gives_back_its_matrix<float>(); }
 RC_GTEST_PROP(qr, f64_gives_back_its_matrix, ()) { gives_back_its_matrix<double>(); }
+RC_GTEST_PROP(qr, c64_gives_back_its_matrix, ()) { gives_back_its_matrix<std::complex<float>>(); }
+RC_GTEST_PROP(qr, c128_gives_back_its_matrix, ()) { gives_back_its_matrix<std::complex<double>>(); }
 
 // Powers of two commute with every rounding: reflectors are the same to the bit, and R is scaled.
 RC_GTEST_PROP(qr, columns_may_be_scaled_by_powers_of_two, ()) {

@@ -91,7 +91,24 @@ constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "gels_f32_m64_n48_b32",
                                               "gels_f64_m64_n48_b32",
                                               "gels_f32_m48_n64_b32",
-                                              "gels_f64_m48_n64_b32"};
+                                              "gels_f64_m48_n64_b32",
+                                              "geqrf_c64_m256_n160",
+                                              "geqrf_c128_m256_n160",
+                                              "geqrf_c128_m120_n200",
+                                              "ormqr_c64_m256_n160",
+                                              "ormqr_c128_m256_n160",
+                                              "ormqr_right_c64_m256_n160",
+                                              "ormqr_right_c128_m256_n160",
+                                              "orgqr_c64_m256_n160",
+                                              "orgqr_c128_m256_n160",
+                                              "gels_c64_m256_n160",
+                                              "gels_c128_m256_n160",
+                                              "gels_c64_m100_n200",
+                                              "gels_c128_m100_n200",
+                                              "geqrf_c128_m64_n48_b16",
+                                              "ormqr_c128_m64_n48_b16",
+                                              "gels_c128_m64_n48_b16",
+                                              "gels_c64_m48_n64_b16"};
 
 using strike = entry<processor_striker::shot>;
 
@@ -204,10 +221,12 @@ int run(int argc, char** argv) {
   std::string output;
   int threads = 2;
   CLI::App app("Strikes registers of the running library from outside, at random times, and counts what becomes of it.");
-  app.add_option("PROBLEM", names,
-                 "fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m65_full, kmeans_f32_m8000_n32_k64, predict_…, transform_…, "
-                 "geqrf_f64_m384_n256, geqp3_…, ormqr_…, ormqr_right_…, orgqr_…, "
-                 "gels_…; default: 50 problems, every operation in both precisions");
+  app.add_option(
+      "PROBLEM", names,
+      std::string("fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m65_full, kmeans_f32_m8000_n32_k64, predict_…, transform_…, "
+                  "geqrf_f64_m384_n256, geqrf_c128_m256_n160, geqp3_…, ormqr_…, ormqr_right_…, orgqr_…, "
+                  "gels_…; default: ") +
+          std::to_string(std::size(k_default_subjects)) + " problems, every operation in both precisions");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
   app.add_option("--seed", wanted.seed)->capture_default_str();

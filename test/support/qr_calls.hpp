@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <complex>
 #include <concepts>
 #include <cstdint>
 #include <span>
@@ -103,6 +104,8 @@ plan<T> plan_of(std::int64_t rows, std::int64_t columns, std::int64_t batch, con
   }
 BALLAST_CALLS(float)
 BALLAST_CALLS(double)
+BALLAST_CALLS(std::complex<float>)
+BALLAST_CALLS(std::complex<double>)
 #undef BALLAST_CALLS
 
 template <class T>

@@ -49,6 +49,13 @@ bool is_small(const batch_task<S>& work) {
   return most <= k_batch_side;
 }
 
+// Returns true if the operation needs conjugates, which the kernels for batches do not make.
+template <class S>
+bool needs_conjugates(const batch_task<S>& work) {
+  return is_complex<S> &&
+         ((work.what == operation::ormqr && work.from == side::right) || (work.what == operation::gels && work.A.rows < work.A.columns));
+}
+
 // Returns true if the kernels of cuda handle the matrix, or the one that Q is applied to.
 template <class S>
 bool kernels_take(const batch_task<S>& work) {
@@ -65,7 +72,9 @@ index scratch_of(const batch_task<S>& work) {
 
 template <class S>
 std::unique_ptr<batch_engine<S>> make_batch_engine(const batch_task<S>& work, const context& run) {
-  if (run.which == backend::cuda) return cuda::make_batch_engine<S>(run, work.what, scratch_of(work));
+  if constexpr (!is_complex<S>) {
+    if (run.which == backend::cuda) return cuda::make_batch_engine<S>(run, work.what, scratch_of(work));
+  }
   return host::make_batch_engine<S>(run);
 }
 
@@ -81,7 +90,7 @@ void start_batch(const batch_task<S>& work, batch_engine<S>& on) {
     case operation::ormqr: {
       const batch_factors<S> Q{on.read(work.V), on.read(work.scalars).data()};
       const matrix_batch_view<S> C = on.write(work.C);
-      // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
+      // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ for real numbers.
       const matrix_batch_view<S> X = work.from == side::left ? C : C.transposed();
       on.apply(Q, (work.op == transpose::yes) == (work.from == side::left), X, X.rows, false);
       break;
@@ -270,7 +279,7 @@ report run_batch(const batch_task<S>& work, const call& now) {
     const run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
-    if (!is_small(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
+    if (!is_small(work) || needs_conjugates(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
     return in_one_go(work, how, which);
   });
 }
@@ -347,6 +356,8 @@ std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   template pending_report enqueue_batch<S>(const std::shared_ptr<const prepared>&, const batch_task<S>&, const call&);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
 #undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr

@@ -20,7 +20,7 @@ namespace {
 template <class S, class Work>
 auto with_plan(const matrix_view<S>& A, index batch, const execution& where, Work&& work) {
   return run::in_call(nullptr, where.device, "qr", [&] {
-    const prepared plan({precision_of<std::remove_const_t<S>>, A.rows, A.columns, batch}, where, {}, core::arena::spares::no);
+    const prepared plan(problem_of<std::remove_const_t<S>>(A.rows, A.columns, batch), where, {}, core::arena::spares::no);
     return work(plan);
   });
 }
@@ -87,7 +87,7 @@ solution<T> lstsq_once(matrix_view<const T> A, matrix_view<const T> B, double rc
 // The caller may change `storage` and `tau`, so that every use of them checks whether they belong together.
 template <template <class> class Factors, class T>
 void check_factors(const Factors<T>& these) {
-  const std::string token = to_token({precision_of<T>, these.storage.rows(), these.storage.columns()});
+  const std::string token = to_token(problem_of<T>(these.storage.rows(), these.storage.columns()));
   check_view(these.storage.view(), "factors: storage", token);
   check_tau(std::span<const T>(these.tau), std::min(these.storage.rows(), these.storage.columns()), token);
 }
@@ -123,19 +123,26 @@ inline namespace abi_1 {
   report gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const execution& where, const call& now) {                                 \
     return with_plan(A, A.count, where, [&](const prepared& plan) { return run_batch(gels_task<T>(plan, A, B), now); });                 \
   }                                                                                                                                      \
-  factors<T> factor(matrix_view<const T> A, const execution& where, const call& now) { return factor_once(A, where, now); }              \
-  report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const execution& where, const call& now) {            \
-    return with_plan(A, where, [&](const prepared& plan) { return geqp3_of<T>(plan, A, pivots, tau, now); });                            \
-  }                                                                                                                                      \
-  report gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,                     \
-               const execution& where, const call& now) {                                                                                \
-    return with_plan(A, where, [&](const prepared& plan) { return gelsy_of<T>(plan, A, B, pivots, rcond, rank, now); });                 \
-  }                                                                                                                                      \
-  pivoted_factors<T> factor_pivoted(matrix_view<const T> A, const execution& where, const call& now) {                                   \
-    return factor_pivoted_once(A, where, now);                                                                                           \
-  }                                                                                                                                      \
-  solution<T> lstsq(matrix_view<const T> A, matrix_view<const T> B, double rcond, const execution& where, const call& now) {             \
-    return lstsq_once(A, B, rcond, where, now);                                                                                          \
+  factors<T> factor(matrix_view<const T> A, const execution& where, const call& now) { return factor_once(A, where, now); }
+BALLAST_DEFINE(float)
+BALLAST_DEFINE(double)
+BALLAST_DEFINE(std::complex<float>)
+BALLAST_DEFINE(std::complex<double>)
+#undef BALLAST_DEFINE
+
+#define BALLAST_DEFINE(T)                                                                                                     \
+  report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const execution& where, const call& now) { \
+    return with_plan(A, where, [&](const prepared& plan) { return geqp3_of<T>(plan, A, pivots, tau, now); });                 \
+  }                                                                                                                           \
+  report gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,          \
+               const execution& where, const call& now) {                                                                     \
+    return with_plan(A, where, [&](const prepared& plan) { return gelsy_of<T>(plan, A, B, pivots, rcond, rank, now); });      \
+  }                                                                                                                           \
+  pivoted_factors<T> factor_pivoted(matrix_view<const T> A, const execution& where, const call& now) {                        \
+    return factor_pivoted_once(A, where, now);                                                                                \
+  }                                                                                                                           \
+  solution<T> lstsq(matrix_view<const T> A, matrix_view<const T> B, double rcond, const execution& where, const call& now) {  \
+    return lstsq_once(A, B, rcond, where, now);                                                                               \
   }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)
@@ -209,6 +216,8 @@ computed<T> factors<T>::solve(matrix_view<const T> B, const execution& where, co
 inline namespace abi_1 {
 template class factors<float>;
 template class factors<double>;
+template class factors<std::complex<float>>;
+template class factors<std::complex<double>>;
 template class pivoted_factors<float>;
 template class pivoted_factors<double>;
 }  // namespace abi_1

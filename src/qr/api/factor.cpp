@@ -62,7 +62,7 @@ template <class S>
 void ormqr_in(operation_call<S>& here, side from, transpose op, matrix_view<const S> A, std::span<const S> tau, matrix_view<S> C) {
   engine<S>& on = *here.on;
   const index count = static_cast<index>(tau.size());
-  // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
+  // C op(Q) = (op(Q)ᴴ Cᴴ)ᴴ.
   const bool left = from == side::left, transposed = (op == transpose::yes) == left;
   const index order = left ? C.rows : C.columns, others = left ? C.columns : C.rows;
   const index width = piece_width(here, A.data, order, std::max(count, others));
@@ -78,9 +78,10 @@ void ormqr_in(operation_call<S>& here, side from, transpose op, matrix_view<cons
   const matrix_view<S> X = left ? C : C.transposed();
   if (here.lost()) return;
   const owned<S> made(on, order, X.columns);
-  Q.apply(transposed, {X}, made.view);
+  const bool conjugated = is_complex<S> && !left;
+  Q.apply(transposed, {.view = X, .conjugated = conjugated}, made.view);
   if (here.lost()) return;
-  copy_verified<S>(here.run, on, made.view, X);
+  conjugated ? conjugate_verified<S>(here.run, on, made.view, X) : copy_verified<S>(here.run, on, made.view, X);
   on.wait();
   if (!here.lost()) on.commit();
 }
@@ -174,6 +175,8 @@ report form_q_of(const prepared& plan, matrix_view<const S> F, std::span<const S
   template report form_q_of<S>(const prepared&, matrix_view<const S>, std::span<const S>, matrix_view<S>, const call&);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
 #undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr

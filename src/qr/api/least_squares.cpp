@@ -27,7 +27,7 @@ auto out_of_core_q(out_of_core<S>& parts, const matrix_view<const S>& V, const S
   };
 }
 
-// gels of a matrix, or of its transpose `tall`, that passes in pieces. The host solves with R, which it reads once.
+// gels of a matrix, or of its conjugate transpose `tall`, that passes in pieces. The host solves with R, which it reads once.
 template <class S>
 rank_estimate gels_out_of_core(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
   const index m = tall.rows, n = tall.columns;
@@ -49,7 +49,7 @@ rank_estimate gels_out_of_core(operation_call<S>& here, index width, const matri
   return seen;
 }
 
-// Reports the condition number, and throws unless R (of A, or of Aᵀ if `under`) has full rank.
+// Reports the condition number, and throws unless R (of A, or of Aᴴ if `under`) has full rank.
 template <class S>
 void conclude(operation_call<S>& here, const rank_estimate& seen, index n, bool under) {
   if (here.lost()) return;
@@ -66,9 +66,14 @@ rank_estimate gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> 
   const index width = piece_width(here, A.data, std::max(A.rows, A.columns), std::min(A.rows, A.columns));
   if (width > 0 && in_host_memory(B.data)) return gels_out_of_core(here, width, under ? A.transposed() : A, under, B);
   write_both(on, A, B);
-  // The factors of A, or of Aᵀ, are computed in a copy: nothing is committed before all is verified, and A is there for a restart.
-  const matrix_view<S> tall = under ? A.transposed() : A;
-  const index m = tall.rows, n = tall.columns;
+  // The factors of A, or of Aᴴ, are computed in a copy: nothing is committed before all is verified, and A is there for a restart.
+  const matrix_view<S> stored = under ? A.transposed() : A;
+  const index m = stored.rows, n = stored.columns;
+  const bool conjugated = is_complex<S> && under;
+  const owned<S> mirrored = conjugated ? owned<S>(on, m, n) : owned<S>();
+  if (conjugated) conjugate_verified<S>(here.run, on, stored, mirrored.view);
+  if (here.lost()) return {};
+  const matrix_view<const S> tall = conjugated ? mirrored.view : stored;
   const owned<S> F(on, m, n);
   on.copy(tall, F.view);
   const std::shared_ptr<S> tau = on.allocate(n);
@@ -82,7 +87,7 @@ rank_estimate gels_in(operation_call<S>& here, matrix_view<S> A, matrix_view<S> 
   const auto apply = [&](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) { Q.apply(transposed, {X}, to); };
   const least_squares<S> solved(here, on, apply, m, made.worked_r(), made.shifts(), under, B);
   if (here.lost()) return seen;
-  copy_verified<S>(here.run, on, F.view, tall);
+  conjugated ? conjugate_verified<S>(here.run, on, F.view, stored) : copy_verified<S>(here.run, on, F.view, stored);
   solved.store(B);
   on.wait();
   if (!here.lost()) on.commit();
@@ -142,6 +147,8 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
   template report solve_of<S>(const prepared&, matrix_view<const S>, std::span<const S>, matrix_view<const S>, matrix_view<S>, const call&);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
 #undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr

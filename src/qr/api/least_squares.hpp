@@ -58,7 +58,7 @@ struct moderate {
   moderate(const context& run, engine<S>& on, const matrix_view<const S>& R) : view(R), shifts(static_cast<std::size_t>(R.columns), 0) {
     const core::vector<int> same(shifts);
     exponents_twice(run, on, R, true, same, shifts);
-    for (int& e : shifts) e = abft::moderating_shift<S>(e);
+    for (int& e : shifts) e = abft::moderating_shift<real_of<S>>(e);
     if (shifts == same) return;
     copy_ = owned<S>(on, R.rows, R.columns);
     copy_verified<S>(run, on, R, copy_.view, same.data(), shifts.data());
@@ -71,13 +71,13 @@ struct moderate {
   owned<S> copy_;
 };
 
-// Solves a least-squares problem from the factors of A or Aᵀ. Numbers near the ends of the range must not overflow on the way, nor
+// Solves a least-squares problem from the factors of A or Aᴴ. Numbers near the ends of the range must not overflow on the way, nor
 // underflow: R belongs to A's columns times 2^rows, and right-hand sides of extreme size are scaled by powers of two before, and back
 // after.
 template <class S>
 class least_squares {
  public:
-  // result ← Q X, or Qᵀ X. X may have fewer rows than Q; the others are 0.
+  // result ← Q X, or Qᴴ X. X may have fewer rows than Q; the others are 0.
   using application = core::function_ref<void(bool transposed, const matrix_view<const S>& X, const matrix_view<S>& result)>;
 
   // `R`: n × n, of columns times 2^rows; `B`: m × k. `on` works on both, and on the operands of Q.
@@ -119,7 +119,7 @@ class least_squares {
     const core::vector<int>& rows = under_ ? rows_ : same;
     core::vector<int> shifts(columns_.size());
     exponents_twice(here.run, on_, right, false, rows, shifts);
-    std::transform(shifts.begin(), shifts.end(), shifts.begin(), abft::product_shift<S>);
+    std::transform(shifts.begin(), shifts.end(), shifts.begin(), abft::product_shift<real_of<S>>);
     std::transform(shifts.begin(), shifts.end(), columns_.begin(), [](int e) { return -e; });
     const auto zero = [](int e) { return e == 0; };
     if (std::all_of(rows.begin(), rows.end(), zero) && std::all_of(shifts.begin(), shifts.end(), zero)) return {};

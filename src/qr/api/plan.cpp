@@ -31,6 +31,13 @@ bool needs_no_blas(const problem& size) {
 // The backend of a plan. If the caller names none: cuda, unless the device lacks cuBLAS.
 backend choose_backend(const problem& size, run::settings how, std::string_view token) {
   const bool automatic = how.backend == backend::automatic;
+  if (size.complex) {
+    if (how.scheme == k_hybrid || how.backend == backend::cuda)
+      throw unsupported_error(
+          fmt::format("{}: expected real numbers for {}, got complex ones; the backends cpu and reference take them, with {} or {}", token,
+                      how.scheme == k_hybrid ? "scheme hybrid" : "backend cuda", k_block_checksum, k_qr_update));
+    if (automatic) how.backend = run::host_backend();
+  }
   if (automatic && how.scheme == k_hybrid) how.backend = backend::cuda;
   const backend best = run::choose_backend(how, token);
   if (how.backend == backend::automatic && best == backend::cuda && !needs_no_blas(size) &&
@@ -85,8 +92,10 @@ ballast::backend prepared::backend_for(const void* operand, const run::settings&
 
 namespace {
 
-problem checked(problem size, precision type) {
-  size.precision = type;
+template <class T>
+problem checked(problem size) {
+  size.precision = precision_of<real_of<T>>;
+  size.complex = is_complex<T>;
   if (size.rows < 1 || size.columns < 1 || size.batch < 1)
     throw invalid_argument_error(fmt::format("{}: expected at least 1 row, column and matrix, got {} × {} and a batch of {}",
                                              to_token(size), size.rows, size.columns, size.batch));
@@ -101,6 +110,11 @@ void check_shape(const prepared& plan, index rows, index columns, index count, b
   if (rows != size.rows || (first_columns ? columns > size.columns : columns != size.columns))
     throw invalid_argument_error(fmt::format("{}: A: expected the plan's {} × {}{}, got {} × {}", plan.token.view(), size.rows,
                                              size.columns, first_columns ? " or its first columns" : "", rows, columns));
+}
+
+// The refusal of an operation that there is only for real numbers.
+unsupported_error only_real(const prepared& plan, std::string_view what) {
+  return unsupported_error(fmt::format("{}: {}: expected real numbers, got complex ones", plan.token.view(), what));
 }
 
 // A plan that fits A.
@@ -120,7 +134,7 @@ const prepared& fit(const prepared& plan, const matrix_batch_view<S>& A, bool fi
 template <class T>
 plan<T>::plan(const qr::problem& size, const execution& where, const options& wanted)
     : implementation_(run::in_call(nullptr, where.device, "qr::plan",
-                                   [&] { return std::make_shared<implementation>(checked(size, precision_of<T>), where, wanted); })) {}
+                                   [&] { return std::make_shared<implementation>(checked<T>(size), where, wanted); })) {}
 
 template <class T>
 plan<T>::~plan() = default;
@@ -170,12 +184,18 @@ report plan<T>::gels(matrix_view<T> A, matrix_view<T> B, const call& now) const 
 }
 template <class T>
 report plan<T>::geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now) const {
-  return geqp3_of<T>(fit(made(), A, false), A, pivots, tau, now);
+  if constexpr (is_complex<T>)
+    throw only_real(made(), "geqp3");
+  else
+    return geqp3_of<T>(fit(made(), A, false), A, pivots, tau, now);
 }
 template <class T>
 report plan<T>::gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
                       const call& now) const {
-  return gelsy_of<T>(fit(made(), A, false), A, B, pivots, rcond, rank, now);
+  if constexpr (is_complex<T>)
+    throw only_real(made(), "gelsy");
+  else
+    return gelsy_of<T>(fit(made(), A, false), A, B, pivots, rcond, rank, now);
 }
 
 template <class T>
@@ -217,6 +237,8 @@ pending_report plan<T>::enqueue_gels(matrix_batch_view<T> A, matrix_batch_view<T
 inline namespace abi_1 {
 template class plan<float>;
 template class plan<double>;
+template class plan<std::complex<float>>;
+template class plan<std::complex<double>>;
 }  // namespace abi_1
 
 }  // namespace ballast::qr

@@ -7,10 +7,17 @@
 #include <ballast/qr.hpp>
 
 #include "core/memory.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "qr/contract.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::qr {
+
+// The problem of matrices of numbers S.
+template <class S>
+qr::problem problem_of(std::int64_t rows, std::int64_t columns, std::int64_t batch = 1) {
+  return {precision_of<real_of<S>>, rows, columns, batch, is_complex<S>};
+}
 
 // A plan without its type of numbers.
 struct prepared {

@@ -16,12 +16,13 @@ using core::at;
 
 namespace {
 
-// One column of V below its diagonal, v(i) for first < i < m with v(first) = 1, and the four sums that its checkpoint holds.
+// One column of V below its diagonal as real components, v(i) for below ≤ i < m with v(first) = 1, and the four sums that its checkpoint
+// holds. Components between `first` and `below` are 0.
 template <class S>
 class guarded_column {
  public:
-  guarded_column(S* v, index first, index m, const double* weight, const std::array<double, 4>& kept)
-      : v_(v), first_(first), m_(m), weight_(weight), kept_(kept) {}
+  guarded_column(S* v, index first, index below, index m, const double* weight, const std::array<double, 4>& kept)
+      : v_(v), first_(first), below_(below), m_(m), weight_(weight), kept_(kept) {}
 
   // The relative difference that rounding of the sums explains.
   double slack() const { return 16 * abft::unit_roundoff<double> * std::sqrt(static_cast<double>(m_)); }
@@ -60,14 +61,14 @@ class guarded_column {
 
   sums without(index i1, index i2) const {
     sums rest = {1, weight_[first_], static_cast<long double>(weight_[first_]) * weight_[first_], 1};
-    for (index i = first_ + 1; i < m_; ++i) {
+    for (index i = below_; i < m_; ++i) {
       if (i != i1 && i != i2) add(rest, i, v_[i]);
     }
     return rest;
   }
 
   S* v_;
-  index first_, m_;
+  index first_, below_, m_;
   const double* weight_;
   const std::array<double, 4>& kept_;
 };
@@ -77,8 +78,9 @@ class guarded_column {
 // The differences of the three sums locate the rows of the struck elements; the sums over the other rows give their values. ‖v‖² confirms
 // the repair.
 template <class S>
-bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const double* sums, index stride, index* struck) {
-  const index m = m_;
+bool checkpoint_repair<S>::column(S* column, index j, const double* kept_sums, const double* sums, index stride, index* struck) {
+  real_of<S>* const v = reals(column);
+  const index m = k_reals<S> * m_, below = k_reals<S> * (j + 1);
   const double* const weight = weight_;
   core::vector<index>& order = order_;
   std::array<double, 4> kept{}, delta{};
@@ -90,12 +92,12 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
   }
   if (!differs) return true;
   *struck = j;
-  guarded_column<S> guarded(v, j, m, weight, kept);
+  guarded_column<real_of<S>> guarded(v, k_reals<S> * j, below, m, weight, kept);
   const double slack = guarded.slack();
 
   // Inf and NaN show their rows directly.
   core::vector<index> odd;
-  for (index i = j + 1; i < m && odd.size() < 3; ++i) {
+  for (index i = below; i < m && odd.size() < 3; ++i) {
     if (!std::isfinite(v[i])) odd.push_back(i);
   }
   if (!odd.empty()) return odd.size() <= 2 && guarded.settle(odd[0], odd.size() == 2 ? odd[1] : -1, true);
@@ -118,7 +120,7 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
   // One fault: d2 / d1 is the weight of its row.
   const std::size_t here = nearest(d2 / d1);
   const index one = order[here];
-  if (one > j && guarded.settle(one, -1, false)) {
+  if (one >= below && guarded.settle(one, -1, false)) {
     // A fault is not located if it is so small that a row with a neighbouring weight would explain the sums as well.
     const auto told_apart = [&, d1 = d1](std::size_t other) {
       return std::abs(d1) * std::abs(weight[order[other]] - weight[one]) > 4 * slack;
@@ -129,7 +131,7 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
 
   // Two faults: for each row i the sums determine the weight of its partner, and exactly one pair may fit.
   index first = -1, second = -1;
-  for (index i = j + 1; i < m; ++i) {
+  for (index i = below; i < m; ++i) {
     const double rest = d2 - weight[i] * d1;
     const double wanted = (d3 - weight[i] * d2) / rest;
     if (!(wanted >= 1 - 1e-6 && wanted <= 2 + 1e-6) || 1e-9 * std::abs(rest) < slack) continue;
@@ -145,5 +147,7 @@ bool checkpoint_repair<S>::column(S* v, index j, const double* kept_sums, const 
 
 template class checkpoint_repair<float>;
 template class checkpoint_repair<double>;
+template class checkpoint_repair<std::complex<float>>;
+template class checkpoint_repair<std::complex<double>>;
 
 }  // namespace ballast::qr

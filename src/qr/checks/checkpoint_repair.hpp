@@ -5,14 +5,16 @@
 #pragma once
 
 #include "core/memory.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {
 
+// S: real or complex. The sums are those of the components of a complex number; its two components are two elements.
 template <class S>
 class checkpoint_repair {
  public:
-  // `weight`: w, m numbers in [1, 2).
+  // `weight`: w, numbers in [1, 2), one for each component of m numbers.
   checkpoint_repair(index m, const double* weight) : m_(m), weight_(weight) {}
 
   // Repairs column j of V as it is stored: v(i) for i > j, v(j) = 1. `kept` and `sums` hold its four sums from the checkpoint and from the
@@ -23,7 +25,7 @@ class checkpoint_repair {
  private:
   index m_;
   const double* weight_;
-  core::vector<index> order_;  // rows sorted by weight; filled on first use
+  core::vector<index> order_;  // components sorted by weight; filled on first use
 };
 
 }  // namespace ballast::qr

@@ -17,23 +17,26 @@
 namespace ballast::qr {
 
 // A block X (element (i, j) exists for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j e_j x_j, and the residuals r, s of both (m
-// values each). If one column j has changed, s = (e_j / d_j) r.
+// values each). If one column j has changed, s = (e_j / d_j) r. S is real: a block of complex numbers is one of real numbers with twice the
+// rows, since its weights are real.
 template <class S>
 struct checked_block {
   index columns = 0;
   S* X = nullptr;
   index ldx = 0;
-  // rows(j) = full_rows + (triangle ? j + 1 : 0): with `triangle` the last rows of the block are upper triangular.
+  // rows(j) = components · (full_rows + (triangle ? j + 1 : 0)): with `triangle` the last rows of the block are upper triangular.
   index full_rows = 0;
   bool triangle = false;
+  index components = 1;  // the rows of X that a number takes: 2 if it is complex
   const S* c1 = nullptr;
   const double* d = nullptr;
   const double* e = nullptr;
   const double* r = nullptr;
   const double* s = nullptr;
   double threshold = 0;
-  index rows(index j) const { return triangle ? full_rows + j + 1 : full_rows; }
-  index first(index i) const { return i < full_rows ? 0 : i - full_rows; }  // the first column of X that row i has
+  index rows(index j) const { return components * (triangle ? full_rows + j + 1 : full_rows); }
+  // The first column of X that row i has.
+  index first(index i) const { return i / components < full_rows ? 0 : i / components - full_rows; }
 };
 
 // Rebuilds the elements that the residuals locate: one column, or single elements in different rows. Returns the column, or −1 if the fault

@@ -34,11 +34,12 @@ slab<S> slab_of(const block_reflector<S>& H, index t) {
   return {top, std::min(k_slab_rows, H.rows - top), H.V2 + (top - H.width), H.ldv};
 }
 
-// Computes c₁ = Σv, c₂ = Σwv, c₃ = Σw²v and ‖v‖² of each column over one slab (4 × width). `weights`: one for each row of V.
+// Computes c₁ = Σv, c₂ = Σwv, c₃ = Σw²v and ‖v‖² of each column over one slab (4 × width), the v being real components. `weights`: one for
+// each component of a column of V.
 template <class S>
 void checkpoint_slab(const kernels<S>& arithmetic, index width, const slab<S>& part, const double* weights, double* sums) {
   std::fill_n(sums, 4 * width, 0.0);
-  arithmetic.moments(part.rows, width, part.X, part.ld, weights + part.top, sums, width);
+  arithmetic.moments(part.rows, width, part.X, part.ld, weights + k_reals<S> * part.top, sums, width);
 }
 
 // Computes the same sums over all of V.

@@ -17,6 +17,21 @@ namespace {
 
 constexpr index k_solve_columns = 32;  // the most columns of one block of a triangular solve
 
+// Copies, and again if the copy differs from another reading. copy(checked): returns the first column that differs, or −1.
+template <class Copy>
+void copy_twice(const context& run, Copy&& copy) {
+  const bool checked = run.how.protection != protection::off;
+  run::attempt(run.seen, run.how.protection, "qr.store", 0, [&](int) {
+    abft::finding seen;
+    seen.index = copy(checked);
+    if (checked) run.seen.checked(1);
+    if (seen.index < 0) return seen;
+    seen.word = abft::k_fail;
+    seen.residual = std::numeric_limits<double>::quiet_NaN();
+    return seen;
+  });
+}
+
 }  // namespace
 
 template <class S>
@@ -41,7 +56,8 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
     X.wait();
     if (!protected_) return abft::finding{};
     const bool repairs = run_.how.protection == protection::correct;
-    const abft::tiers limits = thresholds::application<S>(sums.norm, m_, work_->panels * work_->panel_width);
+    const abft::tiers limits =
+        thresholds::application<real_of<S>>(sums.norm, k_reals<S> * m_, k_reals<S> * work_->panels * work_->panel_width);
     abft::finding seen = compare(run_, where, sums.residual, repairs ? limits.clean : limits.wrong, "qr.q", first + sums.column);
     // A repetition judges a residual between the two thresholds, and columns with Inf or NaN if the others pass.
     seen.judged = passes(seen) ? !sums.odd : !(repairs && sums.residual <= limits.wrong);
@@ -73,16 +89,12 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
 template <class S>
 void copy_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows,
                    const int* columns) {
-  const bool checked = run.how.protection != protection::off;
-  run::attempt(run.seen, run.how.protection, "qr.store", 0, [&](int) {
-    abft::finding seen;
-    seen.index = on.copy_checked(from, to, rows, columns, checked);
-    if (checked) run.seen.checked(1);
-    if (seen.index < 0) return seen;
-    seen.word = abft::k_fail;
-    seen.residual = std::numeric_limits<double>::quiet_NaN();
-    return seen;
-  });
+  copy_twice(run, [&](bool checked) { return on.copy_checked(from, to, rows, columns, checked); });
+}
+
+template <class S>
+void conjugate_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to) {
+  copy_twice(run, [&](bool checked) { return on.conjugate_checked(from, to, checked); });
 }
 
 template <class S>
@@ -113,15 +125,16 @@ void solve_triangle(const context& run, engine<S>& on, bool transposed, const ma
   }
 }
 
-template void copy_verified<float>(const context&, engine<float>&, const matrix_view<const float>&, const matrix_view<float>&, const int*,
-                                   const int*);
-template void copy_verified<double>(const context&, engine<double>&, const matrix_view<const double>&, const matrix_view<double>&,
-                                    const int*, const int*);
-template class orthogonal_factor<float>;
-template class orthogonal_factor<double>;
-template void solve_triangle<float>(const context&, engine<float>&, bool, const matrix_view<const float>&, const matrix_view<const float>&,
-                                    const matrix_view<float>&);
-template void solve_triangle<double>(const context&, engine<double>&, bool, const matrix_view<const double>&,
-                                     const matrix_view<const double>&, const matrix_view<double>&);
+#define BALLAST_INSTANTIATE(S)                                                                                                            \
+  template void copy_verified<S>(const context&, engine<S>&, const matrix_view<const S>&, const matrix_view<S>&, const int*, const int*); \
+  template void conjugate_verified<S>(const context&, engine<S>&, const matrix_view<const S>&, const matrix_view<S>&);                    \
+  template class orthogonal_factor<S>;                                                                                                    \
+  template void solve_triangle<S>(const context&, engine<S>&, bool, const matrix_view<const S>&, const matrix_view<const S>&,             \
+                                  const matrix_view<S>&);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
+#undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr

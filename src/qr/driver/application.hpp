@@ -33,7 +33,11 @@ template <class S>
 void copy_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows = nullptr,
                    const int* columns = nullptr);
 
-// X ← U⁻¹ B or U⁻ᵀ B. Verifies each column: compares its residual with the rounding bound. Operands as in engine::solve.
+// to ← the conjugate of `from`, verified in the same way.
+template <class S>
+void conjugate_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to);
+
+// X ← U⁻¹ B or U⁻ᴴ B. Verifies each column: compares its residual with the rounding bound. Operands as in engine::solve.
 template <class S>
 void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
                     const matrix_view<S>& X);

@@ -116,7 +116,7 @@ bool factorization<S>::prepare_input() {
   }
   columns_.norms.clear();
   for (const column_size& each : sizes) {
-    columns_.shifts.push_back(abft::moderating_shift<S>(each.exponent));
+    columns_.shifts.push_back(abft::moderating_shift<real_of<S>>(each.exponent));
     columns_.norms.push_back(each.norm * abft::power_of_two(each.exponent + columns_.shifts.back()));
   }
   if (std::none_of(columns_.shifts.begin(), columns_.shifts.end(), [](int shift) { return shift != 0; })) return false;
@@ -170,7 +170,8 @@ void factorization<S>::encode() {
   encoded_.waits = true;
 }
 
-// If weighted columns point in the same direction, they add up in their checksum, and so do their roundings.
+// If weighted columns point in the same direction, they add up in their checksum, and so do their roundings. A complex reflector of m
+// numbers is two real ones of 2m components.
 template <class S>
 void factorization<S>::await_thresholds() {
   if (!encoded_.waits) return;
@@ -178,10 +179,11 @@ void factorization<S>::await_thresholds() {
   work_->await_encoded();
   encoded_.thresholds.clear();
   for (std::size_t g = 0; g < shape_.groups.size(); ++g)
-    encoded_.thresholds.push_back(
-        thresholds::residual<S>(encoded_.weighted[g] + std::sqrt(encoded_.squares[g]), shape_.m, shape_.groups[g].width, shape_.steps));
+    encoded_.thresholds.push_back(thresholds::residual<real_of<S>>(
+        encoded_.weighted[g] + std::sqrt(encoded_.squares[g]), k_reals<S> * shape_.m, shape_.groups[g].width, k_reals<S> * shape_.steps));
   encoded_.certificate_threshold =
-      thresholds::residual<S>(encoded_.weighted.back() + std::sqrt(encoded_.squares.back()), shape_.m, shape_.n).wrong;
+      thresholds::residual<real_of<S>>(encoded_.weighted.back() + std::sqrt(encoded_.squares.back()), k_reals<S> * shape_.m, shape_.n)
+          .wrong;
 }
 
 // Does one whole factorization. If the finding fails, it must be repeated from the input; the finding is the reason.
@@ -351,5 +353,7 @@ void factorization<S>::rebuild_block(index b, index upto) {
 
 template class factorization<float>;
 template class factorization<double>;
+template class factorization<std::complex<float>>;
+template class factorization<std::complex<double>>;
 
 }  // namespace ballast::qr

@@ -122,5 +122,7 @@ void out_of_core<S>::apply(bool transposed, const matrix_view<const S>& V, index
 
 template class out_of_core<float>;
 template class out_of_core<double>;
+template class out_of_core<std::complex<float>>;
+template class out_of_core<std::complex<double>>;
 
 }  // namespace ballast::qr

@@ -24,7 +24,7 @@ struct inverse_estimate {
   index dependent = 0;  // a column with one of the largest coefficients in the near-null vector of S
 };
 
-// Returns ‖x‖₂ for numbers of any size.
+// Returns ‖x‖₂ for real numbers of any size.
 double norm_of(const double* x, index n) {
   double most = 0;
   for (index i = 0; i < n; ++i) {
@@ -40,7 +40,10 @@ double norm_of(const double* x, index n) {
   return std::ldexp(std::sqrt(sum), e);
 }
 
-// With S = R D, D = diag(2^shifts): Sᵀ Y = G is Rᵀ Y = D⁻¹ G, and S X = Y is R (D X) = Y. So R need not be copied.
+// The same for complex numbers.
+double norm_of(const std::complex<double>* x, index n) { return norm_of(reals(x), 2 * n); }
+
+// With S = R D, D = diag(2^shifts): Sᴴ Y = G is Rᴴ Y = D⁻¹ G, and S X = Y is R (D X) = Y. So R need not be copied.
 template <class S>
 inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matrix_view<const S>& R, const core::vector<int>& shifts,
                                   std::uint64_t stream) {
@@ -49,7 +52,8 @@ inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matri
   const matrix_view<S> on_host = column_major(host.data(), n, k, n);
   for (index c = 0; c < k; ++c) {
     for (index i = 0; i < n; ++i)
-      on_host(i, c) = std::ldexp(static_cast<S>(random_signed(stream, static_cast<std::uint64_t>(i + c * n))), -shifts[at(i)]);
+      on_host(i, c) =
+          scaled(static_cast<S>(static_cast<real_of<S>>(random_signed(stream, static_cast<std::uint64_t>(i + c * n)))), -shifts[at(i)]);
   }
   const std::shared_ptr<S> memory = on.allocate(core::checked_product(3 * n, k));
   const auto part = [&](index number) { return column_major(memory.get() + number * n * k, n, k, n); };
@@ -57,7 +61,8 @@ inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matri
   on.copy(on_host, G);
   solve_triangle<S>(run, on, true, R, G, Y);
   solve_triangle<S>(run, on, false, R, Y, X);
-  core::aligned_buffer<double> y(n * k), x(n * k);
+  using wide = wide_of<S>;
+  core::aligned_buffer<wide> y(n * k), x(n * k);
   on.copy(Y, on_host);
   on.wait();
   std::copy_n(host.data(), n * k, y.data());
@@ -65,8 +70,8 @@ inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matri
   on.wait();
   inverse_estimate made;
   for (index c = 0; c < k; ++c) {
-    double* const of_x = x.data() + c * n;
-    for (index i = 0; i < n; ++i) of_x[i] = std::ldexp(static_cast<double>(on_host(i, c)), -shifts[at(i)]);
+    wide* const of_x = x.data() + c * n;
+    for (index i = 0; i < n; ++i) of_x[i] = scaled(static_cast<wide>(on_host(i, c)), -shifts[at(i)]);
     const double ratio = norm_of(of_x, n) / norm_of(y.data() + c * n, n);
     // A diagonal that is tiny beside its column makes numbers that exceed the range.
     const double norm = std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
@@ -74,7 +79,7 @@ inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matri
     made.norm = norm;
     double most = 0;
     for (index i = 0; i < n; ++i) {
-      const double size = std::isfinite(of_x[i]) ? std::abs(of_x[i]) : std::numeric_limits<double>::max();
+      const double size = is_finite(of_x[i]) ? size_of_number(of_x[i]) : std::numeric_limits<double>::max();
       if (size > 0 && size >= most / 2) made.dependent = i;
       most = std::max(most, size);
     }
@@ -83,7 +88,8 @@ inverse_estimate estimate_inverse(const context& run, engine<S>& on, const matri
 }
 
 // Returns the number of columns of S that are independent to rounding. W: n × n, S in its upper triangle, zeros below; overwritten.
-index count_independent(double* W, index n, double least) {
+template <class Wide>
+index count_independent(Wide* W, index n, double least) {
   double first = 0;
   for (index k = 0; k < n; ++k) {
     index pivot = k;
@@ -95,17 +101,19 @@ index count_independent(double* W, index n, double least) {
     if (k == 0) first = most;
     if (!(most > least * first)) return k;
     if (pivot != k) std::swap_ranges(W + k * n, W + (k + 1) * n, W + pivot * n);
-    double* const v = W + k * n + k;
+    Wide* const v = W + k * n + k;
     const index rows = n - k;
-    const double alpha = v[0] > 0 ? -most : most;
+    // The phase of v[0] is kept: I − 2 v vᴴ / ‖v‖² then maps the column to a multiple of e₁.
+    const double size = size_of_number(v[0]);
+    const Wide alpha = is_complex<Wide> && size > 0 ? Wide(-most / size * v[0]) : Wide(real_part(v[0]) > 0 ? -most : most);
     v[0] -= alpha;
     double square = 0;
-    for (index i = 0; i < rows; ++i) square += v[i] * v[i];
+    for (index i = 0; i < rows; ++i) square += square_of(v[i]);
     for (index j = k + 1; j < n && square > 0; ++j) {
-      double* const w = W + j * n + k;
-      double sum = 0;
-      for (index i = 0; i < rows; ++i) sum += v[i] * w[i];
-      for (index i = 0; i < rows; ++i) w[i] -= 2 * sum / square * v[i];
+      Wide* const w = W + j * n + k;
+      Wide sum = 0;
+      for (index i = 0; i < rows; ++i) sum += times(conjugate(v[i]), w[i]);
+      for (index i = 0; i < rows; ++i) w[i] -= times(2.0 * sum / square, v[i]);
     }
   }
   return n;
@@ -162,18 +170,19 @@ rank_estimate estimate_rank(const context& run, engine<S>& on, const matrix_view
     }
     const inverse_estimate seen = estimate_inverse(run, on, R, by.shifts, stream);
     made.condition = seen.norm * by.size;
-    made.dependent = made.condition > thresholds::most_condition<S>(n) ? seen.dependent : -1;
+    made.dependent = made.condition > thresholds::most_condition<real_of<S>>(n) ? seen.dependent : -1;
     if (made.full()) return made;
   }
   if (n > k_most_ranked) return made;
   core::aligned_buffer<S> host(n * n);
   on.copy(R, column_major(host.data(), n, n, n));
   on.wait();
-  core::aligned_buffer<double> W(n * n);
+  core::aligned_buffer<wide_of<S>> W(n * n);
   for (index j = 0; j < n; ++j) {
-    for (index i = 0; i < n; ++i) W[i + j * n] = i <= j ? std::ldexp(static_cast<double>(host[i + j * n]), by.shifts[at(j)]) : 0.0;
+    for (index i = 0; i < n; ++i)
+      W[i + j * n] = i <= j ? scaled(static_cast<wide_of<S>>(host[i + j * n]), by.shifts[at(j)]) : wide_of<S>(0);
   }
-  made.rank = std::min(n - 1, count_independent(W.data(), n, 1 / thresholds::most_condition<S>(n)));
+  made.rank = std::min(n - 1, count_independent(W.data(), n, 1 / thresholds::most_condition<real_of<S>>(n)));
   return made;
 }
 
@@ -188,5 +197,9 @@ std::string deficient_text(const rank_estimate& seen, index n, bool under) {
 
 template rank_estimate estimate_rank<float>(const context&, engine<float>&, const matrix_view<const float>&);
 template rank_estimate estimate_rank<double>(const context&, engine<double>&, const matrix_view<const double>&);
+template rank_estimate estimate_rank<std::complex<float>>(const context&, engine<std::complex<float>>&,
+                                                          const matrix_view<const std::complex<float>>&);
+template rank_estimate estimate_rank<std::complex<double>>(const context&, engine<std::complex<double>>&,
+                                                           const matrix_view<const std::complex<double>>&);
 
 }  // namespace ballast::qr

@@ -97,7 +97,7 @@ template <class S>
 panel_limits factorization<S>::limits_of(index k) const {
   if (!protected_) return {};
   const double limit = limit_of(encoded_.thresholds[static_cast<std::size_t>(shape_[k].group)]);
-  return {true, repairs_, limit, limit, thresholds::reflector<S>(shape_.m)};
+  return {true, repairs_, limit, limit, thresholds::reflector<real_of<S>>(k_reals<S> * shape_.m)};
 }
 
 // Returns whether panel k, which was begun ahead, passes. If not, nothing is reported yet. A comparison that was struck is repeated: the
@@ -182,7 +182,8 @@ abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sum
   const abft::finding seen = compare_tiers(panel_position(k, 0), sums.orthogonality,
                                            thresholds::reflector_tiers(sums.orthogonality_threshold), "qr.orthogonality", k);
   if (!passes(seen)) return seen;
-  return compare_tiers(panel_position(k, 1), sums.reflectors, thresholds::reflector_tiers(thresholds::reflector<S>(shape_.m)), "qr.tau", k);
+  return compare_tiers(panel_position(k, 1), sums.reflectors,
+                       thresholds::reflector_tiers(thresholds::reflector<real_of<S>>(k_reals<S> * shape_.m)), "qr.tau", k);
 }
 
 // If V and its checkpoint differ, one of them is wrong. V's own equations, computed anew, tell which: they must fail before the repair and
@@ -297,13 +298,15 @@ abft::finding factorization<S>::verify_norms() {
   const core::vector<column_size>& made = columns_.r_sizes;
   double residual = 0, threshold = 1;
   index worst = 0;
-  const double unit = thresholds::column_norm<S>(1, shape_.m);
-  const double root = std::sqrt(static_cast<double>(shape_.m));
-  constexpr int smallest = std::numeric_limits<S>::min_exponent - std::numeric_limits<S>::digits;  // 2 to it is the smallest number
+  const double unit = thresholds::column_norm<real_of<S>>(1, k_reals<S> * shape_.m);
+  const double root = std::sqrt(static_cast<double>(k_reals<S> * shape_.m));
+  constexpr int smallest =
+      std::numeric_limits<real_of<S>>::min_exponent - std::numeric_limits<real_of<S>>::digits;  // 2 to it is the smallest number
   for (std::size_t j = 0; j < made.size(); ++j) {
     const column_size& was = columns_.sizes[j];
     // R holds Inf if the norm of a finite column exceeds the range.
-    if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<S>::max_exponent - 1) continue;
+    if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<real_of<S>>::max_exponent - 1)
+      continue;
     // Mostly 0. ldexp, since 0 times a power of two that is Inf would be NaN.
     const int up = made[j].exponent - was.exponent;
     const double norm = up == 0 ? made[j].norm : std::ldexp(made[j].norm, up);
@@ -323,5 +326,7 @@ abft::finding factorization<S>::verify_norms() {
 
 template class factorization<float>;
 template class factorization<double>;
+template class factorization<std::complex<float>>;
+template class factorization<std::complex<double>>;
 
 }  // namespace ballast::qr

@@ -12,6 +12,7 @@
 #include "inject/injector.hpp"
 #include "qr/checks/applied.hpp"
 #include "qr/host/factorizer.hpp"
+#include "qr/host/strike.hpp"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::host {
@@ -57,6 +58,11 @@ class block_of_columns final : public applied_block<S> {
   void transform(const panel_set<S>& panels);
   void verify(applied_sums& seen);
 
+  using wide = wide_of<S>;
+
+  // The operand.
+  S read(index i, index j) const { return from_.conjugated ? conjugate(from_.view(i, j)) : from_.view(i, j); }
+
   const panel_applier<S>& Q_;
   panel_set<S> own_;  // used if the block is recomputed
   const bool transposed_;
@@ -64,11 +70,11 @@ class block_of_columns final : public applied_block<S> {
   const index task_, tasks_, first_, width_;
   S* const X_;  // the columns within the result: nothing is stored after the check
   const index ldx_;
-  core::aligned_buffer<S> W_;     // scratch memory of a product
-  core::vector<double> norm_;     // norms of the scaled columns
-  core::vector<double> encoded_;  // width × k_vectors: the expected aᵀ times the result
-  core::vector<int> shift_;       // column j is computed as 2^shift · x
-  core::vector<char> odd_;        // marks columns with Inf or NaN
+  core::aligned_buffer<S> W_;   // scratch memory of a product
+  core::vector<double> norm_;   // norms of the scaled columns
+  core::vector<wide> encoded_;  // width × k_vectors: the expected (op(Q) x)ᴴa
+  core::vector<int> shift_;     // column j is computed as 2^shift · x
+  core::vector<char> odd_;      // marks columns with Inf or NaN
 };
 
 template <class S>
@@ -93,7 +99,7 @@ void block_of_columns<S>::load() {
       x[first_ + j] = 1;
       continue;
     }
-    for (index i = 0; i < from_.view.rows; ++i) x[i] = from_.view(i, first_ + j);
+    for (index i = 0; i < from_.view.rows; ++i) x[i] = read(i, first_ + j);
     std::fill(x + from_.view.rows, x + m, S(0));
   }
 }
@@ -105,7 +111,7 @@ void block_of_columns<S>::scale() {
   for (index j = 0; j < width_; ++j) {
     S* const x = X_ + j * ldx_;
     column_size size = size_of(Q_.kernels_, m, x);
-    const auto shift_of = [](const column_size& of) { return abft::product_shift<S>(of.exponent); };
+    const auto shift_of = [](const column_size& of) { return abft::product_shift<real_of<S>>(of.exponent); };
     // A struck size must not scale a column to nothing, which passes every check, nor leave it without checks: two in a row must agree.
     for (int scans = 1; (shift_of(size) != 0 || !size.finite) && scans < k_most_scans; ++scans) {
       const column_size before = std::exchange(size, size_of(Q_.kernels_, m, x));
@@ -118,26 +124,26 @@ void block_of_columns<S>::scale() {
   }
 }
 
-// Computes bᵀx for b = op(Q)ᵀa. The operand is read again, so that a wrong load does not agree with itself.
+// Computes xᴴb for b = op(Q)ᴴa. The operand is read again, so that a wrong load does not agree with itself.
 template <class S>
 void block_of_columns<S>::encode(bool again) {
   const index m = Q_.m_, rows = from_.view.rows;
-  core::aligned_buffer<double> own;
+  core::aligned_buffer<wide> own;
   if (again) own = Q_.under_q(transposed_);
-  const double* const b = again ? own.data() : Q_.b_.data();
-  std::fill(encoded_.begin(), encoded_.end(), 0.0);
+  const wide* const b = again ? own.data() : Q_.b_.data();
+  std::fill(encoded_.begin(), encoded_.end(), wide(0));
   core::vector<S> column;
   for (index j = 0; j < width_; ++j) {
-    double* const to = encoded_.data() + j;
+    wide* const to = encoded_.data() + j;
     if (from_.identity) {
       for (index q = 0; q < k_vectors; ++q) to[q * width_] = b[first_ + j + q * m];
       continue;
     }
     const int e = shift_[at(j)];
     const S* x = &from_.view(0, first_ + j);
-    if (e != 0 || from_.view.row_stride != 1) {
+    if (e != 0 || from_.view.row_stride != 1 || from_.conjugated) {
       column.resize(at(rows));
-      for (index i = 0; i < rows; ++i) column[at(i)] = e == 0 ? from_.view(i, first_ + j) : scaled(from_.view(i, first_ + j), e);
+      for (index i = 0; i < rows; ++i) column[at(i)] = e == 0 ? read(i, first_ + j) : scaled(read(i, first_ + j), e);
       x = column.data();
     }
     Q_.kernels_.dot(rows, 1, x, rows, k_vectors, b, m, to, width_);
@@ -161,12 +167,12 @@ void block_of_columns<S>::transform(const panel_set<S>& panels) {
     S* const from = X_ + k * nb;
     Q_.kernels_.product(H, width_, from, ldx_, W_.data());
     if constexpr (inject::active_injector::enabled)
-      Q_.run_.injector.strike(site::product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
+      strike(Q_.run_.injector, site::product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
     Q_.kernels_.update(H, transposed_, width_, W_.data(), from, ldx_);
     if constexpr (inject::active_injector::enabled) {
       // The rows of each column that this panel has changed.
       for (index j = first_changed(k); j < width_; ++j)
-        Q_.run_.injector.strike(site::q, {task_, tasks_, struck++, changed}, from + j * ldx_, m - k * nb);
+        strike(Q_.run_.injector, site::q, {task_, tasks_, struck++, changed}, from + j * ldx_, m - k * nb);
     }
   }
 }
@@ -175,8 +181,8 @@ template <class S>
 void block_of_columns<S>::verify(applied_sums& seen) {
   const index m = Q_.m_;
   if constexpr (inject::active_injector::enabled)
-    Q_.run_.injector.strike(site::checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
-  core::vector<double> found(at(k_vectors * width_), 0.0);
+    strike(Q_.run_.injector, site::checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
+  core::vector<wide> found(at(k_vectors * width_), wide(0));
   Q_.kernels_.dot(m, width_, X_, ldx_, k_vectors, Q_.a_.data(), m, found.data(), width_);
   seen = compare_applied(width_, encoded_.data(), found.data(), norm_.data(), odd_.data());
 }
@@ -215,8 +221,7 @@ void panel_applier<S>::scan(bool* finite) {
   core::parallel_for(run_.threads, V_.columns, [&](index j, int) {
     double squares = 0;
     if (j + 1 < m_) kernels_.squares(m_ - j - 1, 1, &V_(j + 1, j), V_.column_stride, &squares);
-    const auto tau = static_cast<double>(tau_[j]);
-    if (!std::isfinite(squares + tau * tau)) odd[at(j)] = 1;
+    if (!std::isfinite(squares + square_of(tau_[j]))) odd[at(j)] = 1;
   });
   *finite = std::none_of(odd.begin(), odd.end(), [](char o) { return o != 0; });
 }
@@ -240,7 +245,7 @@ panel_set<S> panel_applier<S>::make_panels() const {
     made.all[at(k)] = {m_ - first, w, V1, v + w, ldv, T};
     kernels_.triangular_factor(made.all[at(k)], tau_ + first, T);
     if constexpr (inject::active_injector::enabled) {
-      for (index j = 0; j < w; ++j) run_.injector.strike(site::t, {first + j, V_.columns, 0, 1}, T + j * w, j + 1);
+      for (index j = 0; j < w; ++j) strike(run_.injector, site::t, {first + j, V_.columns, 0, 1}, T + j * w, j + 1);
     }
   });
   return made;
@@ -251,24 +256,24 @@ void panel_applier<S>::form() {
   shared_ = make_panels();
 }
 
-// Computes op(Q)ᵀa for all a, one reflector after the other. It shares only V and tau with the products. H_j is symmetric, so op(Q) only
-// decides the order.
+// Computes op(Q)ᴴa for all a, one reflector after the other. It shares only V and tau with the products. op(Q) decides the order, and for
+// complex numbers whether H_j or H_jᴴ is applied.
 template <class S>
-core::aligned_buffer<double> panel_applier<S>::under_q(bool transposed) const {
-  core::aligned_buffer<double> b(k_vectors * m_);
+auto panel_applier<S>::under_q(bool transposed) const -> core::aligned_buffer<wide> {
+  core::aligned_buffer<wide> b(k_vectors * m_);
   std::copy_n(a_.data(), k_vectors * m_, b.data());
   // With all vectors at once, V is read once. Two tasks, for two threads, give the same numbers.
   const int together = run_.threads > 1 ? k_vectors / 2 : k_vectors;
   core::parallel_for(run_.threads, k_vectors / together, [&](index task, int) {
-    double* const y = b.data() + task * together * m_;
+    wide* const y = b.data() + task * together * m_;
     for (index s = 0; s < V_.columns; ++s) {
       const index j = transposed ? V_.columns - 1 - s : s;
       const index below = m_ - j - 1;
-      double sum[k_vectors];
+      wide sum[k_vectors];
       for (int q = 0; q < together; ++q) sum[q] = y[j + q * m_];
       if (below > 0) kernels_.dot(below, 1, &V_(j + 1, j), V_.column_stride, together, y + j + 1, m_, sum, 1);
       for (int q = 0; q < together; ++q) {
-        sum[q] *= static_cast<double>(tau_[j]);
+        sum[q] = times(sum[q], static_cast<wide>(transposed ? tau_[j] : conjugate(tau_[j])));
         y[j + q * m_] -= sum[q];
       }
       if (below > 0) kernels_.subtract(below, 1, &V_(j + 1, j), V_.column_stride, together, sum, 1, y + j + 1, m_);
@@ -279,7 +284,7 @@ core::aligned_buffer<double> panel_applier<S>::under_q(bool transposed) const {
 
 template <class S>
 void panel_applier<S>::encode(bool transposed) {
-  a_ = core::aligned_buffer<double>(k_vectors * m_);
+  a_ = core::aligned_buffer<wide>(k_vectors * m_);
   for (index q = 0; q < k_vectors; ++q) {
     for (index i = 0; i < m_; ++i)
       a_[i + q * m_] = random_signed(k_application_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(i));
@@ -300,5 +305,7 @@ void panel_applier<S>::each(index count, core::function_ref<void(index)> body) {
 
 template class panel_applier<float>;
 template class panel_applier<double>;
+template class panel_applier<std::complex<float>>;
+template class panel_applier<std::complex<double>>;
 
 }  // namespace ballast::qr::host

@@ -35,7 +35,8 @@ class panel_applier final : public applier<S> {
   friend class block_of_columns;
 
   panel_set<S> make_panels() const;
-  core::aligned_buffer<double> under_q(bool transposed) const;
+  using wide = wide_of<S>;
+  core::aligned_buffer<wide> under_q(bool transposed) const;
 
   const context& run_;
   const kernels<S>& kernels_;
@@ -43,7 +44,7 @@ class panel_applier final : public applier<S> {
   const matrix_view<const S> V_;
   const S* const tau_;
   panel_set<S> shared_;
-  core::aligned_buffer<double> a_, b_;  // m × k_vectors: random a, and op(Q)ᵀa
+  core::aligned_buffer<wide> a_, b_;  // m × k_vectors: random real a, and op(Q)ᴴa
 };
 
 }  // namespace ballast::qr::host

@@ -23,6 +23,7 @@
 #include "qr/checks/checks.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/host/kernels.hpp"
+#include "qr/host/strike.hpp"
 #include "qr/sites.hpp"
 #include "qr/thresholds.hpp"
 #include "run/attempt.hpp"
@@ -46,6 +47,9 @@ double weight(int q, index column) {
 template <class S>
 class bench_of_thread {
  public:
+  using real = real_of<S>;
+  using wide = wide_of<S>;
+
   bench_of_thread(const context& run, const kernels<S>& with, index m, index n, index reflectors)
       : run_(run),
         kernels_(with),
@@ -71,7 +75,7 @@ class bench_of_thread {
   void load(const matrix_view<const S>& from, index given, bool identity, int (*shift_of)(int));
   void store(const matrix_view<S>& to, bool upper_only) const;
   void update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns, const inject::position& where);
-  void reflect_sums(const S* v, index j, double tau, double* squares);
+  void reflect_sums(const S* v, index j, const wide& tau, double* squares);
   void subtract_column(index rows, index j);
   abft::finding judge(index matrix, const inject::position& where, index columns, const char* name);
   std::uint64_t hash(index columns, const S* scalars, index count) const;
@@ -83,7 +87,7 @@ class bench_of_thread {
   const kernels<S>& kernels_;
   const index m_;
   core::aligned_buffer<S> tile_, V_, column_, tau_, T_, V1_, W_;
-  core::vector<double> y_;  // the sums to verify: k_certificates vectors of m numbers
+  core::vector<wide> y_;  // the sums to verify: k_certificates vectors of m numbers
   // Column j is computed as 2^shift_j · x; exponent_j comes from the check's own reading.
   core::vector<int> shift_, exponent_;
   double norm_[k_certificates] = {};  // ‖(w_j 2^−e_j x_j)_j‖_F + ‖Σ w_j 2^−e_j x_j‖
@@ -93,7 +97,7 @@ class bench_of_thread {
 // y_q ← Σ_j w_qj 2^−e_j x_j.
 template <class S>
 void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, bool identity) {
-  std::fill(y_.begin(), y_.end(), 0.0);
+  std::fill(y_.begin(), y_.end(), wide(0));
   double squares[k_certificates] = {};
   odd_ = false;
   const index columns = static_cast<index>(shift_.size());
@@ -101,9 +105,11 @@ void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, b
     double most = 0, strange = 0;
     for (index i = 0; i < m_; ++i) {
       column_[i] = i >= given ? S(0) : identity ? S(i == j) : from(i, j);
-      const double size = std::abs(static_cast<double>(column_[i]));
-      most = size > most ? size : most;
-      strange += size - size;
+      for (index c = 0; c < k_reals<S>; ++c) {
+        const double size = std::abs(static_cast<double>(reals(&column_[i])[c]));
+        most = size > most ? size : most;
+        strange += size - size;
+      }
     }
     const bool finite = strange == 0;
     odd_ |= !finite;
@@ -113,10 +119,10 @@ void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, b
     const double half = std::ldexp(1.0, -e / 2), rest = std::ldexp(1.0, -e - (-e / 2));
     double w[k_certificates], own = 0;
     for (int q = 0; q < k_certificates; ++q) w[q] = weight(q, j);
-    double* const y0 = y_.data();
-    double* const y1 = y_.data() + m_;
-    for (index i = 0; i < m_; ++i) {
-      const double value = static_cast<double>(column_[i]) * half * rest;
+    double* const y0 = reals(y_.data());
+    double* const y1 = reals(y_.data() + m_);
+    for (index i = 0; i < k_reals<S> * m_; ++i) {
+      const double value = static_cast<double>(reals(column_.data())[i]) * half * rest;
       y0[i] += w[0] * value;
       y1[i] += w[1] * value;
       own += value * value;
@@ -125,7 +131,7 @@ void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, b
   }
   for (int q = 0; q < k_certificates; ++q) {
     double own = 0;
-    for (index i = 0; i < m_; ++i) own += y_[at(q * m_ + i)] * y_[at(q * m_ + i)];
+    for (index i = 0; i < m_; ++i) own += square_of(y_[at(q * m_ + i)]);
     norm_[q] = std::sqrt(squares[q]) + std::sqrt(own);
   }
 }
@@ -139,9 +145,11 @@ void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, boo
     double most = 0, strange = 0;
     for (index i = 0; i < m_; ++i) {
       x[i] = i >= given ? S(0) : identity ? S(i == j) : from(i, j);
-      const double size = std::abs(static_cast<double>(x[i]));
-      most = size > most ? size : most;
-      strange += size - size;
+      for (index c = 0; c < k_reals<S>; ++c) {
+        const double size = std::abs(static_cast<double>(reals(x + i)[c]));
+        most = size > most ? size : most;
+        strange += size - size;
+      }
     }
     const int e = most > 0 && strange == 0 ? std::ilogb(most) : 0;
     const int shift = shift_[at(j)] = shift_of(e);
@@ -169,25 +177,25 @@ void bench_of_thread<S>::update(index first, index width, const S* V, index ldv,
   const block_reflector<S> H{m_ - first, width, V1_.data(), top + width, ldv, T_.data()};
   S* const C = tile_.data() + first + from * m_;
   kernels_.product(H, columns, C, m_, W_.data());
-  run_.injector.strike(site::product, where, W_.data(), width * columns);
+  strike(run_.injector, site::product, where, W_.data(), width * columns);
   kernels_.update(H, transposed, columns, W_.data(), C, m_);
 }
 
-// y_q ← H y_q. `v`: the elements of v_j below row j. Adds ‖v‖² to `squares` unless that is null.
+// y_q ← y_q − τ v vᴴ y_q. `v`: the elements of v_j below row j. Adds ‖v‖² to `squares` unless that is null.
 template <class S>
-void bench_of_thread<S>::reflect_sums(const S* v, index j, double tau, double* squares) {
+void bench_of_thread<S>::reflect_sums(const S* v, index j, const wide& tau, double* squares) {
   const index below = m_ - j - 1;
   if (squares != nullptr) {
     *squares = 1;
     kernels_.squares(below, 1, v, below, squares);
   }
-  if (tau == 0) return;
-  double z[k_certificates];
-  double* const y = y_.data() + j;
+  if (tau == wide(0)) return;
+  wide z[k_certificates];
+  wide* const y = y_.data() + j;
   for (int q = 0; q < k_certificates; ++q) z[q] = y[q * m_];
   kernels_.dot(below, 1, v, below, k_certificates, y + 1, m_, z, 1);
   for (int q = 0; q < k_certificates; ++q) {
-    z[q] *= tau;
+    z[q] = times(z[q], tau);
     y[q * m_] -= z[q];
   }
   kernels_.subtract(below, 1, v, below, k_certificates, z, 1, y + 1, m_);
@@ -216,11 +224,11 @@ abft::finding bench_of_thread<S>::judge(index matrix, const inject::position& wh
   abft::worst_comparison worst{0, norm_[0]};
   for (int q = 0; q < k_certificates; ++q) {
     double own = 0;
-    for (index i = 0; i < m_; ++i) own += y_[at(q * m_ + i)] * y_[at(q * m_ + i)];
+    for (index i = 0; i < m_; ++i) own += square_of(y_[at(q * m_ + i)]);
     worst.take(std::sqrt(own), norm_[q]);
   }
   const double residual = worst.residual;
-  const abft::tiers limits = thresholds::residual<S>(worst.limit, m_, columns);
+  const abft::tiers limits = thresholds::residual<real>(worst.limit, k_reals<S> * m_, columns);
   abft::finding seen = compare(run_, where, residual, repairs() ? limits.clean : limits.wrong, name, matrix);
   if (!passes(seen)) seen.judged = !(repairs() && residual > limits.clean && residual <= limits.wrong);
   if (odd_) seen.judged = false;
@@ -236,38 +244,39 @@ void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>&
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.certificate", slot, [&](int number) {
     if (is_protected()) {
       encode(A, m_, false);
-      run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
+      strike(run_.injector, site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
-    load(A, m_, false, abft::moderating_shift<S>);
-    run_.injector.strike(site::panel, {matrix, count, 0, 1}, tile_.data(), m_ * n);
+    load(A, m_, false, abft::moderating_shift<real>);
+    strike(run_.injector, site::panel, {matrix, count, 0, 1}, tile_.data(), m_ * n);
     for (index p = 0; p < panels; ++p) {
       const index j = p * width, w = std::min(width, steps - j);
       S* const panel = tile_.data() + j + j * m_;
       kernels_.factor_panel(m_ - j, w, panel, m_, tau_.data() + j, T_.data(), 1, false, false);
       const inject::position here{matrix, count, p, panels};
-      run_.injector.strike(site::reflector, here, panel + 1, m_ - j - 1);
-      run_.injector.strike(site::tau, here, tau_.data() + j, w);
-      run_.injector.strike(site::t, here, T_.data(), w * w);
+      strike(run_.injector, site::reflector, here, panel + 1, m_ - j - 1);
+      strike(run_.injector, site::tau, here, tau_.data() + j, w);
+      strike(run_.injector, site::t, here, T_.data(), w * w);
       if (j + w == n) continue;
       update(j, w, tile_.data(), m_, true, j + w, n - j - w, {matrix, count, p, updates});
-      run_.injector.strike(site::trailing, {matrix, count, p, updates}, tile_.data() + (j + w) * m_, (n - j - w) * m_);
+      strike(run_.injector, site::trailing, {matrix, count, p, updates}, tile_.data() + (j + w) * m_, (n - j - w) * m_);
     }
-    run_.injector.strike(site::r, {matrix, count, 0, 1}, tile_.data() + (n - 1) * m_, steps);
+    strike(run_.injector, site::r, {matrix, count, 0, 1}, tile_.data() + (n - 1) * m_, steps);
     if (!is_protected()) return abft::finding{};
     double reflectors = 0;
     for (index j = 0; j < n; ++j) {
       if (j < steps) {
-        const double scalar = static_cast<double>(tau_[j]);
+        const wide scalar = static_cast<wide>(tau_[j]);
         double squares = 0;
-        reflect_sums(tile_.data() + j + 1 + j * m_, j, scalar, &squares);
-        const double off = scalar == 0 ? 0 : std::abs(scalar * squares - 2);
+        reflect_sums(tile_.data() + j + 1 + j * m_, j, conjugate(scalar), &squares);
+        const double off = scalar == wide(0) ? 0 : std::abs(reflector_residual(scalar, squares));
         if (!(off <= reflectors)) reflectors = off;
       }
       subtract_column(std::min(j + 1, m_), j);
     }
     abft::finding seen = judge(matrix, {matrix, count, 0, 2}, n, "qr.certificate");
     if (passes(seen) && seen.judged) {
-      const abft::finding second = compare(run_, {matrix, count, 1, 2}, reflectors, thresholds::reflector<S>(m_), "qr.tau", matrix);
+      const abft::finding second =
+          compare(run_, {matrix, count, 1, 2}, reflectors, thresholds::reflector<real>(k_reals<S> * m_), "qr.tau", matrix);
       if (!passes(second)) seen = second;
     }
     if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(n, tau_.data(), steps);
@@ -286,10 +295,10 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.q", slot, [&](int number) {
     if (is_protected()) {
       encode(X, given, identity);
-      run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
+      strike(run_.injector, site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
-    load(X, given, identity, abft::product_shift<S>);
-    run_.injector.strike(site::q, {matrix, count, 0, 2}, tile_.data(), m_ * n);
+    load(X, given, identity, abft::product_shift<real>);
+    strike(run_.injector, site::q, {matrix, count, 0, 2}, tile_.data(), m_ * n);
     for (index j = 0; j < k; ++j) {
       for (index i = 0; i < m_; ++i) V_[i + j * m_] = V(i, j);
     }
@@ -301,21 +310,21 @@ void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<cons
       }
       kernels_.triangular_factor({m_ - j, w, V1_.data(), top + w, m_, nullptr}, tau + j, T_.data());
       for (index c = 0; c < w; ++c) std::fill(T_.data() + c + 1 + c * w, T_.data() + w + c * w, S(0));
-      run_.injector.strike(site::t, {matrix, count, s, panels}, T_.data(), w * w);
+      strike(run_.injector, site::t, {matrix, count, s, panels}, T_.data(), w * w);
       update(j, w, V_.data(), m_, transposed, 0, n, {matrix, count, s, panels});
     }
-    run_.injector.strike(site::q, {matrix, count, 1, 2}, tile_.data(), m_ * n);
+    strike(run_.injector, site::q, {matrix, count, 1, 2}, tile_.data(), m_ * n);
     if (!is_protected()) return abft::finding{};
     // Applies the reflectors one after the other, from the caller's V and tau.
     for (index s = 0; s < k; ++s) {
       const index j = transposed ? s : k - 1 - s;
-      const double scalar = static_cast<double>(tau[j]);
-      double strange = scalar - scalar;
+      const wide scalar = static_cast<wide>(transposed ? conjugate(tau[j]) : tau[j]);
+      bool finite = is_finite(scalar);
       for (index i = j + 1; i < m_; ++i) {
         column_[i] = V(i, j);
-        strange += static_cast<double>(column_[i]) - static_cast<double>(column_[i]);
+        finite &= is_finite(column_[i]);
       }
-      odd_ |= strange != 0;
+      odd_ |= !finite;
       reflect_sums(column_.data() + j + 1, j, scalar, nullptr);
     }
     for (index j = 0; j < n; ++j) subtract_column(m_, j);
@@ -332,55 +341,57 @@ index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<con
                                 int slot) {
   const index k = X.columns;
   index zero = -1;
-  const double least = run_.how.full_rank ? thresholds::least_pivot<S>(m_) : 0;
+  const double least = run_.how.full_rank ? thresholds::least_pivot<real>(m_) : 0;
   for (index j = m_ - 1; j >= 0; --j) {
     largest most;
-    for (index i = 0; i <= j; ++i) most.add(static_cast<double>(U(i, j)));
-    if (std::isfinite(most.value()) && std::abs(static_cast<double>(U(j, j))) <= least * most.value()) zero = j;
+    for (index i = 0; i <= j; ++i) most.add(size_of_number(U(i, j)));
+    if (std::isfinite(most.value()) && size_of_number(U(j, j)) <= least * most.value()) zero = j;
   }
   const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.solve", slot, [&](int number) {
     if (is_protected()) {
       encode(X, m_, false);
-      run_.injector.strike(site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
+      strike(run_.injector, site::checksum, {matrix, count, 0, 1}, y_.data(), m_);
     }
-    load(X, m_, false, abft::product_shift<S>);
-    run_.injector.strike(site::q, {matrix, count, 0, 2}, tile_.data(), m_ * k);
+    load(X, m_, false, abft::product_shift<real>);
+    strike(run_.injector, site::q, {matrix, count, 0, 2}, tile_.data(), m_ * k);
     for (index j = 0; j < m_; ++j) {
       for (index i = 0; i < m_; ++i) V_[i + j * m_] = i <= j ? U(i, j) : S(0);
     }
     kernels_.solve(transposed, m_, k, V_.data(), m_, tile_.data(), m_);
-    run_.injector.strike(site::q, {matrix, count, 1, 2}, tile_.data(), m_ * k);
+    strike(run_.injector, site::q, {matrix, count, 1, 2}, tile_.data(), m_ * k);
     if (!is_protected()) return abft::finding{};
     // Compares op(U) (Xw) with Bw, row by row; |op(U)| |X| bounds the size of the rounding.
-    core::vector<double> x(at(k_certificates * m_)), size(at(m_)), sum(at(m_)), all(at(m_));
+    core::vector<wide> x(at(k_certificates * m_));
+    core::vector<double> size(at(m_)), sum(at(m_)), all(at(m_));
     for (index j = 0; j < k; ++j) {
       for (int q = 0; q < k_certificates; ++q) {
         const double w = std::ldexp(weight(q, j), -exponent_[at(j)] - shift_[at(j)]);
         for (index i = 0; i < m_; ++i) {
-          const double term = w * static_cast<double>(tile_[i + j * m_]);
+          const wide term = w * static_cast<wide>(tile_[i + j * m_]);
           x[at(q * m_ + i)] += term;
-          size[at(i)] += std::abs(term);
+          size[at(i)] += size_of_number(term);
         }
       }
     }
     for (int q = 0; q < k_certificates; ++q) {
-      for (index i = 0; i < m_; ++i) sum[at(i)] += std::abs(y_[at(q * m_ + i)]);
+      for (index i = 0; i < m_; ++i) sum[at(i)] += size_of_number(y_[at(q * m_ + i)]);
     }
     for (index j = 0; j < m_; ++j) {
       for (index i = 0; i <= j; ++i) {
-        const double u = static_cast<double>(U(i, j));
+        const wide u = static_cast<wide>(transposed ? conjugate(U(i, j)) : U(i, j));
+        const double u_size = size_of_number(u);
         const index row = transposed ? j : i, column = transposed ? i : j;
-        for (int q = 0; q < k_certificates; ++q) y_[at(q * m_ + row)] -= u * x[at(q * m_ + column)];
-        sum[at(row)] += std::abs(u) * size[at(column)];
-        all[at(row)] += std::abs(u);
+        for (int q = 0; q < k_certificates; ++q) y_[at(q * m_ + row)] -= times(u, x[at(q * m_ + column)]);
+        sum[at(row)] += u_size * size[at(column)];
+        all[at(row)] += u_size;
       }
     }
     abft::worst_comparison worst;
     for (index i = 0; i < m_; ++i) {
       // Rounding, and the part of an element of x that underflow may take.
-      const double allowed = thresholds::solve<S>(sum[at(i)], m_) +
-                             4 * static_cast<double>(std::numeric_limits<S>::denorm_min()) * (all[at(i)] + static_cast<double>(m_));
-      for (int q = 0; q < k_certificates; ++q) worst.take(std::abs(y_[at(q * m_ + i)]), allowed);
+      const double allowed = thresholds::solve<real>(sum[at(i)], k_reals<S> * m_) +
+                             4 * static_cast<double>(std::numeric_limits<real>::denorm_min()) * (all[at(i)] + static_cast<double>(m_));
+      for (int q = 0; q < k_certificates; ++q) worst.take(size_of_number(y_[at(q * m_ + i)]), allowed);
     }
     abft::finding seen = compare(run_, {matrix, count, 0, 1}, worst.residual, worst.limit, "qr.solve", matrix);
     // Some number in U, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
@@ -465,5 +476,7 @@ std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run) {
 
 template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&);
 template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&);
+template std::unique_ptr<batch_engine<std::complex<float>>> make_batch_engine<std::complex<float>>(const context&);
+template std::unique_ptr<batch_engine<std::complex<double>>> make_batch_engine<std::complex<double>>(const context&);
 
 }  // namespace ballast::qr::host

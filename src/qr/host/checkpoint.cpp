@@ -18,7 +18,7 @@ using core::at;
 template <class S>
 double blocked_factorizer<S>::change_of_v(index k, core::vector<double>& sums) {
   copy_v1(k);
-  checkpoint_of(kernels_, run_.threads, reflector(k), row_weights_.data() + shape_[k].first, sums);
+  checkpoint_of(kernels_, run_.threads, reflector(k), row_weights_.data() + k_reals<S> * shape_[k].first, sums);
   const core::vector<double>& kept = checkpoints_[at(k)];
   largest worst;
   for (std::size_t i = 0; i < sums.size(); ++i) worst.add(sums[i] == kept[i] ? 0 : sums[i] - kept[i]);
@@ -49,5 +49,7 @@ bool blocked_factorizer<S>::repair_v(index k, index* column) {
 
 template class blocked_factorizer<float>;
 template class blocked_factorizer<double>;
+template class blocked_factorizer<std::complex<float>>;
+template class blocked_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::host

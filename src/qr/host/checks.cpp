@@ -16,6 +16,7 @@
 #include "qr/checks/repair.hpp"
 #include "qr/checks/weights.hpp"
 #include "qr/host/factorizer.hpp"
+#include "qr/host/strike.hpp"
 #include "qr/sites.hpp"
 #include "qr/thresholds.hpp"
 
@@ -27,7 +28,7 @@ namespace {
 
 constexpr index k_r_rows = 512;  // rows of R that one task sums: fixed, like k_slab_rows
 
-double sum_of_squares(const double* y, index count) {
+double sum_of_squares_of(const double* y, index count) {
   // Eight partial sums that a compiler can keep in registers.
   double lanes[8] = {};
   index i = 0;
@@ -36,6 +37,11 @@ double sum_of_squares(const double* y, index count) {
   }
   for (; i < count; ++i) lanes[0] += y[i] * y[i];
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+template <class Wide>
+double sum_of_squares(const Wide* y, index count) {
+  return sum_of_squares_of(reals(y), k_reals<Wide> * count);
 }
 
 // Returns the larger of the norms of `count` vectors. The sum of squares of vector q is the sum over `tasks` of squares[q + count · task].
@@ -61,22 +67,22 @@ typename blocked_factorizer<S>::extent blocked_factorizer<S>::extent_of(index b,
 
 // Computes r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the larger norm.
 template <class S>
-double blocked_factorizer<S>::residuals(index b, const extent& taken, core::aligned_buffer<double>& y) const {
+double blocked_factorizer<S>::residuals(index b, const extent& taken, core::aligned_buffer<wide>& y) const {
   const index m = shape_.m;
   const S* const c = checksums(shape_[b].group);
-  y = core::aligned_buffer<double>(2 * m);
+  y = core::aligned_buffer<wide>(2 * m);
   core::parallel_for(run_.threads, (m + k_slab_rows - 1) / k_slab_rows, [&](index t, int) {
     const index top = t * k_slab_rows;
     for (index q = 0; q < 2; ++q)
       std::transform(c + top + q * m, c + std::min(top + k_slab_rows, m) + q * m, y.data() + top + q * m,
-                     [](S each) { return static_cast<double>(each); });
+                     [](const S& each) { return static_cast<wide>(each); });
   });
   return subtract_block(b, taken, 2, 0, y.data());
 }
 
 // y_q ← y_q − block b times weights first_weight + q, for `count` vectors of m values. Returns the largest norm of y_q.
 template <class S>
-double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int count, index first_weight, double* y) const {
+double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int count, index first_weight, wide* y) const {
   const layout::block& here = shape_[b];
   const index m = shape_.m, n = shape_.n;
   const double* const z = weights_.data() + first_weight * n + here.first;
@@ -91,7 +97,7 @@ double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int c
     if (full > top) kernels_.subtract_weighted(full - top, here.width, X + top, lda_, count, z, n, y + top, m);
     for (index i = std::max(top, taken.full); i < end; ++i) {
       for (index j = i - taken.full; j < here.width; ++j) {
-        for (int q = 0; q < count; ++q) y[i + q * m] -= static_cast<double>(X[i + j * lda_]) * z[j + q * n];
+        for (int q = 0; q < count; ++q) y[i + q * m] -= static_cast<wide>(X[i + j * lda_]) * z[j + q * n];
       }
     }
     for (int q = 0; q < count; ++q) squares[at(q + t * count)] = sum_of_squares(y + top + q * m, end - top);
@@ -101,7 +107,7 @@ double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int c
 
 template <class S>
 void blocked_factorizer<S>::measure_block(index b, bool finished, double* residual) {
-  core::aligned_buffer<double> y;
+  core::aligned_buffer<wide> y;
   if (shape_[b].panel && !finished) seals_.R[at(2 * b)] = seal_of_r(b, 0, shape_[b].first);
   *residual = residuals(b, extent_of(b, finished), y);
 }
@@ -110,20 +116,21 @@ template <class S>
 index blocked_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::position& where) {
   const layout::block& here = shape_[b];
   const extent rows = extent_of(b, finished);
-  core::aligned_buffer<double> y;
+  core::aligned_buffer<wide> y;
   residuals(b, rows, y);
-  return repair_block<S>({.columns = here.width,
-                          .X = A_ + here.first * lda_,
-                          .ldx = lda_,
-                          .full_rows = rows.full,
-                          .triangle = rows.triangle,
-                          .c1 = checksums(here.group),
-                          .d = weights_.data() + here.first,
-                          .e = weights_.data() + shape_.n + here.first,
-                          .r = y.data(),
-                          .s = y.data() + shape_.m,
-                          .threshold = threshold},
-                         run_.injector, where);
+  return repair_block<real>({.columns = here.width,
+                             .X = reals(A_ + here.first * lda_),
+                             .ldx = k_reals<S> * lda_,
+                             .full_rows = rows.full,
+                             .triangle = rows.triangle,
+                             .components = k_reals<S>,
+                             .c1 = reals(checksums(here.group)),
+                             .d = weights_.data() + here.first,
+                             .e = weights_.data() + shape_.n + here.first,
+                             .r = reals(y.data()),
+                             .s = reals(y.data() + shape_.m),
+                             .threshold = threshold},
+                            run_.injector, where);
 }
 
 template <class S>
@@ -131,8 +138,8 @@ void blocked_factorizer<S>::measure_independent(index b, bool finished, double* 
   const layout::block& here = shape_[b];
   const index m = shape_.m;
   const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
-  core::aligned_buffer<double> y(m);
-  std::fill_n(y.data(), m, 0.0);
+  core::aligned_buffer<wide> y(m);
+  std::fill_n(y.data(), m, wide(0));
   subtract_input(0, m, here.first, here.width, 1, 2, y.data(), m);
   for (index i = 0; i < m; ++i) y[i] = -y[i];
   for (index k = 0; k < passed; ++k) apply_narrow(kernels_, run_.threads, reflector(k), true, 1, y.data() + shape_[k].first, m);
@@ -147,13 +154,13 @@ template <class S>
 void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   const layout::block& b = shape_[k];
   const index w = b.width;
-  const core::vector<double> z = judge_reflectors(k, seen);
-  checkpoints_[at(k)].assign(z.begin() + 4 * w, z.begin() + 8 * w);
+  const products sums = judge_reflectors(k, seen);
+  checkpoints_[at(k)] = sums.checkpoint;
   abft::result_hash seal;
   add_numbers(seal, t(k), w * w);
   seals_.T[at(k)] = seal.bits();
   if (!shape_.single_group) seals_.R[at(2 * k + 1)] = seal_of_r(k, b.first, w);
-  seen->data = panel_residual(k, z);
+  seen->data = panel_residual(k, sums.z);
 }
 
 template <class S>
@@ -164,77 +171,80 @@ void blocked_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
 
 // Checks V, T and tau against each other. Returns panel_products.
 template <class S>
-core::vector<double> blocked_factorizer<S>::judge_reflectors(index k, panel_sums* seen) const {
+auto blocked_factorizer<S>::judge_reflectors(index k, panel_sums* seen) const -> products {
   const layout::block& b = shape_[k];
   core::vector<double> x(at(b.width));
   for (index j = 0; j < b.width; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
-  core::vector<double> z = panel_products(k, x);
-  judge_orthogonality(k, x, z, seen);
-  seen->reflectors = reflector_residual(k, z.data() + 7 * b.width);
-  return z;
+  products sums = panel_products(k, x);
+  judge_orthogonality(k, x, sums, seen);
+  seen->reflectors = reflector_residual(k, sums.checkpoint.data() + 3 * b.width);
+  return sums;
 }
 
-// The first pass: computes Vᵀ times the vectors (4 × w), the checkpoint of V (4 × w) and ‖p‖².
+// The first pass: computes Vᴴ times the vectors, the checkpoint of V and ‖p‖².
 template <class S>
-core::vector<double> blocked_factorizer<S>::panel_products(index k, const core::vector<double>& x) const {
+auto blocked_factorizer<S>::panel_products(index k, const core::vector<double>& x) const -> products {
   const layout::block& b = shape_[k];
   const block_reflector<S> H = reflector(k);
   const index m = shape_.m, w = b.width;
   const bool checksummed = !shape_.single_group;
   const int vectors = checksummed ? 4 : 2;
   const S* const c = checksums(b.group) + b.first;
-  core::vector<double> tx(at(w), 0.0);
+  core::vector<wide> tx(at(w), 0.0);
   for (index j = 0; j < w; ++j) {
-    for (index i = 0; i <= j; ++i) tx[at(i)] -= static_cast<double>(H.T[i + j * w]) * x[at(j)];
+    for (index i = 0; i <= j; ++i) tx[at(i)] -= static_cast<wide>(H.T[i + j * w]) * x[at(j)];
   }
   const index tasks = slabs(H);
-  const index size = 9 * w;
-  core::vector<double> partial(at(tasks * size), 0.0);
+  core::vector<wide> partial(at(tasks * 4 * w), 0.0);
+  core::vector<double> of_v(at(tasks * 4 * w), 0.0), of_p(at(tasks), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
     const slab<S> part = slab_of(H, task);
-    core::vector<double> y(at(4 * part.rows));
+    core::vector<wide> y(at(4 * part.rows));
     std::copy_n(certificate_.carried.data() + b.first + part.top, part.rows, y.data());
-    double* const p = y.data() + part.rows;
+    wide* const p = y.data() + part.rows;
     kernels_.subtract(part.rows, w, part.X, part.ld, 1, tx.data(), w, p, part.rows);
     if (checksummed) {
       for (int q = 0; q < 2; ++q) {
-        for (index i = 0; i < part.rows; ++i) y[at(i + (2 + q) * part.rows)] = static_cast<double>(c[part.top + i + q * m]);
+        for (index i = 0; i < part.rows; ++i) y[at(i + (2 + q) * part.rows)] = static_cast<wide>(c[part.top + i + q * m]);
       }
     }
-    double* const sums = partial.data() + task * size;
-    kernels_.dot(part.rows, w, part.X, part.ld, vectors, y.data(), part.rows, sums, w);
-    checkpoint_slab(kernels_, w, part, row_weights_.data() + b.first, sums + 4 * w);
-    for (index i = 0; i < part.rows; ++i) sums[8 * w] += p[i] * p[i];
+    kernels_.dot(part.rows, w, part.X, part.ld, vectors, y.data(), part.rows, partial.data() + task * 4 * w, w);
+    checkpoint_slab(kernels_, w, part, row_weights_.data() + k_reals<S> * b.first, of_v.data() + task * 4 * w);
+    for (index i = 0; i < part.rows; ++i) of_p[at(task)] += square_of(p[i]);
   });
-  core::vector<double> z(at(size), 0.0);
-  for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
-  return z;
+  products made{core::vector<wide>(at(4 * w), 0.0), core::vector<double>(at(4 * w), 0.0)};
+  for (std::size_t i = 0; i < partial.size(); ++i) {
+    made.z[i % made.z.size()] += partial[i];
+    made.checkpoint[i % made.z.size()] += of_v[i];
+  }
+  for (const double each : of_p) made.p_squares += each;
+  return made;
 }
 
-// Compares Tᵀ Vᵀ V T x with (T + Tᵀ) x.
+// Compares Tᴴ Vᴴ V T x with (T + Tᴴ) x.
 template <class S>
-void blocked_factorizer<S>::judge_orthogonality(index k, const core::vector<double>& x, const core::vector<double>& z,
-                                                panel_sums* seen) const {
+void blocked_factorizer<S>::judge_orthogonality(index k, const core::vector<double>& x, const products& sums, panel_sums* seen) const {
   const block_reflector<S> H = reflector(k);
   const index w = H.width;
-  const double* const g = z.data() + w;
-  const double p_norm = std::sqrt(z[at(8 * w)]);
+  const wide* const g = sums.z.data() + w;
+  const double p_norm = std::sqrt(sums.p_squares);
   seen->orthogonality = 0;
   seen->orthogonality_threshold = 1;
   for (index i = 0; i < w; ++i) {
-    double residual = 0, scale = 0;
+    wide residual = 0;
+    double scale = 0;
     for (index j = 0; j <= i; ++j) {
-      const double t = static_cast<double>(H.T[j + i * w]);
-      residual += t * (g[j] - x[at(j)]);
+      const wide t = conjugate(static_cast<wide>(H.T[j + i * w]));
+      residual += times(t, g[j] - x[at(j)]);
       scale += std::abs(t) * (std::abs(g[j]) + p_norm + std::abs(x[at(j)]));
     }
     for (index j = i; j < w; ++j) {
-      const double t = static_cast<double>(H.T[i + j * w]);
+      const wide t = static_cast<wide>(H.T[i + j * w]);
       residual -= t * x[at(j)];
       scale += std::abs(t) * std::abs(x[at(j)]);
     }
-    const double threshold = thresholds::orthogonality<S>(scale, shape_.m);
-    if (!std::isfinite(residual) || !std::isfinite(threshold)) {
+    const double threshold = thresholds::orthogonality<real>(scale, k_reals<S> * shape_.m);
+    if (!is_finite(residual) || !std::isfinite(threshold)) {
       seen->orthogonality = std::numeric_limits<double>::quiet_NaN();  // no later row may replace it
       return;
     }
@@ -268,9 +278,9 @@ double blocked_factorizer<S>::taus_differ(index k) const {
   return 0;
 }
 
-// The second pass, y ← y − V Tᵀ z: for the certificate's product, and for the panel's checksums, which are compared with R above zeros.
+// The second pass, y ← y − V Tᴴ z: for the certificate's product, and for the panel's checksums, which are compared with R above zeros.
 template <class S>
-double blocked_factorizer<S>::panel_residual(index k, const core::vector<double>& z) {
+double blocked_factorizer<S>::panel_residual(index k, const core::vector<wide>& z) {
   const layout::block& b = shape_[k];
   const block_reflector<S> H = reflector(k);
   const index m = shape_.m, n = shape_.n, w = b.width;
@@ -278,19 +288,19 @@ double blocked_factorizer<S>::panel_residual(index k, const core::vector<double>
   const int vectors = checksummed ? 3 : 1;
   const S* const c = checksums(b.group) + b.first;
   const double* const d = weights_.data() + b.first;
-  core::vector<double> tz(at(3 * w), 0.0);
+  core::vector<wide> tz(at(3 * w), 0.0);
   for (int q = 0; q < vectors; ++q) multiply_t(H, true, z.data() + (q == 0 ? 0 : q + 1) * w, tz.data() + q * w);
   head_.resize(at(2 * w));
   const index tasks = slabs(H);
   core::vector<double> squares(at(2 * tasks), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
     const slab<S> part = slab_of(H, task);
-    core::vector<double> y(at(3 * part.rows));
+    core::vector<wide> y(at(3 * part.rows));
     std::copy_n(certificate_.carried.data() + b.first + part.top, part.rows, y.data());
-    double* const r = y.data() + part.rows;
+    wide* const r = y.data() + part.rows;
     if (checksummed) {
       for (int q = 0; q < 2; ++q) {
-        for (index i = 0; i < part.rows; ++i) r[i + q * part.rows] = static_cast<double>(c[part.top + i + q * m]);
+        for (index i = 0; i < part.rows; ++i) r[i + q * part.rows] = static_cast<wide>(c[part.top + i + q * m]);
       }
     }
     kernels_.subtract(part.rows, w, part.X, part.ld, vectors, tz.data(), w, y.data(), part.rows);
@@ -300,7 +310,7 @@ double blocked_factorizer<S>::panel_residual(index k, const core::vector<double>
       std::copy_n(r, 2 * w, head_.data());
       for (int q = 0; q < 2; ++q) {
         for (index j = 0; j < w; ++j) {
-          for (index i = 0; i <= j; ++i) r[i + q * w] -= static_cast<double>(A_[b.first + i + (b.first + j) * lda_]) * d[j + q * n];
+          for (index i = 0; i <= j; ++i) r[i + q * w] -= static_cast<wide>(A_[b.first + i + (b.first + j) * lda_]) * d[j + q * n];
         }
       }
     }
@@ -333,7 +343,7 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
     }
     if (shape_.single_group) return;
     if constexpr (inject::active_injector::enabled) {
-      if (!panel) run_.injector.strike(site::checksum, {b, shape_.count(), 0, 1}, checksums(shape_[b].group), 2 * shape_.m);
+      if (!panel) strike(run_.injector, site::checksum, {b, shape_.count(), 0, 1}, checksums(shape_[b].group), 2 * shape_.m);
     }
     if (panel) {
       const index first = shape_[b].first, w = shape_[b].width;
@@ -350,12 +360,12 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
 // unless the sum of their words in a column stays the same.
 template <class S>
 std::uint64_t blocked_factorizer<S>::seal_of_r(index k, index top, index rows) const {
-  using word = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
+  using word = std::conditional_t<sizeof(real) == 4, std::uint32_t, std::uint64_t>;
   const layout::block& b = shape_[k];
   core::vector<std::uint64_t> sums(at(b.width));
   core::parallel_for(run_.threads, b.width, [&](index l, int) {
-    const S* const r = A_ + top + (b.first + l) * lda_;
-    const index count = std::min(rows, b.first + l + 1 - top);
+    const real* const r = reals(A_ + top + (b.first + l) * lda_);
+    const index count = k_reals<S> * std::min(rows, b.first + l + 1 - top);
     std::uint64_t sum = 0;
     for (index i = 0; i < count; ++i) {
       word each;
@@ -371,7 +381,7 @@ std::uint64_t blocked_factorizer<S>::seal_of_r(index k, index top, index rows) c
 
 // y_q −= R · (weights of column first_weight + q) for R in A's storage; y has m rows.
 template <class S>
-void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y, index ldy) const {
+void blocked_factorizer<S>::subtract_r(int count, index first_weight, wide* y, index ldy) const {
   const index m = shape_.m, n = shape_.n;
   const double* const z = weights_.data() + first_weight * n;
   core::parallel_for(run_.threads, (m + k_r_rows - 1) / k_r_rows, [&](index t, int) {
@@ -383,8 +393,8 @@ void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y,
       if (!b.panel) continue;
       for (index i = std::max(top, b.first); i < std::min(end, b.first + b.width); ++i) {
         for (int q = 0; q < count; ++q) {
-          double sum = 0;
-          for (index j = i; j < b.first + b.width; ++j) sum += static_cast<double>(A_[i + j * lda_]) * z[j + q * n];
+          wide sum = 0;
+          for (index j = i; j < b.first + b.width; ++j) sum += static_cast<wide>(A_[i + j * lda_]) * z[j + q * n];
           y[i + q * ldy] -= sum;
         }
       }
@@ -392,10 +402,10 @@ void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y,
   });
 }
 
-// certificate_.carried is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
+// certificate_.carried is Qᴴ(A r) for the verified V; the checkpoints confirm that these are the stored V.
 template <class S>
 void blocked_factorizer<S>::measure_certificate(double* residual) {
-  core::vector<double> y(certificate_.carried.data(), certificate_.carried.data() + shape_.m);
+  core::vector<wide> y(certificate_.carried.data(), certificate_.carried.data() + shape_.m);
   subtract_r(1, 2, y.data(), shape_.m);
   *residual = std::sqrt(sum_of_squares(y.data(), shape_.m));
 }
@@ -403,13 +413,13 @@ void blocked_factorizer<S>::measure_certificate(double* residual) {
 template <class S>
 void blocked_factorizer<S>::measure_matrix(matrix_sums* seen) {
   const index m = shape_.m;
-  if constexpr (inject::active_injector::enabled) run_.injector.strike(site::checksum, {}, C_.data(), 2 * m);
-  core::vector<double> y(at(2 * m));
-  for (index i = 0; i < 2 * m; ++i) y[at(i)] = static_cast<double>(C_[i]);
+  if constexpr (inject::active_injector::enabled) strike(run_.injector, site::checksum, {}, C_.data(), 2 * m);
+  core::vector<wide> y(at(2 * m));
+  for (index i = 0; i < 2 * m; ++i) y[at(i)] = static_cast<wide>(C_[i]);
   subtract_r(2, 0, y.data(), m);
   *seen = {largest_norm({sum_of_squares(y.data(), m), sum_of_squares(y.data() + m, m)}, 2)};
-  for (index i = 0; i < m; ++i) {
-    const double r = y[at(i)] / seen->norm, s = y[at(i + m)] / seen->norm;
+  for (index i = 0; i < k_reals<S> * m; ++i) {
+    const double r = reals(y.data())[i] / seen->norm, s = reals(y.data() + m)[i] / seen->norm;
     seen->rr += r * r;
     seen->rs += r * s;
     seen->ss += s * s;
@@ -418,5 +428,7 @@ void blocked_factorizer<S>::measure_matrix(matrix_sums* seen) {
 
 template class blocked_factorizer<float>;
 template class blocked_factorizer<double>;
+template class blocked_factorizer<std::complex<float>>;
+template class blocked_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::host

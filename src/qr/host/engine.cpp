@@ -15,6 +15,7 @@
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/kernels.hpp"
+#include "qr/host/strike.hpp"
 #include "qr/host/triangle.hpp"
 #include "qr/sites.hpp"
 #include "run/staging.hpp"
@@ -27,7 +28,11 @@ template <class S>
 class host_engine final : public engine<S> {
  public:
   explicit host_engine(const context& run)
-      : run_(run), kernels_(kernels_of<S>(run)), wide_(kernels_of<double>(run)), staging_(run.how.stream) {}
+      : run_(run),
+        kernels_(kernels_of<S>(run)),
+        wide_(kernels_of<wide_of<S>>(run)),
+        of_sizes_(kernels_of<double>(run)),
+        staging_(run.how.stream) {}
 
   matrix_view<const S> read(const matrix_view<const S>& operand) override { return staging_.read(operand); }
   std::span<const S> read(std::span<const S> operand) override { return staging_.read(operand); }
@@ -65,17 +70,26 @@ class host_engine final : public engine<S> {
     const int* const down = rows == nullptr ? none.data() : rows;
     const int* const across = columns == nullptr ? none.data() : columns;
     copy_scaled(from, to, down, across);
-    if constexpr (inject::active_injector::enabled) {
-      for (index j = 0; j < to.columns && run_.injector.armed(site::store); ++j) {
-        for (index i = 0; i < to.rows; ++i) run_.injector.strike(site::store, {i + j * to.rows, to.rows * to.columns, 0, 1}, &to(i, j), 1);
-      }
-    }
+    strike_stored(to);
     for (index j = 0; j < to.columns && checked; ++j) {
       bool same = true;
       for (index i = 0; i < to.rows; ++i) {
         const int e = down[i] + across[j];
         same &= same_bits<S>(to(i, j), e == 0 ? from(i, j) : scaled(from(i, j), e));
       }
+      if (!same) return j;
+    }
+    return -1;
+  }
+
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
+    for (index j = 0; j < to.columns; ++j) {
+      for (index i = 0; i < to.rows; ++i) to(i, j) = conjugate(from(i, j));
+    }
+    strike_stored(to);
+    for (index j = 0; j < to.columns && checked; ++j) {
+      bool same = true;
+      for (index i = 0; i < to.rows; ++i) same &= same_bits<S>(to(i, j), conjugate(from(i, j)));
       if (!same) return j;
     }
     return -1;
@@ -126,7 +140,7 @@ class host_engine final : public engine<S> {
       copy(right, made);
       kernels_.solve(transposed, n, columns, U.data, U.column_stride, made.data, made.column_stride);
       if (seen == nullptr) return;
-      seen[t] = residual_of<S>(wide_, transposed, U, made, right);
+      seen[t] = residual_of<S>(wide_, of_sizes_, transposed, U, made, right);
       if (!seen[t].odd) return;
       abft::result_hash hash;
       for (index c = 0; c < columns; ++c) {
@@ -138,15 +152,24 @@ class host_engine final : public engine<S> {
 
   index zero_on_diagonal(const matrix_view<const S>& R) override {
     for (index j = 0; j < R.columns; ++j) {
-      if (R(j, j) == 0) return j;
+      if (R(j, j) == S(0)) return j;
     }
     return -1;
   }
 
  private:
+  void strike_stored([[maybe_unused]] const matrix_view<S>& to) const {
+    if constexpr (inject::active_injector::enabled) {
+      for (index j = 0; j < to.columns && run_.injector.armed(site::store); ++j) {
+        for (index i = 0; i < to.rows; ++i) strike(run_.injector, site::store, {i + j * to.rows, to.rows * to.columns, 0, 1}, &to(i, j), 1);
+      }
+    }
+  }
+
   const context& run_;
   const kernels<S>& kernels_;
-  const kernels<double>& wide_;  // for the checks
+  const kernels<wide_of<S>>& wide_;  // for the checks
+  const kernels<double>& of_sizes_;
   run::host_staging staging_;
 #if defined(BALLAST_HAS_CPU)
   core::single_threaded_blas single_;  // Ballast's own threads call BLAS on blocks
@@ -162,5 +185,7 @@ std::unique_ptr<engine<S>> make_engine(const context& run) {
 
 template std::unique_ptr<engine<float>> make_engine<float>(const context& run);
 template std::unique_ptr<engine<double>> make_engine<double>(const context& run);
+template std::unique_ptr<engine<std::complex<float>>> make_engine<std::complex<float>>(const context& run);
+template std::unique_ptr<engine<std::complex<double>>> make_engine<std::complex<double>>(const context& run);
 
 }  // namespace ballast::qr::host

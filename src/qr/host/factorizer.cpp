@@ -14,6 +14,7 @@
 #include "inject/injector.hpp"
 #include "qr/checks/largest.hpp"
 #include "qr/checks/weights.hpp"
+#include "qr/host/strike.hpp"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::host {
@@ -70,13 +71,13 @@ column_size size_of(const kernels<S>& arithmetic, index rows, const S* a) {
   }
   // The squares left the range of doubles, or the column is zero.
   largest most;
-  most.add(a, rows);
+  most.add(reals(a), k_reals<S> * rows);
   size.finite = std::isfinite(most.value());
   if (!size.finite || most.value() == 0) return size;
   size.exponent = std::ilogb(most.value());
   squares = 0;
-  for (index i = 0; i < rows; ++i) {
-    const double each = std::ldexp(static_cast<double>(a[i]), -size.exponent);
+  for (index i = 0; i < k_reals<S> * rows; ++i) {
+    const double each = std::ldexp(static_cast<double>(reals(a)[i]), -size.exponent);
     squares += each * each;
   }
   size.norm = std::sqrt(squares);
@@ -147,13 +148,13 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   weights_.assign(weights, weights + 3 * shape_.n);
   C_ = large_buffer<S>(core::checked_product(m, 2 * groups));
   certificate_.product.resize(static_cast<std::size_t>(m));
-  row_weights_ = large_buffer<double>(m);
+  row_weights_ = large_buffer<double>(k_reals<S> * m);
   core::parallel_for(run_.threads, (m + k_encode_rows - 1) / k_encode_rows, [&](index t, int) {
-    for (index i = t * k_encode_rows; i < std::min((t + 1) * k_encode_rows, m); ++i)
+    for (index i = k_reals<S> * t * k_encode_rows; i < k_reals<S> * std::min((t + 1) * k_encode_rows, m); ++i)
       row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
   });
-  certificate_.carried = core::aligned_buffer<double>(m);
-  certificate_.next = core::aligned_buffer<double>(m);
+  certificate_.carried = core::aligned_buffer<wide>(m);
+  certificate_.next = core::aligned_buffer<wide>(m);
   if (keep && tau_copy_.empty()) tau_copy_.assign(tau_, tau_ + shape_.steps);
   keep = keep && source_.data == nullptr;
   if (keep) copy_ = large_buffer<S>(core::checked_product(m, shape_.n));
@@ -166,12 +167,12 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
     squares[g] = std::max(both[0], both[1]);
   }
   squares[groups] = 0;
-  for (const double each : certificate_.product) squares[groups] += each * each;
+  for (const wide& each : certificate_.product) squares[groups] += square_of(each);
 }
 
 // y_q ← y_q − rows top … top + rows − 1 of columns first … of the (scaled) input, times weights first_weight + q.
 template <class S>
-void blocked_factorizer<S>::subtract_input(index top, index rows, index first, index width, int count, index first_weight, double* y,
+void blocked_factorizer<S>::subtract_input(index top, index rows, index first, index width, int count, index first_weight, wide* y,
                                            index ldy) const {
   const double* const z = weights_.data() + first_weight * shape_.n;
   if (source_.data == nullptr)
@@ -194,7 +195,7 @@ void blocked_factorizer<S>::subtract_input(index top, index rows, index first, i
 template <class S>
 void blocked_factorizer<S>::encode_rows(index top, index count, bool keep) {
   const index m = shape_.m;
-  core::vector<double> y(static_cast<std::size_t>(3 * count), 0.0);
+  core::vector<wide> y(static_cast<std::size_t>(3 * count), 0.0);
   for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
     const layout::group& here = shape_.groups[g];
     std::fill(y.begin(), y.begin() + 2 * count, 0.0);
@@ -219,7 +220,7 @@ void blocked_factorizer<S>::reload(index b) {
     for (index i = 0; i < m; ++i) A_[i + j * lda_] = from_source(i, j);
   }
   if (shape_.single_group) return;
-  core::vector<double> y(static_cast<std::size_t>(2 * m), 0.0);
+  core::vector<wide> y(static_cast<std::size_t>(2 * m), 0.0);
   subtract_input(0, m, here.first, here.width, 2, 0, y.data(), m);
   S* const c = checksums(here.group);
   for (index i = 0; i < 2 * m; ++i) c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
@@ -249,7 +250,7 @@ template <class S>
 void blocked_factorizer<S>::begin_panel(index k) {
   if constexpr (inject::active_injector::enabled) {
     if (!weights_.empty() && !shape_.single_group)
-      run_.injector.strike(site::checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
+      strike(run_.injector, site::checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
   }
 }
 
@@ -259,14 +260,15 @@ void blocked_factorizer<S>::factor_panel(index k, bool finite) {
   const index m = shape_.m;
   S* const panel = A_ + b.first + b.first * lda_;
   if constexpr (inject::active_injector::enabled) {
-    for (index j = 0; j < b.width; ++j) run_.injector.strike(site::panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, m - b.first);
+    for (index j = 0; j < b.width; ++j)
+      strike(run_.injector, site::panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, m - b.first);
   }
   kernels_.factor_panel(m - b.first, b.width, panel, lda_, tau_ + b.first, t(k), run_.threads, finite, false);
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < b.width; ++j) {
-      run_.injector.strike(site::reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, m - b.first - j - 1);
-      run_.injector.strike(site::tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
-      run_.injector.strike(site::t, {b.first + j, shape_.steps, 0, 2}, t(k) + j * b.width, j + 1);
+      strike(run_.injector, site::reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, m - b.first - j - 1);
+      strike(run_.injector, site::tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
+      strike(run_.injector, site::t, {b.first + j, shape_.steps, 0, 2}, t(k) + j * b.width, j + 1);
     }
   }
   copy_v1(k);
@@ -279,8 +281,8 @@ void blocked_factorizer<S>::end_panel(index k) {
     const index m = shape_.m;
     S* const panel = A_ + b.first + b.first * lda_;
     for (index j = 0; j < b.width; ++j) {
-      run_.injector.strike(site::reflector, {b.first + j, std::min(m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_, m - b.first - j - 1);
-      run_.injector.strike(site::t, {b.first + j, shape_.steps, 1, 2}, t(k) + j * b.width, j + 1);
+      strike(run_.injector, site::reflector, {b.first + j, std::min(m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_, m - b.first - j - 1);
+      strike(run_.injector, site::t, {b.first + j, shape_.steps, 1, 2}, t(k) + j * b.width, j + 1);
     }
   }
 }
@@ -295,13 +297,13 @@ std::uint64_t blocked_factorizer<S>::hash_block(index b) {
   return made.bits();
 }
 
-// C (rows blocks[k].first … of a matrix) ← H_kᵀ C. If `at` is not null, C is data, and injection may strike it.
+// C (rows blocks[k].first … of a matrix) ← H_kᴴ C. If `at` is not null, C is data, and injection may strike it.
 template <class S>
 void blocked_factorizer<S>::apply(index k, index columns, S* C, index ldc, S* W, const inject::position* at) {
   const block_reflector<S> H = reflector(k);
   kernels_.product(H, columns, C, ldc, W);
   if constexpr (inject::active_injector::enabled) {
-    if (at != nullptr) run_.injector.strike(site::product, *at, W, H.width * columns);
+    if (at != nullptr) strike(run_.injector, site::product, *at, W, H.width * columns);
   }
   kernels_.update(H, true, columns, W, C, ldc);
 }
@@ -329,7 +331,7 @@ void blocked_factorizer<S>::update_block(index k, index b) {
     for (index j = 0; j < here.width; ++j) {
       at.step = j;
       at.steps = here.width;
-      run_.injector.strike(site::trailing, at, C + j * lda_, shape_.m - row);
+      strike(run_.injector, site::trailing, at, C + j * lda_, shape_.m - row);
     }
   }
 }
@@ -369,15 +371,19 @@ template <class S>
 void blocked_factorizer<S>::end_pass() {
   if constexpr (inject::active_injector::enabled) {
     const index m = shape_.m, n = shape_.n;
-    for (index j = 0; j < n; ++j) run_.injector.strike(site::r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
+    for (index j = 0; j < n; ++j) strike(run_.injector, site::r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
     for (index j = 0; j < std::min(m - 1, n); ++j)
-      run_.injector.strike(site::reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
+      strike(run_.injector, site::reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
   }
 }
 
 template column_size size_of<float>(const kernels<float>&, index, const float*);
 template column_size size_of<double>(const kernels<double>&, index, const double*);
+template column_size size_of<std::complex<float>>(const kernels<std::complex<float>>&, index, const std::complex<float>*);
+template column_size size_of<std::complex<double>>(const kernels<std::complex<double>>&, index, const std::complex<double>*);
 template class blocked_factorizer<float>;
 template class blocked_factorizer<double>;
+template class blocked_factorizer<std::complex<float>>;
+template class blocked_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::host

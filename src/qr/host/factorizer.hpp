@@ -58,6 +58,9 @@ class blocked_factorizer final : public factorizer<S> {
   void recover_column(index j) override;
 
  private:
+  using real = real_of<S>;
+  using wide = wide_of<S>;
+
   // The rows of a block that a check covers: `full` complete ones, then, with `triangle`, as many rows as the block is wide, of which only
   // the upper triangle.
   struct extent {
@@ -69,7 +72,7 @@ class blocked_factorizer final : public factorizer<S> {
   S from_source(index i, index j) const;
   void restore(bool scaled);
   void encode_rows(index top, index count, bool keep);
-  void subtract_input(index top, index rows, index first, index width, int count, index first_weight, double* y, index ldy) const;
+  void subtract_input(index top, index rows, index first, index width, int count, index first_weight, wide* y, index ldy) const;
 
   // Panels and updates.
   block_reflector<S> reflector(index k) const;
@@ -91,20 +94,27 @@ class blocked_factorizer final : public factorizer<S> {
 
   // Residuals.
   extent extent_of(index b, bool finished) const;
-  double residuals(index b, const extent& rows, core::aligned_buffer<double>& y) const;
-  double subtract_block(index b, const extent& rows, int count, index first_weight, double* y) const;
-  void subtract_r(int count, index first_weight, double* y, index ldy) const;
-  core::vector<double> panel_products(index k, const core::vector<double>& x) const;
-  void judge_orthogonality(index k, const core::vector<double>& x, const core::vector<double>& z, panel_sums* seen) const;
-  core::vector<double> judge_reflectors(index k, panel_sums* seen) const;
+  double residuals(index b, const extent& rows, core::aligned_buffer<wide>& y) const;
+  double subtract_block(index b, const extent& rows, int count, index first_weight, wide* y) const;
+  void subtract_r(int count, index first_weight, wide* y, index ldy) const;
+  // The sums of the first pass over V.
+  struct products {
+    core::vector<wide> z;             // Vᴴ times the vectors, width × 4
+    core::vector<double> checkpoint;  // the checkpoint of V, width × 4
+    double p_squares = 0;             // ‖p‖²
+  };
+  products panel_products(index k, const core::vector<double>& x) const;
+  void judge_orthogonality(index k, const core::vector<double>& x, const products& sums, panel_sums* seen) const;
+  products judge_reflectors(index k, panel_sums* seen) const;
   double reflector_residual(index k, const double* squares) const;
   double taus_differ(index k) const;
-  double panel_residual(index k, const core::vector<double>& z);
+  double panel_residual(index k, const core::vector<wide>& z);
 
   // Steps of recover_column.
   struct rotated;
   rotated split_column(index j);
   void rotate_back(index j, rotated& work) const;
+  void make_diagonal_real(rotated& work) const;
   void reflectors_of(rotated& work, core::vector<S>& sign);
 
   const context& run_;
@@ -125,16 +135,16 @@ class blocked_factorizer final : public factorizer<S> {
   // A times the certificate's weights; the same after the transformations of the panels so far, and its next value while a panel is
   // verified.
   struct {
-    core::vector<double> product;
-    core::aligned_buffer<double> carried, next;
+    core::vector<wide> product;
+    core::aligned_buffer<wide> carried, next;
   } certificate_;
-  core::aligned_buffer<double> row_weights_;        // random weights of the checkpoint
+  core::aligned_buffer<double> row_weights_;        // random weights of the checkpoint, one for each component of a column
   core::vector<core::vector<double>> checkpoints_;  // checkpoints of V by panel: c1, c2, c3, ‖v‖² of each column
   struct {
     core::vector<std::uint64_t> T;  // by panel
     core::vector<std::uint64_t> R;  // two for each panel: of R's rows above it, and of those within it
   } seals_;
-  core::vector<double> head_;  // checksums of R's rows of the panel under verification, w × 2
+  core::vector<wide> head_;  // checksums of R's rows of the panel under verification, w × 2
 };
 
 }  // namespace ballast::qr::host

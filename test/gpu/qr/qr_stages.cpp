@@ -2,6 +2,9 @@
 #include "qr_stages.hpp"
 
 #include <algorithm>
+#include <string>
+
+#include <ballast/error.hpp>
 
 #include "../../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
@@ -76,6 +79,11 @@ void list(const settings& wanted) {
   print_problems("paper", paper_set(wanted.quick), qr::parse_token);
 }
 
+void check_token(std::string_view text) {
+  if (qr::parse_token(text).complex)
+    throw invalid_argument_error(std::string(text) + ": expected real numbers, which cuda takes, got complex ones");
+}
+
 }  // namespace
 }  // namespace factors
 
@@ -90,7 +98,7 @@ const algorithm& qr_algorithm() {
                                             {"paper", factors::paper}},
                                  .record = factors::record,
                                  .list = factors::list,
-                                 .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
+                                 .check_token = factors::check_token,
                                  .strike_set = factors::strike_set,
                                  .record_subject = factors::record_subject};
   return made;
