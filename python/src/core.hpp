@@ -12,6 +12,7 @@
 #include <complex>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -79,8 +80,9 @@ ballast::matrix_batch_view<T> batch_of(T* data, const auto& from) {
           from.stride(0)};
 }
 
-// The inverses of to_string. They throw invalid_argument_error.
+// The inverses of to_string. They throw invalid_argument_error. The name of a real_kind is r2r's.
 ballast::fft::kind kind_of(std::string_view name);
+std::optional<ballast::fft::real_kind> real_kind_of(std::string_view name);  // nothing where the name is none
 ballast::fft::norm norm_of(std::string_view name);
 
 // Calls `use` with two values of the types of the elements of the transform's input and output.
@@ -90,6 +92,7 @@ void with_types(const ballast::fft::problem& of, Use&& use) {
     switch (of.kind) {
       case ballast::fft::kind::r2c: return use(real, std::complex<T>());
       case ballast::fft::kind::c2r: return use(std::complex<T>(), real);
+      case ballast::fft::kind::r2r: return use(real, real);
       default: return use(std::complex<T>(), std::complex<T>());
     }
   };
