@@ -29,7 +29,8 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
     """scipy.linalg.qr."""
     if mode not in ("full", "r", "economic", "raw"):
         raise UnsupportedError(f"mode {mode!r}")
-    a = _matrix(a, check_finite)
+    int(overwrite_a)  # scipy raises TypeError where it is no number
+    a = _matrix(a, check_finite, most_axes=2 if mode == "raw" else None)
     if lwork not in (None, -1) and lwork < max(a.shape[-2:]):
         raise UnsupportedError(f"lwork = {lwork}")  # LAPACK says whether it is too small; Ballast needs none
     made, order = linalg.qr(a, mode, pivoting), ()
@@ -37,7 +38,8 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
         *made, order = made
         made, order = made[0] if len(made) == 1 else made, (order.astype(np.int32),)
     if mode == "r":
-        return (_padded(made, a.shape[-2]), *order)
+        whole = _padded(made, a.shape[-2])
+        return whole if a.ndim > 2 and not pivoting else (whole, *order)
     if mode == "raw":
         h, tau = made
         h = h.swapaxes(-1, -2)

@@ -110,7 +110,7 @@ def _transformed(a, family, kind, lengths, axes, norm, workers, orthogonalize, i
     made = np.empty_like(src, shape=src.shape, dtype=dtype, subok=False)
     if made.size:
         findings = _Findings()
-        # Of complex numbers both parts are transformed, each by itself.
+        # Both parts of complex numbers are transformed, each by itself.
         for of_src, of_made in ((src.real, made.real), (src.imag, made.imag)) if paired else ((src, made),):
             _over(of_src, of_made, family, kind, axes, inverse, _NORMS[norm], threads, orthogonal, findings)
         findings.record()
@@ -147,7 +147,7 @@ def _named(call, name, text):
 
     type: 1, 2, 3 or 4. norm: "backward" (the default; the inverse divides), "ortho" or "forward". orthogonalize: multiplies the first or
     last number of an axis by √2 or 1/√2 so that the matrix of the transform with norm="ortho" is orthogonal; the default is norm == "ortho".
-    Of complex input the real and the imaginary parts are transformed. overwrite_x is accepted and changes nothing. The multiplications of
+    The real and the imaginary parts of complex input are transformed. overwrite_x is accepted and changes nothing. The multiplications of
     orthogonalize are computed twice and compared on the host (site "fft.edges"); on a device they are not protected.
     """
     return exchanged(call)
