@@ -142,7 +142,10 @@ def compute(function, *arguments):
 def record(first, *later, checks=0, events=(), false_alarms=0):
     """Concludes a call that had the reports `first` and `later`: they become one, the last report, and its faults are told. Reports of
     enqueued work are told later. `checks`, `events` and `false_alarms` are those of checks in Python; an event that says "uncorrectable"
-    raises FaultError."""
+    raises FaultError. A clean report becomes an object of Python where somebody asks for it."""
+    if not (later or checks or events) and type(first) is _core.Report and not first.detected:
+        _of_thread.report = first
+        return
     if type(first) is _core.Pending:
         _of_thread.report = _Enqueued((first, *later), _current.get())
         if next(_enqueued) % _TOLD_AFTER == 0:
@@ -159,7 +162,7 @@ def record(first, *later, checks=0, events=(), false_alarms=0):
 
 
 def conclude(made):
-    """record() of a usual call of NumpyCalls: returns its result. The report becomes an object of Python where somebody asks for it."""
+    """record() of a usual call of NumpyCalls: returns its result."""
     result, report = made
     if report.detected:
         record(report)

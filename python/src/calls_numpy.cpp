@@ -24,7 +24,7 @@ bool numpy_is_loaded() {
   return loaded;
 }
 
-// What calls of one plan share. `settings` is ballast.protection's object, of which equal ones are the same.
+// Calls of one plan share these. `settings` is ballast.protection's object, of which equal ones are the same.
 struct key {
   int type = 0;
   int axes = 0;

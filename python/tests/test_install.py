@@ -90,6 +90,12 @@ def test_run_and_info(tmp_path):
     for command in ("info", "demo"):
         done = subprocess.run([sys.executable, "-m", "ballast", command], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout, done.stderr
+    # Without any package that the machine has, each is named with the command that brings it.
+    lone = "import ballast.__main__ as b; b._version = lambda name: None; b._info()"
+    done = subprocess.run([sys.executable, "-c", lone], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("numpy", "scipy", "scikit-learn", "torch", "jax", "cupy-cuda1"):
+        assert f"): pip install {name}" in done.stdout
     assert subprocess.run([sys.executable, "-m", "ballast", "walk"], capture_output=True).returncode == 1
 
 
