@@ -44,8 +44,6 @@ def _run(arguments):
 
 
 def _info():
-    import importlib.metadata
-
     seen = ballast.info()
     print(f"ballast {seen['version']}, backends {', '.join(seen['backends'])}")
     print(f"processor: {seen['simd']}, {seen['threads']} threads; BLAS: {seen['blas']}")
@@ -56,12 +54,42 @@ def _info():
     if seen["cuda"]["unavailable"]:
         print(f"CUDA: {seen['cuda']['unavailable']}")
     elif seen["cuda"]["without_compiler"]:
-        print(f"CUDA compiler: {seen['cuda']['without_compiler']}; pip install nvidia-cuda-nvrtc")
-    for name in ("numpy", "scipy", "scikit-learn", "torch"):
-        try:
-            print(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            print(f"{name} is not installed: pip install {name}")
+        print(f"CUDA compiler: {seen['cuda']['without_compiler']}; pip install 'ballast-ecc[cuda{_cuda(seen)}]'")
+    for names, serves in _OTHERS:
+        found = next((name for name in names if _version(name)), None)
+        print(f"{found} {_version(found)}" if found else f"{names[0]} is not installed ({serves}): pip install {_command(names[0], seen)}")
+    if _version("jax") and not hasattr(ballast._core, "jax_handlers"):
+        print("  ballast.jax: its handlers are not in this build: pip install ./python -C cmake.define.BALLAST_XLA_INCLUDE=\"$(python -c 'import "
+              "jax; print(jax.ffi.include_dir())')\"")
+
+
+# Packages that work with this one, by the names of their distributions, and what each serves.
+_OTHERS = (
+    (("numpy",), "everything"),
+    (("scipy",), "ballast.scipy_fft, MiniBatchKMeans"),
+    (("scikit-learn",), "ballast.sklearn"),
+    (("torch",), "ballast.torch, tensors"),
+    (("jax",), "ballast.jax"),
+    (("cupy-cuda12x", "cupy-cuda13x", "cupy"), "arrays of a GPU without PyTorch"),
+)
+
+
+def _command(name, seen):
+    return name.replace("12x", f"{_cuda(seen)}x")
+
+
+def _cuda(seen):
+    """The CUDA release whose packages fit the driver: 12, or 13 where the driver has it."""
+    return 13 if int(seen["cuda"]["driver"].partition(".")[0] or 12) >= 13 else 12
+
+
+def _version(name):
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def main():

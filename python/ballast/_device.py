@@ -79,6 +79,10 @@ class _CuPy:
         with to.device:
             to[...] = value
 
+    def multiply(self, a, factor):
+        with a.device:
+            a *= factor
+
     def move_axes(self, a, axes, to):
         return self.cupy.moveaxis(a, axes, to)
 
@@ -163,6 +167,9 @@ class _Torch:
     def assign(self, to, value):
         to.copy_(value if isinstance(value, self.torch.Tensor) else self.torch.as_tensor(value))
 
+    def multiply(self, a, factor):
+        a.mul_(factor)
+
     def move_axes(self, a, axes, to):
         return a.movedim(tuple(axes), tuple(to))
 
@@ -229,6 +236,14 @@ class DeviceArray:
     def T(self):
         return self._like(self.native.T)
 
+    @property
+    def real(self):
+        return self._like(self.native.real)
+
+    @property
+    def imag(self):
+        return self._like(self.native.imag)
+
     def __len__(self):
         return self.shape[0]
 
@@ -255,6 +270,10 @@ class DeviceArray:
 
     def __setitem__(self, where, value):
         self.library.assign(self.native[where], native(value))
+
+    def multiply(self, where, factor):
+        """Multiplies this part of the array."""
+        self.library.multiply(self.native[where], factor)
 
     def __array__(self, dtype=None, copy=None):
         raise UnsupportedError("an array in the memory of a device is not copied to the host unasked")

@@ -1,5 +1,5 @@
-"""install() puts Ballast under numpy.fft, scipy.fft, torch.fft, qr and lstsq of numpy.linalg and scipy.linalg, torch.linalg.qr, and
-scikit-learn's KMeans, MiniBatchKMeans and BisectingKMeans, for programs that are not to be changed."""
+"""install() puts Ballast under numpy.fft, scipy.fft, torch.fft, qr and lstsq of numpy.linalg and scipy.linalg, the latter's qr_multiply,
+torch.linalg.qr, and scikit-learn's KMeans, MiniBatchKMeans and BisectingKMeans, for programs that are not to be changed."""
 
 import atexit
 import functools
@@ -10,14 +10,13 @@ import threading
 
 import numpy as np
 
-from . import fft, linalg
+from . import _numpy_linalg, fft
 from ._errors import RankDeficientError, UnsupportedError
 from ._forward import forward, forwarded, protected, protected_calls
 
 __all__ = ["install", "summary", "uninstall"]
 
 _FFT = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
-_LINALG = ("qr", "lstsq")
 _lock = threading.Lock()
 _replaced = {}
 
@@ -103,7 +102,7 @@ def _print_summary():
 def install():
     """Replaces the functions; a second call does nothing. Modules of SciPy, scikit-learn and PyTorch are taken where they are installed.
 
-    What Ballast cannot take (complex and pivoted QR, matrices without full rank, long double, sparse points, elkan) is forwarded:
+    What Ballast cannot take (complex QR, least squares without full rank but by gelsy, long double, sparse points, elkan) is forwarded:
     forwarded() counts it, BALLAST_ON_FALLBACK=allow|warn|error says what happens, and the end of the program prints "protected N calls,
     forwarded M" with the reasons. Names that a module has already imported (`from numpy.fft import fft`) stay what they are.
     """
@@ -111,7 +110,7 @@ def install():
         if _replaced:
             return
         _replace(np.fft, _FFT, fft, UnsupportedError)
-        _replace(np.linalg, _LINALG, linalg, (UnsupportedError, RankDeficientError))
+        _replace(np.linalg, _numpy_linalg.__all__, _numpy_linalg, (UnsupportedError, RankDeficientError))
         if importlib.util.find_spec("scipy") is not None:
             import scipy.fft
             import scipy.linalg
@@ -121,7 +120,7 @@ def install():
 
             scipy.fft.set_global_backend(backend)
             _replaced[scipy.fft, None] = "scipy"
-            _replace(scipy.linalg, _LINALG, _scipy_linalg, (UnsupportedError, RankDeficientError))
+            _replace(scipy.linalg, _scipy_linalg.__all__, _scipy_linalg, (UnsupportedError, RankDeficientError))
         if importlib.util.find_spec("sklearn") is not None:
             import sklearn.cluster._bisect_k_means as bisecting
             import sklearn.cluster._kmeans as theirs

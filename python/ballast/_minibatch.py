@@ -2,7 +2,6 @@
 library; what moves the centroids is computed twice here, from two copies, with the features in opposite orders, and the bits are compared.
 """
 
-import time
 import zlib
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy.sparse import csr_array
 
 from . import _core
 from ._protection import compute, current, execution, record
-from ._report import Event
+from ._report import compared
 
 __all__ = ["Findings", "State", "nearest", "step"]
 
@@ -58,8 +57,8 @@ class Findings:
         return int(wrong[0]) if len(wrong) else -1
 
     def note(self, site, row, action, false_alarm=False):
-        """Adds a fault at a row. As for the library's seals, the residual is NaN and the threshold 0."""
-        self._events.append(Event(site, row, float("nan"), 0.0, action, "cpu", -1, -1, time.time(), False))
+        """Adds a fault at a row."""
+        self._events.append(compared(site, row, action))
         self._false_alarms += false_alarm
 
     def record(self):

@@ -32,7 +32,13 @@ class Settings(NamedTuple):
     on_fault: str = "ignore"
 
 
-_current = contextvars.ContextVar("ballast.protection", default=Settings())
+@functools.lru_cache(maxsize=256)
+def _same(settings):
+    """Of equal settings the first: the extension knows them by their address."""
+    return settings
+
+
+_current = contextvars.ContextVar("ballast.protection", default=_same(Settings()))
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,7 +96,7 @@ class protection(contextlib.ContextDecorator):
         return made
 
     def __enter__(self):
-        self._tokens.append(_current.set(_current.get()._replace(**self._given)))
+        self._tokens.append(_current.set(_same(_current.get()._replace(**self._given))))
         return self
 
     def __exit__(self, *_):
@@ -103,6 +109,8 @@ def last_report():
     that JAX has compiled run on its threads: if such calls have ended since this was last asked, the report is theirs, as one."""
     _tell_of_programs()
     seen = getattr(_of_thread, "report", None)
+    if type(seen) is _core.Report:
+        seen = _of_thread.report = Report(seen)
     return seen.report() if type(seen) is _Enqueued else seen
 
 
@@ -134,7 +142,10 @@ def compute(function, *arguments):
 def record(first, *later, checks=0, events=(), false_alarms=0):
     """Concludes a call that had the reports `first` and `later`: they become one, the last report, and its faults are told. Reports of
     enqueued work are told later. `checks`, `events` and `false_alarms` are those of checks in Python; an event that says "uncorrectable"
-    raises FaultError."""
+    raises FaultError. A clean report becomes an object of Python where somebody asks for it."""
+    if not (later or checks or events) and type(first) is _core.Report and not first.detected:
+        _of_thread.report = first
+        return
     if type(first) is _core.Pending:
         _of_thread.report = _Enqueued((first, *later), _current.get())
         if next(_enqueued) % _TOLD_AFTER == 0:
@@ -148,6 +159,16 @@ def record(first, *later, checks=0, events=(), false_alarms=0):
     _of_thread.report = report
     if first.detected or events:
         _tell(report)
+
+
+def conclude(made):
+    """record() of a usual call of NumpyCalls: returns its result."""
+    result, report = made
+    if report.detected:
+        record(report)
+    else:
+        _of_thread.report = report
+    return result
 
 
 def _write_log(report):

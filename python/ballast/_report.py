@@ -4,7 +4,7 @@ import html
 import time
 from typing import NamedTuple
 
-__all__ = ["Event", "Report"]
+__all__ = ["Event", "Report", "compared"]
 
 _VERDICTS = ("clean", "corrected", "recomputed", "uncorrectable")
 
@@ -31,6 +31,11 @@ class Event(NamedTuple):
     def __str__(self):
         place = "" if self.index < 0 else f"[{self.index}]"
         return f"{self.site}{place}: residual {self.residual:.3g} above {self.threshold:.3g}, {self.action}, on {self.device}"
+
+
+def compared(site, index, action):
+    """The event of a comparison of bits in Python. As for the library's seals, the residual is NaN and the threshold 0."""
+    return Event(site, index, float("nan"), 0.0, action, "cpu", -1, -1, time.time(), False)
 
 
 def _duration(seconds):

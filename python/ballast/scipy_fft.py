@@ -2,20 +2,20 @@
 
     with scipy.fft.set_backend(ballast.scipy_fft): ...
 
-Calls of scipy.fft's complex, real and Hermitian transforms are then computed by Ballast. Other calls (dct, dst, fht, long double) are
+Calls of scipy.fft's complex, real, Hermitian, cosine and sine transforms are then computed by Ballast. Other calls (fht, long double) are
 forwarded to SciPy, not protected; ballast.forwarded() counts them and BALLAST_ON_FALLBACK says what happens: allow, warn (the default) or
 error. This module imports scipy.fft only as a backend.
 """
 
 import functools
-import operator
 
 import numpy as np
 
 from . import fft as _fft
 from ._errors import UnsupportedError
 from ._forward import forward, protected
-from .fft import next_fast_len, prev_fast_len
+from .fft import dct, dctn, dst, dstn, idct, idctn, idst, idstn, next_fast_len, prev_fast_len
+from .fft._helper import lengths_and_axes
 
 __ua_domain__ = "numpy.scipy.fft"
 _NORMS = (None, "backward", "ortho", "forward")
@@ -39,49 +39,12 @@ def _one_axis(function):
     return call
 
 
-def _integers(values, name):
-    try:
-        return [operator.index(each) for each in (values if np.ndim(values) else (values,))]
-    except TypeError as wrong:
-        raise ValueError(f"{name} must be a scalar or iterable of integers") from wrong
-
-
-def _lengths_and_axes(x, s, axes, halved):
-    """Lengths and different axes ≥ 0 by scipy.fft's rules."""
-    given = s is not None
-    if axes is not None:
-        axes = [a + x.ndim if a < 0 else a for a in _integers(axes, "axes")]
-        if any(not 0 <= a < x.ndim for a in axes):
-            raise ValueError("axes exceeds dimensionality of input")
-        if len(set(axes)) < len(axes):
-            raise ValueError("all axes must be unique")
-    if given:
-        s = _integers(s, "shape")
-        if axes is not None and len(axes) != len(s):
-            raise ValueError("when given, axes and shape arguments have to be of the same length")
-        if axes is None and len(s) > x.ndim:
-            raise ValueError("shape requires more axes than are present")
-    if axes is None:
-        axes = list(range(x.ndim - len(s), x.ndim) if given else range(x.ndim))
-    whole = [x.shape[a] for a in axes] if s is None else [x.shape[a] if n == -1 else n for n, a in zip(s, axes)]
-    _refuse_empty(whole)
-    if halved and axes and not given:
-        whole[-1] = 2 * (x.shape[axes[-1]] - 1)
-        _refuse_empty(whole)
-    return whole, axes
-
-
-def _refuse_empty(whole):
-    if any(n < 1 for n in whole):
-        raise ValueError(f"invalid number of data points ({whole}) specified")
-
-
 def _several_axes(function, default=None, halved=False, real=False):
     @functools.wraps(function)
     def call(x, s=None, axes=default, norm=None, overwrite_x=False, workers=None, *, plan=None):
         _check(norm, plan)
         x = np.asarray(x)
-        whole, axes = _lengths_and_axes(x, s, axes, halved)
+        whole, axes = lengths_and_axes(x, s, axes, halved)
         if not axes:
             if real or halved:
                 raise ValueError("at least 1 axis must be transformed")
@@ -102,8 +65,8 @@ rfft2, ihfft2 = (_several_axes(function, _TWO, real=True) for function in (_fft.
 irfftn, hfftn = (_several_axes(function, None, halved=True) for function in (_fft.irfftn, _fft.hfftn))
 irfft2, hfft2 = (_several_axes(function, _TWO, halved=True) for function in (_fft.irfft2, _fft.hfft2))
 
-__all__ = ["fft", "fft2", "fftn", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2",
-           "irfftn", "next_fast_len", "prev_fast_len", "rfft", "rfft2", "rfftn"]
+__all__ = ["dct", "dctn", "dst", "dstn", "fft", "fft2", "fftn", "hfft", "hfft2", "hfftn", "idct", "idctn", "idst", "idstn", "ifft", "ifft2",
+           "ifftn", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "next_fast_len", "prev_fast_len", "rfft", "rfft2", "rfftn"]
 _TRANSFORMS = frozenset(__all__) - {"next_fast_len", "prev_fast_len"}
 
 

@@ -210,6 +210,32 @@ def _linear(op, x, *rest):
     return _Linear.apply(x, op, *rest) if _further_modes() else op(x, *rest)
 
 
+def _with_short_way(op):
+    """Makes a call of the registered operator that _eager() takes leave the dispatcher at its first kernel, that of autograd. Other calls go
+    on to the kernel that register_autograd has made, which is made again here: a key of one device has its own."""
+    gradient, setup = _GRADIENTS[op]
+    kernel = _KERNELS[op]
+    registered = _autograd.make_autograd_impl(op.default, _autograd.Info(gradient, setup))
+
+    def call(keys, x, *rest):
+        if not _eager(x):
+            return registered(keys, x, *rest)
+        return _Eager.apply(x, op, *rest) if _wants_gradient(x) else kernel(x, *rest)
+
+    for key in ("AutogradCPU", "AutogradCUDA"):
+        _library.impl(op.__name__, call, key, with_keyset=True)
+
+
+try:  # not in PyTorch's documentation: where it is missing, operators take the longer way
+    import torch._library.autograd as _autograd
+except ImportError:
+    _autograd = None
+if hasattr(_autograd, "make_autograd_impl") and hasattr(_autograd, "Info"):
+    _library = torch.library.Library("ballast", "FRAGMENT")
+    for _op in _GRADIENTS:
+        _with_short_way(_op)
+
+
 def _keep_factors(ctx, inputs, output):
     ctx.save_for_backward(inputs[0], *output)
 

@@ -208,8 +208,8 @@ def overhead_calls():
         yield ("jax.jit(ballast.jax.fft)", lambda: mine(x), lambda: theirs(x))
 
 
-def overhead():
-    calls = list(overhead_calls())
+def overhead(only):
+    calls = [each for each in overhead_calls() if only in each[0]]
     whole, library, rival = ([float("inf")] * len(calls) for _ in range(3))
 
     def seconds(call):
@@ -274,7 +274,7 @@ def main():
     seen = ballast.info()
     hardware = seen["devices"][0]["name"] if wanted.device == "cuda" else f"{seen['simd']}, {seen['threads']} threads, {platform.processor() or platform.machine()}"
     lines = [f"{hardware}; ballast {ballast.__version__} {wanted.commit}, {', '.join(versions)}; BLAS {seen['blas']}; {datetime.date.today()}.", ""]
-    lines += overhead() if wanted.overhead else comparison(device_rows if wanted.device == "cuda" else host_rows, wanted.device, wanted.only)
+    lines += overhead(wanted.only) if wanted.overhead else comparison(device_rows if wanted.device == "cuda" else host_rows, wanted.device, wanted.only)
     text = "\n".join(lines) + "\n"
     if wanted.out:
         with open(wanted.out, "w") as to:

@@ -12,6 +12,7 @@
 #include <complex>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,7 @@ void add_device(nb::module_& m);
 void add_reports(nb::module_& m);
 void add_information(nb::module_& m);
 void add_fft(nb::module_& m);
+void add_numpy_calls(nb::module_& m);
 void add_qr(nb::module_& m);
 void add_kmeans(nb::module_& m);
 void add_jax(nb::module_& m);  // defined where jaxlib's headers were found (BALLAST_PYTHON_JAX)
@@ -79,8 +81,9 @@ ballast::matrix_batch_view<T> batch_of(T* data, const auto& from) {
           from.stride(0)};
 }
 
-// The inverses of to_string. They throw invalid_argument_error.
+// The inverses of to_string. They throw invalid_argument_error. The name of a real_kind is r2r's.
 ballast::fft::kind kind_of(std::string_view name);
+std::optional<ballast::fft::real_kind> real_kind_of(std::string_view name);  // nothing where the name is none
 ballast::fft::norm norm_of(std::string_view name);
 
 // Calls `use` with two values of the types of the elements of the transform's input and output.
@@ -90,6 +93,7 @@ void with_types(const ballast::fft::problem& of, Use&& use) {
     switch (of.kind) {
       case ballast::fft::kind::r2c: return use(real, std::complex<T>());
       case ballast::fft::kind::c2r: return use(std::complex<T>(), real);
+      case ballast::fft::kind::r2r: return use(real, real);
       default: return use(std::complex<T>(), std::complex<T>());
     }
   };

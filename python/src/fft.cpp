@@ -8,10 +8,19 @@ namespace ballast_python {
 
 namespace fft = ballast::fft;
 
+std::optional<fft::real_kind> real_kind_of(std::string_view name) {
+  using fft::real_kind;
+  for (const real_kind each : {real_kind::dct1, real_kind::dct2, real_kind::dct3, real_kind::dct4, real_kind::dst1, real_kind::dst2,
+                               real_kind::dst3, real_kind::dst4})
+    if (name == to_string(each)) return each;
+  return std::nullopt;
+}
+
 fft::kind kind_of(std::string_view name) {
   for (const fft::kind each : {fft::kind::c2c, fft::kind::r2c, fft::kind::c2r})
     if (name == to_string(each)) return each;
-  throw ballast::invalid_argument_error("kind: expected c2c, r2c or c2r, got \"" + std::string(name) + "\"");
+  if (real_kind_of(name)) return fft::kind::r2r;
+  throw ballast::invalid_argument_error("kind: expected c2c, r2c, c2r, dct1 … dct4 or dst1 … dst4, got \"" + std::string(name) + "\"");
 }
 
 fft::norm norm_of(std::string_view name) {
@@ -49,9 +58,9 @@ void each_run(const fft::plan& on, const void* from, void* to, const lengths& pl
 }
 
 template <class In, class Out>
-constexpr bool forward_only = std::is_floating_point_v<In>;
+constexpr bool forward_only = std::is_floating_point_v<In> && !std::is_floating_point_v<Out>;
 template <class In, class Out>
-constexpr bool inverse_only = std::is_floating_point_v<Out>;
+constexpr bool inverse_only = std::is_floating_point_v<Out> && !std::is_floating_point_v<In>;
 
 ballast::report run_places(const fft::plan& on, const void* from, void* to, bool inverse, const lengths& places_in,
                            const lengths& places_out) {
@@ -128,6 +137,7 @@ void add_fft(nb::module_& m) {
                              .norm = norm_of(norm),
                              .input = {.strides = strides_in, .distance = distance_in},
                              .output = {.strides = strides_out, .distance = distance_out}};
+             if (const std::optional<fft::real_kind> real = real_kind_of(kind)) of.real_kinds.assign(shape.size(), *real);
              const nb::gil_scoped_release released;
              new (made) fft::plan(std::move(of), where);
            })

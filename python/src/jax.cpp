@@ -4,6 +4,7 @@
 // `backend` and `threads`. XLA calls them on its own threads, so that their reports are kept here until Python asks.
 #include <xla/ffi/api/ffi.h>
 
+#include <algorithm>
 #include <functional>
 #include <list>
 #include <map>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "core.hpp"
 
@@ -34,18 +36,21 @@ class ledger {
     merge(seen);
   }
 
-  // The next call of `plan` inherits the memory of the last one, with its findings.
+  // The next call of `plan` inherits the memory of the last one, with its findings. Calls of a plan make the same checks, of which the
+  // library counts those of the last call: the others are counted here.
   void forget(const std::shared_ptr<const void>& plan) {
-    std::map<std::shared_ptr<const void>, ballast::pending_report>::node_type last;  // destroyed without the lock
+    std::optional<ballast::pending_report> last;  // destroyed without the lock
     const std::lock_guard lock(mutex_);
-    last = outstanding_.extract(plan);
+    if (const auto found = outstanding_.find(plan); found != outstanding_.end()) last.swap(found->second.last);
   }
 
   void add(const std::shared_ptr<const void>& plan, ballast::pending_report work) {
     bool many = false;
     {
       const std::lock_guard lock(mutex_);
-      outstanding_.insert_or_assign(plan, std::move(work));
+      calls& of = outstanding_.try_emplace(plan, calls{.order = outstanding_.size()}).first->second;
+      of.last = std::move(work);
+      ++of.count;
       many = outstanding_.size() > k_most_outstanding;
     }
     if (many) settle();
@@ -61,18 +66,33 @@ class ledger {
  private:
   static constexpr std::size_t k_most_outstanding = 512;
 
+  // The calls of one plan since findings were last asked for.
+  struct calls {
+    std::size_t order = 0;    // the place of this plan, by its first call
+    std::uint64_t count = 0;  // without those that have failed
+    std::optional<ballast::pending_report> last = std::nullopt;
+  };
+
   void settle() {
-    std::map<std::shared_ptr<const void>, ballast::pending_report> waiting;
+    std::map<std::shared_ptr<const void>, calls> asked;
     {
       const std::lock_guard lock(mutex_);
-      waiting.swap(outstanding_);
+      asked.swap(outstanding_);
     }
-    for (auto& [plan, work] : waiting) {
+    std::vector<calls*> waiting;
+    for (auto& [plan, of] : asked)
+      if (of.last) waiting.push_back(&of);
+    std::sort(waiting.begin(), waiting.end(), [](const calls* one, const calls* other) { return one->order < other->order; });
+    for (calls* const of : waiting) {
       try {
-        add(work.get());
+        ballast::report seen = of->last->get();
+        seen.checks *= of->count;
+        add(seen);
       } catch (const ballast::uncorrectable_error& fault) {
+        ballast::report seen = fault.report();
+        seen.checks *= of->count;
         const std::lock_guard lock(mutex_);
-        merge(fault.report());
+        merge(seen);
         untold_ = true;
       }
     }
@@ -89,7 +109,7 @@ class ledger {
   std::mutex mutex_;
   std::optional<ballast::report> seen_;
   bool untold_ = false;
-  std::map<std::shared_ptr<const void>, ballast::pending_report> outstanding_;  // by plan
+  std::map<std::shared_ptr<const void>, calls> outstanding_;  // by plan
 };
 
 // XLA's threads may call handlers while the program ends, so that nothing here is destroyed.

@@ -9,6 +9,7 @@ void add_everything(nb::module_& m) {
   add_information(m);
   add_device(m);
   add_fft(m);
+  add_numpy_calls(m);
   add_qr(m);
   add_kmeans(m);
 #ifdef BALLAST_PYTHON_JAX

@@ -1,4 +1,7 @@
 // QR factorization and least squares. A stack of matrices has three axes, one matrix two.
+#include <algorithm>
+#include <optional>
+
 #include "core.hpp"
 
 namespace ballast_python {
@@ -10,6 +13,39 @@ namespace qr = ballast::qr;
 template <class T>
 std::span<T> span_of(T* data, const auto& array) {
   return {data, array.size()};
+}
+
+// geqp3 of each matrix of a stack. The reports are one; an event's index is the matrix.
+template <class T>
+ballast::report pivoted_stack(const qr::plan<T>& on, const ballast::matrix_batch_view<T>& A, std::span<std::int64_t> order,
+                              std::span<T> scalars, const ballast::call& now) {
+  const std::size_t columns = static_cast<std::size_t>(A.columns);
+  const std::size_t reflectors = static_cast<std::size_t>(std::min(A.rows, A.columns));
+  std::optional<ballast::report> all;
+  const auto take = [&](ballast::report seen, std::int64_t b) {
+    for (ballast::event& each : seen.events) each.index = b;
+    if (all) {
+      add(*all, seen);
+    } else {
+      all = std::move(seen);
+    }
+  };
+  for (std::int64_t b = 0; b < A.count; ++b) {
+    const std::size_t at = static_cast<std::size_t>(b);
+    try {
+      take(on.geqp3(A[b], order.subspan(at * columns, columns), scalars.subspan(at * reflectors, reflectors), now), b);
+    } catch (const ballast::uncorrectable_error& fault) {
+      take(fault.report(), b);
+      throw ballast::uncorrectable_error(std::move(all).value());
+    }
+  }
+  return std::move(all).value();
+}
+
+qr::side side_of(const std::string& name) {
+  if (name == "left") return qr::side::left;
+  if (name == "right") return qr::side::right;
+  throw ballast::invalid_argument_error("side: expected left or right, got \"" + name + "\"");
 }
 
 template <class T>
@@ -38,10 +74,30 @@ void add_plan(nb::module_& m, const char* name) {
              expect_type<T>(a, "a");
              expect_type<std::int64_t>(pivots, "pivots");
              expect_type<T>(tau, "tau");
-             const auto A = matrix_of(data_of<T>(a), a);
              const std::span<std::int64_t> order = span_of(data_of<std::int64_t>(pivots), pivots);
              const std::span<T> scalars = span_of(data_of<T>(tau), tau);
-             return unlocked([&] { return on.geqp3(A, order, scalars, on_stream(stream)); });
+             if (a.ndim() == 2) {
+               const auto A = matrix_of(data_of<T>(a), a);
+               return unlocked([&] { return on.geqp3(A, order, scalars, on_stream(stream)); });
+             }
+             const auto A = batch_of(data_of<T>(a), a);
+             return unlocked([&] { return pivoted_stack(on, A, order, scalars, on_stream(stream)); });
+           })
+      .def("ormqr",
+           [](const plan& on, const std::string& from, const input& a, const input& tau, const output& c, std::uintptr_t stream) {
+             expect_type<T>(a, "a");
+             expect_type<T>(tau, "tau");
+             expect_type<T>(c, "c");
+             const qr::side side = side_of(from);
+             const std::span<const T> scalars = span_of(data_of<T>(tau), tau);
+             if (a.ndim() == 2) {
+               const auto A = matrix_of(data_of<T>(a), a);
+               const auto C = matrix_of(data_of<T>(c), c);
+               return unlocked([&] { return on.ormqr(side, qr::transpose::no, A, scalars, C, on_stream(stream)); });
+             }
+             const auto A = batch_of(data_of<T>(a), a);
+             const auto C = batch_of(data_of<T>(c), c);
+             return unlocked([&] { return on.ormqr(side, qr::transpose::no, A, scalars, C, on_stream(stream)); });
            })
       .def("orgqr",
            [](const plan& on, const output& a, const input& tau, std::uintptr_t stream) {
@@ -54,6 +110,18 @@ void add_plan(nb::module_& m, const char* name) {
              }
              const auto A = batch_of(data_of<T>(a), a);
              return unlocked([&] { return on.orgqr(A, scalars, on_stream(stream)); });
+           })
+      .def("gelsy",
+           [](const plan& on, const output& a, const output& b, const output& pivots, double rcond, std::uintptr_t stream) {
+             expect_type<T>(a, "a");
+             expect_type<T>(b, "b");
+             expect_type<std::int64_t>(pivots, "pivots");
+             const auto A = matrix_of(data_of<T>(a), a);
+             const auto B = matrix_of(data_of<T>(b), b);
+             const std::span<std::int64_t> order = span_of(data_of<std::int64_t>(pivots), pivots);
+             std::int64_t rank = 0;
+             ballast::report seen = unlocked([&] { return on.gelsy(A, B, order, rcond, rank, on_stream(stream)); });
+             return nb::make_tuple(nb::cast(std::move(seen)), rank);
            })
       .def("gels", [](const plan& on, const output& a, const output& b, std::uintptr_t stream) {
         expect_type<T>(a, "a");

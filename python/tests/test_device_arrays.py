@@ -234,7 +234,7 @@ def enqueue(plan, captured=False):
 def source():
     ballast.synchronize()
     ballast.fft.fft(np.ones(8, complex))
-    yield _protection._of_thread.report._source
+    yield ballast.last_report()._source
     _protection._captured.clear()
 
 

@@ -1,5 +1,9 @@
 """Arrays of other libraries: by DLPack, without a copy, and back."""
 
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -74,3 +78,33 @@ def test_torch():
     assert torch.allclose(ballast.fft.ifft(torch.fft.fft(a).conj()), torch.fft.ifft(torch.fft.fft(a).conj()))
     q, r = ballast.linalg.qr(a.T)
     assert torch.allclose(q @ r, a.T)
+
+
+LATER = """
+import ctypes, sys
+import numpy as np, ballast
+a = np.eye(5)
+ballast.linalg.qr(a)
+driver = ctypes.CDLL(sys.argv[1])
+assert driver.asked() == 0
+ballast.linalg.qr(a)
+seen = driver.asked()
+assert seen > 0
+ballast.linalg.qr(a)
+assert driver.asked() > seen
+"""
+
+
+def test_a_driver_that_is_loaded_later_is_asked(tmp_path):
+    """The library asks the CUDA driver where an operand lies once the process has loaded one; before, it remembers that there is none. The
+    driver here knows no memory, and counts."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("cc was not found")
+    source = tmp_path / "driver.c"
+    source.write_text("static int count; int asked(void) { return count; }\n"
+                      "int cuPointerGetAttributes(unsigned n, int* a, void** v, unsigned long long p) { ++count; return 0; }\n")
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, source], check=True)
+    done = subprocess.run([sys.executable, "-c", LATER, library], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

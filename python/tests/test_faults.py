@@ -116,3 +116,83 @@ def test_kmeans(faults):
     struck = sklearn.KMeans(6, random_state=0).fit(X)
     assert struck.report_.detected >= 1 and struck.report_.verdict != "uncorrectable"
     assert np.array_equal(struck.labels_, clean.labels_) and struck.inertia_ == clean.inertia_
+
+
+@pytest.mark.parametrize("name, kind", [("dct", 1), ("dct", 2), ("dst", 3), ("idct", 4), ("dctn", 2), ("idstn", 2)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_real_transforms(faults, name, kind, dtype):
+    x = np.random.default_rng(6).standard_normal((6, 128)).astype(dtype)
+    transform = getattr(ballast.fft, name)
+    expected = transform(x, kind)
+    faults(FFT)
+    assert np.array_equal(transform(x, kind), expected)
+    assert ballast.last_report().detected >= 1 and ballast.last_report().verdict in ("corrected", "recomputed")
+    faults(FFT)
+    with ballast.protection("off"):
+        assert not np.allclose(transform(x, kind), expected)
+
+
+PANEL = "site=qr.panel,model=bit_flip,bit=61,seed=3"
+
+
+@pytest.mark.parametrize("mode", ["left", "right"])
+@pytest.mark.parametrize("site", ["qr.panel", "qr.trailing", "qr.q"])
+def test_qr_multiply(faults, mode, site):
+    rng = np.random.default_rng(7)
+    a, c = rng.standard_normal((300, 80)), rng.standard_normal((80, 30) if mode == "left" else (30, 300))
+    expected = ballast.linalg.qr_multiply(a, c, mode)
+    fault = f"site={site},model=bit_flip,bit=61,seed=3"
+    faults(fault)
+    seen = ballast.linalg.qr_multiply(a, c, mode)
+    assert ballast.last_report().detected >= 1 and ballast.last_report().verdict != "uncorrectable"
+    tolerance = 300 * 80 * np.finfo(float).eps
+    for one, other in zip(seen, expected):
+        assert np.allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max())
+    faults(fault)
+    with ballast.protection("off"):
+        struck = ballast.linalg.qr_multiply(a, c, mode)
+    assert not all(np.allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max()) for one, other in zip(struck, expected))
+
+
+def test_stacks_with_pivoting(faults):
+    a = np.random.default_rng(8).standard_normal((3, 60, 20))
+    expected = ballast.linalg.qr(a, pivoting=True)
+    faults(PANEL)
+    seen = ballast.linalg.qr(a, pivoting=True)
+    report = ballast.last_report()
+    assert report.detected >= 1 and report.verdict != "uncorrectable" and {each.index for each in report.events} <= {0, 1, 2}
+    for one, other in zip(seen, expected):
+        assert np.allclose(one, other, rtol=0, atol=1e-12)
+    faults(PANEL)
+    with ballast.protection("off"):
+        assert not np.allclose(ballast.linalg.qr(a, pivoting=True)[1], expected[1])
+    faults(PANEL)
+    with ballast.protection("detect"), pytest.raises(ballast.FaultError):
+        ballast.linalg.qr(a, pivoting=True)
+
+
+def test_lstsq_of_any_rank(faults):
+    rng = np.random.default_rng(9)
+    a, b = rng.standard_normal((200, 30)) @ rng.standard_normal((30, 40)), rng.standard_normal(200)
+    expected = ballast.linalg.lstsq(a, b, driver="gelsy")
+    faults(PANEL)
+    seen = ballast.linalg.lstsq(a, b, driver="gelsy")
+    assert ballast.last_report().detected >= 1 and seen.rank == expected.rank == 30 and np.allclose(seen.x, expected.x)
+    faults(PANEL)
+    with ballast.protection("off"):
+        assert not np.allclose(ballast.linalg.lstsq(a, b, driver="gelsy").x, expected.x)
+
+
+def test_raw_under_install(faults):
+    linalg = pytest.importorskip("scipy.linalg")
+    a = np.random.default_rng(10).standard_normal((300, 40))
+    ballast.install()
+    try:
+        (h, tau), r = linalg.qr(a, mode="raw")
+        faults(PANEL)
+        (struck, struck_tau), struck_r = linalg.qr(a, mode="raw")
+        assert ballast.last_report().detected >= 1
+    finally:
+        ballast.uninstall()
+    for one, other in ((struck, h), (struck_tau, tau), (struck_r, r)):
+        assert np.allclose(one, other, rtol=0, atol=1e-12)

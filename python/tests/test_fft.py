@@ -1,5 +1,6 @@
 """ballast.fft against NumPy's transforms in long double, and its rules for types, shapes, memory, plans and threads."""
 
+import concurrent.futures
 import itertools
 import threading
 
@@ -271,3 +272,63 @@ def test_middle_axes_by_runs_and_by_copies(shape, axis):
     check(ballast.fft.rfft(a, axis=axis), np.fft.rfft(wide(a), axis=axis), shape[axis])
     z = random(shape, np.complex128)
     check(ballast.fft.ifft(z, axis=axis), np.fft.ifft(wide(z), axis=axis), shape[axis])
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "fftn", "ifftn", "rfftn"])
+@pytest.mark.parametrize("single", [False, True])
+def test_repeated_calls(name, single):
+    """The second call of a shape is found by the extension: it sees which arrays are others, and keeps the settings apart."""
+    ballast.fft.clear_plans()
+    real = name.startswith("rfft")
+    dtype = {(True, False): np.float64, (True, True): np.float32, (False, False): np.complex128, (False, True): np.complex64}[real, single]
+    x = random((3, 4, 6), dtype)
+    transform, limit = getattr(ballast.fft, name), 64 * np.finfo(dtype).eps
+    first = transform(x)
+
+    class Other(np.ndarray):
+        pass
+
+    bytes_ = np.empty(x.nbytes + 1, np.uint8)[1:]
+    bytes_[...] = x.view(np.uint8).reshape(-1)
+    for a in (x, x.copy(), x[::-1], x[:, ::2], x.transpose(1, 0, 2), np.asfortranarray(x), x.view(Other), x.astype(x.dtype.newbyteorder()),
+              bytes_.view(dtype).reshape(x.shape), x[:2], x[0], x[None, :, None], x.reshape(3, 2, 2, 6), x.tolist()):
+        if name in ("fft2", "ifft2", "rfft2") and np.ndim(a) < 2:
+            continue
+        expected = getattr(np.fft, name)(np.asarray(a))
+        for _ in range(3):
+            seen = transform(a)
+            assert seen.shape == expected.shape and np.linalg.norm(seen - expected) <= limit * np.linalg.norm(expected)
+            assert type(seen) is np.ndarray and not np.may_share_memory(seen, x)
+    for _ in range(2):
+        with ballast.protection("off"):
+            off = transform(x)
+            assert ballast.last_report().protection == "off" and ballast.last_report().checks == 0
+        again = transform(x)
+        report = ballast.last_report()
+        assert report is ballast.last_report() and report.protection == "correct" and report.checks > 0
+        assert np.array_equal(again, first) and np.allclose(off, first, rtol=1e-3)
+    ballast.fft.clear_plans()
+    assert np.array_equal(transform(x), first)
+    with pytest.raises(ballast.UnsupportedTypeError):
+        transform(x.real.astype(np.longdouble))
+
+
+def test_more_repeated_calls_than_are_kept():
+    for _ in range(2):
+        for n in range(1, 700):
+            assert ballast.fft.fft(np.ones(n, complex))[0] == pytest.approx(n)
+
+
+def test_repeated_calls_of_threads():
+    x = random((64,), np.complex128)
+    expected = ballast.fft.fft(x)
+
+    def work(number):
+        for _ in range(200):
+            assert np.array_equal(ballast.fft.fft(x), expected) and ballast.last_report().verdict == "clean"
+            if number == 0:
+                ballast.fft.clear_plans()
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))

@@ -56,8 +56,10 @@ def test_scipy():
             "before = ballast.last_report()\n"
             "assert np.allclose(scipy.fft.fftn(np.ones((3, 4)), s=(5,)), np.fft.fft(np.ones((3, 4)), 5))\n"
             "assert ballast.last_report() is not before and not ballast.forwarded()\n"
-            "assert np.allclose(scipy.fft.idct(scipy.fft.dct(a)), a)\n"
-            "assert sum(ballast.forwarded().values()) == 2")
+            "assert np.allclose(scipy.fft.idctn(scipy.fft.dctn(a, 4), 4), a)\n"
+            "assert ballast.last_report().problem.startswith('fft_dct4_f64_n12') and not ballast.forwarded()\n"
+            "scipy.fft.fht(a + 1, 0.1, 0)\n"
+            "assert sum(ballast.forwarded().values()) == 1")
     done = run(after=more)
     assert done.returncode == 0, done.stderr
 
@@ -88,6 +90,12 @@ def test_run_and_info(tmp_path):
     for command in ("info", "demo"):
         done = subprocess.run([sys.executable, "-m", "ballast", command], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout, done.stderr
+    # Without any package that the machine has, each is named with the command that brings it.
+    lone = "import ballast.__main__ as b; b._version = lambda name: None; b._info()"
+    done = subprocess.run([sys.executable, "-c", lone], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("numpy", "scipy", "scikit-learn", "torch", "jax", "cupy-cuda1"):
+        assert f"): pip install {name}" in done.stdout
     assert subprocess.run([sys.executable, "-m", "ballast", "walk"], capture_output=True).returncode == 1
 
 
@@ -107,6 +115,49 @@ def test_scipy_linalg_and_scikit_learn():
     done = run(after=more)
     assert done.returncode == 0, done.stderr
     assert "protected 6 calls, forwarded 0" in done.stderr
+
+
+def test_factors_of_scipy():
+    """Every mode of qr, of matrices and stacks, qr_multiply and lstsq by gelsy: what SciPy's own functions give, up to the signs of rows."""
+    pytest.importorskip("scipy")
+    more = ("import itertools, scipy.linalg as linalg\n"
+            "stock_qr, stock_multiply, stock_lstsq = (ballast._install._replaced[linalg, name] for name in ('qr', 'qr_multiply', 'lstsq'))\n"
+            "rng = np.random.default_rng(0)\n"
+            "def flat(made):\n"
+            "    return [each for one in made for each in (flat(one) if isinstance(one, tuple) else [one])]\n"
+            "for shape, mode, pivoting in itertools.product([(6, 4), (4, 6), (5, 5)], ('full', 'r', 'economic', 'raw'), (False, True)):\n"
+            "    m = rng.standard_normal(shape)\n"
+            "    seen, expected = flat(linalg.qr(m, mode=mode, pivoting=pivoting)), flat(stock_qr(m, mode=mode, pivoting=pivoting))\n"
+            "    assert len(seen) == len(expected)\n"
+            "    for one, other in zip(seen, expected):\n"
+            "        assert one.shape == other.shape and np.allclose(np.abs(one), np.abs(other)), (shape, mode, pivoting)\n"
+            "    if mode == 'raw':\n"
+            "        continue\n"
+            "    made, theirs = (f(np.stack([m, 2 * m]), mode=mode, pivoting=pivoting) for f in (linalg.qr, stock_qr))\n"
+            "    assert isinstance(made, np.ndarray) == isinstance(theirs, np.ndarray) and len(made) == len(theirs)\n"
+            "    for one, other in zip(flat([made] if isinstance(made, np.ndarray) else made), seen):\n"
+            "        assert one.shape == (2, *other.shape) and np.allclose(one[0], other)\n"
+            "m = rng.standard_normal((6, 4))\n"
+            "for c, mode in ((np.ones((4, 2)), 'left'), (np.ones((2, 6)), 'right'), (np.ones(6), 'right')):\n"
+            "    for one, other in zip(linalg.qr_multiply(m, c, mode, True), stock_multiply(m, c, mode, True)):\n"
+            "        assert one.shape == other.shape\n"
+            "        assert np.allclose(np.abs(one), np.abs(other)) or mode == 'left'\n"
+            "m[:, 3] = m[:, 0]\n"
+            "seen, expected = (solve(m, np.ones(6), lapack_driver='gelsy') for solve in (linalg.lstsq, stock_lstsq))\n"
+            "assert seen[2] == expected[2] == 3 and np.allclose(seen[0], expected[0]) and seen[1].shape == expected[1].shape and seen[3] is None\n"
+            "assert ballast.last_report().problem == 'qr_f64_m6_n4' and not ballast.forwarded(), ballast.forwarded()\n"
+            # numpy computes in double and rounds.
+            "single = rng.standard_normal((30, 5)).astype(np.float32)\n"
+            "for mode in ('reduced', 'complete', 'r', 'raw'):\n"
+            "    made, wide = np.linalg.qr(single, mode), ballast.linalg.qr(single.astype(float), mode)\n"
+            "    for one, other in zip(flat([made]), flat([wide])):\n"
+            "        assert one.dtype == np.float32 and np.array_equal(one, other.astype(np.float32))\n"
+            "x, residuals, rank, s = np.linalg.lstsq(single, single[:, 0])\n"
+            "assert x.dtype == residuals.dtype == s.dtype == np.float32 and np.abs(x - np.eye(5)[0]).max() < 1e-7 and rank == 5\n"
+            "linalg.qr(m + 0j)\n"
+            "assert sum(ballast.forwarded().values()) == 1")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr
 
 
 def test_minibatches_of_scikit_learn():

@@ -203,3 +203,41 @@ def test_tensors_in_host_memory_take_the_short_road(name, monkeypatch):
     getattr(ballast.fft, name)(x)
     assert len(seen) == few  # found again
     assert ballast.last_report().checks > 0
+
+
+@pytest.mark.parametrize("name", ["fft_c2c", "fft_r2c", "fft_c2r"])
+def test_operators_called_by_name(name):
+    """The short way of a plain call gives what the dispatcher's long way gives: values, gradients of two orders, and no graph where none is
+    wanted. A mode sees the operator."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    op, rest = getattr(torch.ops.ballast, name), {"fft_c2c": ([-1], 1, True), "fft_r2c": (-1, 1), "fft_c2r": (-1, 1, 10)}[name]
+    plain = torch.randn(4, 6, dtype=torch.float64 if name == "fft_r2c" else torch.complex128)
+    seen = []
+
+    class Record(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    def results(x):
+        x = x.detach().clone().requires_grad_()
+        y = op(x, *rest)
+        first, = torch.autograd.grad(y.abs().square().square().sum(), x, create_graph=True)
+        second, = torch.autograd.grad(first.abs().square().sum(), x)
+        return y.detach(), first.detach(), second
+
+    for x in (plain, plain.conj(), plain.T.contiguous().T, plain.expand(2, 4, 6), plain[:, ::2].repeat(1, 2)):
+        value = op(x, *rest)
+        assert not value.requires_grad and value.is_contiguous()
+        with Record():
+            assert torch.equal(op(x, *rest), value)
+            long_way = results(x)
+        assert any(name in each for each in seen)
+        for one, other in zip(results(x), long_way):
+            assert torch.allclose(one, other, rtol=1e-12, atol=1e-10)
+    wanted = plain.clone().requires_grad_()
+    assert op(wanted, *rest).requires_grad
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():
+            assert not op(wanted, *rest).requires_grad

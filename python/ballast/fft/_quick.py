@@ -5,19 +5,23 @@ from collections import OrderedDict
 
 import numpy as np
 
+from .. import _core
 from .._exchange import exchanged
-from .._protection import call as called, current, record
+from .._protection import call as called, conclude, current, record
 from . import _repeated
 from ._engine import MOST_AXES, complex_type, planned, real_type
 from ._repeated import USUAL, usual
 
 MOST_CALLS = 512
 _calls = OrderedDict()
+_of_numpy = []  # the extension's tables of usual calls, one for each function
 
 
 def forget():
     """Frees the plans of all calls."""
     _calls.clear()
+    for each in _of_numpy:
+        each.clear()
     _repeated.forget()
 
 
@@ -45,6 +49,8 @@ def quick(name):
 
     def decorate(function):
         general = exchanged(function)
+        known = _core.NumpyCalls()
+        _of_numpy.append(known)
 
         @functools.wraps(function)
         def call(a, *args, **kwargs):
@@ -53,7 +59,11 @@ def quick(name):
             if type(a) is not np.ndarray:
                 made = usual(name, a) if type(a).__module__ == "torch" and type(a).__name__ == "Tensor" else None
                 return general(a) if made is None else made
-            key = (name, a.shape, a.strides, a.dtype, current())
+            settings = current()
+            made = called(known.run, a, settings)
+            if made is not None:
+                return conclude(made)
+            key = (name, a.shape, a.strides, a.dtype, settings)
             found = _calls.get(key)
             if found is None:
                 found = _prepared(name, a)
@@ -68,6 +78,7 @@ def quick(name):
             if report is None:
                 return general(a)
             record(report)
+            known.keep(a, made, settings, plan, inverse)
             return made
 
         return call

@@ -2,7 +2,9 @@
 #include "cuda/device/residence.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -17,13 +19,44 @@ namespace {
 // would return an error, which debugging tools report.
 using pointer_attributes = int (*)(unsigned count, int* attributes, void** values, std::uint64_t pointer);
 
-// Returns the function of the loaded driver; null if the process has not loaded it. Looked up at each call, because the application may
-// load the driver later.
-pointer_attributes loaded_driver() noexcept {
+// How many libraries the process has loaded and unloaded since it began.
+struct loaded_libraries {
+  unsigned long long added = 0;
+  unsigned long long removed = 0;
+  bool known = false;  // the C library counts them
+
+  bool operator==(const loaded_libraries&) const = default;
+};
+
+loaded_libraries libraries_now() noexcept {
+  loaded_libraries seen;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t size, void* to) {
+        if (size >= offsetof(dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs))
+          *static_cast<loaded_libraries*>(to) = {info->dlpi_adds, info->dlpi_subs, true};
+        return 1;  // every library tells the same counts
+      },
+      &seen);
+  return seen;
+}
+
+pointer_attributes search_driver() noexcept {
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   const auto found = reinterpret_cast<pointer_attributes>(dlsym(library, "cuPointerGetAttributes"));
   dlclose(library);  // undoes the reference that RTLD_NOLOAD added; the library stays loaded
+  return found;
+}
+
+// Returns the function of the loaded driver; null if the process has not loaded it. The application may load the driver later, so that the
+// search is repeated when the loaded libraries have changed. A search for a library that is not loaded reads folders, tens of microseconds.
+pointer_attributes loaded_driver() noexcept {
+  thread_local loaded_libraries searched;
+  thread_local pointer_attributes found = nullptr;
+  const loaded_libraries now = libraries_now();
+  if (now.known && now == searched) return found;
+  found = search_driver();
+  searched = now;
   return found;
 }
 
