@@ -77,6 +77,7 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
     job.to.how = !even ? access::real : to.stride[2] == 1 ? access::rows : access::scalars;
   else
     job.to.how = to.distance == 1 && !one_lane ? access::columns : to.stride[2] == 1 ? access::rows : access::complex;
+  if (job.from.how == access::rows && job.to.how == access::rows) job.along = line_.along();
   job.stream = (job.to.how == access::rows && may_stream(to, out, how, job.to.lane)) ||
                (job.to.how == access::columns && may_stream(to, out, how, job.to.element));
   return job;

@@ -43,6 +43,7 @@ struct factors_of {
 template <class T>
 struct tile_job {
   const line<T>* transform = nullptr;
+  const along_line<T>* along = nullptr;  // if set, vectors lie along the signals: both sides are access::rows, and the tile is W signals
   tile_view<const T> from;
   tile_view<T> to;
   int used = 0;  // lanes
