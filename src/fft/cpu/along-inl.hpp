@@ -23,7 +23,7 @@ namespace {
 #if HWY_TARGET == HWY_SCALAR
 short_shape shape_of_short(std::int64_t) { return {}; }
 void short_lines(const short_call<T>&, short_part) {}
-void encode_signals(const signals_of<T>&, const T*, lane_sums&) {}
+void encode_signals(const signals_of<T>&, const T*, lane_sums&, const write_ahead<T>&) {}
 void sum_signals(const signals_of<T>&, const T*, lane_sums&) {}
 std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { return 0; }
 #else
@@ -132,11 +132,7 @@ struct along {
         to[s] = call.to + (first + s) * call.to_stride;
       }
       ahead.step();
-      if (call.copied_to != nullptr) {
-        for (int l = first; l < HWY_MIN(first + S, call.from.used); ++l)
-          for (int i = 0; i < 2 * R1 * R2; i += static_cast<int>(read_ahead::k_line / sizeof(T)))
-            __builtin_prefetch(call.copied_to + l * call.copied_stride + i, 1);
-      }
+      for (int l = first; l < HWY_MIN(first + S, call.from.used); ++l) call.later.bring(l, 1);
       complex_vector between[k_vectors_between];
       T* const memory = call.between + first / S * k_vectors_between * k_row;
       if (HWY_LIKELY(part != short_part::second)) first_step<Swapped>(from, call.twiddles, between);
@@ -311,14 +307,17 @@ struct signal_group {
 };
 
 // Weights w: for each vector of a signal 4 vectors, for Re and Im of both sums.
-void encode_signals(const signals_of<T>& of, const T* w, lane_sums& sums) {
+void encode_signals(const signals_of<T>& of, const T* w, lane_sums& sums, const write_ahead<T>& later) {
   lane_parts parts[5];
   clear(sums);
   word_vector none = hn::Zero(words());
   const signal_group group(of);
   for (int l = 0; l < W; l += k_together) {
     const T* from[k_together];
-    for (int i = 0; i < k_together; ++i) from[i] = group.at(l + i);
+    for (int i = 0; i < k_together; ++i) {
+      from[i] = group.at(l + i);
+      if (l + i < of.used) later.bring(l + i, 0);
+    }
     sum_vectors<4, true, false>(from, 2 * of.points / W, w, parts, l, none);
   }
 #pragma GCC unroll 4
@@ -336,7 +335,7 @@ void sum_signals(const signals_of<T>& of, const T* w, lane_sums& sums) {
   clear(sums);
   word_vector parity = hn::Zero(words());
   const signal_group group(of);
-  const std::int64_t vectors = of.points / W;  // of half a signal
+  const std::int64_t vectors = of.points / W;  // half a signal has so many
   for (int l = 0; l < W; l += k_together) {
     const T* from[k_together];
     for (int h = 0; h < 2; ++h) {
@@ -357,7 +356,7 @@ HWY_INLINE void store_run(const T* from, std::int64_t scalars, T* to, word_vecto
   const D d;
 #pragma GCC unroll 2
   for (std::int64_t i = 0; i < scalars; i += 2 * W) {
-    V low = hn::Load(d, from + i), high = hn::Load(d, from + i + W);
+    V low = hn::LoadU(d, from + i), high = hn::LoadU(d, from + i + W);
     before_stores(low, high);
     if constexpr (Stream) {
       hn::Stream(low, d, to + i);
@@ -371,10 +370,26 @@ HWY_INLINE void store_run(const T* from, std::int64_t scalars, T* to, word_vecto
   }
 }
 
+// Stores scalars that fill no vector. Returns their parity, as they are in memory.
+HWY_INLINE std::uint64_t store_rest(const T* from, std::int64_t scalars, T* to) {
+  std::memcpy(to, from, static_cast<std::size_t>(scalars) * sizeof(T));
+  read_again();
+  return joined_scalars(to, scalars);
+}
+
 // Returns the parity of what was stored, computed from the registers after their store.
 std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride, bool stream) {
   word_vector parity = hn::Zero(words());
   const std::int64_t scalars = 2 * of.points;
+  if (stream && stride == scalars && of.stride == scalars) {
+    // One run, which may begin anywhere: whole vectors of it are stored past the cache.
+    constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
+    const std::int64_t all = of.used * scalars;
+    const auto first = static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
+    const std::int64_t end = first + (all - first) / (2 * W) * (2 * W);
+    store_run<true>(of.base + first, end - first, to + first, parity);
+    return joined(parity) ^ store_rest(of.base, first, to) ^ store_rest(of.base + end, all - end, to + end);
+  }
   for (int l = 0; l < of.used; ++l) {
     if (stream)
       store_run<true>(of.base + l * of.stride, scalars, to + l * stride, parity);

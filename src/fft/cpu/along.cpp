@@ -59,7 +59,8 @@ along_line<T>::along_line(std::int64_t n, const std::vector<T> (&input)[2], cons
 template <class T>
 std::int64_t along_line<T>::signal_between(std::int64_t row, std::int64_t lane) const {
   const std::int64_t together = kernels<T>().lanes / shape_.columns;
-  const std::int64_t rows = static_cast<std::int64_t>(shape_.first) * shape_.second / shape_.columns;  // of the signals of one vector
+  const std::int64_t rows =
+      static_cast<std::int64_t>(shape_.first) * shape_.second / shape_.columns;  // the signals of one vector have so many
   return row / rows * together + lane / shape_.columns;
 }
 

@@ -132,6 +132,21 @@ struct short_shape {
   int first = 0, second = 0, columns = 0;
 };
 
+// The place to which signals of `points` complex numbers will be copied when verified, `stride` scalars apart; null: none. Kernels before
+// the store bring the lines of memory, half of each signal at a time: all of them in one place would wait for memory.
+template <class T>
+struct write_ahead {
+  const T* to = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t points = 0;
+
+  void bring(int signal, int half) const {
+    if (to == nullptr) return;
+    const T* const first = to + signal * stride + half * points;
+    for (std::int64_t i = 0; i < points; i += read_ahead::k_line / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(first + i, 1);
+  }
+};
+
 // Short lines are computed as a whole. The instrumented library can compute their two steps apart, with what is between them in memory.
 enum class short_part : std::uint8_t { whole, first, second };
 
@@ -146,10 +161,9 @@ struct short_call {
   T* between = nullptr;
   bool swapped = false;
   bool stream = false;
-  // What memory brings meanwhile: the next input, and the lines to which `to` will be copied, unless null.
+  // Memory brings these meanwhile: the next input, and the second half of `later`.
   read_ahead ahead;
-  T* copied_to = nullptr;
-  std::int64_t copied_stride = 0;
+  write_ahead<T> later;
 };
 
 // The kernels of one vector width. It has many members because each kernel is one, for a choice at run time.
@@ -210,10 +224,11 @@ struct kernel_table {
   short_shape (*shape_of_short)(std::int64_t n);
   void (*short_lines)(const short_call<T>& call, short_part part);
   // The sums of signals in the order of memory, one lane for each, as sum_tile and sum_outputs compute those of a tile; start from zero.
-  // Weights are vectors along the signal: see short_line.
-  void (*encode_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums);
+  // Weights are vectors along the signal (along.hpp). encode_signals brings the first half of `later` meanwhile.
+  void (*encode_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums, const write_ahead<T>& later);
   void (*sum_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums);
-  // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, `to` at whole vectors.
+  // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
+  // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
 };
 

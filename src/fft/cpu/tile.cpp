@@ -68,9 +68,16 @@ double rounded_scale(const tile_job<T>& job) {
   return static_cast<double>(static_cast<T>(job.check_scale));
 }
 
+// Returns the points of a short line.
 template <class T>
 std::int64_t points_of(const tile_job<T>& job) {
   return job.transform->rows_in();
+}
+
+// Returns the lines of memory that a tile of short lines will be stored to.
+template <class T>
+write_ahead<T> later(const tile_job<T>& job) {
+  return {job.stream || job.stream_run ? nullptr : job.to.base, job.to.lane, points_of(job)};
 }
 
 // Returns the norm below which a lane cannot overflow.
@@ -104,8 +111,8 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     bool damaged = false;
     const auto once = [&](int number) -> std::optional<abft::finding> {
       if (job.along != nullptr)
-        kernel_.encode_signals({job.from.base, job.from.lane, job.used, points_of(job)}, job.along->input_weights(job.inverse),
-                               mine_.input);
+        kernel_.encode_signals({job.from.base, job.from.lane, job.used, points_of(job)}, job.along->input_weights(job.inverse), mine_.input,
+                               later(job));
       else
         damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
       if (damaged) return std::nullopt;
@@ -121,12 +128,12 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (damaged) return tile_result::damaged_input;
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
-  streamed_ = streamed_ || job.stream;
+  streamed_ = streamed_ || job.stream || job.stream_run;
   // The tile in scratch is verified: if the stored copy differs from it, store it again.
   const auto store = [&] {
-    const std::optional<std::uint64_t> stored = job.along != nullptr
-                                                    ? kernel_.store_signals(signals(job, done), job.to.base, job.to.lane, job.stream)
-                                                    : store_tile(job, done, seals);
+    const std::optional<std::uint64_t> stored =
+        job.along != nullptr ? kernel_.store_signals(signals(job, done), job.to.base, job.to.lane, job.stream || job.stream_run)
+                             : store_tile(job, done, seals);
     return abft::finding{
         .word = !stored || *stored == parity_of<T>(mine_.output) ? abft::k_pass : abft::k_fail, .residual = 1, .index = job.index};
   };
@@ -187,10 +194,7 @@ T* tile_worker<T>::transform_along(const tile_job<T>& job) {
   call.to_stride = 2 * points_of(job);
   call.swapped = job.inverse;
   call.ahead = job.ahead;
-  if (!job.stream) {
-    call.copied_to = job.to.base;
-    call.copied_stride = job.to.lane;
-  }
+  call.later = later(job);
   bool strikes = false;
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     const inject::position here{job.interval, all_.tiles, step, where == site::stage ? along_line<T>::k_stages : 1};
