@@ -1,4 +1,5 @@
-// Layer: backend "cpu".
+// The callback by which a line shows the injector what it computes (fft/sites.hpp has the sites).
+// Layer: backend "cpu". The owner of a tile makes it (tile.cpp); lines call it.
 #pragma once
 
 #include <cstdint>
