@@ -1,5 +1,6 @@
 // The table of kernels.hpp for the scalar type BALLAST_FFT_SCALAR and the instruction set that Highway compiles for.
 // Layer: backend "cpu". Thread-to-data mapping: a tile belongs to one thread.
+#include "fft/cpu/along-inl.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/memory-inl.hpp"
 #include "fft/cpu/stages-inl.hpp"
@@ -19,10 +20,11 @@ namespace HWY_NAMESPACE {
 namespace {
 
 const kernel_table<T>* table_for_target() {
-  static const kernel_table<T> table = {W,        load_rows,     load_columns,  load_blocks, sum_tile,     sum_outputs, set_thresholds,
-                                        compare,  store_rows,    store_columns, join_rows,   seal_blocks,  seal_rows,   extend_seals,
-                                        stage,    multiply_rows, twiddle_rows,  scale_rows,  permute_rows, mix_rows,    split_real,
-                                        join_real};
+  static const kernel_table<T> table = {
+      W,         load_rows,      load_columns,  load_blocks,    sum_tile,     sum_outputs,  set_thresholds,
+      compare,   store_rows,     store_columns, join_rows,      seal_blocks,  seal_rows,    extend_seals,
+      stage,     multiply_rows,  twiddle_rows,  scale_rows,     permute_rows, mix_rows,     split_real,
+      join_real, shape_of_short, short_lines,   encode_signals, sum_signals,  store_signals};
   return &table;
 }
 

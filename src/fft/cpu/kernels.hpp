@@ -15,7 +15,8 @@
 namespace ballast::fft::cpu {
 
 inline constexpr int k_max_lanes = 16;
-inline constexpr int k_block = 16;  // rows summed in working precision before the sum is promoted
+inline constexpr int k_longest_short = 256;  // points of a short line
+inline constexpr int k_block = 16;           // rows summed in working precision before the sum is promoted
 
 // Weighted sums of the lanes of a tile: re and im for both weight vectors.
 struct alignas(64) lane_sums {
@@ -117,6 +118,54 @@ std::uint64_t joined_scalars(const T* from, std::int64_t count) {
   return joined;
 }
 
+// Signals of `points` contiguous complex numbers, `stride` scalars apart.
+template <class T>
+struct signals_of {
+  const T* base = nullptr;
+  std::int64_t stride = 0;
+  int used = 0;
+  std::int64_t points = 0;
+};
+
+// n = first · second points; a vector holds `columns` columns of each of W / columns signals.
+struct short_shape {
+  int first = 0, second = 0, columns = 0;
+};
+
+// The place to which signals of `points` complex numbers will be copied when verified, `stride` scalars apart; null: none. Kernels before
+// the store bring the lines of memory, half of each signal at a time: all of them in one place would wait for memory.
+template <class T>
+struct write_ahead {
+  const T* to = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t points = 0;
+
+  void bring(int signal, int half) const {
+    if (to == nullptr) return;
+    const T* const first = to + signal * stride + half * points;
+    for (std::int64_t i = 0; i < points; i += read_ahead::k_line / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(first + i, 1);
+  }
+};
+
+// Short lines are computed as a whole. The instrumented library can compute their two steps apart, with what is between them in memory.
+enum class short_part : std::uint8_t { whole, first, second };
+
+// twiddles: for each vector of a row of the input, and k₁ = 1 … first − 1, a vector of real and one of imaginary parts of the factors
+// e^{−2πi k₁j₂/n} of its columns. to: W signals. between: as many scalars as W signals have; not used by short_part::whole.
+template <class T>
+struct short_call {
+  signals_of<T> from;
+  T* to = nullptr;
+  std::int64_t to_stride = 0;
+  const T* twiddles = nullptr;
+  T* between = nullptr;
+  bool swapped = false;
+  bool stream = false;
+  // Memory brings these meanwhile: the next input, and the second half of `later`.
+  read_ahead ahead;
+  write_ahead<T> later;
+};
+
 // The kernels of one vector width. It has many members because each kernel is one, for a choice at run time.
 template <class T>
 struct kernel_table {
@@ -170,6 +219,17 @@ struct kernel_table {
   // Convert between the complex transform of length m and the half spectrum (m + 1 rows) of a real one of length 2m. w_k = e^{−2πi k/2m}.
   void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);
   void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
+
+  // Short lines, with vectors along the signal (along-inl.hpp). shape_of_short: zeros if there is no such code for n points.
+  short_shape (*shape_of_short)(std::int64_t n);
+  void (*short_lines)(const short_call<T>& call, short_part part);
+  // The sums of signals in the order of memory, one lane for each, as sum_tile and sum_outputs compute those of a tile; start from zero.
+  // Weights are vectors along the signal (along.hpp). encode_signals brings the first half of `later` meanwhile.
+  void (*encode_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums, const write_ahead<T>& later);
+  void (*sum_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums);
+  // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
+  // signals are one run on both sides or `to` and the stride are whole vectors.
+  std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
 };
 
 template <class T>

@@ -61,6 +61,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   }
   rows_scratch_ = std::max({rows_in_, rows_out_, convolution_.padded});
   if (protect) make_weights(n, stream);
+  if (what == form::complex && !half_spectrum && along_line<T>::exists(n)) along_.emplace(n, input_weights_, output_weights_);
 }
 
 // Appends the stages of a transform over each coprime factor of rows/s in turn, without the part that is a convolution. s is the product of

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "core/function_ref.hpp"
 #include "fft/contract.hpp"
+#include "fft/cpu/along.hpp"
 #include "fft/cpu/kernels.hpp"
+#include "fft/cpu/striker.hpp"
 #include "fft/sites.hpp"
 #include "fft/tables/checks.hpp"
 
@@ -24,10 +26,6 @@ inline constexpr std::int64_t k_longest_split_line = std::int64_t{1} << 20;
 
 // Returns whether a line of n points is transformed by stages alone, without a convolution.
 bool is_direct(std::int64_t n);
-
-// Callback at the points inside `run` where faults can strike: (site, step, data). Called only in the instrumented library.
-template <class T>
-using striker = core::function_ref<void(inject::site where, std::int64_t step, T* data, std::int64_t scalars)>;
 
 template <class T>
 class line {
@@ -49,6 +47,8 @@ class line {
   std::int64_t stages() const { return stages_; }           // steps of site::stage
   std::int64_t twiddle_steps() const { return twiddled_; }  // steps of site::twiddle
   bool is_real_inverse() const { return form_ == form::real_inverse; }
+  // The same line with vectors along the signal, for signals whose elements are contiguous on both sides; null if there is no such code.
+  const along_line<T>* along() const { return along_ ? &*along_ : nullptr; }
   double points() const { return points_; }
   double sensitivity() const { return sensitivity_; }  // factor of κ for this kind of line
 
@@ -92,6 +92,7 @@ class line {
   std::vector<T> twiddles_, roots_;
   std::vector<T> split_;                                 // e^{−2πi k/n} of the real forms
   std::vector<T> input_weights_[2], output_weights_[2];  // [swapped]
+  std::optional<along_line<T>> along_;
   bool half_spectrum_ = false;
   std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
   double points_ = 1, sensitivity_ = 1;

@@ -40,6 +40,7 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
       job.from.base = from + first * common.from.lane;
       job.to.base = to + first * common.to.lane;
       job.stream = common.stream && job.used == lanes_;
+      job.stream_run = common.stream_run && job.used == lanes_;
       job.ahead = next_tile(job, first);
       job.interval = tile;
       job.index = first;
@@ -77,8 +78,10 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
     job.to.how = !even ? access::real : to.stride[2] == 1 ? access::rows : access::scalars;
   else
     job.to.how = to.distance == 1 && !one_lane ? access::columns : to.stride[2] == 1 ? access::rows : access::complex;
+  if (job.from.how == access::rows && job.to.how == access::rows) job.along = line_.along();
   job.stream = (job.to.how == access::rows && may_stream(to, out, how, job.to.lane)) ||
                (job.to.how == access::columns && may_stream(to, out, how, job.to.element));
+  job.stream_run = job.along != nullptr && job.to.lane == 2 * line_.rows_out() && is_past_cache<T>(to, how);
   return job;
 }
 

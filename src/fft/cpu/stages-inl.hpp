@@ -36,6 +36,31 @@ HWY_INLINE void butterfly(complex_vector* x) {
     x[1] = a - x[1];
   } else if constexpr (R == 4) {
     butterfly_4(x[0], x[1], x[2], x[3]);
+  } else if constexpr (R == 16) {
+    // Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows.
+    const D d;
+    const V c = hn::Set(d, static_cast<T>(0.92387953251128675613L)), s = hn::Set(d, static_cast<T>(0.38268343236508977173L));
+    const V h = hn::Set(d, static_cast<T>(0.70710678118654752440L)), n = hn::Neg(h);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) butterfly_4(x[j], x[j + 4], x[j + 8], x[j + 12]);
+    x[5] = times(x[5], c, hn::Neg(s));
+    x[6] = {hn::Mul(h, hn::Add(x[6].re, x[6].im)), hn::Mul(h, hn::Sub(x[6].im, x[6].re))};
+    x[7] = times(x[7], s, hn::Neg(c));
+    x[9] = {hn::Mul(h, hn::Add(x[9].re, x[9].im)), hn::Mul(h, hn::Sub(x[9].im, x[9].re))};
+    x[10] = {x[10].im, hn::Neg(x[10].re)};
+    x[11] = {hn::Mul(h, hn::Sub(x[11].im, x[11].re)), hn::Mul(n, hn::Add(x[11].re, x[11].im))};
+    x[13] = times(x[13], s, hn::Neg(c));
+    x[14] = {hn::Mul(h, hn::Sub(x[14].im, x[14].re)), hn::Mul(n, hn::Add(x[14].re, x[14].im))};
+    x[15] = times(x[15], hn::Neg(c), s);
+    complex_vector y[16];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      butterfly_4(x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) y[k + 4 * i] = x[4 * k + i];
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; ++k) x[k] = y[k];
   } else {
     static_assert(R == 8);
     const D d;

@@ -188,13 +188,8 @@ HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::in
   }
 }
 
-template <bool General, bool Untwiddle>
-HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const output_sum<T>& of) {
-  const std::int64_t middle = (rows + 1) / 2;
-  sum_half<General, Untwiddle>(tile, 0, middle, of, 0);
-  sum_half<General, Untwiddle>(tile, middle, rows, of, 1);
-  // Replaces the sums of the halves by their sum and difference, in place.
-  lane_sums& sums = *of.sums;
+// Replaces the sums of the halves by their sum and difference, in place.
+HWY_INLINE void from_halves(lane_sums& sums) {
   for (int part = 0; part < 2; ++part) {
     for (int l = 0; l < W; ++l) {
       const double p = sums.high[part][l], m = sums.high[2 + part][l];
@@ -207,6 +202,14 @@ HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const 
       }
     }
   }
+}
+
+template <bool General, bool Untwiddle>
+HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const output_sum<T>& of) {
+  const std::int64_t middle = (rows + 1) / 2;
+  sum_half<General, Untwiddle>(tile, 0, middle, of, 0);
+  sum_half<General, Untwiddle>(tile, middle, rows, of, 1);
+  from_halves(*of.sums);
 }
 
 void sum_outputs(const T* tile, std::int64_t rows, const output_sum<T>& of) {

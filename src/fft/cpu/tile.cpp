@@ -42,10 +42,42 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
   }
 }
 
+// Strikes the used signals of what is between the two steps of a short line.
+template <class T>
+void strike_between(inject::active_injector& injector, inject::site where, const inject::position& here, const tile_job<T>& job, T* data,
+                    std::int64_t scalars) {
+  if constexpr (inject::active_injector::enabled) {
+    if (!injector.armed(where)) return;
+    const std::int64_t lanes = kernels<T>().lanes;
+    const auto used = [&](std::int64_t i) { return job.along->signal_between(i / (2 * lanes), i % lanes) < job.used; };
+    core::vector<T> compact;
+    for (std::int64_t i = 0; i < scalars; ++i) {
+      if (used(i)) compact.push_back(data[i]);
+    }
+    if (!injector.strike(where, here, compact.data(), static_cast<std::int64_t>(compact.size()))) return;
+    const T* next = compact.data();
+    for (std::int64_t i = 0; i < scalars; ++i) {
+      if (used(i)) data[i] = *next++;
+    }
+  }
+}
+
 // Returns the factor of the norm rounded to the data type, from the copy that is not applied to the data.
 template <class T>
 double rounded_scale(const tile_job<T>& job) {
   return static_cast<double>(static_cast<T>(job.check_scale));
+}
+
+// Returns the points of a short line.
+template <class T>
+std::int64_t points_of(const tile_job<T>& job) {
+  return job.transform->rows_in();
+}
+
+// Returns the lines of memory that a tile of short lines will be stored to.
+template <class T>
+write_ahead<T> later(const tile_job<T>& job) {
+  return {job.stream || job.stream_run ? nullptr : job.to.base, job.to.lane, points_of(job)};
 }
 
 // Returns the norm below which a lane cannot overflow.
@@ -72,12 +104,17 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   T* done = nullptr;
   T* seals = job.to.seals == nullptr ? nullptr : mine_.seals.data();
   if (how_.protection == protection::off) {
-    load_tile(job, mine_.x.data(), nullptr);
+    if (store_at_once(job)) return tile_result::done;
+    if (job.along == nullptr) load_tile(job, mine_.x.data(), nullptr);
     done = transform(job, nullptr);
   } else {
     bool damaged = false;
     const auto once = [&](int number) -> std::optional<abft::finding> {
-      damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
+      if (job.along != nullptr)
+        kernel_.encode_signals({job.from.base, job.from.lane, job.used, points_of(job)}, job.along->input_weights(job.inverse), mine_.input,
+                               later(job));
+      else
+        damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
       if (damaged) return std::nullopt;
       set_thresholds(job);
       strike_sums(job);
@@ -91,10 +128,12 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (damaged) return tile_result::damaged_input;
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
-  streamed_ = streamed_ || job.stream;
+  streamed_ = streamed_ || job.stream || job.stream_run;
   // The tile in scratch is verified: if the stored copy differs from it, store it again.
   const auto store = [&] {
-    const auto stored = store_tile(job, done, seals);
+    const std::optional<std::uint64_t> stored =
+        job.along != nullptr ? kernel_.store_signals(signals(job, done), job.to.base, job.to.lane, job.stream || job.stream_run)
+                             : store_tile(job, done, seals);
     return abft::finding{
         .word = !stored || *stored == parity_of<T>(mine_.output) ? abft::k_pass : abft::k_fail, .residual = 1, .index = job.index};
   };
@@ -113,6 +152,12 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   return settled(job);
 }
 
+// Returns the used signals of a tile in the order of memory.
+template <class T>
+signals_of<T> tile_worker<T>::signals(const tile_job<T>& job, const T* tile) const {
+  return {tile, 2 * points_of(job), job.used, points_of(job)};
+}
+
 // Reports a stored tile. If its result waits in memory, faults may strike it there.
 template <class T>
 tile_result tile_worker<T>::settled(const tile_job<T>& job) {
@@ -124,8 +169,59 @@ tile_result tile_worker<T>::settled(const tile_job<T>& job) {
 
 // ---- Transform ----
 
+// Transforms from memory to memory if nothing has to be verified or struck and no input is overwritten.
+template <class T>
+bool tile_worker<T>::store_at_once(const tile_job<T>& job) {
+  if (job.along == nullptr || how_.in_place || job.used != kernel_.lanes || job.scale != 1 || inject::armed_sites(how_.injector) != 0)
+    return false;
+  short_call<T> call;
+  call.from = {job.from.base, job.from.lane, job.used, points_of(job)};
+  call.to = job.to.base;
+  call.to_stride = job.to.lane;
+  call.swapped = job.inverse;
+  call.stream = job.stream;
+  job.along->run(call, false, [](auto&&...) {});
+  streamed_ = streamed_ || job.stream;
+  return true;
+}
+
+template <class T>
+T* tile_worker<T>::transform_along(const tile_job<T>& job) {
+  T* const done = mine_.y.data();
+  short_call<T> call;
+  call.from = {job.from.base, job.from.lane, job.used, points_of(job)};
+  call.to = done;
+  call.to_stride = 2 * points_of(job);
+  call.swapped = job.inverse;
+  call.ahead = job.ahead;
+  call.later = later(job);
+  bool strikes = false;
+  const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
+    const inject::position here{job.interval, all_.tiles, step, where == site::stage ? along_line<T>::k_stages : 1};
+    if (where == site::twiddle || data == done)
+      how_.injector.strike(where, here, data, data == done ? job.used * call.to_stride : scalars);
+    else
+      strike_between(how_.injector, where, here, job, data, scalars);
+  };
+  if constexpr (inject::active_injector::enabled) {
+    strikes = how_.injector.armed(site::twiddle) || how_.injector.armed(site::stage) || how_.injector.armed(site::intermediate);
+    call.between = mine_.spare.data();
+    if (how_.injector.armed(site::input)) {
+      T* const x = mine_.x.data();
+      for (int l = 0; l < job.used; ++l) std::copy_n(job.from.base + l * job.from.lane, call.to_stride, x + l * call.to_stride);
+      how_.injector.strike(site::input, position(job), x, job.used * call.to_stride);
+      call.from = signals(job, x);
+    }
+  }
+  job.along->run(call, strikes, strike);
+  if (job.scale != 1) kernel_.scale_rows(done, points_of(job), static_cast<T>(job.scale));
+  how_.injector.strike(site::output, position(job), done, job.used * call.to_stride);
+  return done;
+}
+
 template <class T>
 T* tile_worker<T>::transform(const tile_job<T>& job, T* seals) {
+  if (job.along != nullptr) return transform_along(job);
   strike_rows(how_.injector, site::input, position(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
               job.from.how == access::real ? 1 : 2);
   T* done = compute(job, mine_.x.data(), mine_.y.data(), seals);
@@ -181,6 +277,7 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
   const double factor = (thresholds::residual<T>(points, 1, kappa) - thresholds::residual<T>(points, 0, kappa)) * scale;
   any_special_ = false;
   if (kernel_.set_thresholds(mine_.input, job.used, factor, least, range.low, range.high, mine_.verdicts)) return;
+  if (job.along != nullptr) load_tile(job, mine_.x.data(), nullptr);
   for (int l = 0; l < job.used; ++l) {
     const double squares = mine_.input.squares[l];
     const double norm =
@@ -194,11 +291,21 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
 template <class T>
 abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   const line<T>& transform = *job.transform;
+  if (job.along != nullptr) {
+    kernel_.sum_signals(signals(job, done), job.along->output_weights(job.inverse), mine_.output);
+    return judge(job, done);
+  }
   // The sums remove the twiddle factors again, so that this product is verified together with the transform.
   output_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
   sum.coarse = job.check.coarse;
   sum.fine = job.check.fine;
   kernel_.sum_outputs(done, transform.rows_out(), sum);
+  return judge(job, done);
+}
+
+// Compares the sums of a tile.
+template <class T>
+abft::finding tile_worker<T>::judge(const tile_job<T>& job, const T* done) {
   lane_verdicts& lanes = mine_.verdicts;
   strike_lanes(site::threshold, job, lanes.value, lanes.twin);
   kernel_.compare(mine_.input, mine_.output, rounded_scale(job), lanes);
@@ -236,6 +343,10 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
 template <class T>
 std::uint64_t tile_worker<T>::hash(const tile_job<T>& job, const T* done) const {
   abft::result_hash made;
+  if (job.along != nullptr) {
+    for (std::int64_t i = 0; i < 2 * points_of(job) * job.used; ++i) made.add(done[i]);
+    return made.bits();
+  }
   for (std::int64_t j = 0; j < 2 * job.transform->rows_out(); ++j) {
     for (int l = 0; l < job.used; ++l) made.add(done[j * kernel_.lanes + l]);
   }
@@ -307,6 +418,10 @@ void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) 
   T* again = mine_.spare.data();
   load_tile(job, again, nullptr);
   const T* judged = done;
+  if (job.along != nullptr) {
+    kernel_.load_rows(done, 2 * points_of(job), job.used, points_of(job), mine_.x.data(), encoder<T>{.parity = false});
+    judged = mine_.x.data();
+  }
   if (job.check.coarse != nullptr) {
     T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
     kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.check.coarse, job.check.fine, true, job.inverse, job.used, nullptr);

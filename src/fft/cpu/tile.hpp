@@ -49,12 +49,16 @@ class tile_worker {
   enum class lane_judgement : std::uint8_t { pass, fail, repeat };
 
   tile_result settled(const tile_job<T>& job);
+  signals_of<T> signals(const tile_job<T>& job, const T* tile) const;
 
   // Steps of one attempt.
   T* transform(const tile_job<T>& job, T* seals);
   T* compute(const tile_job<T>& job, T* x, T* y, T* seals);
+  T* transform_along(const tile_job<T>& job);
+  bool store_at_once(const tile_job<T>& job);
   void set_thresholds(const tile_job<T>& job);
   abft::finding verify(const tile_job<T>& job, T* done);
+  abft::finding judge(const tile_job<T>& job, const T* done);
   std::uint64_t hash(const tile_job<T>& job, const T* done) const;
 
   // Lanes whose numbers the vector code cannot sum: those near overflow, Inf or NaN.

@@ -43,6 +43,7 @@ struct factors_of {
 template <class T>
 struct tile_job {
   const line<T>* transform = nullptr;
+  const along_line<T>* along = nullptr;  // if set, vectors lie along the signals: both sides are access::rows, and the tile is W signals
   tile_view<const T> from;
   tile_view<T> to;
   int used = 0;  // lanes
@@ -54,7 +55,8 @@ struct tile_job {
   double scale = 1;
   double check_scale = 1;
   bool stream = false;
-  read_ahead ahead;  // the source of the next tile
+  bool stream_run = false;  // `along` stores the whole vectors of its output, one run, past the cache
+  read_ahead ahead;         // the source of the next tile
   std::int64_t interval = 0;
   std::int64_t waiting = -1;  // number among the tiles whose result waits in memory, −1 for none
   std::int64_t index = 0;     // the number of lane 0 in events

@@ -44,7 +44,7 @@ std::unique_ptr<transform> make(const geometry& given, bool protect) {
   const std::int64_t most = shape.batch >= k_many_tiles * lanes ? k_one_pass_many : k_one_pass;
   const bool few = shape.batch < lanes / 2 && n >= 16 * lanes && shape.kind == kind::c2c;  // too few signals to fill the lanes of a tile
   const auto split = split_line(n);
-  if (split && (length > most || few)) return std::make_unique<volume<T>>(shape, split, protect);
+  if (split && (length > most || (few && !along_line<T>::exists(n)))) return std::make_unique<volume<T>>(shape, split, protect);
   if (!split && length > k_longest_convolved_line) return std::make_unique<convolution<T>>(shape, protect);
   return std::make_unique<one_pass<T>>(shape, protect);
 }

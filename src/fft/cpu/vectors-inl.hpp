@@ -48,16 +48,20 @@ HWY_INLINE complex_vector complex_at(const T* HWY_RESTRICT tile, std::int64_t ro
   return {hn::Load(d, tile + row * k_row), hn::Load(d, tile + row * k_row + W)};
 }
 
-// ---- Transposition of W × W scalars in registers ----
+// ---- Transposition of L × L scalars in registers: of L vectors, in each group of L lanes ----
 
 #if HWY_TARGET == HWY_SCALAR
+template <int L = W>
 HWY_INLINE void transpose(V*) {}
 #else
+template <int L = W>
 HWY_INLINE void transpose(V* HWY_RESTRICT v) {
+  constexpr int k_blocks_of_group = L / k_in_block;
+  static_assert(L % k_in_block == 0 && (L == W || k_blocks_of_group <= 2));
   const D d;
-  V c[W];  // c[i + g·k_in_block]: block b of it holds column b·k_in_block + i of rows g·k_in_block …
+  V c[L];  // c[i + g·k_in_block]: block b of it holds column b·k_in_block + i of rows g·k_in_block …
 #pragma GCC unroll 16
-  for (int g = 0; g < W; g += k_in_block) {
+  for (int g = 0; g < L; g += k_in_block) {
 #if BALLAST_FFT_BITS == 32
     {
       const hn::Repartition<double, D> dd;
@@ -77,8 +81,12 @@ HWY_INLINE void transpose(V* HWY_RESTRICT v) {
   }
 #pragma GCC unroll 16
   for (int i = 0; i < k_in_block; ++i) {
-    if constexpr (k_blocks == 1) {
+    if constexpr (k_blocks_of_group == 1) {
       v[i] = c[i];
+    } else if constexpr (L != W) {
+      const V p = c[i], q = c[i + k_in_block];
+      v[i] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q), p);
+      v[i + k_in_block] = hn::OddEvenBlocks(q, hn::SwapAdjacentBlocks(p));
     } else if constexpr (k_blocks == 2) {
       v[i] = hn::ConcatLowerLower(d, c[i + k_in_block], c[i]);
       v[i + k_in_block] = hn::ConcatUpperUpper(d, c[i + k_in_block], c[i]);

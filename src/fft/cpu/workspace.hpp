@@ -70,15 +70,19 @@ struct crew {
   }
 };
 
-// Returns whether stores bypass the cache: outputs above 16 MiB, not in place, with runs that begin at whole vectors. `stride`: scalars
-// between runs.
+// Returns whether outputs are so large that stores may bypass the cache: above 16 MiB, not in place.
+template <class T>
+bool is_past_cache(const side& to, const transform_args& how) {
+  constexpr std::int64_t least = std::int64_t{16} << 20;
+  return !how.in_place && to.extent * static_cast<std::int64_t>(sizeof(T)) * (to.real ? 1 : 2) > least;
+}
+
+// Returns whether stores bypass the cache: such outputs, with runs that begin at whole vectors. `stride`: scalars between runs.
 template <class T>
 bool may_stream(const side& to, const T* out, const transform_args& how, std::int64_t stride) {
-  constexpr std::int64_t least = std::int64_t{16} << 20;
   const int lanes = kernels<T>().lanes;
-  const std::int64_t bytes = to.extent * static_cast<std::int64_t>(sizeof(T)) * (to.real ? 1 : 2);
   const auto vector = static_cast<std::uintptr_t>(lanes) * sizeof(T);
-  return !how.in_place && bytes > least && reinterpret_cast<std::uintptr_t>(out) % vector == 0 && stride % lanes == 0;
+  return is_past_cache<T>(to, how) && reinterpret_cast<std::uintptr_t>(out) % vector == 0 && stride % lanes == 0;
 }
 
 }  // namespace ballast::fft::cpu

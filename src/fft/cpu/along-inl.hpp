@@ -1,0 +1,409 @@
+// Short lines with vectors along the signal: n = R1 · R2 points in two steps, with one transposition in registers between them and none at
+// the ends. Also the sums and the store of tiles in this layout, where the W signals of a tile lie one after the other, as in memory.
+// Layer: backend "cpu".
+// Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (n = n₁ · n₂); the butterflies are those of stages-inl.hpp.
+#include "fft/cpu/kernels.hpp"
+#include "fft/cpu/memory-inl.hpp"
+#include "fft/cpu/stages-inl.hpp"
+#include "fft/cpu/sums-inl.hpp"
+
+// Highway includes this file once per target, so an ordinary guard does not work.
+#if defined(BALLAST_FFT_ALONG_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_ALONG_INL
+#else
+#define BALLAST_FFT_ALONG_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_SCALAR
+short_shape shape_of_short(std::int64_t) { return {}; }
+void short_lines(const short_call<T>&, short_part) {}
+void encode_signals(const signals_of<T>&, const T*, lane_sums&, const write_ahead<T>&) {}
+void sum_signals(const signals_of<T>&, const T*, lane_sums&) {}
+std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { return 0; }
+#else
+
+// ---- Transform ----
+
+// A vector holds L columns of each of S signals. The R1 · R2 matrix of a signal has element j₂ + R2·j₁ in row j₁. Step 1 transforms its
+// columns and multiplies by e^{−2πi k₁j₂/n}; step 2 transforms the rows k₁ of the result, R1 outputs apart.
+template <int R1, int R2>
+struct along {
+  static constexpr int L = HWY_MIN(W, HWY_MIN(R1, R2));
+  static constexpr int S = W / L;
+  static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
+  static constexpr int k_parts = R1 / L;   // vectors in a row of the output
+  static_assert(R1 % L == 0 && R2 % L == 0 && (S == 1 || S == 2 || S == 4));
+
+  static HWY_INLINE complex_vector load(const T* const* from, std::int64_t offset) {
+    const D d;
+    if constexpr (S == 1) {
+      return deinterleave(hn::LoadU(d, from[0] + offset), hn::LoadU(d, from[0] + offset + W));
+    } else if constexpr (S == 2) {
+      return deinterleave(hn::LoadU(d, from[0] + offset), hn::LoadU(d, from[1] + offset));
+    } else {
+      const hn::Half<D> half;
+      return deinterleave(hn::Combine(d, hn::LoadU(half, from[1] + offset), hn::LoadU(half, from[0] + offset)),
+                          hn::Combine(d, hn::LoadU(half, from[3] + offset), hn::LoadU(half, from[2] + offset)));
+    }
+  }
+
+  template <bool Stream>
+  static HWY_INLINE void store(const complex_vector& v, T* const* to, std::int64_t offset) {
+    const D d;
+    V low, high;
+    interleave(v, low, high);
+    if constexpr (S == 4) {
+      const hn::Half<D> half;
+      hn::StoreU(hn::LowerHalf(half, low), half, to[0] + offset);
+      hn::StoreU(hn::UpperHalf(half, low), half, to[1] + offset);
+      hn::StoreU(hn::LowerHalf(half, high), half, to[2] + offset);
+      hn::StoreU(hn::UpperHalf(half, high), half, to[3] + offset);
+    } else {
+      T* const second = S == 1 ? to[0] + W : to[1];
+      if constexpr (Stream) {
+        hn::Stream(low, d, to[0] + offset);
+        hn::Stream(high, d, second + offset);
+      } else {
+        hn::StoreU(low, d, to[0] + offset);
+        hn::StoreU(high, d, second + offset);
+      }
+    }
+  }
+
+  template <bool Swapped>
+  static HWY_INLINE void first_step(const T* const* from, const T* HWY_RESTRICT twiddles, complex_vector* between) {
+    const D d;
+#pragma GCC unroll 8
+    for (int c = 0; c < k_chunks; ++c) {
+      complex_vector v[R1];
+#pragma GCC unroll 16
+      for (int j = 0; j < R1; ++j) {
+        const complex_vector x = load(from, 2 * (j * R2 + c * L));
+        v[j] = Swapped ? complex_vector{x.im, x.re} : x;
+      }
+      butterfly<R1>(v);
+      const T* HWY_RESTRICT w = twiddles + c * (R1 - 1) * k_row;
+#pragma GCC unroll 16
+      for (int k = 1; k < R1; ++k) v[k] = times(v[k], hn::Load(d, w + (k - 1) * k_row), hn::Load(d, w + (k - 1) * k_row + W));
+#pragma GCC unroll 8
+      for (int p = 0; p < k_parts; ++p) {
+        V re[L], im[L];
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) {
+          re[i] = v[p * L + i].re;
+          im[i] = v[p * L + i].im;
+        }
+        transpose<L>(re);
+        transpose<L>(im);
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) between[p * R2 + c * L + i] = {re[i], im[i]};
+      }
+    }
+  }
+
+  template <bool Swapped, bool Stream>
+  static HWY_INLINE void second_step(complex_vector* between, T* const* to) {
+#pragma GCC unroll 8
+    for (int p = 0; p < k_parts; ++p) {
+      complex_vector* const v = between + p * R2;
+      butterfly<R2>(v);
+#pragma GCC unroll 16
+      for (int k = 0; k < R2; ++k) store<Stream>(Swapped ? complex_vector{v[k].im, v[k].re} : v[k], to, 2 * (k * R1 + p * L));
+    }
+  }
+
+  template <bool Swapped, bool Stream>
+  static HWY_INLINE void whole(const short_call<T>& call, short_part part) {
+    const D d;
+    constexpr int k_vectors_between = k_parts * R2;
+    read_ahead ahead = call.ahead;
+    for (int first = 0; first < call.from.used; first += S) {
+      const T* from[S];
+      T* to[S];
+      for (int s = 0; s < S; ++s) {
+        // Lanes beyond the last signal compute it again, and the rows of `to` after it get the results.
+        from[s] = call.from.base + HWY_MIN(first + s, call.from.used - 1) * call.from.stride;
+        to[s] = call.to + (first + s) * call.to_stride;
+      }
+      ahead.step();
+      for (int l = first; l < HWY_MIN(first + S, call.from.used); ++l) call.later.bring(l, 1);
+      complex_vector between[k_vectors_between];
+      T* const memory = call.between + first / S * k_vectors_between * k_row;
+      if (HWY_LIKELY(part != short_part::second)) first_step<Swapped>(from, call.twiddles, between);
+      if (HWY_UNLIKELY(part == short_part::first)) {
+        for (int i = 0; i < k_vectors_between; ++i) {
+          hn::Store(between[i].re, d, memory + i * k_row);
+          hn::Store(between[i].im, d, memory + i * k_row + W);
+        }
+        continue;
+      }
+      if (HWY_UNLIKELY(part == short_part::second)) {
+        for (int i = 0; i < k_vectors_between; ++i) between[i] = complex_at(memory, i);
+      }
+      second_step<Swapped, Stream>(between, to);
+    }
+  }
+
+  static void run(const short_call<T>& call, short_part part) {
+    if (call.stream && S < 4)
+      call.swapped ? whole<true, (S < 4)>(call, part) : whole<false, (S < 4)>(call, part);
+    else
+      call.swapped ? whole<true, false>(call, part) : whole<false, false>(call, part);
+  }
+
+  static constexpr short_shape shape() { return {R1, R2, L}; }
+};
+
+short_shape shape_of_short(std::int64_t n) {
+  switch (n) {
+    case 16: return along<4, 4>::shape();
+    case 32: return along<8, 4>::shape();
+    case 64: return along<8, 8>::shape();
+    case 128: return along<16, 8>::shape();
+    case 256: return along<16, 16>::shape();
+    default: return {};
+  }
+}
+
+void short_lines(const short_call<T>& call, short_part part) {
+  switch (call.from.points) {
+    case 16: return along<4, 4>::run(call, part);
+    case 32: return along<8, 4>::run(call, part);
+    case 64: return along<8, 8>::run(call, part);
+    case 128: return along<16, 8>::run(call, part);
+    default: return along<16, 16>::run(call, part);
+  }
+}
+
+// ---- Sums ----
+
+constexpr int k_chain = 16;  // vectors that are summed before their sum is added to others
+// Signals that are summed together: they share the loads of weights, and their accumulators fit into the registers.
+constexpr int k_together = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM ? k_in_block : 2;
+
+HWY_INLINE V fold(V a, V b) {
+  const D d;
+  return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+}
+
+// Returns in each block the sums of that block of k_in_block vectors: vector i becomes lane i.
+template <class At>
+HWY_INLINE V fold_block(At&& at) {
+  if constexpr (k_in_block == 4)
+    return fold(fold(at(0), at(2)), fold(at(1), at(3)));
+  else
+    return fold(at(0), at(1));
+}
+
+// The sums of W signals on their way from vectors to one lane for each signal.
+struct lane_parts {
+  HWY_ALIGN T vector[W * W];
+
+  // Takes the vectors of `Together` signals from `first` on.
+  template <int Together, class At>
+  HWY_INLINE void take(int first, At&& at) {
+    const D d;
+    if constexpr (k_together == k_in_block && Together == k_together) {
+      hn::Store(fold_block(at), d, vector + first * (W / k_in_block));
+    } else {
+#pragma GCC unroll 16
+      for (int l = 0; l < Together; ++l) hn::Store(at(l), d, vector + (first + l) * W);
+    }
+  }
+
+  // Returns the sums: signal l in lane l.
+  HWY_INLINE V lanes() const {
+    const D d;
+    V block[k_blocks];  // block[g]: in each block, sums of vectors g·k_in_block …
+#pragma GCC unroll 4
+    for (int g = 0; g < k_blocks; ++g) {
+      if constexpr (k_together == k_in_block)
+        block[g] = hn::Load(d, vector + g * W);
+      else
+        block[g] = fold_block([&](int i) HWY_ATTR { return hn::Load(d, vector + (g * k_in_block + i) * W); });
+    }
+    if constexpr (k_blocks == 1) {
+      return block[0];
+    } else if constexpr (k_blocks == 2) {
+      return hn::Add(hn::ConcatLowerLower(d, block[1], block[0]), hn::ConcatUpperUpper(d, block[1], block[0]));
+    } else {
+      const auto fold_blocks = [&](V p, V q) HWY_ATTR {
+        return hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q), p), hn::OddEvenBlocks(q, hn::SwapAdjacentBlocks(p)));
+      };
+      const V low = fold_blocks(block[0], block[1]), high = fold_blocks(block[2], block[3]);
+      return hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low));
+    }
+  }
+};
+
+// Sums the vectors of k_together signals: `Sums` sums each, with the weights w, and their squares with Squares. parts[i] takes sum i. With
+// Parity, joins the parity of the numbers.
+template <int Sums, bool Squares, bool Parity>
+HWY_INLINE void sum_vectors(const T* const* from, std::int64_t vectors, const T* HWY_RESTRICT w, lane_parts* parts, int first,
+                            word_vector& parity) {
+  const D d;
+  constexpr int k_sums = Sums + (Squares ? 1 : 0);
+  const auto sum_chain = [&](std::int64_t begin, std::int64_t end, V(&sum)[k_together][k_sums]) HWY_ATTR {
+#pragma GCC unroll 16
+    for (int l = 0; l < k_together; ++l)
+#pragma GCC unroll 16
+      for (int i = 0; i < k_sums; ++i) sum[l][i] = hn::Zero(d);
+    for (std::int64_t j = begin; j < end; ++j) {
+      V x[k_together];
+#pragma GCC unroll 16
+      for (int l = 0; l < k_together; ++l) x[l] = hn::LoadU(d, from[l] + j * W);
+#pragma GCC unroll 16
+      for (int i = 0; i < Sums; ++i) {
+        const V weight = hn::Load(d, w + (j * Sums + i) * W);
+#pragma GCC unroll 16
+        for (int l = 0; l < k_together; ++l) sum[l][i] = hn::MulAdd(weight, x[l], sum[l][i]);
+      }
+#pragma GCC unroll 16
+      for (int l = 0; l < k_together; ++l) {
+        if constexpr (Squares) sum[l][Sums] = hn::MulAdd(x[l], x[l], sum[l][Sums]);
+        if constexpr (Parity) {
+          if (l % 2 == 1) parity = join(parity, x[l - 1], x[l]);
+        }
+      }
+    }
+  };
+  V sum[k_together][k_sums];
+  if (vectors <= k_chain) {
+    sum_chain(0, vectors, sum);
+  } else {
+    V total[k_together][k_sums];
+    sum_chain(0, k_chain, total);
+    for (std::int64_t chain = k_chain; chain < vectors; chain += k_chain) {
+      sum_chain(chain, HWY_MIN(vectors, chain + k_chain), sum);
+#pragma GCC unroll 16
+      for (int l = 0; l < k_together; ++l)
+#pragma GCC unroll 16
+        for (int i = 0; i < k_sums; ++i) total[l][i] = hn::Add(total[l][i], sum[l][i]);
+    }
+#pragma GCC unroll 16
+    for (int l = 0; l < k_together; ++l)
+#pragma GCC unroll 16
+      for (int i = 0; i < k_sums; ++i) sum[l][i] = total[l][i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < k_sums; ++i) parts[i].template take<k_together>(first, [&](int l) HWY_ATTR { return sum[l][i]; });
+}
+
+// The signals of a group; beyond the last one they are zero.
+struct signal_group {
+  HWY_ALIGN T zero[2 * k_longest_short];
+  signals_of<T> of;
+
+  explicit signal_group(const signals_of<T>& given) : of(given) {
+    if (of.used < W) std::memset(zero, 0, static_cast<std::size_t>(2 * of.points) * sizeof(T));
+  }
+  const T* at(int l) const { return HWY_LIKELY(l < of.used) ? of.base + l * of.stride : zero; }
+};
+
+// Weights w: for each vector of a signal 4 vectors, for Re and Im of both sums.
+void encode_signals(const signals_of<T>& of, const T* w, lane_sums& sums, const write_ahead<T>& later) {
+  lane_parts parts[5];
+  clear(sums);
+  word_vector none = hn::Zero(words());
+  const signal_group group(of);
+  for (int l = 0; l < W; l += k_together) {
+    const T* from[k_together];
+    for (int i = 0; i < k_together; ++i) {
+      from[i] = group.at(l + i);
+      if (l + i < of.used) later.bring(l + i, 0);
+    }
+    sum_vectors<4, true, false>(from, 2 * of.points / W, w, parts, l, none);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) promote_into(sums.high[i], sums.low[i], parts[i].lanes());
+#if BALLAST_FFT_BITS == 32
+  promote_into(sums.squares, nullptr, parts[4].lanes());
+#else
+  hn::StoreU(parts[4].lanes(), D(), sums.squares);
+#endif
+}
+
+// Weights w: for each vector of a signal 2 vectors, for Re and Im of the sum.
+void sum_signals(const signals_of<T>& of, const T* w, lane_sums& sums) {
+  lane_parts parts[2][2];
+  clear(sums);
+  word_vector parity = hn::Zero(words());
+  const signal_group group(of);
+  const std::int64_t vectors = of.points / W;  // half a signal has so many
+  for (int l = 0; l < W; l += k_together) {
+    const T* from[k_together];
+    for (int h = 0; h < 2; ++h) {
+      for (int i = 0; i < k_together; ++i) from[i] = group.at(l + i) + h * of.points;
+      sum_vectors<2, false, true>(from, vectors, w + h * vectors * 2 * W, parts[h], l, parity);
+    }
+  }
+  add_parity(parity, sums);
+  for (int h = 0; h < 2; ++h)
+    for (int i = 0; i < 2; ++i) promote_into(sums.high[2 * h + i], sums.low[2 * h + i], parts[h][i].lanes());
+  from_halves(sums);
+}
+
+// ---- Store ----
+
+template <bool Stream>
+HWY_INLINE void store_run(const T* from, std::int64_t scalars, T* to, word_vector& parity) {
+  const D d;
+#pragma GCC unroll 2
+  for (std::int64_t i = 0; i < scalars; i += 2 * W) {
+    V low = hn::LoadU(d, from + i), high = hn::LoadU(d, from + i + W);
+    before_stores(low, high);
+    if constexpr (Stream) {
+      hn::Stream(low, d, to + i);
+      hn::Stream(high, d, to + i + W);
+    } else {
+      hn::StoreU(low, d, to + i);
+      hn::StoreU(high, d, to + i + W);
+    }
+    after_stores(parity, low, high);
+    parity = join(parity, low, high);
+  }
+}
+
+// Stores scalars that fill no vector. Returns their parity, as they are in memory.
+HWY_INLINE std::uint64_t store_rest(const T* from, std::int64_t scalars, T* to) {
+  std::memcpy(to, from, static_cast<std::size_t>(scalars) * sizeof(T));
+  read_again();
+  return joined_scalars(to, scalars);
+}
+
+// Returns the parity of what was stored, computed from the registers after their store.
+std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride, bool stream) {
+  word_vector parity = hn::Zero(words());
+  const std::int64_t scalars = 2 * of.points;
+  if (stream && stride == scalars && of.stride == scalars) {
+    // One run, which may begin anywhere: whole vectors of it are stored past the cache.
+    constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
+    const std::int64_t all = of.used * scalars;
+    const auto first = static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
+    const std::int64_t end = first + (all - first) / (2 * W) * (2 * W);
+    store_run<true>(of.base + first, end - first, to + first, parity);
+    return joined(parity) ^ store_rest(of.base, first, to) ^ store_rest(of.base + end, all - end, to + end);
+  }
+  for (int l = 0; l < of.used; ++l) {
+    if (stream)
+      store_run<true>(of.base + l * of.stride, scalars, to + l * stride, parity);
+    else
+      store_run<false>(of.base + l * of.stride, scalars, to + l * stride, parity);
+  }
+  return joined(parity);
+}
+
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard
