@@ -8,7 +8,8 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <cstring>
+
+#include "abft/seal.hpp"
 
 namespace ballast::qr {
 
@@ -109,7 +110,9 @@ int exponent_of(const std::complex<R>& x) {
 
 template <class S>
 bool same_bits(const S& a, const S& b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  bool same = true;
+  for (std::int64_t c = 0; c < k_reals<S>; ++c) same &= abft::word_of(reals(&a)[c]) == abft::word_of(reals(&b)[c]);
+  return same;
 }
 
 // Adds the components of `count` numbers to a hash.
