@@ -110,9 +110,10 @@ int exponent_of(const std::complex<R>& x) {
 
 template <class S>
 bool same_bits(const S& a, const S& b) {
-  bool same = true;
-  for (std::int64_t c = 0; c < k_reals<S>; ++c) same &= abft::word_of(reals(&a)[c]) == abft::word_of(reals(&b)[c]);
-  return same;
+  if constexpr (is_complex<S>)
+    return same_bits(a.real(), b.real()) && same_bits(a.imag(), b.imag());
+  else
+    return abft::word_of(a) == abft::word_of(b);
 }
 
 // Adds the components of `count` numbers to a hash.
