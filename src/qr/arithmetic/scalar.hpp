@@ -8,7 +8,8 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <cstring>
+
+#include "abft/seal.hpp"
 
 namespace ballast::qr {
 
@@ -109,7 +110,10 @@ int exponent_of(const std::complex<R>& x) {
 
 template <class S>
 bool same_bits(const S& a, const S& b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  if constexpr (is_complex<S>)
+    return same_bits(a.real(), b.real()) && same_bits(a.imag(), b.imag());
+  else
+    return abft::word_of(a) == abft::word_of(b);
 }
 
 // Adds the components of `count` numbers to a hash.
