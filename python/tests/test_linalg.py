@@ -49,7 +49,7 @@ def test_qr(shape, dtype, mode, same):
     product = widest(q.swapaxes(-1, -2).conj()) @ widest(q)
     assert small((product - unit).astype(dtype), a, 1 / np.linalg.norm(wide(a), axis=(-2, -1)).min())
     assert np.array_equal(r, np.triu(r)) and not np.diagonal(r, axis1=-2, axis2=-1).imag.any()
-    # Q and R are unique but for the signs of R's real diagonal, where the matrix is well conditioned; here its first column.
+    # Q and R are unique up to the signs of the diagonal of R. The first row of R is compared.
     assert np.allclose(np.abs(r[..., 0, :]), np.abs(expected.R[..., 0, :]), rtol=0, atol=10 * np.prod(shape[-2:]) * np.finfo(dtype).eps)
     again = ballast.linalg.qr(a, same)
     assert np.array_equal(again.Q, q) and np.array_equal(again.R, r)
