@@ -351,7 +351,10 @@ def contiguous(a):
 
 
 def sums_of_squares(a, axis):
-    return a._like(a.library.sums_of_squares(a.native, axis)) if isinstance(a, DeviceArray) else np.square(a).sum(axis=axis)
+    """Of the absolute values; on a device the numbers are real."""
+    if isinstance(a, DeviceArray):
+        return a._like(a.library.sums_of_squares(a.native, axis))
+    return (np.square(a.real) + np.square(a.imag) if np.iscomplexobj(a) else np.square(a)).sum(axis=axis)
 
 
 def singular_values(a):

@@ -54,7 +54,7 @@ def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a
         raise UnsupportedError("the mode, or the shape of c, is another than scipy's usual ones")
     if c.shape[0 if mode == "left" else -1] != (min(a.shape) if mode == "left" else len(a)):
         raise UnsupportedError(f"c has the shape {c.shape} where a has {a.shape}")  # with overwrite_c, scipy takes c with all rows
-    made = linalg.qr_multiply(a, c, mode, pivoting)
+    made = linalg.qr_multiply(a, c, mode, pivoting, conjugate)
     return (*made[:2], *(order.astype(np.int32) for order in made[2:]))
 
 

@@ -8,7 +8,6 @@ from . import torch as _mine
 from ._errors import UnsupportedError
 
 _TYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-_REAL = _TYPES[:2]
 FFT = tuple(name for name in _mine.__all__ if name not in ("QRResult", "qr"))
 
 
@@ -31,8 +30,8 @@ def _transform(function):
 
 
 def qr(A, mode="reduced", *, out=None):
-    """torch.linalg.qr in mode "reduced" of real matrices."""
-    _check(A, _REAL, out)
+    """torch.linalg.qr in mode "reduced"; of complex matrices on the CPU."""
+    _check(A, _TYPES, out)
     if mode != "reduced":
         raise UnsupportedError(f'mode "{mode}"')
     return torch.return_types.linalg_qr(_mine.qr(A))

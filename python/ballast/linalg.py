@@ -1,5 +1,5 @@
-"""Protected QR factorization and least squares, with the functions of numpy.linalg, and scipy.linalg's qr_multiply. float32 and float64;
-stacks of matrices for qr and qr_multiply."""
+"""Protected QR factorization and least squares, with the functions of numpy.linalg, and scipy.linalg's qr_multiply. float32, float64
+and, on processors, complex64 and complex128; stacks of matrices for qr and qr_multiply."""
 
 import math
 import re
@@ -36,23 +36,31 @@ class LstsqResult(NamedTuple):
     s: np.ndarray
 
 
-def _real_type(*arrays):
-    """float32 if all arrays have it, else float64, by numpy.linalg's rules for types."""
+_PLANS = {"f": _core.QrPlanF32, "d": _core.QrPlanF64, "F": _core.QrPlanC64, "D": _core.QrPlanC128}  # by the character of the type
+
+
+def _type_of(*arrays):
+    """The type in which the arrays meet, by numpy.linalg's rules: single precision if all arrays have it, complex if one is."""
     for a in arrays:
-        if a.dtype.kind == "c":
-            raise UnsupportedTypeError(f"ballast.linalg computes with real numbers, got {a.dtype}")
-        if a.dtype.kind not in "?biuf" or a.dtype.itemsize > 8 or a.dtype == np.float16:
+        kind, size = a.dtype.kind, a.dtype.itemsize
+        if kind not in "?biufc" or size > (16 if kind == "c" else 8) or a.dtype == np.float16:
             raise UnsupportedTypeError(f"array type {a.dtype.name} is unsupported in ballast.linalg")
-    return np.dtype(np.float32 if all(a.dtype == np.float32 for a in arrays) else np.float64)
+    letter = "f" if all(a.dtype in (np.float32, np.complex64) for a in arrays) else "d"
+    return np.dtype(letter.upper() if any(a.dtype.kind == "c" for a in arrays) else letter)
 
 
-def _make(twice, rows, columns, batch, where):
-    return (_core.QrPlanF64 if twice else _core.QrPlanF32)(rows, columns, batch, where)
+def _of_parts(dtype):
+    """The type of norms: of the real and imaginary parts of complex numbers, and that of real numbers itself."""
+    return np.dtype(dtype.char.lower())
+
+
+def _make(letter, rows, columns, batch, where):
+    return _PLANS[letter](rows, columns, batch, where)
 
 
 def _plan(like, dtype, rows, columns, batch):
     where = execution(current(), device=device_of(like))
-    return _plans.get((dtype.itemsize == 8, rows, columns, batch, where), rows * columns * batch, _make)
+    return _plans.get((dtype.char, rows, columns, batch, where), rows * columns * batch, _make)
 
 
 def _of_library(by_column):
@@ -65,7 +73,7 @@ class _Factors:
     """The factors of each matrix of a stack `a` (…, m, n), by columns."""
 
     def __init__(self, a, pivoting):
-        self.dtype = _real_type(a)
+        self.dtype = _type_of(a)
         if a.ndim < 2:
             raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
         *stack, m, n = self.shape = a.shape
@@ -106,11 +114,11 @@ class _Factors:
             self.reports.append(compute(plan.orgqr, _of_library(q), self.tau, stream_of(a)))
         return q.swapaxes(1, 2).reshape(*self.stack, m, rows)
 
-    def multiply(self, side, c):
-        """c ← Q c or c Q for each matrix of the stack `c` (count, …); Q is m × m."""
+    def multiply(self, side, adjoint, c):
+        """c ← op(Q) c or c op(Q) for each matrix of the stack `c` (count, …); Q is m × m, op(Q) Q or its conjugate transpose."""
         if self.k and c.size:
             plan = _plan(self.like, self.dtype, *self.shape[-2:], self.count)
-            self.reports.append(compute(plan.ormqr, side, _of_library(self.stored), self.tau, c[0] if len(c) == 1 else c,
+            self.reports.append(compute(plan.ormqr, side, adjoint, _of_library(self.stored), self.tau, c[0] if len(c) == 1 else c,
                                         stream_of(self.like)))
 
 
@@ -122,7 +130,9 @@ def qr(a, mode="reduced", pivoting=False):
     reflectors, transposed as numpy returns it, and tau). "economic" and "full" are scipy.linalg.qr's names for the first two.
     pivoting: as scipy.linalg.qr: a[:, P] = Q R with a falling diagonal of R; the result has the array P (…, n) as another item, an array
     of NumPy's.
-    Complex matrices raise UnsupportedTypeError (a TypeError). Q and R have no fixed signs: they are LAPACK's up to the sign of a row.
+    Complex matrices give a unitary Q and a real diagonal of R, in the memory of processors; with `pivoting`, or on a device, they raise
+    UnsupportedError. Other types than float32, float64, complex64, complex128 and integers raise UnsupportedTypeError (a TypeError).
+    Q and R have no fixed signs: they are LAPACK's up to the sign of a row.
     """
     if mode not in _MODES:
         raise InvalidArgumentError(f"Unrecognized mode '{mode}': expected reduced, complete, r, raw, economic or full")
@@ -146,16 +156,16 @@ def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False):
     order P of the columns as another item. k is min(m, n).
 
     mode: "right", c Q for c of p × m: the first k columns, p × k; "left", Q c for c of k × p: m × p. c may have one axis, and stands then
-    for one row or column; the product has one axis too. a may be a stack (…, m, n) and c a stack of the same shape (…). `conjugate`
-    changes nothing, since the matrices are real. Both steps are protected. Errors: as qr; InvalidArgumentError (a ValueError) for shapes
-    that do not fit.
+    for one row or column; the product has one axis too. a may be a stack (…, m, n) and c a stack of the same shape (…). `conjugate`: the
+    conjugate of Q, not transposed, takes the place of Q, which changes nothing for real a. Both steps are protected. Errors: as qr;
+    InvalidArgumentError (a ValueError) for shapes that do not fit.
     """
     if mode not in ("left", "right"):
         raise InvalidArgumentError(f"mode: expected left or right, got '{mode}'")
     a, c = as_array(a), as_array(c)
     if device_of(a) != device_of(c):
         raise UnsupportedError("c: expected an array in the memory where a lies")
-    dtype = _real_type(a, c)
+    dtype = _type_of(a, c)
     if a.dtype != dtype:
         a = a.astype(dtype)
     if a.ndim < 2:
@@ -173,7 +183,11 @@ def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False):
     work = np.zeros((of.count, p, m), dtype, like=a)  # columns of Q c, or rows of c Q
     given = c.swapaxes(-1, -2) if mode == "left" else c
     work[:, :, :meets] = given.reshape(of.count, p, meets)
-    of.multiply(mode, work.swapaxes(1, 2) if mode == "left" else work)
+    adjoint = bool(conjugate) and dtype.kind == "c"  # conj(Q) c is the transpose of cᵀ Qᴴ, and c conj(Q) that of Qᴴ cᵀ
+    if (mode == "left") != adjoint:
+        of.multiply("left", adjoint, work.swapaxes(1, 2))
+    else:
+        of.multiply("right", adjoint, work)
     made = work.swapaxes(1, 2) if mode == "left" else work[:, :, :k]
     made = made.reshape(*stack, *made.shape[1:])
     if flat:
@@ -201,6 +215,7 @@ def lstsq(a, b, rcond=None, *, driver="gels"):
     driver="gelsy", for a of any rank: column pivoting finds the rank, the largest r for which the leading r × r block of R has a condition
     number below 1 / rcond (None: 2 u max(m, n); negative: 2 u), and x is the solution of least norm, as by LAPACK's xGELSY. residuals is
     empty, as scipy.linalg.lstsq's for this driver.
+    Complex a or b: x is complex, residuals and s are real; driver="gels" only, in the memory of processors; else UnsupportedError.
     x and residuals are protected. s, the singular values, is computed from R by numpy and is not.
     """
     if driver not in ("gels", "gelsy"):
@@ -208,7 +223,7 @@ def lstsq(a, b, rcond=None, *, driver="gels"):
     a, b = as_array(a), as_array(b)
     if device_of(a) != device_of(b):
         raise UnsupportedError("b: expected an array in the memory where a lies")
-    dtype = _real_type(a, b)
+    dtype = _type_of(a, b)
     if a.ndim != 2:
         raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
     if b.ndim not in (1, 2):
@@ -238,15 +253,15 @@ def _solved(a, stored, right, rcond):
             raise RankDeficientError(str(refused), int(counted[1]) if counted else None) from None
         s = singular_values(np.triu((stored.T if m >= n else stored)[: min(m, n)]))  # the factors are those of a, or of its transpose
     else:
-        s = singular_values(stored) if m and n else np.empty(0, dtype, like=a)
+        s = singular_values(stored) if m and n else np.empty(0, _of_parts(dtype), like=a)
     _refuse_small(s, rcond)
-    residuals = sums_of_squares(right[:, n:], 1) if m > n else np.empty(0, dtype, like=a)
+    residuals = sums_of_squares(right[:, n:], 1) if m > n else np.empty(0, _of_parts(dtype), like=a)
     return min(m, n), residuals, s
 
 
 def _solved_of_any_rank(a, stored, right, rcond):
     (n, m), k, dtype = stored.shape, len(right), stored.dtype
-    none = np.empty(0, dtype, like=a)
+    none = np.empty(0, _of_parts(dtype), like=a)
     if not (m and n):
         return 0, none, none
     if rcond is None or rcond >= 0:

@@ -2,8 +2,8 @@
 the CPU and of CUDA devices, there on the current stream.
 
 fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn, rfftn and irfftn have torch.fft's arguments; qr has torch.linalg.qr's mode
-"reduced". float32 and float64 and their complex types. Results are contiguous. The library's settings and reports are those of the rest of
-the package: ballast.protection, ballast.last_report().
+"reduced". float32 and float64 and their complex types; complex matrices on the CPU alone. Results are contiguous. The library's settings
+and reports are those of the rest of the package: ballast.protection, ballast.last_report().
 """
 
 from typing import NamedTuple
@@ -242,17 +242,18 @@ def _keep_factors(ctx, inputs, output):
 
 def _qr_gradient(ctx, of_q, of_r):
     """Source: S. F. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions, 2010, section 3.1. With more columns than
-    rows A = Q [R1 R2], where R2 = QᵀA2 adds A2 gᵀ to the gradient of Q."""
+    rows A = Q [R1 R2], where R2 = QᴴA2 adds A2 gᴴ to the gradient of Q. ᴴ is the conjugate transpose; the diagonal of R is real, so
+    that only the real part of the diagonal of dR R⁻¹ is free."""
     a, q, r = ctx.saved_tensors
     k = q.shape[-1]
     further = a[..., k:]
     of_further = of_r[..., k:]
     if further.shape[-1]:
-        of_q = of_q + further @ of_further.mT
+        of_q = of_q + further @ of_further.mH
     r, of_r = r[..., :k], of_r[..., :k]
-    m = (of_r @ r.mT - q.mT @ of_q).triu()
-    m = m + m.mT - torch.diag_embed(m.diagonal(dim1=-2, dim2=-1))
-    of_a = torch.linalg.solve_triangular(r.mT, of_q + q @ m, upper=False, left=False)
+    m = (of_r @ r.mH - q.mH @ of_q).triu()
+    m = m + m.mH - torch.diag_embed(m.diagonal(dim1=-2, dim2=-1).real)
+    of_a = torch.linalg.solve_triangular(r.mH, of_q + q @ m, upper=False, left=False)
     return torch.cat([of_a, q @ of_further], dim=-1) if further.shape[-1] else of_a
 
 
@@ -275,17 +276,20 @@ class _Factors(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, tangent):
-        """From QᵀQ = I and A = QR: dQ = (dA R⁻¹ − Q C) + Q Ω and dR = (C − Ω) R, where C = Qᵀ dA R⁻¹ and Ω is skew-symmetric with C's part
-        below the diagonal. With more columns than rows this holds for the first columns A1, and R2 = Qᵀ A2."""
+        """From QᴴQ = I and A = QR: dQ = (dA R⁻¹ − Q C) + Q Ω and dR = (C − Ω) R, where C = Qᴴ dA R⁻¹ and Ω is skew-Hermitian with C's part
+        below the diagonal and the imaginary part of C's diagonal, since R's is real. With more columns than rows this holds for the first
+        columns A1, and R2 = Qᴴ A2."""
         a, q, r = ctx.saved_tensors
         k = q.shape[-1]
         x = torch.linalg.solve_triangular(r[..., :k], tangent[..., :k], upper=True, left=False)
-        c = q.mT @ x
+        c = q.mH @ x
         below = c.tril(-1)
-        c = c - below + below.mT
+        c = c - below + below.mH
+        if c.is_complex():
+            c = c - 1j * torch.diag_embed(c.diagonal(dim1=-2, dim2=-1).imag)
         of_q, of_r = x - q @ c, c @ r[..., :k]
         if r.shape[-1] > k:
-            of_r = torch.cat([of_r, of_q.mT @ a[..., k:] + q.mT @ tangent[..., k:]], dim=-1)
+            of_r = torch.cat([of_r, of_q.mH @ a[..., k:] + q.mH @ tangent[..., k:]], dim=-1)
         return of_q, of_r
 
     @staticmethod
@@ -468,5 +472,5 @@ class QRResult(NamedTuple):
 
 
 def qr(A: Tensor) -> QRResult:
-    """torch.linalg.qr in mode "reduced", of a matrix or of a stack."""
+    """torch.linalg.qr in mode "reduced", of a matrix or of a stack. Complex matrices on a device raise UnsupportedError."""
     return QRResult(*_factors(A))

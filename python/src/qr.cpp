@@ -1,5 +1,6 @@
 // QR factorization and least squares. A stack of matrices has three axes, one matrix two.
 #include <algorithm>
+#include <complex>
 #include <optional>
 
 #include "core.hpp"
@@ -84,20 +85,22 @@ void add_plan(nb::module_& m, const char* name) {
              return unlocked([&] { return pivoted_stack(on, A, order, scalars, on_stream(stream)); });
            })
       .def("ormqr",
-           [](const plan& on, const std::string& from, const input& a, const input& tau, const output& c, std::uintptr_t stream) {
+           [](const plan& on, const std::string& from, bool adjoint, const input& a, const input& tau, const output& c,
+              std::uintptr_t stream) {
              expect_type<T>(a, "a");
              expect_type<T>(tau, "tau");
              expect_type<T>(c, "c");
              const qr::side side = side_of(from);
+             const qr::transpose op = adjoint ? qr::transpose::yes : qr::transpose::no;
              const std::span<const T> scalars = span_of(data_of<T>(tau), tau);
              if (a.ndim() == 2) {
                const auto A = matrix_of(data_of<T>(a), a);
                const auto C = matrix_of(data_of<T>(c), c);
-               return unlocked([&] { return on.ormqr(side, qr::transpose::no, A, scalars, C, on_stream(stream)); });
+               return unlocked([&] { return on.ormqr(side, op, A, scalars, C, on_stream(stream)); });
              }
              const auto A = batch_of(data_of<T>(a), a);
              const auto C = batch_of(data_of<T>(c), c);
-             return unlocked([&] { return on.ormqr(side, qr::transpose::no, A, scalars, C, on_stream(stream)); });
+             return unlocked([&] { return on.ormqr(side, op, A, scalars, C, on_stream(stream)); });
            })
       .def("orgqr",
            [](const plan& on, const output& a, const input& tau, std::uintptr_t stream) {
@@ -137,6 +140,8 @@ void add_plan(nb::module_& m, const char* name) {
 void add_qr(nb::module_& m) {
   add_plan<float>(m, "QrPlanF32");
   add_plan<double>(m, "QrPlanF64");
+  add_plan<std::complex<float>>(m, "QrPlanC64");
+  add_plan<std::complex<double>>(m, "QrPlanC128");
 }
 
 }  // namespace ballast_python

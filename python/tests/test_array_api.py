@@ -60,7 +60,7 @@ def test_several_axes(name, single):
 
 
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
-@pytest.mark.parametrize("dtype", [xp.float32, xp.float64])
+@pytest.mark.parametrize("dtype", [xp.float32, xp.float64, xp.complex64, xp.complex128])
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (2, 3, 6, 4)])
 def test_qr(mode, dtype, shape):
     x = data(dtype, shape)
@@ -69,5 +69,6 @@ def test_qr(mode, dtype, shape):
     inner = min(m, n) if mode == "reduced" else m
     assert q.shape == (*shape[:-2], m, inner) and r.shape == (*shape[:-2], inner, n)
     assert close(xp.matmul(q, r), plain(x), dtype)
-    assert close(xp.matmul(xp.matrix_transpose(q), q), np.broadcast_to(np.eye(inner), (*shape[:-2], inner, inner)), dtype)
+    adjoint = xp.matrix_transpose(xp.conj(q) if dtype in REAL else q)
+    assert close(xp.matmul(adjoint, q), np.broadcast_to(np.eye(inner), (*shape[:-2], inner, inner)), dtype)
     assert np.array_equal(plain(r), np.triu(plain(r)))

@@ -181,6 +181,15 @@ def test_qr_and_least_squares(device):
         ballast.linalg.lstsq(device(data(5, 2)), data(5))
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_matrices_are_refused(device, dtype, monkeypatch):
+    monkeypatch.setattr(ballast.linalg, "execution", _protection.execution)
+    a = device(data(7, 3).astype(dtype))
+    for refused in (lambda: ballast.linalg.qr(a), lambda: ballast.linalg.lstsq(a, a), lambda: ballast.linalg.qr_multiply(a, device(data(2, 7)))):
+        with pytest.raises(ballast.UnsupportedError, match="expected real numbers for backend cuda, got complex ones"):
+            refused()
+
+
 def test_kmeans(device):
     pytest.importorskip("sklearn")
     from ballast.sklearn import KMeans

@@ -86,9 +86,15 @@ def test_a_later_part_of_a_call_is_in_the_report(faults):
     assert ballast.last_report().detected >= 2 and ballast.last_report().checks >= clean
 
 
+def normal(rng, shape, dtype):
+    made = rng.standard_normal(shape)
+    return (made + 1j * rng.standard_normal(shape) if dtype is complex else made).astype(dtype)
+
+
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
-def test_qr(faults, mode):
-    a = np.random.default_rng(3).standard_normal((300, 40))
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_qr(faults, mode, dtype):
+    a = normal(np.random.default_rng(3), (300, 40), dtype)
     expected = ballast.linalg.qr(a, mode)
     faults("site=qr.trailing,model=bit_flip,bit=60,seed=3", "site=qr.panel,model=bit_flip,bit=61,seed=3")
     seen = ballast.linalg.qr(a, mode)
@@ -98,13 +104,17 @@ def test_qr(faults, mode):
     assert np.allclose(seen.Q, expected.Q, rtol=0, atol=tolerance) and np.allclose(seen.R, expected.R, rtol=0, atol=40 * tolerance)
 
 
-def test_lstsq(faults):
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_lstsq(faults, dtype):
     rng = np.random.default_rng(4)
-    a, b = rng.standard_normal((300, 40)), rng.standard_normal(300)
+    a, b = normal(rng, (300, 40), dtype), normal(rng, 300, dtype)
     expected = np.linalg.lstsq(a, b)[0]
     faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
     assert np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
     assert ballast.last_report().detected >= 1
+    faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
+    with ballast.protection("off"):
+        assert not np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
 
 
 def test_kmeans(faults):
@@ -137,9 +147,10 @@ PANEL = "site=qr.panel,model=bit_flip,bit=61,seed=3"
 
 @pytest.mark.parametrize("mode", ["left", "right"])
 @pytest.mark.parametrize("site", ["qr.panel", "qr.trailing", "qr.q"])
-def test_qr_multiply(faults, mode, site):
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_qr_multiply(faults, mode, site, dtype):
     rng = np.random.default_rng(7)
-    a, c = rng.standard_normal((300, 80)), rng.standard_normal((80, 30) if mode == "left" else (30, 300))
+    a, c = normal(rng, (300, 80), dtype), normal(rng, (80, 30) if mode == "left" else (30, 300), dtype)
     expected = ballast.linalg.qr_multiply(a, c, mode)
     fault = f"site={site},model=bit_flip,bit=61,seed=3"
     faults(fault)
@@ -152,6 +163,33 @@ def test_qr_multiply(faults, mode, site):
     with ballast.protection("off"):
         struck = ballast.linalg.qr_multiply(a, c, mode)
     assert not all(np.allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max()) for one, other in zip(struck, expected))
+
+
+@pytest.mark.parametrize("shape", [(3, 60, 20), (300, 60)])
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r", "raw"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_matrices(faults, shape, mode, dtype):
+    a = normal(np.random.default_rng(11), shape, complex).astype(dtype)
+    near = 10 * np.sqrt(shape[-2] * shape[-1]) * np.finfo(dtype).eps  # rounding errors add up as random numbers do
+
+    def arrays():
+        made = ballast.linalg.qr(a, mode)
+        return made if isinstance(made, tuple) else (made,)
+
+    expected = arrays()
+    fault = f"site=qr.panel,model=bit_flip,bit={29 if dtype == np.complex64 else 61},seed=3"
+    faults(fault)
+    seen = arrays()
+    assert ballast.last_report().detected >= 1 and ballast.last_report().verdict in ("corrected", "recomputed")
+    for one, other in zip(seen, expected):
+        assert np.allclose(one, other, rtol=0, atol=near * np.abs(other).max())
+    faults(fault)
+    with ballast.protection("off"):
+        struck = arrays()
+    assert not all(np.allclose(one, other, rtol=0, atol=near * np.abs(other).max()) for one, other in zip(struck, expected))
+    faults(fault)
+    with ballast.protection("detect"), pytest.raises(ballast.FaultError):
+        arrays()
 
 
 def test_stacks_with_pivoting(faults):

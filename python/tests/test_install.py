@@ -36,7 +36,7 @@ def test_calls_are_protected_and_counted():
 
 
 def test_what_ballast_cannot_take_is_forwarded_and_told():
-    more = ("np.linalg.qr(np.eye(2) * 1j)\n"
+    more = ("np.linalg.qr(np.eye(2), 'economic')\n"
             "assert np.fft.fft(np.ones(4, np.longdouble)).dtype == np.clongdouble\n"
             "assert np.linalg.lstsq(np.ones((3, 2)), np.ones(3))[2] == 1\n"
             "assert len(ballast.forwarded()) == 3")
@@ -154,8 +154,55 @@ def test_factors_of_scipy():
             "        assert one.dtype == np.float32 and np.array_equal(one, other.astype(np.float32))\n"
             "x, residuals, rank, s = np.linalg.lstsq(single, single[:, 0])\n"
             "assert x.dtype == residuals.dtype == s.dtype == np.float32 and np.abs(x - np.eye(5)[0]).max() < 1e-7 and rank == 5\n"
-            "linalg.qr(m + 0j)\n"
+            "linalg.qr(m + 0j, pivoting=True)\n"
             "assert sum(ballast.forwarded().values()) == 1")
+    done = run(after=more)
+    assert done.returncode == 0, done.stderr
+
+
+def test_factors_of_complex_matrices():
+    """Every mode of NumPy's and SciPy's qr, lstsq and qr_multiply: what their own functions give, up to the signs of rows."""
+    pytest.importorskip("scipy")
+    more = ("import scipy.linalg as linalg\n"
+            "theirs = {name: ballast._install._replaced[module, name] for module, name in ((linalg, 'qr'), (linalg, 'qr_multiply'))}\n"
+            "their_solve = {module: ballast._install._replaced[module, 'lstsq'] for module in (np.linalg, linalg)}\n"
+            "their_factor = ballast._install._replaced[np.linalg, 'qr']\n"
+            "rng = np.random.default_rng(0)\n"
+            "calls = ballast._forward.protected_calls()\n"
+            "def flat(made):\n"
+            "    return [each for one in made for each in flat(one)] if isinstance(made, (tuple, list)) else [made]\n"
+            "def same(seen, expected, near, words):\n"
+            "    seen, expected = flat(seen), flat(expected)\n"
+            "    assert len(seen) == len(expected), words\n"
+            "    for one, other in zip(seen, expected):\n"
+            "        assert one.shape == other.shape and one.dtype == other.dtype, words\n"
+            "        assert np.allclose(np.abs(one), np.abs(other), rtol=near, atol=near), words\n"
+            "made = 0\n"
+            "for kind, near in ((np.complex64, 1e-4), (np.complex128, 1e-11)):\n"
+            "    for shape in ((6, 4), (4, 6), (5, 5), (3, 6, 4)):\n"
+            "        a = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(kind)\n"
+            "        for mode in ('full', 'r', 'economic', *(['raw'] if a.ndim == 2 else [])):\n"
+            "            same(linalg.qr(a, mode=mode), theirs['qr'](a, mode=mode), near, (shape, mode))\n"
+            "            made += 1\n"
+            "        for mode in ('reduced', 'complete', 'r', 'raw'):\n"
+            "            same(np.linalg.qr(a, mode), their_factor(a, mode), near, (shape, mode))\n"
+            "            made += 1\n"
+            "        if a.ndim > 2:\n"
+            "            continue\n"
+            "        b = (rng.standard_normal((len(a), 2)) + 1j).astype(kind)\n"
+            "        for module, solve in their_solve.items():\n"
+            "            seen, expected = module.lstsq(a, b), solve(a, b)\n"
+            "            made += 1\n"
+            "            for i in (0, 1, 3):\n"
+            "                assert seen[i].dtype == expected[i].dtype and np.allclose(seen[i], expected[i], rtol=10 * near), (module, shape, i)\n"
+            "            assert seen[2] == expected[2]\n"
+            "        for conjugate in (False, True):\n"
+            "            same(*(f(a, b.T, conjugate=conjugate) for f in (linalg.qr_multiply, theirs['qr_multiply'])), near, shape)\n"
+            "            made += 1\n"
+            "assert not ballast.forwarded() and ballast._forward.protected_calls() - calls == made, ballast.forwarded()\n"
+            "m = np.eye(4)[:, :3] * 1j\n"
+            "linalg.qr(m, pivoting=True); linalg.qr_multiply(m, m.T, pivoting=True); linalg.lstsq(m, m[:, 0], lapack_driver='gelsy')\n"
+            "assert len(ballast.forwarded()) == 3 and all('expected real numbers' in why for _, why in ballast.forwarded()), ballast.forwarded()")
     done = run(after=more)
     assert done.returncode == 0, done.stderr
 

@@ -8,56 +8,77 @@ import ballast
 SHAPES = [(1, 1), (5, 5), (40, 7), (7, 40), (300, 33), (257, 257), (3, 60, 20), (2, 3, 8, 12), (1000, 9, 5), (2, 300, 280)]
 
 
+REAL = [np.float32, np.float64]
+TYPES = [*REAL, np.complex64, np.complex128]
+
+
 def random(shape, dtype, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal(shape)
+    return (made + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else made).astype(dtype)
+
+
+def wide(a):
+    """In double precision."""
+    return a.astype(np.result_type(a, np.float64))
+
+
+def widest(a):
+    """In long double."""
+    return a.astype(np.result_type(a, np.longdouble))
 
 
 def small(difference, a, factor=1):
-    """Householder QR: ‖A − QR‖_F and ‖I − QᵀQ‖_F are at most c m n u (Higham, theorem 19.4), with c about 10, times ‖A‖_F."""
+    """Householder QR: ‖A − QR‖_F and ‖I − QᴴQ‖_F are at most c m n u (Higham, theorem 19.4), with c about 10, times ‖A‖_F. The bound of an
+    elementary operation on complex numbers is that of real ones times at most 2 √2 (Higham, lemma 3.5)."""
     m, n = a.shape[-2:]
     bound = 10 * m * n * np.finfo(difference.dtype).eps / 2 * factor
-    return (np.linalg.norm(difference, axis=(-2, -1)) <= bound * np.linalg.norm(a.astype(float), axis=(-2, -1))).all()
+    return (np.linalg.norm(difference, axis=(-2, -1)) <= bound * np.linalg.norm(wide(a), axis=(-2, -1))).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mode, same", [("reduced", "economic"), ("complete", "full")])
 def test_qr(shape, dtype, mode, same):
     a = random(shape, dtype)
     seen, expected = ballast.linalg.qr(a, mode), np.linalg.qr(a, mode)
     q, r = seen
     assert q is seen.Q and q.dtype == r.dtype == dtype and q.shape == expected.Q.shape and r.shape == expected.R.shape
-    assert small((q.astype(np.longdouble) @ r.astype(np.longdouble) - a).astype(dtype), a)
+    assert small((widest(q) @ widest(r) - a).astype(dtype), a)
     unit = np.eye(q.shape[-1])
-    product = q.swapaxes(-1, -2).astype(np.longdouble) @ q.astype(np.longdouble)
-    assert small((product - unit).astype(dtype), a, 1 / np.linalg.norm(a.astype(float), axis=(-2, -1)).min())
-    assert np.array_equal(r, np.triu(r))
+    product = widest(q.swapaxes(-1, -2).conj()) @ widest(q)
+    assert small((product - unit).astype(dtype), a, 1 / np.linalg.norm(wide(a), axis=(-2, -1)).min())
+    assert np.array_equal(r, np.triu(r)) and not np.diagonal(r, axis1=-2, axis2=-1).imag.any()
+    # Q and R are unique up to the signs of the diagonal of R. The first row of R is compared.
+    assert np.allclose(np.abs(r[..., 0, :]), np.abs(expected.R[..., 0, :]), rtol=0, atol=10 * np.prod(shape[-2:]) * np.finfo(dtype).eps)
     again = ballast.linalg.qr(a, same)
     assert np.array_equal(again.Q, q) and np.array_equal(again.R, r)
     assert np.array_equal(ballast.linalg.qr(a, "r"), r[..., : min(shape[-2:]), :])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_raw_is_lapacks_storage(shape):
-    a = random(shape, np.float64)
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_raw_is_lapacks_storage(shape, dtype):
+    a = random(shape, dtype)
     h, tau = ballast.linalg.qr(a, "raw")
     expected = np.linalg.qr(a, "raw")
     assert h.shape == expected[0].shape and tau.shape == expected[1].shape
     k = min(shape[-2:])
     v = np.tril(h.swapaxes(-1, -2)[..., :k], -1) + np.eye(shape[-2], k)
-    q = np.broadcast_to(np.eye(shape[-2]), (*shape[:-2], shape[-2], shape[-2])).copy()
+    q = np.broadcast_to(np.eye(shape[-2], dtype=dtype), (*shape[:-2], shape[-2], shape[-2])).copy()
     for j in reversed(range(k)):
         x = v[..., j, None]
-        q -= tau[..., j, None, None] * x @ (x.swapaxes(-1, -2) @ q)
+        q -= tau[..., j, None, None] * x @ (x.swapaxes(-1, -2).conj() @ q)
     assert small(q @ np.triu(h.swapaxes(-1, -2)) - a, a)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (4, 0), (0, 3, 3), (2, 0, 3)])
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r", "raw"])
-def test_empty_matrices(shape, mode):
-    seen, expected = ballast.linalg.qr(np.empty(shape), mode), np.linalg.qr(np.empty(shape), mode)
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_empty_matrices(shape, mode, dtype):
+    seen, expected = ballast.linalg.qr(np.empty(shape, dtype), mode), np.linalg.qr(np.empty(shape, dtype), mode)
     for one, other in zip(seen if isinstance(seen, tuple) else [seen], expected if isinstance(expected, tuple) else [expected]):
-        assert one.shape == other.shape and np.array_equal(one, other)
+        assert one.shape == other.shape and one.dtype == other.dtype and np.array_equal(one, other)
 
 
 def test_inputs_stay_as_they_are_and_may_be_views():
@@ -72,10 +93,22 @@ def test_inputs_stay_as_they_are_and_may_be_views():
 
 def test_types():
     assert ballast.linalg.qr(np.array([[1, 2], [3, 4]])).Q.dtype == np.float64
-    for dtype in (np.complex64, np.complex128, np.float16, np.longdouble, object):
+    for dtype in (np.clongdouble, np.float16, np.longdouble, object):
         with pytest.raises(TypeError) as seen:
             ballast.linalg.qr(np.ones((2, 2), dtype))
         assert isinstance(seen.value, ballast.UnsupportedError)
+    for dtype in (np.complex64, np.complex128):
+        with pytest.raises(ballast.UnsupportedError, match="expected real numbers, got complex"):
+            ballast.linalg.qr(np.ones((2, 2), dtype), pivoting=True)
+        with pytest.raises(ballast.UnsupportedError, match="expected real numbers, got complex"):
+            ballast.linalg.lstsq(np.ones((2, 2), dtype), np.ones(2), driver="gelsy")
+    single, double, integers = np.eye(2, dtype=np.float32), np.eye(2), np.eye(2, dtype=int)
+    for a, b, met in ((single, single * np.complex64(1j), np.complex64), (double, single * np.complex64(1j), np.complex128),
+                      (single * np.complex64(1j), integers, np.complex128), (single, double * 1j, np.complex128)):
+        seen = ballast.linalg.lstsq(a, b)
+        assert seen.x.dtype == met and seen.s.dtype == np.linalg.lstsq(a.astype(met), b)[3].dtype
+        product, r = ballast.linalg.qr_multiply(a, b)
+        assert product.dtype == r.dtype == met
     with pytest.raises(ballast.InvalidArgumentError, match="reduced"):
         ballast.linalg.qr(np.ones((2, 2)), "both")
     with pytest.raises(np.linalg.LinAlgError):
@@ -92,21 +125,22 @@ def test_report_has_both_operations():
 
 @pytest.mark.parametrize("m, n", [(20, 20), (50, 7), (7, 50), (300, 120), (1, 1), (5, 1), (1, 5)])
 @pytest.mark.parametrize("right", [(), (1,), (4,)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", TYPES)
 def test_lstsq(m, n, right, dtype):
     a, b = random((m, n), dtype, 1), random((m, *right), dtype, 2)
-    seen, expected = ballast.linalg.lstsq(a, b), np.linalg.lstsq(a.astype(float), b.astype(float))
+    seen, expected = ballast.linalg.lstsq(a, b), np.linalg.lstsq(wide(a), wide(b))
+    assert seen.residuals.dtype == seen.s.dtype == np.empty(0, dtype).real.dtype
     assert seen.rank == expected[2] and ballast.last_report().condition >= 1
     condition = expected[3][0] / expected[3][-1]
     # Higham, theorem 20.3: relative error c m n u κ (1 + κ ‖r‖ / (‖A‖‖x‖)), c about 10.
-    residual = np.linalg.norm(a.astype(float) @ expected[0] - b) / (expected[3][0] * np.linalg.norm(expected[0]))
+    residual = np.linalg.norm(wide(a) @ expected[0] - b) / (expected[3][0] * np.linalg.norm(expected[0]))
     bound = 10 * m * n * np.finfo(dtype).eps / 2 * condition * (1 + condition * residual)
     assert seen.x.shape == expected[0].shape and seen.x.dtype == dtype
     assert np.linalg.norm(seen.x - expected[0]) <= bound * np.linalg.norm(expected[0])
     assert seen.residuals.shape == expected[1].shape and seen.s.shape == expected[3].shape
-    wide = 10 * m * n * np.finfo(dtype).eps
-    assert np.allclose(seen.residuals, expected[1], rtol=wide, atol=wide * np.square(b).sum())
-    assert np.allclose(seen.s, expected[3], rtol=0, atol=wide * expected[3][0])
+    width = 10 * m * n * np.finfo(dtype).eps
+    assert np.allclose(seen.residuals, expected[1], rtol=width, atol=width * np.square(np.abs(b)).sum())
+    assert np.allclose(seen.s, expected[3], rtol=0, atol=width * expected[3][0])
 
 
 @pytest.mark.parametrize("m, n, k", [(0, 3, 2), (3, 0, 2), (4, 3, 0), (3, 4, 0), (0, 0, 1)])
@@ -135,7 +169,10 @@ def test_lstsq_refuses():
         with pytest.raises(np.linalg.LinAlgError):
             ballast.linalg.lstsq(a, b)
     with pytest.raises(TypeError):
-        ballast.linalg.lstsq(np.ones((3, 2), complex), np.ones(3))
+        ballast.linalg.lstsq(np.ones((3, 2), np.clongdouble), np.ones(3))
+    with pytest.raises(ballast.RankDeficientError) as seen:
+        ballast.linalg.lstsq(np.ones((3, 2)) * 1j, np.ones(3))
+    assert seen.value.rank == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (40, 7), (7, 40), (120, 120)])
@@ -174,26 +211,28 @@ def test_qr_with_pivoting_of_nothing(shape):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (9, 4), (4, 9), (300, 33), (2, 3, 9, 4), (3, 4, 9)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mode", ["left", "right"])
-@pytest.mark.parametrize("pivoting", [False, True])
-def test_qr_multiply(shape, dtype, mode, pivoting):
+@pytest.mark.parametrize("pivoting, conjugate", [(False, False), (False, True), (True, False)])
+def test_qr_multiply(shape, dtype, mode, pivoting, conjugate):
     """Beside the product with qr's Q in long double: that of applied reflectors has an error of at most c m n u ‖C‖ (Higham, lemma 19.3)."""
+    if pivoting and np.dtype(dtype).kind == "c":
+        return  # refused: test_types
     *stack, m, n = shape
     k = min(m, n)
     a, c = random(shape, dtype), random((*stack, k, 5) if mode == "left" else (*stack, 5, m), dtype, 1)
     kept = a.copy(), c.copy()
-    made, r, *order = ballast.linalg.qr_multiply(a, c, mode, pivoting)
+    made, r, *order = ballast.linalg.qr_multiply(a, c, mode, pivoting, conjugate)
     assert ballast.last_report().checks > 0 and np.array_equal(a, kept[0]) and np.array_equal(c, kept[1])
     q, same, *expected = ballast.linalg.qr(a, pivoting=pivoting)
     assert np.array_equal(r, same) and all(np.array_equal(x, y) for x, y in zip(order, expected)) and len(order) == pivoting
-    q = q.astype(np.longdouble)
+    q = widest(q.conj() if conjugate else q)
     product = q @ c if mode == "left" else c @ q
     assert made.dtype == dtype and made.shape == product.shape
     bound = 20 * m * n * np.finfo(dtype).eps / 2
-    assert (np.linalg.norm((made - product).astype(float), axis=(-2, -1)) <= bound * np.linalg.norm(c.astype(float), axis=(-2, -1))).all()
+    assert (np.linalg.norm((made - product).astype(wide(made).dtype), axis=(-2, -1)) <= bound * np.linalg.norm(wide(c), axis=(-2, -1))).all()
     if not stack:
-        linear = ballast.linalg.qr_multiply(a, c[:, 0] if mode == "left" else c[0], mode, pivoting)[0]
+        linear = ballast.linalg.qr_multiply(a, c[:, 0] if mode == "left" else c[0], mode, pivoting, conjugate)[0]
         assert linear.ndim == 1 and np.allclose(linear, made[:, 0] if mode == "left" else made[0], rtol=0, atol=bound * np.linalg.norm(c))
 
 
@@ -213,6 +252,21 @@ def test_qr_multiply_as_scipy():
                         assert np.allclose(seen[0], expected[0])
 
 
+def test_qr_multiply_of_complex_numbers_as_scipy():
+    """c Q without R's signs is (c Q) diag(signs); Q c is taken of c whose rows have them."""
+    linalg = pytest.importorskip("scipy.linalg")
+    for m, n in ((7, 4), (4, 7), (5, 5)):
+        a, k = random((m, n), complex), min(m, n)
+        signs = np.sign(np.diag(ballast.linalg.qr(a, "r")).real * np.diag(linalg.qr(a, mode="economic")[1]).real)
+        for conjugate in (False, True):
+            c = random((3, m), complex, 1)
+            seen, expected = (f(a, c, "right", conjugate=conjugate) for f in (ballast.linalg.qr_multiply, linalg.qr_multiply))
+            assert np.allclose(seen[0] * signs, expected[0]) and np.allclose(seen[1] * signs[:, None], expected[1])
+            c = random((k, 3), complex, 1)
+            seen = ballast.linalg.qr_multiply(a, c * signs[:, None], "left", conjugate=conjugate)
+            assert np.allclose(seen[0], linalg.qr_multiply(a, c, "left", conjugate=conjugate)[0])
+
+
 def test_qr_multiply_refuses():
     a = np.ones((4, 3))
     for c, mode, expected in ((np.ones((4, 2)), "left", r"expected the shape \(3, p\)"), (np.ones((2, 3)), "right", r"expected the shape \(p, 4\)"),
@@ -220,7 +274,9 @@ def test_qr_multiply_refuses():
         with pytest.raises(ballast.InvalidArgumentError, match=expected):
             ballast.linalg.qr_multiply(a, c, mode)
     with pytest.raises(TypeError):
-        ballast.linalg.qr_multiply(a, np.ones((1, 4), complex))
+        ballast.linalg.qr_multiply(a, np.ones((1, 4), np.clongdouble))
+    with pytest.raises(ballast.UnsupportedError):
+        ballast.linalg.qr_multiply(a * 1j, np.ones((1, 4)), pivoting=True)
     with pytest.raises(np.linalg.LinAlgError):
         ballast.linalg.qr_multiply(np.ones(3), np.ones(3))
     assert ballast.linalg.qr_multiply(a, np.ones((0, 4)))[0].shape == (0, 3)

@@ -39,6 +39,9 @@ OPERATORS = [
     (torch.ops.ballast.qr, (data(5, 3),)),
     (torch.ops.ballast.qr, (data(3, 5),)),
     (torch.ops.ballast.qr, (data(2, 4, 4),)),
+    (torch.ops.ballast.qr, (data(5, 3, dtype=torch.complex128),)),
+    (torch.ops.ballast.qr, (data(3, 5, dtype=torch.complex128),)),
+    (torch.ops.ballast.qr, (data(2, 4, 4, dtype=torch.complex128),)),
 ]
 
 
@@ -51,7 +54,7 @@ def test_opcheck_and_gradcheck(op, given):
         made = op(x, *given[1:])
         if op is not torch.ops.ballast.qr:
             return made
-        signs = torch.sign(made[1].diagonal(dim1=-2, dim2=-1)).detach()
+        signs = torch.sign(made[1].diagonal(dim1=-2, dim2=-1).real).detach()
         return made[0] * signs[..., None, :], made[1] * signs[..., None]
 
     torch.autograd.gradcheck(function, (given[0],))
@@ -78,6 +81,11 @@ def test_install_takes_torch():
         q, r = torch.linalg.qr(x.T)
         assert torch.allclose(q @ r, x.T) and isinstance(torch.linalg.qr(x.T), torch.return_types.linalg_qr)
         assert ballast._forward.protected_calls() == calls + 5
+        z = torch.complex(x, x.flip(0))
+        for given in (z, z.mT, z.conj(), torch.stack([z, 2 * z]).to(torch.complex64)):
+            q, r = torch.linalg.qr(given)
+            assert torch.allclose(q @ r, given, atol=1e-5) and q.dtype == r.dtype == given.dtype
+        assert ballast.last_report().problem.startswith("qr_c64") and ballast._forward.protected_calls() == calls + 9
         with pytest.warns(ballast.FallbackWarning, match="complete"):
             torch.linalg.qr(x.T, mode="complete")
         with pytest.warns(ballast.FallbackWarning, match="out"):
@@ -158,25 +166,49 @@ def test_forward_mode_and_torch_func(name):
     assert torch.allclose(func.vmap(func.grad(cubes(f)))(v[:, None]), func.vmap(func.grad(cubes(g)))(v[:, None]))
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
-def test_qr_in_forward_mode_and_under_torch_func(shape):
-    def factors(a):
-        q, r = mine.qr(a)
-        signs = torch.sign(r.diagonal(dim1=-2, dim2=-1)).detach()
-        return q * signs[..., None, :], r * signs[..., None]
+def with_positive_diagonal(q, r):
+    signs = torch.sign(r.diagonal(dim1=-2, dim2=-1).real).detach()
+    return q * signs[..., None, :], r * signs[..., None]
 
-    func, a, t, step = torch.func, data(*shape), data(*shape).flip(0), 1e-6
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_gradient_of_qr_is_torchs(shape, dtype):
+    def gradient(factor):
+        a = data(*shape, dtype=dtype).requires_grad_()
+        made = torch.zeros(())
+        for part in with_positive_diagonal(*factor(a)):
+            weights = torch.arange(1, part.numel() + 1, dtype=torch.float64).reshape(part.shape).to(dtype)
+            if dtype.is_complex:
+                weights = weights * torch.exp(1j * weights)
+            made = made + (part * weights).real.sum()
+        made.backward()
+        return a.grad
+
+    assert torch.allclose(gradient(mine.qr), gradient(torch.linalg.qr), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_qr_in_forward_mode_and_under_torch_func(shape, dtype):
+    def factors(a):
+        return with_positive_diagonal(*mine.qr(a))
+
+    func, a, t, step = torch.func, data(*shape, dtype=dtype), data(*shape, dtype=dtype).flip(0), 1e-6
     _, tangents = func.jvp(factors, (a,), (t,))
     for tangent, above, below in zip(tangents, factors(a + step * t), factors(a - step * t)):
         # A central difference is wrong by O(step²) and by rounding / step.
-        assert torch.allclose(tangent, (above - below) / (2 * step), rtol=1e-6, atol=1e-6 * tangent.abs().max())
+        assert torch.allclose(tangent, (above - below) / (2 * step), rtol=1e-6, atol=1e-6 * float(tangent.abs().max()))
 
     def loss(v):
         q, r = factors(v)
-        return (q * torch.arange(q.numel()).reshape(q.shape)).sum() + r.pow(2).sum()
+        return (q * torch.arange(q.numel()).reshape(q.shape)).real.sum() + r.abs().pow(2).sum()
 
-    gradient = torch.autograd.functional.jacobian(loss, a)
-    assert torch.allclose(func.grad(loss)(a), gradient) and torch.allclose(func.jacfwd(loss)(a), gradient)
+    given = a.clone().requires_grad_()
+    gradient, = torch.autograd.grad(loss(given), given)
+    assert torch.allclose(func.grad(loss)(a), gradient)
+    if not dtype.is_complex:  # jacfwd takes derivatives by real numbers only
+        assert torch.allclose(func.jacfwd(loss)(a), gradient)
     assert torch.allclose(func.vmap(func.grad(loss))(torch.stack([a, a]))[1], gradient)
 
 
