@@ -340,17 +340,23 @@ TEST(kmeans_group_protection, faults_inside_a_rank) {
       {"kmeans.index", 30},    {"kmeans.label", 30},         {"kmeans.sum", 62},       {"kmeans.count", 62},   {"kmeans.total", 62},
       {"kmeans.centroid", 30}, {"kmeans.shift", 62},         {"kmeans.tolerance", 62}, {"kmeans.inertia", 62}};
   for (const auto& [site, bit] : strikes) {
-    const inject::plan faults(
-        {inject::parse_request(std::string("site=") + site + ",model=bit_flip,bit=" + std::to_string(bit) + ",count=1,seed=5")});
-    const auto found = fit_on(3, set, what, {}, &faults);
-    ASSERT_EQ(found.errors, 0) << site << ": " << found.message;
-    EXPECT_TRUE(found.alike && found.same_numbers(clean)) << site;
-    EXPECT_EQ(found.labels, clean.labels) << site;
-    for (const report& each : found.reports) {
-      EXPECT_GT(each.detected, 0U) << site;
-      EXPECT_NE(each.verdict, verdict::uncorrectable) << site;
-      EXPECT_TRUE(std::ranges::any_of(each.events, [](const event& one) { return one.rank == 2; })) << site;
+    // Where the vectors of the processor put the strike, a number that is overwritten later may be struck: then the next seed.
+    bool seen = false;
+    for (int seed = 5; seed < 15 && !seen; ++seed) {
+      const inject::plan faults({inject::parse_request(std::string("site=") + site + ",model=bit_flip,bit=" + std::to_string(bit) +
+                                                       ",count=1,seed=" + std::to_string(seed))});
+      const auto found = fit_on(3, set, what, {}, &faults);
+      ASSERT_EQ(found.errors, 0) << site << ": " << found.message;
+      EXPECT_TRUE(found.alike && found.same_numbers(clean)) << site;
+      EXPECT_EQ(found.labels, clean.labels) << site;
+      seen = found.reports.front().detected > 0;
+      for (const report& each : found.reports) {
+        EXPECT_EQ(each.detected > 0, seen) << site << ": every rank reports it";
+        EXPECT_NE(each.verdict, verdict::uncorrectable) << site;
+        EXPECT_EQ(std::ranges::any_of(each.events, [](const event& one) { return one.rank == 2; }), seen) << site;
+      }
     }
+    EXPECT_TRUE(seen) << site;
   }
 }
 
