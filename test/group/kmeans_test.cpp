@@ -340,7 +340,7 @@ TEST(kmeans_group_protection, faults_inside_a_rank) {
       {"kmeans.index", 30},    {"kmeans.label", 30},         {"kmeans.sum", 62},       {"kmeans.count", 62},   {"kmeans.total", 62},
       {"kmeans.centroid", 30}, {"kmeans.shift", 62},         {"kmeans.tolerance", 62}, {"kmeans.inertia", 62}};
   for (const auto& [site, bit] : strikes) {
-    // Where the vectors of the processor put the strike, a number that is overwritten later may be struck: then the next seed.
+    // The vectors of the processor decide which number a seed strikes. One that is overwritten later reaches nothing: then the next seed.
     bool seen = false;
     for (int seed = 5; seed < 15 && !seen; ++seed) {
       const inject::plan faults({inject::parse_request(std::string("site=") + site + ",model=bit_flip,bit=" + std::to_string(bit) +
