@@ -44,6 +44,7 @@ class tile_worker {
   tile_worker& operator=(const tile_worker&) = delete;
 
   tile_result process(const tile_job<T>& job);
+  int slot() const { return slot_; }
 
  private:
   enum class lane_judgement : std::uint8_t { pass, fail, repeat };

@@ -113,6 +113,17 @@ std::int64_t load_own_rows(const tile_view<const T>& from, std::int64_t rows, T*
   return std::memcmp(seal, from.seals, static_cast<std::size_t>(kernel.lanes) * sizeof(T)) != 0;
 }
 
+template <class T>
+std::int64_t load_other_rows(const tile_view<const T>& from, std::int64_t rows, T* x) {
+  const auto& kernel = kernels<T>();
+  const std::int64_t row = 2 * kernel.lanes;
+  for (std::int64_t i = 0; i < rows; ++i) std::memcpy(x + i * row, from.base + i * from.element, static_cast<std::size_t>(row) * sizeof(T));
+  if (from.running == nullptr) return 0;
+  kernel.extend_seals(x, rows, from.running, from.extended);
+  if (from.seals == nullptr) return 0;
+  return std::memcmp(from.extended, from.seals, static_cast<std::size_t>(rows * kernel.lanes) * sizeof(T)) != 0;
+}
+
 // Computes the other half of a spectrum whose first half is loaded, as conjugates.
 template <class T>
 void expand_spectrum(std::int64_t length, std::int64_t loaded, T* x) {
@@ -150,6 +161,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
       damaged = kernel.load_blocks(from.base, from.element, job.used, rows, x, from.seals, from.seal_stride, early);
       break;
     case access::own_rows: damaged = load_own_rows(from, rows, x); break;
+    case access::other_rows: damaged = load_other_rows(from, rows, x); break;
     case access::complex: source = gather<access::complex>(job, rows, x); break;
     case access::scalars: source = gather<access::scalars>(job, rows, x); break;
     case access::real: source = gather<access::real>(job, rows, x); break;
@@ -178,13 +190,16 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
 template <class T>
 std::int64_t seal_scalars(const tile_job<T>& job) {
   const std::int64_t lanes = kernels<T>().lanes;
-  return job.to.how == access::blocks ? (job.rows_stored + lanes - 1) / lanes : job.rows_stored * lanes;
+  if (job.to.how == access::blocks) return (job.rows_stored + lanes - 1) / lanes;
+  return job.to.how == access::other_rows ? lanes : job.rows_stored * lanes;
 }
 
 template <class T>
 void make_seals(const tile_job<T>& job, const T* done, T* seals) {
   if (job.to.how == access::blocks)
     kernels<T>().seal_blocks(done, job.rows_stored, job.used, seals);
+  else if (job.to.how == access::other_rows)
+    kernels<T>().seal_rows(done, job.rows_stored, seals);
   else
     kernels<T>().extend_seals(done, job.rows_stored, job.to.seals, seals);
 }
@@ -198,7 +213,8 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
   switch (to.how) {
     case access::rows: parity = kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
-    case access::blocks: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
+    case access::blocks:
+    case access::other_rows: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
     case access::own_rows:
       for (std::int64_t j = 0; j < job.rows_stored; ++j)
         std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));

@@ -19,10 +19,9 @@ constexpr std::int64_t k_one_pass = 2048;
 constexpr std::int64_t k_one_pass_many = k_longest_line;
 constexpr std::int64_t k_many_tiles = 16;
 
-// Axes of length 1 waste lanes, so complex problems get their other axes last. Real kinds keep their last axis.
+// Axes of length 1 waste lanes, so problems get their other axes last. Real kinds keep their last axis.
 geometry with_short_axes_first(geometry shape) {
-  if (shape.kind != kind::c2c) return shape;
-  for (std::size_t axis = 2; axis > 0; --axis) {
+  for (std::size_t axis = shape.kind == kind::c2c ? 2 : 1; axis > 0; --axis) {
     for (std::size_t rest = axis; shape.n[axis] == 1 && rest > 0; --rest) {
       for (side* each : {&shape.input, &shape.output}) {
         std::swap(each->length[axis], each->length[rest - 1]);

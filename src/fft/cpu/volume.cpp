@@ -9,6 +9,12 @@
 #include "run/attempt.hpp"
 
 namespace ballast::fft::cpu {
+namespace {
+
+// Planes of the workspace up to this size are turned in the cache of one core: half of the second-level caches of today.
+constexpr std::int64_t k_plane_bytes = std::int64_t{1} << 19;
+
+}  // namespace
 
 std::optional<line_split> split_line(std::int64_t n) {
   std::optional<line_split> best;
@@ -29,7 +35,10 @@ std::optional<line_split> split_line(std::int64_t n) {
 
 template <class T>
 volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect)
-    : shape_(shape), lanes_(kernels<T>().lanes), long_line_(split.has_value()) {
+    : shape_(shape),
+      lanes_(kernels<T>().lanes),
+      long_line_(split.has_value()),
+      rows_first_(!long_line_ && (shape.kind == kind::r2c || (shape.kind == kind::c2c && shape.n[0] > 1))) {
   if (split) {
     // Element j₁ n₂ + j₂ of the input, k₁ + n₁ k₂ of the output.
     n_[1] = split->n1;
@@ -47,19 +56,36 @@ volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool p
       in_[axis] = shape_.input.stride[axis];
       out_[axis] = shape_.output.stride[axis];
     }
-    width_ = shape_.kind == kind::c2r ? shape_.input.length[2] : n_[2];
+    width_ = shape_.kind == kind::c2r ? shape_.input.length[2] : shape_.output.length[2];
   }
+  make_lines(protect);
+  plane_lanes_ = rows_first_ ? n_[1] : width_;
+  plane_rows_ = rows_first_ ? width_ : n_[1];
+  columns_ = ceil_div(plane_lanes_, lanes_);
+  groups_ = ceil_div(plane_rows_, lanes_);
+  outer_columns_ = ceil_div(width_, lanes_);
+  outer_tiles_ = n_[0] > 1 ? outer_columns_ * n_[1] : 0;
+  turning_tiles_ = n_[0] * columns_;
+  turned_tiles_ = n_[0] * groups_;
+  // The rows that the outer pass takes from many planes, or gives to them, begin in different sets of a cache.
+  const std::int64_t row = 2 * lanes_;
+  const std::int64_t apart = n_[0] > 1 ? row : 0;
+  const std::int64_t plane = core::checked_product(core::checked_product(columns_, plane_rows_), row);
+  plane_scalars_ = plane + apart;
+  signal_scalars_ = core::checked_product(n_[0], plane_scalars_);
+  if (outer_last()) held_scalars_ = core::checked_product(core::checked_product(groups_, n_[1]), row) + apart;
+  planes_fit_ = n_[0] > 1 && plane * static_cast<std::int64_t>(sizeof(T)) <= k_plane_bytes;
+}
+
+template <class T>
+void volume<T>::make_lines(bool protect) {
   if (n_[0] > 1) axis_[0] = std::make_unique<line<T>>(form::complex, n_[0], 0, protect);
   axis_[1] = std::make_unique<line<T>>(form::complex, n_[1], 1, protect);
-  const bool half = shape_.kind == kind::c2r && !long_line_ && n_[2] % 2 == 0;
-  const bool odd_half = shape_.kind == kind::c2r && !long_line_ && n_[2] % 2 == 1;
-  axis_[2] = std::make_unique<line<T>>(half ? form::real_inverse : form::complex, n_[2], 2, protect, odd_half);
-  columns_ = ceil_div(width_, lanes_);
-  groups_ = ceil_div(n_[1], lanes_);
-  first_tiles_ = n_[0] > 1 ? columns_ * n_[1] : 0;
-  second_tiles_ = n_[0] * columns_;
-  last_tiles_ = n_[0] * groups_;
-  data_scalars_ = core::checked_product(core::checked_product(columns_ * n_[0], n_[1]), 2 * lanes_);
+  const bool even = n_[2] % 2 == 0;
+  const bool half = shape_.kind == kind::c2r && !long_line_;
+  const bool spectrum = shape_.kind == kind::r2c && !long_line_;
+  const form last = spectrum && even ? form::real_forward : half && even ? form::real_inverse : form::complex;
+  axis_[2] = std::make_unique<line<T>>(last, n_[2], 2, protect, half && !even);
   for (const auto& each : axis_) {
     if (each) scratch_scalars_ = std::max(scratch_scalars_, core::checked_product(each->rows_scratch(), 2 * lanes_));
   }
@@ -85,6 +111,13 @@ void volume<T>::make_factors(factor_tables& made) const {
   }
 }
 
+// Returns the planes that the workspace of one signal holds, if so many signals are transformed at the same time.
+template <class T>
+std::int64_t volume<T>::planes_of(const transform_args& how, int signals) const {
+  if (!outer_last()) return n_[0];
+  return planes_fit_ && signals == 1 ? how.threads : 1;
+}
+
 // Allocates what an earlier call has not: the scratch of all threads, and the memory of `signals` signals. Pages that no thread touches
 // take no memory.
 template <class T>
@@ -93,10 +126,12 @@ void volume<T>::prepare(workspace& memory, const transform_args& how, int signal
   memory.slots.prepare(how.threads, scratch_scalars_, protect);
   while (memory.signals.size() < static_cast<std::size_t>(signals)) {
     auto made = std::make_unique<signal_memory>();
-    made->data = core::aligned_buffer<T>(data_scalars_);
+    made->data = core::large_buffer<T>(planes_of(how, signals) * plane_scalars_);
+    if (outer_last()) made->held = core::large_buffer<T>(n_[0] * held_scalars_);
     if (protect) {
-      made->seals = core::aligned_buffer<T>(second_tiles_ * groups_);
-      made->first_seals = core::aligned_buffer<T>(second_tiles_ * lanes_);
+      made->seals = core::aligned_buffer<T>(turning_tiles_ * groups_);
+      if (n_[0] > 1) made->outer_seals = core::aligned_buffer<T>(outer_columns_ * n_[0] * lanes_);
+      if (outer_last()) made->running = core::aligned_buffer<T>(2 * outer_columns_ * n_[0] * lanes_);
     }
     memory.signals.push_back(std::move(made));
   }
@@ -118,29 +153,45 @@ class volume<T>::signal_run {
 
  private:
   void passes();
-  void first_pass();
-  void second_pass();
-  void last_pass();
+  void plane_passes();
 
+  // The tiles of a pass. They return whether the pass continues.
+  bool outer_column(std::int64_t column, tile_worker<T>& worker, const tile_job<T>& common);
+  bool turning_tile(std::int64_t plane, std::int64_t column, tile_worker<T>& worker, const tile_job<T>& common);
+  bool turned_tile(std::int64_t plane, std::int64_t group, tile_worker<T>& worker, const tile_job<T>& common);
+  std::int64_t place_of(std::int64_t plane, const tile_worker<T>& worker) const;
+
+  // The parts of a job that the tiles of a pass share.
   tile_job<T> job_for(std::size_t axis) const;
-  tile_job<T> last_job() const;
+  tile_job<T> outer_job() const;
+  tile_job<T> turning_job() const;
+  tile_job<T> turned_job() const;
+  void to_result(tile_job<T>& job, std::size_t lanes, std::size_t elements) const;
+
+  void number(tile_job<T>& job, std::int64_t tile) const;
   tile_view<const T> source(std::size_t axis, std::int64_t i1, std::int64_t column) const;
+  tile_view<const T> source_of_lines(std::int64_t i0, std::int64_t column) const;
   read_ahead next_columns(const tile_view<const T>& from, std::int64_t column) const;
+  read_ahead next_lines(const tile_view<const T>& from, std::int64_t column) const;
   bool settle(tile_result seen);
   void copy_staged() const;
 
   int lanes_at(std::int64_t count, std::int64_t tile) const {
     return static_cast<int>(std::min<std::int64_t>(v_.lanes_, count - tile * v_.lanes_));
   }
-  // Return the rows of column `column` and plane i₀ or k₀ in the workspace, and their seals.
-  T* rows_at(std::int64_t column, std::int64_t plane) const {
-    return mine_.data.data() + (column * v_.n_[0] + plane) * v_.n_[1] * 2 * v_.lanes_;
+  // Return what a turning tile leaves in a place of the workspace, and its seals, from group `group` on.
+  T* rows_at(std::int64_t place, std::int64_t column) const {
+    return mine_.data.data() + place * v_.plane_scalars_ + column * v_.plane_rows_ * 2 * v_.lanes_;
   }
-  T* first_seals_at(std::int64_t column, std::int64_t plane) const {
-    return protect_ ? mine_.first_seals.data() + (column * v_.n_[0] + plane) * v_.lanes_ : nullptr;
+  T* seals_at(std::int64_t plane, std::int64_t column, std::int64_t group) const {
+    return protect_ ? mine_.seals.data() + (plane * v_.columns_ + column) * v_.groups_ + group : nullptr;
   }
-  T* seals_at(std::int64_t column, std::int64_t plane, std::int64_t group) const {
-    return protect_ ? mine_.seals.data() + (column * v_.n_[0] + plane) * v_.groups_ + group : nullptr;
+  // Return what a turned tile leaves for an outer pass that comes last, and the seals beside any outer pass.
+  T* held_at(std::int64_t plane, std::int64_t column) const {
+    return mine_.held.data() + plane * v_.held_scalars_ + column * v_.n_[1] * 2 * v_.lanes_;
+  }
+  T* outer_seals_at(std::int64_t column, std::int64_t plane) const {
+    return protect_ ? mine_.outer_seals.data() + (column * v_.n_[0] + plane) * v_.lanes_ : nullptr;
   }
 
   const volume& v_;
@@ -192,7 +243,7 @@ bool volume<T>::signal_run::run() {
   } else {
     const auto once = [&](int) -> std::optional<abft::finding> {
       passes();
-      how.seen.checked(static_cast<std::uint64_t>(v_.second_tiles_ * v_.groups_));
+      how.seen.checked(static_cast<std::uint64_t>(v_.turning_tiles_ * v_.groups_));
       if (fatal_) return std::nullopt;
       return abft::finding{.word = damaged_ ? abft::k_fail : abft::k_pass, .residual = 1, .index = signal_};
     };
@@ -206,12 +257,54 @@ bool volume<T>::signal_run::run() {
 template <class T>
 void volume<T>::signal_run::passes() {
   damaged_ = false;
-  if (v_.n_[0] > 1) first_pass();
-  if (!fatal_) second_pass();
-  if (!fatal_ && !damaged_) last_pass();
+  const auto sound = [&] { return !fatal_ && !damaged_; };
+  const auto outer_pass = [&] {
+    const tile_job<T> common = outer_job();
+    workers_.for_tiles(v_.outer_columns_, common.transform->rows_scratch() * v_.n_[1],
+                       [&](std::int64_t column, tile_worker<T>& worker) { return outer_column(column, worker, common); });
+  };
+  if (v_.n_[0] > 1 && !v_.outer_last()) outer_pass();
+  if (sound()) plane_passes();
+  if (sound() && v_.outer_last()) outer_pass();
 }
 
-// Returns whether the pass continues.
+// Transforms axes 1 and 2 of all planes.
+template <class T>
+void volume<T>::signal_run::plane_passes() {
+  const tile_job<T> turning = turning_job(), turned = turned_job();
+  // Each plane in the cache of one thread.
+  if (v_.planes_fit_) {
+    workers_.for_tiles(v_.n_[0], v_.columns_ * turning.transform->rows_scratch(), [&](std::int64_t plane, tile_worker<T>& worker) {
+      for (std::int64_t column = 0; column < v_.columns_; ++column) {
+        if (!turning_tile(plane, column, worker, turning)) return false;
+      }
+      for (std::int64_t group = 0; group < v_.groups_; ++group) {
+        if (!turned_tile(plane, group, worker, turned)) return false;
+      }
+      return true;
+    });
+    return;
+  }
+  // All threads in one plane after the other, or, with a place for each plane, in all of them.
+  const std::int64_t together = v_.outer_last() ? 1 : v_.n_[0];
+  for (std::int64_t first = 0; first < v_.n_[0] && !fatal_ && !damaged_; first += together) {
+    workers_.for_tiles(together * v_.columns_, turning.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
+      return turning_tile(first + tile / v_.columns_, tile % v_.columns_, worker, turning);
+    });
+    if (fatal_ || damaged_) return;
+    workers_.for_tiles(together * v_.groups_, turned.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
+      return turned_tile(first + tile / v_.groups_, tile % v_.groups_, worker, turned);
+    });
+  }
+}
+
+// Returns the place of a plane in the workspace.
+template <class T>
+std::int64_t volume<T>::signal_run::place_of(std::int64_t plane, const tile_worker<T>& worker) const {
+  if (!v_.outer_last()) return plane;
+  return v_.planes_fit_ && workers_.slot < 0 ? worker.slot() : 0;
+}
+
 template <class T>
 bool volume<T>::signal_run::settle(tile_result seen) {
   if (seen == tile_result::damaged_input) damaged_ = true;
@@ -228,6 +321,13 @@ tile_job<T> volume<T>::signal_run::job_for(std::size_t axis) const {
   job.index = signal_;
   job.index_lane = 0;
   return job;
+}
+
+// Numbers a job among all tiles of the signal. The results of all passes but the last wait in memory.
+template <class T>
+void volume<T>::signal_run::number(tile_job<T>& job, std::int64_t tile) const {
+  job.interval = where_.tile + tile;
+  if (tile < v_.waiting_of_signal()) job.waiting = where_.waiting + tile;
 }
 
 // Returns the location in the input of lines of `axis` (0 or 1) that start at i₀ = 0, i₁, for W neighbours of axis 2 from `column` on.
@@ -255,61 +355,18 @@ tile_view<const T> volume<T>::signal_run::source(std::size_t axis, std::int64_t 
   return made;
 }
 
-// Transforms axis 0, from the input to the workspace. One task has all lines that share a seal.
+// Returns the location in the input of the lines of axis 2 in plane i₀, for W neighbours of axis 1 from `column` on.
 template <class T>
-void volume<T>::signal_run::first_pass() {
-  const tile_job<T> common = job_for(0);
-  const std::int64_t n0 = v_.n_[0], n1 = v_.n_[1], row = 2 * v_.lanes_;
-  workers_.for_tiles(v_.columns_, common.transform->rows_scratch() * n1, [&](std::int64_t column, tile_worker<T>& worker) {
-    T* seals = first_seals_at(column, 0);
-    if (protect_) std::fill_n(seals, n0 * v_.lanes_, T(0));
-    for (std::int64_t i1 = 0; i1 < n1; ++i1) {
-      tile_job<T> job = common;
-      job.from = source(0, i1, column);
-      job.to.how = access::own_rows;
-      job.to.base = rows_at(column, 0) + i1 * row;
-      job.to.element = n1 * row;
-      job.to.seals = seals;
-      job.used = lanes_at(v_.width_, column);
-      job.interval = where_.tile + column * n1 + i1;
-      job.waiting = where_.waiting + column * n1 + i1;
-      if (!settle(worker.process(job))) return false;
-    }
-    return true;
-  });
-}
-
-// Transforms axis 1, from the input or within the workspace.
-template <class T>
-void volume<T>::signal_run::second_pass() {
-  const tile_job<T> common = job_for(1);
-  workers_.for_tiles(v_.second_tiles_, common.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
-    const std::int64_t column = tile % v_.columns_;
-    const std::int64_t k0 = tile / v_.columns_;
-    tile_job<T> job = common;
-    if (v_.n_[0] > 1) {
-      job.from.how = access::own_rows;
-      job.from.base = rows_at(column, k0);
-      job.from.seals = first_seals_at(column, k0);
-    } else {
-      job.from = source(1, 0, column);
-      job.ahead = next_columns(job.from, column);
-    }
-    job.to.how = access::blocks;
-    job.to.base = rows_at(column, k0);
-    job.to.seals = seals_at(column, k0, 0);
-    job.used = lanes_at(v_.width_, column);
-    if (v_.long_line_) {
-      const auto of = [&](const factor_tables& tables) {
-        return factors_of<T>{tables.coarse.data() + column * 2 * v_.n_[1], tables.fine.data()};
-      };
-      job.factors = of(v_.factors_[0]);
-      if (protect_) job.check = of(v_.factors_[1]);
-    }
-    job.interval = where_.tile + v_.first_tiles_ + tile;
-    job.waiting = where_.waiting + v_.first_tiles_ + tile;
-    return settle(worker.process(job));
-  });
+tile_view<const T> volume<T>::signal_run::source_of_lines(std::int64_t i0, std::int64_t column) const {
+  tile_view<const T> made;
+  made.base = in_ + (i0 * v_.in_[0] + column * v_.lanes_ * v_.in_[1]) * in_unit_;
+  made.lane = v_.in_[1] * in_unit_;
+  made.element = v_.in_[2] * in_unit_;
+  if (from_.real && v_.n_[2] % 2 == 1)
+    made.how = access::real;
+  else
+    made.how = v_.in_[2] == 1 ? access::rows : from_.real ? access::scalars : access::complex;
+  return made;
 }
 
 // Returns the prefetch for the read after `column`: the next column, or after the last one the first column of the next signal.
@@ -323,55 +380,157 @@ read_ahead volume<T>::signal_run::next_columns(const tile_view<const T>& from, s
   return read_ahead(from.base + across, v_.n_[1], std::min<std::int64_t>(v_.lanes_, v_.width_) * 2 * width, from.element * width);
 }
 
-// Returns the part of a job that the tiles of the last pass share.
+// Returns the prefetch of the lines of the same plane after `column`.
 template <class T>
-tile_job<T> volume<T>::signal_run::last_job() const {
-  const line<T>& transform = *v_.axis_[2];
-  const transform_args& how = workers_.how;
-  tile_job<T> job = job_for(2);
-  job.scale = how.scale;
-  job.check_scale = how.check_scale;
-  job.from.how = access::blocks;
-  job.from.element = v_.n_[0] * v_.n_[1] * 2 * v_.lanes_;
-  job.from.seal_stride = v_.n_[0] * v_.groups_;
-  job.to.lane = stride_[1] * out_unit_;
-  job.to.element = stride_[2] * out_unit_;
+read_ahead volume<T>::signal_run::next_lines(const tile_view<const T>& from, std::int64_t column) const {
+  const std::int64_t left = std::min<std::int64_t>(v_.lanes_, v_.n_[1] - (column + 1) * v_.lanes_);
+  if (from.how != access::rows || left <= 0) return {};
+  const std::int64_t width = sizeof(T);
+  return read_ahead(from.base + v_.lanes_ * from.lane, left, v_.n_[2] * in_unit_ * width, from.lane * width);
+}
+
+// Sets where the last pass stores: its lanes lie along one axis of the result, its elements along another.
+template <class T>
+void volume<T>::signal_run::to_result(tile_job<T>& job, std::size_t lanes, std::size_t elements) const {
+  job.scale = workers_.how.scale;
+  job.check_scale = workers_.how.check_scale;
+  job.to.lane = stride_[lanes] * out_unit_;
+  job.to.element = stride_[elements] * out_unit_;
+  const bool real_inverse = job.transform->is_real_inverse();
   if (to_.real) {
-    job.to.how = transform.is_real_inverse() ? (stride_[2] == 1 ? access::rows : access::scalars) : access::real;
-    job.expand = !v_.long_line_ && !transform.is_real_inverse();
+    job.to.how = real_inverse ? (stride_[elements] == 1 ? access::rows : access::scalars) : access::real;
+    job.expand = !v_.long_line_ && !real_inverse;
   } else if (from_.real && v_.long_line_) {
     job.to.how = access::complex;
     job.to.index_lane = 1;
     job.to.index_element = v_.n_[1];
     job.to.length = to_.length[2];
   } else {
-    job.to.how = stride_[1] == 1 && v_.n_[1] > 1 ? access::columns : stride_[2] == 1 ? access::rows : access::complex;
-    if (from_.real) job.rows_stored = to_.length[2];
+    job.to.how = stride_[lanes] == 1 && v_.n_[lanes] > 1 ? access::columns : stride_[elements] == 1 ? access::rows : access::complex;
   }
   const std::int64_t run = job.to.how == access::columns ? job.to.element : job.to.lane;
-  job.stream = (job.to.how == access::columns || job.to.how == access::rows) && may_stream(to_, result_, how, run) &&
-               (stride_[0] * out_unit_) % v_.lanes_ == 0;
+  job.stream = (job.to.how == access::columns || job.to.how == access::rows) && may_stream(to_, result_, workers_.how, run) &&
+               (stride_[3 - lanes - elements] * out_unit_) % v_.lanes_ == 0;
+}
+
+template <class T>
+tile_job<T> volume<T>::signal_run::outer_job() const {
+  tile_job<T> job = job_for(0);
+  if (v_.outer_last()) {
+    job.from.how = access::other_rows;
+    job.from.element = v_.held_scalars_;
+    to_result(job, 2, 0);
+  } else {
+    job.to.how = access::own_rows;
+    job.to.element = v_.plane_scalars_;
+  }
   return job;
 }
 
-// Transforms axis 2, from the workspace to the result.
+// Transforms axis 0 at W elements of axis 2 and all of axis 1: the tiles that share seals.
 template <class T>
-void volume<T>::signal_run::last_pass() {
-  const tile_job<T> common = last_job();
-  workers_.for_tiles(v_.last_tiles_, common.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
-    const std::int64_t group = tile % v_.groups_;
-    const std::int64_t k0 = tile / v_.groups_;
-    const std::int64_t first = group * v_.lanes_;
+bool volume<T>::signal_run::outer_column(std::int64_t column, tile_worker<T>& worker, const tile_job<T>& common) {
+  const std::int64_t n1 = v_.n_[1], row = 2 * v_.lanes_, words = v_.n_[0] * v_.lanes_;
+  const bool last = v_.outer_last();
+  T* const seals = outer_seals_at(column, 0);
+  T* running[2] = {};
+  if (protect_ && last) {
+    running[0] = mine_.running.data() + 2 * column * words;
+    running[1] = running[0] + words;
+  }
+  if (protect_) std::fill_n(last ? running[0] : seals, words, T(0));
+  for (std::int64_t i1 = 0; i1 < n1; ++i1) {
     tile_job<T> job = common;
-    job.from.base = rows_at(0, k0) + first * 2 * v_.lanes_;
-    job.from.seals = seals_at(0, k0, group);
-    job.to.base = result_ + (k0 * stride_[0] + first * stride_[1]) * out_unit_;
-    if (job.to.length > 0) job.to.index_first = first;
-    job.used = lanes_at(v_.n_[1], group);
-    job.stream = common.stream && job.used == v_.lanes_;
-    job.interval = where_.tile + v_.first_tiles_ + v_.second_tiles_ + tile;
-    return settle(worker.process(job));
-  });
+    job.used = lanes_at(v_.width_, column);
+    if (last) {
+      job.from.base = held_at(0, column) + i1 * row;
+      job.from.running = running[i1 % 2];
+      job.from.extended = running[1 - i1 % 2];
+      job.from.seals = i1 + 1 == n1 ? seals : nullptr;
+      job.to.base = result_ + (i1 * stride_[1] + column * v_.lanes_ * stride_[2]) * out_unit_;
+      job.stream = common.stream && job.used == v_.lanes_;
+    } else {
+      job.from = source(0, i1, column);
+      job.to.base = rows_at(0, column) + i1 * row;
+      job.to.seals = seals;
+    }
+    number(job, (last ? v_.turning_tiles_ + v_.turned_tiles_ : 0) + column * n1 + i1);
+    if (!settle(worker.process(job))) return false;
+  }
+  return true;
+}
+
+template <class T>
+tile_job<T> volume<T>::signal_run::turning_job() const {
+  tile_job<T> job = job_for(v_.rows_first_ ? 2 : 1);
+  job.to.how = access::blocks;
+  job.rows_stored = v_.plane_rows_;
+  return job;
+}
+
+template <class T>
+bool volume<T>::signal_run::turning_tile(std::int64_t plane, std::int64_t column, tile_worker<T>& worker, const tile_job<T>& common) {
+  tile_job<T> job = common;
+  if (v_.rows_first_) {
+    job.from = source_of_lines(plane, column);
+    job.ahead = next_lines(job.from, column);
+  } else if (v_.n_[0] > 1) {
+    job.from.how = access::own_rows;
+    job.from.base = rows_at(plane, column);
+    job.from.seals = outer_seals_at(column, plane);
+  } else {
+    job.from = source(1, 0, column);
+    job.ahead = next_columns(job.from, column);
+  }
+  job.to.base = rows_at(place_of(plane, worker), column);
+  job.to.seals = seals_at(plane, column, 0);
+  job.used = lanes_at(v_.plane_lanes_, column);
+  if (v_.long_line_) {
+    const auto of = [&](const factor_tables& tables) {
+      return factors_of<T>{tables.coarse.data() + column * 2 * v_.n_[1], tables.fine.data()};
+    };
+    job.factors = of(v_.factors_[0]);
+    if (protect_) job.check = of(v_.factors_[1]);
+  }
+  number(job, (v_.outer_last() ? 0 : v_.outer_tiles_) + plane * v_.columns_ + column);
+  return settle(worker.process(job));
+}
+
+template <class T>
+tile_job<T> volume<T>::signal_run::turned_job() const {
+  const std::int64_t row = 2 * v_.lanes_;
+  tile_job<T> job = job_for(v_.rows_first_ ? 1 : 2);
+  job.from.how = access::blocks;
+  job.from.element = v_.plane_rows_ * row;
+  job.from.seal_stride = v_.groups_;
+  if (v_.outer_last()) {
+    job.to.how = access::other_rows;
+    job.to.element = row;
+  } else if (v_.rows_first_) {
+    to_result(job, 2, 1);
+  } else {
+    to_result(job, 1, 2);
+  }
+  return job;
+}
+
+template <class T>
+bool volume<T>::signal_run::turned_tile(std::int64_t plane, std::int64_t group, tile_worker<T>& worker, const tile_job<T>& common) {
+  const std::int64_t first = group * v_.lanes_;
+  tile_job<T> job = common;
+  job.from.base = rows_at(place_of(plane, worker), 0) + first * 2 * v_.lanes_;
+  job.from.seals = seals_at(plane, 0, group);
+  if (v_.outer_last()) {
+    job.to.base = held_at(plane, group);
+    job.to.seals = outer_seals_at(group, plane);
+  } else {
+    job.to.base = result_ + (plane * stride_[0] + first * stride_[v_.rows_first_ ? 2 : 1]) * out_unit_;
+  }
+  if (job.to.length > 0) job.to.index_first = first;
+  job.used = lanes_at(v_.plane_rows_, group);
+  job.stream = common.stream && job.used == v_.lanes_;
+  number(job, (v_.outer_last() ? 0 : v_.outer_tiles_) + v_.turning_tiles_ + plane * v_.groups_ + group);
+  return settle(worker.process(job));
 }
 
 template <class T>
@@ -397,7 +556,7 @@ void volume<T>::run(const void* in, void* out, const transform_args& how) const 
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
     // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
-    const bool whole = shape_.batch >= 2 * how.threads && data_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
+    const bool whole = shape_.batch >= 2 * how.threads && signal_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
     prepare(memory, how, whole ? how.threads : 1);
     const auto one = [&](std::int64_t b, int threads, int slot) {
       const T* from = static_cast<const T*>(in) + b * shape_.input.distance * (shape_.input.real ? 1 : 2);

@@ -2,10 +2,16 @@
 // Layer: backend "cpu".
 // Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (a long line as a matrix).
 //
-// Lines along axes 0 and 1 go from memory to the workspace, W neighbours along axis 2 per tile; lines along axis 2 go from there to the
-// output, W neighbours along axis 1 per tile. A long 1-D line is a matrix n₁ × n₂ with twiddle factors between the passes and a transposed
-// output. Data that wait in the workspace are sealed: one word, which changes with every bit, for each lane of every W rows. If the seal is
-// broken when the rows are read, the signal is computed again from the input.
+// Three passes. The *turning* and the *turned* pass transform axes 1 and 2 of each plane: the tiles of the first have W neighbours along
+// one of the two axes and lines along the other, those of the second the reverse. The *outer* pass transforms axis 0, W neighbours along
+// axis 2 per tile. Volumes of complex data and spectra of reals begin with the lines of axis 2, the only ones that are real, and end with
+// the outer pass: a plane is read as it lies in memory, and everything after the real lines has half of their width. Transforms to reals
+// take the reverse order, and complex data of one or two axes begin with the columns.
+//
+// A long 1-D line is a matrix n₁ × n₂ with twiddle factors between the passes and a transposed output. Planes that fit into the cache of a
+// core are turned there, one after the other. Data that wait in the workspace are sealed: one word, which changes with every bit, for every
+// W × W numbers between the turning and the turned pass, and for each lane of a plane's tiles beside the outer pass. If the seal is broken
+// when the rows are read, the signal is computed again from the input.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +51,15 @@ class volume final : public transform {
   // recorded, and nothing is stored.
   bool run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const;
 
-  std::int64_t tiles_of_signal() const { return first_tiles_ + second_tiles_ + last_tiles_; }
-  std::int64_t waiting_of_signal() const { return first_tiles_ + second_tiles_; }
+  std::int64_t tiles_of_signal() const { return outer_tiles_ + turning_tiles_ + turned_tiles_; }
+  std::int64_t waiting_of_signal() const { return tiles_of_signal() - (outer_last() ? outer_tiles_ : turned_tiles_); }
 
  private:
-  // The memory shared by the passes of one signal. staging: the result of an in-place transform.
+  // The memory shared by the passes of one signal. data: what is between the turning and the turned pass, of a plane for each thread or of
+  // one plane; if the outer pass comes first, its result, all planes. held: what an outer pass that is the last reads. running: two sets of
+  // seals for each task of such a pass, which grow from tile to tile. staging: the result of an in-place transform.
   struct signal_memory {
-    core::aligned_buffer<T> data, first_seals, seals, staging;
+    core::aligned_buffer<T> data, held, outer_seals, running, seals, staging;
   };
   struct workspace {
     scratch_slots<T> slots;
@@ -66,21 +74,29 @@ class volume final : public transform {
   };
 
   void make_factors(factor_tables& result) const;
+  void make_lines(bool protect);
   void prepare(workspace& memory, const transform_args& how, int signals) const;
+  std::int64_t planes_of(const transform_args& how, int signals) const;
+  bool outer_last() const { return rows_first_ && n_[0] > 1; }
 
   geometry shape_;
   int lanes_;
-  bool long_line_;                         // the volume is a 1-D line
-  std::int64_t n_[3] = {1, 1, 1};          // lengths of the axes
-  std::int64_t in_[3] = {}, out_[3] = {};  // strides in elements of the side
-  std::int64_t width_ = 1;                 // elements of axis 2 while axes 0 and 1 are transformed
-  std::int64_t columns_ = 0;               // tiles across axis 2
-  std::int64_t groups_ = 0;                // tiles across axis 1
-  std::int64_t first_tiles_ = 0, second_tiles_ = 0, last_tiles_ = 0;
+  bool long_line_;                                 // the volume is a 1-D line
+  bool rows_first_;                        // axis 2 comes first
+  std::int64_t n_[3] = {1, 1, 1};                  // lengths of the axes
+  std::int64_t in_[3] = {}, out_[3] = {};          // strides in elements of the side
+  std::int64_t width_ = 1;                         // elements of axis 2 while axes 0 and 1 are transformed
+  std::int64_t plane_lanes_ = 1, plane_rows_ = 1;  // of the turning pass: its tiles side by side, and the elements that a line leaves
+  std::int64_t columns_ = 0;                       // tiles of the turning pass in a plane
+  std::int64_t groups_ = 0;                        // tiles of the turned pass in a plane
+  std::int64_t outer_columns_ = 0;                 // tiles across axis 2
+  std::int64_t outer_tiles_ = 0, turning_tiles_ = 0, turned_tiles_ = 0;
+  std::int64_t plane_scalars_ = 0, held_scalars_ = 0;  // from one plane to the next, in `data` and in `held`
+  bool planes_fit_ = false;                            // a plane of the workspace fits into the cache of a core
   std::unique_ptr<line<T>> axis_[3];
   factor_tables factors_[2];  // the second set belongs to the check
   std::int64_t scratch_scalars_ = 0;
-  std::int64_t data_scalars_ = 0;
+  std::int64_t signal_scalars_ = 0;  // of all planes
   mutable workspace_pool<workspace> memory_;
 };
 
