@@ -60,40 +60,50 @@ struct output_sum {
   bool swapped = false;
 };
 
-// Prefetches the source of the next tile into the second-level cache while the current tile is transformed: runs of contiguous bytes,
-// `period` bytes from one to the next. Without it, loads and arithmetic alternate instead of overlapping.
+// Prefetches memory into the second-level cache while a tile is transformed: runs of contiguous bytes, `period` bytes from one to the
+// next. Two sets of them, one after the other: the source of the next tile, without which loads and arithmetic would alternate instead of
+// overlapping, and the destination of this one.
 struct read_ahead {
-  const char* next = nullptr;
-  const char* run_end = nullptr;
-  std::int64_t skip = 0;  // from the end of a run to the start of the next
-  std::int64_t period = 0;
-  std::int64_t lines = 0;     // cache lines left
+  struct runs {
+    const char* next = nullptr;
+    const char* run_end = nullptr;
+    std::int64_t skip = 0;  // from the end of a run to the start of the next
+    std::int64_t period = 0;
+    std::int64_t lines = 0;  // cache lines left
+  };
+  runs now, then;
   std::int64_t per_step = 0;  // cache lines for each butterfly
 
   static constexpr std::int64_t k_line = 64;
 
   read_ahead() = default;
-  read_ahead(const void* base, std::int64_t runs, std::int64_t run, std::int64_t step) {
+  read_ahead(const void* base, std::int64_t count, std::int64_t run, std::int64_t step) : now(of(base, count, run, step)) {}
+
+  // `count` runs of `run` bytes each from `base` on, `step` bytes apart.
+  static runs of(const void* base, std::int64_t count, std::int64_t run, std::int64_t step) {
     if (run == step) {
-      run *= runs;
+      run *= count;
       step = run;
-      runs = 1;
+      count = 1;
     }
     const std::int64_t rounded = (run + k_line - 1) / k_line * k_line;
-    next = static_cast<const char*>(base);
-    run_end = next + rounded;
-    skip = step - rounded;
-    period = step;
-    lines = runs * (rounded / k_line);
+    const char* const first = static_cast<const char*>(base);
+    return {first, first + rounded, step - rounded, step, count * (rounded / k_line)};
   }
+  std::int64_t lines() const { return now.lines + then.lines; }
   void step() {
-    for (std::int64_t i = per_step < lines ? per_step : lines; i > 0; --i) {
-      __builtin_prefetch(next, 0, 2);
-      --lines;
-      next += k_line;
-      if (next == run_end) {
-        next += skip;
-        run_end += period;
+    for (std::int64_t i = per_step; i > 0; --i) {
+      if (now.lines == 0) {
+        if (then.lines == 0) return;
+        now = then;
+        then = {};
+      }
+      __builtin_prefetch(now.next, 0, 2);
+      --now.lines;
+      now.next += k_line;
+      if (now.next == now.run_end) {
+        now.next += now.skip;
+        now.run_end += now.period;
       }
     }
   }

@@ -103,6 +103,23 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
   return parity;
 }
 
+// Copies rows, `to_stride` and `from_stride` scalars apart.
+template <class T>
+void copy_rows(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows) {
+  const auto all = [&]<std::size_t Bytes>() {
+    for (std::int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, Bytes);
+  };
+  // A constant size is a few instructions, any other a call.
+  const std::size_t bytes = 2 * static_cast<std::size_t>(kernels<T>().lanes) * sizeof(T);
+  switch (bytes) {
+    case 128: return all.template operator()<128>();
+    case 64: return all.template operator()<64>();
+    case 32: return all.template operator()<32>();
+    default:
+      for (std::int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, bytes);
+  }
+}
+
 template <class T>
 std::int64_t load_own_rows(const tile_view<const T>& from, std::int64_t rows, T* x) {
   const auto& kernel = kernels<T>();
@@ -117,7 +134,7 @@ template <class T>
 std::int64_t load_other_rows(const tile_view<const T>& from, std::int64_t rows, T* x) {
   const auto& kernel = kernels<T>();
   const std::int64_t row = 2 * kernel.lanes;
-  for (std::int64_t i = 0; i < rows; ++i) std::memcpy(x + i * row, from.base + i * from.element, static_cast<std::size_t>(row) * sizeof(T));
+  copy_rows(from.base, from.element, x, row, rows);
   if (from.running == nullptr) return 0;
   kernel.extend_seals(x, rows, from.running, from.extended);
   if (from.seals == nullptr) return 0;
@@ -215,10 +232,7 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
     case access::blocks:
     case access::other_rows: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
-    case access::own_rows:
-      for (std::int64_t j = 0; j < job.rows_stored; ++j)
-        std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));
-      break;
+    case access::own_rows: copy_rows(done, row, to.base, to.element, job.rows_stored); break;
     case access::complex: parity = scatter<access::complex>(job, done); break;
     case access::scalars: parity = scatter<access::scalars>(job, done); break;
     default: parity = scatter<access::real>(job, done);

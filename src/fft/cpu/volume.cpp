@@ -449,6 +449,10 @@ bool volume<T>::signal_run::outer_column(std::int64_t column, tile_worker<T>& wo
       job.from.seals = i1 + 1 == n1 ? seals : nullptr;
       job.to.base = result_ + (i1 * stride_[1] + column * v_.lanes_ * stride_[2]) * out_unit_;
       job.stream = common.stream && job.used == v_.lanes_;
+      const std::int64_t width = sizeof(T), n0 = v_.n_[0];
+      if (i1 + 1 < n1) job.ahead = read_ahead(job.from.base + row, n0, row * width, v_.held_scalars_ * width);
+      if (job.to.how == access::columns && !job.stream)
+        job.ahead.then = read_ahead::of(job.to.base, n0, 2 * job.used * width, job.to.element * width);
     } else {
       job.from = source(0, i1, column);
       job.to.base = rows_at(0, column) + i1 * row;

@@ -82,7 +82,7 @@ class volume final : public transform {
   geometry shape_;
   int lanes_;
   bool long_line_;                                 // the volume is a 1-D line
-  bool rows_first_;                        // axis 2 comes first
+  bool rows_first_;                                // axis 2 comes first
   std::int64_t n_[3] = {1, 1, 1};                  // lengths of the axes
   std::int64_t in_[3] = {}, out_[3] = {};          // strides in elements of the side
   std::int64_t width_ = 1;                         // elements of axis 2 while axes 0 and 1 are transformed
