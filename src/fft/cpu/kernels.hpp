@@ -176,6 +176,29 @@ struct short_call {
   write_ahead<T> later;
 };
 
+// A run of pairs (k, m − k), k = first … first + count − 1 ≤ m/2, for the step between a complex transform z of m points and the half
+// spectrum x of 2m reals: with S and D the sum and difference of z_k and conj(z_{m−k}), x_k = (S − i w_k D)/2, x_{m−k} = conj(S + i w_k
+// D)/2. `join` is the inverse, times 2. low: the numbers k from `first` on; high: the numbers m − k, ascending, so from that of the last k
+// on. w_k = coarse · fine[k − first] = e^{−2πi k/2m}.
+template <class T>
+struct pair_call {
+  const T* low = nullptr;
+  const T* high = nullptr;
+  std::int64_t m = 0;
+  std::int64_t first = 0, count = 0;
+  const T* coarse = nullptr;
+  const T* fine = nullptr;
+  bool join = false;
+};
+
+// The results, in the same order. The pair of k = 0 has no high number if it joins, the pair of k = m/2 none in either direction.
+template <class T>
+struct pair_results {
+  T* low = nullptr;
+  T* high = nullptr;
+};
+enum class sides : std::uint8_t { low, both };
+
 // The kernels of one vector width. It has many members because each kernel is one, for a choice at run time.
 template <class T>
 struct kernel_table {
@@ -240,6 +263,13 @@ struct kernel_table {
   // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
+
+  // Pairs of a long real line (pairs-inl.hpp). make_pairs returns the parity of the numbers that it read. same_pairs computes them again
+  // and returns whether the results have the same bits, or are both NaN; `parity` becomes that of the results. store_numbers stores complex
+  // numbers and returns their parity, computed from the registers after their store.
+  std::uint64_t (*make_pairs)(const pair_call<T>& call, const pair_results<T>& to);
+  bool (*same_pairs)(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity);
+  std::uint64_t (*store_numbers)(const T* from, std::int64_t count, T* to);
 };
 
 template <class T>

@@ -128,6 +128,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (damaged) return tile_result::damaged_input;
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
+  done_ = done;
   streamed_ = streamed_ || job.stream || job.stream_run;
   // The tile in scratch is verified: if the stored copy differs from it, store it again.
   const auto store = [&] {
@@ -150,6 +151,14 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   if (run::attempt(how_.seen, how_.protection, "fft.output", slot_, again) == abft::outcome::uncorrectable)
     return tile_result::uncorrectable;
   return settled(job);
+}
+
+template <class T>
+std::uint64_t tile_worker<T>::output_parity(const tile_job<T>& job) const {
+  std::uint64_t parity = parity_of<T>(mine_.output);
+  for (std::int64_t i = 0; job.used < kernel_.lanes && i < 2 * job.rows_stored; ++i)
+    parity ^= joined_scalars(done_ + i * kernel_.lanes + job.used, kernel_.lanes - job.used);
+  return parity;
 }
 
 // Returns the used signals of a tile in the order of memory.

@@ -33,6 +33,15 @@ std::optional<line_split> split_line(std::int64_t n) {
   return best;
 }
 
+geometry line_of(std::int64_t n) {
+  geometry made;
+  made.n = {1, 1, n};
+  made.input.length = made.input.stride = {1, 1, 1};
+  made.input.length[2] = made.input.distance = made.input.extent = n;
+  made.output = made.input;
+  return made;
+}
+
 template <class T>
 volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect)
     : shape_(shape),
@@ -118,8 +127,7 @@ std::int64_t volume<T>::planes_of(const transform_args& how, int signals) const 
   return planes_fit_ && signals == 1 ? how.threads : 1;
 }
 
-// Allocates what an earlier call has not: the scratch of all threads, and the memory of `signals` signals. Pages that no thread touches
-// take no memory.
+// Pages that no thread touches take no memory.
 template <class T>
 void volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
   const bool protect = how.protection != protection::off;
@@ -150,6 +158,8 @@ class volume<T>::signal_run {
   signal_run(const volume& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
              std::int64_t signal);
   bool run();
+  std::uint64_t input_parity() const { return input_parity_; }
+  std::uint64_t output_parity() const { return output_parity_; }
 
  private:
   void passes();
@@ -208,6 +218,7 @@ class volume<T>::signal_run {
   T* result_;                        // destination of the last pass
   std::int64_t stride_[3];           // strides of the result
   std::atomic<bool> damaged_{false}, fatal_{false};
+  std::atomic<std::uint64_t> input_parity_{0}, output_parity_{0};
 };
 
 template <class T>
@@ -257,6 +268,7 @@ bool volume<T>::signal_run::run() {
 template <class T>
 void volume<T>::signal_run::passes() {
   damaged_ = false;
+  input_parity_ = output_parity_ = 0;
   const auto sound = [&] { return !fatal_ && !damaged_; };
   const auto outer_pass = [&] {
     const tile_job<T> common = outer_job();
@@ -497,7 +509,9 @@ bool volume<T>::signal_run::turning_tile(std::int64_t plane, std::int64_t column
     if (protect_) job.check = of(v_.factors_[1]);
   }
   number(job, (v_.outer_last() ? 0 : v_.outer_tiles_) + plane * v_.columns_ + column);
-  return settle(worker.process(job));
+  const tile_result seen = worker.process(job);
+  if (protect_ && seen == tile_result::done) input_parity_ ^= worker.input_parity();
+  return settle(seen);
 }
 
 template <class T>
@@ -534,7 +548,9 @@ bool volume<T>::signal_run::turned_tile(std::int64_t plane, std::int64_t group, 
   job.used = lanes_at(v_.plane_rows_, group);
   job.stream = common.stream && job.used == v_.lanes_;
   number(job, (v_.outer_last() ? 0 : v_.outer_tiles_) + v_.turning_tiles_ + plane * v_.groups_ + group);
-  return settle(worker.process(job));
+  const tile_result seen = worker.process(job);
+  if (protect_ && seen == tile_result::done) output_parity_ ^= worker.output_parity(job);
+  return settle(seen);
 }
 
 template <class T>
@@ -556,11 +572,16 @@ void volume<T>::signal_run::copy_staged() const {
 // ---- All signals ----
 
 template <class T>
+bool volume<T>::takes_whole_signals(std::int64_t batch, int threads) const {
+  return batch >= 2 * threads && signal_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
+}
+
+template <class T>
 void volume<T>::run(const void* in, void* out, const transform_args& how) const {
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
-    // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
-    const bool whole = shape_.batch >= 2 * how.threads && signal_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
+    // Large signals are shared by all threads.
+    const bool whole = takes_whole_signals(shape_.batch, how.threads);
     prepare(memory, how, whole ? how.threads : 1);
     const auto one = [&](std::int64_t b, int threads, int slot) {
       const T* from = static_cast<const T*>(in) + b * shape_.input.distance * (shape_.input.real ? 1 : 2);
@@ -578,14 +599,11 @@ void volume<T>::run(const void* in, void* out, const transform_args& how) const 
 }
 
 template <class T>
-bool volume<T>::run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const {
-  bool done = false;
-  memory_.lend([&](workspace& memory) {
-    prepare(memory, how, 1);
-    const crew<T> workers{how, where.all, memory.slots, how.threads};
-    done = signal_run(*this, in, out, workers, *memory.signals.front(), where, signal).run();
-  });
-  return done;
+typename volume<T>::part_outcome volume<T>::run_part(const part& one, const transform_args& how, workspace& memory) const {
+  const crew<T> workers{how, one.where.all, memory.slots, how.threads, one.slot};
+  signal_run now(*this, one.in, one.out, workers, *memory.signals[static_cast<std::size_t>(std::max(one.slot, 0))], one.where, one.signal);
+  const bool sound = now.run();
+  return {sound, now.input_parity(), now.output_parity()};
 }
 
 template class volume<float>;

@@ -33,6 +33,9 @@ struct line_split {
 // lines that a tile holds.
 std::optional<line_split> split_line(std::int64_t n);
 
+// Returns one contiguous line of n complex numbers, to another.
+geometry line_of(std::int64_t n);
+
 // The positions of the tiles of one signal among all tiles of a call. Injection counts tiles this way.
 struct numbering {
   strike_counts all;
@@ -47,14 +50,6 @@ class volume final : public transform {
   volume(const geometry& shape, std::optional<line_split> split, bool protect);
   void run(const void* in, void* out, const transform_args& how) const override;
 
-  // Transforms one signal as a part of a larger transform; events name it `signal`. Returns false if it could not be repaired; that is
-  // recorded, and nothing is stored.
-  bool run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const;
-
-  std::int64_t tiles_of_signal() const { return outer_tiles_ + turning_tiles_ + turned_tiles_; }
-  std::int64_t waiting_of_signal() const { return tiles_of_signal() - (outer_last() ? outer_tiles_ : turned_tiles_); }
-
- private:
   // The memory shared by the passes of one signal. data: what is between the turning and the turned pass, of a plane for each thread or of
   // one plane; if the outer pass comes first, its result, all planes. held: what an outer pass that is the last reads. running: two sets of
   // seals for each task of such a pass, which grow from tile to tile. staging: the result of an in-place transform.
@@ -65,6 +60,31 @@ class volume final : public transform {
     scratch_slots<T> slots;
     std::vector<std::unique_ptr<signal_memory>> signals;  // by slot, if each thread transforms whole signals
   };
+
+  // One signal as a part of a larger transform: events name it `signal`. `slot`: as in crew.
+  struct part {
+    const T* in;
+    T* out;
+    const numbering& where;
+    std::int64_t signal = 0;
+    int slot = -1;
+  };
+  // sound: false if it could not be repaired; that is recorded, and nothing is stored. input, output: the parities of all words that were
+  // read and stored, as they were verified, if nothing is expanded or dropped on the way.
+  struct part_outcome {
+    bool sound = true;
+    std::uint64_t input = 0, output = 0;
+  };
+  // Allocates what an earlier call has not, for `signals` signals at the same time.
+  void prepare(workspace& memory, const transform_args& how, int signals) const;
+  part_outcome run_part(const part& one, const transform_args& how, workspace& memory) const;
+  // Returns whether signals are so small that each is transformed by one thread, in the cache of its core.
+  bool takes_whole_signals(std::int64_t batch, int threads) const;
+
+  std::int64_t tiles_of_signal() const { return outer_tiles_ + turning_tiles_ + turned_tiles_; }
+  std::int64_t waiting_of_signal() const { return tiles_of_signal() - (outer_last() ? outer_tiles_ : turned_tiles_); }
+
+ private:
   class signal_run;
 
   // Twiddle factors of the long line: `coarse` for the first lane of each tile, `fine` from there to the other lanes.
@@ -75,7 +95,6 @@ class volume final : public transform {
 
   void make_factors(factor_tables& result) const;
   void make_lines(bool protect);
-  void prepare(workspace& memory, const transform_args& how, int signals) const;
   std::int64_t planes_of(const transform_args& how, int signals) const;
   bool outer_last() const { return rows_first_ && n_[0] > 1; }
 
