@@ -26,7 +26,7 @@ const kernel_table<T>* table_for_target() {
       compare,    store_rows,     store_columns, join_rows,      seal_blocks,  seal_rows,     extend_seals,
       stage,      multiply_rows,  twiddle_rows,  scale_rows,     permute_rows, mix_rows,      split_real,
       join_real,  shape_of_short, short_lines,   encode_signals, sum_signals,  store_signals, make_pairs,
-      same_pairs, store_numbers};
+      same_pairs, store_numbers,  seal_numbers,  seal_tile};
   return &table;
 }
 

@@ -264,12 +264,16 @@ struct kernel_table {
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
 
-  // Pairs of a long real line (pairs-inl.hpp). make_pairs returns the parity of the numbers that it read. same_pairs computes them again
-  // and returns whether the results have the same bits, or are both NaN; `parity` becomes that of the results. store_numbers stores complex
-  // numbers and returns their parity, computed from the registers after their store.
-  std::uint64_t (*make_pairs)(const pair_call<T>& call, const pair_results<T>& to);
+  // Pairs of a long real line (pairs-inl.hpp). same_pairs computes them again and returns whether the results have the same bits, or are
+  // both NaN; `parity` becomes that of the results. store_numbers stores complex numbers and returns their parity, computed from the
+  // registers after their store.
+  void (*make_pairs)(const pair_call<T>& call, const pair_results<T>& to);
   bool (*same_pairs)(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity);
   std::uint64_t (*store_numbers)(const T* from, std::int64_t count, T* to);
+  // Seals of complex numbers of a line, with their places in it: of a run that begins with number `first`, and of a tile whose row j has
+  // the numbers from first + j · step on in its first `used` lanes. The seal of a whole is the exclusive or of those of its parts.
+  std::uint64_t (*seal_numbers)(const T* from, std::int64_t count, std::int64_t first);
+  std::uint64_t (*seal_tile)(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step);
 };
 
 template <class T>

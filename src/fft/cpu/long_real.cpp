@@ -29,17 +29,18 @@ constexpr std::int64_t k_runs = 16;
 template <class T>
 struct long_real<T>::chunk {
   std::int64_t number, first, count;
+  std::int64_t middle;  // 1 if the last pair is that of k = m/2
   std::int64_t high_first, highs;
   std::int64_t highs_in;  // of the source: z has no number m
   inject::position here;
   alignas(128) T results[4 * k_pairs];
 
-  // The high numbers of results or of a copy of the source. The slot of the pair of k = m/2 would be the last low number, and is not used.
+  // Where the high numbers begin in an array of low ones and high ones, as the kernels count them: that of the pair of k = m/2, which is
+  // not used, lies over the last low one.
   template <class U>
   U* high_of(U* low) const {
-    return low + 2 * (count - middle());
+    return low + 2 * (count - middle);
   }
-  std::int64_t middle() const { return high_first - 1 == first + count - 1 ? 1 : 0; }
 };
 
 template <class T>
@@ -139,7 +140,7 @@ bool long_real<T>::compute(const item& one, workspace& memory, T* z, T* y, bool&
   part.threads = one.threads;
   const numbering where{one.all, one.number * tiles_of_signal(), one.number * waiting_of_signal()};
   const auto transformed = [&](const T* from, T* to) {
-    return inner_.run_part({from, to, where, one.number, one.slot}, part, memory.inner);
+    return inner_.run_part({from, to, where, one.number, one.slot, spectrum_}, part, memory.inner);
   };
   const auto wait = [&] {
     how.injector.strike(site::intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, z, 2 * m_);
@@ -150,14 +151,14 @@ bool long_real<T>::compute(const item& one, workspace& memory, T* z, T* y, bool&
     if (!done.sound) return false;
     wait();
     step(one, z, y, found);
-    damaged = found.parity != done.output;
+    damaged = how.protection != protection::off && found.seal != done.seal;
     return !found.failed;
   }
   step(one, one.in, z, found);
   if (found.failed) return false;
   wait();
   const auto done = transformed(z, y);
-  damaged = found.parity != done.input;
+  damaged = how.protection != protection::off && found.seal != kernels<T>().seal_numbers(z, m_, 0);
   return done.sound;
 }
 
@@ -172,30 +173,30 @@ void long_real<T>::step(const item& one, const T* from, T* to, outcome& found) c
   });
 }
 
-// Computes the pairs of a run from the first set of tables, with strikes at what it reads and makes. Returns the parity of the source.
+// Computes the pairs of a run from the first set of tables, with strikes at what it reads and makes.
 template <class T>
-std::uint64_t long_real<T>::make(const item& one, pair_call<T> call, chunk& now) const {
+void long_real<T>::make(const item& one, pair_call<T> call, chunk& now) const {
   auto& injector = one.how.injector;
   core::vector<T> source, fine;
   if constexpr (inject::active_injector::enabled) {
     if (injector.armed(site::input)) {
-      const T* const high = call.high + 2 * now.middle();
+      const T* const high = call.high + 2 * now.middle;
       source.assign(call.low, call.low + 2 * now.count);
       source.insert(source.end(), high, high + 2 * now.highs_in);
       injector.strike(site::input, now.here, source.data(), static_cast<std::int64_t>(source.size()));
       call.low = source.data();
-      call.high = now.high_of(source.data()) - 2 * now.middle();
+      call.high = now.high_of(source.data());
     }
     if (injector.armed(site::twiddle)) {
       fine.assign(call.fine, call.fine + 2 * now.count);
-      // The first factor is 1.
-      injector.strike(site::twiddle, now.here, fine.data() + 2, 2 * (now.count - 1));
+      // The first factor of the signal is 1.
+      const std::int64_t skipped = now.number == 0 ? 2 : 0;
+      injector.strike(site::twiddle, now.here, fine.data() + skipped, 2 * now.count - skipped);
       call.fine = fine.data();
     }
   }
-  const std::uint64_t parity = kernels<T>().make_pairs(call, {now.results, now.high_of(now.results) - 2 * now.middle()});
+  kernels<T>().make_pairs(call, {now.results, now.high_of(now.results)});
   for (const inject::site where : {site::stage, site::output}) injector.strike(where, now.here, now.results, 2 * (now.count + now.highs));
-  return parity;
 }
 
 template <class T>
@@ -207,9 +208,10 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
   now.first = number * k_pairs;
   now.count = std::min(k_pairs, m_ / 2 + 1 - now.first);
   const std::int64_t last = now.first + now.count - 1;
-  now.high_first = m_ - last + (2 * last == m_ ? 1 : 0);
-  now.highs_in = now.count - now.middle() - (spectrum_ && number == 0 ? 1 : 0);
-  now.highs = now.count - now.middle() - (!spectrum_ && number == 0 ? 1 : 0);
+  now.middle = 2 * last == m_ ? 1 : 0;
+  now.high_first = m_ - last + now.middle;
+  now.highs_in = now.count - now.middle - (spectrum_ && number == 0 ? 1 : 0);
+  now.highs = now.count - now.middle - (!spectrum_ && number == 0 ? 1 : 0);
   now.here = {one.number * tiles_of_signal() + inner_.tiles_of_signal() + number, one.all.tiles, 0, 1};
 
   pair_call<T> call{from + 2 * now.first, from + 2 * (m_ - last), m_, now.first, now.count, nullptr, nullptr, !spectrum_};
@@ -221,16 +223,16 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
   };
   const auto store = [&] {
     return kernel.store_numbers(now.results, now.count, to + 2 * now.first) ^
-           kernel.store_numbers(now.high_of(now.results), now.highs, to + 2 * now.high_first);
+           kernel.store_numbers(now.results + 2 * now.count, now.highs, to + 2 * now.high_first);
   };
   if (how.protection == protection::off) {
-    (void)make(one, with(factors_[0]), now);
+    make(one, with(factors_[0]), now);
     (void)store();
     return true;
   }
-  std::uint64_t source = 0, expected[2] = {};
+  std::uint64_t expected[2] = {};
   const auto verify = [&] {
-    const bool same = kernel.same_pairs(with(factors_[1]), {now.results, now.high_of(now.results) - 2 * now.middle()}, expected[0]);
+    const bool same = kernel.same_pairs(with(factors_[1]), {now.results, now.high_of(now.results)}, expected[0]);
     expected[1] = expected[0];
     how.injector.strike(site::threshold, now.here, expected, 2);
     how.seen.checked(1);
@@ -240,7 +242,7 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
     return abft::finding{.word = passed ? abft::k_pass : abft::k_fail, .residual = same ? 0.0 : 1.0, .index = one.number};
   };
   const auto once = [&](int) -> std::optional<abft::finding> {
-    source = make(one, with(factors_[0]), now);
+    make(one, with(factors_[0]), now);
     return verify();
   };
   const auto store_verified = [&](int again) -> std::optional<abft::finding> {
@@ -256,9 +258,13 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
     found.failed = true;
     return false;
   }
-  std::uint64_t parity = spectrum_ ? source : expected[0];
-  how.injector.strike(site::checksum, now.here, &parity, 1);
-  found.parity ^= parity;
+  // z was read before its seal is taken, and is sealed from the verified results when it was made: a change in memory shows.
+  const T* const low = spectrum_ ? call.low : now.results;
+  const T* const high = spectrum_ ? call.high + 2 * now.middle : now.results + 2 * now.count;
+  const std::int64_t highs = spectrum_ ? now.highs_in : now.highs;
+  std::uint64_t seal = kernel.seal_numbers(low, now.count, now.first) ^ kernel.seal_numbers(high, highs, now.high_first);
+  how.injector.strike(site::checksum, now.here, &seal, 1);
+  found.seal ^= seal;
   return true;
 }
 

@@ -5,7 +5,7 @@
 // cosine and Laplace transforms, 1970.
 //
 // The step is computed twice, from two reads of its source and two sets of tables, and must give the same bits. The spectrum z waits in the
-// workspace: the parity of all its words as they were verified must be that of the words that are read, or the signal is computed again.
+// workspace: its seal as it was verified must be that of the numbers in memory after they were read, or the signal is computed again.
 #pragma once
 
 #include <atomic>
@@ -49,9 +49,9 @@ class long_real final : public transform {
     std::vector<T> coarse;
     core::aligned_buffer<T> fine;
   };
-  // What the runs of pairs have seen of z: the parity of all its words.
+  // What the runs of pairs have seen of z.
   struct outcome {
-    std::atomic<std::uint64_t> parity{0};
+    std::atomic<std::uint64_t> seal{0};
     std::atomic<bool> failed{false};
   };
   struct chunk;
@@ -61,7 +61,7 @@ class long_real final : public transform {
   bool run_signal(const item& one, workspace& memory) const;
   bool compute(const item& one, workspace& memory, T* z, T* y, bool& damaged) const;
   void step(const item& one, const T* from, T* to, outcome& found) const;
-  std::uint64_t make(const item& one, pair_call<T> call, chunk& now) const;
+  void make(const item& one, pair_call<T> call, chunk& now) const;
   bool run_chunk(const item& one, std::int64_t number, const T* from, T* to, int slot, outcome& found) const;
 
   std::int64_t tiles_of_signal() const { return inner_.tiles_of_signal() + chunks_; }

@@ -49,12 +49,9 @@ HWY_INLINE complex_vector conjugate(const complex_vector& v) { return {v.re, hn:
 // ---- A run of pairs ----
 
 // Calls vectors(k, low, high) and then numbers(k, low, high, which) with the results of all pairs. `high` is in the order of memory.
-// Returns the parity of the source.
 template <class Vectors, class Numbers>
-HWY_INLINE std::uint64_t each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&& numbers) {
+HWY_INLINE void each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&& numbers) {
   const D d;
-  word_vector parity = hn::Zero(words());
-  std::uint64_t rest = 0;
   const std::int64_t end = call.first + call.count, m = call.m;
   const V cr = hn::Set(d, call.coarse[0]), ci = hn::Set(d, call.coarse[1]);
   const auto factor = [&](const complex_vector& fine) HWY_ATTR { return times(fine, cr, ci); };
@@ -63,7 +60,6 @@ HWY_INLINE std::uint64_t each_pair(const pair_call<T>& call, Vectors&& vectors, 
     // z_0 makes x_0 and x_m, whose imaginary parts are zero and ignored.
     const complex_vector a = one_number(call.low);
     const complex_vector b = call.join ? one_number(call.high + 2 * (end - 1)) : a;
-    rest ^= joined_scalars(call.low, 2);
     const V imaginary = call.join ? b.re : a.im;
     const V sum = hn::Add(a.re, imaginary), difference = hn::Sub(a.re, imaginary);
     const V zero = hn::Zero(d);
@@ -76,7 +72,6 @@ HWY_INLINE std::uint64_t each_pair(const pair_call<T>& call, Vectors&& vectors, 
     const T* const high = call.high + 2 * (end - k - W);
     const complex_vector a = deinterleave(hn::LoadU(d, low), hn::LoadU(d, low + W));
     const complex_vector b = load_reversed(high);
-    parity = join(join(parity, a.re, a.im), b.re, b.im);
     const T* const fine = call.fine + 2 * (k - call.first);
     const complex_vector w = factor(deinterleave(hn::LoadU(d, fine), hn::LoadU(d, fine + W)));
     complex_vector first, second;
@@ -88,23 +83,21 @@ HWY_INLINE std::uint64_t each_pair(const pair_call<T>& call, Vectors&& vectors, 
     const T* const low = call.low + 2 * (k - call.first);
     const T* const high = call.high + 2 * (end - 1 - k);
     const bool middle = 2 * k == m;
-    rest ^= joined_scalars(low, 2) ^ (middle ? 0 : joined_scalars(high, 2));
     const complex_vector w = factor(one_number(call.fine + 2 * (k - call.first)));
     complex_vector first, second;
     transform_pair(one_number(low), conjugate(one_number(high)), w.re, w.im, call.join, first, second);
     numbers(k, first, conjugate(second), middle ? sides::low : sides::both);
   }
-  return joined(parity) ^ rest;
 }
 
-std::uint64_t make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
+void make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
   const D d;
   const std::int64_t end = call.first + call.count;
   const auto put = [&](const complex_vector& v, T* out) HWY_ATTR {
     out[0] = hn::GetLane(v.re);
     out[1] = hn::GetLane(v.im);
   };
-  return each_pair(
+  each_pair(
       call,
       [&](std::int64_t k, const complex_vector& low, const complex_vector& high) HWY_ATTR {
         V x, y;
@@ -149,7 +142,7 @@ bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint
     rest ^= joined_scalars(found, 2);
   };
   read_again();
-  (void)each_pair(
+  each_pair(
       call,
       [&](std::int64_t k, const complex_vector& low, const complex_vector& high) HWY_ATTR {
         compare_run(low, made.low + 2 * (k - call.first));
@@ -162,6 +155,47 @@ bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint
   parity = joined(seen) ^ rest;
   return hn::AllTrue(dw, hn::Eq(different, hn::Zero(dw))) && rest_different == 0;
 }
+
+// ---- Seals of numbers that wait ----
+
+// Number k joins the seal rotated by 1 + (k mod W) bits, its imaginary part by half a word more: a change of one word always shows, and so
+// do equal changes of all words of a register. The order in which numbers join does not matter.
+HWY_INLINE word_vector sealed(const complex_vector& z, hn::Vec<words> left) {
+  const words d;
+  const auto both = hn::Xor(hn::BitCast(d, z.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, z.im)));
+  return hn::Or(hn::Shl(both, left), hn::Shr(both, hn::Sub(hn::Set(d, static_cast<word>(k_bits)), left)));
+}
+
+// Returns the rotations of the lanes if lane 0 has number `first`.
+HWY_INLINE word_vector rotations(std::int64_t first) {
+  const words d;
+  const auto index = hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<word>(first % W)));
+  return hn::Add(hn::And(index, hn::Set(d, static_cast<word>(W - 1))), hn::Set(d, word{1}));
+}
+
+std::uint64_t seal_numbers(const T* from, std::int64_t count, std::int64_t first) {
+  const D d;
+  word_vector seal = hn::Zero(words());
+  const auto left = rotations(first);
+  std::int64_t i = 0;
+  for (; i + W <= count; i += W)
+    seal = hn::Xor(seal, sealed(deinterleave(hn::LoadU(d, from + 2 * i), hn::LoadU(d, from + 2 * i + W)), left));
+  if (i < count) {
+    HWY_ALIGN T rest[2 * W] = {};
+    std::memcpy(rest, from + 2 * i, static_cast<std::size_t>(2 * (count - i)) * sizeof(T));
+    seal = hn::Xor(seal, sealed(deinterleave(hn::Load(d, rest), hn::Load(d, rest + W)), left));
+  }
+  return joined(seal);
+}
+
+std::uint64_t seal_tile(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step) {
+  const words d;
+  word_vector seal = hn::Zero(d);
+  for (std::int64_t j = 0; j < rows; ++j) seal = hn::Xor(seal, sealed(complex_at(tile, j), rotations(first + j * step)));
+  return joined(hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(used)), seal));
+}
+
+// ---- Store ----
 
 std::uint64_t store_numbers(const T* from, std::int64_t count, T* to) {
   const D d;

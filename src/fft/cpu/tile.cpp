@@ -153,14 +153,6 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   return settled(job);
 }
 
-template <class T>
-std::uint64_t tile_worker<T>::output_parity(const tile_job<T>& job) const {
-  std::uint64_t parity = parity_of<T>(mine_.output);
-  for (std::int64_t i = 0; job.used < kernel_.lanes && i < 2 * job.rows_stored; ++i)
-    parity ^= joined_scalars(done_ + i * kernel_.lanes + job.used, kernel_.lanes - job.used);
-  return parity;
-}
-
 // Returns the used signals of a tile in the order of memory.
 template <class T>
 signals_of<T> tile_worker<T>::signals(const tile_job<T>& job, const T* tile) const {

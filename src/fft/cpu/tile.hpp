@@ -45,11 +45,7 @@ class tile_worker {
 
   tile_result process(const tile_job<T>& job);
   int slot() const { return slot_; }
-
-  // Return the parity of the numbers that the last tile loaded, or stored, as they were verified. For protected tiles between the
-  // caller's memory and lanes that are zero where no signal is.
-  std::uint64_t input_parity() const { return parity_of<T>(mine_.input); }
-  std::uint64_t output_parity(const tile_job<T>& job) const;
+  const T* done() const { return done_; }  // the last verified tile
 
  private:
   enum class lane_judgement : std::uint8_t { pass, fail, repeat };
@@ -90,7 +86,7 @@ class tile_worker {
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;
   bool streamed_ = false;
-  const T* done_ = nullptr;  // the last verified tile
+  const T* done_ = nullptr;
 };
 
 extern template class tile_worker<float>;

@@ -158,8 +158,8 @@ class volume<T>::signal_run {
   signal_run(const volume& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
              std::int64_t signal);
   bool run();
-  std::uint64_t input_parity() const { return input_parity_; }
-  std::uint64_t output_parity() const { return output_parity_; }
+  void seal_result(bool wanted) { seal_result_ = wanted; }
+  std::uint64_t seal() const { return seal_; }
 
  private:
   void passes();
@@ -218,7 +218,8 @@ class volume<T>::signal_run {
   T* result_;                        // destination of the last pass
   std::int64_t stride_[3];           // strides of the result
   std::atomic<bool> damaged_{false}, fatal_{false};
-  std::atomic<std::uint64_t> input_parity_{0}, output_parity_{0};
+  bool seal_result_ = false;
+  std::atomic<std::uint64_t> seal_{0};
 };
 
 template <class T>
@@ -268,7 +269,7 @@ bool volume<T>::signal_run::run() {
 template <class T>
 void volume<T>::signal_run::passes() {
   damaged_ = false;
-  input_parity_ = output_parity_ = 0;
+  seal_ = 0;
   const auto sound = [&] { return !fatal_ && !damaged_; };
   const auto outer_pass = [&] {
     const tile_job<T> common = outer_job();
@@ -509,9 +510,7 @@ bool volume<T>::signal_run::turning_tile(std::int64_t plane, std::int64_t column
     if (protect_) job.check = of(v_.factors_[1]);
   }
   number(job, (v_.outer_last() ? 0 : v_.outer_tiles_) + plane * v_.columns_ + column);
-  const tile_result seen = worker.process(job);
-  if (protect_ && seen == tile_result::done) input_parity_ ^= worker.input_parity();
-  return settle(seen);
+  return settle(worker.process(job));
 }
 
 template <class T>
@@ -549,7 +548,8 @@ bool volume<T>::signal_run::turned_tile(std::int64_t plane, std::int64_t group, 
   job.stream = common.stream && job.used == v_.lanes_;
   number(job, (v_.outer_last() ? 0 : v_.outer_tiles_) + v_.turning_tiles_ + plane * v_.groups_ + group);
   const tile_result seen = worker.process(job);
-  if (protect_ && seen == tile_result::done) output_parity_ ^= worker.output_parity(job);
+  if (protect_ && seal_result_ && seen == tile_result::done)
+    seal_ ^= kernels<T>().seal_tile(worker.done(), job.rows_stored, job.used, first, v_.n_[1]);
   return settle(seen);
 }
 
@@ -602,8 +602,9 @@ template <class T>
 typename volume<T>::part_outcome volume<T>::run_part(const part& one, const transform_args& how, workspace& memory) const {
   const crew<T> workers{how, one.where.all, memory.slots, how.threads, one.slot};
   signal_run now(*this, one.in, one.out, workers, *memory.signals[static_cast<std::size_t>(std::max(one.slot, 0))], one.where, one.signal);
+  now.seal_result(one.sealed);
   const bool sound = now.run();
-  return {sound, now.input_parity(), now.output_parity()};
+  return {sound, now.seal()};
 }
 
 template class volume<float>;

@@ -68,12 +68,13 @@ class volume final : public transform {
     const numbering& where;
     std::int64_t signal = 0;
     int slot = -1;
+    bool sealed = false;
   };
-  // sound: false if it could not be repaired; that is recorded, and nothing is stored. input, output: the parities of all words that were
-  // read and stored, as they were verified, if nothing is expanded or dropped on the way.
+  // sound: false if it could not be repaired; that is recorded, and nothing is stored. seal: of the output as it was verified (seal_tile),
+  // if the part is `sealed`: for protected long complex lines.
   struct part_outcome {
     bool sound = true;
-    std::uint64_t input = 0, output = 0;
+    std::uint64_t seal = 0;
   };
   // Allocates what an earlier call has not, for `signals` signals at the same time.
   void prepare(workspace& memory, const transform_args& how, int signals) const;
