@@ -43,6 +43,27 @@ struct numbering {
   std::int64_t waiting = 0;  // number of the first tile whose result waits in memory
 };
 
+// How a volume is cut into planes and tiles.
+struct volume_layout {
+  bool long_line = false;                        // the volume is a 1-D line
+  bool rows_first = false;                       // axis 2 comes first
+  std::int64_t n[3] = {1, 1, 1};                 // lengths of the axes
+  std::int64_t in[3] = {}, out[3] = {};          // strides in elements of the side
+  std::int64_t width = 1;                        // elements of axis 2 while axes 0 and 1 are transformed
+  std::int64_t plane_lanes = 1, plane_rows = 1;  // of the turning pass: its lines side by side, and the elements that a line leaves
+  std::int64_t columns = 0;                      // tiles of the turning pass in a plane
+  std::int64_t groups = 0;                       // tiles of the turned pass in a plane
+  std::int64_t outer_columns = 0;                // tiles across axis 2
+  std::int64_t outer_tiles = 0, turning_tiles = 0, turned_tiles = 0;
+  std::int64_t plane_scalars = 0, held_scalars = 0;  // from one plane to the next, in `data` and in `held`
+  bool planes_fit = false;                           // a plane of the workspace fits into the cache of a core
+
+  // `scalar`: bytes of one.
+  volume_layout(const geometry& shape, std::optional<line_split> split, std::int64_t lanes, std::int64_t scalar);
+  bool outer_last() const { return rows_first && n[0] > 1; }
+  std::int64_t signal_scalars() const { return n[0] * plane_scalars; }
+};
+
 template <class T>
 class volume final : public transform {
  public:
@@ -82,11 +103,12 @@ class volume final : public transform {
   // Returns whether signals are so small that each is transformed by one thread, in the cache of its core.
   bool takes_whole_signals(std::int64_t batch, int threads) const;
 
-  std::int64_t tiles_of_signal() const { return outer_tiles_ + turning_tiles_ + turned_tiles_; }
-  std::int64_t waiting_of_signal() const { return tiles_of_signal() - (outer_last() ? outer_tiles_ : turned_tiles_); }
+  std::int64_t tiles_of_signal() const { return layout_.outer_tiles + layout_.turning_tiles + layout_.turned_tiles; }
+  std::int64_t waiting_of_signal() const { return tiles_of_signal() - (layout_.outer_last() ? layout_.outer_tiles : layout_.turned_tiles); }
 
  private:
-  class signal_run;
+  template <class U>
+  friend class volume_run;  // the passes over a signal
 
   // Twiddle factors of the long line: `coarse` for the first lane of each tile, `fine` from there to the other lanes.
   struct factor_tables {
@@ -97,26 +119,13 @@ class volume final : public transform {
   void make_factors(factor_tables& result) const;
   void make_lines(bool protect);
   std::int64_t planes_of(const transform_args& how, int signals) const;
-  bool outer_last() const { return rows_first_ && n_[0] > 1; }
 
   geometry shape_;
   int lanes_;
-  bool long_line_;                                 // the volume is a 1-D line
-  bool rows_first_;                                // axis 2 comes first
-  std::int64_t n_[3] = {1, 1, 1};                  // lengths of the axes
-  std::int64_t in_[3] = {}, out_[3] = {};          // strides in elements of the side
-  std::int64_t width_ = 1;                         // elements of axis 2 while axes 0 and 1 are transformed
-  std::int64_t plane_lanes_ = 1, plane_rows_ = 1;  // of the turning pass: its tiles side by side, and the elements that a line leaves
-  std::int64_t columns_ = 0;                       // tiles of the turning pass in a plane
-  std::int64_t groups_ = 0;                        // tiles of the turned pass in a plane
-  std::int64_t outer_columns_ = 0;                 // tiles across axis 2
-  std::int64_t outer_tiles_ = 0, turning_tiles_ = 0, turned_tiles_ = 0;
-  std::int64_t plane_scalars_ = 0, held_scalars_ = 0;  // from one plane to the next, in `data` and in `held`
-  bool planes_fit_ = false;                            // a plane of the workspace fits into the cache of a core
+  volume_layout layout_;
   std::unique_ptr<line<T>> axis_[3];
   factor_tables factors_[2];  // the second set belongs to the check
   std::int64_t scratch_scalars_ = 0;
-  std::int64_t signal_scalars_ = 0;  // of all planes
   mutable workspace_pool<workspace> memory_;
 };
 
