@@ -57,6 +57,7 @@ template <class In, class Out>
 struct data {
   std::vector<In> in;
   std::vector<Out> out;
+  std::vector<In> destroyed;  // c2r: FFTW's input, which it overwrites; zeros stay numbers however often it is transformed
 };
 
 void fill(std::vector<float>& x) {
@@ -173,8 +174,9 @@ subject make(const fft::token& wanted, const settings& how) {
       plan = fftw<T>::r2c(rank, n.data(), batch, held->in.data(), static_cast<int>(in_size),
                           reinterpret_cast<typename fftw<T>::complex*>(held->out.data()), static_cast<int>(out_size));
     } else {
-      plan = fftw<T>::c2r(rank, n.data(), batch, reinterpret_cast<typename fftw<T>::complex*>(held->in.data()), static_cast<int>(in_size),
-                          held->out.data(), static_cast<int>(out_size));
+      held->destroyed.resize(held->in.size());
+      plan = fftw<T>::c2r(rank, n.data(), batch, reinterpret_cast<typename fftw<T>::complex*>(held->destroyed.data()),
+                          static_cast<int>(in_size), held->out.data(), static_cast<int>(out_size));
     }
     if (plan == nullptr) throw unsupported_error(fmt::format("{}: FFTW made no plan", made.token));
     const auto destroy = [](auto* p) {
@@ -185,6 +187,7 @@ subject make(const fft::token& wanted, const settings& how) {
     made.variants.push_back({"FFTW", [held, shared] { return seconds_of([&] { fftw<T>::execute(*shared); }); }});
   }
   fill(held->in);
+  std::ranges::fill(held->destroyed, In{});
   for (const auto level : {protection::off, protection::correct}) {
     auto plan = std::make_shared<fft::plan>(problem, execution{.backend = how.backend, .threads = how.threads, .protection = level});
     const bool forward = wanted.direction == fft::direction::forward;

@@ -2,6 +2,10 @@
 // Layer: foundation.
 #pragma once
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -43,5 +47,21 @@ class aligned_buffer {
   std::int64_t size_ = 0;
   std::unique_ptr<T[], release> data_;
 };
+
+// Returns such a buffer for much data, on large pages where the system has them: else its page faults would cost as much as writing it, and
+// strided accesses a table walk each.
+template <class T>
+aligned_buffer<T> large_buffer(std::int64_t size) {
+  aligned_buffer<T> made(size);
+#if defined(__linux__)
+  constexpr std::uintptr_t page = 1 << 21;
+  const auto address = reinterpret_cast<std::uintptr_t>(made.data());
+  const std::uintptr_t first = (address + page - 1) / page * page;
+  const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(made.data() + size) / page * page;
+  // This is advice: a failure changes nothing.
+  if (last > first + page) (void)::madvise(reinterpret_cast<char*>(made.data()) + (first - address), last - first, MADV_HUGEPAGE);
+#endif
+  return made;
+}
 
 }  // namespace ballast::core

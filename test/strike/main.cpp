@@ -37,8 +37,8 @@ constexpr window k_declared[] = {
     {"gels_", "host_engine::copy", "result while it is stored"},
 };
 
-// Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, of reals, and real to
-// real; convolution in blocks and in one; K-Means; QR with every shape of its operations; batches.
+// Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, of reals, of long reals,
+// of several axes, and real to real; convolution in blocks and in one; K-Means; QR with every shape of its operations; batches.
 constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "fft_c2c_f64_n4096_b32_fwd",
                                               "fft_c2c_f32_n1000_b256_fwd",
@@ -49,6 +49,11 @@ constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "fft_r2c_f64_n4096_b64_fwd",
                                               "fft_r2c_f32_n1000_b512_fwd",
                                               "fft_r2c_f64_n1000_b256_fwd",
+                                              "fft_r2c_f32_n16384_b4_fwd",
+                                              "fft_c2r_f64_n12500_b3_inv",
+                                              "fft_r2c_f32_n96x128_b4_fwd",
+                                              "fft_r2c_f64_n24x32x40_b2_fwd",
+                                              "fft_c2c_f32_n24x32x40_b2_fwd",
                                               "fft_dct2_f32_n500_b64_fwd",
                                               "fft_dst4_f64_n250_b64_inv",
                                               "convolve_real_f32_n4096_m65_full",

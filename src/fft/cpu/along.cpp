@@ -69,7 +69,7 @@ void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& stri
   const auto& kernel = kernels<T>();
   call.twiddles = twiddles_.data();
   const int groups = std::max(1, call.from.used * shape_.columns / kernel.lanes);
-  call.ahead.per_step = (call.ahead.lines + groups - 1) / groups;
+  call.ahead.per_step = (call.ahead.lines() + groups - 1) / groups;
   if constexpr (inject::active_injector::enabled) {
     if (strikes) {
       // The factors of column 0 are 1. Those of the first row of vectors begin with them.

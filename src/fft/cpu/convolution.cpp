@@ -33,15 +33,6 @@ std::int64_t length_of(std::int64_t n) {
   return made / 4 * 3 >= 2 * n - 1 ? made / 4 * 3 : made;
 }
 
-geometry line_of(std::int64_t n) {
-  geometry made;
-  made.n = {1, 1, n};
-  made.input.length = made.input.stride = {1, 1, 1};
-  made.input.length[2] = made.input.distance = made.input.extent = n;
-  made.output = made.input;
-  return made;
-}
-
 template <class T>
 void strike(const transform_args& how, inject::site where, const inject::position& here, core::vector<std::complex<T>>& data) {
   how.injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
@@ -97,6 +88,12 @@ convolution<T>::convolution(const geometry& shape, bool protect) : shape_(shape)
   if (protect) weights_ = make_axis_weights<T>(n_, draw_weights(form::complex, n_, 2), n_);
 }
 
+// Returns the arguments of a long transform.
+template <class T>
+transform_args convolution<T>::part_of(const transform_args& how, direction way) {
+  return {way, 1, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
+}
+
 template <class T>
 void convolution<T>::run(const void* in, void* out, const transform_args& how) const {
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
@@ -105,6 +102,7 @@ void convolution<T>::run(const void* in, void* out, const transform_args& how) c
     mine.y.resize(at(n_));
     mine.u.resize(at(length_));
     mine.f.resize(at(length_));
+    inner_->prepare(mine.inner, part_of(how, direction::forward), 1);
     for (std::int64_t b = 0; b < shape_.batch; ++b)
       run_signal({static_cast<const T*>(in), how, b, all, {(b + 1) * tiles_of_signal() - 1, all.tiles, 0, 1}}, static_cast<T*>(out), mine);
   });
@@ -198,12 +196,12 @@ typename convolution<T>::computed convolution<T>::compute(const item& one, works
   multiply_rows(mine.x, *factors, mine.u, n_);
   same = !twice || repeats(mine.x, factors_[1].chirp, n_, T(1), mine.u);
   std::fill(mine.u.begin() + static_cast<std::ptrdiff_t>(n_), mine.u.end(), std::complex<T>(0));
-  bool done = transform_long(one, direction::forward, mine.u, mine.f, 0);
+  bool done = transform_long(one, direction::forward, mine, 0);
   multiply_rows(mine.f, factors_[0].filter, mine.u, length_);
   strike(how, site::stage, one.here, mine.u);
   same = (!twice || repeats(mine.f, factors_[1].filter, length_, T(1), mine.u)) && same;
   strike(how, site::intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, mine.u);
-  done = transform_long(one, direction::inverse, mine.u, mine.f, 1) && done;
+  done = transform_long(one, direction::inverse, mine, 1) && done;
   multiply_rows(mine.f, *factors, mine.y, n_);
   if (how.scale != 1) {
     for (auto& z : mine.y) z *= static_cast<T>(how.scale);
@@ -213,14 +211,15 @@ typename convolution<T>::computed convolution<T>::compute(const item& one, works
   return !done ? computed::failed : same ? computed::done : computed::differs;
 }
 
-// `which`: 0 for the first, 1 for the second long transform of the signal.
+// Transforms mine.u to mine.f. `which`: 0 for the first, 1 for the second long transform of the signal.
 template <class T>
-bool convolution<T>::transform_long(const item& one, direction way, const signal& from, signal& to, int which) const {
-  const transform_args& how = one.how;
-  const transform_args part{way, 1, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
+bool convolution<T>::transform_long(const item& one, direction way, workspace& mine, int which) const {
   const numbering where{one.all, one.number * tiles_of_signal() + which * inner_->tiles_of_signal(),
                         one.number * waiting_of_signal() + which * inner_->waiting_of_signal()};
-  return inner_->run_part(reinterpret_cast<const T*>(from.data()), reinterpret_cast<T*>(to.data()), part, where, one.number);
+  return inner_
+      ->run_part({reinterpret_cast<const T*>(mine.u.data()), reinterpret_cast<T*>(mine.f.data()), where, one.number}, part_of(one.how, way),
+                 mine.inner)
+      .sound;
 }
 
 template <class T>

@@ -29,6 +29,7 @@ class convolution final : public transform {
   struct workspace {
     signal x, y;  // n elements: input and output
     signal u, f;  // length_ elements: the two sides of the long transforms
+    typename volume<T>::workspace inner;
   };
   // One signal of an execution.
   struct item {
@@ -52,7 +53,8 @@ class convolution final : public transform {
   // gave other bits.
   enum class computed : std::uint8_t { done, failed, differs };
   computed compute(const item& one, workspace& mine) const;
-  bool transform_long(const item& one, direction way, const signal& from, signal& to, int which) const;
+  static transform_args part_of(const transform_args& how, direction way);
+  bool transform_long(const item& one, direction way, workspace& mine, int which) const;
   abft::finding verify(const item& one, const encoded& input, const signal& y) const;
   void scatter(const signal& y, std::int64_t number, direction way, T* out) const;
 

@@ -60,40 +60,50 @@ struct output_sum {
   bool swapped = false;
 };
 
-// Prefetches the source of the next tile into the second-level cache while the current tile is transformed: runs of contiguous bytes,
-// `period` bytes from one to the next. Without it, loads and arithmetic alternate instead of overlapping.
+// Prefetches memory into the second-level cache while a tile is transformed: runs of contiguous bytes, `period` bytes from one to the
+// next. Two sets of them, one after the other: the source of the next tile, without which loads and arithmetic would alternate instead of
+// overlapping, and the destination of this one.
 struct read_ahead {
-  const char* next = nullptr;
-  const char* run_end = nullptr;
-  std::int64_t skip = 0;  // from the end of a run to the start of the next
-  std::int64_t period = 0;
-  std::int64_t lines = 0;     // cache lines left
+  struct runs {
+    const char* next = nullptr;
+    const char* run_end = nullptr;
+    std::int64_t skip = 0;  // from the end of a run to the start of the next
+    std::int64_t period = 0;
+    std::int64_t lines = 0;  // cache lines left
+  };
+  runs now, then;
   std::int64_t per_step = 0;  // cache lines for each butterfly
 
   static constexpr std::int64_t k_line = 64;
 
   read_ahead() = default;
-  read_ahead(const void* base, std::int64_t runs, std::int64_t run, std::int64_t step) {
+  read_ahead(const void* base, std::int64_t count, std::int64_t run, std::int64_t step) : now(of(base, count, run, step)) {}
+
+  // `count` runs of `run` bytes each from `base` on, `step` bytes apart.
+  static runs of(const void* base, std::int64_t count, std::int64_t run, std::int64_t step) {
     if (run == step) {
-      run *= runs;
+      run *= count;
       step = run;
-      runs = 1;
+      count = 1;
     }
     const std::int64_t rounded = (run + k_line - 1) / k_line * k_line;
-    next = static_cast<const char*>(base);
-    run_end = next + rounded;
-    skip = step - rounded;
-    period = step;
-    lines = runs * (rounded / k_line);
+    const char* const first = static_cast<const char*>(base);
+    return {first, first + rounded, step - rounded, step, count * (rounded / k_line)};
   }
+  std::int64_t lines() const { return now.lines + then.lines; }
   void step() {
-    for (std::int64_t i = per_step < lines ? per_step : lines; i > 0; --i) {
-      __builtin_prefetch(next, 0, 2);
-      --lines;
-      next += k_line;
-      if (next == run_end) {
-        next += skip;
-        run_end += period;
+    for (std::int64_t i = per_step; i > 0; --i) {
+      if (now.lines == 0) {
+        if (then.lines == 0) return;
+        now = then;
+        then = {};
+      }
+      __builtin_prefetch(now.next, 0, 2);
+      --now.lines;
+      now.next += k_line;
+      if (now.next == now.run_end) {
+        now.next += now.skip;
+        now.run_end += now.period;
       }
     }
   }
@@ -166,6 +176,29 @@ struct short_call {
   write_ahead<T> later;
 };
 
+// A run of pairs (k, m − k), k = first … first + count − 1 ≤ m/2, for the step between a complex transform z of m points and the half
+// spectrum x of 2m reals: with S and D the sum and difference of z_k and conj(z_{m−k}), x_k = (S − i w_k D)/2, x_{m−k} = conj(S + i w_k
+// D)/2. `join` is the inverse, times 2. low: the numbers k from `first` on; high: the numbers m − k, ascending, so from that of the last k
+// on. w_k = coarse · fine[k − first] = e^{−2πi k/2m}.
+template <class T>
+struct pair_call {
+  const T* low = nullptr;
+  const T* high = nullptr;
+  std::int64_t m = 0;
+  std::int64_t first = 0, count = 0;
+  const T* coarse = nullptr;
+  const T* fine = nullptr;
+  bool join = false;
+};
+
+// The results, in the same order. The pair of k = 0 has no high number if it joins, the pair of k = m/2 none in either direction.
+template <class T>
+struct pair_results {
+  T* low = nullptr;
+  T* high = nullptr;
+};
+enum class sides : std::uint8_t { low, both };
+
 // The kernels of one vector width. It has many members because each kernel is one, for a choice at run time.
 template <class T>
 struct kernel_table {
@@ -230,6 +263,17 @@ struct kernel_table {
   // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
+
+  // Pairs of a long real line (pairs-inl.hpp). same_pairs computes them again and returns whether the results have the same bits, or are
+  // both NaN; `parity` becomes that of the results. store_numbers stores complex numbers and returns their parity, computed from the
+  // registers after their store.
+  void (*make_pairs)(const pair_call<T>& call, const pair_results<T>& to);
+  bool (*same_pairs)(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity);
+  std::uint64_t (*store_numbers)(const T* from, std::int64_t count, T* to);
+  // Seals of complex numbers of a line, with their places in it: of a run that begins with number `first`, and of a tile whose row j has
+  // the numbers from first + j · step on in its first `used` lanes. The seal of a whole is the exclusive or of those of its parts.
+  std::uint64_t (*seal_numbers)(const T* from, std::int64_t count, std::int64_t first);
+  std::uint64_t (*seal_tile)(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step);
 };
 
 template <class T>

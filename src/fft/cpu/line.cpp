@@ -242,7 +242,7 @@ T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead&
 
 template <class T>
 T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors) const {
-  ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines / butterflies_ + 1 : ahead.lines;
+  ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines() / butterflies_ + 1 : ahead.lines();
   const auto& kernel = kernels<T>();
   if (form_ == form::real_forward) swapped = false;
   if (form_ == form::real_inverse) {

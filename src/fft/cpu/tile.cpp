@@ -128,6 +128,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (damaged) return tile_result::damaged_input;
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
+  done_ = done;
   streamed_ = streamed_ || job.stream || job.stream_run;
   // The tile in scratch is verified: if the stored copy differs from it, store it again.
   const auto store = [&] {

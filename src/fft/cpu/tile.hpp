@@ -44,6 +44,8 @@ class tile_worker {
   tile_worker& operator=(const tile_worker&) = delete;
 
   tile_result process(const tile_job<T>& job);
+  int slot() const { return slot_; }
+  const T* done() const { return done_; }  // the last verified tile
 
  private:
   enum class lane_judgement : std::uint8_t { pass, fail, repeat };
@@ -84,6 +86,7 @@ class tile_worker {
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;
   bool streamed_ = false;
+  const T* done_ = nullptr;
 };
 
 extern template class tile_worker<float>;

@@ -103,6 +103,23 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
   return parity;
 }
 
+// Copies rows, `to_stride` and `from_stride` scalars apart.
+template <class T>
+void copy_rows(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows) {
+  const auto all = [&]<std::size_t Bytes>() {
+    for (std::int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, Bytes);
+  };
+  // A constant size is a few instructions, any other a call.
+  const std::size_t bytes = 2 * static_cast<std::size_t>(kernels<T>().lanes) * sizeof(T);
+  switch (bytes) {
+    case 128: return all.template operator()<128>();
+    case 64: return all.template operator()<64>();
+    case 32: return all.template operator()<32>();
+    default:
+      for (std::int64_t i = 0; i < rows; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, bytes);
+  }
+}
+
 template <class T>
 std::int64_t load_own_rows(const tile_view<const T>& from, std::int64_t rows, T* x) {
   const auto& kernel = kernels<T>();
@@ -111,6 +128,17 @@ std::int64_t load_own_rows(const tile_view<const T>& from, std::int64_t rows, T*
   alignas(128) T seal[k_max_lanes];
   kernel.seal_rows(x, rows, seal);
   return std::memcmp(seal, from.seals, static_cast<std::size_t>(kernel.lanes) * sizeof(T)) != 0;
+}
+
+template <class T>
+std::int64_t load_other_rows(const tile_view<const T>& from, std::int64_t rows, T* x) {
+  const auto& kernel = kernels<T>();
+  const std::int64_t row = 2 * kernel.lanes;
+  copy_rows(from.base, from.element, x, row, rows);
+  if (from.running == nullptr) return 0;
+  kernel.extend_seals(x, rows, from.running, from.extended);
+  if (from.seals == nullptr) return 0;
+  return std::memcmp(from.extended, from.seals, static_cast<std::size_t>(rows * kernel.lanes) * sizeof(T)) != 0;
 }
 
 // Computes the other half of a spectrum whose first half is loaded, as conjugates.
@@ -150,6 +178,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
       damaged = kernel.load_blocks(from.base, from.element, job.used, rows, x, from.seals, from.seal_stride, early);
       break;
     case access::own_rows: damaged = load_own_rows(from, rows, x); break;
+    case access::other_rows: damaged = load_other_rows(from, rows, x); break;
     case access::complex: source = gather<access::complex>(job, rows, x); break;
     case access::scalars: source = gather<access::scalars>(job, rows, x); break;
     case access::real: source = gather<access::real>(job, rows, x); break;
@@ -178,13 +207,16 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
 template <class T>
 std::int64_t seal_scalars(const tile_job<T>& job) {
   const std::int64_t lanes = kernels<T>().lanes;
-  return job.to.how == access::blocks ? (job.rows_stored + lanes - 1) / lanes : job.rows_stored * lanes;
+  if (job.to.how == access::blocks) return (job.rows_stored + lanes - 1) / lanes;
+  return job.to.how == access::other_rows ? lanes : job.rows_stored * lanes;
 }
 
 template <class T>
 void make_seals(const tile_job<T>& job, const T* done, T* seals) {
   if (job.to.how == access::blocks)
     kernels<T>().seal_blocks(done, job.rows_stored, job.used, seals);
+  else if (job.to.how == access::other_rows)
+    kernels<T>().seal_rows(done, job.rows_stored, seals);
   else
     kernels<T>().extend_seals(done, job.rows_stored, job.to.seals, seals);
 }
@@ -198,11 +230,9 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
   switch (to.how) {
     case access::rows: parity = kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
-    case access::blocks: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
-    case access::own_rows:
-      for (std::int64_t j = 0; j < job.rows_stored; ++j)
-        std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));
-      break;
+    case access::blocks:
+    case access::other_rows: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
+    case access::own_rows: copy_rows(done, row, to.base, to.element, job.rows_stored); break;
     case access::complex: parity = scatter<access::complex>(job, done); break;
     case access::scalars: parity = scatter<access::scalars>(job, done); break;
     default: parity = scatter<access::real>(job, done);

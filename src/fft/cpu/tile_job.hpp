@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "fft/cpu/line.hpp"
 
@@ -11,14 +12,16 @@ namespace ballast::fft::cpu {
 
 // The layout of the elements of a tile in memory. Strides are in scalars unless stated otherwise.
 enum class access : std::uint8_t {
-  rows,       // complex; each lane contiguous
-  columns,    // complex; each row contiguous
-  complex,    // complex; any strides
-  scalars,    // a lane's scalars one `element` apart: real pairs
-  real,       // real; imaginary parts are zero (load) or dropped (store)
-  hermitian,  // load: the half spectrum of `length` elements; the other half is computed; index_* in elements
-  blocks,     // the workspace, rows are elements of W neighbouring lines: see load_blocks
-  own_rows,   // the workspace, the tile's own rows, `element` apart
+  rows,        // complex; each lane contiguous
+  columns,     // complex; each row contiguous
+  complex,     // complex; any strides
+  scalars,     // a lane's scalars one `element` apart: real pairs
+  real,        // real; imaginary parts are zero (load) or dropped (store)
+  hermitian,   // load: the half spectrum of `length` elements; the other half is computed; index_* in elements
+  blocks,      // the workspace, rows are elements of W neighbouring lines: see load_blocks
+  own_rows,    // the workspace: a store puts row i among the rows of the tile i that loads them, `element` apart; a load takes its own rows
+  other_rows,  // the workspace, the reverse: a store keeps the tile's rows together; a load takes row i from those of tile i, `element`
+               // apart
 };
 
 template <class T>
@@ -31,6 +34,10 @@ struct tile_view {
   std::int64_t index_first = 0, index_lane = 0, index_element = 1, length = 0;
   T* seals = nullptr;
   std::int64_t seal_stride = 0;
+  // other_rows: the load extends the seals `running`, one for each row and lane, to `extended`, and compares them with `seals` if it is
+  // the last of the tiles that share them. Before, `seals` is null.
+  const std::remove_const_t<T>* running = nullptr;
+  std::remove_const_t<T>* extended = nullptr;
 };
 
 // Twiddle factors between two passes: coarse[row] · fine[row][lane].
@@ -56,7 +63,7 @@ struct tile_job {
   double check_scale = 1;
   bool stream = false;
   bool stream_run = false;  // `along` stores the whole vectors of its output, one run, past the cache
-  read_ahead ahead;         // the source of the next tile
+  read_ahead ahead;         // what memory brings meanwhile
   std::int64_t interval = 0;
   std::int64_t waiting = -1;  // number among the tiles whose result waits in memory, −1 for none
   std::int64_t index = 0;     // the number of lane 0 in events

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fft/cpu/convolution.hpp"
+#include "fft/cpu/long_real.hpp"
 #include "fft/cpu/one_pass.hpp"
 #include "fft/cpu/volume.hpp"
 
@@ -19,10 +20,9 @@ constexpr std::int64_t k_one_pass = 2048;
 constexpr std::int64_t k_one_pass_many = k_longest_line;
 constexpr std::int64_t k_many_tiles = 16;
 
-// Axes of length 1 waste lanes, so complex problems get their other axes last. Real kinds keep their last axis.
+// Axes of length 1 waste lanes, so problems get their other axes last. Real kinds keep their last axis.
 geometry with_short_axes_first(geometry shape) {
-  if (shape.kind != kind::c2c) return shape;
-  for (std::size_t axis = 2; axis > 0; --axis) {
+  for (std::size_t axis = shape.kind == kind::c2c ? 2 : 1; axis > 0; --axis) {
     for (std::size_t rest = axis; shape.n[axis] == 1 && rest > 0; --rest) {
       for (side* each : {&shape.input, &shape.output}) {
         std::swap(each->length[axis], each->length[rest - 1]);
@@ -42,9 +42,13 @@ std::unique_ptr<transform> make(const geometry& given, bool protect) {
   const int lanes = kernels<T>().lanes;
   const std::int64_t length = shape.kind != kind::c2c && n % 2 == 0 ? n / 2 : n;  // points of the complex transform
   const std::int64_t most = shape.batch >= k_many_tiles * lanes ? k_one_pass_many : k_one_pass;
-  const bool few = shape.batch < lanes / 2 && n >= 16 * lanes && shape.kind == kind::c2c;  // too few signals to fill the lanes of a tile
+  const bool few = shape.batch < lanes / 2 && length >= 16 * lanes;  // too few signals to fill the lanes of a tile
+  if (long_real<T>::takes(shape) && (few || length > most)) {
+    if (const auto half = split_line(length)) return std::make_unique<long_real<T>>(shape, *half, protect);
+  }
   const auto split = split_line(n);
-  if (split && (length > most || (few && !along_line<T>::exists(n)))) return std::make_unique<volume<T>>(shape, split, protect);
+  if (split && (length > most || (few && shape.kind == kind::c2c && !along_line<T>::exists(n))))
+    return std::make_unique<volume<T>>(shape, split, protect);
   if (!split && length > k_longest_convolved_line) return std::make_unique<convolution<T>>(shape, protect);
   return std::make_unique<one_pass<T>>(shape, protect);
 }

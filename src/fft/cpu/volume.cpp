@@ -1,14 +1,19 @@
-// The passes over a volume: their tiles, the loads and stores of these, and the attempts at a signal whose workspace was damaged.
+// The layout of a volume, its tables and its workspace; and its signals, whose passes are in volume_run.cpp.
 #include "fft/cpu/volume.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <limits>
 
-#include "run/attempt.hpp"
+#include "core/parallel.hpp"
+#include "fft/cpu/volume_run.hpp"
 
 namespace ballast::fft::cpu {
+namespace {
+
+// Planes of the workspace up to this size are turned in the cache of one core: half of the second-level caches of today.
+constexpr std::int64_t k_plane_bytes = std::int64_t{1} << 19;
+
+}  // namespace
 
 std::optional<line_split> split_line(std::int64_t n) {
   std::optional<line_split> best;
@@ -27,39 +32,68 @@ std::optional<line_split> split_line(std::int64_t n) {
   return best;
 }
 
-template <class T>
-volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect)
-    : shape_(shape), lanes_(kernels<T>().lanes), long_line_(split.has_value()) {
+geometry line_of(std::int64_t n) {
+  geometry made;
+  made.n = {1, 1, n};
+  made.input.length = made.input.stride = {1, 1, 1};
+  made.input.length[2] = made.input.distance = made.input.extent = n;
+  made.output = made.input;
+  return made;
+}
+
+volume_layout::volume_layout(const geometry& shape, std::optional<line_split> split, std::int64_t lanes, std::int64_t scalar)
+    : long_line(split.has_value()), rows_first(!long_line && (shape.kind == kind::r2c || (shape.kind == kind::c2c && shape.n[0] > 1))) {
   if (split) {
     // Element j₁ n₂ + j₂ of the input, k₁ + n₁ k₂ of the output.
-    n_[1] = split->n1;
-    n_[2] = split->n2;
-    in_[1] = n_[2] * shape_.input.stride[2];
-    in_[2] = shape_.input.stride[2];
-    out_[1] = shape_.output.stride[2];
-    out_[2] = n_[1] * shape_.output.stride[2];
-    width_ = n_[2];
-    make_factors(factors_[0]);
-    if (protect) make_factors(factors_[1]);
+    n[1] = split->n1;
+    n[2] = split->n2;
+    in[1] = n[2] * shape.input.stride[2];
+    in[2] = shape.input.stride[2];
+    out[1] = shape.output.stride[2];
+    out[2] = n[1] * shape.output.stride[2];
+    width = n[2];
   } else {
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      n_[axis] = shape_.n[axis];
-      in_[axis] = shape_.input.stride[axis];
-      out_[axis] = shape_.output.stride[axis];
-    }
-    width_ = shape_.kind == kind::c2r ? shape_.input.length[2] : n_[2];
+    std::ranges::copy(shape.n, n);
+    std::ranges::copy(shape.input.stride, in);
+    std::ranges::copy(shape.output.stride, out);
+    width = shape.kind == kind::c2r ? shape.input.length[2] : shape.output.length[2];
   }
-  if (n_[0] > 1) axis_[0] = std::make_unique<line<T>>(form::complex, n_[0], 0, protect);
-  axis_[1] = std::make_unique<line<T>>(form::complex, n_[1], 1, protect);
-  const bool half = shape_.kind == kind::c2r && !long_line_ && n_[2] % 2 == 0;
-  const bool odd_half = shape_.kind == kind::c2r && !long_line_ && n_[2] % 2 == 1;
-  axis_[2] = std::make_unique<line<T>>(half ? form::real_inverse : form::complex, n_[2], 2, protect, odd_half);
-  columns_ = ceil_div(width_, lanes_);
-  groups_ = ceil_div(n_[1], lanes_);
-  first_tiles_ = n_[0] > 1 ? columns_ * n_[1] : 0;
-  second_tiles_ = n_[0] * columns_;
-  last_tiles_ = n_[0] * groups_;
-  data_scalars_ = core::checked_product(core::checked_product(columns_ * n_[0], n_[1]), 2 * lanes_);
+  plane_lanes = rows_first ? n[1] : width;
+  plane_rows = rows_first ? width : n[1];
+  columns = ceil_div(plane_lanes, lanes);
+  groups = ceil_div(plane_rows, lanes);
+  outer_columns = ceil_div(width, lanes);
+  outer_tiles = n[0] > 1 ? outer_columns * n[1] : 0;
+  turning_tiles = n[0] * columns;
+  turned_tiles = n[0] * groups;
+  // The rows that the outer pass takes from many planes, or gives to them, begin in different sets of a cache.
+  const std::int64_t row = 2 * lanes;
+  const std::int64_t apart = n[0] > 1 ? row : 0;
+  const std::int64_t plane = core::checked_product(core::checked_product(columns, plane_rows), row);
+  plane_scalars = plane + apart;
+  (void)core::checked_product(n[0], plane_scalars);
+  if (outer_last()) held_scalars = core::checked_product(core::checked_product(groups, n[1]), row) + apart;
+  planes_fit = n[0] > 1 && plane * scalar <= k_plane_bytes;
+}
+
+template <class T>
+volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect)
+    : shape_(shape), lanes_(kernels<T>().lanes), layout_(shape, split, lanes_, sizeof(T)) {
+  make_lines(protect);
+  if (!split) return;
+  make_factors(factors_[0]);
+  if (protect) make_factors(factors_[1]);
+}
+
+template <class T>
+void volume<T>::make_lines(bool protect) {
+  if (layout_.n[0] > 1) axis_[0] = std::make_unique<line<T>>(form::complex, layout_.n[0], 0, protect);
+  axis_[1] = std::make_unique<line<T>>(form::complex, layout_.n[1], 1, protect);
+  const bool even = layout_.n[2] % 2 == 0;
+  const bool half = shape_.kind == kind::c2r && !layout_.long_line;
+  const bool spectrum = shape_.kind == kind::r2c && !layout_.long_line;
+  const form last = spectrum && even ? form::real_forward : half && even ? form::real_inverse : form::complex;
+  axis_[2] = std::make_unique<line<T>>(last, layout_.n[2], 2, protect, half && !even);
   for (const auto& each : axis_) {
     if (each) scratch_scalars_ = std::max(scratch_scalars_, core::checked_product(each->rows_scratch(), 2 * lanes_));
   }
@@ -68,16 +102,16 @@ volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool p
 template <class T>
 void volume<T>::make_factors(factor_tables& made) const {
   const std::int64_t n = shape_.n[2];
-  made.fine = core::aligned_buffer<T>(n_[1] * 2 * lanes_);
-  for (std::int64_t k = 0; k < n_[1]; ++k) {
+  made.fine = core::aligned_buffer<T>(layout_.n[1] * 2 * lanes_);
+  for (std::int64_t k = 0; k < layout_.n[1]; ++k) {
     for (int l = 0; l < lanes_; ++l) {
       const auto w = root_of_unity<wide<T>>(k * l, n);
       made.fine[(2 * k) * lanes_ + l] = static_cast<T>(w.real());
       made.fine[(2 * k + 1) * lanes_ + l] = static_cast<T>(w.imag());
     }
   }
-  for (std::int64_t first = 0; first < width_; first += lanes_) {
-    for (std::int64_t k = 0; k < n_[1]; ++k) {
+  for (std::int64_t first = 0; first < layout_.width; first += lanes_) {
+    for (std::int64_t k = 0; k < layout_.n[1]; ++k) {
       const auto w = root_of_unity<wide<T>>(first * k, n);
       made.coarse.push_back(static_cast<T>(w.real()));
       made.coarse.push_back(static_cast<T>(w.imag()));
@@ -85,18 +119,26 @@ void volume<T>::make_factors(factor_tables& made) const {
   }
 }
 
-// Allocates what an earlier call has not: the scratch of all threads, and the memory of `signals` signals. Pages that no thread touches
-// take no memory.
+// Returns the planes that the workspace of one signal holds, if so many signals are transformed at the same time.
+template <class T>
+std::int64_t volume<T>::planes_of(const transform_args& how, int signals) const {
+  if (!layout_.outer_last()) return layout_.n[0];
+  return layout_.planes_fit && signals == 1 ? how.threads : 1;
+}
+
+// Pages that no thread touches take no memory.
 template <class T>
 void volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
   const bool protect = how.protection != protection::off;
   memory.slots.prepare(how.threads, scratch_scalars_, protect);
   while (memory.signals.size() < static_cast<std::size_t>(signals)) {
     auto made = std::make_unique<signal_memory>();
-    made->data = core::aligned_buffer<T>(data_scalars_);
+    made->data = core::large_buffer<T>(planes_of(how, signals) * layout_.plane_scalars);
+    if (layout_.outer_last()) made->held = core::large_buffer<T>(layout_.n[0] * layout_.held_scalars);
     if (protect) {
-      made->seals = core::aligned_buffer<T>(second_tiles_ * groups_);
-      made->first_seals = core::aligned_buffer<T>(second_tiles_ * lanes_);
+      made->seals = core::aligned_buffer<T>(layout_.turning_tiles * layout_.groups);
+      if (layout_.n[0] > 1) made->outer_seals = core::aligned_buffer<T>(layout_.outer_columns * layout_.n[0] * lanes_);
+      if (layout_.outer_last()) made->running = core::aligned_buffer<T>(2 * layout_.outer_columns * layout_.n[0] * lanes_);
     }
     memory.signals.push_back(std::move(made));
   }
@@ -107,304 +149,24 @@ void volume<T>::prepare(workspace& memory, const transform_args& how, int signal
   }
 }
 
-// ---- One signal ----
-
 template <class T>
-class volume<T>::signal_run {
- public:
-  signal_run(const volume& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
-             std::int64_t signal);
-  bool run();
-
- private:
-  void passes();
-  void first_pass();
-  void second_pass();
-  void last_pass();
-
-  tile_job<T> job_for(std::size_t axis) const;
-  tile_job<T> last_job() const;
-  tile_view<const T> source(std::size_t axis, std::int64_t i1, std::int64_t column) const;
-  read_ahead next_columns(const tile_view<const T>& from, std::int64_t column) const;
-  bool settle(tile_result seen);
-  void copy_staged() const;
-
-  int lanes_at(std::int64_t count, std::int64_t tile) const {
-    return static_cast<int>(std::min<std::int64_t>(v_.lanes_, count - tile * v_.lanes_));
-  }
-  // Return the rows of column `column` and plane i₀ or k₀ in the workspace, and their seals.
-  T* rows_at(std::int64_t column, std::int64_t plane) const {
-    return mine_.data.data() + (column * v_.n_[0] + plane) * v_.n_[1] * 2 * v_.lanes_;
-  }
-  T* first_seals_at(std::int64_t column, std::int64_t plane) const {
-    return protect_ ? mine_.first_seals.data() + (column * v_.n_[0] + plane) * v_.lanes_ : nullptr;
-  }
-  T* seals_at(std::int64_t column, std::int64_t plane, std::int64_t group) const {
-    return protect_ ? mine_.seals.data() + (column * v_.n_[0] + plane) * v_.groups_ + group : nullptr;
-  }
-
-  const volume& v_;
-  const side& from_;
-  const side& to_;
-  const T* in_;
-  T* out_;
-  const crew<T>& workers_;
-  signal_memory& mine_;
-  const numbering& where_;
-  std::int64_t signal_;
-  bool protect_;
-  std::int64_t in_unit_, out_unit_;  // scalars of an element
-  T* result_;                        // destination of the last pass
-  std::int64_t stride_[3];           // strides of the result
-  std::atomic<bool> damaged_{false}, fatal_{false};
-};
-
-template <class T>
-volume<T>::signal_run::signal_run(const volume& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine,
-                                  const numbering& where, std::int64_t signal)
-    : v_(plan),
-      from_(plan.shape_.input),
-      to_(plan.shape_.output),
-      in_(in),
-      out_(out),
-      workers_(workers),
-      mine_(mine),
-      where_(where),
-      signal_(signal),
-      protect_(workers.how.protection != protection::off),
-      in_unit_(from_.real ? 1 : 2),
-      out_unit_(to_.real ? 1 : 2),
-      result_(out) {
-  std::copy_n(v_.out_, 3, stride_);
-  if (!workers.how.in_place) return;
-  // In place, the input must survive until every check of the waiting data has passed: the result is staged contiguously.
-  result_ = mine.staging.data();
-  stride_[0] = to_.length[1] * to_.length[2];
-  stride_[1] = v_.long_line_ ? 1 : to_.length[2];
-  stride_[2] = v_.long_line_ ? v_.n_[1] : 1;
+bool volume<T>::takes_whole_signals(std::int64_t batch, int threads) const {
+  return batch >= 2 * threads && layout_.signal_scalars() * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
 }
-
-template <class T>
-bool volume<T>::signal_run::run() {
-  const transform_args& how = workers_.how;
-  if (!protect_) {
-    passes();
-  } else {
-    const auto once = [&](int) -> std::optional<abft::finding> {
-      passes();
-      how.seen.checked(static_cast<std::uint64_t>(v_.second_tiles_ * v_.groups_));
-      if (fatal_) return std::nullopt;
-      return abft::finding{.word = damaged_ ? abft::k_fail : abft::k_pass, .residual = 1, .index = signal_};
-    };
-    if (run::attempt(how.seen, how.protection, "fft.intermediate", std::max(workers_.slot, 0), once) == abft::outcome::uncorrectable)
-      return false;
-  }
-  if (how.in_place) copy_staged();
-  return true;
-}
-
-template <class T>
-void volume<T>::signal_run::passes() {
-  damaged_ = false;
-  if (v_.n_[0] > 1) first_pass();
-  if (!fatal_) second_pass();
-  if (!fatal_ && !damaged_) last_pass();
-}
-
-// Returns whether the pass continues.
-template <class T>
-bool volume<T>::signal_run::settle(tile_result seen) {
-  if (seen == tile_result::damaged_input) damaged_ = true;
-  if (seen == tile_result::uncorrectable) fatal_ = true;
-  return !damaged_ && !fatal_;
-}
-
-template <class T>
-tile_job<T> volume<T>::signal_run::job_for(std::size_t axis) const {
-  tile_job<T> job;
-  job.transform = v_.axis_[axis].get();
-  job.inverse = workers_.how.direction == direction::inverse;
-  job.rows_stored = job.transform->rows_out();
-  job.index = signal_;
-  job.index_lane = 0;
-  return job;
-}
-
-// Returns the location in the input of lines of `axis` (0 or 1) that start at i₀ = 0, i₁, for W neighbours of axis 2 from `column` on.
-template <class T>
-tile_view<const T> volume<T>::signal_run::source(std::size_t axis, std::int64_t i1, std::int64_t column) const {
-  tile_view<const T> made;
-  const std::int64_t first = column * v_.lanes_;
-  made.base = in_ + (i1 * v_.in_[1] + first * v_.in_[2]) * in_unit_;
-  made.lane = v_.in_[2] * in_unit_;
-  made.element = v_.in_[axis] * in_unit_;
-  if (from_.real) {
-    made.how = access::real;
-  } else if (v_.long_line_ && v_.shape_.kind == kind::c2r) {
-    made.how = access::hermitian;
-    made.base = in_;
-    made.lane = 0;
-    made.element = from_.stride[2] * 2;
-    made.index_first = first;
-    made.index_lane = 1;
-    made.index_element = v_.n_[2];
-    made.length = v_.shape_.n[2];
-  } else {
-    made.how = v_.in_[2] == 1 ? access::columns : access::complex;
-  }
-  return made;
-}
-
-// Transforms axis 0, from the input to the workspace. One task has all lines that share a seal.
-template <class T>
-void volume<T>::signal_run::first_pass() {
-  const tile_job<T> common = job_for(0);
-  const std::int64_t n0 = v_.n_[0], n1 = v_.n_[1], row = 2 * v_.lanes_;
-  workers_.for_tiles(v_.columns_, common.transform->rows_scratch() * n1, [&](std::int64_t column, tile_worker<T>& worker) {
-    T* seals = first_seals_at(column, 0);
-    if (protect_) std::fill_n(seals, n0 * v_.lanes_, T(0));
-    for (std::int64_t i1 = 0; i1 < n1; ++i1) {
-      tile_job<T> job = common;
-      job.from = source(0, i1, column);
-      job.to.how = access::own_rows;
-      job.to.base = rows_at(column, 0) + i1 * row;
-      job.to.element = n1 * row;
-      job.to.seals = seals;
-      job.used = lanes_at(v_.width_, column);
-      job.interval = where_.tile + column * n1 + i1;
-      job.waiting = where_.waiting + column * n1 + i1;
-      if (!settle(worker.process(job))) return false;
-    }
-    return true;
-  });
-}
-
-// Transforms axis 1, from the input or within the workspace.
-template <class T>
-void volume<T>::signal_run::second_pass() {
-  const tile_job<T> common = job_for(1);
-  workers_.for_tiles(v_.second_tiles_, common.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
-    const std::int64_t column = tile % v_.columns_;
-    const std::int64_t k0 = tile / v_.columns_;
-    tile_job<T> job = common;
-    if (v_.n_[0] > 1) {
-      job.from.how = access::own_rows;
-      job.from.base = rows_at(column, k0);
-      job.from.seals = first_seals_at(column, k0);
-    } else {
-      job.from = source(1, 0, column);
-      job.ahead = next_columns(job.from, column);
-    }
-    job.to.how = access::blocks;
-    job.to.base = rows_at(column, k0);
-    job.to.seals = seals_at(column, k0, 0);
-    job.used = lanes_at(v_.width_, column);
-    if (v_.long_line_) {
-      const auto of = [&](const factor_tables& tables) {
-        return factors_of<T>{tables.coarse.data() + column * 2 * v_.n_[1], tables.fine.data()};
-      };
-      job.factors = of(v_.factors_[0]);
-      if (protect_) job.check = of(v_.factors_[1]);
-    }
-    job.interval = where_.tile + v_.first_tiles_ + tile;
-    job.waiting = where_.waiting + v_.first_tiles_ + tile;
-    return settle(worker.process(job));
-  });
-}
-
-// Returns the prefetch for the read after `column`: the next column, or after the last one the first column of the next signal.
-template <class T>
-read_ahead volume<T>::signal_run::next_columns(const tile_view<const T>& from, std::int64_t column) const {
-  const std::int64_t next_signal = signal_ + 1 < v_.shape_.batch ? from_.distance * in_unit_ : 0;
-  const std::int64_t row = 2 * v_.lanes_;
-  const std::int64_t across = column + 1 < v_.columns_ ? row : next_signal == 0 ? 0 : next_signal - column * row;
-  if (from.how != access::columns || across == 0) return {};
-  const std::int64_t width = sizeof(T);
-  return read_ahead(from.base + across, v_.n_[1], std::min<std::int64_t>(v_.lanes_, v_.width_) * 2 * width, from.element * width);
-}
-
-// Returns the part of a job that the tiles of the last pass share.
-template <class T>
-tile_job<T> volume<T>::signal_run::last_job() const {
-  const line<T>& transform = *v_.axis_[2];
-  const transform_args& how = workers_.how;
-  tile_job<T> job = job_for(2);
-  job.scale = how.scale;
-  job.check_scale = how.check_scale;
-  job.from.how = access::blocks;
-  job.from.element = v_.n_[0] * v_.n_[1] * 2 * v_.lanes_;
-  job.from.seal_stride = v_.n_[0] * v_.groups_;
-  job.to.lane = stride_[1] * out_unit_;
-  job.to.element = stride_[2] * out_unit_;
-  if (to_.real) {
-    job.to.how = transform.is_real_inverse() ? (stride_[2] == 1 ? access::rows : access::scalars) : access::real;
-    job.expand = !v_.long_line_ && !transform.is_real_inverse();
-  } else if (from_.real && v_.long_line_) {
-    job.to.how = access::complex;
-    job.to.index_lane = 1;
-    job.to.index_element = v_.n_[1];
-    job.to.length = to_.length[2];
-  } else {
-    job.to.how = stride_[1] == 1 && v_.n_[1] > 1 ? access::columns : stride_[2] == 1 ? access::rows : access::complex;
-    if (from_.real) job.rows_stored = to_.length[2];
-  }
-  const std::int64_t run = job.to.how == access::columns ? job.to.element : job.to.lane;
-  job.stream = (job.to.how == access::columns || job.to.how == access::rows) && may_stream(to_, result_, how, run) &&
-               (stride_[0] * out_unit_) % v_.lanes_ == 0;
-  return job;
-}
-
-// Transforms axis 2, from the workspace to the result.
-template <class T>
-void volume<T>::signal_run::last_pass() {
-  const tile_job<T> common = last_job();
-  workers_.for_tiles(v_.last_tiles_, common.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
-    const std::int64_t group = tile % v_.groups_;
-    const std::int64_t k0 = tile / v_.groups_;
-    const std::int64_t first = group * v_.lanes_;
-    tile_job<T> job = common;
-    job.from.base = rows_at(0, k0) + first * 2 * v_.lanes_;
-    job.from.seals = seals_at(0, k0, group);
-    job.to.base = result_ + (k0 * stride_[0] + first * stride_[1]) * out_unit_;
-    if (job.to.length > 0) job.to.index_first = first;
-    job.used = lanes_at(v_.n_[1], group);
-    job.stream = common.stream && job.used == v_.lanes_;
-    job.interval = where_.tile + v_.first_tiles_ + v_.second_tiles_ + tile;
-    return settle(worker.process(job));
-  });
-}
-
-template <class T>
-void volume<T>::signal_run::copy_staged() const {
-  const T* next = result_;
-  const std::int64_t length = to_.length[2];
-  for (std::int64_t i = 0; i < to_.length[0]; ++i) {
-    for (std::int64_t j = 0; j < to_.length[1]; ++j, next += length * out_unit_) {
-      T* line_out = out_ + (i * to_.stride[0] + j * to_.stride[1]) * out_unit_;
-      if (to_.stride[2] == 1) {
-        std::memcpy(line_out, next, static_cast<std::size_t>(length * out_unit_) * sizeof(T));
-      } else {
-        for (std::int64_t k = 0; k < length; ++k) std::copy_n(next + k * out_unit_, out_unit_, line_out + k * to_.stride[2] * out_unit_);
-      }
-    }
-  }
-}
-
-// ---- All signals ----
 
 template <class T>
 void volume<T>::run(const void* in, void* out, const transform_args& how) const {
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
-    // Small signals are given to threads whole, so that each stays in the cache of its core; large signals are shared by all threads.
-    const bool whole = shape_.batch >= 2 * how.threads && data_scalars_ * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
+    // Large signals are shared by all threads.
+    const bool whole = takes_whole_signals(shape_.batch, how.threads);
     prepare(memory, how, whole ? how.threads : 1);
     const auto one = [&](std::int64_t b, int threads, int slot) {
       const T* from = static_cast<const T*>(in) + b * shape_.input.distance * (shape_.input.real ? 1 : 2);
       T* to = static_cast<T*>(out) + b * shape_.output.distance * (shape_.output.real ? 1 : 2);
       const numbering where{all, b * tiles_of_signal(), b * waiting_of_signal()};
       const crew<T> workers{how, all, memory.slots, threads, slot};
-      (void)signal_run(*this, from, to, workers, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], where, b).run();
+      (void)volume_run<T>(*this, from, to, workers, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], where, b).run();
     };
     if (whole) {
       core::parallel_for(how.threads, shape_.batch, [&](std::int64_t b, int slot) { one(b, 1, slot); });
@@ -415,14 +177,13 @@ void volume<T>::run(const void* in, void* out, const transform_args& how) const 
 }
 
 template <class T>
-bool volume<T>::run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const {
-  bool done = false;
-  memory_.lend([&](workspace& memory) {
-    prepare(memory, how, 1);
-    const crew<T> workers{how, where.all, memory.slots, how.threads};
-    done = signal_run(*this, in, out, workers, *memory.signals.front(), where, signal).run();
-  });
-  return done;
+typename volume<T>::part_outcome volume<T>::run_part(const part& one, const transform_args& how, workspace& memory) const {
+  const crew<T> workers{how, one.where.all, memory.slots, how.threads, one.slot};
+  volume_run<T> now(*this, one.in, one.out, workers, *memory.signals[static_cast<std::size_t>(std::max(one.slot, 0))], one.where,
+                    one.signal);
+  now.seal_result(one.sealed);
+  const bool sound = now.run();
+  return {sound, now.seal()};
 }
 
 template class volume<float>;

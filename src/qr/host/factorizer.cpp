@@ -5,10 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
@@ -27,21 +23,6 @@ constexpr index k_encode_rows = 512;
 // Up to this many checksum columns are updated by sums over slabs; more by the backend's products. For two columns of 200,000 rows a BLAS
 // product takes 3.7 ms, the sums 1.1 ms.
 constexpr index k_narrow = 8;
-
-// Requests large pages for a large buffer: otherwise its page faults would cost as much as writing it.
-template <class S>
-core::aligned_buffer<S> large_buffer(index size) {
-  core::aligned_buffer<S> made(size);
-#if defined(__linux__)
-  constexpr std::uintptr_t page = 1 << 21;
-  const auto address = reinterpret_cast<std::uintptr_t>(made.data());
-  const std::uintptr_t first = (address + page - 1) / page * page;
-  const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(made.data() + size) / page * page;
-  // This is advice: a failure changes nothing.
-  if (last > first + page) (void)::madvise(reinterpret_cast<char*>(made.data()) + (first - address), last - first, MADV_HUGEPAGE);
-#endif
-  return made;
-}
 
 }  // namespace
 
@@ -98,7 +79,7 @@ void blocked_factorizer<S>::scan_r(column_size* sizes) {
 template <class S>
 void blocked_factorizer<S>::scale(const int* shifts) {
   if (source_.data == nullptr) {
-    copy_ = large_buffer<S>(core::checked_product(shape_.m, shape_.n));
+    copy_ = core::large_buffer<S>(core::checked_product(shape_.m, shape_.n));
     for (index j = 0; j < shape_.n; ++j) std::copy_n(A_ + j * lda_, shape_.m, copy_.data() + j * shape_.m);
     source_ = column_major<const S>(copy_.data(), shape_.m, shape_.n);
   }
@@ -146,9 +127,9 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   const index m = shape_.m;
   const auto groups = static_cast<index>(shape_.groups.size());
   weights_.assign(weights, weights + 3 * shape_.n);
-  C_ = large_buffer<S>(core::checked_product(m, 2 * groups));
+  C_ = core::large_buffer<S>(core::checked_product(m, 2 * groups));
   certificate_.product.resize(static_cast<std::size_t>(m));
-  row_weights_ = large_buffer<double>(k_reals<S> * m);
+  row_weights_ = core::large_buffer<double>(k_reals<S> * m);
   core::parallel_for(run_.threads, (m + k_encode_rows - 1) / k_encode_rows, [&](index t, int) {
     for (index i = k_reals<S> * t * k_encode_rows; i < k_reals<S> * std::min((t + 1) * k_encode_rows, m); ++i)
       row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
@@ -157,7 +138,7 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   certificate_.next = core::aligned_buffer<wide>(m);
   if (keep && tau_copy_.empty()) tau_copy_.assign(tau_, tau_ + shape_.steps);
   keep = keep && source_.data == nullptr;
-  if (keep) copy_ = large_buffer<S>(core::checked_product(m, shape_.n));
+  if (keep) copy_ = core::large_buffer<S>(core::checked_product(m, shape_.n));
   core::parallel_for(run_.threads, (m + k_encode_rows - 1) / k_encode_rows,
                      [&](index t, int) { encode_rows(t * k_encode_rows, std::min(k_encode_rows, m - t * k_encode_rows), keep); });
   if (keep) source_ = column_major<const S>(copy_.data(), m, shape_.n);

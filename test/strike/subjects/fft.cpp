@@ -40,6 +40,44 @@ void transform(const std::complex<W>* x, std::int64_t stride, std::complex<W>* y
   }
 }
 
+// The array of a transform of several axes, the last one contiguous.
+template <class W>
+struct volume {
+  std::vector<std::int64_t> shape;
+  std::vector<std::complex<W>> points;
+
+  // Transforms all lines along an axis. turn: the sign of the exponent times 2π.
+  void transform_axis(std::size_t axis, W turn) {
+    const std::int64_t n = shape[axis];
+    std::int64_t inner = 1;
+    for (std::size_t a = axis + 1; a < shape.size(); ++a) inner *= shape[a];
+    std::vector<std::complex<W>> roots(static_cast<std::size_t>(n)), line(roots), made(roots);
+    for (std::int64_t j = 0; j < n; ++j)
+      roots[static_cast<std::size_t>(j)] = std::polar(W(1), turn * static_cast<W>(j) / static_cast<W>(n));
+    const auto all = static_cast<std::int64_t>(points.size());
+    for (std::int64_t first = 0; first < all; ++first) {
+      if (first / inner % n != 0) continue;
+      for (std::int64_t j = 0; j < n; ++j) line[static_cast<std::size_t>(j)] = points[static_cast<std::size_t>(first + j * inner)];
+      transform<W>(line.data(), 1, made.data(), n, roots);
+      for (std::int64_t j = 0; j < n; ++j) points[static_cast<std::size_t>(first + j * inner)] = made[static_cast<std::size_t>(j)];
+    }
+  }
+
+  // Makes the lines of a half spectrum of n points whole. Numbers that are their own mirror images are real.
+  void expand_lines(std::int64_t n) {
+    const std::int64_t half = shape.back();
+    std::vector<std::complex<W>> whole;
+    for (std::size_t first = 0; first < points.size(); first += static_cast<std::size_t>(half)) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        const std::complex<W> z = points[first + static_cast<std::size_t>(j < half ? j : n - j)];
+        whole.push_back(j == 0 || 2 * j == n ? std::complex<W>(z.real()) : j < half ? z : std::conj(z));
+      }
+    }
+    points = std::move(whole);
+    shape.back() = n;
+  }
+};
+
 // Row k of the matrix of a real transform: y_k = Σ_j L_kj x_j, by the definition in ballast/fft.hpp.
 template <class W>
 W real_element(fft::real_kind kind, std::int64_t n, std::int64_t k, std::int64_t j) {
@@ -70,23 +108,21 @@ template <class T>
 class fft_subject final : public subject {
  public:
   fft_subject(const fft::token& token, backend on) : problem_(token.problem), way_(token.direction) {
-    if (problem_.shape.size() != 1) throw invalid_argument_error("expected a transform of one dimension");
-    const std::int64_t n = problem_.shape[0], half = n / 2 + 1;
     const bool reals = problem_.kind == fft::kind::r2r;
+    if (reals && problem_.shape.size() != 1) throw invalid_argument_error("expected a real-to-real transform of one dimension");
+    const std::int64_t n = problem_.shape.back(), half = n / 2 + 1;
+    std::int64_t lines = 1;
+    for (std::size_t axis = 0; axis + 1 < problem_.shape.size(); ++axis) lines *= problem_.shape[axis];
     const bool from_reals = problem_.kind == fft::kind::r2c || reals, to_reals = problem_.kind == fft::kind::c2r || reals;
-    in_words_ = from_reals ? n : to_reals ? 2 * half : 2 * n;
-    out_words_ = to_reals ? n : from_reals ? 2 * half : 2 * n;
+    in_words_ = lines * (from_reals ? n : to_reals ? 2 * half : 2 * n);
+    out_words_ = lines * (to_reals ? n : from_reals ? 2 * half : 2 * n);
     input_ = normal<T>(in_words_ * problem_.batch, 1);
 
     using W = wide<T>;
-    const W turn = (way_ == fft::direction::forward ? -2 : 2) * std::numbers::pi_v<W>;
-    std::vector<std::complex<W>> roots(static_cast<std::size_t>(n)), x(roots), y(roots);
-    for (std::int64_t j = 0; j < n; ++j)
-      roots[static_cast<std::size_t>(j)] = std::polar(W(1), turn * static_cast<W>(j) / static_cast<W>(n));
     const fft::real_kind kind = !reals                            ? fft::real_kind::r2hc
                                 : way_ == fft::direction::forward ? problem_.real_kinds[0]
                                                                   : inverse_of(problem_.real_kinds[0]);
-    const std::int64_t points = reals ? logical_length(problem_.real_kinds[0], n) : n;
+    const std::int64_t points = reals ? logical_length(problem_.real_kinds[0], n) : lines * n;
     const W scale = way_ == fft::direction::forward ? W(1) : W(1) / static_cast<W>(points);  // norm::backward
     std::vector<W> matrix;
     for (std::int64_t k = 0; reals && k < n; ++k) {
@@ -96,32 +132,24 @@ class fft_subject final : public subject {
     std::vector<double> floors;
     for (std::int64_t b = 0; b < problem_.batch; ++b) {
       const T* from = input_.data() + b * in_words_;
-      for (std::int64_t j = 0; j < n; ++j) {
-        std::complex<W>& to = x[static_cast<std::size_t>(j)];
-        if (from_reals) {  // r2r, too
-          to = from[j];
-        } else if (to_reals) {
-          const std::int64_t k = j < half ? j : n - j;
-          const bool real = k == 0 || 2 * k == n;
-          to = {from[2 * k], real ? W(0) : j < half ? W(from[2 * k + 1]) : W(-from[2 * k + 1])};
-        } else {
-          to = {from[2 * j], from[2 * j + 1]};
-        }
-      }
+      double size = 0;
+      const auto add = [&](W value) {
+        reference.push_back(value * scale);
+        size += static_cast<double>(reference.back() * reference.back());
+      };
       if (reals) {
         for (std::int64_t k = 0; k < n; ++k) {
           W sum = 0;
           for (std::int64_t j = 0; j < n; ++j) sum += matrix[static_cast<std::size_t>(k * n + j)] * W(from[j]);
-          y[static_cast<std::size_t>(k)] = sum;
+          add(sum);
         }
       } else {
-        transform<W>(x.data(), 1, y.data(), n, roots);
-      }
-      double size = 0;
-      for (std::int64_t i = 0; i < out_words_; ++i) {
-        const std::complex<W>& value = y[static_cast<std::size_t>(to_reals ? i : i / 2)];
-        reference.push_back((to_reals || i % 2 == 0 ? value.real() : value.imag()) * scale);
-        size += static_cast<double>(reference.back() * reference.back());
+        const volume<W> made = transformed<W>(from);
+        for (std::size_t i = 0; i < made.points.size(); ++i) {
+          if (from_reals && static_cast<std::int64_t>(i) % n >= half) continue;
+          add(made.points[i].real());
+          if (!to_reals) add(made.points[i].imag());
+        }
       }
       // The weights of real-to-real transforms are drawn, not chosen.
       floors.push_back((on == backend::cuda || reals ? test::k_floor : test::k_host_floor) * test::effect_unit(problem_) * std::sqrt(size));
@@ -161,6 +189,20 @@ class fft_subject final : public subject {
   double clean_error() const override { return judged_->clean_error(); }
 
  private:
+  // The transform of one signal, without its norm: all points, also of a half spectrum. The axes before the last one of c2r come first.
+  template <class W>
+  volume<W> transformed(const T* from) const {
+    const W turn = (way_ == fft::direction::forward ? -2 : 2) * std::numbers::pi_v<W>;
+    const bool from_reals = problem_.kind == fft::kind::r2c, to_reals = problem_.kind == fft::kind::c2r;
+    volume<W> made{problem_.shape, {}};
+    if (to_reals) made.shape.back() = made.shape.back() / 2 + 1;
+    for (std::int64_t i = 0; i < in_words_; i += from_reals ? 1 : 2) made.points.emplace_back(from[i], from_reals ? T(0) : from[i + 1]);
+    for (std::size_t axis = 0; axis + 1 < made.shape.size(); ++axis) made.transform_axis(axis, turn);
+    if (to_reals) made.expand_lines(problem_.shape.back());
+    made.transform_axis(made.shape.size() - 1, turn);
+    return made;
+  }
+
   fft::problem problem_;
   fft::direction way_;
   std::int64_t in_words_ = 0, out_words_ = 0;

@@ -1,0 +1,222 @@
+// The step between a complex transform of m points and the half spectrum of 2m reals, along a signal in memory. kernels.hpp describes it.
+// Layer: backend "cpu". It computes the same formulas as split_real and join_real in stages-inl.hpp, whose vectors lie across signals.
+#include "fft/cpu/kernels.hpp"
+#include "fft/cpu/memory-inl.hpp"
+
+// Highway includes this file once per target, so an ordinary guard does not work.
+#if defined(BALLAST_FFT_PAIRS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_PAIRS_INL
+#else
+#define BALLAST_FFT_PAIRS_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// ---- One pair, as vectors or as scalars ----
+
+// a = z_k, b = conj(z_{m−k}), w = w_k. Returns x_k in `first` and conj(x_{m−k}) in `second`; with `join` the reverse, times 2.
+HWY_INLINE void transform_pair(complex_vector a, complex_vector b, V wr, V wi, bool join, complex_vector& first, complex_vector& second) {
+  const D d;
+  const V size = hn::Set(d, join ? T(1) : T(0.5));
+  a = {hn::Mul(size, a.re), hn::Mul(size, a.im)};
+  b = {hn::Mul(size, b.re), hn::Mul(size, b.im)};
+  const complex_vector S = a + b;
+  const complex_vector P = times(a - b, wr, join ? hn::Neg(wi) : wi);
+  const complex_vector minus = minus_i(S, P), plus = plus_i(S, P);
+  first = join ? plus : minus;
+  second = join ? minus : plus;
+}
+
+// Scalar pairs take the same instructions, in the first lane.
+HWY_INLINE complex_vector one_number(const T* from) {
+  const D d;
+  return {hn::Set(d, from[0]), hn::Set(d, from[1])};
+}
+
+// Returns W complex numbers from memory, in reverse order.
+HWY_INLINE complex_vector load_reversed(const T* from) {
+  const D d;
+  const complex_vector v = deinterleave(hn::LoadU(d, from), hn::LoadU(d, from + W));
+  return {hn::Reverse(d, v.re), hn::Reverse(d, v.im)};
+}
+
+HWY_INLINE complex_vector conjugate(const complex_vector& v) { return {v.re, hn::Neg(v.im)}; }
+
+// ---- A run of pairs ----
+
+// Calls vectors(k, low, high) and then numbers(k, low, high, which) with the results of all pairs. `high` is in the order of memory.
+template <class Vectors, class Numbers>
+HWY_INLINE void each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&& numbers) {
+  const D d;
+  const std::int64_t end = call.first + call.count, m = call.m;
+  const V cr = hn::Set(d, call.coarse[0]), ci = hn::Set(d, call.coarse[1]);
+  const auto factor = [&](const complex_vector& fine) HWY_ATTR { return times(fine, cr, ci); };
+  std::int64_t k = call.first;
+  if (k == 0) {
+    // z_0 makes x_0 and x_m, whose imaginary parts are zero and ignored.
+    const complex_vector a = one_number(call.low);
+    const complex_vector b = call.join ? one_number(call.high + 2 * (end - 1)) : a;
+    const V imaginary = call.join ? b.re : a.im;
+    const V sum = hn::Add(a.re, imaginary), difference = hn::Sub(a.re, imaginary);
+    const V zero = hn::Zero(d);
+    numbers(k, call.join ? complex_vector{sum, difference} : complex_vector{sum, zero}, complex_vector{difference, zero},
+            call.join ? sides::low : sides::both);
+    ++k;
+  }
+  for (; k + W <= end && 2 * (k + W - 1) < m; k += W) {
+    const T* const low = call.low + 2 * (k - call.first);
+    const T* const high = call.high + 2 * (end - k - W);
+    const complex_vector a = deinterleave(hn::LoadU(d, low), hn::LoadU(d, low + W));
+    const complex_vector b = load_reversed(high);
+    const T* const fine = call.fine + 2 * (k - call.first);
+    const complex_vector w = factor(deinterleave(hn::LoadU(d, fine), hn::LoadU(d, fine + W)));
+    complex_vector first, second;
+    transform_pair(a, conjugate(b), w.re, w.im, call.join, first, second);
+    second = conjugate(second);
+    vectors(k, first, complex_vector{hn::Reverse(d, second.re), hn::Reverse(d, second.im)});
+  }
+  for (; k < end; ++k) {
+    const T* const low = call.low + 2 * (k - call.first);
+    const T* const high = call.high + 2 * (end - 1 - k);
+    const bool middle = 2 * k == m;
+    const complex_vector w = factor(one_number(call.fine + 2 * (k - call.first)));
+    complex_vector first, second;
+    transform_pair(one_number(low), conjugate(one_number(high)), w.re, w.im, call.join, first, second);
+    numbers(k, first, conjugate(second), middle ? sides::low : sides::both);
+  }
+}
+
+void make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
+  const D d;
+  const std::int64_t end = call.first + call.count;
+  const auto put = [&](const complex_vector& v, T* out) HWY_ATTR {
+    out[0] = hn::GetLane(v.re);
+    out[1] = hn::GetLane(v.im);
+  };
+  each_pair(
+      call,
+      [&](std::int64_t k, const complex_vector& low, const complex_vector& high) HWY_ATTR {
+        V x, y;
+        interleave(low, x, y);
+        hn::StoreU(x, d, to.low + 2 * (k - call.first));
+        hn::StoreU(y, d, to.low + 2 * (k - call.first) + W);
+        interleave(high, x, y);
+        hn::StoreU(x, d, to.high + 2 * (end - k - W));
+        hn::StoreU(y, d, to.high + 2 * (end - k - W) + W);
+      },
+      [&](std::int64_t k, const complex_vector& low, const complex_vector& high, sides which) HWY_ATTR {
+        put(low, to.low + 2 * (k - call.first));
+        if (which == sides::both) put(high, to.high + 2 * (end - 1 - k));
+      });
+}
+
+bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity) {
+  const D d;
+  const words dw;
+  const std::int64_t end = call.first + call.count;
+  word_vector seen = hn::Zero(dw), different = hn::Zero(dw);
+  std::uint64_t rest = 0, rest_different = 0;
+  const auto compare = [&](V computed, V found) HWY_ATTR {
+    const auto both_nan = hn::RebindMask(dw, hn::And(hn::IsNaN(computed), hn::IsNaN(found)));
+    different = hn::Or(different, hn::IfThenZeroElse(both_nan, hn::Xor(hn::BitCast(dw, computed), hn::BitCast(dw, found))));
+  };
+  const auto compare_run = [&](const complex_vector& computed, const T* from) HWY_ATTR {
+    V x, y;
+    interleave(computed, x, y);
+    const V u = hn::LoadU(d, from), v = hn::LoadU(d, from + W);
+    compare(x, u);
+    compare(y, v);
+    seen = join(seen, u, v);
+  };
+  const auto compare_number = [&](const complex_vector& computed, const T* from) HWY_ATTR {
+    const T found[2] = {from[0], from[1]};
+    const T again[2] = {hn::GetLane(computed.re), hn::GetLane(computed.im)};
+    for (int i = 0; i < 2; ++i) {
+      if (!(found[i] != found[i] && again[i] != again[i]))
+        rest_different |= std::bit_cast<word_of<T>>(found[i]) ^ std::bit_cast<word_of<T>>(again[i]);
+    }
+    rest ^= joined_scalars(found, 2);
+  };
+  read_again();
+  each_pair(
+      call,
+      [&](std::int64_t k, const complex_vector& low, const complex_vector& high) HWY_ATTR {
+        compare_run(low, made.low + 2 * (k - call.first));
+        compare_run(high, made.high + 2 * (end - k - W));
+      },
+      [&](std::int64_t k, const complex_vector& low, const complex_vector& high, sides which) HWY_ATTR {
+        compare_number(low, made.low + 2 * (k - call.first));
+        if (which == sides::both) compare_number(high, made.high + 2 * (end - 1 - k));
+      });
+  parity = joined(seen) ^ rest;
+  return hn::AllTrue(dw, hn::Eq(different, hn::Zero(dw))) && rest_different == 0;
+}
+
+// ---- Seals of numbers that wait ----
+
+// Number k joins the seal rotated by 1 + (k mod W) bits, its imaginary part by half a word more: a change of one word always shows, and so
+// do equal changes of all words of a register. The order in which numbers join does not matter.
+HWY_INLINE word_vector sealed(const complex_vector& z, hn::Vec<words> left) {
+  const words d;
+  const auto both = hn::Xor(hn::BitCast(d, z.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, z.im)));
+  return hn::Or(hn::Shl(both, left), hn::Shr(both, hn::Sub(hn::Set(d, static_cast<word>(k_bits)), left)));
+}
+
+// Returns the rotations of the lanes if lane 0 has number `first`.
+HWY_INLINE word_vector rotations(std::int64_t first) {
+  const words d;
+  const auto index = hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<word>(first % W)));
+  return hn::Add(hn::And(index, hn::Set(d, static_cast<word>(W - 1))), hn::Set(d, word{1}));
+}
+
+std::uint64_t seal_numbers(const T* from, std::int64_t count, std::int64_t first) {
+  const D d;
+  word_vector seal = hn::Zero(words());
+  const auto left = rotations(first);
+  std::int64_t i = 0;
+  for (; i + W <= count; i += W)
+    seal = hn::Xor(seal, sealed(deinterleave(hn::LoadU(d, from + 2 * i), hn::LoadU(d, from + 2 * i + W)), left));
+  if (i < count) {
+    HWY_ALIGN T rest[2 * W] = {};
+    std::memcpy(rest, from + 2 * i, static_cast<std::size_t>(2 * (count - i)) * sizeof(T));
+    seal = hn::Xor(seal, sealed(deinterleave(hn::Load(d, rest), hn::Load(d, rest + W)), left));
+  }
+  return joined(seal);
+}
+
+std::uint64_t seal_tile(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step) {
+  const words d;
+  word_vector seal = hn::Zero(d);
+  for (std::int64_t j = 0; j < rows; ++j) seal = hn::Xor(seal, sealed(complex_at(tile, j), rotations(first + j * step)));
+  return joined(hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(used)), seal));
+}
+
+// ---- Store ----
+
+std::uint64_t store_numbers(const T* from, std::int64_t count, T* to) {
+  const D d;
+  word_vector parity = hn::Zero(words());
+  std::int64_t i = 0;
+  for (; i + 2 * W <= 2 * count; i += 2 * W) {
+    V x = hn::LoadU(d, from + i), y = hn::LoadU(d, from + i + W);
+    before_stores(x, y);
+    hn::StoreU(x, d, to + i);
+    hn::StoreU(y, d, to + i + W);
+    after_stores(parity, x, y);
+    parity = join(parity, x, y);
+  }
+  for (std::int64_t j = i; j < 2 * count; ++j) to[j] = from[j];
+  read_again();
+  return joined(parity) ^ joined_scalars(to + i, 2 * count - i);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard
