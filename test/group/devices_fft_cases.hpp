@@ -50,7 +50,7 @@ struct results {
 template <class T>
 results<T> transform_on_devices(const std::vector<int>& devices, const scene& what, const std::vector<std::complex<T>>& x,
                                 protection level = protection::correct, const std::vector<wire::wire_fault>& faults = {},
-                                const std::shared_ptr<cuda::device>& memory = nullptr) {
+                                const std::shared_ptr<ballast::cuda::device>& memory = nullptr) {
   execution where{.threads = 2, .protection = level, .group = group::devices(devices, {.resend_after = 0.01})};
   where.group.internal()->faults = faults;
   const group_plan<T> plan(what.shape, where, what.how);
@@ -68,7 +68,7 @@ results<T> transform_on_devices(const std::vector<int>& devices, const scene& wh
   const auto placed = [&]<class Number>(std::vector<Number>& numbers, const auto& use) {
     if (memory == nullptr) return use(std::span<Number>(numbers));
     const auto bytes = static_cast<std::int64_t>(numbers.size() * sizeof(Number));
-    const cuda::device_buffer there(memory, bytes);
+    const ballast::cuda::device_buffer there(memory, bytes);
     memory->copy(there.data(), numbers.data(), bytes, nullptr);
     use(std::span<Number>(static_cast<Number*>(there.data()), numbers.size()));
     memory->copy(numbers.data(), there.data(), bytes, nullptr);

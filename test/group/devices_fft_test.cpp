@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <ballast/error.hpp>
+#include <ballast/fft.hpp>
 #include <ballast/fft_group.hpp>
 
 #include "fft/sites.hpp"
@@ -174,6 +175,34 @@ TYPED_TEST(fft_devices, refuse_what_they_cannot) {
   EXPECT_THROW((void)plan.forward(std::span<const T>(real), std::span(out)), invalid_argument_error);
   int stream = 0;
   EXPECT_THROW((void)plan.forward(std::span<const std::complex<T>>(in), std::span(out), {.stream = &stream}), invalid_argument_error);
+}
+
+// A plan of one array on a group of devices has the results of group_plan in natural order, in place too.
+TEST(fft_devices_plan, is_a_group_plan_in_natural_order) {
+  const test::several_devices three{4, 4, 4};
+  const execution where{.group = group::devices({2, 0, 1})};
+  const scene what{"two dimensions", {12, 8}, {.order = result_order::natural}};
+  const auto x = random_numbers<double>(what);
+  const results<double> expected = transform_on_devices({2, 0, 1}, what, x);
+  const fft::problem of{.kind = kind::c2c, .precision = precision::f64, .shape = {12, 8}};
+  const fft::plan plan(of, where);
+  EXPECT_EQ(plan.backend(), backend::cuda);
+  EXPECT_EQ(plan.workspace_bytes(), 0);
+  std::vector<std::complex<double>> out(96), back = x;
+  report seen = plan.forward(std::span<const std::complex<double>>(x), std::span(out));
+  EXPECT_GT(seen.checks, 0U);
+  EXPECT_EQ(out, expected.spectrum);
+  seen = plan.forward(std::span<const std::complex<double>>(back), std::span(back));
+  EXPECT_EQ(back, expected.spectrum);
+  seen = plan.inverse(std::span<const std::complex<double>>(back), std::span(back));
+  EXPECT_EQ(back, expected.back);
+  EXPECT_THROW((void)plan.enqueue_forward(std::span<const std::complex<double>>(x), std::span(out)), unsupported_error);
+  fft::problem several = of, columns = of, real = of;
+  several.batch = 2;
+  columns.input.strides = {1, 12};
+  real.kind = kind::r2r;
+  real.real_kinds = {real_kind::dct2, real_kind::dct2};
+  for (const fft::problem& each : {several, columns, real}) EXPECT_THROW(fft::plan(each, where), unsupported_error);
 }
 
 }  // namespace

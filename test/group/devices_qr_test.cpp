@@ -104,19 +104,19 @@ TYPED_TEST(qr_devices, read_operands_on_a_device) {
   const std::int64_t m = 60, n = 5;
   const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 2, 2);
   const results<T> expected = factor_on_devices(A.view(), B.view(), on({0, 1}));
-  const auto copy = [&](const matrix<T>& of, order as, cuda::device_buffer& memory) {
+  const auto copy = [&](const matrix<T>& of, order as, ballast::cuda::device_buffer& memory) {
     matrix<T> turned(of.rows(), of.columns(), as);
     for (std::int64_t i = 0; i < of.rows(); ++i)
       for (std::int64_t j = 0; j < of.columns(); ++j) turned(i, j) = of(i, j);
     const auto bytes = static_cast<std::int64_t>(turned.size() * sizeof(T));
-    memory = cuda::device_buffer(this->three_[1], bytes);
+    memory = ballast::cuda::device_buffer(this->three_[1], bytes);
     this->three_[1]->copy(memory.data(), turned.data(), bytes, nullptr);
     matrix_view<const T> view = std::as_const(turned).view();
     view.data = static_cast<const T*>(memory.data());
     return view;
   };
   for (const order as : {order::row_major, order::column_major}) {
-    cuda::device_buffer a, b;
+    ballast::cuda::device_buffer a, b;
     EXPECT_TRUE(factor_on_devices(copy(A, as, a), copy(B, as, b), on({0, 1})) == expected);
   }
 }
