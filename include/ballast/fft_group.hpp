@@ -57,7 +57,8 @@ struct box {
 // A natural spectrum of two or three dimensions has the layout of the data, of real data with the last axis n/2 + 1.
 // On a group of devices (group::devices) the plan and its calls are made once: data() and spectrum() are the whole arrays, in the order
 // above, in host memory or in memory of any device; work on them by other streams than the default stream of each device must have ended.
-// The devices are the ranks of the division. The lines are transformed on them; an exchange goes through host memory.
+// The devices are the ranks of the division. The lines are transformed on them; an exchange goes through host memory. fft::plan on such a
+// group is a group_plan in natural order; it takes c2c, r2c and c2r of one array without gaps (else unsupported_error), in place too.
 // All ranks make the plan and its calls together, on the group of `where`, whose ranks must still be all that made the plan. `in` and `out`
 // have exactly the sizes of the boxes, and do not overlap. Results do not depend on the number of ranks, up to the rounding of batches of
 // another size. Exchanges of all data: slabs and two dimensions 1, pencils 2, one dimension 2; natural order one more.

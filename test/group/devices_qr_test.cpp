@@ -3,6 +3,7 @@
 // Layer: backend tests.
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +54,7 @@ results<T> factor_on_devices(matrix_view<const T> A, matrix_view<const T> B, con
   computed<T> q = made.q(kept), x = made.solve(B, kept), projected = made.apply_transposed(B, kept);
   results<T> all{std::move(q.values), made.r(), std::move(x.values), std::move(projected.values)};
   all.parts = made.devices.size();
-  for (const report* each : {&made.report, &q.report, &x.report, &projected.report}) {
+  for (const report* each : std::initializer_list<const report*>{&made.report, &q.report, &x.report, &projected.report}) {
     all.detected += each->detected;
     all.checks += each->checks;
     all.uncorrectable += each->uncorrectable;
