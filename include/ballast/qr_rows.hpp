@@ -32,7 +32,7 @@ class row_factors {
  public:
   factors<T> own;                   // the factors of this rank's rows; empty if it has none
   factors<T> joined;                // the factors of all ranks' triangles, one below the other; the same on all
-  std::vector<factors<T>> devices;  // of a group of devices: those of each one's rows; `own` is empty
+  std::vector<factors<T>> devices;  // the factors of each device's rows; then `own` is empty. None without a group of devices
   ballast::report report;
 
   BALLAST_API matrix<T> r() const;  // n × n, upper triangular

@@ -17,7 +17,7 @@ std::string token_of(ballast::c::element type, std::int64_t rows, std::int64_t c
   return ballast::qr::to_token({ballast::c::precision_of_element(type), rows, columns, 1, ballast::c::is_complex(type)});
 }
 
-// What the functions need of both kinds of factors. Those of a group keep the execution that made them.
+// The functions below treat both kinds of factors alike. Those of a group keep the execution that made them.
 template <class T>
 using factors = ballast::qr::factors<T>;
 template <class T>

@@ -34,8 +34,8 @@ class device_threads {
   std::size_t size() const { return ranks_.size(); }
   int device(std::size_t p) const { return devices_[p]; }
   exchange& over(std::size_t p) const;
-  // What thread p computes with, as a rank of these threads on its device. Callbacks are called from the thread of the caller, and injected
-  // faults strike one device.
+  // Returns the settings of thread p, as a rank of these threads on its device. Callbacks are called from the thread of the caller, and
+  // injected faults strike one device.
   run::settings settings_of(const run::settings& how, std::size_t p) const;
 
   // Waits for the default stream of each device if one of these operands lies on a device: the threads use other streams than the caller.

@@ -1,5 +1,5 @@
-// The stage `distributed`: several devices of one process. Of K-Means it compares every bit with a call on one device and times iterations
-// and whole calls on one device and on all; distributed_calls.cpp has QR and transforms. It injects no faults.
+// The stage `distributed`: several devices of one process. It compares every bit of K-Means with a call on one device, and times iterations
+// and whole calls on one device and on all; the file distributed_calls.cpp has QR and transforms. It injects no faults.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

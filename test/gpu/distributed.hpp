@@ -1,4 +1,4 @@
-// What the parts of the stage `distributed` share.
+// Lists of devices and executions for the parts of the stage `distributed`.
 #pragma once
 
 #include <string>

@@ -78,7 +78,7 @@ TYPED_TEST(fft_devices, definition_and_inverse) {
       EXPECT_LE(*std::ranges::max_element(met), 1) << what;
       EXPECT_LE(std::sqrt(static_cast<double>(error / size)), limit) << what << ", " << list.size() << " devices";
       EXPECT_LE(std::sqrt(static_cast<double>(error_back / size_back)), 2 * limit) << what << ", " << list.size() << " devices";
-      // Where the operands lie does not matter.
+      // The place of the operands does not matter.
       const results<T> there = transform_on_devices(list, what, x, protection::correct, {}, this->three_[1]);
       EXPECT_EQ(there.spectrum, found.spectrum) << what;
       EXPECT_EQ(there.back, found.back) << what;

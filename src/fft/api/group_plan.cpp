@@ -79,7 +79,7 @@ struct group_plan<T>::implementation {
   std::vector<step> steps;                     // the steps of the forward transform
   std::optional<division_of_array> natural;    // the division after the last exchange
   std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
-  // Of a group of devices: what each computes. The boxes of this object are those of one rank: the whole array.
+  // The part of each device of a group of devices. The boxes of this object are those of one rank: the whole array.
   std::vector<implementation> devices;
 
   void choose_grid();

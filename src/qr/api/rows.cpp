@@ -56,7 +56,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& from) {
   return std::as_bytes(std::span<const T>(from));
 }
 
-// What a rank has of a factorization.
+// The factors that a rank has, and the rows of all in `joined`.
 template <class T>
 struct rank_factors {
   const factors<T>& own;
