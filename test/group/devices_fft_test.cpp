@@ -131,11 +131,17 @@ TYPED_TEST(fft_devices, repair_faults_of_one_device) {
   for (const scene& what : scenes_on_devices<T>()) {
     const auto x = random_numbers<T>(what);
     const results<T> clean = transform_on_devices(list, what, x), bare = transform_on_devices(list, what, x, protection::off);
-    for (const strike& each :
-         {strike{"fft_group.block", true}, {"fft_group.copy", true}, {"fft_group.product", true}, {"fft.output", false}}) {
+    for (const strike& each : {strike{"fft_group.block", true},
+                               {"fft_group.copy", true},
+                               {"fft_group.product", true},
+                               {"fft.input", false},
+                               {"fft.stage", false},
+                               {"fft.output", false}}) {
       if (std::string(each.site) == "fft_group.product" && what.shape.size() > 1) continue;
       int reached = 0, detected = 0;
-      for (std::uint64_t seed = 0; seed < (test::sampled() ? 3U : 9U); ++seed) {
+      // A strike may hit a lane of a tile that has no signal: there are few signals.
+      const std::uint64_t least = test::sampled() ? 3 : 9;
+      for (std::uint64_t seed = 0; seed < least || (seed < 100 && (reached == 0 || detected == 0)); ++seed) {
         const inject::plan faults({inject::request{.site = inject::site_of(each.site), .seed = seed, .bit = sizeof(T) == 4 ? 30 : 62}});
         const inject::scope inside(&faults);
         const results<T> found = transform_on_devices(list, what, x);
@@ -146,7 +152,9 @@ TYPED_TEST(fft_devices, repair_faults_of_one_device) {
               std::norm(static_cast<std::complex<double>>(found.spectrum[e]) - static_cast<std::complex<double>>(clean.spectrum[e]));
           size += std::norm(static_cast<std::complex<double>>(clean.spectrum[e]));
         }
-        if (each.exact) EXPECT_EQ(difference, 0) << what << ", " << each.site;
+        if (each.exact) {
+          EXPECT_EQ(difference, 0) << what << ", " << each.site;
+        }
         // The floor of the lines (docs/protection.md): 400 u √(log₂N + 1).
         const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
         EXPECT_LE(std::sqrt(difference / size), 400 * u * std::sqrt(std::log2(static_cast<double>(x.size())) + 1))
