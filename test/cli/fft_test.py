@@ -117,7 +117,7 @@ class Fft(WithFolder):
         self.assertIn("one array without gaps", refused("0,1", "--axes", "1,0"))
         self.assertIn("expected backend cuda for devices", refused("0,1", "--axes", "0,1", "--backend", "cpu"))
         line = self.save("l.npy", np.ones(8))
-        self.assertIn("expected two or three dimensions of real data", run("fft", line, "--real", "--devices", "0,1", status=2).stderr)
+        self.assertIn("expected a transposed spectrum of real data of one dimension", run("fft", line, "--real", "--devices", "0,1", status=2).stderr)
         self.assertIn("another kind", run("fft", line, "--kind", "dct2", "--devices", "0,1", status=2).stderr)
 
     def test_precision_option_and_csv_output(self):

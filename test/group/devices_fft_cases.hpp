@@ -26,6 +26,7 @@ std::vector<scene> scenes_on_devices() {
                                   {"slabs", {8, 12, 8}, {.real = true}},
                                   {"pencils", {8, 8, 12}, {.division = division::pencils, .order = result_order::natural}},
                                   {"one dimension", {96}, {}},
+                                  {"one dimension", {96}, {.real = true}},
                                   {"two dimensions", {12, 8}, {.real = true, .order = result_order::natural}},
                                   {"pencils", {8, 8, 12}, {.division = division::pencils}},
                                   {"one dimension", {96}, {.order = result_order::natural}}};

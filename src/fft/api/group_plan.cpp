@@ -78,6 +78,7 @@ struct group_plan<T>::implementation {
   box data, spectrum;
   std::vector<step> steps;                     // the steps of the forward transform
   std::optional<division_of_array> natural;    // the division after the last exchange
+  division_of_array of_data, of_real;          // the data's; real data: that which the first step reads
   std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
   // The part of each device of a group of devices. The boxes of this object are those of one rank: the whole array.
   std::vector<implementation> devices;
@@ -85,7 +86,6 @@ struct group_plan<T>::implementation {
   void choose_grid();
   void divide();
   void plan_lines();
-  division_of_array layout_of_data() const { return one_dimension ? steps[1].divided : steps[0].divided; }
   report run_lines(const step& which, bool forward, const void* in, void* out) const;
   std::uint64_t digest(bool forward) const;
   template <class In, class Out>
@@ -121,17 +121,22 @@ void group_plan<T>::implementation::divide() {
   lengths all = {1, 1, 1};
   std::ranges::copy(shape, all.begin());
   const auto parts = static_cast<std::int64_t>(ranks);
-  const division_of_array rows{.shape = all, .order = {0, 1, 2}, .rows_axis = 0, .rows = parts};
-  const division_of_array columns{.shape = all, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
+  lengths half = all;
+  const std::size_t halved = one_dimension ? 0 : shape.size() - 1;
+  if (how.real) half[halved] = half[halved] / 2 + 1;
   if (one_dimension) {
-    steps = {{columns, {0}, {}, {}}, {rows, {1}, {}, {}}};
-    if (how.order == result_order::natural) natural = columns;
-    data = rows.of(place);
-    spectrum = natural ? natural->of(place) : data;
+    const auto rows = [&](const lengths& of) { return division_of_array{.shape = of, .order = {0, 1, 2}, .rows_axis = 0, .rows = parts}; };
+    const auto columns = [&](const lengths& of) {
+      return division_of_array{.shape = of, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
+    };
+    steps = {{columns(half), {0}, {}, {}}, {rows(half), {1}, {}, {}}};
+    if (how.order == result_order::natural) natural = columns(half);
+    of_data = rows(all);
+    of_real = columns(all);
+    data = of_data.of(place);
+    spectrum = natural ? natural->of(place) : steps[1].divided.of(place);
     return;
   }
-  lengths half = all;
-  if (how.real) half[shape.size() - 1] = half[shape.size() - 1] / 2 + 1;
   const auto divided = [&](std::array<int, 3> order, int rows_axis, int columns_axis, std::int64_t grid_rows, std::int64_t grid_columns) {
     return division_of_array{half, order, rows_axis, columns_axis, grid_rows, grid_columns};
   };
@@ -147,8 +152,9 @@ void group_plan<T>::implementation::divide() {
              {divided(turned, 1, 2, r, c), {0}, {}, {}}};
   }
   if (how.order == result_order::natural) natural = steps[0].divided;
-  division_of_array of_data = steps[0].divided;
+  of_data = steps[0].divided;
   of_data.shape = all;
+  of_real = of_data;
   data = of_data.of(place);
   spectrum = natural ? natural->of(place) : steps.back().divided.of(place);
 }
@@ -185,7 +191,7 @@ report group_plan<T>::implementation::run_lines(const step& which, bool forward,
   const box part = which.divided.of(place);
   const call silent = {.throw_on_uncorrectable = false};
   const auto complex_size = static_cast<std::size_t>(part.size());
-  const auto real_size = static_cast<std::size_t>(data.size());
+  const auto real_size = static_cast<std::size_t>(of_real.of(place).size());
   if (which.spectra && forward)
     return which.lines->forward(std::span(static_cast<const T*>(in), real_size),
                                 std::span(static_cast<std::complex<T>*>(out), complex_size), silent);
@@ -223,22 +229,28 @@ class call_of_plan {
   void run() {
     const std::vector<step>& steps = of_.steps;
     if (forward_) {
-      if (of_.one_dimension) turn(of_.layout_of_data(), steps[0].divided);
+      if (of_.one_dimension && of_.how.real)
+        turn(of_.of_data, of_.of_real, real_, other_real_);
+      else if (of_.one_dimension)
+        turn(of_.of_data, steps[0].divided, here_, there_);
       for (std::size_t s = 0; s < steps.size(); ++s) {
-        if (s > 0) turn(steps[s - 1].divided, steps[s].divided);
+        if (s > 0) turn(steps[s - 1].divided, steps[s].divided, here_, there_);
         along(steps[s]);
         if (of_.one_dimension && s == 0) multiply_factors();
       }
-      if (of_.natural) turn(steps.back().divided, *of_.natural);
+      if (of_.natural) turn(steps.back().divided, *of_.natural, here_, there_);
       return;
     }
-    if (of_.natural) turn(*of_.natural, steps.back().divided);
+    if (of_.natural) turn(*of_.natural, steps.back().divided, here_, there_);
     for (std::size_t s = steps.size(); s-- > 0;) {
       if (of_.one_dimension && s == 0) multiply_factors();
       along(steps[s]);
-      if (s > 0) turn(steps[s].divided, steps[s - 1].divided);
+      if (s > 0) turn(steps[s].divided, steps[s - 1].divided, here_, there_);
     }
-    if (of_.one_dimension) turn(steps[0].divided, of_.layout_of_data());
+    if (of_.one_dimension && of_.how.real)
+      turn(of_.of_real, of_.of_data, real_, other_real_);
+    else if (of_.one_dimension)
+      turn(steps[0].divided, of_.of_data, here_, there_);
   }
 
   // The data after the last step.
@@ -253,16 +265,19 @@ class call_of_plan {
     from_ = here_.data();
   }
 
-  void turn(const division_of_array& was, const division_of_array& becomes) {
-    there_.resize(static_cast<std::size_t>(becomes.of(of_.place).size()));
-    exchange_of_boxes<T>(was, becomes, over_).run(static_cast<const std::complex<T>*>(from_), there_.data(), seen_, wanted_, injector_);
-    move_on();
+  // Exchanges the data into another division; they are in `here` then.
+  template <class Element>
+  void turn(const division_of_array& was, const division_of_array& becomes, std::vector<Element>& here, std::vector<Element>& there) {
+    there.resize(static_cast<std::size_t>(becomes.of(of_.place).size()));
+    exchange_of_boxes<Element>(was, becomes, over_).run(static_cast<const Element*>(from_), there.data(), seen_, wanted_, injector_);
+    here.swap(there);
+    from_ = here.data();
   }
 
   void along(const step& which) {
     const bool to_real = which.spectra && !forward_;
     if (to_real) {
-      real_.resize(static_cast<std::size_t>(of_.data.size()));
+      real_.resize(static_cast<std::size_t>(of_.of_real.of(of_.place).size()));
     } else {
       there_.resize(static_cast<std::size_t>(which.divided.of(of_.place).size()));
     }
@@ -289,7 +304,7 @@ class call_of_plan {
   protection wanted_;
   inject::active_injector& injector_;
   std::vector<std::complex<T>> here_, there_;
-  std::vector<T> real_;
+  std::vector<T> real_, other_real_;
   report lines_;
 };
 
@@ -437,8 +452,9 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
   made->token = to_token(whole, direction::forward);
   (void)resolve(whole);
   made->one_dimension = shape.size() == 1;
-  if (how.real && made->one_dimension)
-    throw unsupported_error(fmt::format("{}: group: expected two or three dimensions of real data, got one", made->token));
+  if (how.real && made->one_dimension && how.order == result_order::natural)
+    throw unsupported_error(
+        fmt::format("{}: group: expected a transposed spectrum of real data of one dimension, got natural order", made->token));
   made->shape = shape;
   if (made->one_dimension) {
     const std::int64_t a = divisor_near_root(shape[0]);
