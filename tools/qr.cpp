@@ -407,7 +407,7 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
       lines.push_back(fmt::format("column {}: ‖A x − b‖ = {:.10g}", j, static_cast<double>(norm(difference))));
       if (n <= 20) {
         std::string row = "  x =";
-        for (std::int64_t i = 0; i < n; ++i) row += " " + number_text(X(i, j));
+        for (std::int64_t i = 0; i < n; ++i) row.append(" ").append(number_text(X(i, j)));
         lines.push_back(row);
       }
       values.push_back(std::move(column));
