@@ -20,7 +20,7 @@
 namespace ballast::gpu_check {
 namespace {
 
-constexpr int k_rounds = 3;
+constexpr int k_repeated = 3;
 constexpr const char* k_transforms[] = {"fft_c2c_f32_n512x512x512_b1_fwd", "fft_c2c_f32_n1024x1024x1024_b1_fwd",
                                         "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd"};
 constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x64x64_b1_fwd"};
@@ -46,7 +46,7 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
   try {
     std::vector<double> times;
     std::uint64_t detected = 0;
-    for (int round = 0; round <= k_rounds; ++round) {
+    for (int round = 0; round <= k_repeated; ++round) {
       const bench::stopwatch clock;
       detected += work().detected;
       if (round > 0) times.push_back(1e3 * clock.seconds());  // the first call loads kernels
