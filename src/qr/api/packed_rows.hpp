@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include <ballast/error.hpp>
 #include <ballast/view.hpp>
 
+#include "abft/seal.hpp"
 #include "core/extent.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
@@ -32,7 +32,7 @@ void copy_alike(matrix_view<const T> from, matrix_view<T> to) {
     });
     bool alike = true;
     each_tile([&](std::int64_t i, std::int64_t count, std::int64_t j) {
-      for (std::int64_t e = 0; e < count; ++e) alike = std::memcmp(&to(i + e, j), &from(i + e, j), sizeof(T)) == 0 && alike;
+      for (std::int64_t e = 0; e < count; ++e) alike = abft::word_of(to(i + e, j)) == abft::word_of(from(i + e, j)) && alike;
     });
     if (alike) return;
   }
