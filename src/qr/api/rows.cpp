@@ -321,14 +321,14 @@ class call_on_devices {
 
   // Runs work(p, execution of p, call of p) on the thread of each device.
   template <class Work>
-  void run(std::initializer_list<const void*> operands, const Work& work) {
-    threads_.wait_for(operands);
+  void run(const Work& work) {
     threads_.run(token_, [&](std::size_t p) {
       const run::settings own = threads_.settings_of(how_, p);
       const inject::scope faults(own.faults);
       work(p, own.where(), own.now());
     });
   }
+  void wait_for(const void* operand) const { threads_.wait_for({operand}); }
   matrix_view<const T> share(matrix_view<const T> of, std::size_t p) const {
     return of.block(shares_[p], 0, shares_[p + 1] - shares_[p], of.columns);
   }
@@ -358,7 +358,8 @@ row_factors<T> factor_rows_on_devices(matrix_view<const T> A, const execution& w
   const std::vector<std::int64_t> shares = divide_rows(A.rows, A.columns, where.group.internal()->devices.size());
   call_on_devices<T> call(where, now, token, shares);
   std::vector<row_factors<T>> parts(shares.size() - 1);
-  call.run({A.data}, [&](std::size_t p, const execution& own, const ballast::call& current) {
+  call.wait_for(A.data);
+  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
     parts[p] = factor_own_rows(call.share(A, p), true, own, current);
   });
   row_factors<T> made = std::move(parts[0]);
@@ -385,10 +386,11 @@ computed<T> product_on_devices(const row_factors<T>& of, matrix_view<const T> C,
   call_on_devices<T> call = call_for(of, now);
   const std::int64_t m = call.first(of.devices.size());
   check_view(C, "C", "qr", 0);
+  call.wait_for(C.data);
   const matrix<T> small = packed_rows(C, of.where.group.internal()->devices[0]);
   computed<T> made{matrix<T>(m, C.columns, order::column_major), {}};
   std::vector<report> reports(of.devices.size());
-  call.run({}, [&](std::size_t p, const execution& own, const ballast::call& current) {
+  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
     const rank_factors<T> part{of.devices[p], of.joined, of.tops};
     const computed<T> rows = own_rows_of_product(part, own, small.view(), current);
     copy_alike(rows.values.view(), made.values.view().block(call.first(p), 0, rows.values.rows(), C.columns));
@@ -404,7 +406,8 @@ computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, 
   check_view(B, "B", "qr", 0);
   check_rows(call.first(of.devices.size()), B.rows);
   std::vector<computed<T>> parts(of.devices.size());
-  call.run({B.data}, [&](std::size_t p, const execution& own, const ballast::call& current) {
+  call.wait_for(B.data);
+  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
     parts[p] = joined_rows(rank_factors<T>{of.devices[p], of.joined, of.tops}, own, call.share(B, p), current, what, finish);
   });
   return std::move(parts[0]);
