@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -183,6 +184,20 @@ void run_sibling(const std::string& name, const std::vector<std::string>& argume
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
   throw unsupported_error(fmt::format("{}: {}", printable(program), std::strerror(errno)));
+}
+
+std::vector<int> devices_of(const std::string& list) {
+  std::vector<int> made;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    int number = -1;
+    const auto [last, failed] = std::from_chars(list.data() + begin, list.data() + end, number);
+    if (failed != std::errc() || last != list.data() + end || number < 0)
+      throw invalid_argument_error(fmt::format("--devices: expected numbers of devices, such as 0,1, got \"{}\"", printable(list)));
+    made.push_back(number);
+    begin = end + 1;
+  }
+  return made;
 }
 
 nlohmann::ordered_json json_number(double value) {

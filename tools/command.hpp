@@ -112,6 +112,9 @@ std::filesystem::path sibling(const std::string& name);
 // Replaces this process by that program. Throws unsupported_error if that fails; `origin` says how to get a program that is not there.
 [[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments, const std::string& origin = "");
 
+// Returns the numbers of a list of devices such as "0,1". Throws invalid_argument_error.
+std::vector<int> devices_of(const std::string& list);
+
 // Converts a number for JSON. NaN and Inf become strings, because JSON has no such numbers.
 nlohmann::ordered_json json_number(double value);
 

@@ -14,7 +14,7 @@ namespace ballast::tools {
 namespace {
 
 struct fft_options : common_options {
-  std::string input, output, norm = "backward";
+  std::string input, output, norm = "backward", devices;
   bool inverse = false, real = false;
   std::vector<std::string> kinds;
   std::vector<int> axes;
@@ -198,7 +198,9 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   scaling<T> scaled(axes, real_shape);
   scaled.before(in, in_shape, in_strides);
   std::vector<Out> out(static_cast<std::size_t>(result.size()));
-  const fft::plan plan(problem, work.where());
+  execution where = work.where();
+  if (!wanted.devices.empty()) where.group = group::devices(devices_of(wanted.devices));
+  const fft::plan plan(problem, where);
   const std::span<const In> from(in);
   const std::span<Out> to(out);
   bool usable = false;
@@ -216,6 +218,7 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
     scaled.after(out, result.shape, result.strides());
     work.count<Out>(out);
     results = {{"shape", out_shape}};
+    if (!wanted.devices.empty()) results["devices"] = devices_of(wanted.devices);
     lines.push_back(fmt::format("output shape {}", to_string(out_shape)));
     if (rank == 1 && !wanted.inverse && real_shape[0] > 2 && kind != fft::kind::r2r) {
       // Finds the strongest component other than the mean.
@@ -266,6 +269,8 @@ void add_fft(command_line& program) {
   command.list("--axes", wanted->axes, "the transformed axes, for instance 0,1; negative ones count from the end");
   command.choice("--norm", wanted->norm, "where 1/N goes", {"backward", "ortho", "forward"});
   command.integer("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one", std::int64_t{1});
+  command.text("--devices", wanted->devices,
+               "numbers of CUDA devices that share the array, such as 0,1: a transform along all axes of 1 to 3, --real of 2 or 3");
   wanted->files->add_to(command);
   wanted->add_to(command);
   command.action([wanted] {

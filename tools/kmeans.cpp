@@ -1,10 +1,8 @@
 // The subcommand `ballast kmeans`.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -119,21 +117,6 @@ std::vector<std::int64_t> integers_of(const kmeans_options& wanted, const std::s
     if (!(each >= 0 && each < 0x1p53) || each != std::floor(each))
       throw invalid_argument_error(fmt::format("{}: {}: expected integers from 0 to 2^53 - 1, got {}", option, printable(file), each));
     made.push_back(static_cast<std::int64_t>(each));
-  }
-  return made;
-}
-
-// Returns the numbers of a list such as "0,1".
-std::vector<int> devices_of(const std::string& list) {
-  std::vector<int> made;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    int number = -1;
-    const auto [last, failed] = std::from_chars(list.data() + begin, list.data() + end, number);
-    if (failed != std::errc() || last != list.data() + end || number < 0)
-      throw invalid_argument_error(fmt::format("--devices: expected numbers of devices, such as 0,1, got \"{}\"", printable(list)));
-    made.push_back(number);
-    begin = end + 1;
   }
   return made;
 }

@@ -14,12 +14,12 @@ namespace ballast::tools {
 namespace {
 
 struct qr_options : common_options {
-  std::string input, q, r;
+  std::string input, q, r, devices;
   bool pivot = false;
 };
 
 struct lstsq_options : common_options {
-  std::string a, b, x;
+  std::string a, b, x, devices;
   double rcond = std::numeric_limits<double>::quiet_NaN();  // NaN: not given
   bool of_any_rank() const { return rcond == rcond; }       // by complete orthogonal factorization
 };
@@ -184,8 +184,53 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
   return numbers.size() > 20 ? line + " …" : line;
 }
 
+// The execution on the devices of a list. Rows are divided among them: one tall matrix of real numbers.
+template <class T>
+execution on_devices(const std::string& list, const invocation& work, std::int64_t rows, std::int64_t columns, bool no_tf32x3) {
+  if (is_complex<T>) throw invalid_argument_error("--devices: expected real values, got complex ones");
+  if (rows < columns)
+    throw invalid_argument_error(fmt::format("--devices: expected at least as many rows as columns, got {} × {}", rows, columns));
+  if (no_tf32x3) throw invalid_argument_error("--devices: expected without --no-tf32x3");
+  execution where = work.where();
+  where.group = group::devices(devices_of(list));
+  return where;
+}
+
+// Q and R by the devices of a list.
+template <class T>
+int run_qr_on_devices(const qr_options& wanted, array read) {
+  invocation work(wanted, "qr");
+  if (!wanted.q.empty()) work.reserve(wanted.q, 2);
+  if (!wanted.r.empty()) work.reserve(wanted.r, 2);
+  const matrix<T> A = matrix_of<T>(std::move(read), wanted.input);
+  const execution where = on_devices<T>(wanted.devices, work, A.rows(), A.columns(), wanted.no_tf32x3);
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if constexpr (!is_complex<T>) {
+    const qr::row_factors<T> factors = qr::factor_rows(A.view(), where, work.now());
+    if (work.add(factors.report)) {
+      const qr::computed<T> Q = factors.q(work.now());
+      if (work.add(Q.report)) {
+        const matrix<T> R = factors.r();
+        work.count<T>({Q.values.data(), Q.values.size()});
+        work.count<T>({R.data(), R.size()});
+        errors found;
+        std::mt19937_64 random(1);
+        found.add(A.view(), Q.values.view(), R.view(), random, k_probes);
+        results = found.json();
+        results["devices"] = devices_of(wanted.devices);
+        lines.push_back(found.line());
+        if (!wanted.q.empty()) work.write(wanted.q, array_of(Q.values));
+        if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
+      }
+    }
+  }
+  return work.finish(results, lines);
+}
+
 template <class T>
 int run_qr(const qr_options& wanted, array read) {
+  if (!wanted.devices.empty()) return run_qr_on_devices<T>(wanted, std::move(read));
   invocation work(wanted, "qr");
   if (!wanted.q.empty()) work.reserve(wanted.q, 2);
   if (!wanted.r.empty()) work.reserve(wanted.r, 2);
@@ -296,6 +341,38 @@ int run_qr_batch(const qr_options& wanted, array read) {
   return work.finish(results, lines);
 }
 
+// Solves on one backend, X to the first rows of `solution`.
+template <class T>
+report solve_alone(const lstsq_options& wanted, const invocation& work, const matrix<T>& A, const matrix<T>& B, matrix<T>& solution,
+                   std::int64_t& rank, std::vector<std::int64_t>& pivots) {
+  matrix<T> factored = A;
+  for (std::int64_t j = 0; j < B.columns(); ++j)
+    for (std::int64_t i = 0; i < B.rows(); ++i) solution(i, j) = B(i, j);
+  const qr::plan<T> plan = plan_for<T>(wanted, work, A.rows(), A.columns());
+  if (wanted.of_any_rank()) pivots.resize(static_cast<std::size_t>(A.columns()));
+  return wanted.of_any_rank() ? plan.gelsy(factored.view(), solution.view(), pivots, wanted.rcond, rank, work.now())
+                              : plan.gels(factored.view(), solution.view(), work.now());
+}
+
+// The same on the devices of a list. The report has both steps.
+template <class T>
+report solve_on_devices(const lstsq_options& wanted, const invocation& work, const matrix<T>& A, const matrix<T>& B, matrix<T>& solution) {
+  const execution where = on_devices<T>(wanted.devices, work, A.rows(), A.columns(), wanted.no_tf32x3);
+  if (wanted.of_any_rank() || wanted.any_rank) throw invalid_argument_error("--devices: expected without --rcond and --any-rank");
+  report seen;
+  if constexpr (!is_complex<T>) {
+    const qr::row_factors<T> factors = qr::factor_rows(A.view(), where, work.now());
+    seen = factors.report;
+    if (seen.verdict == verdict::uncorrectable) return seen;
+    const qr::computed<T> X = factors.solve(B.view(), work.now());
+    seen.merge(X.report);
+    seen.condition = X.report.condition;
+    for (std::int64_t j = 0; j < B.columns(); ++j)
+      for (std::int64_t i = 0; i < A.columns(); ++i) solution(i, j) = X.values(i, j);
+  }
+  return seen;
+}
+
 template <class T>
 int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   invocation work(wanted, "lstsq");
@@ -306,15 +383,11 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
     throw invalid_argument_error(fmt::format("expected {} ({} rows) and {} to have as many rows, got {}", printable(wanted.a), A.rows(),
                                              printable(wanted.b), B.rows()));
   const std::int64_t m = A.rows(), n = A.columns(), p = B.columns();
-  matrix<T> factored = A;
   matrix<T> solution(std::max(m, n), p, order::column_major);
-  for (std::int64_t j = 0; j < p; ++j)
-    for (std::int64_t i = 0; i < m; ++i) solution(i, j) = B(i, j);
-  const qr::plan<T> plan = plan_for<T>(wanted, work, m, n);
-  std::vector<std::int64_t> pivots(wanted.of_any_rank() ? static_cast<std::size_t>(n) : 0);
   std::int64_t rank = std::min(m, n);
-  const report seen = wanted.of_any_rank() ? plan.gelsy(factored.view(), solution.view(), pivots, wanted.rcond, rank, work.now())
-                                           : plan.gels(factored.view(), solution.view(), work.now());
+  std::vector<std::int64_t> pivots;
+  const report seen =
+      wanted.devices.empty() ? solve_alone(wanted, work, A, B, solution, rank, pivots) : solve_on_devices(wanted, work, A, B, solution);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(seen)) {
@@ -334,7 +407,7 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
       lines.push_back(fmt::format("column {}: ‖A x − b‖ = {:.10g}", j, static_cast<double>(norm(difference))));
       if (n <= 20) {
         std::string row = "  x =";
-        for (std::int64_t i = 0; i < n; ++i) row += " " + number_text(X(i, j));
+        for (std::int64_t i = 0; i < n; ++i) row.append(" ").append(number_text(X(i, j)));
         lines.push_back(row);
       }
       values.push_back(std::move(column));
@@ -417,6 +490,7 @@ void add_qr(command_line& program) {
       "--pivot", wanted->pivot,
       "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the host\n"
       "chooses the order, on every backend");
+  command.text("--devices", wanted->devices, "numbers of CUDA devices that share the rows of one tall matrix, such as 0,1");
   wanted->files->add_to(command);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
@@ -425,6 +499,9 @@ void add_qr(command_line& program) {
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3 && wanted->pivot)
       throw invalid_argument_error(fmt::format("{}: expected one matrix for --pivot, got a batch", printable(wanted->input)));
+    if (!wanted->devices.empty() && (read.shape.size() == 3 || wanted->pivot))
+      throw invalid_argument_error(
+          fmt::format("--devices: expected one matrix without --pivot, got {}", wanted->pivot ? "--pivot" : "a batch"));
     return with_type(*wanted, read.is_complex(), read.is_double(), [&]<class T>(T) {
       return read.shape.size() == 3 ? run_qr_batch<T>(*wanted, std::move(read)) : run_qr<T>(*wanted, std::move(read));
     });
@@ -438,6 +515,7 @@ void add_lstsq(command_line& program) {
   command.operand("A", wanted->a, ".npy, .csv or .tsv, real or complex, m × n, or a batch × m × n; - is standard input");
   command.operand("B", wanted->b, ".npy, .csv or .tsv, m × right-hand sides, or a batch of them");
   command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
+  command.text("--devices", wanted->devices, "numbers of CUDA devices that share the rows of one tall matrix, such as 0,1");
   wanted->files->add_to(command, true);
   wanted->add_to(command);
   command.flag("--any-rank", wanted->any_rank,
@@ -453,6 +531,7 @@ void add_lstsq(command_line& program) {
     inputs::keep_common_rows(a, b);
     if (a.shape.size() == 3 && wanted->of_any_rank())
       throw invalid_argument_error(fmt::format("{}: expected one matrix for --rcond, got a batch", printable(wanted->a)));
+    if (a.shape.size() == 3 && !wanted->devices.empty()) throw invalid_argument_error("--devices: expected one matrix, got a batch");
     return with_type(*wanted, a.is_complex() || b.is_complex(), a.is_double() || b.is_double(), [&]<class T>(T) {
       return a.shape.size() == 3 ? run_lstsq_batch<T>(*wanted, std::move(a), std::move(b))
                                  : run_lstsq<T>(*wanted, std::move(a), std::move(b));

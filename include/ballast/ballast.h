@@ -134,6 +134,8 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   batch             integer   problems of one size, >= 1, default 1
 //   backend           text      "auto" (default), "reference", "cpu", "cuda"
 //   device            integer   the CUDA device in the driver's order; -1 (default): the current one of the calling thread, else the first
+//   devices           integers  numbers of CUDA devices that share a call: fft: one array without gaps, transformed along all of one to three
+//                     axes; kmeans: one data set; qr: ballast_qr_factor of a real matrix, rows >= columns. Empty (default): `device` alone
 //   threads           integer   the most threads of a host backend; 0 (default): every core that the process may use
 //   protection        text      "off", "detect", "correct" (default)
 //   scheme            text      how checksums are laid and faults repaired; empty (default): the algorithm's own choice
@@ -160,7 +162,6 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   seed              integer   64 bits (a seed of 2^63 or more as the negative number with the same bits), default 0
 //   oversampling      number    k-means||: candidates that a round draws, in multiples of k, > 0, default 2
 //   rounds            integer   k-means||: >= 1, default 5
-//   devices           integers  numbers of CUDA devices that share the points of a single data set; empty (default): `device` alone
 // "qr": matrices of m rows and n columns
 //   rows, columns     integers  >= 1
 //   complex           integer   1: complex numbers of two components of that precision (backends cpu and reference); 0 (default): real ones
@@ -573,7 +574,7 @@ BALLAST_C_API int32_t ballast_qr_factor(const DLTensor* A, const ballast_options
 BALLAST_C_API void ballast_factors_destroy(ballast_factors* factors);
 
 // Copy to tensors in host memory of the type of A, any strides: R (min(m, n) x n, upper trapezoidal); geqrf's A (m x n) and tau (min(m, n)
-// elements), either of which may be null.
+// elements), either of which may be null. Factors of a group of devices have no such A and tau: BALLAST_UNSUPPORTED.
 BALLAST_C_API int32_t ballast_factors_r(const ballast_factors* factors, const DLTensor* R, ballast_error* error);
 BALLAST_C_API int32_t ballast_factors_storage(const ballast_factors* factors, const DLTensor* A, const DLTensor* tau, ballast_error* error);
 // Q: m x min(m, n), orthonormal columns, to host memory.

@@ -27,7 +27,8 @@ enum class division : std::uint8_t { slabs, pencils };
 enum class result_order : std::uint8_t { transposed, natural };
 
 struct distribution {
-  bool real = false;  // real data; the spectrum has the last axis n/2 + 1, as of kind::r2c and c2r. Two or three dimensions
+  // Real data, as of kind::r2c and c2r. The spectrum has the last axis n/2 + 1; of one dimension half of it is left, see below.
+  bool real = false;
   fft::division division = fft::division::slabs;
   fft::result_order order = fft::result_order::transposed;
   fft::norm norm = fft::norm::backward;
@@ -54,7 +55,12 @@ struct box {
 //                           elements of x. X[a + A b] is element (a, b) of a spectrum A × B. Transposed: axis 0 divided, row-major.
 //                           Natural: axis 1 divided, order (1, 0): neighbouring elements of X. A is the divisor of N next to √N: a prime N
 //                           is on one rank
+//                         Real data, transposed order only: (⌊A/2⌋ + 1) × B, those with k mod A ≤ A/2, since X[N − k] = conj X[k]
 // A natural spectrum of two or three dimensions has the layout of the data, of real data with the last axis n/2 + 1.
+// On a group of devices (group::devices) the plan and its calls are made once: data() and spectrum() are the whole arrays, in the order
+// above, in host memory or in memory of any device; work on them by other streams than the default stream of each device must have ended.
+// The devices are the ranks of the division. The lines are transformed on them; an exchange goes through host memory. fft::plan on such a
+// group is a group_plan in natural order; it takes c2c, r2c and c2r of one array without gaps (else unsupported_error), in place too.
 // All ranks make the plan and its calls together, on the group of `where`, whose ranks must still be all that made the plan. `in` and `out`
 // have exactly the sizes of the boxes, and do not overlap. Results do not depend on the number of ranks, up to the rounding of batches of
 // another size. Exchanges of all data: slabs and two dimensions 1, pencils 2, one dimension 2; natural order one more.

@@ -17,6 +17,10 @@ inline namespace abi_1 {
 // A = Q R, m × n, m ≥ n, with the rows of A on the ranks of a group: each factors its own rows, and the first rank factors the triangles of
 // all in the order of ranks and sends the factors to all. So R has the same bits on every rank. Its signs and rounding depend on how the
 // rows are divided.
+// On a group of devices (group::devices) a call is made once, with all m rows, which may lie in host memory or in memory of any device, in
+// any strides; work on them by other streams than the default stream of each device must have ended. The devices have equal shares of the
+// rows; fewer devices take part if one would have fewer rows than A has columns. "The rank's rows" below are then all rows. Results lie in
+// host memory, and factors are kept there. The bits depend on the number of devices that take part, and on nothing else.
 // All ranks call the members in the same order, on the group that made the object, with as many ranks. Errors: invalid_argument_error
 // (shapes; different calls on the ranks), rank_lost_error, uncorrectable_error and the others of factors<T>. The report of each call is
 // that of all ranks. Covered: the factorizations and products as in factors<T>, the messages as in docs/distributed.md. Not covered: the
@@ -26,8 +30,9 @@ inline namespace abi_1 {
 template <class T>
 class row_factors {
  public:
-  factors<T> own;     // the factors of this rank's rows; empty if it has none
-  factors<T> joined;  // the factors of all ranks' triangles, one below the other; the same on all
+  factors<T> own;                   // the factors of this rank's rows; empty if it has none
+  factors<T> joined;                // the factors of all ranks' triangles, one below the other; the same on all
+  std::vector<factors<T>> devices;  // the factors of each device's rows; then `own` is empty. None without a group of devices
   ballast::report report;
 
   BALLAST_API matrix<T> r() const;  // n × n, upper triangular

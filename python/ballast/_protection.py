@@ -70,7 +70,7 @@ class protection(contextlib.ContextDecorator):
 
     level: "off" (compute only), "detect" (a fault raises FaultError) or "correct" (faults are repaired; the default).
     backend: "auto", "cpu", "cuda" or "reference". device: the CUDA device's number, -1 for the current one. A list of numbers divides the
-    points of K-Means among these devices; other calls refuse it.
+    points of K-Means, and an array that is transformed along all axes (up to three), among these devices; other calls refuse it.
     threads: the most threads of the host, 0 for every core.
     on_fault: after a repaired fault: "ignore" (the default), "warn" (FaultWarning) or "raise" (FaultError). A fault that was not repaired
     always raises FaultError. Every fault is logged by the logger "ballast" too.

@@ -149,8 +149,10 @@ def test_lists_of_devices():
     for wrong in ([], [0, -1]):
         with pytest.raises(ballast.InvalidArgumentError):
             ballast.protection(device=wrong)
-    with ballast.protection(backend="cpu", device=[0, 1]), pytest.raises(ballast.UnsupportedError):  # transforms do not divide their points
-        ballast.fft.fft(np.ones(16))
+    with ballast.protection(backend="cpu", device=[0, 1]), pytest.raises(ballast.UnsupportedError, match="expected backend cuda for devices"):
+        ballast.fft.fft2(np.ones((4, 4), complex))
+    with ballast.protection(device=[0, 1]), pytest.raises(ballast.UnsupportedError, match="one array without gaps"):
+        ballast.fft.fft(np.ones((4, 4), complex))  # a batch
 
 
 def test_lists_of_devices_are_of_the_backend_cuda():

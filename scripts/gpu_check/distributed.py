@@ -1,4 +1,4 @@
-"""`gpu-check --only distributed`: K-Means on all devices of the machine beside one of them and beside PyTorch, and its page."""
+"""`gpu-check --only distributed`: all devices of the machine beside one of them, K-Means also beside PyTorch, and the page."""
 
 import shutil
 import sys
@@ -6,9 +6,10 @@ from pathlib import Path
 
 from .rows import number, rows_of
 
-# Shares of the budget. The kernels are those of K-Means.
-STAGES = {"distributed": 200, "distributed_rivals": 60}
-ALGORITHM = "kmeans"
+# Shares of the budget.
+STAGES = {"distributed": 320, "distributed_rivals": 60}
+ALGORITHM = "kmeans"  # whose program runs the stage
+ALGORITHMS = ("kmeans", "qr", "fft")  # whose kernels it needs
 # By problem: how many times one device's iterations two devices make, protected (targets of the design, for two H100).
 LEAST_RATIO = {"kmeans_f32_m4194304_n128_k1000": 1.85, "kmeans_f32_m10485760_n32_k64": 1.7}
 
@@ -19,6 +20,10 @@ def run(check, made, limit):
     wrong = [row for row in compared if not row["pass"]]
     said = [f"{len(compared)} fits compared, {len(wrong)} differ"] if compared else []
     said += [f"{row['token']} on {row['devices']}: {row.get('wrong', 'other bits or an alarm')}" for row in wrong[:2]]
+    calls = rows_of({"stages": [made]}, "distributed call")
+    failed = [row for row in calls if not row["pass"]]
+    said += [f"{len(calls)} calls of QR and FFT, {len(failed)} wrong"] if calls else []
+    said += [f"{row['token']} on {row['devices'] or 'one'}: {row.get('wrong', 'an error above its limit or an alarm')}" for row in failed[:2]]
     times = {}
     for row in rows_of({"stages": [made]}, "distributed time"):
         if row["protection"] == "correct" and "milliseconds" in row:
@@ -88,9 +93,39 @@ def page(result):
             str(LEAST_RATIO.get(token, "—")), show(torch.get("torch, 1", {}).get("milliseconds")), show(torch.get("torch, all", {}).get("milliseconds")),
             show(at("", "correct", "call")), show(at(all_devices, "correct", "call"))]) + " |")
     lines.append("")
+    lines += calls_of(result)
     if counts and counts[0] == 1:
         lines += ["There was one device: \"all\" are two ranks on it.", ""]
     missing = list(dict.fromkeys(f"{row['name']}: {row['unavailable']}" for row in rows_of(result, "rival") if "unavailable" in row))
     if missing:
         lines += ["Not timed: " + "; ".join(missing) + ".", ""]
     return lines
+
+
+def calls_of(result):
+    """The table of whole calls of QR and FFT."""
+    seen = {}
+    for row in rows_of(result, "distributed call"):
+        seen.setdefault((row["token"], row["call"]), {})[row["devices"], row["protection"]] = row
+    if not seen:
+        return []
+    lines = [
+        "## QR and FFT",
+        "",
+        "Milliseconds of whole calls with operands in pageable host memory, the median of three; one: a call without a group. Exchanges and factors go "
+        "through host memory. Speed-up: one over all, protected. Error: of the result on all devices, over its limit.",
+        "",
+        "| problem | call | one, off | one, correct | all, off | all, correct | speed-up | error / limit |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (token, call), rows in seen.items():
+        all_devices = max((devices for devices, _ in rows), key=lambda devices: devices.count(","))
+        at = lambda devices, level, key="milliseconds": rows.get((devices, level), {}).get(key)
+        show = lambda value: number(value) if value is not None else "—"
+        one, more = at("", "correct"), at(all_devices, "correct")
+        row = rows.get((all_devices, "correct"), {})
+        error = f"{row['error'] / row['limit']:.2g}" if row.get("limit") else row.get("wrong", "—")
+        ratio = f"{one / more:.2f}" if one and more else "—"
+        times = [show(each) for each in (at("", "off"), one, at(all_devices, "off"), more)]
+        lines.append("| " + " | ".join([token, call, *times, ratio, error]) + " |")
+    return [*lines, ""]

@@ -44,7 +44,7 @@ def main():
     parser.add_argument("tokens", nargs="+")
     wanted = parser.parse_args()
     deadline = time.monotonic() + wanted.seconds
-    say(name="cufftXt", unavailable="transforms on a list of devices are not there yet, so there is nothing to compare")
+    say(name="cufftXt", unavailable="this script does not call it yet")
     try:
         import torch
     except ImportError as missing:

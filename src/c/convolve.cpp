@@ -29,7 +29,7 @@ std::vector<std::int64_t> shape_of(const tensor& of) { return {of.length.begin()
 int32_t ballast_convolve(const DLTensor* first, const DLTensor* second, const DLTensor* out, int32_t mode, int32_t correlate,
                          const ballast_options* options, const ballast_call* call, ballast_report* report, ballast_error* error) {
   return guarded(error, [&](frame& here) {
-    const ballast::execution where = options == nullptr ? ballast::execution{} : options_for(options, algorithm::fft).where;
+    const ballast::execution where = options == nullptr ? ballast::execution{} : where_of(options_for(options, algorithm::fft));
     if (mode < BALLAST_CONVOLVE_FULL || mode > BALLAST_CONVOLVE_VALID)
       throw ballast::invalid_argument_error(ballast::fmt::format("mode: expected 0 (full), 1 (same) or 2 (valid), got {}", mode));
     const tensor probe(first, {"", "first"});

@@ -2,6 +2,7 @@
 // Layer: interface.
 #include <complex>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -16,16 +17,69 @@ std::string token_of(ballast::c::element type, std::int64_t rows, std::int64_t c
   return ballast::qr::to_token({ballast::c::precision_of_element(type), rows, columns, 1, ballast::c::is_complex(type)});
 }
 
+// The functions below treat both kinds of factors alike. Those of a group keep the execution that made them.
+template <class T>
+using factors = ballast::qr::factors<T>;
+template <class T>
+using row_factors = ballast::qr::row_factors<T>;
+using ballast::call;
+using ballast::execution;
+using ballast::matrix_view;
+
+template <class T>
+std::int64_t rows_of(const factors<T>& of) {
+  return of.storage.rows();
+}
+template <class T>
+std::int64_t rows_of(const row_factors<T>& of) {
+  std::int64_t rows = 0;
+  for (const factors<T>& each : of.devices) rows += each.storage.rows();
+  return rows;
+}
+template <class T>
+std::int64_t columns_of(const factors<T>& of) {
+  return of.storage.columns();
+}
+template <class T>
+std::int64_t columns_of(const row_factors<T>& of) {
+  return of.joined.storage.columns();
+}
+template <class T>
+auto q_of(const factors<T>& of, const execution& where, const call& now) {
+  return of.q(where, now);
+}
+template <class T>
+auto q_of(const row_factors<T>& of, const execution&, const call& now) {
+  return of.q(now);
+}
+template <class T>
+auto solution_of(const factors<T>& of, matrix_view<const T> B, const execution& where, const call& now) {
+  return of.solve(B, where, now);
+}
+template <class T>
+auto solution_of(const row_factors<T>& of, matrix_view<const T> B, const execution&, const call& now) {
+  return of.solve(B, now);
+}
+template <class T>
+const factors<T>& one_piece(const factors<T>& of, const std::string&) {
+  return of;
+}
+template <class T>
+const factors<T>& one_piece(const row_factors<T>&, const std::string& token) {
+  throw ballast::unsupported_error(token + ": expected factors of one device for their storage, got those of a group");
+}
+
 }  // namespace
 
 struct ballast_factors : ballast::c::handle<ballast::c::kind::factors> {
   using any_factors = std::variant<ballast::qr::factors<float>, ballast::qr::factors<double>, ballast::qr::factors<std::complex<float>>,
-                                   ballast::qr::factors<std::complex<double>>>;
+                                   ballast::qr::factors<std::complex<double>>, ballast::qr::row_factors<float>,
+                                   ballast::qr::row_factors<double>>;  // the last two: of a group of devices
   ballast_factors(any_factors made, const ballast::execution& at) : value(std::move(made)), where(at) {
     token = std::visit(
         [](const auto& each) {
-          using T = typename std::decay_t<decltype(each.tau)>::value_type;
-          return token_of(ballast::c::element_of<T>, each.storage.rows(), each.storage.columns());
+          using T = std::remove_pointer_t<decltype(each.r().data())>;
+          return token_of(ballast::c::element_of<T>, rows_of(each), columns_of(each));
         },
         value);
   }
@@ -61,10 +115,10 @@ void copy(matrix_view<const T> from, matrix_view<T> to) {
   }
 }
 
-// Calls work(factors<T>, T{}).
+// Calls work(factors, T{}) with factors<T> or row_factors<T>.
 template <class Work>
 void with_factors(const ballast_factors& of, Work&& work) {
-  std::visit([&]<class T>(const qr::factors<T>& from) { work(from, T{}); }, of.value);
+  std::visit([&]<template <class> class Factors, class T>(const Factors<T>& from) { work(from, T{}); }, of.value);
 }
 
 }  // namespace
@@ -79,16 +133,23 @@ int32_t ballast_qr_factor(const DLTensor* A, const ballast_options* options, con
     output(factors, "factors") = nullptr;
     const ballast::call& now = call_of(call);
     begin(here, report, now);
-    const ballast::execution where = options == nullptr ? ballast::execution{} : options_for(options, algorithm::qr).where;
+    const ballast::execution where = options == nullptr ? ballast::execution{} : where_of(options_for(options, algorithm::qr));
+    const bool divided = static_cast<bool>(where.group);
     const tensor given(A, {"qr", "A"});
     if (!is_number(given.type)) given.expect(element::f64);
     given.expect_axes(2);
     here.poses(token_of(given.type, given.length[0], given.length[1]));
     const auto made = [&]<class T>(T) {
-      auto found = ballast::qr::factor(matrix_of<const T>(given, where), where, now);
-      ballast::report seen = found.report;
-      *factors = new ballast_factors(std::move(found), where);
-      fill(report, std::move(seen));
+      const auto keep = [&](auto found) {
+        ballast::report seen = found.report;
+        *factors = new ballast_factors(std::move(found), where);
+        fill(report, std::move(seen));
+      };
+      const auto matrix = matrix_of<const T>(given, where);
+      if constexpr (std::is_floating_point_v<T>) {
+        if (divided) return keep(ballast::qr::factor_rows(matrix, where, now));
+      }
+      keep(ballast::qr::factor(matrix, where, now));
     };
     switch (given.type) {
       case element::f32: return made(float());
@@ -105,9 +166,9 @@ int32_t ballast_factors_r(const ballast_factors* factors, const DLTensor* R, bal
   return guarded(error, [&](frame& here) {
     const ballast_factors& of = needed(factors, "factors");
     here.problem = of.token;
-    with_factors(of, [&]<class T>(const ballast::qr::factors<T>& from, T) {
-      const std::int64_t rows = std::min(from.storage.rows(), from.storage.columns());
-      const auto to = target_of<T>(tensor(R, {of.token, "R"}), rows, from.storage.columns());
+    with_factors(of, [&]<class T>(const auto& from, T) {
+      const std::int64_t rows = std::min(rows_of(from), columns_of(from));
+      const auto to = target_of<T>(tensor(R, {of.token, "R"}), rows, columns_of(from));
       const ballast::matrix<T> made = from.r();
       copy<T>(made.view(), to);
     });
@@ -118,7 +179,8 @@ int32_t ballast_factors_storage(const ballast_factors* factors, const DLTensor* 
   return guarded(error, [&](frame& here) {
     const ballast_factors& of = needed(factors, "factors");
     here.problem = of.token;
-    with_factors(of, [&]<class T>(const ballast::qr::factors<T>& from, T) {
+    with_factors(of, [&]<class T>(const auto& given, T) {
+      const ballast::qr::factors<T>& from = one_piece(given, of.token);
       const auto count = static_cast<std::int64_t>(from.tau.size());
       ballast::matrix_view<T> matrix, scalars;
       if (A != nullptr) matrix = target_of<T>(tensor(A, {of.token, "A"}), from.storage.rows(), from.storage.columns());
@@ -136,10 +198,10 @@ int32_t ballast_factors_q(const ballast_factors* factors, const DLTensor* Q, con
     here.problem = of.token;
     const ballast::call& now = call_of(call);
     begin(here, report, now);
-    with_factors(of, [&]<class T>(const ballast::qr::factors<T>& from, T) {
-      const std::int64_t columns = std::min(from.storage.rows(), from.storage.columns());
-      const auto to = target_of<T>(tensor(Q, {of.token, "Q"}), from.storage.rows(), columns);
-      ballast::qr::computed<T> made = from.q(of.where, now);
+    with_factors(of, [&]<class T>(const auto& from, T) {
+      const std::int64_t columns = std::min(rows_of(from), columns_of(from));
+      const auto to = target_of<T>(tensor(Q, {of.token, "Q"}), rows_of(from), columns);
+      ballast::qr::computed<T> made = q_of(from, of.where, now);
       copy<T>(std::as_const(made.values).view(), to);
       fill(report, std::move(made.report));
     });
@@ -153,10 +215,10 @@ int32_t ballast_factors_solve(const ballast_factors* factors, const DLTensor* B,
     here.problem = of.token;
     const ballast::call& now = call_of(call);
     begin(here, report, now);
-    with_factors(of, [&]<class T>(const ballast::qr::factors<T>& from, T) {
+    with_factors(of, [&]<class T>(const auto& from, T) {
       const auto right = matrix_of<const T>(tensor(B, {of.token, "B"}), of.where, true);
-      const auto to = target_of<T>(tensor(X, {of.token, "X"}), from.storage.columns(), right.columns, true);
-      ballast::qr::computed<T> made = from.solve(right, of.where, now);
+      const auto to = target_of<T>(tensor(X, {of.token, "X"}), columns_of(from), right.columns, true);
+      ballast::qr::computed<T> made = solution_of(from, right, of.where, now);
       copy<T>(std::as_const(made.values).view(), to);
       fill(report, std::move(made.report));
     });

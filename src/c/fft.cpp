@@ -147,7 +147,7 @@ struct ballast_fft_plan : ballast::c::handle<ballast::c::kind::fft_plan> {
   explicit ballast_fft_plan(const ballast_options& with)
       : options(with),
         problem(ballast::c::problem_of(options)),
-        plan(problem, options.where, options.fft_wanted),
+        plan(problem, ballast::c::where_of(options), options.fft_wanted),
         in(ballast::c::side_of(problem, true)),
         out(ballast::c::side_of(problem, false)),
         on_host(plan.backend() != ballast::backend::cuda) {

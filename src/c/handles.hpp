@@ -43,7 +43,7 @@ struct ballast_options : ballast::c::handle<ballast::c::kind::options> {
   ballast::fft::options fft_wanted;
   // fft: the axes of operands; what `fft` has as enumerators and loops.
   std::vector<std::int64_t> axes, real_kinds, loop_counts, loop_inputs, loop_outputs;
-  std::vector<std::int64_t> devices;  // kmeans: those of a group
+  std::vector<std::int64_t> devices;  // those of a group
   ballast::kmeans::problem kmeans;
   ballast::kmeans::options kmeans_wanted;
   ballast::qr::problem qr;
@@ -156,6 +156,8 @@ ballast_event record_of(const event& seen);
 
 // The options, which must be for `which`.
 const ballast_options& options_for(const ballast_options* given, algorithm which);
+// The execution that options name, on a group if they have a list of devices.
+execution where_of(const ballast_options& with);
 
 std::string_view name_of(algorithm which);
 

@@ -13,31 +13,13 @@
 #include "c/tensor.hpp"
 #include "core/format.hpp"
 
-namespace {
-
-// The execution with the devices that share the points, if the options name any.
-ballast::execution where_of(const ballast_options& with) {
-  ballast::execution made = with.where;
-  if (with.devices.empty()) return made;
-  std::vector<int> numbers;
-  for (const std::int64_t each : with.devices) {
-    if (each < 0 || each > std::numeric_limits<int>::max())
-      throw ballast::invalid_argument_error(ballast::fmt::format("devices: expected numbers of devices, got {}", each));
-    numbers.push_back(static_cast<int>(each));
-  }
-  made.group = ballast::group::devices(std::move(numbers));
-  return made;
-}
-
-}  // namespace
-
 struct ballast_kmeans_plan : ballast::c::handle<ballast::c::kind::kmeans_plan> {
   using any_plan = std::variant<ballast::kmeans::plan<float>, ballast::kmeans::plan<double>>;
   explicit ballast_kmeans_plan(const ballast_options& with)
       : options(with),
         plan(with.kmeans.precision == ballast::precision::f32
-                 ? any_plan(ballast::kmeans::plan<float>(with.kmeans, with.kmeans_wanted, where_of(with)))
-                 : any_plan(ballast::kmeans::plan<double>(with.kmeans, with.kmeans_wanted, where_of(with)))),
+                 ? any_plan(ballast::kmeans::plan<float>(with.kmeans, with.kmeans_wanted, ballast::c::where_of(with)))
+                 : any_plan(ballast::kmeans::plan<double>(with.kmeans, with.kmeans_wanted, ballast::c::where_of(with)))),
         token(to_token(with.kmeans)) {}
   ballast_options options;
   any_plan plan;

@@ -4,7 +4,9 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "c/handles.hpp"
 #include "core/format.hpp"
@@ -21,6 +23,19 @@ const ballast_options& options_for(const ballast_options* given, algorithm which
   if (found.which != which)
     throw invalid_argument_error(fmt::format("options: expected options of {}, got those of {}", name_of(which), name_of(found.which)));
   return found;
+}
+
+execution where_of(const ballast_options& with) {
+  execution made = with.where;
+  if (with.devices.empty()) return made;
+  std::vector<int> numbers;
+  for (const std::int64_t each : with.devices) {
+    if (each < 0 || each > std::numeric_limits<int>::max())
+      throw invalid_argument_error(fmt::format("devices: expected numbers of devices, got {}", each));
+    numbers.push_back(static_cast<int>(each));
+  }
+  made.group = group::devices(std::move(numbers));
+  return made;
 }
 
 namespace {
@@ -99,7 +114,6 @@ constexpr row k_rows[] = {
     {"seed", k_kmeans, BALLAST_PLACE(std::uint64_t, kmeans_wanted.seed)},
     {"oversampling", k_kmeans, BALLAST_PLACE(double, kmeans_wanted.oversampling)},
     {"rounds", k_kmeans, BALLAST_PLACE(int, kmeans_wanted.rounds)},
-    {"devices", k_kmeans, BALLAST_PLACE(std::vector<std::int64_t>, devices)},
     {"rows", k_qr, BALLAST_PLACE(std::int64_t, qr.rows)},
     {"columns", k_qr, BALLAST_PLACE(std::int64_t, qr.columns)},
     {"complex", k_qr, BALLAST_PLACE(bool, qr.complex)},
@@ -107,6 +121,7 @@ constexpr row k_rows[] = {
     {"tf32x3", k_qr, BALLAST_PLACE(bool, qr_wanted.tf32x3)},
     {"backend", k_all, choice_of<BALLAST_AT(where.backend)>(k_backends)},
     {"device", k_all, BALLAST_PLACE(int, where.device)},
+    {"devices", k_all, BALLAST_PLACE(std::vector<std::int64_t>, devices)},
     {"threads", k_all, BALLAST_PLACE(int, where.threads)},
     {"protection", k_all, choice_of<BALLAST_AT(where.protection)>(k_protections)},
     {"scheme", k_all, BALLAST_PLACE(std::string, where.scheme)},

@@ -14,7 +14,7 @@ struct ballast_qr_plan : ballast::c::handle<ballast::c::kind::qr_plan> {
                                 ballast::qr::plan<std::complex<double>>>;
   explicit ballast_qr_plan(const ballast_options& with) : options(with), plan(made(with)), token(to_token(with.qr)) {}
   static any_plan made(const ballast_options& with) {
-    const auto of = [&]<class T>(T) { return any_plan(ballast::qr::plan<T>(with.qr, with.where, with.qr_wanted)); };
+    const auto of = [&]<class T>(T) { return any_plan(ballast::qr::plan<T>(with.qr, ballast::c::where_of(with), with.qr_wanted)); };
     const bool single = with.qr.precision == ballast::precision::f32;
     if (with.qr.complex) return single ? of(std::complex<float>()) : of(std::complex<double>());
     return single ? of(float()) : of(double());

@@ -1,10 +1,8 @@
 // Prints the kernels that backend_kmeans_cuda_exact needs; what it prints is compiled into that test.
 // Layer: backend tests.
-#include <cstdio>
-
 #include "kmeans/cuda/engine/kernels.hpp"
-#include "kmeans/cuda/policy/choose_policy.hpp"
 #include "simt/emulated_device.hpp"
+#include "support/kmeans_kernels.hpp"
 
 namespace {
 
@@ -31,8 +29,6 @@ constexpr shape k_shapes[] = {{1, 2, both, true, false, true},
                               {6, 5, both, true, true},
                               {6, 150, f32, true, true}};
 
-void print(const ballast::cuda::kernel_request& each) { std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str()); }
-
 template <class T>
 void print_all() {
   for (const int words : {1, 2}) {
@@ -49,14 +45,7 @@ void print_all() {
         for (int variant = 0; variant < 4; ++variant) {
           const bool instrumented = variant % 2 != 0, weighted = variant / 2 != 0;
           if ((!check && !each.unprotected) || (instrumented && !each.faults) || (weighted && !each.weights)) continue;
-          pass_problem problem{sizeof(T) == 8, each.n, each.k, words, weighted, check, true};
-          const pass_policy chosen = choose_pass(problem, simt::emulated_capabilities());
-          print(pass_request(problem, chosen, instrumented));
-          print(update_request(problem, instrumented));
-          problem.sums = false;
-          pass_policy labels = chosen;
-          labels.sums = sum_memory::none;
-          print(pass_request(problem, labels, instrumented));
+          print_pass({sizeof(T) == 8, each.n, each.k, words, weighted, check, true}, instrumented);
         }
       }
     }

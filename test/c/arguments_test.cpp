@@ -206,6 +206,29 @@ TEST_F(c_arguments, devices) {
   EXPECT_EQ(none.value, nullptr);
 }
 
+TEST_F(c_arguments, lists_of_devices) {
+  options transforms, matrices;
+  make("fft", transforms);
+  make("qr", matrices);
+  set(transforms, "shape", std::vector<std::int64_t>{4, 4});
+  for (ballast_options* each : {transforms.value, matrices.value}) set(each, "devices", std::vector<std::int64_t>{0, 1});  // backend "cpu"
+  fft_plan divided;
+  refused(ballast_fft_plan_create(transforms, &divided, wrong), BALLAST_UNSUPPORTED, "expected backend cuda for devices, got cpu");
+  set(transforms, "batch", 2);
+  refused(ballast_fft_plan_create(transforms, &divided, wrong), BALLAST_UNSUPPORTED, "one array without gaps for devices");
+  std::vector<double> values(6, 1.0);
+  const tensor matrix(values, {3, 2}), wide(values, {2, 3});
+  factors kept;
+  refused(ballast_qr_factor(matrix, matrices, nullptr, &kept, nullptr, wrong), BALLAST_UNSUPPORTED, "expected backend cuda for devices");
+  invalid(ballast_qr_factor(wide, matrices, nullptr, &kept, nullptr, wrong), "at least as many rows as columns, got 2 × 3");
+  qr_plan whole;
+  set(matrices, "rows", 3);
+  set(matrices, "columns", 2);
+  refused(ballast_qr_plan_create(matrices, &whole, wrong), BALLAST_UNSUPPORTED, "divided among ranks");
+  set(matrices, "devices", std::vector<std::int64_t>{0, -1});
+  invalid(ballast_qr_factor(matrix, matrices, nullptr, &kept, nullptr, wrong), "devices: expected numbers of devices, got -1");
+}
+
 TEST_F(c_arguments, structs) {
   options with;
   make("kmeans", with);

@@ -109,6 +109,17 @@ class Fft(WithFolder):
         numbers = self.save("c.npy", np.array([1j, 2]))
         self.assertIn("c.npy: --kind: expected real values, got complex ones", run("fft", numbers, "--kind", "dct2", status=2).stderr)
 
+    def test_lists_of_devices(self):
+        array = self.save("a.npy", np.ones((4, 6), complex))
+        refused = lambda *options: run("fft", array, "--devices", *options, status=2).stderr
+        self.assertIn("--devices: expected numbers of devices", refused("0,x"))
+        self.assertIn("expected c2c, r2c or c2r of one array without gaps for devices", refused("0,1"))  # rows are a batch
+        self.assertIn("one array without gaps", refused("0,1", "--axes", "1,0"))
+        self.assertIn("expected backend cuda for devices", refused("0,1", "--axes", "0,1", "--backend", "cpu"))
+        line = self.save("l.npy", np.ones(8))
+        self.assertIn("expected a transposed spectrum of real data of one dimension", run("fft", line, "--real", "--devices", "0,1", status=2).stderr)
+        self.assertIn("another kind", run("fft", line, "--kind", "dct2", "--devices", "0,1", status=2).stderr)
+
     def test_precision_option_and_csv_output(self):
         source = self.save("in.npy", self.random.normal(size=8))
         seen = run_json("fft", source, "--precision", "f32", "-o", self.dir / "out.csv")

@@ -20,6 +20,22 @@ class Qr(WithFolder):
                 self.assertLess(seen["residual"], tolerance)
                 self.assertLess(seen["orthogonality"], tolerance)
 
+    def test_lists_of_devices(self):
+        tall, wide, batch = (self.save(f"{name}.npy", np.ones(shape)) for name, shape in (("t", (9, 2)), ("w", (2, 9)), ("b", (2, 9, 2))))
+        complex_one = self.save("c.npy", np.ones((9, 2), complex))
+        for operands in (("qr",), ("lstsq", tall)):
+            def refused(matrix, *options, operands=operands):
+                return run(operands[0], matrix, *operands[1:], "--devices", "0,1", *options, status=2).stderr
+
+            self.assertIn("--devices: expected numbers of devices", run(operands[0], tall, *operands[1:], "--devices", "0,x", status=2).stderr)
+            self.assertIn("expected one matrix", refused(batch))
+            self.assertIn("expected real values, got complex ones", refused(complex_one))
+            self.assertIn("expected without --no-tf32x3", refused(tall, "--no-tf32x3"))
+            self.assertIn("expected backend cuda for devices", refused(tall, "--backend", "cpu"))
+        self.assertIn("expected at least as many rows as columns", run("qr", wide, "--devices", "0,1", status=2).stderr)
+        self.assertIn("expected one matrix without --pivot", run("qr", tall, "--pivot", "--devices", "0,1", status=2).stderr)
+        self.assertIn("expected without --rcond", run("lstsq", tall, tall, "--rcond", "-1", "--devices", "0,1", status=2).stderr)
+
     def test_complex_matrices(self):
         def numbers(shape, dtype):
             return (self.random.normal(size=shape) + 1j * self.random.normal(size=shape)).astype(dtype)

@@ -1,5 +1,5 @@
-// The stage `distributed`: K-Means on several devices of one process. It compares every bit with a call on one device, injects no faults,
-// and times iterations and whole calls on one device and on all.
+// The stage `distributed`: several devices of one process. It compares every bit of K-Means with a call on one device, and times iterations
+// and whole calls on one device and on all; the file distributed_calls.cpp has QR and transforms. It injects no faults.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "../../bench/gpu.hpp"
 #include "../../bench/stopwatch.hpp"
 #include "algorithm.hpp"
+#include "distributed.hpp"
 #include "kmeans/kmeans_stages.hpp"
 #include "output.hpp"
 
@@ -45,8 +46,9 @@ constexpr const char* k_timed[] = {"kmeans_f32_m4194304_n128_k1000", "kmeans_f32
 constexpr const char* k_timed_quick[] = {"kmeans_f32_m131072_n128_k128"};
 constexpr int k_few = 4, k_many = 24, k_rounds = 3;  // iterations of the two runs whose difference is timed
 
-// The lists of devices: one of them, and all; of a single device two ranks on it.
-std::vector<std::vector<int>> lists() {
+}  // namespace
+
+std::vector<std::vector<int>> device_lists() {
   const int count = std::max(bench::gpu::devices(), 1);
   std::vector<int> all(static_cast<std::size_t>(std::max(count, 2)), 0);
   if (count > 1) std::iota(all.begin(), all.end(), 0);
@@ -69,6 +71,8 @@ execution where_of(const std::vector<int>& devices, protection level) {
   return made;
 }
 
+namespace {
+
 template <class T>
 bool same(const model<T>& a, const model<T>& b) {
   const auto bytes = static_cast<std::size_t>(a.centroids.size()) * sizeof(T);
@@ -89,7 +93,7 @@ int compare(const comparison& what) {
   int failed = 0;
   for (const protection level : {protection::correct, protection::off}) {
     const model<T> alone = kmeans::fit(from, size.clusters, how, where_of({}, level), now);
-    for (const std::vector<int>& each : lists()) {
+    for (const std::vector<int>& each : device_lists()) {
       row line("distributed");
       line.add("token", what.token).add("init", kmeans::to_string(what.init)).add("weighted", what.weighted);
       line.add("devices", text_of(each)).add("protection", to_string(level));
@@ -120,7 +124,7 @@ void time(const char* token, const time_limit& limit) {
   const auto view = row_major<const float>(points.data(), size.points, size.features);
   const kmeans::data<float> from{.points = view, .centroids = row_major<const float>(points.data(), size.clusters, size.features)};
   std::vector<std::vector<int>> all = {{}};
-  for (const std::vector<int>& each : lists()) all.push_back(each);
+  for (const std::vector<int>& each : device_lists()) all.push_back(each);
   for (const std::vector<int>& each : all) {
     for (const protection level : {protection::off, protection::correct}) {
       if (limit.left() < 5) {
@@ -173,6 +177,7 @@ int distributed(const settings& wanted, const time_limit& limit) {
   } else {
     for (const char* each : k_timed) time(each, limit);
   }
+  failed += distributed_calls(wanted, limit);
   return failed;
 }
 

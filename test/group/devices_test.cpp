@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,28 +20,14 @@
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/sites.hpp"
-#include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
+#include "support/several_devices.hpp"
 
 namespace ballast::kmeans {
 namespace {
 
 using test::k_clusters;
 using test::k_features;
-
-// Three devices of the emulator, with different numbers of multiprocessors, so that their blocks have other shares.
-class three_devices {
- public:
-  three_devices() {
-    std::vector<std::shared_ptr<cuda::device>> all;
-    for (const int multiprocessors : {4, 2, 3})
-      all.push_back(std::make_shared<simt::emulated_device>(simt::emulated_capabilities(multiprocessors)));
-    cuda::override_devices(std::move(all));
-  }
-  ~three_devices() { cuda::override_devices({}); }
-  three_devices(const three_devices&) = delete;
-  three_devices& operator=(const three_devices&) = delete;
-};
 
 template <class T>
 struct scene {
@@ -115,7 +100,8 @@ const std::vector<int> k_lists[] = {{0}, {0, 1}, {2, 0, 1}, {1, 1}};
 template <class T>
 class devices : public testing::Test {
  protected:
-  three_devices three_;
+  // With different numbers of multiprocessors, so that their blocks have other shares.
+  test::several_devices three_{4, 2, 3};
 };
 using reals = testing::Types<float, double>;
 struct names {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include <ballast/error.hpp>
 
+#include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
 #include "inject/injector.hpp"
@@ -303,6 +305,35 @@ TEST(group_errors, arguments) {
   EXPECT_THROW((void)group::threads(2, {.patience = -1}), invalid_argument_error);
   EXPECT_THROW(group(nullptr), invalid_argument_error);
   EXPECT_EQ(group().size(), 1);
+}
+
+// A thread of a device that throws, whether it has begun a call or not, leaves none of the others waiting, and its exception is the one
+// that is told.
+TEST(group_devices, an_exception_of_one_thread_ends_all) {
+  const group three = group::devices({0, 5, 1});
+  for (const bool begun : {false, true}) {
+    device_threads threads(three, 3);
+    std::atomic<int> ended{0};
+    const auto work = [&](std::size_t p) {
+      exchange& over = threads.over(p);
+      if (begun) over.begin_call(nullptr, protection::correct);
+      if (p == 1) throw std::length_error("enough");
+      if (!begun) over.begin_call(nullptr, protection::correct);
+      try {
+        over.barrier();
+      } catch (const ranks_lost&) {
+        ++ended;
+        over.regroup();
+        throw rank_lost_error(lost_message(over, "a call"), over.lost());
+      }
+    };
+    EXPECT_THROW(threads.run("a call", work), std::length_error);
+    EXPECT_EQ(ended, 2);
+  }
+  device_threads threads(three, 2);
+  EXPECT_EQ(threads.size(), 2U);
+  EXPECT_EQ(threads.device(1), 5);
+  threads.run("a call", [&](std::size_t p) { threads.over(p).barrier(); });
 }
 
 }  // namespace

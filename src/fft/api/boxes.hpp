@@ -97,10 +97,20 @@ void each_line(const box& in, const box& part, const std::array<int, 3>& order, 
       line(place + i * at.stride(slow) + j * at.stride(middle), number + i * all.stride(slow) + j * all.stride(middle));
 }
 
-// The term of one number in the sum below: of one word in single precision, of two in double.
+// The elements of an array: complex or real.
+template <class Element>
+struct component {
+  using type = Element;
+};
 template <class T>
-std::uint64_t term_of(const std::complex<T>& x, std::int64_t number) {
-  std::uint64_t words[sizeof(x) / 8];
+struct component<std::complex<T>> {
+  using type = T;
+};
+
+// The term of one element in the sum below: of one word, of two for complex numbers in double precision. A float fills half of its word.
+template <class Element>
+std::uint64_t term_of(const Element& x, std::int64_t number) {
+  std::uint64_t words[(sizeof(x) + 7) / 8] = {};
   std::memcpy(words, &x, sizeof x);
   const auto at = static_cast<std::uint64_t>(number) * std::size(words);
   std::uint64_t made = abft::spread_hash(words[0], at);
@@ -111,14 +121,14 @@ std::uint64_t term_of(const std::complex<T>& x, std::int64_t number) {
 // The sum over a part of a box that follows its elements from the source of an exchange to the destination: of terms of their words and
 // their numbers in the whole array, so that it depends on every place, but not on the order of reading. It reads in the order of the box's
 // memory.
-template <class T>
-std::uint64_t sum_of(const std::complex<T>* data, const box& in, const box& part, const lengths& shape) {
+template <class Element>
+std::uint64_t sum_of(const Element* data, const box& in, const box& part, const lengths& shape) {
   const int last = in.order[2];
   const std::int64_t count = part.count[static_cast<std::size_t>(last)];
   const std::int64_t step = places({.first = {}, .count = shape}).stride(last);
   std::uint64_t sum = 0;
   each_line(in, part, in.order, shape, [&](std::int64_t place, std::int64_t number) {
-    const std::complex<T>* from = data + place;  // the last axis of the order is contiguous
+    const Element* from = data + place;  // the last axis of the order is contiguous
     for (std::int64_t e = 0; e < count; ++e) sum += term_of(from[e], number + e * step);
   });
   return sum;
@@ -126,8 +136,8 @@ std::uint64_t sum_of(const std::complex<T>* data, const box& in, const box& part
 
 // Copies a part of a box into memory of its own, in the order of the part: some elements along the box's contiguous axis for each along the
 // part's, so that both are read and written by cache lines.
-template <class T>
-void copy_part(const std::complex<T>* from, const box& in, const box& part, std::complex<T>* to) {
+template <class Element>
+void copy_part(const Element* from, const box& in, const box& part, Element* to) {
   constexpr std::int64_t tile = 16;
   const places source(in), target(part);
   const auto count = [&](int axis) { return part.count[static_cast<std::size_t>(axis)]; };
@@ -146,8 +156,8 @@ void copy_part(const std::complex<T>* from, const box& in, const box& part, std:
   for (std::int64_t i = 0; i < count(other); ++i) {
     for (std::int64_t begin = 0; begin < count(near); begin += tile) {
       const std::int64_t size = std::min(tile, count(near) - begin);
-      const std::complex<T>* x = from + i * source.stride(other) + begin;
-      std::complex<T>* y = to + i * target.stride(other) + begin * target_step;
+      const Element* x = from + i * source.stride(other) + begin;
+      Element* y = to + i * target.stride(other) + begin * target_step;
       for (std::int64_t e = 0; e < count(last); ++e)
         for (std::int64_t t = 0; t < size; ++t) y[t * target_step + e] = x[e * source_step + t];
     }
@@ -157,14 +167,16 @@ void copy_part(const std::complex<T>* from, const box& in, const box& part, std:
 // Turns the division `was` of an array into `becomes`. A rank packs for each other the elements that both have, in the order in which the
 // other stores them, with their sum as the first word; the other makes the same sum over what it has stored. The verdicts are gathered: if
 // the sums of one rank differ, all pack and exchange again, at most twice; the source stays until then.
-template <class T>
+template <class Element>
 class exchange_of_boxes {
+  using number = typename component<Element>::type;
+  static constexpr std::int64_t k_components = sizeof(Element) / sizeof(number);
+
  public:
   exchange_of_boxes(const division_of_array& was, const division_of_array& becomes, wire::exchange& over)
       : was_(was), becomes_(becomes), over_(over), mine_(was.of(over.place())), next_(becomes.of(over.place())) {}
 
-  void run(const std::complex<T>* from, std::complex<T>* to, run::recorder& seen, protection wanted,
-           inject::active_injector& injector) const {
+  void run(const Element* from, Element* to, run::recorder& seen, protection wanted, inject::active_injector& injector) const {
     const auto ranks = static_cast<std::size_t>(over_.size());
     const auto once = [&](int) {
       std::vector<wire::bytes> blocks;
@@ -193,30 +205,30 @@ class exchange_of_boxes {
   }
 
  private:
-  wire::bytes pack(const std::complex<T>* from, std::size_t to, inject::active_injector& injector) const {
+  wire::bytes pack(const Element* from, std::size_t to, inject::active_injector& injector) const {
     const box part = common(mine_, becomes_.of(to));
     if (part.size() == 0) return {};
-    wire::bytes made(sizeof(std::uint64_t) + static_cast<std::size_t>(part.size()) * sizeof(std::complex<T>));
-    auto* const packed = reinterpret_cast<std::complex<T>*>(made.data() + sizeof(std::uint64_t));
+    wire::bytes made(sizeof(std::uint64_t) + static_cast<std::size_t>(part.size()) * sizeof(Element));
+    auto* const packed = reinterpret_cast<Element*>(made.data() + sizeof(std::uint64_t));
     copy_part(from, mine_, part, packed);
     if constexpr (inject::active_injector::enabled)
       (void)injector.strike(site::block, {.interval = static_cast<std::int64_t>(to), .intervals = static_cast<std::int64_t>(over_.size())},
-                            reinterpret_cast<T*>(packed), 2 * part.size());
+                            reinterpret_cast<number*>(packed), k_components * part.size());
     const std::uint64_t sum = sum_of(from, mine_, part, was_.shape);
     std::memcpy(made.data(), &sum, sizeof sum);
     return made;
   }
 
   // Returns whether the block has its size, and what was stored has its sum.
-  bool unpack(const wire::bytes& block, std::size_t from, std::complex<T>* to, bool verify, inject::active_injector& injector) const {
+  bool unpack(const wire::bytes& block, std::size_t from, Element* to, bool verify, inject::active_injector& injector) const {
     const box part = common(was_.of(from), next_);
     if (part.size() == 0) return block.empty();
     std::uint64_t expected = 0;
-    if (block.size() != sizeof expected + static_cast<std::size_t>(part.size()) * sizeof(std::complex<T>)) return false;
+    if (block.size() != sizeof expected + static_cast<std::size_t>(part.size()) * sizeof(Element)) return false;
     std::memcpy(&expected, block.data(), sizeof expected);
     const std::byte* packed = block.data() + sizeof expected;
     const std::int64_t count = part.count[static_cast<std::size_t>(part.order[2])];
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::complex<T>);
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(Element);
     each_line(next_, part, part.order, becomes_.shape, [&](std::int64_t place, std::int64_t) {
       std::memcpy(to + place, packed, bytes);
       packed += bytes;
@@ -224,7 +236,7 @@ class exchange_of_boxes {
     if constexpr (inject::active_injector::enabled) {
       // A strike of one line: the part is not contiguous.
       (void)injector.strike(site::copy, {.interval = static_cast<std::int64_t>(from), .intervals = static_cast<std::int64_t>(over_.size())},
-                            reinterpret_cast<T*>(to + places(next_).of(part)), 2 * count);
+                            reinterpret_cast<number*>(to + places(next_).of(part)), k_components * count);
     }
     return !verify || sum_of(to, next_, part, becomes_.shape) == expected;
   }

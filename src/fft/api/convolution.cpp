@@ -43,21 +43,21 @@ std::int64_t fast_length(std::int64_t least) {
 }
 
 // Blocks of a signal of n points for a kernel of m points: the lengths of their transforms, and the points from one to the next.
-struct division {
+struct block_division {
   std::int64_t length, step, blocks;
 };
 
 // The division of least cost, L log L for each block of L points.
-division divide(std::int64_t n, std::int64_t m) {
-  division best{fast_length(n + m - 1), n, 1};
-  const auto cost = [](const division& of) {
+block_division divide(std::int64_t n, std::int64_t m) {
+  block_division best{fast_length(n + m - 1), n, 1};
+  const auto cost = [](const block_division& of) {
     const auto points = static_cast<double>(of.length);
     return static_cast<double>(of.blocks) * points * (std::log2(points) + 2);
   };
   for (std::int64_t length = 32; length < fast_length(n + m - 1); length *= 2) {
     if (length < 2 * m) continue;
     const std::int64_t step = length - m + 1;
-    const division now{length, step, (n + step - 1) / step};
+    const block_division now{length, step, (n + step - 1) / step};
     if (cost(now) < cost(best)) best = now;
   }
   return best;
@@ -123,7 +123,7 @@ convolution::convolution(convolution_problem problem, const execution& where) {
     }
     made->step = made->signal[0];
     if (rank == 1) {
-      const division by = divide(made->signal[0], made->kernel[0]);
+      const block_division by = divide(made->signal[0], made->kernel[0]);
       made->padded = {by.length};
       made->step = by.step;
       made->blocks = by.blocks;

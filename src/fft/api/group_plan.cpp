@@ -1,5 +1,5 @@
-// Transforms on the ranks of a group. See include/ballast/fft_group.hpp.
-// Layer: algorithm, over fft::plan and group/session.hpp.
+// Transforms on the ranks of a group, and on its devices, each of which is the rank of a thread. See include/ballast/fft_group.hpp.
+// Layer: algorithm, over fft::plan, group/session.hpp and group/device_threads.hpp.
 #include <ballast/fft_group.hpp>
 
 #include <algorithm>
@@ -14,11 +14,14 @@
 
 #include "core/format.hpp"
 #include "fft/api/boxes.hpp"
+#include "fft/api/part_of_array.hpp"
 #include "fft/problem.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
+#include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
 #include "run/attempt.hpp"
+#include "run/call_scope.hpp"
 
 namespace ballast::fft {
 
@@ -75,17 +78,42 @@ struct group_plan<T>::implementation {
   box data, spectrum;
   std::vector<step> steps;                     // the steps of the forward transform
   std::optional<division_of_array> natural;    // the division after the last exchange
+  division_of_array of_data, of_real;          // the data's; real data: that which the first step reads
   std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
+  // The part of each device of a group of devices. The boxes of this object are those of one rank: the whole array.
+  std::vector<implementation> devices;
 
-  wire::exchange& over() const { return wire::exchange_of(where.group, token); }
+  void choose_grid();
   void divide();
   void plan_lines();
-  division_of_array layout_of_data() const { return one_dimension ? steps[1].divided : steps[0].divided; }
   report run_lines(const step& which, bool forward, const void* in, void* out) const;
   std::uint64_t digest(bool forward) const;
   template <class In, class Out>
+  void check_operands(bool forward, std::span<const In> in, std::span<Out> out) const;
+  template <class In, class Out>
   report transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
+  template <class In, class Out>
+  report transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given, wire::exchange& over) const;
+  template <class In, class Out>
+  report transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
 };
+
+// The grid of pencils, for as many ranks.
+template <class T>
+void group_plan<T>::implementation::choose_grid() {
+  std::array<int, 2>& grid = how.grid;
+  if (how.division == division::pencils) {
+    if (shape.size() != 3)
+      throw invalid_argument_error(
+          fmt::format("{}: division: expected three dimensions for pencils, got {}", token, one_dimension ? 1 : shape.size()));
+    if (grid == std::array<int, 2>{}) grid = {rows_of_grid(ranks), static_cast<int>(ranks) / rows_of_grid(ranks)};
+    if (grid[0] < 1 || grid[1] < 1 || static_cast<std::int64_t>(grid[0]) * grid[1] != static_cast<std::int64_t>(ranks))
+      throw invalid_argument_error(
+          fmt::format("{}: grid: expected rows times columns to be {} ranks, got {} and {}", token, ranks, grid[0], grid[1]));
+  } else if (grid != std::array<int, 2>{}) {
+    throw invalid_argument_error(fmt::format("{}: grid: expected none for slabs, got {} × {}", token, grid[0], grid[1]));
+  }
+}
 
 // The steps of a forward transform, and the boxes.
 template <class T>
@@ -93,17 +121,22 @@ void group_plan<T>::implementation::divide() {
   lengths all = {1, 1, 1};
   std::ranges::copy(shape, all.begin());
   const auto parts = static_cast<std::int64_t>(ranks);
-  const division_of_array rows{.shape = all, .order = {0, 1, 2}, .rows_axis = 0, .rows = parts};
-  const division_of_array columns{.shape = all, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
+  lengths half = all;
+  const std::size_t halved = one_dimension ? 0 : shape.size() - 1;
+  if (how.real) half[halved] = half[halved] / 2 + 1;
   if (one_dimension) {
-    steps = {{columns, {0}, {}, {}}, {rows, {1}, {}, {}}};
-    if (how.order == result_order::natural) natural = columns;
-    data = rows.of(place);
-    spectrum = natural ? natural->of(place) : data;
+    const auto rows = [&](const lengths& of) { return division_of_array{.shape = of, .order = {0, 1, 2}, .rows_axis = 0, .rows = parts}; };
+    const auto columns = [&](const lengths& of) {
+      return division_of_array{.shape = of, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
+    };
+    steps = {{columns(half), {0}, {}, {}}, {rows(half), {1}, {}, {}}};
+    if (how.order == result_order::natural) natural = columns(half);
+    of_data = rows(all);
+    of_real = columns(all);
+    data = of_data.of(place);
+    spectrum = natural ? natural->of(place) : steps[1].divided.of(place);
     return;
   }
-  lengths half = all;
-  if (how.real) half[shape.size() - 1] = half[shape.size() - 1] / 2 + 1;
   const auto divided = [&](std::array<int, 3> order, int rows_axis, int columns_axis, std::int64_t grid_rows, std::int64_t grid_columns) {
     return division_of_array{half, order, rows_axis, columns_axis, grid_rows, grid_columns};
   };
@@ -119,8 +152,9 @@ void group_plan<T>::implementation::divide() {
              {divided(turned, 1, 2, r, c), {0}, {}, {}}};
   }
   if (how.order == result_order::natural) natural = steps[0].divided;
-  division_of_array of_data = steps[0].divided;
+  of_data = steps[0].divided;
   of_data.shape = all;
+  of_real = of_data;
   data = of_data.of(place);
   spectrum = natural ? natural->of(place) : steps.back().divided.of(place);
 }
@@ -157,7 +191,7 @@ report group_plan<T>::implementation::run_lines(const step& which, bool forward,
   const box part = which.divided.of(place);
   const call silent = {.throw_on_uncorrectable = false};
   const auto complex_size = static_cast<std::size_t>(part.size());
-  const auto real_size = static_cast<std::size_t>(data.size());
+  const auto real_size = static_cast<std::size_t>(of_real.of(place).size());
   if (which.spectra && forward)
     return which.lines->forward(std::span(static_cast<const T*>(in), real_size),
                                 std::span(static_cast<std::complex<T>*>(out), complex_size), silent);
@@ -187,30 +221,36 @@ template <class T>
 class call_of_plan {
  public:
   using implementation = typename group_plan<T>::implementation;
-  call_of_plan(const implementation& of, bool forward, const void* in, run::recorder& seen, protection wanted,
+  call_of_plan(const implementation& of, bool forward, const void* in, wire::exchange& over, run::recorder& seen, protection wanted,
                inject::active_injector& injector)
-      : of_(of), forward_(forward), from_(in), seen_(seen), wanted_(wanted), injector_(injector) {}
+      : of_(of), forward_(forward), from_(in), over_(over), seen_(seen), wanted_(wanted), injector_(injector) {}
 
   // Runs the steps of the forward transform, or of the inverse: the same the other way round.
   void run() {
     const std::vector<step>& steps = of_.steps;
     if (forward_) {
-      if (of_.one_dimension) turn(of_.layout_of_data(), steps[0].divided);
+      if (of_.one_dimension && of_.how.real)
+        turn(of_.of_data, of_.of_real, real_, other_real_);
+      else if (of_.one_dimension)
+        turn(of_.of_data, steps[0].divided, here_, there_);
       for (std::size_t s = 0; s < steps.size(); ++s) {
-        if (s > 0) turn(steps[s - 1].divided, steps[s].divided);
+        if (s > 0) turn(steps[s - 1].divided, steps[s].divided, here_, there_);
         along(steps[s]);
         if (of_.one_dimension && s == 0) multiply_factors();
       }
-      if (of_.natural) turn(steps.back().divided, *of_.natural);
+      if (of_.natural) turn(steps.back().divided, *of_.natural, here_, there_);
       return;
     }
-    if (of_.natural) turn(*of_.natural, steps.back().divided);
+    if (of_.natural) turn(*of_.natural, steps.back().divided, here_, there_);
     for (std::size_t s = steps.size(); s-- > 0;) {
       if (of_.one_dimension && s == 0) multiply_factors();
       along(steps[s]);
-      if (s > 0) turn(steps[s].divided, steps[s - 1].divided);
+      if (s > 0) turn(steps[s].divided, steps[s - 1].divided, here_, there_);
     }
-    if (of_.one_dimension) turn(steps[0].divided, of_.layout_of_data());
+    if (of_.one_dimension && of_.how.real)
+      turn(of_.of_real, of_.of_data, real_, other_real_);
+    else if (of_.one_dimension)
+      turn(steps[0].divided, of_.of_data, here_, there_);
   }
 
   // The data after the last step.
@@ -225,17 +265,19 @@ class call_of_plan {
     from_ = here_.data();
   }
 
-  void turn(const division_of_array& was, const division_of_array& becomes) {
-    there_.resize(static_cast<std::size_t>(becomes.of(of_.place).size()));
-    exchange_of_boxes<T>(was, becomes, of_.over())
-        .run(static_cast<const std::complex<T>*>(from_), there_.data(), seen_, wanted_, injector_);
-    move_on();
+  // Exchanges the data into another division; they are in `here` then.
+  template <class Element>
+  void turn(const division_of_array& was, const division_of_array& becomes, std::vector<Element>& here, std::vector<Element>& there) {
+    there.resize(static_cast<std::size_t>(becomes.of(of_.place).size()));
+    exchange_of_boxes<Element>(was, becomes, over_).run(static_cast<const Element*>(from_), there.data(), seen_, wanted_, injector_);
+    here.swap(there);
+    from_ = here.data();
   }
 
   void along(const step& which) {
     const bool to_real = which.spectra && !forward_;
     if (to_real) {
-      real_.resize(static_cast<std::size_t>(of_.data.size()));
+      real_.resize(static_cast<std::size_t>(of_.of_real.of(of_.place).size()));
     } else {
       there_.resize(static_cast<std::size_t>(which.divided.of(of_.place).size()));
     }
@@ -257,11 +299,12 @@ class call_of_plan {
   const implementation& of_;
   bool forward_;
   const void* from_;
+  wire::exchange& over_;
   run::recorder& seen_;
   protection wanted_;
   inject::active_injector& injector_;
   std::vector<std::complex<T>> here_, there_;
-  std::vector<T> real_;
+  std::vector<T> real_, other_real_;
   report lines_;
 };
 
@@ -312,24 +355,29 @@ void call_of_plan<T>::multiply_factors() {
   move_on();
 }
 
-// Copies and compares, three times at most. Returns whether the copy has the bits. The ranks have agreed on their report before: it does
-// not name a copy that was repeated.
-bool copies_alike(void* to, const void* from, std::size_t bytes) {
-  for (int trial = 0; trial < 3 && bytes > 0; ++trial) {
-    std::memcpy(to, from, bytes);
-    if (std::memcmp(to, from, bytes) == 0) return true;
-  }
-  return bytes == 0;
-}
-
 }  // namespace
 
 inline namespace abi_1 {
 
 template <class T>
 template <class In, class Out>
-report group_plan<T>::implementation::transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const {
-  const run::settings given = run::settings_of(where, now);
+void group_plan<T>::implementation::check_operands(bool forward, std::span<const In> in, std::span<Out> out) const {
+  constexpr bool takes_real = std::is_same_v<In, T> || std::is_same_v<Out, T>;
+  if (how.real != takes_real)
+    throw invalid_argument_error(
+        fmt::format("{}: expected {} data, got {} ones", token, how.real ? "real" : "complex", takes_real ? "real" : "complex"));
+  const auto in_size = static_cast<std::size_t>((forward ? data : spectrum).size());
+  const auto out_size = static_cast<std::size_t>((forward ? spectrum : data).size());
+  if (in.size() != in_size || out.size() != out_size)
+    throw invalid_argument_error(
+        fmt::format("{}: expected {} numbers in and {} out, got {} and {}", token, in_size, out_size, in.size(), out.size()));
+}
+
+// A call of one rank. `given` has the faults of the call.
+template <class T>
+template <class In, class Out>
+report group_plan<T>::implementation::transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given,
+                                                    wire::exchange& over) const {
   // Faults of exchanges and products are this call's, all others those of the lines.
   inject::plan mine, of_lines;
   if (given.faults != nullptr)
@@ -338,27 +386,18 @@ report group_plan<T>::implementation::transform(bool forward, std::span<const In
   inject::active_injector injector(given.faults == nullptr ? nullptr : &mine, site::group_table());
   run::recorder seen(token, ballast::backend::automatic, "", given, injector);
   try {
-    return wire::in_group(over(), seen, token, [&] {
-      constexpr bool takes_real = std::is_same_v<In, T> || std::is_same_v<Out, T>;
-      if (over().size() != ranks)
-        throw invalid_argument_error(
-            fmt::format("{}: group: expected the {} ranks that made the plan, got {}", token, ranks, over().size()));
-      if (how.real != takes_real)
-        throw invalid_argument_error(
-            fmt::format("{}: expected {} data, got {} ones", token, how.real ? "real" : "complex", takes_real ? "real" : "complex"));
-      const auto in_size = static_cast<std::size_t>((forward ? data : spectrum).size());
-      const auto out_size = static_cast<std::size_t>((forward ? spectrum : data).size());
-      if (in.size() != in_size || out.size() != out_size)
-        throw invalid_argument_error(
-            fmt::format("{}: expected {} numbers in and {} out, got {} and {}", token, in_size, out_size, in.size(), out.size()));
-      over().expect_alike(digest(forward));
-      call_of_plan<T> running(*this, forward, in.data(), seen, given.protection, injector);
+    return wire::in_group(over, seen, token, [&] {
+      if (over.size() != ranks)
+        throw invalid_argument_error(fmt::format("{}: group: expected the {} ranks that made the plan, got {}", token, ranks, over.size()));
+      check_operands(forward, in, out);
+      over.expect_alike(digest(forward));
+      call_of_plan<T> running(*this, forward, in.data(), over, seen, given.protection, injector);
       running.run();
       report all = seen.collect();
       all.merge(running.lines());
       all.backend = running.lines().backend;
       all.scheme = running.lines().scheme;
-      report joined = wire::joined(over(), all);
+      report joined = wire::joined(over, all);
       // All ranks know the verdict now.
       if (joined.verdict == verdict::uncorrectable || out.empty()) return joined;
       if (given.protection == protection::off)
@@ -368,9 +407,41 @@ report group_plan<T>::implementation::transform(bool forward, std::span<const In
       return joined;
     });
   } catch (const wire::ranks_lost&) {
-    over().regroup();
-    throw rank_lost_error(wire::lost_message(over(), token), over().lost());
+    over.regroup();
+    throw rank_lost_error(wire::lost_message(over, token), over.lost());
   }
+}
+// A call on a group of devices: each thread takes its part of the whole array, transforms as a rank, and stores its part of the result.
+template <class T>
+template <class In, class Out>
+report group_plan<T>::implementation::transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out,
+                                                           const call& now) const {
+  wire::check_call_on_devices(now, token);
+  check_operands(forward, in, out);
+  wire::device_threads threads(where.group, devices.size());
+  threads.wait_for({in.data(), out.data()});
+  const run::settings given = run::settings_of(where, now);
+  const bool lines_first = forward ? !one_dimension : !natural;
+  std::vector<report> reports(devices.size());
+  threads.run(token, [&](std::size_t p) {
+    const run::settings own = threads.settings_of(given, p);
+    reports[p] = run::in_call(nullptr, threads.device(p), token, [&] {
+      const implementation& each = devices[p];
+      part_of_array<const In> source(in, forward ? data : spectrum, forward ? each.data : each.spectrum, lines_first);
+      part_of_array<Out> result(out, forward ? spectrum : data, forward ? each.spectrum : each.data, false);
+      report made = each.transform_own(forward, source.view(), result.view(), own, threads.over(p));
+      if (made.verdict != verdict::uncorrectable) result.commit();
+      return made;
+    });
+  });
+  return std::move(reports[0]);
+}
+
+template <class T>
+template <class In, class Out>
+report group_plan<T>::implementation::transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const {
+  if (!devices.empty()) return transform_on_devices(forward, in, out, now);
+  return transform_own(forward, in, out, run::settings_of(where, now), wire::exchange_of(where.group, token));
 }
 
 template <class T>
@@ -381,8 +452,9 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
   made->token = to_token(whole, direction::forward);
   (void)resolve(whole);
   made->one_dimension = shape.size() == 1;
-  if (how.real && made->one_dimension)
-    throw unsupported_error(fmt::format("{}: group: expected two or three dimensions of real data, got one", made->token));
+  if (how.real && made->one_dimension && how.order == result_order::natural)
+    throw unsupported_error(
+        fmt::format("{}: group: expected a transposed spectrum of real data of one dimension, got natural order", made->token));
   made->shape = shape;
   if (made->one_dimension) {
     const std::int64_t a = divisor_near_root(shape[0]);
@@ -390,21 +462,34 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
   }
   made->how = how;
   made->where = where;
-  made->place = made->over().place();
-  made->ranks = made->over().size();
-  std::array<int, 2>& grid = made->how.grid;
-  if (how.division == division::pencils) {
-    if (shape.size() != 3)
-      throw invalid_argument_error(fmt::format("{}: division: expected three dimensions for pencils, got {}", made->token, shape.size()));
-    if (grid == std::array<int, 2>{}) grid = {rows_of_grid(made->ranks), static_cast<int>(made->ranks) / rows_of_grid(made->ranks)};
-    if (grid[0] < 1 || grid[1] < 1 || static_cast<std::int64_t>(grid[0]) * grid[1] != static_cast<std::int64_t>(made->ranks))
-      throw invalid_argument_error(
-          fmt::format("{}: grid: expected rows times columns to be {} ranks, got {} and {}", made->token, made->ranks, grid[0], grid[1]));
-  } else if (grid != std::array<int, 2>{}) {
-    throw invalid_argument_error(fmt::format("{}: grid: expected none for slabs, got {} × {}", made->token, grid[0], grid[1]));
+  if (wire::on_devices(where)) {
+    wire::check_execution_on_devices(where, made->token);
+    const std::size_t count = where.group.internal()->devices.size();
+    wire::device_threads threads(where.group, count);
+    const run::settings given = run::settings_of(where);
+    const implementation one = *made;
+    made->devices.resize(count, one);
+    threads.run(made->token, [&](std::size_t p) {
+      implementation& each = made->devices[p];
+      const run::settings own = threads.settings_of(given, p);
+      const inject::scope faults(own.faults);
+      each.where = own.where();
+      each.where.group = {};
+      each.place = p;
+      each.ranks = count;
+      each.choose_grid();
+      each.divide();
+      each.plan_lines();
+    });
+    if (how.division == division::pencils) made->how.grid = {1, 1};
+  } else {
+    const wire::exchange& over = wire::exchange_of(where.group, made->token);
+    made->place = over.place();
+    made->ranks = over.size();
+    made->choose_grid();
   }
   made->divide();
-  made->plan_lines();
+  if (made->devices.empty()) made->plan_lines();
   implementation_ = std::move(made);
 }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include <ballast/error.hpp>
 
@@ -26,6 +28,7 @@
 #include "fft/composite/nest.hpp"
 #include "fft/problem.hpp"
 #include "fft/sites.hpp"
+#include "group/device_threads.hpp"
 #include "run/attempt.hpp"
 #include "run/call_scope.hpp"
 #include "run/pending_report.hpp"
@@ -88,6 +91,28 @@ bool stays_here(const plan::implementation& made, const fft::problem& problem, c
 #endif
 }
 
+// Returns whether a side of so many elements is row-major and without gaps.
+bool is_dense(const layout& given, const std::vector<std::int64_t>& shape) {
+  if (given.strides.empty()) return true;
+  std::int64_t next = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0; next *= shape[axis])
+    if (shape[axis] > 1 && given.strides[axis] != next) return false;
+  return true;
+}
+
+// The plan of a group of devices: of one array, whose spectrum is in natural order.
+template <class T>
+group_plan<T> plan_of_devices(const fft::problem& of, const execution& where, std::string_view token) {
+  const bool real = of.kind == kind::r2c || of.kind == kind::c2r;
+  std::vector<std::int64_t> half = of.shape;
+  if (real) half.back() = half.back() / 2 + 1;
+  if ((!real && of.kind != kind::c2c) || of.split || of.batch != 1 || !of.loops.empty() ||
+      !is_dense(of.input, of.kind == kind::c2r ? half : of.shape) || !is_dense(of.output, of.kind == kind::r2c ? half : of.shape))
+    throw unsupported_error(fmt::format(
+        "{}: group: expected c2c, r2c or c2r of one array without gaps for devices, got another kind, a batch or other strides", token));
+  return group_plan<T>(of.shape, where, {.real = real, .order = result_order::natural, .norm = of.norm});
+}
+
 }  // namespace
 
 plan::plan(fft::problem problem, const execution& where, const options& wanted) {
@@ -97,6 +122,17 @@ plan::plan(fft::problem problem, const execution& where, const options& wanted) 
     made->shape = describe(problem);
     made->token[0] = to_token(problem, direction::forward);
     made->token[1] = to_token(problem, direction::inverse);
+    if (wire::on_devices(where)) {
+      if (problem.precision == precision::f32)
+        made->devices = plan_of_devices<float>(problem, where, token);
+      else
+        made->devices = plan_of_devices<double>(problem, where, token);
+      made->backend = backend::cuda;
+      made->problem = std::move(problem);
+      made->where = where;
+      made->wanted = wanted;
+      return made;
+    }
     const run::settings how = run::settings_of(where);
     made->backend = run::choose_backend(how, token);
     const std::vector<std::string_view> known =
@@ -302,8 +338,24 @@ void run_copied(const transform& work, const operation& what, const run::setting
   work.run(copies[0].data(), const_cast<void*>(what.out.data), args);
 }
 
+// A call on a group of devices, on which every device has read its part before one stores its own.
+template <class T>
+report run_on_devices(const group_plan<T>& on, const operation& what, const call& now) {
+  using complex = std::complex<T>;
+  const array_problem& shape = what.of.shape;
+  const auto in = [&]<class U>(U) { return std::span(static_cast<const U*>(what.in.data), static_cast<std::size_t>(shape.input.extent)); };
+  const auto out = [&]<class U>(U) {
+    return std::span(static_cast<U*>(const_cast<void*>(what.out.data)), static_cast<std::size_t>(shape.output.extent));
+  };
+  if (what.of.problem.kind == kind::r2c) return on.forward(in(T()), out(complex()), now);
+  if (what.of.problem.kind == kind::c2r) return on.inverse(in(complex()), out(T()), now);
+  return what.way == direction::forward ? on.forward(in(complex()), out(complex()), now) : on.inverse(in(complex()), out(complex()), now);
+}
+
 report execute(const operation& what, const call& now) {
   const plan::implementation& plan = what.of;
+  if (const auto* const single = std::get_if<group_plan<float>>(&plan.devices)) return run_on_devices(*single, what, now);
+  if (const auto* const twice = std::get_if<group_plan<double>>(&plan.devices)) return run_on_devices(*twice, what, now);
   const shared_text& token = token_of(plan, what.way);
   return run::in_call(&plan.memory, plan.where.device, token, [&] {
     const run::settings how = run::settings_of(plan.where, now);
@@ -331,6 +383,8 @@ report execute(const operation& what, const call& now) {
 pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner, const operation& what, const call& now) {
   const plan::implementation& plan = *owner;
   const shared_text& token = token_of(plan, what.way);
+  if (plan.work == nullptr)
+    throw unsupported_error(fmt::format("{}: expected a call without a group of devices for enqueue, got one on a group", token.view()));
   if (what.crossed) refuse_crossed(plan.shape, token);
   return run::in_call(&plan.memory, plan.where.device, token, [&] {
     const run::settings how = run::settings_of(plan.where, now);
@@ -346,7 +400,7 @@ pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner,
 
 }  // namespace
 
-std::int64_t plan::workspace_bytes() const { return made().work->workspace_bytes(); }
+std::int64_t plan::workspace_bytes() const { return made().work == nullptr ? 0 : made().work->workspace_bytes(); }
 
 report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {
   return execute(operation_of(made(), direction::forward, in, out), now);

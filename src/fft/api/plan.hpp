@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <string_view>
+#include <variant>
 
 #include <ballast/fft.hpp>
+#include <ballast/fft_group.hpp>
 
 #include "core/memory.hpp"
 #include "fft/contract.hpp"
@@ -24,6 +26,8 @@ struct plan::implementation {
   // The cpu backend's, for operands on the host that would be copied for longer than it computes. Set only if cuda was chosen
   // automatically.
   std::unique_ptr<const transform> work_here;
+  // On a group of devices these compute, and `work` is null.
+  std::variant<std::monostate, group_plan<float>, group_plan<double>> devices;
   mutable core::arena memory;  // the memory of its calls
 };
 

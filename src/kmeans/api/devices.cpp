@@ -1,24 +1,17 @@
 // Calls of a plan on a group of devices of one process: a thread for each device, with its share of the rows.
 // Layer: algorithm, over driver/driver.hpp and group/session.hpp. docs/design/distributed.md, "Devices".
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <optional>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <ballast/error.hpp>
 
-#include "core/format.hpp"
-#include "core/parallel.hpp"
 #include "cuda/device/device.hpp"
-#include "cuda/device/residence.hpp"
+#include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
-#include "inject/plan.hpp"
 #include "kmeans/api/plan.hpp"
 #include "kmeans/api/validation.hpp"
 #include "kmeans/driver/driver.hpp"
@@ -46,116 +39,36 @@ std::vector<row_share> divide_rows(std::int64_t m, std::size_t devices) {
   return made;
 }
 
-// How much an exception says: that another rank has left says less than why it left.
-int weight_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const wire::rank_ended&) {
-    return 1;
-  } catch (const wire::left_by_other&) {
-    return 2;
-  } catch (const rank_lost_error&) {
-    return 3;
-  } catch (...) {
-    return 4;
-  }
-}
-
-void refuse_unfit(const run::settings& how, const shared_text& token) {
-  if (how.stream != nullptr)
-    throw invalid_argument_error(fmt::format("{}: stream: expected the default stream for a group of devices, got another", token.view()));
-  if (!how.workspace.empty())
-    throw invalid_argument_error(
-        fmt::format("{}: workspace: expected none for a group of devices, got {} bytes", token.view(), how.workspace.size()));
-}
-
 template <class T>
 class devices_call {
  public:
   devices_call(const prepared& plan, const data<T>& from, const run::settings& how)
-      : plan_(plan), from_(from), how_(how), group_(*how.group.internal()), shares_(divide_rows(from.points.rows, group_.devices.size())) {
-    refuse_unfit(how, plan.one_token);
+      : plan_(plan),
+        from_(from),
+        how_(how),
+        shares_(divide_rows(from.points.rows, how.group.internal()->devices.size())),
+        threads_(how.group, shares_.size()) {
+    wire::check_call_on_devices(how.now(), plan.one_token.view());
     kept_.resize(shares_.size());
-    const auto board = std::make_shared<wire::switchboard>(static_cast<int>(shares_.size()), group_.faults);
-    group_options options = group_.how;
-    options.patience = 1e15;  // a thread that computes is silent, and none is lost without a word
-    for (std::size_t p = 0; p < shares_.size(); ++p)
-      exchanges_.push_back(std::make_unique<wire::exchange>(std::make_shared<wire::thread_engine>(board, static_cast<int>(p)), options));
-    // The threads use other streams than the caller.
-    const auto on_device = [](const void* each) { return ballast::cuda::residence_of(each) != ballast::cuda::residence::host; };
-    if (!on_device(from.points.data) && !on_device(from.weights.data())) return;
-    for (const int number : group_.devices) {
-      const ballast::cuda::device_scope on(number);
-      ballast::cuda::current_device()->synchronize(nullptr);
-    }
+    threads_.wait_for({from.points.data, from.weights.data()});
   }
 
   // Runs work(rank, share, driver) on the thread of each device, and returns the report of all. Throws what says most of what they threw.
   template <class Work>
   report run(const Work& work) {
     std::vector<report> made(shares_.size());
-    std::vector<std::exception_ptr> failures(shares_.size());
-    const auto one = [&](std::size_t p) {
-      try {
-        made[p] = run::in_call(&plan_.memory, group_.devices[p], plan_.one_token, [&] { return run_rank(p, work); });
-      } catch (...) {
-        failures[p] = std::current_exception();
-      }
-    };
-    run_together(one);
-    const auto worst =
-        std::ranges::max_element(failures, {}, [](const std::exception_ptr& each) { return each == nullptr ? 0 : weight_of(each); });
-    if (*worst != nullptr) std::rethrow_exception(*worst);
+    threads_.run(plan_.one_token.view(), [&](std::size_t p) {
+      made[p] = run::in_call(&plan_.memory, threads_.device(p), plan_.one_token, [&] { return run_rank(p, work); });
+    });
     return made[0];
   }
 
  private:
-  // Calls one(p) for each rank on a thread of its own, the first on this one. None begins before all have a thread.
-  template <class One>
-  void run_together(const One& one) {
-    enum : int { waits, begins, gives_up };
-    std::atomic<int> gate{waits};
-    std::vector<std::thread> threads;
-    const auto open = [&](int state) {
-      gate = state;
-      gate.notify_all();
-    };
-    threads.reserve(shares_.size());
-    try {
-      for (std::size_t p = 1; p < shares_.size(); ++p) {
-        threads.emplace_back([&gate, &one, p] {
-          gate.wait(waits);
-          if (gate == begins) one(p);
-        });
-      }
-    } catch (const std::exception& failed) {
-      open(gives_up);
-      for (std::thread& each : threads) each.join();
-      throw error(fmt::format("{}: expected a thread for each device, got: {}", plan_.one_token.view(), failed.what()));
-    }
-    open(begins);
-    one(0);
-    for (std::thread& each : threads) each.join();
-  }
-
-  // The settings of a rank. Callbacks are called from the thread of the caller; injected faults strike one device.
-  run::settings settings_of_rank(std::size_t p) const {
-    run::settings made = how_;
-    made.threads = std::max(1, core::thread_count(how_.threads) / static_cast<int>(shares_.size()));
-    const bool struck = how_.faults != nullptr && !how_.faults->requests().empty() && how_.faults->requests()[0].seed % shares_.size() == p;
-    if (!struck) made.faults = nullptr;
-    if (p == 0) return made;
-    made.on_event = {};
-    // A rank with a callback goes another way through the iterations than one without.
-    if (made.on_progress) made.on_progress = [](const progress&) {};
-    return made;
-  }
-
   template <class Work>
   report run_rank(std::size_t p, const Work& work) {
-    wire::exchange& over = *exchanges_[p];
+    wire::exchange& over = threads_.over(p);
     const row_share share = shares_[p];
-    const run::settings own = settings_of_rank(p);
+    const run::settings own = threads_.settings_of(how_, p);
     const matrix_view<const T> points = from_.points.block(share.first, 0, share.count, from_.points.columns);
     const std::span<const T> weights =
         from_.weights.empty() ? from_.weights
@@ -177,10 +90,9 @@ class devices_call {
   const prepared& plan_;
   const data<T>& from_;
   const run::settings& how_;
-  const group::state& group_;
   std::vector<row_share> shares_;
-  std::vector<std::vector<std::shared_ptr<void>>> kept_;    // by rank
-  std::vector<std::unique_ptr<wire::exchange>> exchanges_;  // they outlive all threads, which may still ask each other
+  std::vector<std::vector<std::shared_ptr<void>>> kept_;  // by rank
+  wire::device_threads threads_;
 };
 
 std::span<std::int32_t> part_of(std::span<std::int32_t> labels, const row_share& share) {

@@ -18,6 +18,7 @@
 #include "cuda/call/capture.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
+#include "group/device_threads.hpp"
 #include "group/state.hpp"
 #include "kmeans/api/unit_rows.hpp"
 #include "kmeans/api/validation.hpp"
@@ -172,12 +173,9 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
   one_token = to_token(one);
   run::settings how = run::settings_of(where);
   if (how.group && on_devices()) {
+    wire::check_execution_on_devices(where, token.view());
     how.group = {};
-    if (how.backend == ballast::backend::automatic) how.backend = ballast::backend::cuda;
-    if (how.backend != ballast::backend::cuda)
-      throw unsupported_error(fmt::format("{}: group: expected backend cuda for devices, got {}", token.view(), to_string(how.backend)));
-    if (how.device >= 0)
-      throw invalid_argument_error(fmt::format("{}: device: expected -1 for a group of devices, got {}", token.view(), how.device));
+    how.backend = ballast::backend::cuda;
     if (!how.scheme.empty() && how.scheme != k_scheme)
       throw unsupported_error(fmt::format("{}: scheme: expected {} for a group of devices, got {}", token.view(), k_scheme, how.scheme));
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
@@ -216,7 +214,7 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
     host_is_faster[i] = kmeans::host_is_faster(static_cast<operation>(i), size, wanted, threads);
 }
 
-bool prepared::on_devices() const { return where.group && !where.group.internal()->devices.empty(); }
+bool prepared::on_devices() const { return wire::on_devices(where); }
 
 void prepared::choose_schemes(bool takes_batch) {
   const bool device = backend == ballast::backend::cuda;

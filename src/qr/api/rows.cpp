@@ -1,5 +1,5 @@
-// QR of rows on the ranks of a group. See include/ballast/qr_rows.hpp.
-// Layer: algorithm, over the calls of one rank and group/session.hpp.
+// QR of rows on the ranks of a group, and on its devices, each of which is the rank of a thread. See include/ballast/qr_rows.hpp.
+// Layer: algorithm, over the calls of one rank, group/session.hpp and group/device_threads.hpp.
 #include <ballast/qr_rows.hpp>
 
 #include <algorithm>
@@ -12,9 +12,11 @@
 
 #include "abft/seal.hpp"
 #include "core/format.hpp"
+#include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
 #include "inject/injector.hpp"
+#include "qr/api/packed_rows.hpp"
 #include "qr/api/validation.hpp"
 #include "qr/sites.hpp"
 
@@ -52,6 +54,19 @@ bool store_rows(const wire::bytes& from, matrix_view<T> to, std::int64_t first) 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& from) {
   return std::as_bytes(std::span<const T>(from));
+}
+
+// The factors that a rank has, and the rows of all in `joined`.
+template <class T>
+struct rank_factors {
+  const factors<T>& own;
+  const factors<T>& joined;
+  const std::vector<std::int64_t>& tops;
+};
+
+template <class T>
+rank_factors<T> parts_of(const row_factors<T>& of) {
+  return {of.own, of.joined, of.tops};
 }
 
 // One call: what every member does around its work.
@@ -123,9 +138,9 @@ void check_group(const execution& where) {
   if (!where.group) throw invalid_argument_error("qr: group: expected one whose ranks have the rows, got none");
 }
 
+// `share`: A is a part of a larger matrix, with its strides, in memory of the host or of any device.
 template <class T>
-row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, const call& now) {
-  check_group(where);
+row_factors<T> factor_own_rows(matrix_view<const T> A, bool share, const execution& where, const call& now) {
   row_factors<T> made;
   made.where = where;
   row_operation<T> call(where, now, to_token({precision_of<T>, A.rows, A.columns}), row_call::factor, 0);
@@ -146,7 +161,13 @@ row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, co
           fmt::format("qr: A: expected at least as many rows as columns, got {} × {} on all ranks", rows, A.columns));
     std::vector<T> triangle;
     if (A.rows > 0) {
-      made.own = factor(A, call.alone(), call.silent());
+      if (share) {
+        made.own.storage = packed_rows(A, where.device);
+        made.own.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
+        made.own.report = geqrf(made.own.storage.view(), std::span<T>(made.own.tau), call.alone(), call.silent());
+      } else {
+        made.own = factor(A, call.alone(), call.silent());
+      }
       call.add(made.own.report);
       const matrix<T> r = made.own.r();
       triangle = rows_of(r.view(), 0, r.rows());
@@ -177,39 +198,35 @@ row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, co
 
 // Qᵀ B of this rank's rows: those that belong to its triangle, row by row.
 template <class T>
-std::vector<T> own_part(const row_factors<T>& from, row_operation<T>& call, matrix_view<const T> B) {
+std::vector<T> own_part(const rank_factors<T>& from, row_operation<T>& call, matrix_view<const T> B) {
   if (from.own.storage.rows() == 0) return {};
-  matrix<T> C(B.rows, B.columns, order::column_major);
-  for (std::int64_t i = 0; i < B.rows; ++i)
-    for (std::int64_t j = 0; j < B.columns; ++j) C(i, j) = B(i, j);
+  matrix<T> C = packed_rows(B, call.alone().device);
   call.add(
       ormqr(side::left, transpose::yes, from.own.storage.view(), std::span<const T>(from.own.tau), C.view(), call.alone(), call.silent()));
   return rows_of(std::as_const(C).view(), 0, std::min(B.rows, from.own.storage.columns()));
 }
 
 template <class T>
-void check_ranks(const row_factors<T>& from, row_operation<T>& call) {
+void check_ranks(const rank_factors<T>& from, row_operation<T>& call) {
   if (from.tops.size() != call.over().size() + 1)
     throw invalid_argument_error(
         fmt::format("qr: group: expected the {} ranks that made the factors, got {}", from.tops.size() - 1, call.over().size()));
 }
 
-template <class T>
-void check_rows(const row_factors<T>& from, matrix_view<const T> B) {
-  if (B.rows != from.own.storage.rows())
-    throw invalid_argument_error(fmt::format("qr: B: expected the rank's {} rows, got {}", from.own.storage.rows(), B.rows));
+void check_rows(std::int64_t expected, std::int64_t rows) {
+  if (rows != expected) throw invalid_argument_error(fmt::format("qr: B: expected the rank's {} rows, got {}", expected, rows));
 }
 
 // Joins the parts of Qᵀ B of all ranks on the first, which computes finish(stack) from them; returns its elements on all ranks.
 template <class T, class Finish>
-computed<T> joined_rows(const row_factors<T>& from, matrix_view<const T> B, const call& now, row_call what, const Finish& finish) {
-  check_group(from.where);
+computed<T> joined_rows(const rank_factors<T>& from, const execution& where, matrix_view<const T> B, const call& now, row_call what,
+                        const Finish& finish) {
   const std::int64_t n = from.joined.storage.columns();
-  row_operation<T> call(from.where, now, to_token({precision_of<T>, from.joined.storage.rows(), n}), what, B.columns);
+  row_operation<T> call(where, now, to_token({precision_of<T>, from.joined.storage.rows(), n}), what, B.columns);
   computed<T> made{matrix<T>(n, B.columns, order::column_major), {}};
   made.report = call.run([&] {
     check_ranks(from, call);
-    check_rows(from, B);
+    check_rows(from.own.storage.rows(), B.rows);
     const std::vector<T> part = own_part(from, call, B);
     const std::vector<wire::bytes> parts = call.over().gather(bytes_of(part));
     // The first element says whether the columns depend on each other; then their error follows.
@@ -238,6 +255,180 @@ computed<T> joined_rows(const row_factors<T>& from, matrix_view<const T> B, cons
   return made;
 }
 
+// The rank's rows of Q C.
+template <class T>
+computed<T> own_rows_of_product(const rank_factors<T>& from, const execution& where, matrix_view<const T> C, const call& now) {
+  const std::int64_t n = from.joined.storage.columns(), rows = from.own.storage.rows();
+  row_operation<T> call(where, now, to_token({precision_of<T>, rows, n}), row_call::apply, C.columns);
+  computed<T> made{matrix<T>(rows, C.columns, order::column_major), {}};
+  made.report = call.run([&] {
+    check_ranks(from, call);
+    if (C.rows != n) throw invalid_argument_error(fmt::format("qr: C: expected {} rows, got {}", n, C.rows));
+    std::vector<std::vector<T>> parts(call.over().size());
+    if (call.first()) {
+      matrix<T> stack(from.joined.storage.rows(), C.columns, order::column_major);
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < C.columns; ++j) stack(i, j) = C(i, j);
+      call.add(ormqr(side::left, transpose::no, from.joined.storage.view(), std::span<const T>(from.joined.tau), stack.view(), call.alone(),
+                     call.silent()));
+      for (std::size_t p = 0; p < parts.size(); ++p)
+        parts[p] = rows_of(std::as_const(stack).view(), from.tops[p], from.tops[p + 1] - from.tops[p]);
+    }
+    std::vector<std::span<const std::byte>> blocks;
+    blocks.reserve(parts.size());
+    for (const std::vector<T>& each : parts) blocks.push_back(bytes_of(each));
+    const std::vector<wire::bytes> sent = call.over().all_to_all(blocks);
+    if (rows == 0) return;
+    if (!store_rows(sent[0], made.values.view(), 0)) throw error("qr: the rows of a rank have another size than expected");
+    call.add(ormqr(side::left, transpose::no, from.own.storage.view(), std::span<const T>(from.own.tau), made.values.view(), call.alone(),
+                   call.silent()));
+  });
+  return made;
+}
+
+// finish(stack) of the two products with Qᵀ.
+template <class T>
+auto keep_product(const factors<T>& joined) {
+  return [&joined](row_operation<T>& on, matrix<T>& stack) {
+    on.add(ormqr(side::left, transpose::yes, joined.storage.view(), std::span<const T>(joined.tau), stack.view(), on.alone(), on.silent()));
+    return std::move(stack);
+  };
+}
+template <class T>
+auto solve_product(const factors<T>& joined) {
+  return [&joined](row_operation<T>& on, matrix<T>& stack) {
+    computed<T> found = joined.solve(std::as_const(stack).view(), on.alone(), on.silent());
+    on.add(found.report);
+    return std::move(found.values);
+  };
+}
+
+// ---------------------------------------------------------------- Devices of one process.
+
+// A call on a group of devices: each has a share of the rows, with the same calls as a rank of an engine.
+template <class T>
+class call_on_devices {
+ public:
+  // `shares`: the first row of each device's share, and the number of all.
+  call_on_devices(const execution& where, const call& now, std::string token, std::vector<std::int64_t> shares)
+      : how_(run::settings_of(where, now)),
+        token_(std::move(token)),
+        shares_(std::move(shares)),
+        threads_(where.group, shares_.size() - 1) {
+    wire::check_execution_on_devices(where, token_);
+    wire::check_call_on_devices(now, token_);
+  }
+
+  // Runs work(p, execution of p, call of p) on the thread of each device.
+  template <class Work>
+  void run(const Work& work) {
+    threads_.run(token_, [&](std::size_t p) {
+      const run::settings own = threads_.settings_of(how_, p);
+      const inject::scope faults(own.faults);
+      work(p, own.where(), own.now());
+    });
+  }
+  void wait_for(const void* operand) const { threads_.wait_for({operand}); }
+  matrix_view<const T> share(matrix_view<const T> of, std::size_t p) const {
+    return of.block(shares_[p], 0, shares_[p + 1] - shares_[p], of.columns);
+  }
+  std::int64_t first(std::size_t p) const { return shares_[p]; }
+
+ private:
+  run::settings how_;
+  std::string token_;
+  std::vector<std::int64_t> shares_;
+  wire::device_threads threads_;
+};
+
+// As evenly as can be. Fewer devices have rows if one would have fewer than columns.
+std::vector<std::int64_t> divide_rows(std::int64_t m, std::int64_t n, std::size_t devices) {
+  const std::int64_t ranks = std::clamp<std::int64_t>(m / std::max<std::int64_t>(n, 1), 1, static_cast<std::int64_t>(devices));
+  std::vector<std::int64_t> made;
+  for (std::int64_t p = 0; p <= ranks; ++p) made.push_back(p * m / ranks);
+  return made;
+}
+
+template <class T>
+row_factors<T> factor_rows_on_devices(matrix_view<const T> A, const execution& where, const call& now) {
+  const std::string token = to_token({precision_of<T>, A.rows, A.columns});
+  check_view(A, "A", token);
+  if (A.rows < A.columns)
+    throw invalid_argument_error(fmt::format("{}: A: expected at least as many rows as columns, got {} × {}", token, A.rows, A.columns));
+  const std::vector<std::int64_t> shares = divide_rows(A.rows, A.columns, where.group.internal()->devices.size());
+  call_on_devices<T> call(where, now, token, shares);
+  std::vector<row_factors<T>> parts(shares.size() - 1);
+  call.wait_for(A.data);
+  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
+    parts[p] = factor_own_rows(call.share(A, p), true, own, current);
+  });
+  row_factors<T> made = std::move(parts[0]);
+  made.where = where;
+  made.devices.push_back(std::move(made.own));
+  made.own = {};
+  for (std::size_t p = 1; p < parts.size(); ++p) made.devices.push_back(std::move(parts[p].own));
+  return made;
+}
+
+template <class T>
+call_on_devices<T> call_for(const row_factors<T>& of, const call& now) {
+  std::vector<std::int64_t> shares = {0};
+  for (const factors<T>& each : of.devices) shares.push_back(shares.back() + each.storage.rows());
+  if (of.devices.empty() || of.devices.size() > of.where.group.internal()->devices.size())
+    throw invalid_argument_error(fmt::format("qr: group: expected the devices that made the factors of {} parts, got {}", of.devices.size(),
+                                             of.where.group.internal()->devices.size()));
+  return call_on_devices<T>(of.where, now, to_token({precision_of<T>, shares.back(), of.joined.storage.columns()}), shares);
+}
+
+// All rows of Q C.
+template <class T>
+computed<T> product_on_devices(const row_factors<T>& of, matrix_view<const T> C, const call& now) {
+  call_on_devices<T> call = call_for(of, now);
+  const std::int64_t m = call.first(of.devices.size());
+  check_view(C, "C", "qr", 0);
+  call.wait_for(C.data);
+  const matrix<T> small = packed_rows(C, of.where.group.internal()->devices[0]);
+  computed<T> made{matrix<T>(m, C.columns, order::column_major), {}};
+  std::vector<report> reports(of.devices.size());
+  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
+    const rank_factors<T> part{of.devices[p], of.joined, of.tops};
+    const computed<T> rows = own_rows_of_product(part, own, small.view(), current);
+    copy_alike(rows.values.view(), made.values.view().block(call.first(p), 0, rows.values.rows(), C.columns));
+    reports[p] = rows.report;
+  });
+  made.report = std::move(reports[0]);
+  return made;
+}
+
+template <class T, class Finish>
+computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, const call& now, row_call what, const Finish& finish) {
+  call_on_devices<T> call = call_for(of, now);
+  check_view(B, "B", "qr", 0);
+  check_rows(call.first(of.devices.size()), B.rows);
+  std::vector<computed<T>> parts(of.devices.size());
+  call.wait_for(B.data);
+  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
+    parts[p] = joined_rows(rank_factors<T>{of.devices[p], of.joined, of.tops}, own, call.share(B, p), current, what, finish);
+  });
+  return std::move(parts[0]);
+}
+
+template <class T, class Finish>
+computed<T> joined_by(const row_factors<T>& of, matrix_view<const T> B, const call& now, row_call what, const Finish& finish) {
+  check_group(of.where);
+  return wire::on_devices(of.where) ? joined_on_devices(of, B, now, what, finish)
+                                    : joined_rows(parts_of(of), of.where, B, now, what, finish);
+}
+
+template <class T>
+row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, const call& now) {
+  check_group(where);
+  if (wire::on_devices(where)) return factor_rows_on_devices(A, where, now);
+  row_factors<T> made = factor_own_rows(A, false, where, now);
+  made.where = where;
+  return made;
+}
+
 }  // namespace
 
 inline namespace abi_1 {
@@ -257,31 +448,7 @@ matrix<T> row_factors<T>::r() const {
 template <class T>
 computed<T> row_factors<T>::apply(matrix_view<const T> C, const call& now) const {
   check_group(where);
-  const std::int64_t n = joined.storage.columns();
-  row_operation<T> call(where, now, to_token({precision_of<T>, own.storage.rows(), n}), row_call::apply, C.columns);
-  computed<T> made{matrix<T>(own.storage.rows(), C.columns, order::column_major), {}};
-  made.report = call.run([&] {
-    check_ranks(*this, call);
-    if (C.rows != n) throw invalid_argument_error(fmt::format("qr: C: expected {} rows, got {}", n, C.rows));
-    std::vector<std::vector<T>> parts(call.over().size());
-    if (call.first()) {
-      matrix<T> stack(joined.storage.rows(), C.columns, order::column_major);
-      for (std::int64_t i = 0; i < n; ++i)
-        for (std::int64_t j = 0; j < C.columns; ++j) stack(i, j) = C(i, j);
-      call.add(ormqr(side::left, transpose::no, joined.storage.view(), std::span<const T>(joined.tau), stack.view(), call.alone(),
-                     call.silent()));
-      for (std::size_t p = 0; p < parts.size(); ++p) parts[p] = rows_of(std::as_const(stack).view(), tops[p], tops[p + 1] - tops[p]);
-    }
-    std::vector<std::span<const std::byte>> blocks;
-    blocks.reserve(parts.size());
-    for (const std::vector<T>& each : parts) blocks.push_back(bytes_of(each));
-    const std::vector<wire::bytes> sent = call.over().all_to_all(blocks);
-    if (own.storage.rows() == 0) return;
-    if (!store_rows(sent[0], made.values.view(), 0)) throw error("qr: the rows of a rank have another size than expected");
-    call.add(
-        ormqr(side::left, transpose::no, own.storage.view(), std::span<const T>(own.tau), made.values.view(), call.alone(), call.silent()));
-  });
-  return made;
+  return wire::on_devices(where) ? product_on_devices(*this, C, now) : own_rows_of_product(parts_of(*this), where, C, now);
 }
 
 template <class T>
@@ -294,19 +461,12 @@ computed<T> row_factors<T>::q(const call& now) const {
 
 template <class T>
 computed<T> row_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
-  return joined_rows(*this, B, now, row_call::apply_transposed, [&](row_operation<T>& on, matrix<T>& stack) {
-    on.add(ormqr(side::left, transpose::yes, joined.storage.view(), std::span<const T>(joined.tau), stack.view(), on.alone(), on.silent()));
-    return std::move(stack);
-  });
+  return joined_by(*this, B, now, row_call::apply_transposed, keep_product(joined));
 }
 
 template <class T>
 computed<T> row_factors<T>::solve(matrix_view<const T> B, const call& now) const {
-  return joined_rows(*this, B, now, row_call::solve, [&](row_operation<T>& on, matrix<T>& stack) {
-    computed<T> found = joined.solve(std::as_const(stack).view(), on.alone(), on.silent());
-    on.add(found.report);
-    return std::move(found.values);
-  });
+  return joined_by(*this, B, now, row_call::solve, solve_product(joined));
 }
 
 template class row_factors<float>;

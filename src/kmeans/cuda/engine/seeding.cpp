@@ -214,12 +214,14 @@ double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
 }
 
 template void cuda_engine<float>::begin_seeding(std::int64_t);
+template std::int64_t cuda_engine<float>::row_from(std::int64_t, std::int64_t, const float*, double, double);
 template std::int64_t cuda_engine<float>::row_by_weight(double);
 template std::int64_t cuda_engine<float>::row_by_potential(double);
 template core::vector<std::int64_t> cuda_engine<float>::rows_by_potential(std::span<const double>);
 template core::vector<double> cuda_engine<float>::try_candidates(const float*, std::int64_t);
 template double cuda_engine<float>::take_centroid(const float*, std::int64_t);
 template void cuda_engine<double>::begin_seeding(std::int64_t);
+template std::int64_t cuda_engine<double>::row_from(std::int64_t, std::int64_t, const double*, double, double);
 template std::int64_t cuda_engine<double>::row_by_weight(double);
 template std::int64_t cuda_engine<double>::row_by_potential(double);
 template core::vector<std::int64_t> cuda_engine<double>::rows_by_potential(std::span<const double>);

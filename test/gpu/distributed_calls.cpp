@@ -1,0 +1,213 @@
+// The stage `distributed`, QR of tall matrices and transforms on several devices of one process: errors beside a call on one device, and
+// times of whole calls whose operands lie in pageable memory of the host.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ballast/fft_group.hpp>
+#include <ballast/qr_rows.hpp>
+
+#include "../../bench/stopwatch.hpp"
+#include "core/counter_rng.hpp"
+#include "distributed.hpp"
+#include "output.hpp"
+
+namespace ballast::gpu_check {
+namespace {
+
+constexpr int k_repeated = 3;
+constexpr const char* k_transforms[] = {"fft_c2c_f32_n512x512x512_b1_fwd", "fft_c2c_f32_n1024x1024x1024_b1_fwd",
+                                        "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd"};
+constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x64x64_b1_fwd"};
+constexpr const char* k_matrices[] = {"qr_f64_m1048576_n128", "qr_f32_m1048576_n128", "qr_f64_m200000_n32"};
+constexpr const char* k_matrices_quick[] = {"qr_f64_m20000_n32"};
+
+template <class T>
+constexpr double k_unit = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+
+template <class T>
+std::vector<T> numbers(std::size_t count, std::uint64_t seed) {
+  std::vector<T> made(count);
+  for (std::size_t i = 0; i < count; ++i) made[i] = static_cast<T>(core::random_uniform(seed, 0, i) - 0.5);
+  return made;
+}
+
+// Prints the times of work(), which returns a report, and whether its result is right.
+template <class Work, class Error>
+int timed(const char* token, const std::string& what, const std::vector<int>& devices, protection level, double limit, const Work& work,
+          const Error& error) {
+  row line("distributed call");
+  line.add("token", token).add("call", what).add("devices", text_of(devices)).add("protection", to_string(level));
+  try {
+    std::vector<double> times;
+    std::uint64_t detected = 0;
+    for (int round = 0; round <= k_repeated; ++round) {
+      const bench::stopwatch clock;
+      detected += work().detected;
+      if (round > 0) times.push_back(1e3 * clock.seconds());  // the first call loads kernels
+    }
+    std::ranges::sort(times);
+    const double wrong = error();
+    const bool pass = wrong <= limit && detected == 0;
+    line.add("milliseconds", times[times.size() / 2]).add("low", times.front()).add("high", times.back());
+    line.add("error", wrong).add("limit", limit).add("detected", detected).add("pass", pass).print();
+    return pass ? 0 : 1;
+  } catch (const std::exception& thrown) {
+    line.add("pass", false).add("wrong", thrown.what()).print();
+    return 1;
+  }
+}
+
+template <class T>
+double difference(const std::vector<std::complex<T>>& a, const std::vector<std::complex<T>>& b) {
+  double off = 0, size = 0;
+  for (std::size_t e = 0; e < a.size(); ++e) {
+    off += std::norm(static_cast<std::complex<double>>(a[e]) - static_cast<std::complex<double>>(b[e]));
+    size += std::norm(static_cast<std::complex<double>>(b[e]));
+  }
+  return std::sqrt(off / size);
+}
+
+// Forward transforms: on one device, on several in natural order, and transposed, whose time alone is of interest.
+template <class T, class In>
+int transform(const char* token, const fft::problem& of, const time_limit& limit) {
+  using complex = std::complex<T>;
+  const fft::group_plan<T> whole(of.shape, where_of({0}, protection::off), {.real = of.kind == fft::kind::r2c});
+  const std::vector<T> words = numbers<T>(static_cast<std::size_t>(whole.data().size()) * sizeof(In) / sizeof(T), 1);
+  const std::span<const In> in(reinterpret_cast<const In*>(words.data()), static_cast<std::size_t>(whole.data().size()));
+  std::vector<complex> expected(static_cast<std::size_t>(whole.spectrum().size())), out(expected.size());
+  // Two results, each within 4 u √(log₂ N + 1) of the right one.
+  const double bound = 8 * k_unit<T> * std::sqrt(std::log2(static_cast<double>(in.size())) + 1);
+  int failed = 0;
+  for (const protection level : {protection::off, protection::correct}) {
+    const fft::plan alone(of, where_of({}, level));
+    failed += timed(
+        token, "forward", {}, level, 0, [&] { return alone.forward(in, std::span(expected)); }, [] { return 0.0; });
+    for (const std::vector<int>& each : device_lists()) {
+      if (limit.left() < 5) {
+        row("skipped").add("cases", 1).add("token", token).print();
+        continue;
+      }
+      const fft::plan natural(of, where_of(each, level));
+      failed += timed(
+          token, "forward", each, level, bound, [&] { return natural.forward(in, std::span(out)); },
+          [&] { return difference(out, expected); });
+      const fft::group_plan<T> turned(of.shape, where_of(each, level), {.real = of.kind == fft::kind::r2c});
+      failed += timed(
+          token, "forward, transposed", each, level, 0, [&] { return turned.forward(in, std::span(out)); }, [] { return 0.0; });
+    }
+  }
+  return failed;
+}
+
+// max ‖A w − Q R w‖ / (‖A‖ ‖w‖) and ‖Qᵀ Q z − z‖ / ‖z‖ for a few random vectors.
+template <class T>
+double error_of(const matrix<T>& A, const matrix<T>& Q, const matrix<T>& R) {
+  const std::int64_t m = A.rows(), n = A.columns();
+  double size = 0, worst = 0;
+  for (std::size_t e = 0; e < A.size(); ++e) size += std::pow(static_cast<double>(A.data()[e]), 2);
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  for (std::uint64_t probe = 0; probe < 2; ++probe) {
+    const std::vector<double> w = numbers<double>(at(n), 2 + probe);
+    std::vector<double> r(at(n)), left(at(m)), right(at(m)), back(at(n)), q(at(m));
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = 0; i <= j; ++i) r[at(i)] += static_cast<double>(R(i, j)) * w[at(j)];
+    for (std::int64_t j = 0; j < n; ++j) {
+      for (std::int64_t i = 0; i < m; ++i) {
+        left[at(i)] += static_cast<double>(A(i, j)) * w[at(j)];
+        right[at(i)] += static_cast<double>(Q(i, j)) * r[at(j)];
+        q[at(i)] += static_cast<double>(Q(i, j)) * w[at(j)];
+      }
+    }
+    double off = 0, norm = 0, skew = 0;
+    for (std::int64_t i = 0; i < m; ++i) off += std::pow(left[at(i)] - right[at(i)], 2);
+    for (std::int64_t j = 0; j < n; ++j) {
+      for (std::int64_t i = 0; i < m; ++i) back[at(j)] += static_cast<double>(Q(i, j)) * q[at(i)];
+      norm += w[at(j)] * w[at(j)];
+      skew += std::pow(back[at(j)] - w[at(j)], 2);
+    }
+    worst = std::max({worst, std::sqrt(off / (size * norm)), std::sqrt(skew / norm)});
+  }
+  return worst;
+}
+
+// R and Q: on one device, and on several.
+template <class T>
+int factor(const char* token, const qr::problem& of, const time_limit& limit) {
+  matrix<T> A(of.rows, of.columns, order::column_major);
+  const std::vector<T> values = numbers<T>(A.size(), 1);
+  std::ranges::copy(values, A.data());
+  const matrix_view<const T> view = std::as_const(A).view();
+  // As in the tests of QR on groups.
+  const double bound = 4 * static_cast<double>(of.columns) * k_unit<T>;
+  int failed = 0;
+  for (const protection level : {protection::off, protection::correct}) {
+    std::vector<std::vector<int>> all = {{}};
+    for (const std::vector<int>& each : device_lists()) all.push_back(each);
+    for (const std::vector<int>& each : all) {
+      if (limit.left() < 5) {
+        row("skipped").add("cases", 1).add("token", token).print();
+        continue;
+      }
+      const execution where = where_of(each, level);
+      qr::factors<T> alone;
+      qr::row_factors<T> divided;
+      qr::computed<T> Q;
+      failed += timed(
+          token, "factor", each, level, 0,
+          [&] {
+            if (each.empty()) return (alone = qr::factor(view, where)).report;
+            return (divided = qr::factor_rows(view, where)).report;
+          },
+          [] { return 0.0; });
+      failed += timed(
+          token, "form Q", each, level, bound,
+          [&] {
+            Q = each.empty() ? alone.q(where) : divided.q();
+            return Q.report;
+          },
+          [&] { return error_of(A, Q.values, each.empty() ? alone.r() : divided.r()); });
+    }
+  }
+  return failed;
+}
+
+}  // namespace
+
+int distributed_calls(const settings& wanted, const time_limit& limit) {
+  int failed = 0;
+  const auto each_of = [&](std::span<const char* const> tokens, const auto& run) {
+    for (const char* token : tokens) {
+      if (limit.left() < 5)
+        row("skipped").add("cases", 1).add("token", token).print();
+      else
+        failed += run(token);
+    }
+  };
+  const auto matrix_of = [&](const char* token) {
+    const qr::problem of = qr::parse_token(token);
+    return of.precision == precision::f32 ? factor<float>(token, of, limit) : factor<double>(token, of, limit);
+  };
+  const auto transform_of = [&](const char* token) {
+    const fft::problem of = fft::parse_token(token).problem;
+    if (of.kind == fft::kind::r2c)
+      return of.precision == precision::f32 ? transform<float, float>(token, of, limit) : transform<double, double>(token, of, limit);
+    return of.precision == precision::f32 ? transform<float, std::complex<float>>(token, of, limit)
+                                          : transform<double, std::complex<double>>(token, of, limit);
+  };
+  if (wanted.quick) {
+    each_of(k_matrices_quick, matrix_of);
+    each_of(k_transforms_quick, transform_of);
+  } else {
+    each_of(k_matrices, matrix_of);
+    each_of(k_transforms, transform_of);
+  }
+  return failed;
+}
+
+}  // namespace ballast::gpu_check

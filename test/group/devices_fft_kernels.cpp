@@ -1,0 +1,79 @@
+// Prints the kernels that devices_fft_test.cpp needs: its transforms run on devices that load every kernel and launch none.
+// Layer: backend tests.
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "fft/sites.hpp"
+#include "group/devices_fft_cases.hpp"
+#include "inject/active.hpp"
+#include "inject/plan.hpp"
+#include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
+
+namespace {
+
+using namespace ballast;
+
+// Only what it has allocated is its memory, as on the emulator.
+class own_memory final : public test::forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  void* allocate(std::int64_t bytes, cuda::stream order) override {
+    void* const made = forwarding_device::allocate(bytes, order);
+    const std::lock_guard lock(mutex_);
+    memory_.insert(made);
+    return made;
+  }
+  bool accessible(const void* memory) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return memory_.contains(memory);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<const void*> memory_;
+};
+
+template <class T>
+void run_all(const std::shared_ptr<cuda::device>& memory) {
+  const inject::plan faults({inject::request{.site = fft::site::output}});
+  for (const fft::on_groups::scene& what : fft::on_groups::scenes_on_devices<T>()) {
+    const auto x = fft::on_groups::random_numbers<T>(what);
+    for (const std::vector<int>& list : fft::on_groups::lists_of_devices()) {
+      for (const protection level : {protection::correct, protection::off}) {
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, memory);
+        (void)fft::on_groups::transform_on_devices(list, what, x, level);
+        for (std::uint64_t seed = 0; seed < list.size(); ++seed) {
+          const inject::plan each({inject::request{.site = fft::site::output, .seed = seed}});
+          const inject::scope inside(&each);
+          (void)fft::on_groups::transform_on_devices(list, what, x, level);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    std::vector<std::shared_ptr<test::recording_device>> recorded;
+    std::vector<std::shared_ptr<cuda::device>> all;
+    for (int number = 0; number < 3; ++number) {
+      recorded.push_back(std::make_shared<test::recording_device>(simt::emulated_capabilities()));
+      all.push_back(std::make_shared<own_memory>(recorded.back()));
+    }
+    cuda::override_devices(all);
+    run_all<float>(all[1]);
+    run_all<double>(all[1]);
+    for (const auto& each : recorded) each->print();
+    cuda::override_devices({});
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}

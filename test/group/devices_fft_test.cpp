@@ -1,0 +1,217 @@
+// Transforms on several devices of one process, on the emulator: the definition in extended precision, faults of the messages between their
+// threads, injected faults, operands on a device, and what is refused.
+// Layer: backend tests.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+#include <ballast/fft.hpp>
+#include <ballast/fft_group.hpp>
+
+#include "fft/sites.hpp"
+#include "group/devices_fft_cases.hpp"
+#include "inject/active.hpp"
+#include "inject/plan.hpp"
+#include "inject/sites.hpp"
+#include "support/effort.hpp"
+#include "support/several_devices.hpp"
+
+namespace ballast::fft {
+namespace {
+
+using namespace on_groups;
+
+const inject::registration k_sites(site::group_table());
+
+template <class T>
+class fft_devices : public testing::Test {
+ protected:
+  test::several_devices three_{4, 4, 4};
+};
+using reals = testing::Types<float, double>;
+struct names {
+  template <class T>
+  static std::string GetName(int) {
+    return sizeof(T) == 4 ? "f32" : "f64";
+  }
+};
+TYPED_TEST_SUITE(fft_devices, reals, names);
+
+// The same limits as on ranks of an engine (fft_test.cpp).
+TYPED_TEST(fft_devices, definition_and_inverse) {
+  using T = TypeParam;
+  const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    const auto expected = transform_of(x, what.shape);
+    const double limit = 4 * u * std::sqrt(std::log2(static_cast<double>(x.size())) + 1);
+    for (const std::vector<int>& list : lists_of_devices()) {
+      const group_plan<T> plan(what.shape, {.group = group::devices(list)}, what.how);
+      const auto shape = plan.shape();
+      EXPECT_EQ(plan.data().size(), static_cast<std::int64_t>(x.size()));
+      const results<T> found = transform_on_devices(list, what, x);
+      EXPECT_EQ(found.backend, backend::cuda);
+      EXPECT_EQ(found.detected, 0U) << what;
+      EXPECT_GT(found.checks, 0U) << what;
+      long double error = 0, size = 0, error_back = 0, size_back = 0;
+      std::vector<int> met(x.size());
+      each_element(plan.spectrum(), [&](std::size_t e, const auto& at) {
+        // The number of the element of the whole spectrum, of which real data have half.
+        const std::size_t number = number_of(what, shape, at, true);
+        ++met[number];
+        error += std::norm(static_cast<extended>(found.spectrum[e]) - expected[number]);
+        size += std::norm(expected[number]);
+      });
+      each_element(plan.data(), [&](std::size_t e, const auto& at) {
+        const std::size_t number = number_of(what, shape, at, false);
+        ASSERT_EQ(number, e);  // data lie as in one call
+        error_back += std::norm(static_cast<extended>(found.back[e]) - static_cast<extended>(x[e]));
+        size_back += std::norm(static_cast<extended>(x[e]));
+      });
+      EXPECT_LE(*std::ranges::max_element(met), 1) << what;
+      EXPECT_LE(std::sqrt(static_cast<double>(error / size)), limit) << what << ", " << list.size() << " devices";
+      EXPECT_LE(std::sqrt(static_cast<double>(error_back / size_back)), 2 * limit) << what << ", " << list.size() << " devices";
+      // The place of the operands does not matter.
+      const results<T> there = transform_on_devices(list, what, x, protection::correct, {}, this->three_[1]);
+      EXPECT_EQ(there.spectrum, found.spectrum) << what;
+      EXPECT_EQ(there.back, found.back) << what;
+    }
+  }
+}
+
+TYPED_TEST(fft_devices, survive_faults_of_messages) {
+  using T = TypeParam;
+  const std::vector<int> list = {2, 0, 1};
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    const results<T> clean = transform_on_devices(list, what, x);
+    std::uint64_t detected = 0, message = 0;
+    for (const wire::fault each : wire::k_faults) {
+      if (each == wire::fault::lost_rank) continue;
+      for (int number = 0; number < (test::sampled() ? 2 : 8); ++number, ++message) {
+        const wire::wire_fault one{each, static_cast<int>(message % 3), message % 9, 1, message};
+        const results<T> found = transform_on_devices(list, what, x, protection::correct, {one});
+        EXPECT_EQ(found.spectrum, clean.spectrum) << what << ", fault " << static_cast<int>(each);
+        EXPECT_EQ(found.back, clean.back) << what << ", fault " << static_cast<int>(each);
+        EXPECT_EQ(found.uncorrectable, 0U);
+        detected += found.detected;
+      }
+    }
+    EXPECT_GT(detected, 0U) << what;
+  }
+}
+
+TYPED_TEST(fft_devices, name_a_lost_thread) {
+  using T = TypeParam;
+  const scene what = scenes_on_devices<T>().front();
+  try {
+    (void)transform_on_devices({2, 0, 1}, what, random_numbers<T>(what), protection::correct, {{wire::fault::lost_rank, 1, 1}});
+    ADD_FAILURE() << "a call ended without a rank";
+  } catch (const rank_lost_error& lost) {
+    EXPECT_EQ(lost.ranks(), std::vector<int>{1});
+    EXPECT_NE(std::string(lost.what()).find("lost 1"), std::string::npos) << lost.what();
+  }
+}
+
+// A fault on one device, at sites of the exchange, of the products and of the kernels; and without protection it reaches the output.
+TYPED_TEST(fft_devices, repair_faults_of_one_device) {
+  using T = TypeParam;
+  const std::vector<int> list = {2, 0, 1};
+  struct strike {
+    const char* site;
+    bool exact;
+  };
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    const results<T> clean = transform_on_devices(list, what, x), bare = transform_on_devices(list, what, x, protection::off);
+    for (const strike& each : {strike{"fft_group.block", true},
+                               {"fft_group.copy", true},
+                               {"fft_group.product", true},
+                               {"fft.input", false},
+                               {"fft.stage", false},
+                               {"fft.output", false}}) {
+      if (std::string(each.site) == "fft_group.product" && what.shape.size() > 1) continue;
+      int reached = 0, detected = 0;
+      // A strike may hit a lane of a tile that has no signal: there are few signals.
+      const std::uint64_t least = test::sampled() ? 3 : 9;
+      for (std::uint64_t seed = 0; seed < least || (seed < 100 && (reached == 0 || detected == 0)); ++seed) {
+        const inject::plan faults({inject::request{.site = inject::site_of(each.site), .seed = seed, .bit = sizeof(T) == 4 ? 30 : 62}});
+        const inject::scope inside(&faults);
+        const results<T> found = transform_on_devices(list, what, x);
+        EXPECT_EQ(found.uncorrectable, 0U) << what << ", " << each.site;
+        double difference = 0, size = 0;
+        for (std::size_t e = 0; e < found.spectrum.size(); ++e) {
+          difference +=
+              std::norm(static_cast<std::complex<double>>(found.spectrum[e]) - static_cast<std::complex<double>>(clean.spectrum[e]));
+          size += std::norm(static_cast<std::complex<double>>(clean.spectrum[e]));
+        }
+        if (each.exact) {
+          EXPECT_EQ(difference, 0) << what << ", " << each.site;
+        }
+        // The floor of the lines (docs/protection.md): 400 u √(log₂N + 1).
+        const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+        EXPECT_LE(std::sqrt(difference / size), 400 * u * std::sqrt(std::log2(static_cast<double>(x.size())) + 1))
+            << what << ", " << each.site;
+        detected += found.detected > 0 ? 1 : 0;
+        const results<T> off = transform_on_devices(list, what, x, protection::off);
+        reached += off.spectrum != bare.spectrum || off.back != bare.back ? 1 : 0;
+      }
+      EXPECT_GT(reached, 0) << what << ", " << each.site;
+      EXPECT_GT(detected, 0) << what << ", " << each.site;
+    }
+  }
+}
+
+TYPED_TEST(fft_devices, refuse_what_they_cannot) {
+  using T = TypeParam;
+  const execution two{.group = group::devices({0, 1})};
+  EXPECT_THROW((group_plan<T>({12, 8}, {.group = group::devices({0, 3})})), invalid_argument_error);
+  EXPECT_THROW((group_plan<T>({12, 8}, {.backend = backend::cpu, .group = group::devices({0, 1})})), unsupported_error);
+  EXPECT_THROW((group_plan<T>({12, 8}, {.device = 1, .group = group::devices({0, 1})})), invalid_argument_error);
+  EXPECT_THROW((group_plan<T>({8, 8, 12}, two, {.division = division::pencils, .grid = {2, 2}})), invalid_argument_error);
+  const group_plan<T> plan({12, 8}, two);
+  std::vector<std::complex<T>> in(96), out(96), part(48);
+  std::vector<T> real(96);
+  EXPECT_THROW((void)plan.forward(std::span<const std::complex<T>>(part), std::span(out)), invalid_argument_error);
+  EXPECT_THROW((void)plan.forward(std::span<const T>(real), std::span(out)), invalid_argument_error);
+  int stream = 0;
+  EXPECT_THROW((void)plan.forward(std::span<const std::complex<T>>(in), std::span(out), {.stream = &stream}), invalid_argument_error);
+}
+
+// A plan of one array on a group of devices has the results of group_plan in natural order, in place too.
+TEST(fft_devices_plan, is_a_group_plan_in_natural_order) {
+  const test::several_devices three{4, 4, 4};
+  const execution where{.group = group::devices({2, 0, 1})};
+  const scene what{"two dimensions", {12, 8}, {.order = result_order::natural}};
+  const auto x = random_numbers<double>(what);
+  const results<double> expected = transform_on_devices({2, 0, 1}, what, x);
+  const fft::problem of{.kind = kind::c2c, .precision = precision::f64, .shape = {12, 8}};
+  const fft::plan plan(of, where);
+  EXPECT_EQ(plan.backend(), backend::cuda);
+  EXPECT_EQ(plan.workspace_bytes(), 0);
+  std::vector<std::complex<double>> out(96), back = x;
+  report seen = plan.forward(std::span<const std::complex<double>>(x), std::span(out));
+  EXPECT_GT(seen.checks, 0U);
+  EXPECT_EQ(out, expected.spectrum);
+  seen = plan.forward(std::span<const std::complex<double>>(back), std::span(back));
+  EXPECT_EQ(back, expected.spectrum);
+  seen = plan.inverse(std::span<const std::complex<double>>(back), std::span(back));
+  EXPECT_EQ(back, expected.back);
+  EXPECT_THROW((void)plan.enqueue_forward(std::span<const std::complex<double>>(x), std::span(out)), unsupported_error);
+  fft::problem several = of, columns = of, real = of;
+  several.batch = 2;
+  columns.input.strides = {1, 12};
+  real.kind = kind::r2r;
+  real.real_kinds = {real_kind::dct2, real_kind::dct2};
+  for (const fft::problem& each : {several, columns, real}) EXPECT_THROW(fft::plan(each, where), unsupported_error);
+}
+
+}  // namespace
+}  // namespace ballast::fft
