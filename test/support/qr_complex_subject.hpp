@@ -92,22 +92,6 @@ ratios complex_ratios_of(matrix_view<const S> A, matrix_view<const S> F, const s
   return seen;
 }
 
-// The largest relative change of a column, in units of u.
-template <class S>
-double complex_change(const dense<S>& a, const dense<S>& b) {
-  double worst = 0;
-  for (index j = 0; j < a.columns(); ++j) {
-    double norm = 0, off = 0;
-    for (index i = 0; i < a.rows(); ++i) {
-      norm += square_of(b(i, j));
-      off += square_of(static_cast<std::complex<double>>(a(i, j)) - static_cast<std::complex<double>>(b(i, j)));
-    }
-    if (off != off) return off;
-    worst = std::max(worst, std::sqrt(off / std::max(norm, 1e-300)));
-  }
-  return worst / k_unit<S>;
-}
-
 // C as the mathematics has it: reflectors one by one in long double. C op(Q) = (op(Q)ᴴ Cᴴ)ᴴ.
 template <class S>
 dense<S> complex_applied(side where, transpose op, const dense<S>& F, const std::vector<S>& tau, const dense<S>& C) {
