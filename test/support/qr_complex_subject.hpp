@@ -47,10 +47,10 @@ dense<S> random_complex(index m, index n, std::uint64_t seed) {
 template <class S>
 void reflect_complex(std::vector<long_complex>& x, matrix_view<const S> F, index j, const S& tau, bool transposed) {
   long_complex dot = x[place(j)];
-  for (index i = j + 1; i < F.rows; ++i) dot += std::conj(long_complex(F(i, j))) * x[place(i)];
-  dot *= transposed ? std::conj(long_complex(tau)) : long_complex(tau);
+  for (index i = j + 1; i < F.rows; ++i) dot += times(std::conj(long_complex(F(i, j))), x[place(i)]);
+  dot = times(transposed ? std::conj(long_complex(tau)) : long_complex(tau), dot);
   x[place(j)] -= dot;
-  for (index i = j + 1; i < F.rows; ++i) x[place(i)] -= long_complex(F(i, j)) * dot;
+  for (index i = j + 1; i < F.rows; ++i) x[place(i)] -= times(long_complex(F(i, j)), dot);
 }
 
 // x ← Q x, or Qᴴ x.

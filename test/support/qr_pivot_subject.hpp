@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -66,11 +67,11 @@ ratios any_ratios(const dense<T>& A, const dense<T>& F, const std::vector<T>& ta
     return ratios_of<T>(A.view(), F.view(), tau);
 }
 
-// A number of absolute value 1 for each i; 1 for real numbers.
+// iʲ, which changes no rounding; 1 for real numbers.
 template <class T>
-wide_of<T> turn(index i) {
+wide_of<T> turn(index j) {
   if constexpr (is_complex<T>)
-    return std::polar(1.0, 1.7 * static_cast<double>(i));
+    return std::array<wide_of<T>, 4>{{{1, 0}, {0, 1}, {-1, 0}, {0, -1}}}[place(j % 4)];
   else
     return 1;
 }
