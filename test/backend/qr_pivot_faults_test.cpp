@@ -140,9 +140,9 @@ TYPED_TEST(qr_pivot_faults, without_protection_faults_in_the_factorization_reach
     const solved<T> clean = solve(low, B, 1e-5, off);
     for (const inject::site where :
          {site::panel, site::reflector, site::tau, site::t, site::product, site::trailing, site::r, site::q, site::store}) {
+      // Most of QᴴB lies below the rows that the solution takes.
       int reached = 0;
-      const std::uint64_t seeds = std::max<std::uint64_t>(4, this->rounds(8));
-      for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+      for (std::uint64_t seed = 0; seed < 60 && reached < 4; ++seed) {
         const inject::plan faults({fault(where, inject::model::random_value, seed)});
         const std::string name = fmt::format("{} {} seed {}", scheme, inject::row_of(where).name, seed);
         const solved<T> struck = solve(low, B, 1e-5, off, &faults);
@@ -154,7 +154,7 @@ TYPED_TEST(qr_pivot_faults, without_protection_faults_in_the_factorization_reach
           EXPECT_EQ(told.seen.verdict, verdict::uncorrectable) << name << to_json(told.seen);
         }
       }
-      EXPECT_GE(reached, 1) << scheme << " " << inject::row_of(where).name;
+      EXPECT_EQ(reached, 4) << scheme << " " << inject::row_of(where).name;
     }
   }
 }
