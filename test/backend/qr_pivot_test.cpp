@@ -43,7 +43,8 @@ TYPED_TEST(qr_pivot, factors_every_kind_of_matrix_in_the_order_of_the_rule) {
   auto cases = this->kinds_and_shapes(k_kinds);
   // Large matrices of some kinds only: the comparison in long double takes the time.
   std::erase_if(cases, [](const auto& each) {
-    return each.m * each.n > 20000 && each.kind != "normal" && each.kind != "graded" && each.kind != "nearly equal";
+    if (each.m * each.n <= 20000 || each.kind == "graded") return false;
+    return is_complex<T> || (each.kind != "normal" && each.kind != "nearly equal");
   });
   for (const char* kind : {"normal", "graded", "columns 1e±12"}) {
     cases.push_back({kind, 8, 60});  // more than four times as many columns as rows
