@@ -348,7 +348,7 @@ TYPED_TEST(qr_pivot, complex_dependence_is_found) {
       worst = std::max(worst, std::abs(sum));
     }
     EXPECT_LE(worst, 1e4 * k_unit<T>);
-    // Of least norm: orthogonal to the vector (factor, 1/2, 0, …, −1) that A takes to zero.
+    // The solution of least norm is orthogonal to the vector (factor, 1/2, 0, …, −1) that A takes to zero.
     const wide along = conjugate(factor) * static_cast<wide>(x.values(0, c)) + 0.5 * static_cast<wide>(x.values(1, c)) -
                        static_cast<wide>(x.values(n - 1, c));
     EXPECT_LE(std::abs(along), 1e3 * k_unit<T>);
