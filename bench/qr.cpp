@@ -16,8 +16,8 @@ void sgeqrf_(const int*, const int*, float*, const int*, float*, float*, const i
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
 void sgeqp3_(const int*, const int*, float*, const int*, int*, float*, float*, const int*, int*);
 void dgeqp3_(const int*, const int*, double*, const int*, int*, double*, double*, const int*, int*);
-void cgeqp3_(const int*, const int*, std::complex<float>*, const int*, int*, std::complex<float>*, std::complex<float>*, const int*,
-             float*, int*);
+void cgeqp3_(const int*, const int*, std::complex<float>*, const int*, int*, std::complex<float>*, std::complex<float>*, const int*, float*,
+             int*);
 void zgeqp3_(const int*, const int*, std::complex<double>*, const int*, int*, std::complex<double>*, std::complex<double>*, const int*,
              double*, int*);
 void cgeqrf_(const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, std::complex<float>*, const int*, int*);

@@ -163,13 +163,14 @@ class qr_subject final : public subject {
   report run(const call& now) override {
     const matrix_view<T> A = column_major(a_.data(), m_, n_), B = column_major(b_.data(), right_rows_, right_columns_);
     const std::span<const T> tau = tau_.all();
+    std::int64_t rank = 0;
     const qr::side side = operation_ == "ormqr_right" ? qr::side::right : qr::side::left;
     const qr::transpose op = side == qr::side::left ? qr::transpose::yes : qr::transpose::no;
     if (count_ == 1) {
       if (operation_ == "geqrf") return plan_->geqrf(A, tau_.all(), now);
       if (operation_ == "geqp3") return plan_->geqp3(A, pivots_, tau_.all(), now);
       if (operation_ == "gels") return plan_->gels(A, B, now);
-      if (operation_ == "gelsy") return plan_->gelsy(A, B, pivots_, -1, rank_, now);
+      if (operation_ == "gelsy") return plan_->gelsy(A, B, pivots_, -1, rank, now);
       if (operation_ == "orgqr") return plan_->orgqr(A, tau, now);
       return plan_->ormqr(side, op, matrix_view<const T>(A), tau, B, now);
     }
@@ -340,8 +341,7 @@ class qr_subject final : public subject {
   std::int64_t m_, n_, steps_, count_, right_rows_, right_columns_;
   std::vector<T> given_, right_, taus_;
   operand<T> a_, b_, tau_;
-  std::vector<std::int64_t> pivots_;  // of geqp3 and gelsy
-  std::int64_t rank_ = 0;
+  std::vector<std::int64_t> pivots_;  // geqp3's and gelsy's
   std::optional<qr::plan<T>> plan_;
   std::optional<judged_parts<component>> judged_factors_, judged_tau_, judged_order_, judged_right_;
 };
