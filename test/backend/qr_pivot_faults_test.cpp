@@ -39,7 +39,8 @@ TYPED_TEST(qr_pivot_faults, every_fault_in_the_choice_is_repaired) {
       if (this->which == backend::cuda && test::sampled() && !test::taken(static_cast<std::uint64_t>(where) + what, 3)) continue;
       const auto model = static_cast<inject::model>(what);
       int noticed = 0;
-      const std::uint64_t seeds = this->rounds(test::sampled() ? 6 : 20);
+      // A seed that strikes the last step, which has one column to choose, changes nothing.
+      const std::uint64_t seeds = std::max<std::uint64_t>(3, this->rounds(test::sampled() ? 6 : 20));
       for (std::uint64_t seed = 0; seed < seeds; ++seed) {
         const std::string name = fmt::format("{} {} seed {}", inject::row_of(where).name, inject::k_model_names[what], seed);
         const inject::plan faults({fault(where, model, seed)});

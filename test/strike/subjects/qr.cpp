@@ -79,29 +79,32 @@ void reflect(const std::vector<W>& factors, std::int64_t m, std::int64_t j, W ta
   for (std::int64_t r = j + 1; r < m; ++r) x[r] -= sum * v[r];
 }
 
-// Brings the column c ≥ j with the longest part below row j to position j.
+// Brings the column c ≥ j with the longest part below row j to position j. Returns how much shorter the next one is, as a share of it.
 template <class W>
-void bring_longest(std::vector<W>& a, std::int64_t m, std::int64_t n, std::int64_t j, std::vector<std::int64_t>& order) {
+double bring_longest(std::vector<W>& a, std::int64_t m, std::int64_t n, std::int64_t j, std::vector<std::int64_t>& order) {
   std::int64_t best = j;
-  auto most = std::real(W(-1));
+  auto most = std::real(W(-1)), next = most;
   for (std::int64_t c = j; c < n; ++c) {
     auto size = std::real(W(0));
     for (std::int64_t r = j; r < m; ++r) size += std::norm(a[static_cast<std::size_t>(c * m + r)]);
+    next = std::max(next, std::min(size, most));
     if (size > most) most = size, best = c;
   }
   std::swap(order[static_cast<std::size_t>(j)], order[static_cast<std::size_t>(best)]);
   if (best != j) std::swap_ranges(a.begin() + j * m, a.begin() + (j + 1) * m, a.begin() + best * m);
+  return next < 0 ? 1 : static_cast<double>(1 - std::sqrt(next / most));
 }
 
 // Factors an m × n matrix by Householder reflections, one at a time, with LAPACK's signs. `order`: with column pivoting, if it is not
-// empty.
+// empty. Returns the least share by which the next column was shorter than a pivot, times the pivot over the largest one.
 template <class W>
-void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau, std::vector<std::int64_t>& order) {
+double factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau, std::vector<std::int64_t>& order) {
   const std::int64_t steps = std::min(m, n);
   tau.assign(static_cast<std::size_t>(steps), 0);
   std::iota(order.begin(), order.end(), std::int64_t{0});
+  double least = 1;
   for (std::int64_t j = 0; j < steps; ++j) {
-    if (!order.empty()) bring_longest(a, m, n, j, order);
+    const double apart = order.empty() ? 1 : bring_longest(a, m, n, j, order);
     W* column = a.data() + j * m;
     auto tail = std::real(W(0));
     for (std::int64_t r = j + 1; r < m; ++r) tail += std::norm(column[r]);
@@ -112,8 +115,10 @@ void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& t
     tau[static_cast<std::size_t>(j)] = own;
     for (std::int64_t r = j + 1; r < m; ++r) column[r] /= alpha - beta;
     column[j] = beta;
+    least = std::min(least, apart * static_cast<double>(std::abs(beta) / std::abs(a[0])));
     for (std::int64_t c = j + 1; c < n; ++c) reflect(a, m, j, conjugate(own), a.data() + c * m);
   }
+  return least;
 }
 
 template <class T>
@@ -136,6 +141,7 @@ class qr_subject final : public subject {
     if (has_right()) right_ = random_numbers(right_rows_ * right_columns_ * count_, 4);
     if (operation_ == "geqp3" || operation_ == "gelsy") pivots_.resize(static_cast<std::size_t>(n_));
     if (!makes_tau() && !solves()) taus_.resize(static_cast<std::size_t>(steps_ * count_));
+    if (operation_ == "geqp3") draw_columns_apart();
     expectation all;
     for (std::int64_t b = 0; b < count_; ++b) expect(b, all);
     if (!all.factors.empty()) judged_factors_.emplace(components(all.factors), k_components<T> * m_, std::move(all.factor_floors));
@@ -206,6 +212,19 @@ class qr_subject final : public subject {
     std::vector<T> made(static_cast<std::size_t>(count));
     std::memcpy(static_cast<void*>(made.data()), drawn.data(), drawn.size() * sizeof(component));
     return made;
+  }
+
+  // Draws the matrix again while two columns are nearer to each other, where one is chosen, than the floor of a choice
+  // (docs/protection.md): either of them is right there, and the factors differ. No column is longer than the first pivot.
+  void draw_columns_apart() {
+    const double sums = 16 + 8 * std::sqrt(static_cast<double>(k_components<T> * m_));
+    const double floor = sums * (0x1p-29 + 2 * k_unit_roundoff<component>);
+    for (std::uint64_t seed = 5;; ++seed) {
+      std::vector<W> factors(given_.begin(), given_.end()), taus;
+      std::vector<std::int64_t> order(pivots_.size());
+      if (factor(factors, m_, n_, taus, order) > floor) return;
+      given_ = random_numbers(m_ * n_, seed);
+    }
   }
 
   struct expectation {
