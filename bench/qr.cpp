@@ -16,6 +16,10 @@ void sgeqrf_(const int*, const int*, float*, const int*, float*, float*, const i
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
 void sgeqp3_(const int*, const int*, float*, const int*, int*, float*, float*, const int*, int*);
 void dgeqp3_(const int*, const int*, double*, const int*, int*, double*, double*, const int*, int*);
+void cgeqp3_(const int*, const int*, std::complex<float>*, const int*, int*, std::complex<float>*, std::complex<float>*, const int*, float*,
+             int*);
+void zgeqp3_(const int*, const int*, std::complex<double>*, const int*, int*, std::complex<double>*, std::complex<double>*, const int*,
+             double*, int*);
 void cgeqrf_(const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, std::complex<float>*, const int*, int*);
 void zgeqrf_(const int*, const int*, std::complex<double>*, const int*, std::complex<double>*, std::complex<double>*, const int*, int*);
 void openblas_set_num_threads(int);
@@ -38,6 +42,15 @@ void geqp3(int m, int n, float* A, int* pivots, float* tau, float* work, int lwo
 }
 void geqp3(int m, int n, double* A, int* pivots, double* tau, double* work, int lwork, int* info) {
   dgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, info);
+}
+void geqp3(int m, int n, std::complex<float>* A, int* pivots, std::complex<float>* tau, std::complex<float>* work, int lwork, int* info) {
+  std::vector<float> norms(static_cast<std::size_t>(2 * n));
+  cgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, norms.data(), info);
+}
+void geqp3(int m, int n, std::complex<double>* A, int* pivots, std::complex<double>* tau, std::complex<double>* work, int lwork,
+           int* info) {
+  std::vector<double> norms(static_cast<std::size_t>(2 * n));
+  zgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, norms.data(), info);
 }
 
 template <class T>
@@ -144,7 +157,7 @@ subject make_pivoted(const std::string& token, const qr::problem& wanted, const 
     int info = 0;
     T size = 0;
     geqp3(im, in, held->work.data(), held->lapack_pivots.data(), held->tau.data(), &size, -1, &info);
-    held->lapack_work.resize(static_cast<std::size_t>(size));
+    held->lapack_work.resize(static_cast<std::size_t>(std::real(size)));
     made.variants.push_back({"OpenBLAS", [=] {
                                held->work = held->original;
                                std::ranges::fill(held->lapack_pivots, 0);  // all columns are free
@@ -163,9 +176,11 @@ subject make_pivoted(const std::string& token, const qr::problem& wanted, const 
 
 subject make_geqp3(const std::string& token, const settings& how) {
   const qr::problem wanted = qr::parse_token("qr" + token.substr(std::string("geqp3").size()));
-  if (wanted.complex) throw invalid_argument_error(token + ": expected real numbers for geqp3, got complex ones");
   if (wanted.batch != 1) throw invalid_argument_error(token + ": expected one matrix for geqp3, got a batch");
-  return wanted.precision == precision::f32 ? make_pivoted<float>(token, wanted, how) : make_pivoted<double>(token, wanted, how);
+  const bool single = wanted.precision == precision::f32;
+  if (wanted.complex)
+    return single ? make_pivoted<std::complex<float>>(token, wanted, how) : make_pivoted<std::complex<double>>(token, wanted, how);
+  return single ? make_pivoted<float>(token, wanted, how) : make_pivoted<double>(token, wanted, how);
 }
 
 subject make_qr(const std::string& token, const settings& how) {

@@ -504,7 +504,7 @@ BALLAST_C_API int32_t ballast_kmeans_plan_options(const ballast_kmeans_plan* pla
 // others are copied. A tensor of three axes is a batch, whose first axis
 // counts the matrices; then all operands of the call have an axis more. `tau` has no gaps. Tensors may lie in host memory or in memory of
 // the plan's device. For complex matrices ^T below is the conjugate transpose, as in LAPACK's complex routines (BALLAST_TRANSPOSE,
-// too), R has a real diagonal, and tau is complex; geqp3 and gelsy are unsupported. The matrix A has the plan's shape; ormqr and orgqr also
+// too), R has a real diagonal, and tau is complex. The matrix A has the plan's shape; ormqr and orgqr also
 // take the first columns of such a matrix. After the first call of an operation, a call of it allocates nothing on the host. Inf and NaN
 // pass through as the mathematics says; such data are not verified. Covered: panels, tau, updates, R and Q (docs/protection.md). Errors:
 // invalid_argument (shapes, overlap, memory of another device), rank_deficient (gels, solve), unsupported, device_error, out_of_memory,

@@ -52,7 +52,7 @@ struct options {
 // All functions take float, double, std::complex<float> and std::complex<double>. For complex numbers ᵀ below means the conjugate
 // transpose, as in LAPACK's complex routines: Q is unitary, tau is complex, the diagonal of R is real, and a norm is that of the absolute
 // values. The backends reference and cpu compute them, with the schemes block_checksum and qr_update; a plan of them for cuda or hybrid
-// throws unsupported_error, as do the functions with column pivoting (geqp3, gelsy).
+// throws unsupported_error.
 //
 // A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used in place, others are copied. Every
 // operand may lie in host memory or in device memory of the plan's CUDA device. A backend copies the operands of the other memory, in the
@@ -117,9 +117,10 @@ class plan {
   // Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots a permutation of 0 … n − 1 (output only), and
   // |R_kk| ≥ ‖R(k … , j)‖₂ for all j > k, as LAPACK's xGEQP3 chooses. All columns are free to move. A with Inf or NaN keeps its order.
   // The same order as LAPACK's where no two norms come within a part in 10⁶ of each other. m n² + n³/3 flops for each round of the
-  // choice (m ≥ n; most matrices take one) and those of geqrf; memory for three copies of A in double (six if n = 4m) and one of A. On cuda
-  // the host chooses the columns, and the device factors and checks. Covered: as geqrf; and the choice, which is verified on the finished R
-  // (a wrong norm, a wrong choice: chosen and factored again); and the permutation. pivots lies in host memory.
+  // choice (m ≥ n; most matrices take one; four times as many for complex numbers) and those of geqrf; memory for three copies of A in
+  // double (six if n = 4m) and one of A. On cuda the host chooses the columns, and the device factors and checks. Covered: as geqrf; and
+  // the choice, which is verified on the finished R (a wrong norm, a wrong choice: chosen and factored again); and the permutation. pivots
+  // lies in host memory.
   BALLAST_API report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now = {}) const;
 
   // Solves min ‖B − A X‖₂ by columns for A (m × n) of any rank; of all solutions the X of least norm, by a complete orthogonal
@@ -220,6 +221,14 @@ BALLAST_API report gelsy(matrix_view<float> A, matrix_view<float> B, std::span<s
                          const execution& where = {}, const call& now = {});
 BALLAST_API report gelsy(matrix_view<double> A, matrix_view<double> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
                          const execution& where = {}, const call& now = {});
+BALLAST_API report geqp3(matrix_view<std::complex<float>> A, std::span<std::int64_t> pivots, std::span<std::complex<float>> tau,
+                         const execution& where = {}, const call& now = {});
+BALLAST_API report geqp3(matrix_view<std::complex<double>> A, std::span<std::int64_t> pivots, std::span<std::complex<double>> tau,
+                         const execution& where = {}, const call& now = {});
+BALLAST_API report gelsy(matrix_view<std::complex<float>> A, matrix_view<std::complex<float>> B, std::span<std::int64_t> pivots,
+                         double rcond, std::int64_t& rank, const execution& where = {}, const call& now = {});
+BALLAST_API report gelsy(matrix_view<std::complex<double>> A, matrix_view<std::complex<double>> B, std::span<std::int64_t> pivots,
+                         double rcond, std::int64_t& rank, const execution& where = {}, const call& now = {});
 
 BALLAST_API report geqrf(matrix_batch_view<float> A, std::span<float> tau, const execution& where = {}, const call& now = {});
 BALLAST_API report geqrf(matrix_batch_view<double> A, std::span<double> tau, const execution& where = {}, const call& now = {});
@@ -303,9 +312,15 @@ class pivoted_factors {
 
 extern template class pivoted_factors<float>;
 extern template class pivoted_factors<double>;
+extern template class pivoted_factors<std::complex<float>>;
+extern template class pivoted_factors<std::complex<double>>;
 
 BALLAST_API pivoted_factors<float> factor_pivoted(matrix_view<const float> A, const execution& where = {}, const call& now = {});
 BALLAST_API pivoted_factors<double> factor_pivoted(matrix_view<const double> A, const execution& where = {}, const call& now = {});
+BALLAST_API pivoted_factors<std::complex<float>> factor_pivoted(matrix_view<const std::complex<float>> A, const execution& where = {},
+                                                                const call& now = {});
+BALLAST_API pivoted_factors<std::complex<double>> factor_pivoted(matrix_view<const std::complex<double>> A, const execution& where = {},
+                                                                 const call& now = {});
 
 // The solution of least norm of a least-squares problem of any rank, as gelsy.
 template <class T>
@@ -320,6 +335,10 @@ BALLAST_API solution<float> lstsq(matrix_view<const float> A, matrix_view<const 
                                   const call& now = {});
 BALLAST_API solution<double> lstsq(matrix_view<const double> A, matrix_view<const double> B, double rcond = -1, const execution& where = {},
                                    const call& now = {});
+BALLAST_API solution<std::complex<float>> lstsq(matrix_view<const std::complex<float>> A, matrix_view<const std::complex<float>> B,
+                                                double rcond = -1, const execution& where = {}, const call& now = {});
+BALLAST_API solution<std::complex<double>> lstsq(matrix_view<const std::complex<double>> A, matrix_view<const std::complex<double>> B,
+                                                 double rcond = -1, const execution& where = {}, const call& now = {});
 
 }  // namespace abi_1
 }  // namespace ballast::qr

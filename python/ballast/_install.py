@@ -102,7 +102,7 @@ def _print_summary():
 def install():
     """Replaces the functions; a second call does nothing. Modules of SciPy, scikit-learn and PyTorch are taken where they are installed.
 
-    What Ballast cannot take (pivoting of complex matrices, these on a device, least squares without full rank but by gelsy, long double,
+    What Ballast cannot take (complex matrices on a device, least squares without full rank but by gelsy, long double,
     sparse points, elkan) is forwarded: forwarded() counts it, BALLAST_ON_FALLBACK=allow|warn|error says what happens, and the end of the
     program prints "protected N calls, forwarded M" with the reasons. Names that a module has already imported (`from numpy.fft import fft`)
     stay what they are.

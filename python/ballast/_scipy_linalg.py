@@ -70,7 +70,7 @@ def lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=Tr
         if cond is not None and not 0 <= cond < 1:
             raise UnsupportedError(f"cond = {cond}")
         made = linalg.lstsq(a, b, -1 if cond is None else cond, driver="gelsy")
-        return made.x, made.residuals, made.rank, None
+        return made.x, np.empty(0, made.x.dtype), made.rank, None
     made = linalg.lstsq(a, b, cond)
     residuals = made.residuals if len(a) > a.shape[1] and made.rank == a.shape[1] else np.empty(0, made.x.dtype)
     if b.ndim == 1 and residuals.size:

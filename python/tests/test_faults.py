@@ -192,8 +192,9 @@ def test_complex_matrices(faults, shape, mode, dtype):
         arrays()
 
 
-def test_stacks_with_pivoting(faults):
-    a = np.random.default_rng(8).standard_normal((3, 60, 20))
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_stacks_with_pivoting(faults, dtype):
+    a = normal(np.random.default_rng(8), (3, 60, 20), dtype)
     expected = ballast.linalg.qr(a, pivoting=True)
     faults(PANEL)
     seen = ballast.linalg.qr(a, pivoting=True)
@@ -209,9 +210,10 @@ def test_stacks_with_pivoting(faults):
         ballast.linalg.qr(a, pivoting=True)
 
 
-def test_lstsq_of_any_rank(faults):
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_lstsq_of_any_rank(faults, dtype):
     rng = np.random.default_rng(9)
-    a, b = rng.standard_normal((200, 30)) @ rng.standard_normal((30, 40)), rng.standard_normal(200)
+    a, b = normal(rng, (200, 30), dtype) @ normal(rng, (30, 40), dtype), normal(rng, 200, dtype)
     expected = ballast.linalg.lstsq(a, b, driver="gelsy")
     faults(PANEL)
     seen = ballast.linalg.lstsq(a, b, driver="gelsy")

@@ -97,16 +97,12 @@ def test_types():
         with pytest.raises(TypeError) as seen:
             ballast.linalg.qr(np.ones((2, 2), dtype))
         assert isinstance(seen.value, ballast.UnsupportedError)
-    for dtype in (np.complex64, np.complex128):
-        with pytest.raises(ballast.UnsupportedError, match="expected real numbers, got complex"):
-            ballast.linalg.qr(np.ones((2, 2), dtype), pivoting=True)
-        with pytest.raises(ballast.UnsupportedError, match="expected real numbers, got complex"):
-            ballast.linalg.lstsq(np.ones((2, 2), dtype), np.ones(2), driver="gelsy")
     single, double, integers = np.eye(2, dtype=np.float32), np.eye(2), np.eye(2, dtype=int)
     for a, b, met in ((single, single * np.complex64(1j), np.complex64), (double, single * np.complex64(1j), np.complex128),
                       (single * np.complex64(1j), integers, np.complex128), (single, double * 1j, np.complex128)):
         seen = ballast.linalg.lstsq(a, b)
         assert seen.x.dtype == met and seen.s.dtype == np.linalg.lstsq(a.astype(met), b)[3].dtype
+        assert ballast.linalg.lstsq(a, b, driver="gelsy").x.dtype == met
         product, r = ballast.linalg.qr_multiply(a, b)
         assert product.dtype == r.dtype == met
     with pytest.raises(ballast.InvalidArgumentError, match="reduced"):
@@ -176,15 +172,16 @@ def test_lstsq_refuses():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (40, 7), (7, 40), (120, 120)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", TYPES)
 def test_qr_with_pivoting(shape, dtype):
     a = random(shape, dtype)
     for mode in ("reduced", "complete"):
         q, r, order = ballast.linalg.qr(a, mode, pivoting=True)
         assert np.array_equal(np.sort(order), np.arange(shape[1]))
-        assert small((q.astype(np.longdouble) @ r.astype(np.longdouble) - a[:, order]).astype(dtype), a)
+        assert q.dtype == r.dtype == dtype and not np.diag(r).imag.any()
+        assert small((widest(q) @ widest(r) - a[:, order]).astype(dtype), a)
         for k in range(min(shape)):
-            assert np.linalg.norm(r[k:, k:].astype(float), axis=0).max() <= abs(r[k, k]) * (1 + 1e-4)
+            assert np.linalg.norm(wide(r[k:, k:]), axis=0).max() <= abs(r[k, k]) * (1 + 1e-4)
     only, same = ballast.linalg.qr(a, "r", pivoting=True)
     assert np.array_equal(only, r[: min(shape)]) and np.array_equal(same, order)
     (raw, tau), same = ballast.linalg.qr(a, "raw", pivoting=True)
@@ -213,11 +210,9 @@ def test_qr_with_pivoting_of_nothing(shape):
 @pytest.mark.parametrize("shape", [(1, 1), (9, 4), (4, 9), (300, 33), (2, 3, 9, 4), (3, 4, 9)])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mode", ["left", "right"])
-@pytest.mark.parametrize("pivoting, conjugate", [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize("pivoting, conjugate", [(False, False), (False, True), (True, False), (True, True)])
 def test_qr_multiply(shape, dtype, mode, pivoting, conjugate):
     """Beside the product with qr's Q in long double: that of applied reflectors has an error of at most c m n u ‖C‖ (Higham, lemma 19.3)."""
-    if pivoting and np.dtype(dtype).kind == "c":
-        return  # refused: test_types
     *stack, m, n = shape
     k = min(m, n)
     a, c = random(shape, dtype), random((*stack, k, 5) if mode == "left" else (*stack, 5, m), dtype, 1)
@@ -275,8 +270,6 @@ def test_qr_multiply_refuses():
             ballast.linalg.qr_multiply(a, c, mode)
     with pytest.raises(TypeError):
         ballast.linalg.qr_multiply(a, np.ones((1, 4), np.clongdouble))
-    with pytest.raises(ballast.UnsupportedError):
-        ballast.linalg.qr_multiply(a * 1j, np.ones((1, 4)), pivoting=True)
     with pytest.raises(np.linalg.LinAlgError):
         ballast.linalg.qr_multiply(np.ones(3), np.ones(3))
     assert ballast.linalg.qr_multiply(a, np.ones((0, 4)))[0].shape == (0, 3)
@@ -285,10 +278,11 @@ def test_qr_multiply_refuses():
 @pytest.mark.parametrize("m, n", [(20, 20), (50, 7), (7, 50), (1, 1), (120, 90)])
 @pytest.mark.parametrize("missing", [0, 1, 3])
 @pytest.mark.parametrize("right", [(), (2,)])
-def test_lstsq_of_any_rank(m, n, missing, right):
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_lstsq_of_any_rank(m, n, missing, right, dtype):
     rank = max(1, min(m, n) - missing)
-    a = random((m, rank), np.float64) @ random((rank, n), np.float64, 1)
-    b = random((m, *right), np.float64, 2)
+    a = random((m, rank), dtype) @ random((rank, n), dtype, 1)
+    b = random((m, *right), dtype, 2)
     seen, expected = ballast.linalg.lstsq(a, b, driver="gelsy"), np.linalg.lstsq(a, b)
     assert seen.rank == rank == expected[2] and seen.residuals.size == 0 and seen.x.shape == expected[0].shape
     condition = expected[3][0] / expected[3][rank - 1]

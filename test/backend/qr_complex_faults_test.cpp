@@ -56,10 +56,10 @@ results<S> compute_all(const dense<S>& A, run::settings how, const inject::plan*
 
 template <class S>
 double worst_change(const results<S>& a, const results<S>& b) {
-  double worst = complex_change(a.F, b.F);
+  double worst = change(a.F, b.F);
   for (const auto& [x, y] : {std::pair{&a.Q, &b.Q}, std::pair{&a.C, &b.C}}) {
     if (y->size() == 0) continue;
-    const double here = x->size() == 0 ? std::numeric_limits<double>::quiet_NaN() : complex_change(*x, *y);
+    const double here = x->size() == 0 ? std::numeric_limits<double>::quiet_NaN() : change(*x, *y);
     if (worst == worst && !(here <= worst)) worst = here;  // a NaN stays
   }
   return worst;
@@ -160,7 +160,7 @@ TYPED_TEST(qr_complex_faults, many_faults_in_one_run_are_all_repaired) {
     const results<S> struck = compute_all<S>(A, this->how(), &faults);
     ASSERT_NE(struck.seen.verdict, verdict::uncorrectable);
     EXPECT_NE(struck.seen.verdict, verdict::clean);
-    EXPECT_LE(complex_change(struck.F, clean.F), 3e4);
+    EXPECT_LE(change(struck.F, clean.F), 3e4);
   }
 }
 
@@ -179,7 +179,7 @@ TYPED_TEST(qr_complex_faults, two_faults_in_one_column_of_v_are_located_and_rebu
         const inject::plan faults({wanted});
         const results<S> struck = compute_all<S>(A, this->how(scheme), &faults);
         ASSERT_NE(struck.seen.verdict, verdict::uncorrectable);
-        EXPECT_LE(complex_change(struck.F, clean.F), 1000);
+        EXPECT_LE(change(struck.F, clean.F), 1000);
         if (struck.seen.verdict == verdict::corrected && struck.seen.events.size() == 1 && struck.seen.events[0].site == "qr.checkpoint") {
           EXPECT_EQ(struck.seen.events[0].index, 15);
           ++corrected;
@@ -259,7 +259,7 @@ TYPED_TEST(qr_complex_faults, faults_in_least_squares_do_not_reach_the_solution)
               continue;
             }
             EXPECT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
-            const double off = std::max(complex_change(X, clean), complex_change(G, F));
+            const double off = std::max(change(X, clean), change(G, F));
             reached += !(off <= 1e5);
           }
           if (level == protection::correct) {
@@ -352,11 +352,11 @@ TYPED_TEST(qr_complex_faults, faults_in_batches_stay_in_their_matrix_and_are_rep
       const auto struck = compute(protection::correct, &faults, seen);
       ASSERT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
       noticed += seen.verdict != verdict::clean;
-      EXPECT_LE(complex_change(struck.first, clean.first), 300 * m) << inject::row_of(where).name << " " << seed;
-      EXPECT_LE(complex_change(struck.second, clean.second), 3000 * m) << inject::row_of(where).name << " " << seed;
+      EXPECT_LE(change(struck.first, clean.first), 300 * m) << inject::row_of(where).name << " " << seed;
+      EXPECT_LE(change(struck.second, clean.second), 3000 * m) << inject::row_of(where).name << " " << seed;
       try {
         const auto open = compute(protection::off, &faults, seen);
-        reached += !(complex_change(open.first, clean.first) <= 1e4) || !(complex_change(open.second, clean.second) <= 1e4);
+        reached += !(change(open.first, clean.first) <= 1e4) || !(change(open.second, clean.second) <= 1e4);
       } catch (const rank_deficient_error&) {
         ++reached;
       }

@@ -183,5 +183,51 @@ TEST_F(c_qr_results, qr_with_column_pivoting) {
   EXPECT_EQ(ballast_qr_gelsy(plan, matrix, vector, pivots, 0.5, nullptr, nullptr, seen, wrong), BALLAST_INVALID_ARGUMENT);
 }
 
+// The same for complex numbers: the third column is i times the first one and a part of the second.
+TEST_F(c_qr_results, complex_qr_with_column_pivoting) {
+  constexpr int m = 5, n = 3;
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  const complex i_third(0, 1. / 4), eighth(1. / 8);
+  std::vector<complex> A(m * n), b(m), tau(n);
+  for (int i = 0; i < m; ++i) {
+    const complex first = std::polar(1.0, i + 1.0), second = std::polar(4.0, i * i + 0.5);
+    A[at(i * n)] = first;
+    A[at(i * n + 1)] = second;
+    A[at(i * n + 2)] = i_third * first + eighth * second;
+    b[at(i)] = complex(3, 1) * first - second;
+  }
+  const std::vector<complex> before = A, right = b;
+  options with;
+  make("qr", with);
+  set(with, "rows", m);
+  set(with, "columns", n);
+  set(with, "complex", 1);
+  qr_plan plan;
+  ASSERT_EQ(ballast_qr_plan_create(with, &plan, wrong), BALLAST_OK) << message();
+  const tensor matrix(A, {m, n}), scalars(tau, {n}), vector(b, {m});
+  std::int64_t pivots[n] = {-1, -1, -1}, rank = -1;
+  ASSERT_EQ(ballast_qr_geqp3(plan, matrix, pivots, scalars, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_STREQ(summary().problem, "qr_c128_m5_n3");
+  EXPECT_EQ(pivots[0], 1);
+  EXPECT_EQ(pivots[1], 0);
+  EXPECT_EQ(pivots[2], 2);
+  EXPECT_NEAR(std::abs(A[0]), 4 * std::sqrt(m), 1e-14);
+  EXPECT_EQ(A[0].imag(), 0);
+  EXPECT_GT(std::abs(A[0]), std::abs(A[n + 1]));
+  EXPECT_LT(std::abs(A[2 * n + 2]), 1e-14);
+  A = before;
+  ASSERT_EQ(ballast_qr_gelsy(plan, matrix, vector, pivots, 1e-10, &rank, nullptr, seen, wrong), BALLAST_OK) << message();
+  EXPECT_EQ(rank, 2);
+  EXPECT_EQ(pivots[0], 1);
+  EXPECT_LT(summary().condition, 100);
+  // A x = b, and x is orthogonal to the vector (i/4, 1/8, −1) that A takes to zero.
+  EXPECT_LT(std::abs(std::conj(i_third) * b[0] + eighth * b[1] - b[2]), 1e-13);
+  for (int i = 0; i < m; ++i) {
+    complex sum = 0;
+    for (int j = 0; j < n; ++j) sum += before[at(i * n + j)] * b[at(j)];
+    EXPECT_LT(std::abs(sum - right[at(i)]), 1e-13);
+  }
+}
+
 }  // namespace
 }  // namespace ballast::test

@@ -100,6 +100,14 @@ constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "geqrf_c64_m256_n160",
                                               "geqrf_c128_m256_n160",
                                               "geqrf_c128_m120_n200",
+                                              "geqp3_c64_m256_n160",
+                                              "geqp3_c128_m256_n160",
+                                              "gelsy_c64_m256_n160",
+                                              "gelsy_c128_m256_n160",
+                                              "gelsy_c64_m120_n200",
+                                              "gelsy_c128_m120_n200",
+                                              "gelsy_f32_m160_n300",
+                                              "gelsy_f64_m160_n300",
                                               "ormqr_c64_m256_n160",
                                               "ormqr_c128_m256_n160",
                                               "ormqr_right_c64_m256_n160",
@@ -229,7 +237,7 @@ int run(int argc, char** argv) {
   app.add_option(
       "PROBLEM", names,
       std::string("fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m65_full, kmeans_f32_m8000_n32_k64, predict_…, transform_…, "
-                  "geqrf_f64_m384_n256, geqrf_c128_m256_n160, geqp3_…, ormqr_…, ormqr_right_…, orgqr_…, "
+                  "geqrf_f64_m384_n256, geqrf_c128_m256_n160, geqp3_…, ormqr_…, ormqr_right_…, orgqr_…, gelsy_…, "
                   "gels_…; default: ") +
           std::to_string(std::size(k_default_subjects)) + " problems, every operation in both precisions");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();

@@ -47,10 +47,10 @@ dense<S> random_complex(index m, index n, std::uint64_t seed) {
 template <class S>
 void reflect_complex(std::vector<long_complex>& x, matrix_view<const S> F, index j, const S& tau, bool transposed) {
   long_complex dot = x[place(j)];
-  for (index i = j + 1; i < F.rows; ++i) dot += std::conj(long_complex(F(i, j))) * x[place(i)];
-  dot *= transposed ? std::conj(long_complex(tau)) : long_complex(tau);
+  for (index i = j + 1; i < F.rows; ++i) dot += times(std::conj(long_complex(F(i, j))), x[place(i)]);
+  dot = times(transposed ? std::conj(long_complex(tau)) : long_complex(tau), dot);
   x[place(j)] -= dot;
-  for (index i = j + 1; i < F.rows; ++i) x[place(i)] -= long_complex(F(i, j)) * dot;
+  for (index i = j + 1; i < F.rows; ++i) x[place(i)] -= times(long_complex(F(i, j)), dot);
 }
 
 // x ← Q x, or Qᴴ x.
@@ -90,22 +90,6 @@ ratios complex_ratios_of(matrix_view<const S> A, matrix_view<const S> F, const s
     for (const long_complex& each : x) seen.orthogonality = std::max(seen.orthogonality, static_cast<double>(std::abs(each)) / size);
   }
   return seen;
-}
-
-// The largest relative change of a column, in units of u.
-template <class S>
-double complex_change(const dense<S>& a, const dense<S>& b) {
-  double worst = 0;
-  for (index j = 0; j < a.columns(); ++j) {
-    double norm = 0, off = 0;
-    for (index i = 0; i < a.rows(); ++i) {
-      norm += square_of(b(i, j));
-      off += square_of(static_cast<std::complex<double>>(a(i, j)) - static_cast<std::complex<double>>(b(i, j)));
-    }
-    if (off != off) return off;
-    worst = std::max(worst, std::sqrt(off / std::max(norm, 1e-300)));
-  }
-  return worst / k_unit<S>;
 }
 
 // C as the mathematics has it: reflectors one by one in long double. C op(Q) = (op(Q)ᴴ Cᴴ)ᴴ.

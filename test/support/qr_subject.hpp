@@ -20,6 +20,7 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "qr/sites.hpp"
 #include "run/settings.hpp"
 #include "support/effort.hpp"
@@ -300,21 +301,20 @@ everything<T> compute(matrix_view<const T> A, run::settings how, const inject::p
   return all;
 }
 
-// Returns the largest relative change of a column, in units of u.
-template <class T>
-double change(const dense<T>& a, const dense<T>& b) {
+// Returns the largest relative change of a column, in units of u. Numbers are real or complex.
+template <class S>
+double change(const dense<S>& a, const dense<S>& b) {
   double worst = 0;
   for (index j = 0; j < a.columns(); ++j) {
     double norm = 0, off = 0;
     for (index i = 0; i < a.rows(); ++i) {
-      norm += std::pow(static_cast<double>(b(i, j)), 2);
-      const double each = static_cast<double>(a(i, j)) - b(i, j);
-      off += each * each;
+      norm += square_of(b(i, j));
+      off += square_of(static_cast<wide_of<S>>(a(i, j)) - static_cast<wide_of<S>>(b(i, j)));
     }
-    if (!(off <= worst * worst * norm)) worst = std::sqrt(off / std::max(norm, 1e-300));
     if (off != off) return off;
+    worst = std::max(worst, std::sqrt(off / std::max(norm, 1e-300)));
   }
-  return worst / abft::unit_roundoff<T>;
+  return worst / abft::unit_roundoff<real_of<S>>;
 }
 
 inline inject::request fault(inject::site where, inject::model what, std::uint64_t seed) {

@@ -123,29 +123,24 @@ inline namespace abi_1 {
   report gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const execution& where, const call& now) {                                 \
     return with_plan(A, A.count, where, [&](const prepared& plan) { return run_batch(gels_task<T>(plan, A, B), now); });                 \
   }                                                                                                                                      \
-  factors<T> factor(matrix_view<const T> A, const execution& where, const call& now) { return factor_once(A, where, now); }
+  factors<T> factor(matrix_view<const T> A, const execution& where, const call& now) { return factor_once(A, where, now); }              \
+  report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const execution& where, const call& now) {            \
+    return with_plan(A, where, [&](const prepared& plan) { return geqp3_of<T>(plan, A, pivots, tau, now); });                            \
+  }                                                                                                                                      \
+  report gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,                     \
+               const execution& where, const call& now) {                                                                                \
+    return with_plan(A, where, [&](const prepared& plan) { return gelsy_of<T>(plan, A, B, pivots, rcond, rank, now); });                 \
+  }                                                                                                                                      \
+  pivoted_factors<T> factor_pivoted(matrix_view<const T> A, const execution& where, const call& now) {                                   \
+    return factor_pivoted_once(A, where, now);                                                                                           \
+  }                                                                                                                                      \
+  solution<T> lstsq(matrix_view<const T> A, matrix_view<const T> B, double rcond, const execution& where, const call& now) {             \
+    return lstsq_once(A, B, rcond, where, now);                                                                                          \
+  }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)
 BALLAST_DEFINE(std::complex<float>)
 BALLAST_DEFINE(std::complex<double>)
-#undef BALLAST_DEFINE
-
-#define BALLAST_DEFINE(T)                                                                                                     \
-  report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const execution& where, const call& now) { \
-    return with_plan(A, where, [&](const prepared& plan) { return geqp3_of<T>(plan, A, pivots, tau, now); });                 \
-  }                                                                                                                           \
-  report gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,          \
-               const execution& where, const call& now) {                                                                     \
-    return with_plan(A, where, [&](const prepared& plan) { return gelsy_of<T>(plan, A, B, pivots, rcond, rank, now); });      \
-  }                                                                                                                           \
-  pivoted_factors<T> factor_pivoted(matrix_view<const T> A, const execution& where, const call& now) {                        \
-    return factor_pivoted_once(A, where, now);                                                                                \
-  }                                                                                                                           \
-  solution<T> lstsq(matrix_view<const T> A, matrix_view<const T> B, double rcond, const execution& where, const call& now) {  \
-    return lstsq_once(A, B, rcond, where, now);                                                                               \
-  }
-BALLAST_DEFINE(float)
-BALLAST_DEFINE(double)
 #undef BALLAST_DEFINE
 
 }  // namespace abi_1
@@ -220,6 +215,8 @@ template class factors<std::complex<float>>;
 template class factors<std::complex<double>>;
 template class pivoted_factors<float>;
 template class pivoted_factors<double>;
+template class pivoted_factors<std::complex<float>>;
+template class pivoted_factors<std::complex<double>>;
 }  // namespace abi_1
 
 }  // namespace ballast::qr

@@ -93,7 +93,7 @@ class pivoted_factorization {
       for (index j = 0; j < A_.columns; ++j) {
         S sum = 0;  // NaN if the column holds Inf or NaN
         for (index i = 0; i < A_.rows; ++i) sum += A_(i, j) - A_(i, j);
-        if (sum != 0) return false;
+        if (sum != S(0)) return false;
       }
       return true;
     };
@@ -147,7 +147,7 @@ class pivoted_factorization {
     here_.seen.checked(1);
     for (index j = 0; j < R_.columns; ++j) {
       for (index i = 0; i < std::min(j + 1, R_.rows); ++i) {
-        if (!std::isfinite(R_(i, j))) return {};
+        if (!is_finite(R_(i, j))) return {};
       }
     }
     return failed("qr.pivot", -1);
@@ -176,7 +176,7 @@ class pivoted_factorization {
 // NumPy's: singular values up to eps · max(m, n) of the largest are rounding.
 template <class S>
 double default_rcond(index m, index n) {
-  return 2 * abft::unit_roundoff<S> * static_cast<double>(std::max(m, n));
+  return 2 * abft::unit_roundoff<real_of<S>> * static_cast<double>(std::max(m, n));
 }
 
 void check_pivots(std::span<const index> pivots, index columns, std::string_view token) {
@@ -226,14 +226,15 @@ host::triangle_rank rank_twice(operation_call<S>& here, const matrix_view<const 
   return made;
 }
 
-// The X of least norm with R(0 … r − 1, :) X = C(0 … r − 1, :), by QR of the transposed trapezoid: R(0 … r − 1, :)ᵀ = Z U, X = Z U⁻ᵀ C.
+// The X of least norm with R(0 … r − 1, :) X = C(0 … r − 1, :), by QR of the conjugate transpose of the trapezoid:
+// R(0 … r − 1, :)ᴴ = Z U, X = Z U⁻ᴴ C.
 template <class S>
 void solve_trapezoid(operation_call<S>& here, const matrix_view<const S>& R, index r, const matrix_view<const S>& C,
                      const matrix_view<S>& X) {
   engine<S>& on = *here.on;
   const index n = R.columns;
   const host_matrix<S> rows(n, r);
-  const auto element = [&](index i, index j) { return i < j ? S(0) : R(j, i); };
+  const auto element = [&](index i, index j) { return i < j ? S(0) : conjugate(R(j, i)); };
   run::attempt(here.seen, here.how.protection, "qr.store", 0, [&](int) {
     abft::finding judged;
     for (index j = 0; j < r; ++j) {
@@ -243,7 +244,7 @@ void solve_trapezoid(operation_call<S>& here, const matrix_view<const S>& R, ind
     here.seen.checked(1);
     for (index j = 0; j < r; ++j) {
       for (index i = 0; i < n; ++i) {
-        if (abft::word_of(static_cast<S>(rows.view(i, j))) != abft::word_of(element(i, j))) judged.word = abft::k_fail;
+        if (!same_bits<S>(rows.view(i, j), element(i, j))) judged.word = abft::k_fail;
       }
     }
     return judged;
@@ -320,7 +321,7 @@ report factor_pivoted_of(const prepared& plan, matrix_view<const S> A, matrix_vi
 
 namespace {
 
-// The solution of least norm for the first `r` pivots; `top`: C = QᵀB is computed by `Q`.
+// The solution of least norm for the first `r` pivots; `top`: C = QᴴB is computed by `Q`.
 template <class S>
 void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matrix_view<const S>& factors, const matrix_view<const S>& R,
                     index r, const matrix_view<const S>& B, const matrix_view<S>& X) {
@@ -425,6 +426,8 @@ index rank_from(const matrix_view<const S>& F, double rcond) {
   template report gelsy_of<S>(const prepared&, matrix_view<S>, matrix_view<S>, std::span<index>, double, index&, const call&);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
 #undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr

@@ -112,11 +112,6 @@ void check_shape(const prepared& plan, index rows, index columns, index count, b
                                              size.columns, first_columns ? " or its first columns" : "", rows, columns));
 }
 
-// The refusal of an operation that there is only for real numbers.
-unsupported_error only_real(const prepared& plan, std::string_view what) {
-  return unsupported_error(fmt::format("{}: {}: expected real numbers, got complex ones", plan.token.view(), what));
-}
-
 // A plan that fits A.
 template <class S>
 const prepared& fit(const prepared& plan, const matrix_view<S>& A, bool first_columns) {
@@ -184,18 +179,12 @@ report plan<T>::gels(matrix_view<T> A, matrix_view<T> B, const call& now) const 
 }
 template <class T>
 report plan<T>::geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now) const {
-  if constexpr (is_complex<T>)
-    throw only_real(made(), "geqp3");
-  else
-    return geqp3_of<T>(fit(made(), A, false), A, pivots, tau, now);
+  return geqp3_of<T>(fit(made(), A, false), A, pivots, tau, now);
 }
 template <class T>
 report plan<T>::gelsy(matrix_view<T> A, matrix_view<T> B, std::span<std::int64_t> pivots, double rcond, std::int64_t& rank,
                       const call& now) const {
-  if constexpr (is_complex<T>)
-    throw only_real(made(), "gelsy");
-  else
-    return gelsy_of<T>(fit(made(), A, false), A, B, pivots, rcond, rank, now);
+  return gelsy_of<T>(fit(made(), A, false), A, B, pivots, rcond, rank, now);
 }
 
 template <class T>

@@ -33,33 +33,34 @@ constexpr index k_stored_ratio = 4;   // AᵀA is stored for up to so many times
 constexpr index k_transposed = 8;     // rows that are copied to the other half of AᵀA at a time: a line of the cache
 constexpr int k_apart = 500;          // exponents of two apart: the square of a column is nothing beside the other's
 
-// The columns that are not chosen yet. They are kept near norm 1, each with an exponent: column c stands for 2^exponent_c · W(:, c). That
-// changes no reflector, and nothing overflows.
+// The columns that are not chosen yet, in double: Wide is double or std::complex<double>. They are kept near norm 1, each with an exponent:
+// column c stands for 2^exponent_c · W(:, c). That changes no reflector, and nothing overflows.
+template <class Wide>
 class remaining_columns {
  public:
   template <class S>
   remaining_columns(const context& run, const matrix_view<const S>& A)
-      : run_(run), kernels_(kernels_of<double>(run)), ld_(A.rows), W_(core::checked_product(A.rows, A.columns)) {
+      : run_(run), kernels_(kernels_of<Wide>(run)), ld_(A.rows), W_(core::checked_product(A.rows, A.columns)) {
     rows_ = A.rows;
     columns_ = A.columns;
     exponents_.assign(at(columns_), 0);
     squares_.resize(at(columns_));
     core::parallel_for(run.threads, columns_, [&](index c, int) {
-      for (index i = 0; i < rows_; ++i) column(c)[i] = static_cast<double>(A(i, c));
+      for (index i = 0; i < rows_; ++i) column(c)[i] = static_cast<Wide>(A(i, c));
     });
   }
 
   index rows() const { return rows_; }
   index columns() const { return columns_; }
   index ld() const { return ld_; }
-  double* column(index c) { return W_.data() + top_ + (first_ + c) * ld_; }
+  Wide* column(index c) { return W_.data() + top_ + (first_ + c) * ld_; }
   int exponent(index c) const { return exponents_[at(first_ + c)]; }
   double square(index c) const { return squares_[at(first_ + c)]; }
 
   // Brings all columns to norms in [1, 2), except zeros.
   void equilibrate() {
     core::parallel_for(run_.threads, columns_, [&](index c, int) {
-      double* const w = column(c);
+      Wide* const w = column(c);
       const column_size size = size_of(kernels_, rows_, w);
       squares_[at(first_ + c)] = size.norm * size.norm;
       if (size.exponent == 0) return;
@@ -72,7 +73,7 @@ class remaining_columns {
 
   // Moves column from[c] to position c.
   void permute(const core::vector<index>& from) {
-    core::aligned_buffer<double> moved(rows_ * columns_);
+    core::aligned_buffer<Wide> moved(rows_ * columns_);
     core::vector<int> exponents(at(columns_));
     core::parallel_for(run_.threads, columns_, [&](index c, int) {
       std::copy_n(column(from[at(c)]), rows_, moved.data() + c * rows_);
@@ -84,17 +85,17 @@ class remaining_columns {
 
   // Reflects the first `count` columns to a triangle, and drops them and its rows.
   void project(index count) {
-    core::aligned_buffer<double> V1(k_projected * k_projected), T(k_projected * k_projected), tau(k_projected);
+    core::aligned_buffer<Wide> V1(k_projected * k_projected), T(k_projected * k_projected), tau(k_projected);
     for (index first = 0; first < count; first += k_projected) {
       const index width = std::min(k_projected, count - first);
-      double* const panel = column(first) + first;
+      Wide* const panel = column(first) + first;
       kernels_.factor_panel(rows_ - first, width, panel, ld_, tau.data(), T.data(), run_.threads, true, true);
       copy_triangle(width, panel, ld_, V1.data());
-      const block_reflector<double> H{rows_ - first, width, V1.data(), panel + width, ld_, T.data()};
+      const block_reflector<Wide> H{rows_ - first, width, V1.data(), panel + width, ld_, T.data()};
       const index after = first + width, others = columns_ - after;
       core::parallel_for(run_.threads, (others + k_pivot_tile - 1) / k_pivot_tile, [&](index t, int) {
         const index c = after + t * k_pivot_tile, several = std::min(k_pivot_tile, columns_ - c);
-        core::aligned_buffer<double> product(width * several);
+        core::aligned_buffer<Wide> product(width * several);
         kernels_.product(H, several, column(c) + first, ld_, product.data());
         kernels_.update(H, true, several, product.data(), column(c) + first, ld_);
       });
@@ -107,10 +108,10 @@ class remaining_columns {
 
  private:
   const context& run_;
-  const kernels<double>& kernels_;
+  const kernels<Wide>& kernels_;
   const index ld_;
   index top_ = 0, first_ = 0, rows_ = 0, columns_ = 0;
-  core::aligned_buffer<double> W_;
+  core::aligned_buffer<Wide> W_;
   core::vector<int> exponents_;
   core::vector<double> squares_;
 };
@@ -148,8 +149,9 @@ class chosen_order {
 };
 
 // The textbook's way: the norms of all remaining columns, the longest one, its reflector, applied to the others one after the other.
-void choose_plainly(const context& run, remaining_columns& W, chosen_order& order) {
-  const kernels<double>& arithmetic = kernels_of<double>(run);
+template <class Wide>
+void choose_plainly(const context& run, remaining_columns<Wide>& W, chosen_order& order) {
+  const kernels<Wide>& arithmetic = kernels_of<Wide>(run);
   W.equilibrate();
   const index m = W.rows(), n = W.columns();
   core::vector<index> column(at(n));
@@ -167,25 +169,27 @@ void choose_plainly(const context& run, remaining_columns& W, chosen_order& orde
     order.strike_norms(norms.data(), n - k);
     const index best = order.take(k + (std::max_element(norms.begin(), norms.end()) - norms.begin()));
     std::swap(column[at(k)], column[at(best)]);
-    double* const v = W.column(column[at(k)]) + k;
-    const double tau = make_reflector(v[0], m - k - 1, v + 1);
+    Wide* const v = W.column(column[at(k)]) + k;
+    const Wide tau = make_reflector(v[0], m - k - 1, v + 1);
     for (index c = k + 1; c < n; ++c) {
-      double* const w = W.column(column[at(c)]) + k;
-      double sum = w[0];
-      for (index i = 1; i < m - k; ++i) sum += v[i] * w[i];
-      w[0] -= tau * sum;
-      for (index i = 1; i < m - k; ++i) w[i] -= tau * sum * v[i];
+      Wide* const w = W.column(column[at(c)]) + k;
+      Wide sum = w[0];
+      for (index i = 1; i < m - k; ++i) sum += times(conjugate(v[i]), w[i]);
+      sum = times(conjugate(tau), sum);
+      w[0] -= sum;
+      for (index i = 1; i < m - k; ++i) w[i] -= times(sum, v[i]);
     }
   }
 }
 
-// Cholesky with pivoting of G = WᵀW, the columns of W being near norm 1: the pivot of step k is the largest 4^exponent · (G − L Lᵀ)_cc. It
+// Cholesky with pivoting of G = WᴴW, the columns of W being near norm 1: the pivot of step k is the largest 4^exponent · (G − L Lᴴ)_cc. It
 // ends where that number comes near the rounding of any remaining column.
+template <class Wide>
 class gram_round {
  public:
-  gram_round(const context& run, remaining_columns& W, chosen_order& order)
+  gram_round(const context& run, remaining_columns<Wide>& W, chosen_order& order)
       : run_(run),
-        kernels_(kernels_of<double>(run)),
+        kernels_(kernels_of<Wide>(run)),
         W_(W),
         order_(order),
         n_(W.columns()),
@@ -229,7 +233,7 @@ class gram_round {
 
  private:
   index base() const { return count_ - in_block_; }  // pivots before this block
-  double* gram(index r, index c) { return G_.data() + r + c * n_; }
+  Wide* gram(index r, index c) { return G_.data() + r + c * n_; }
 
   // Calls body(row tile, column tile) for the tiles on and below the diagonal of the columns from `first` on.
   template <class Body>
@@ -246,27 +250,27 @@ class gram_round {
       if (r == c) return;
       for (index i = 0; i < rows; i += k_transposed) {
         for (index j = 0; j < columns; ++j) {
-          for (index l = i; l < std::min(rows, i + k_transposed); ++l) *gram(c + j, r + l) = *gram(r + l, c + j);
+          for (index l = i; l < std::min(rows, i + k_transposed); ++l) *gram(c + j, r + l) = conjugate(*gram(r + l, c + j));
         }
       }
     });
   }
 
   void multiply() {
-    G_ = core::aligned_buffer<double>(core::checked_product(n_, n_));
+    G_ = core::aligned_buffer<Wide>(core::checked_product(n_, n_));
     each_tile(0, [&](index r, index c, index rows, index columns) {
       kernels_.cross_product(W_.rows(), rows, columns, W_.column(r), W_.ld(), W_.column(c), W_.ld(), gram(r, c), n_);
     });
   }
 
   // Column s of G, from row `first` on.
-  void load(index s, index first, double* to) {
+  void load(index s, index first, Wide* to) {
     if (stored_) {
       std::copy_n(gram(first, s), n_ - first, to + first);
       return;
     }
-    std::fill_n(to, n_, 0.0);
-    const double* const w = W_.column(s);
+    std::fill_n(to, n_, Wide(0));
+    const Wide* const w = W_.column(s);
     core::parallel_for(run_.threads, (n_ + k_pivot_tile - 1) / k_pivot_tile, [&](index t, int) {
       const index c = t * k_pivot_tile;
       kernels_.dot(W_.rows(), std::min(k_pivot_tile, n_ - c), W_.column(c), W_.ld(), 1, w, W_.rows(), to + c, n_);
@@ -294,24 +298,24 @@ class gram_round {
     std::swap(slot_[at(count_)], slot_[at(best)]);
     if (stored_) swaps_.emplace_back(count_, best);
     const index s = slot_[at(count_++)];
-    double* const c = L_.data() + in_block_ * n_;
+    Wide* const c = L_.data() + in_block_ * n_;
     load(s, first, c);
-    core::vector<double> z(at(in_block_));
-    for (index t = 0; t < in_block_; ++t) z[at(t)] = L_[s + t * n_];
+    core::vector<Wide> z(at(in_block_));
+    for (index t = 0; t < in_block_; ++t) z[at(t)] = conjugate(L_[s + t * n_]);
     if (in_block_ > 0) kernels_.subtract(n_ - first, in_block_, L_.data() + first, n_, 1, z.data(), in_block_, c + first, n_);
     const double root = std::sqrt(rest_[at(s)]);
     for (index i = first; i < n_; ++i) {
       c[i] /= root;
-      rest_[at(i)] -= c[i] * c[i];
+      rest_[at(i)] -= square_of(c[i]);
     }
     if (stored_) {
-      for (index i = first; i < n_; ++i) transposed_[in_block_ + i * block_] = c[i];
+      for (index i = first; i < n_; ++i) transposed_[in_block_ + i * block_] = conjugate(c[i]);
     }
     ++in_block_;
     return true;
   }
 
-  // Brings G, L and the norms in the order of the positions, and subtracts L Lᵀ of the block.
+  // Brings G, L and the norms in the order of the positions, and subtracts L Lᴴ of the block.
   void update() {
     for (const auto& [a, b] : swaps_) {
       if (a == b) continue;
@@ -336,19 +340,19 @@ class gram_round {
   }
 
   const context& run_;
-  const kernels<double>& kernels_;
-  remaining_columns& W_;
+  const kernels<Wide>& kernels_;
+  remaining_columns<Wide>& W_;
   chosen_order& order_;
   const index n_;
   const bool stored_;  // G is stored; else its columns are computed when they are needed, and L is kept for all pivots
   const index block_;
   bool any_ = false;
-  core::aligned_buffer<double> G_, L_, transposed_;  // n × n; n × block; its transpose
-  core::vector<index> column_, slot_;                // by position: the column of W, and of G and L
-  core::vector<double> rest_, initial_, scale_;      // by column of G: the diagonal of G − L Lᵀ, of G, and 4^exponent
-  core::vector<double> sizes_;                       // 4^exponent · rest of the remaining columns, by position
-  core::vector<std::pair<index, index>> swaps_;      // swapped positions of this block
-  index count_ = 0, in_block_ = 0;                   // pivots of this round, and of this block
+  core::aligned_buffer<Wide> G_, L_, transposed_;  // n × n; n × block; its conjugate transpose
+  core::vector<index> column_, slot_;              // by position: the column of W, and of G and L
+  core::vector<double> rest_, initial_, scale_;    // by column of G: the diagonal of G − L Lᴴ, of G, and 4^exponent
+  core::vector<double> sizes_;                     // 4^exponent · rest of the remaining columns, by position
+  core::vector<std::pair<index, index>> swaps_;    // swapped positions of this block
+  index count_ = 0, in_block_ = 0;                 // pivots of this round, and of this block
 };
 
 }  // namespace
@@ -356,11 +360,11 @@ class gram_round {
 template <class S>
 void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order) {
   chosen_order made(run, order, std::min(A.rows, A.columns));
-  remaining_columns W(run, A);
+  remaining_columns<wide_of<S>> W(run, A);
   if (run.which == backend::reference) return choose_plainly(run, W, made);
   while (!made.done()) {
     W.equilibrate();
-    gram_round round(run, W, made);
+    gram_round<wide_of<S>> round(run, W, made);
     if (!round.choose() || made.done()) return;
     W.permute(round.columns());
     W.project(round.count());
@@ -391,19 +395,19 @@ pivot_sums measure_pivots(const context& run, const matrix_view<const S>& R, ind
   core::parallel_for(run.threads, static_cast<index>(found.size()), [&](index t, int) {
     pivot_sums& worst = found[at(t)];
     core::vector<double> diagonal(at(steps));
-    for (index k = 0; k < steps; ++k) diagonal[at(k)] = std::abs(static_cast<double>(R(k, k)));
+    for (index k = 0; k < steps; ++k) diagonal[at(k)] = size_of_number(R(k, k));
     for (index j = t * k_pivot_tile; j < std::min(n, (t + 1) * k_pivot_tile) && std::isfinite(worst.residual); ++j) {
       const S* const r = R.data + j * R.column_stride;
       const int e = std::clamp(sizes[at(j)].exponent, -1000, 1000);
       const double scale = std::ldexp(1.0, -e);
       double sum = 0;
       for (index k = stored(j); k-- > 0;) {
-        const double each = static_cast<double>(r[k]) * scale, pivot = diagonal[at(k)] * scale;
-        sum += each * each;
+        const double pivot = diagonal[at(k)] * scale;
+        sum += square_of(static_cast<wide_of<S>>(r[k]) * scale);
         if (sum <= pivot * pivot || k == j) continue;
         const double own = std::ldexp(sizes[at(j)].norm, sizes[at(j)].exponent - e);
         const double other = std::ldexp(sizes[at(k)].norm, std::min(sizes[at(k)].exponent - e, 1000));
-        const double residual = std::sqrt(sum) - pivot, threshold = thresholds::pivot<S>(pivot, own + other, m);
+        const double residual = std::sqrt(sum) - pivot, threshold = thresholds::pivot<real_of<S>>(pivot, own + other, k_reals<S> * m);
         if (residual * worst.threshold <= worst.residual * threshold) continue;
         worst = {residual, threshold, j};
         if (!std::isfinite(residual)) break;  // no later one may replace it
@@ -423,7 +427,7 @@ index first_moved(const context& run, const matrix_view<const S>& A, std::span<c
   core::vector<char> differs(at(P.columns), 0);
   core::parallel_for(run.threads, P.columns, [&](index j, int) {
     bool same = true;
-    for (index i = 0; i < P.rows; ++i) same &= abft::word_of(static_cast<S>(P(i, j))) == abft::word_of(static_cast<S>(A(i, order[at(j)])));
+    for (index i = 0; i < P.rows; ++i) same &= same_bits<S>(P(i, j), A(i, order[at(j)]));
     differs[at(j)] = same ? 0 : 1;
   });
   const auto found = std::find(differs.begin(), differs.end(), 1);
@@ -442,21 +446,22 @@ void copy_columns(const context& run, const matrix_view<const S>& A, std::span<c
 
 namespace {
 
-// The vector x of norm 1 for which ‖xᵀR‖ is near the largest or smallest singular value of a leading block of R, and that number. The next
-// block's vector is (s x, c), with s² + c² = 1.
+// The vector x of norm 1 for which ‖xᴴR‖ is near the largest or smallest singular value of a leading block of R, and that number. The next
+// block's vector is (s x, c), with s² + |c|² = 1 and real s.
+template <class Wide>
 struct singular_estimate {
-  core::vector<double> x;
+  core::vector<Wide> x;
   double scale = 1;  // x is stored without it
-  double value = 0;  // ‖xᵀR‖
+  double value = 0;  // ‖xᴴR‖
 };
 
-// Finds (s, c) with s² + c² = 1 that extends the estimate by a column (w, gamma) of R so that s² σ² + (s α + c γ)², α = xᵀw, is largest or
-// smallest. That number is an eigenvalue of the 2 × 2 matrix [σ² + α², αγ; αγ, γ²].
+// Finds (s, c) with s² + c² = 1 that extends the estimate by a column (w, gamma) of R so that s² σ² + (s α + c γ)², α = |xᴴw|, γ = |gamma|,
+// is largest or smallest. That number is an eigenvalue of the 2 × 2 matrix [σ² + α², αγ; αγ, γ²].
 struct extension {
   double s = 1, c = 0, value = 0;
 };
 extension extend(double sigma, double alpha, double gamma, bool largest) {
-  const double size = std::max({sigma, std::abs(alpha), std::abs(gamma)});
+  const double size = std::max({sigma, alpha, gamma});
   if (!(size > 0)) return {0, 1, 0};
   sigma /= size;
   alpha /= size;
@@ -475,19 +480,29 @@ extension extend(double sigma, double alpha, double gamma, bool largest) {
   }
   if (largest) return {s, c, size * std::sqrt(top)};
   // The determinant is σ²γ².
-  return {-c, s, size * sigma * std::abs(gamma) / std::sqrt(top)};
+  return {-c, s, size * sigma * gamma / std::sqrt(top)};
 }
 
-void grow(singular_estimate& of, const double* w, double gamma, bool largest) {
-  double alpha = 0;
-  for (std::size_t i = 0; i < of.x.size(); ++i) alpha += of.x[i] * w[i];
-  const extension by = extend(of.value, of.scale * alpha, gamma, largest);
+// x / |x|; 1 for 0.
+template <class Wide>
+Wide phase_of(const Wide& x) {
+  const double size = size_of_number(x);
+  return size > 0 ? x / size : Wide(1);
+}
+
+template <class Wide>
+void grow(singular_estimate<Wide>& of, const Wide* w, const Wide& gamma, bool largest) {
+  Wide alpha = 0;
+  for (std::size_t i = 0; i < of.x.size(); ++i) alpha += times(conjugate(of.x[i]), w[i]);
+  const extension by = extend(of.value, std::abs(of.scale) * size_of_number(alpha), size_of_number(gamma), largest);
+  // conj(c) gamma gets the phase of s xᴴw.
+  const Wide phase = times(phase_of(gamma), conjugate(phase_of(Wide(of.scale * alpha))));
   of.scale *= by.s;
   if (std::abs(of.scale) < 0x1p-300) {  // before it loses digits
-    for (double& each : of.x) each *= of.scale;
+    for (Wide& each : of.x) each *= of.scale;
     of.scale = 1;
   }
-  of.x.push_back(by.c / of.scale);
+  of.x.push_back(by.c / of.scale * phase);
   of.value = by.value;
 }
 
@@ -497,15 +512,16 @@ template <class S>
 triangle_rank rank_of(const matrix_view<const S>& R, double rcond) {
   const index n = std::min(R.rows, R.columns);
   triangle_rank made;
-  if (n == 0 || !(std::abs(static_cast<double>(R(0, 0))) > 0)) return made;
-  const int e = std::ilogb(static_cast<double>(R(0, 0)));
-  core::vector<double> w(at(n));
-  singular_estimate small, large;
+  using wide = wide_of<S>;
+  if (n == 0 || !(size_of_number(R(0, 0)) > 0)) return made;
+  const int e = exponent_of(static_cast<wide>(R(0, 0)));
+  core::vector<wide> w(at(n));
+  singular_estimate<wide> small, large;
   for (index k = 0; k < n; ++k) {
-    for (index i = 0; i <= k; ++i) w[at(i)] = std::ldexp(static_cast<double>(R(i, k)), -e);
+    for (index i = 0; i <= k; ++i) w[at(i)] = scaled(static_cast<wide>(R(i, k)), -e);
     if (k == 0) {
-      small.x = large.x = {1.0};
-      small.value = large.value = std::abs(w[0]);
+      small.x = large.x = {wide(1)};
+      small.value = large.value = size_of_number(w[0]);
     } else {
       grow(small, w.data(), w[at(k)], false);
       grow(large, w.data(), w[at(k)], true);
@@ -524,6 +540,8 @@ triangle_rank rank_of(const matrix_view<const S>& R, double rcond) {
   template triangle_rank rank_of<S>(const matrix_view<const S>&, double);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
 #undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr::host

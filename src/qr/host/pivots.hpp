@@ -1,5 +1,5 @@
 // QR with column pivoting in host memory: the choice of the columns, its check on the finished R, and the numerical rank of R.
-// Layer: backend (host), over kernels<double>. docs/design/qr-pivoting.md.
+// Layer: backend (host), over the kernels of double and std::complex<double>. docs/design/qr-pivoting.md.
 // Source: P. Businger, G. Golub, Linear least squares solutions by Householder transformations, 1965 (the rule of the pivots);
 //         C. Bischof, Incremental condition estimation, 1990 (the rank).
 #pragma once
@@ -13,7 +13,7 @@ namespace ballast::qr::host {
 // Chooses the order of the columns of A (m × n, finite, any strides): order[k] is the column whose part orthogonal to the columns
 // order[0 … k − 1] is longest, for k < min(m, n); the other columns follow. Computed in double. The result is not verified: the caller
 // factors A in this order and calls measure_pivots().
-// reference: the norms of all columns are computed anew at each step. cpu: Cholesky with pivoting of AᵀA, in blocks, as long as its
+// reference: the norms of all columns are computed anew at each step. cpu: Cholesky with pivoting of AᴴA, in blocks, as long as its
 // rounding does not reach the pivots; then the remaining columns are projected and begin again. 4/3 n³ flops for m = n.
 template <class S>
 void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order);
@@ -25,7 +25,7 @@ struct pivot_sums {
   index column = 0;  // the column that should have come before
 };
 
-// Verifies the choice on R (steps × n on and above the diagonal, steps = min(m, n)): for all j > k, Σ_{i ≥ k} R_ij² ≤ R_kk².
+// Verifies the choice on R (steps × n on and above the diagonal, steps = min(m, n)): for all j > k, Σ_{i ≥ k} |R_ij|² ≤ |R_kk|².
 template <class S>
 pivot_sums measure_pivots(const context& run, const matrix_view<const S>& R, index m);
 

@@ -1,6 +1,6 @@
-// QR as a subject of strikes: geqrf, geqp3, ormqr (Qᵀ C, or C Q), orgqr and gels on random matrices of every shape, single and in batches,
-// real or (all but geqp3) complex; for complex numbers ᵀ is the conjugate transpose. Each column is compared with plain Householder
-// reflections in higher precision.
+// QR as a subject of strikes: geqrf, geqp3, ormqr (Qᵀ C, or C Q), orgqr, gels and gelsy on random matrices of every shape, single and in
+// batches, real or complex; for complex numbers ᵀ is the conjugate transpose. Each column is compared with plain Householder reflections in
+// higher precision.
 #include <algorithm>
 #include <complex>
 #include <cstring>
@@ -79,31 +79,32 @@ void reflect(const std::vector<W>& factors, std::int64_t m, std::int64_t j, W ta
   for (std::int64_t r = j + 1; r < m; ++r) x[r] -= sum * v[r];
 }
 
-// Brings the column c ≥ j with the longest part below row j to position j.
+// Brings the column c ≥ j with the longest part below row j to position j. Returns how much shorter the next one is, as a share of it.
 template <class W>
-void bring_longest(std::vector<W>& a, std::int64_t m, std::int64_t n, std::int64_t j, std::vector<std::int64_t>& order) {
+double bring_longest(std::vector<W>& a, std::int64_t m, std::int64_t n, std::int64_t j, std::vector<std::int64_t>& order) {
   std::int64_t best = j;
-  W most = -1;
+  auto most = std::real(W(-1)), next = most;
   for (std::int64_t c = j; c < n; ++c) {
-    W size = 0;
-    for (std::int64_t r = j; r < m; ++r) size += a[static_cast<std::size_t>(c * m + r)] * a[static_cast<std::size_t>(c * m + r)];
+    auto size = std::real(W(0));
+    for (std::int64_t r = j; r < m; ++r) size += std::norm(a[static_cast<std::size_t>(c * m + r)]);
+    next = std::max(next, std::min(size, most));
     if (size > most) most = size, best = c;
   }
   std::swap(order[static_cast<std::size_t>(j)], order[static_cast<std::size_t>(best)]);
   if (best != j) std::swap_ranges(a.begin() + j * m, a.begin() + (j + 1) * m, a.begin() + best * m);
+  return next < 0 ? 1 : static_cast<double>(1 - std::sqrt(next / most));
 }
 
 // Factors an m × n matrix by Householder reflections, one at a time, with LAPACK's signs. `order`: with column pivoting, if it is not
-// empty.
+// empty. Returns the least share by which the next column was shorter than a pivot, times the pivot over the largest one.
 template <class W>
-void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau, std::vector<std::int64_t>& order) {
+double factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& tau, std::vector<std::int64_t>& order) {
   const std::int64_t steps = std::min(m, n);
   tau.assign(static_cast<std::size_t>(steps), 0);
   std::iota(order.begin(), order.end(), std::int64_t{0});
+  double least = 1;
   for (std::int64_t j = 0; j < steps; ++j) {
-    if constexpr (!is_complex<W>) {
-      if (!order.empty()) bring_longest(a, m, n, j, order);
-    }
+    const double apart = order.empty() ? 1 : bring_longest(a, m, n, j, order);
     W* column = a.data() + j * m;
     auto tail = std::real(W(0));
     for (std::int64_t r = j + 1; r < m; ++r) tail += std::norm(column[r]);
@@ -114,8 +115,10 @@ void factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>& t
     tau[static_cast<std::size_t>(j)] = own;
     for (std::int64_t r = j + 1; r < m; ++r) column[r] /= alpha - beta;
     column[j] = beta;
+    least = std::min(least, apart * static_cast<double>(std::abs(beta) / std::abs(a[0])));
     for (std::int64_t c = j + 1; c < n; ++c) reflect(a, m, j, conjugate(own), a.data() + c * m);
   }
+  return least;
 }
 
 template <class T>
@@ -128,17 +131,17 @@ class qr_subject final : public subject {
         n_(wanted.columns),
         steps_(std::min(m_, n_)),
         count_(wanted.batch),
-        right_rows_(operation_ == "gels"          ? std::max(m_, n_)
+        right_rows_(solves()                      ? std::max(m_, n_)
                     : operation_ == "ormqr_right" ? half(n_)
                                                   : m_),
         right_columns_(operation_ == "ormqr_right" ? m_ : half(n_)),
         given_(random_numbers(m_ * n_ * count_, 3)) {
-    if (operation_ == "geqp3" && is_complex<T>) throw invalid_argument_error("geqp3: expected real numbers");
-    if (operation_ == "geqp3" && count_ > 1) throw invalid_argument_error("geqp3: expected one matrix");
+    if ((operation_ == "geqp3" || operation_ == "gelsy") && count_ > 1) throw invalid_argument_error(operation_ + ": expected one matrix");
     if (operation_ == "orgqr" && m_ < n_) throw invalid_argument_error("orgqr: expected at least as many rows as columns");
     if (has_right()) right_ = random_numbers(right_rows_ * right_columns_ * count_, 4);
-    if (makes_tau()) pivots_.resize(operation_ == "geqp3" ? static_cast<std::size_t>(n_) : 0);
-    if (!makes_tau() && operation_ != "gels") taus_.resize(static_cast<std::size_t>(steps_ * count_));
+    if (operation_ == "geqp3" || operation_ == "gelsy") pivots_.resize(static_cast<std::size_t>(n_));
+    if (!makes_tau() && !solves()) taus_.resize(static_cast<std::size_t>(steps_ * count_));
+    if (operation_ == "geqp3") draw_columns_apart();
     expectation all;
     for (std::int64_t b = 0; b < count_; ++b) expect(b, all);
     if (!all.factors.empty()) judged_factors_.emplace(components(all.factors), k_components<T> * m_, std::move(all.factor_floors));
@@ -159,19 +162,21 @@ class qr_subject final : public subject {
     if (makes_tau()) {
       std::fill(pivots_.begin(), pivots_.end(), -1);
       tau_.set_zero(steps_ * count_);
-    } else if (operation_ != "gels") {
+    } else if (!solves()) {
       tau_.set(taus_);
     }
   }
   report run(const call& now) override {
     const matrix_view<T> A = column_major(a_.data(), m_, n_), B = column_major(b_.data(), right_rows_, right_columns_);
     const std::span<const T> tau = tau_.all();
+    std::int64_t rank = 0;
     const qr::side side = operation_ == "ormqr_right" ? qr::side::right : qr::side::left;
     const qr::transpose op = side == qr::side::left ? qr::transpose::yes : qr::transpose::no;
     if (count_ == 1) {
       if (operation_ == "geqrf") return plan_->geqrf(A, tau_.all(), now);
       if (operation_ == "geqp3") return plan_->geqp3(A, pivots_, tau_.all(), now);
       if (operation_ == "gels") return plan_->gels(A, B, now);
+      if (operation_ == "gelsy") return plan_->gelsy(A, B, pivots_, -1, rank, now);
       if (operation_ == "orgqr") return plan_->orgqr(A, tau, now);
       return plan_->ormqr(side, op, matrix_view<const T>(A), tau, B, now);
     }
@@ -209,6 +214,19 @@ class qr_subject final : public subject {
     return made;
   }
 
+  // Draws the matrix again while two columns are nearer to each other, where one is chosen, than the floor of a choice
+  // (docs/protection.md): either of them is right there, and the factors differ. No column is longer than the first pivot.
+  void draw_columns_apart() {
+    const double sums = 16 + 8 * std::sqrt(static_cast<double>(k_components<T> * m_));
+    const double floor = sums * (0x1p-29 + 2 * k_unit_roundoff<component>);
+    for (std::uint64_t seed = 5;; ++seed) {
+      std::vector<W> factors(given_.begin(), given_.end()), taus;
+      std::vector<std::int64_t> order(pivots_.size());
+      if (factor(factors, m_, n_, taus, order) > floor) return;
+      given_ = random_numbers(m_ * n_, seed);
+    }
+  }
+
   struct expectation {
     std::vector<W> factors, taus, order, right;
     std::vector<double> factor_floors, tau_floors, right_floors;
@@ -216,6 +234,7 @@ class qr_subject final : public subject {
 
   static std::int64_t half(std::int64_t n) { return std::max<std::int64_t>(n / 2, 1); }
   bool makes_tau() const { return operation_ == "geqrf" || operation_ == "geqp3"; }
+  bool solves() const { return operation_ == "gels" || operation_ == "gelsy"; }
   bool has_right() const { return !makes_tau() && operation_ != "orgqr"; }
   std::vector<T> order() const {
     return [&] {
@@ -228,7 +247,7 @@ class qr_subject final : public subject {
   // Appends the expected results of matrix b and their floors. The operands of ormqr and orgqr are the rounded factors.
   void expect(std::int64_t b, expectation& to) {
     const auto first = given_.begin() + b * m_ * n_;
-    const bool turned = operation_ == "gels" && m_ < n_;  // Aᵀ is factored
+    const bool turned = solves() && m_ < n_;  // Aᵀ is factored
     const std::int64_t rows = turned ? n_ : m_, columns = turned ? m_ : n_;
     std::vector<W> factors(static_cast<std::size_t>(m_ * n_)), taus;
     for (std::int64_t c = 0; c < n_; ++c)
@@ -238,7 +257,7 @@ class qr_subject final : public subject {
       }
     const std::vector<double> given_sizes = norms_of(factors, rows);
     std::vector<double> sizes = given_sizes;
-    std::vector<std::int64_t> order(pivots_.size());
+    std::vector<std::int64_t> order(makes_tau() ? pivots_.size() : 0);
     factor(factors, rows, columns, taus, order);
     for (std::size_t c = 0; c < order.size(); ++c) sizes[c] = given_sizes[static_cast<std::size_t>(order[c])];
     for (const std::int64_t each : order) to.order.push_back(static_cast<W>(static_cast<component>(each)));
@@ -253,7 +272,7 @@ class qr_subject final : public subject {
         return;
       }
     }
-    if (operation_ != "gels") {
+    if (!solves()) {
       const auto rounded = [](const W& x) { return static_cast<T>(x); };
       std::transform(factors.begin(), factors.end(), first, rounded);
       std::transform(taus.begin(), taus.end(), taus_.begin() + b * steps_, rounded);
@@ -297,10 +316,12 @@ class qr_subject final : public subject {
       for (std::int64_t c = 0; c < right_columns_; ++c) {
         W* const column = x.data() + c * right_rows_;
         for (std::int64_t j = 0; j < steps_; ++j) reflect(factors, m_, j, conjugate(taus[static_cast<std::size_t>(j)]), column);
-        for (std::int64_t j = operation_ == "gels" ? n_ - 1 : -1; j >= 0; --j) {
+        for (std::int64_t j = solves() ? n_ - 1 : -1; j >= 0; --j) {
           column[j] /= factors[static_cast<std::size_t>(j * m_ + j)];
           for (std::int64_t r = 0; r < j; ++r) column[r] -= factors[static_cast<std::size_t>(j * m_ + r)] * column[j];
         }
+        if (operation_ == "gelsy")  // the rows below the solution keep their values
+          std::copy_n(right_.begin() + c * right_rows_ + n_, right_rows_ - n_, column + n_);
       }
     } else {  // Aᵀ = Q R: x = Q R⁻ᵀ b
       for (std::int64_t c = 0; c < right_columns_; ++c) {
@@ -313,8 +334,9 @@ class qr_subject final : public subject {
         for (std::int64_t j = m_ - 1; j >= 0; --j) reflect(factors, n_, j, taus[static_cast<std::size_t>(j)], column);
       }
     }
-    // The floor of a solution is the sum of the floors of both steps.
-    if (operation_ == "gels") floor += floor_of_factors(std::max(m_, n_), steps_, count_ > 1, k_components<T>);
+    // The floor of a solution is the sum of the floors of all steps. gelsy factors R of m < n once more.
+    const int factored = operation_ == "gelsy" && m_ < n_ ? 2 : solves() ? 1 : 0;
+    floor += factored * floor_of_factors(std::max(m_, n_), steps_, count_ > 1, k_components<T>);
     to.right.insert(to.right.end(), x.begin(), x.end());
     for (const double size : sizes) to.right_floors.push_back(floor * size * k_unit_roundoff<component>);
   }
@@ -338,7 +360,7 @@ class qr_subject final : public subject {
   std::int64_t m_, n_, steps_, count_, right_rows_, right_columns_;
   std::vector<T> given_, right_, taus_;
   operand<T> a_, b_, tau_;
-  std::vector<std::int64_t> pivots_;  // geqp3's
+  std::vector<std::int64_t> pivots_;  // geqp3's and gelsy's
   std::optional<qr::plan<T>> plan_;
   std::optional<judged_parts<component>> judged_factors_, judged_tau_, judged_order_, judged_right_;
 };

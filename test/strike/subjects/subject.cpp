@@ -11,7 +11,8 @@ namespace ballast::strike {
 subject_name parse_subject(std::string_view name) {
   if (name.starts_with("fft_")) return {"fft", std::string(name)};
   if (name.starts_with("convolve_") || name.starts_with("correlate_")) return {"convolve", std::string(name)};
-  for (const std::string_view operation : {"kmeans", "predict", "transform", "geqrf", "geqp3", "ormqr_right", "ormqr", "orgqr", "gels"}) {
+  for (const std::string_view operation :
+       {"kmeans", "predict", "transform", "geqrf", "geqp3", "ormqr_right", "ormqr", "orgqr", "gelsy", "gels"}) {
     if (!name.starts_with(operation) || name.size() <= operation.size() || name[operation.size()] != '_') continue;
     const bool clusters = operation == "kmeans" || operation == "predict" || operation == "transform";
     return {std::string(operation), (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size()))};
@@ -19,7 +20,7 @@ subject_name parse_subject(std::string_view name) {
   throw invalid_argument_error(
       "expected a problem such as fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m33_full, kmeans_f32_m8000_n32_k64, predict_…, "
       "transform_…, geqrf_f32_m384_n256, geqp3_…, "
-      "ormqr_…, ormqr_right_…, orgqr_… or gels_…, got \"" +
+      "ormqr_…, ormqr_right_…, orgqr_…, gels_… or gelsy_…, got \"" +
       std::string(name) + '"');
 }
 

@@ -84,7 +84,8 @@ class subject {
 //   fft_…                                       a transform; real to real: of one dimension
 //   convolve_…, correlate_…                     of one dimension
 //   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
-//   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…, geqrf_c128_…
+//   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…, gelsy_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…,
+//   geqrf_c128_…
 // Batches have "_b" and a number at the end. Throws invalid_argument_error.
 struct subject_name {
   std::string operation;  // "fft", "kmeans", …, "ormqr_right", …
