@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "abft/threshold.hpp"
+#include "core/aligned_buffer.hpp"
+#include "core/extent.hpp"
 #include "group/session.hpp"
+#include "kmeans/driver/cosines.hpp"
 #include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
@@ -130,7 +133,14 @@ report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>
   sealed_centroids<T> inner = normalize(centroids);
   verify_waiting_centroids(inner);
   verify_waiting(normalization_, "kmeans.normalization");
-  engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
+  if (!spherical_) {
+    engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
+  } else {
+    core::aligned_buffer<T> memory(core::checked_product(m_, k_));
+    const matrix_view<T> made = row_major(memory.data(), m_, k_);
+    engine_->distances(inner, scaled(centroids), centroids, made);
+    if (!stop()) store_cosine_distances<T>(recorder_, injector_, how_, made, staging_.write(values));
+  }
   engine_->settle();
   if (!throws()) staging_.commit();
   return finish();
