@@ -86,7 +86,7 @@ std::span<std::int32_t> labels_of(const output& to) {
 
 template <class T>
 kmeans::problem size_of(const points_argument& points, const kmeans::data<T>& from, bool spherical) {
-  constexpr kmeans::storage kinds[] = {kmeans::storage::dense, kmeans::storage::f16, kmeans::storage::bf16};  // of data::half
+  constexpr kmeans::storage kinds[] = {kmeans::storage::dense, kmeans::storage::f16, kmeans::storage::bf16};  // by the index in data::half
   return {.precision = ballast::precision_of<T>,
           .points = points.sparse ? points.m : static_cast<std::int64_t>(points.dense.shape(0)),
           .features = points.sparse ? points.n : static_cast<std::int64_t>(points.dense.shape(1)),

@@ -169,8 +169,8 @@ TYPED_TEST(kmeans_spherical, is_what_the_definition_says) {
         });
         EXPECT_EQ(labels, made.labels);
         EXPECT_NEAR(inertia, made.inertia, 64 * k_u<T> * static_cast<double>(m));
-        // transform has 1 − cos from differences: relative to it as exact as distances are, but for the rounding of the unit vectors, whose
-        // difference d it moves by at most 2u.
+        // transform has 1 − cos from differences. Its error is that of distances, and that of the unit vectors, whose roundings move a
+        // difference d by 2u at most.
         matrix<T> values(m, k);
         (void)test_calls::with(this->how(2, level),
                                [&](const auto& where, const auto& now) { return plan<T>(size, {}, where).transform(from, values, now); });

@@ -14,7 +14,7 @@ namespace ballast::kmeans::cuda {
 // The points of a call and their normalization (contract.hpp), in device memory.
 template <class T>
 struct given_points {
-  // Feature f of row i has the number i · row_stride + f · column_stride. Of numbers of T; for kernels with `Half` of 16-bit numbers.
+  // Feature f of row i is number i · row_stride + f · column_stride. The numbers are of T, or have 16 bits, for kernels with `Half`.
   const void* points = nullptr;
   bool brain = false;  // 16-bit numbers: bfloat16, else float16
   std::int64_t row_stride = 0;

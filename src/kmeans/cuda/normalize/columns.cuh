@@ -28,7 +28,7 @@ __device__ __forceinline__ float from_16_bits(std::uint16_t bits, bool brain) {
   return brain ? ballast::cuda::from_bits<float>(std::uint32_t{bits} << 16) : arch::from_half(bits);
 }
 
-// Returns a number as it was given. `Half`: the points have 16 bits.
+// Returns feature f of a row of the given points. `Half`: they have 16 bits.
 template <bool Half, class T>
 __device__ __forceinline__ T given_value(const given_points<T>& from, std::int64_t row, int f) {
   const std::int64_t at = row * from.row_stride + f * from.column_stride;
