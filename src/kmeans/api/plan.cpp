@@ -127,22 +127,22 @@ class unit_copies {
     centroids_ = core::aligned_buffer<T>(core::checked_product(centroids.rows, n_));
     centroids = row_major<const T>(centroids_.data(), centroids.rows, n_);
   }
-  void fill(driver<T>& by, const run::settings& how, std::string_view token) {
+  void fill(run::recorder& seen, inject::active_injector& injector, const run::settings& how, std::string_view token) {
     const auto row = [&](std::int64_t i) { return i * n_; };
     const auto all = [&](std::int64_t) { return n_; };
     const sparse_rows<T>& sparse = from_.sparse;
     if (sparse.present()) {
       make_unit_rows(
-          by, how, token, "points", m_, numbers_.data(), [&](std::int64_t i) { return sparse.first(i); },
+          seen, injector, how, token, "points", m_, numbers_.data(), [&](std::int64_t i) { return sparse.first(i); },
           [&](std::int64_t i) { return sparse.first(i + 1) - sparse.first(i); },
           [&](std::int64_t i, std::int64_t e) { return sparse.value(sparse.first(i) + e); });
     } else {
-      make_unit_rows(by, how, token, "points", m_, numbers_.data(), row, all, [&](std::int64_t i, std::int64_t f) {
+      make_unit_rows(seen, injector, how, token, "points", m_, numbers_.data(), row, all, [&](std::int64_t i, std::int64_t f) {
         return from_.half.present() ? static_cast<T>(from_.half.at(i, f)) : from_.shape(i, f);
       });
     }
     if (given_.data == nullptr) return;
-    make_unit_rows(by, how, token, "centroids", given_.rows, centroids_.data(), row, all,
+    make_unit_rows(seen, injector, how, token, "centroids", given_.rows, centroids_.data(), row, all,
                    [&](std::int64_t i, std::int64_t f) { return given_(i, f); });
   }
 
@@ -166,8 +166,11 @@ report run_call(const problem& size, const data<T>& from, matrix_view<const T> c
   args.sparse = points.sparse;
   args.half = points.half;
   args.spherical = size.spherical;
+  const auto fill = [&](run::recorder& seen, inject::active_injector& injector) {
+    unit->fill(seen, injector, args.how, args.token.view());
+  };
+  if (unit) args.prepare = fill;
   driver<T> by(args);
-  if (unit) unit->fill(by, args.how, args.token.view());
   return call(by, centroids);
 }
 

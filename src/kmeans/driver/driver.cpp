@@ -43,10 +43,17 @@ driver<T>::driver(const driver_args<T>& what)
       injector_(what.how.faults, site::table()),
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
-      engine_(make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_,
-                                         what.scheme, what.kept, what.rows, what.sparse, what.half},
-                          backend_)),
+      engine_(engine_for(what)),
       staging_(what.how.stream) {}
+
+// Makes the engine, after the points.
+template <class T>
+std::unique_ptr<engine<T>> driver<T>::engine_for(const driver_args<T>& what) {
+  if (what.prepare) (*what.prepare)(recorder_, injector_);
+  return make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_, what.scheme,
+                                    what.kept, what.rows, what.sparse, what.half},
+                     backend_);
+}
 
 template <class T>
 report driver<T>::fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to) {

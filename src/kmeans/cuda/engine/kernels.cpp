@@ -29,6 +29,12 @@ const char* const k_prefix = "ballast::kmeans::cuda::";
 
 std::string kernel(const char* name) { return std::string(k_prefix) + name; }
 
+void allow_lines(std::vector<ballast::cuda::kernel_request>& kernels) {
+  for (ballast::cuda::kernel_request& each : kernels) {
+    if (each.stack == 0) each.stack = k_line_stack, each.spills = k_line_spills;
+  }
+}
+
 const char* literal(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -230,9 +236,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   pass_policy without = chosen;
   without.sums = sum_memory::none;
   made.push_back(pass_request(labels, without, instrumented));
-  for (ballast::cuda::kernel_request& each : made) {
-    if (each.stack == 0) each.stack = k_line_stack, each.spills = k_line_spills;
-  }
+  allow_lines(made);
   if (instrumented) allow_strikes(made);
   return made;
 }
@@ -289,6 +293,16 @@ class kernel_set {
       if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
     }
   }
+  // The kernels that read points of 16 bits.
+  void add_half() {
+    for (const int words : {1, 2}) {
+      auto half = kernel_names<float>::all(words, false, true);
+      allow_lines(half);
+      for (ballast::cuda::kernel_request& each : half) {
+        if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+      }
+    }
+  }
   std::vector<ballast::cuda::kernel_request> made;
 
  private:
@@ -320,6 +334,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       list.add(token, false, true, check);
     }
   }
+  list.add_half();
   return list.made;
 }
 
