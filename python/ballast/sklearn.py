@@ -323,7 +323,7 @@ def _directions(X):
         largest = abs(X).max(axis=1).toarray()
         X = X.copy()
         X.data /= np.repeat(largest.ravel(), np.diff(X.indptr))
-        X.data /= np.repeat(np.sqrt(X.multiply(X).sum(axis=1)).ravel(), np.diff(X.indptr))
+        X.data /= np.repeat(np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel(), np.diff(X.indptr))
         return X
     X = X / np.abs(X).max(axis=1, keepdims=True)
     return X / np.linalg.norm(X, axis=1, keepdims=True)

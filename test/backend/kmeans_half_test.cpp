@@ -249,6 +249,17 @@ TYPED_TEST(half_numbers, faults_at_every_site_are_repaired) {
 }
 
 #if defined(BALLAST_TEST_KMEANS_ON_CUDA)
+// The schemes of FT K-Means read the normalized points alone.
+TYPED_TEST(half_numbers, are_clustered_by_other_schemes) {
+  const auto points = half_clouds<TypeParam>(300, 17, 7, 9);
+  const request<float> wanted{.clusters = 7, .init = init::given, .centroids = points.wide.rows(7), .max_iter = 4};
+  run::settings how = how_on(backend::cuda, protection::off);
+  how.scheme = "tensor";
+  const auto made = fit_half(points.view(), wanted, how);
+  expect_same(made, fit(points.wide.view(), wanted, how));
+  EXPECT_EQ(made.report.scheme.view(), "tensor");
+}
+
 // One element of one copy: of any piece, for any purpose.
 TYPED_TEST(half_numbers, pass_in_pieces) {
   const std::int64_t m = 7000, n = 20, k = 3;
