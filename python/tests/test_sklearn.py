@@ -198,6 +198,7 @@ def test_spherical_of_rows_without_direction():
         SphericalKMeans(2, init=np.zeros((2, 30))).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_spherical_is_an_estimator():
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
 
