@@ -423,7 +423,7 @@ BALLAST_C_API int32_t ballast_fft_plan_options(const ballast_fft_plan* plan, bal
 typedef struct {
   size_t size;
   const DLTensor* points;     // m x n (batch: b x m x n; a stride of 0 between data sets is allowed), any strides: float or double; of
-                              // storage "f16" and "bf16" these types, in host memory; of "csr" the values of the stored elements, one axis
+                              // storage "f16" and "bf16" these types; of "csr" the values of the stored elements, one axis
   const DLTensor* weights;    // m weights >= 0 without gaps, not all zero (batch: b x m); null: all 1
   const DLTensor* centroids;  // k x n (batch: b x k x n): of predict and transform, and of fit with init "given"; else null
   // The rows of storage "csr", in host memory without gaps, both int32 or both int64: row i has the elements row_offsets[i] to

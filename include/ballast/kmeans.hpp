@@ -83,7 +83,7 @@ struct data {
   // For plans of storage::csr the points, in place of `points`: m × n with indices of 32 or 64 bits, columns ascending in each row. Zeros
   // may be stored.
   std::variant<csr_view<const T, std::int32_t>, csr_view<const T, std::int64_t>> sparse = {};
-  // For plans of storage::f16 and bf16, whose T is float, the points in place of `points`: m × n with any strides, in memory of the host.
+  // For plans of storage::f16 and bf16, whose T is float, the points in place of `points`: m × n with any strides.
   std::variant<std::monostate, matrix_view<const float16>, matrix_view<const bfloat16>> half = {};
 };
 
@@ -148,18 +148,18 @@ struct batch_results {
 // Spherical (problem::spherical; I. Dhillon, D. Modha, Concept decompositions for large sparse text data using clustering, 2001): points
 // and given centroids are divided by their norms, in copies of the call, and each new centroid is the sum of its points by weight, divided
 // by the norm of the sum; where that is 0, the centroid stays. `inertia` is Σ_i weight_i (1 − cos(x_i, centroid(label_i))), as half of the
-// squared distances between these rounded unit vectors; labels are nearest for these exactly. Centroids have norm 1, to rounding. A row of
-// zeros has no direction: invalid_argument_error. Not with it: transform, the cuda backend (automatic chooses one of the host), batches,
-// groups of ranks.
+// squared distances between these rounded unit vectors; labels are nearest for these exactly. Centroids have norm 1, to rounding. transform
+// gives 1 − cos, likewise, to m × k more numbers of the host first. A row of zeros has no direction: invalid_argument_error. Points of a
+// device are copied to the host and back for their norms. Not with it: batches, groups.
 //
 // Points in half precision (storage::f16, bf16; T is float): the results, to the bit, of the same numbers in float, of which a block at a
-// time is made. Not with them: the cuda backend (automatic chooses one of the host), batches, groups of ranks.
+// time is made; on cuda kernels read them as they are, from memory of the host or of the device. Not with them: batches, groups.
 //
 // Points in compressed rows (storage::csr): fit, predict and transform as for the same points in a matrix, with the same contract for
 // labels; the points are not shifted to their mean. A distance of transform has a relative error of (n/2 + 4) u for floats and 8 (e + 4) u
 // for doubles, e the most stored elements of a point. One iteration costs 2k operations for each stored element and O(kn) beside. Memory
 // beyond the arguments: O(m + kn · groups), 4 to 64 groups. n ≤ 2^31 − 1. Not with storage::csr: the cuda backend (automatic chooses one of
-// the host), k-means‖, batches, groups of ranks.
+// the host), batches, groups of ranks.
 //
 // Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group also: different calls on its ranks),
 // unsupported_error, rank_lost_error, device_error, out_of_memory_error, uncorrectable_error. Results are stored after they have been

@@ -14,7 +14,7 @@ import numpy as np
 from . import _core
 from ._errors import UnsupportedError, UnsupportedTypeError
 
-__all__ = ["DeviceArray", "as_array", "contiguous", "device_of", "distinct", "native", "on_device", "on_host", "singular_values", "stream_of",
+__all__ = ["Bfloat16Array", "DeviceArray", "as_array", "contiguous", "device_of", "distinct", "native", "on_device", "on_host", "singular_values", "stream_of",
            "sums_of_squares", "taken_from_device"]
 
 _FLAGS = SimpleNamespace(aligned=True, writeable=True)  # of arrays that a library has allocated
@@ -294,6 +294,18 @@ class DeviceArray:
         return out[0]
 
 
+class Bfloat16Array(DeviceArray):
+    """A tensor of PyTorch's bfloat16, a type that NumPy does not have: the bits as int16, and what the extension takes them for."""
+
+    __slots__ = ()
+
+    def tensor(self):
+        return _core.tensor(self.address, self.shape, [step // 2 for step in self.strides], 4, 16, self.device)
+
+    def copy(self):
+        return Bfloat16Array(self.library, self.library.copy(self.native))
+
+
 def native(a):
     """The array of its own library; others as they are."""
     return a.native if isinstance(a, DeviceArray) else a
@@ -381,10 +393,12 @@ def on_device(a):
     return hasattr(kind, "__cuda_array_interface__")
 
 
-def taken_from_device(a):
-    """`a` as a DeviceArray over the same memory."""
+def taken_from_device(a, bfloat16=False):
+    """`a` as a DeviceArray over the same memory. `bfloat16`: a tensor of that type may be a Bfloat16Array."""
     name = type(a).__module__.partition(".")[0]
     if name == "torch":  # conjugates and negatives that PyTorch has only noted are computed
+        if bfloat16 and a.dtype == sys.modules["torch"].bfloat16:
+            return Bfloat16Array(_library("torch"), a.detach().view(sys.modules["torch"].int16))
         return DeviceArray(_library("torch"), a.detach().resolve_conj().resolve_neg())
     if name == "cupy":
         return DeviceArray(_library("cupy"), a)

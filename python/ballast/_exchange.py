@@ -21,12 +21,13 @@ def foreign(a):
     return not isinstance(a, (np.ndarray, np.generic)) and (hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"))
 
 
-def taken(a):
-    """`a` as a NumPy array over the same memory, or as a DeviceArray; lists, scalars and NumPy's arrays as they are."""
+def taken(a, bfloat16=False):
+    """`a` as a NumPy array over the same memory, or as a DeviceArray; lists, scalars and NumPy's arrays as they are. `bfloat16`: see
+    taken_from_device."""
     if not foreign(a):
         return a
     if on_device(a):
-        return taken_from_device(a)
+        return taken_from_device(a, bfloat16) if bfloat16 else taken_from_device(a)
     if _library(a) == "torch":  # DLPack does not take these three
         a = a.detach().resolve_conj().resolve_neg()
     return np.from_dlpack(a)

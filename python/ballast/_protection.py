@@ -136,7 +136,7 @@ def call(function, *arguments):
 
 def compute(function, *arguments):
     """call() with arguments that may be DeviceArrays."""
-    return call(function, *[each.tensor() if type(each) is DeviceArray else each for each in arguments])
+    return call(function, *[each.tensor() if isinstance(each, DeviceArray) else each for each in arguments])
 
 
 def record(first, *later, checks=0, events=(), false_alarms=0):

@@ -1,4 +1,4 @@
-"""KMeans and MiniBatchKMeans, estimators of scikit-learn that Ballast computes. Only this module imports scikit-learn."""
+"""KMeans, SphericalKMeans and MiniBatchKMeans, estimators of scikit-learn that Ballast computes. Only this module imports scikit-learn."""
 
 import warnings
 from numbers import Integral, Real
@@ -13,20 +13,21 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError, Str
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import _core
-from ._device import as_array, device_of, distinct, on_device, stream_of
+from ._device import Bfloat16Array, as_array, device_of, distinct, on_device, stream_of
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._exchange import foreign, given_back, taken
 from ._minibatch import Findings, State
 from ._minibatch import step as batch_step
 from ._protection import compute, current, execution, last_report, level_of_caller, record
 
-__all__ = ["KMeans", "MiniBatchKMeans"]
+__all__ = ["KMeans", "MiniBatchKMeans", "SphericalKMeans"]
 
 _FLOATS = [np.float64, np.float32]
 
 
-def _function(name, dtype):
-    return getattr(_core, f"kmeans_{name}_{'f32' if dtype.itemsize == 4 else 'f64'}")
+def _type_of_results(X):
+    """The type that points are clustered in: float32 where they have 16 bits, else their own."""
+    return np.dtype(np.float32) if X.dtype.itemsize == 2 else X.dtype
 
 
 def _operand(X):
@@ -50,26 +51,28 @@ def _dense(rows):
 
 
 def _points_on_device(X):
-    """Points of float32 or float64 as a DeviceArray."""
-    X = taken(X)
+    """Points of float16, bfloat16, float32 or float64 as a DeviceArray."""
+    X = taken(X, bfloat16=True)
     if X.ndim != 2:
         raise InvalidArgumentError(f"Expected 2D array, got an array with {X.ndim} axes")
     if not X.size:
         raise InvalidArgumentError(f"Found array with shape {X.shape}: expected at least one point and one feature")
     if X.dtype.kind == "c":
         raise InvalidArgumentError("Complex data not supported")
-    X = X.astype(X.dtype if X.dtype in _FLOATS else np.float64, copy=False)
+    if not (X.dtype in _FLOATS or X.dtype == np.float16 or isinstance(X, Bfloat16Array)):
+        X = X.astype(np.float64)
     return X if min(X.strides) > 0 else X.copy()
 
 
 def _weights_on_device(sample_weight, X):
     """A weight for each point beside the points; without elements where none are given."""
+    dtype = _type_of_results(X)
     if sample_weight is None:
-        return np.empty(0, X.dtype, like=X)
+        return np.empty(0, dtype, like=X)
     given = as_array(taken(sample_weight))
     if given.ndim > 1 or given.ndim and given.shape != (len(X),):
         raise InvalidArgumentError(f"sample_weight.shape == {given.shape}, expected {(len(X),)}!")
-    weights = np.empty(len(X), X.dtype, like=X)
+    weights = np.empty(len(X), dtype, like=X)
     weights[...] = given
     return weights
 
@@ -81,6 +84,8 @@ class _InvalidParameterError(InvalidArgumentError, InvalidParameterError):
 class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What the estimators share: everything but the fit. A subclass has _runs_of_others: the runs that n_init="auto" means for other starts
     than k-means++ and arrays; and _takes_sparse, accept_sparse of scikit-learn's validate_data."""
+
+    _functions = "kmeans"  # of the extension
 
     # The values that each parameter may have: _validate_params() of scikit-learn checks them.
     _parameter_constraints = {"n_clusters": [Interval(Integral, 1, None, closed="left")],
@@ -142,7 +147,7 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             if X.shape[1] != self.n_features_in_:
                 raise InvalidArgumentError(f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
                                            "as input.")
-            centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
+            centroids = np.empty((self.n_clusters, X.shape[1]), _type_of_results(X), like=X)
             centroids[...] = as_array(taken(self.cluster_centers_))
             return X, centroids
         X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, reset=False, dtype=_FLOATS, order="C"))
@@ -156,11 +161,24 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             weights = _weights_on_device(sample_weight, X)
         else:
             weights = np.empty(0, X.dtype) if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        labels, inertia = self._computed_labels(X, weights, centroids)
+        return given_back(labels, given) if device_of(X) is not None else labels, inertia
+
+    def _function(self, name, dtype):
+        return getattr(_core, f"{self._functions}_{name}_{'f32' if dtype.itemsize == 4 else 'f64'}")
+
+    def _computed_labels(self, X, weights, centroids):
         labels = np.empty(len(X), np.int32, like=X) if device_of(X) is not None else np.empty(X.shape[0], np.int32)
-        report, inertia = compute(_function("predict", X.dtype), _operand(X), weights, centroids, labels,
+        report, inertia = compute(self._function("predict", centroids.dtype), _operand(X), weights, centroids, labels,
                                   execution(current(), device=device_of(X)), stream_of(X))
         record(report)
-        return given_back(labels, given) if device_of(X) is not None else labels, inertia
+        return labels, inertia
+
+    def _computed_distances(self, X, centroids):
+        values = np.empty((X.shape[0], len(centroids)), centroids.dtype, like=centroids)
+        record(compute(self._function("transform", centroids.dtype), _operand(X), np.empty(0, centroids.dtype, like=centroids), centroids, values,
+                       execution(current(), device=device_of(X)), stream_of(X)))
+        return values
 
     def predict(self, X):
         """The number of the nearest centroid of each point."""
@@ -174,9 +192,7 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
         """The distance of each point to each centroid."""
         given = X
         X, centroids = self._points(X)
-        values = np.empty((X.shape[0], len(centroids)), X.dtype, like=centroids)
-        record(compute(_function("transform", X.dtype), _operand(X), np.empty(0, X.dtype, like=centroids), centroids, values,
-                       execution(current(), device=device_of(X)), stream_of(X)))
+        values = self._computed_distances(X, centroids)
         return given_back(values, given) if device_of(X) is not None else values
 
     def fit_transform(self, X, y=None, sample_weight=None):
@@ -202,7 +218,8 @@ class KMeans(_Clustering):
 
     X may be an array in the memory of a CUDA device (PyTorch, CuPy, and others by DLPack or __cuda_array_interface__): the fit runs there,
     and labels_, cluster_centers_ and the results of predict and transform are arrays of that library on that device. Then Ballast draws the
-    first centroids, on the device, protected as a fit is, so that they are not scikit-learn's.
+    first centroids, on the device, protected as a fit is, so that they are not scikit-learn's. There points of float16, and of PyTorch's
+    bfloat16, are read as they are and clustered in float32.
     """
 
     _runs_of_others = 10
@@ -229,11 +246,17 @@ class KMeans(_Clustering):
             return self._fit_on_device(X, sample_weight)
         X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, dtype=_FLOATS, order="C"))
         self._check_size(X)
-        given = sample_weight is not None
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        return self._fit_on_host(X, _check_sample_weight(sample_weight, X, dtype=X.dtype), sample_weight is not None)
+
+    def _drawn_from(self, X):
+        """The points that k-means++ measures distances between; None: X."""
+        return None if issparse(X) else X - X.mean(axis=0)
+
+    def _fit_on_host(self, X, weights, given):
+        """Fits valid points. `given`: the weights are not all 1."""
         best, reports = None, []
         random_state = check_random_state(self.random_state)
-        centred = X - X.mean(axis=0) if isinstance(self.init, str) and self.init == "k-means++" and not issparse(X) else None
+        centred = self._drawn_from(X) if isinstance(self.init, str) and self.init == "k-means++" else None
         for run in range(self._runs()):
             first = self._first_centroids(X, weights, random_state, centred)
             made = self._run(X, weights if given else np.empty(0, X.dtype), first)
@@ -245,7 +268,7 @@ class KMeans(_Clustering):
         record(*reports)
         self.report_ = last_report()
         _, self.inertia_, self.n_iter_, _, self.cluster_centers_, self.labels_ = best
-        self._warn_of_copies(distinct(self.labels_, self.n_clusters), stacklevel=3)
+        self._warn_of_copies(distinct(self.labels_, self.n_clusters), stacklevel=4)
         return self
 
     def _warn_of_copies(self, found, stacklevel):
@@ -256,7 +279,8 @@ class KMeans(_Clustering):
     def _fit_on_device(self, given, sample_weight):
         X = _points_on_device(given)
         self._check_size(X)
-        first = np.empty((self.n_clusters, X.shape[1]), X.dtype, like=X)
+        dtype = _type_of_results(X)
+        first = np.empty((self.n_clusters, X.shape[1]), dtype, like=X)
         init = self.init
         if not isinstance(init, str):
             chosen = init(given, self.n_clusters, check_random_state(self.random_state)) if callable(init) else init
@@ -269,7 +293,7 @@ class KMeans(_Clustering):
         seed = int(check_random_state(self.random_state).randint(2**31))
         centroids, labels = np.empty_like(first), np.empty(len(X), np.int32, like=X)
         report, self.inertia_, self.n_iter_, _ = compute(
-            _function("fit", X.dtype), X, _weights_on_device(sample_weight, X), first, centroids, labels, init, int(self._runs()), seed,
+            self._function("fit", dtype), X, _weights_on_device(sample_weight, X), first, centroids, labels, init, int(self._runs()), seed,
             int(self.max_iter), float(self.tol), execution(current(), device=X.device), stream_of(X))
         record(report)
         self.report_ = last_report()
@@ -283,9 +307,74 @@ class KMeans(_Clustering):
     def _run(self, X, weights, first):
         centroids = np.empty((self.n_clusters, X.shape[1]), X.dtype)
         labels = np.empty(X.shape[0], np.int32)
-        found = compute(_function("fit", X.dtype), _operand(X), weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
+        found = compute(self._function("fit", X.dtype), _operand(X), weights, np.ascontiguousarray(first), centroids, labels, "given", 1, 0,
                         int(self.max_iter), float(self.tol), execution(current()), 0)
         return *found, centroids, labels
+
+
+def _has_direction(X):
+    """For each row whether it has a number other than 0."""
+    return (abs(X).max(axis=1).toarray().ravel() if issparse(X) else np.abs(X).max(axis=1)) > 0
+
+
+def _directions(X):
+    """Rows other than 0 divided by their norms, of any size."""
+    if issparse(X):
+        largest = abs(X).max(axis=1).toarray()
+        X = X.copy()
+        X.data /= np.repeat(largest.ravel(), np.diff(X.indptr))
+        X.data /= np.repeat(np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel(), np.diff(X.indptr))
+        return X
+    X = X / np.abs(X).max(axis=1, keepdims=True)
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+class SphericalKMeans(KMeans):
+    """K-Means of directions (Dhillon and Modha 2001): each point and each centroid counts as its direction, and the distance is 1 - cos of
+    the angle between them. For texts and embeddings, whose lengths say nothing.
+
+    Parameters, attributes and arrays on a device as of KMeans. cluster_centers_ have norm 1, inertia_ is the weighted sum of 1 - cos, and
+    transform gives 1 - cos from each point to each centroid, from differences, so that small ones are exact to rounding. k-means++ draws
+    among the directions.
+
+    A row of zeros has no direction: its distance to every centroid is 1, its label 0, and no centroid moves for it. On a device such rows
+    are refused (InvalidArgumentError). Centroids that the caller gives must have a direction.
+    """
+
+    _functions = "kmeans_spherical"
+
+    def _drawn_from(self, X):
+        return _directions(X)
+
+    def _fit_on_host(self, X, weights, given):
+        has = _has_direction(X)
+        if has.all():
+            return super()._fit_on_host(X, weights, given)
+        kept, all_weights = X[has], weights
+        if kept.shape[0] < self.n_clusters:
+            raise InvalidArgumentError(f"n_samples={kept.shape[0]} of points other than 0 should be >= n_clusters={self.n_clusters}.")
+        super()._fit_on_host(kept, weights[has], given)
+        labels = np.zeros(X.shape[0], np.int32)
+        labels[has] = self.labels_
+        self.labels_ = labels
+        self.inertia_ += float(all_weights[~has].sum())
+        return self
+
+    def _computed_labels(self, X, weights, centroids):
+        if device_of(X) is not None or (has := _has_direction(X)).all():
+            return super()._computed_labels(X, weights, centroids)
+        labels, inertia = np.zeros(X.shape[0], np.int32), 0.0
+        if has.any():
+            labels[has], inertia = super()._computed_labels(X[has], weights[has] if len(weights) else weights, centroids)
+        return labels, inertia + float(weights[~has].sum() if len(weights) else (~has).sum())
+
+    def _computed_distances(self, X, centroids):
+        if device_of(X) is not None or (has := _has_direction(X)).all():
+            return super()._computed_distances(X, centroids)
+        values = np.ones((X.shape[0], len(centroids)), centroids.dtype)
+        if has.any():
+            values[has] = super()._computed_distances(X[has], centroids)
+        return values
 
 
 class MiniBatchKMeans(_Clustering):

@@ -76,7 +76,7 @@ def device(request, monkeypatch):
     monkeypatch.setattr(_exchange, "on_device", lambda a: isinstance(a, kind))
     if request.param == "cupy":
         library = NumPyAsCuPy()
-        monkeypatch.setattr(_exchange, "taken_from_device", lambda a: _device.DeviceArray(library, a))
+        monkeypatch.setattr(_exchange, "taken_from_device", lambda a, bfloat16=False: _device.DeviceArray(library, a))
     else:
         monkeypatch.setattr(_device._Torch, "stream", lambda self, a: 0)
         monkeypatch.setattr(_device._Torch, "device", lambda self, a: 0)
@@ -215,6 +215,29 @@ def test_kmeans(device):
         model.predict(points[:, :3])
     with pytest.raises(ValueError, match="sample_weight"):
         KMeans(5).fit(points, sample_weight=device(np.ones(3)))
+
+
+def test_kmeans_of_16_bits(device, monkeypatch):
+    """Points of float16 and bfloat16 go to the library as they are: the results are those of the same numbers in float32."""
+    pytest.importorskip("sklearn")
+    from ballast.sklearn import KMeans, SphericalKMeans
+
+    given = []
+    compute = ballast.sklearn.compute
+    monkeypatch.setattr(ballast.sklearn, "compute", lambda function, X, *rest: given.append(X.native.dtype) or compute(function, X, *rest))
+    centres = 20 * data(5, 16)
+    halves = device((np.repeat(centres, 40, 0) + data(200, 16)).astype(np.float16))
+    for kind in (KMeans, SphericalKMeans):
+        model, wide = kind(5, init=centres).fit(halves), kind(5, init=centres).fit(device(np.asarray(halves).astype(np.float32)))
+        assert given[-2] == halves.dtype and model.report_.problem.startswith("kmeans_f16_m200_n16_k5")
+        assert np.array_equal(model.cluster_centers_, wide.cluster_centers_) and np.array_equal(model.labels_, wide.labels_)
+        assert np.array_equal(model.predict(halves), model.labels_) and model.cluster_centers_.dtype == wide.cluster_centers_.dtype
+        assert np.array_equal(model.transform(halves), wide.transform(device(np.asarray(halves).astype(np.float32))))
+    if device.kind is not Near:
+        brains = torch.from_numpy(np.asarray(halves).astype(np.float32)).to(torch.bfloat16)
+        model, wide = KMeans(5, init=centres).fit(brains), KMeans(5, init=centres).fit(brains.float())
+        assert model.report_.problem == "kmeans_bf16_m200_n16_k5" and model.cluster_centers_.dtype == torch.float32
+        assert torch.equal(model.cluster_centers_, wide.cluster_centers_) and torch.equal(model.predict(brains), wide.labels_)
 
 
 class Plan:

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ballast
-from ballast.sklearn import KMeans
+from ballast.sklearn import KMeans, SphericalKMeans
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +142,67 @@ def test_not_fitted_and_other_widths(blobs):
         KMeans(4).fit(blobs).predict(blobs[:, :3])
     with pytest.raises(ValueError):
         KMeans(4).fit(np.where(blobs > 0, np.nan, blobs))
+
+
+def directions(dtype, seed=6):
+    """Points around four directions, of lengths from 1 to 1000."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((4, 30))[random.integers(4, size=400)] + 0.4 * random.standard_normal((400, 30))
+    X[random.random(X.shape) < 0.3] = 0
+    return (X * 1000 ** random.random((400, 1))).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_spherical_is_what_the_definition_says(dtype):
+    sparse = pytest.importorskip("scipy.sparse")
+    X = directions(dtype)
+    weights = np.random.default_rng(7).random(400)
+    unit = X.astype(np.longdouble) / np.linalg.norm(X.astype(np.longdouble), axis=1, keepdims=True)
+    eps = np.finfo(dtype).eps
+    for points in (X, sparse.csr_array(X)):
+        model = SphericalKMeans(4, random_state=1).fit(points, sample_weight=weights)
+        assert model.report_.verdict == "clean" and model.report_.problem.endswith("_spherical")
+        assert model.cluster_centers_.dtype == dtype and np.allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1, rtol=0, atol=4 * eps)
+        far = 1 - unit @ model.cluster_centers_.T.astype(np.longdouble)
+        assert np.array_equal(model.labels_, far.argmin(axis=1)) and np.array_equal(model.predict(points), model.labels_)
+        made = model.transform(points)
+        assert made.dtype == dtype and np.allclose(made.astype(np.longdouble), far, rtol=0, atol=16 * eps)
+        assert np.isclose(model.inertia_, float((weights * far.min(axis=1)).sum()), rtol=100 * eps)
+        assert np.isclose(model.score(points, sample_weight=weights), -model.inertia_, rtol=100 * eps)
+        # Each centroid lies in the direction of the sum of its points.
+        for j in range(4):
+            total = (weights[:, None] * unit)[model.labels_ == j].sum(axis=0)
+            assert np.allclose(model.cluster_centers_[j], (total / np.linalg.norm(total)).astype(dtype), rtol=0, atol=64 * eps)
+    longer = SphericalKMeans(4, random_state=1).fit(X * dtype(2) ** np.arange(-10, 390)[:, None].clip(max=10).astype(dtype))
+    assert np.array_equal(longer.labels_, SphericalKMeans(4, random_state=1).fit(X).labels_)
+
+
+def test_spherical_of_rows_without_direction():
+    sparse = pytest.importorskip("scipy.sparse")
+    X, weights = directions(np.float64), np.random.default_rng(8).random(400)
+    has = np.arange(400) % 7 != 0
+    X[~has] = 0
+    first = X[has][:4]
+    alone = SphericalKMeans(4, init=first).fit(X[has], sample_weight=weights[has])
+    for points in (X, sparse.csr_array(X)):
+        model = SphericalKMeans(4, init=first).fit(points, sample_weight=weights)
+        assert np.allclose(model.cluster_centers_, alone.cluster_centers_)
+        assert np.array_equal(model.labels_[has], alone.labels_) and not model.labels_[~has].any()
+        assert np.isclose(model.inertia_, alone.inertia_ + weights[~has].sum())
+        assert np.array_equal(model.predict(points), model.labels_) and (model.transform(points)[~has] == 1).all()
+        assert np.isclose(model.score(points), -SphericalKMeans(4, init=model.cluster_centers_, max_iter=1).fit(X[has]).inertia_ - (~has).sum(),
+                          rtol=1e-2)
+    with pytest.raises(ValueError, match="other than 0"):
+        SphericalKMeans(4).fit(np.r_[X[:3], np.zeros((5, 30))])
+    with pytest.raises(ValueError, match="rows other than 0"):
+        SphericalKMeans(2, init=np.zeros((2, 30))).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_spherical_is_an_estimator():
+    checks = pytest.importorskip("sklearn.utils.estimator_checks")
+
+    def failed(estimator):
+        return {each["check_name"] for each in checks.check_estimator(estimator, on_fail=None, on_skip=None) if each["status"] == "failed"}
+
+    assert failed(SphericalKMeans()) <= failed(sklearn.cluster.KMeans())

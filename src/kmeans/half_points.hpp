@@ -30,8 +30,13 @@ class half_points {
   explicit half_points(const matrix_view<const bfloat16>& from) : half_points(from, true) {}
 
   bool present() const { return data_ != nullptr; }
+  bool brain() const { return brain_; }
+  // Returns the bits as a matrix of m × n.
+  matrix_view<const std::uint16_t> bits(std::int64_t m, std::int64_t n) const { return {data_, m, n, row_stride_, column_stride_}; }
+  // Reads a number from memory, each time again.
   float at(std::int64_t i, std::int64_t f) const {
-    const std::uint16_t bits = data_[i * row_stride_ + f * column_stride_];
+    const volatile std::uint16_t& from = data_[i * row_stride_ + f * column_stride_];
+    const std::uint16_t bits = from;
     return brain_ ? widened(bfloat16{bits}) : widened(float16{bits});
   }
   // Writes n features of row i to `to`.

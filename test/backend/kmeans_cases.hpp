@@ -98,11 +98,14 @@ struct configuration_names {
 
 // One fit by the driver of this backend; faults also strike the choice of first centroids.
 template <class T>
-model<T> fit_with_struck_seeding(const data_set<T>& points, const request<T>& wanted, const run::settings& how) {
+model<T> fit_with_struck_seeding(const data_set<T>& points, const request<T>& wanted, const run::settings& how,
+                                 const sparse_rows<T>& sparse = {}) {
   model<T> made;
   made.centroids = matrix<T>(wanted.clusters, points.n);
   made.labels.resize(static_cast<std::size_t>(points.m));
-  driver<T> by({points.view(), wanted.weights, wanted.clusters, how, "seeding", how.backend, "row_checksum", nullptr, true});
+  driver_args<T> args{points.view(), wanted.weights, wanted.clusters, how, "seeding", how.backend, "row_checksum", nullptr, true};
+  args.sparse = sparse;
+  driver<T> by(args);
   made.report = by.fit(wanted.how(), {}, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped});
   return made;
 }

@@ -32,6 +32,9 @@ void print_all() {
   for (const int words : {1, 2}) {
     for (const bool instrumented : {false, true}) {
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented)) print(each);
+      // Points in half precision (kmeans_half_test.cpp).
+      if (sizeof(T) == 4 && (words == 1 || !instrumented))
+        for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented, true)) print(each);
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(instrumented)) print(each);
       for (const bool enqueued : {false, true})
         if (words == 1) print(kernel_names<T>::batch(2, 2, simt::emulated_capabilities(), instrumented, enqueued));

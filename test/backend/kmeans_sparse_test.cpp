@@ -16,6 +16,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "backend/kmeans_cases.hpp"
+#include "backend/kmeans_parallel.hpp"
 #include "inject/sites.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
@@ -103,6 +104,41 @@ bool near(const matrix<T>& a, const matrix<T>& b, double limit) {
   for (std::size_t e = 0; e < a.size(); ++e)
     if (!(std::abs(static_cast<double>(a.data()[e]) - static_cast<double>(b.data()[e])) <= limit)) return false;
   return true;
+}
+
+// k-means‖ draws the points that it draws from a matrix: a draw depends on the row's number and on its distance, which agree up to
+// rounding.
+TYPED_TEST(kmeans_sparse, kmeans_parallel_draws_the_same_points) {
+  using T = typename TestFixture::real;
+  const auto points = texts<T>(1700, 60, 9, 8, 23);
+  std::vector<T> weights(1700);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(i % 4) / 2;
+  for (const bool weighted : {false, true}) {
+    request<T> wanted{.clusters = 11, .init = init::kmeans_parallel, .n_init = 2, .max_iter = 1, .seed = 7, .oversampling = 3, .rounds = 3};
+    if (weighted) wanted.weights = weights;
+    const auto expected = fit(points.dense.view(), wanted, this->how());
+    const auto one = fit_sparse(points, wanted, this->how(1));
+    EXPECT_EQ(one.report.verdict, verdict::clean) << to_json(one.report);
+    EXPECT_EQ(one.labels, expected.labels);
+    EXPECT_NEAR(one.inertia, expected.inertia, 1e3 * k_u<T> * expected.inertia);
+    const auto three = fit_sparse(points, wanted, this->how(3), true);
+    EXPECT_EQ(three.labels, one.labels);
+    EXPECT_EQ(flat(three.centroids), flat(one.centroids));
+    EXPECT_EQ(three.inertia, one.inertia);
+    EXPECT_EQ(fit_sparse(points, wanted, this->how(2, protection::off)).labels, one.labels);
+  }
+}
+
+TYPED_TEST(kmeans_sparse, every_step_of_kmeans_parallel_is_protected_and_matters) {
+  using T = typename TestFixture::real;
+  const auto points = texts<T>(1300, 40, 12, 6, 97);
+  const request<T> wanted{.clusters = 12, .init = init::kmeans_parallel, .max_iter = 1, .seed = 5, .oversampling = 4, .rounds = 3};
+  const auto run = [&](const inject::plan* faults, protection level) {
+    run::settings how = this->how(2, level);
+    how.faults = faults;
+    return fit_with_struck_seeding(points.dense, wanted, how, sparse_rows<T>(points.view()));
+  };
+  expect_steps_protected<T>(run, !test::sampled() ? 6 : 1);
 }
 
 // The fit of the same points in a matrix: the same labels and iterations, and centroids and inertia up to rounding.
@@ -432,7 +468,6 @@ TEST(kmeans_sparse_refusals, operands_and_plans) {
       "ascending columns");
   expect_refused([](set& of) { of.values[5] = std::numeric_limits<float>::quiet_NaN(); }, "expected finite numbers");
   const problem size{.points = 40, .features = 12, .clusters = 3, .storage = storage::csr};
-  EXPECT_THROW(plan<float>(size, {.init = init::kmeans_parallel}), unsupported_error);
   problem many = size;
   many.batch = 2;
   EXPECT_THROW(plan<float>(many, {}), unsupported_error);

@@ -14,8 +14,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "backend/kmeans_cases.hpp"
-#include "cuda/call/event_log.hpp"
-#include "kmeans/cuda/engine/point_stream.hpp"
+#include "backend/kmeans_streamed.hpp"
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
 
@@ -24,55 +23,11 @@ namespace {
 
 constexpr std::int64_t k_points = 7000;  // three pieces of the least size
 
-ballast::cuda::capabilities with_memory(std::int64_t bytes) {
-  auto made = simt::emulated_capabilities();
-  made.memory = bytes;
-  return made;
-}
-
-// Counts what comes from the host, and changes one element of one copy.
-class observed_device final : public test::forwarding_device {
- public:
-  using forwarding_device::forwarding_device;
-  std::int64_t available = -1;    // the memory that it reports as available; −1: the memory that is
-  std::int64_t large_copies = 0;  // copies of more than `least` bytes to the device
-  std::int64_t least = 1000 * 8;
-  std::int64_t struck_copy = -1;  // its number
-  bool every = false;             // and all after it
-  std::int64_t struck_byte = 0;
-
-  std::int64_t available_memory() override { return available < 0 ? forwarding_device::available_memory() : available; }
-  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override {
-    forwarding_device::copy(to, from, bytes, on);
-    if (bytes <= least || !accessible(to) || accessible(from)) return;
-    if (large_copies == struck_copy || (every && large_copies > struck_copy && struck_copy >= 0))
-      static_cast<unsigned char*>(to)[struck_byte] ^= 0x10;
-    ++large_copies;
-  }
-};
-
 template <class T>
 class kmeans_streamed : public testing::Test {
  protected:
   static run::settings how(protection level = protection::correct) {
     return {.backend = backend::cuda, .threads = 2, .protection = level, .throw_on_uncorrectable = false};
-  }
-  // As much memory as there can be where only so much stays on the device.
-  static std::int64_t memory_for(cuda::kept_points wanted, matrix_view<const T> points, bool weighted, std::int64_t k) {
-    simt::emulated_device any;
-    const cuda::kept_points_problem needs = cuda::needs_of(points, points.rows, weighted, k, any);
-    std::int64_t low = 0, high = std::int64_t{1} << 30;  // `high` is enough for more
-    while (high - low > 1) {
-      const std::int64_t middle = low + (high - low) / 2;
-      bool more = false;
-      try {
-        more = cuda::choose_kept_points(needs, middle).kept < wanted;
-      } catch (const std::bad_alloc&) {
-      }
-      (more ? high : low) = middle;
-    }
-    EXPECT_EQ(cuda::choose_kept_points(needs, low).kept, wanted);
-    return low + ballast::cuda::k_ring_bytes;  // the call takes its ring first
   }
 };
 TYPED_TEST_SUITE(kmeans_streamed, reals, real_names);
@@ -129,7 +84,7 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
     for (const auto kept : {cuda::kept_points::normalized, cuda::kept_points::none}) {
       SCOPED_TRACE(std::string(to_string(way)) + (kept == cuda::kept_points::none ? " none" : " normalized"));
       const bool off = way == init::random;
-      const auto found = all(this->memory_for(kept, points.view(), weighted, k), weighted, way, off ? protection::off : protection::correct,
+      const auto found = all(memory_for<T>(kept, points.view(), weighted, k), weighted, way, off ? protection::off : protection::correct,
                              way == init::kmeans_plus_plus ? by_columns : points.view());
       EXPECT_EQ(found.fitted.report.verdict, verdict::clean) << to_json(found.fitted.report);
       EXPECT_EQ(found.fitted.labels, expected.fitted.labels);
@@ -152,7 +107,7 @@ TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
   const auto points = clouds<T>(k_points, n, k, 5, 0.8);
   const auto run = [&](cuda::kept_points kept, test::late_device::manner how, std::int64_t left_out, std::int64_t* waits) {
     const auto below = std::make_shared<observed_device>(std::make_shared<simt::emulated_device>());
-    below->available = this->memory_for(kept, points.view(), false, k) - ballast::cuda::k_ring_bytes;
+    below->available = memory_for<T>(kept, points.view(), false, k) - ballast::cuda::k_ring_bytes;
     const auto device = std::make_shared<test::late_device>(below, how, 1);
     device->left_out = left_out;
     const test::current_device_guard current(device);
@@ -193,7 +148,7 @@ TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
   const auto points = clouds<T>(k_points, n, k, 5, 0.8);
   const auto run = [&](cuda::kept_points kept, std::int64_t struck, bool every, protection level, std::int64_t* copies) {
     const auto device = std::make_shared<observed_device>(
-        std::make_shared<simt::emulated_device>(with_memory(this->memory_for(kept, points.view(), false, k))));
+        std::make_shared<simt::emulated_device>(with_memory(memory_for<T>(kept, points.view(), false, k))));
     const test::current_device_guard current(device);
     device->struck_copy = struck;
     device->every = every;

@@ -68,7 +68,8 @@ bool host_is_faster(operation what, const problem& size, const options& wanted, 
   const device_work work = work_of(what, size, wanted);
   const double elements = static_cast<double>(size.points) * static_cast<double>(size.features) *
                           static_cast<double>(what == operation::batch ? size.batch : 1);
-  const double bytes = elements * (size.precision == precision::f32 ? 4 : 8) + work.results;
+  const bool half = size.storage == storage::f16 || size.storage == storage::bf16;
+  const double bytes = elements * (half ? 2 : size.precision == precision::f32 ? 4 : 8) + work.results;
   const double flops = 2 * elements * static_cast<double>(size.clusters) * work.passes;
   return run::copying_takes_longer({bytes, flops, size.precision, threads, work.waits * k_seconds_of_wait});
 }
@@ -87,19 +88,26 @@ matrix_view<const T> shape_of(const problem& size, const data<T>& from) {
   return size.storage == storage::dense ? from.points : row_major<const T>(nullptr, size.points, size.features);
 }
 
-// The operands have been validated.
+// The operands have been validated. `staging`: makes points of half precision readable for the host; null: they stay where they are.
 template <class T>
-points_of_call<T> points_of(const problem& size, const data<T>& from) {
+points_of_call<T> points_of(const problem& size, const data<T>& from, run::host_staging* staging) {
   points_of_call<T> made{shape_of(size, from)};
-  if (size.storage == storage::dense) return made;
-  if (size.storage == storage::csr) {
-    std::visit([&](const auto& rows) { made.sparse = sparse_rows<T>(rows); }, from.sparse);
-  } else if (size.storage == storage::f16) {
-    made.half = half_points(std::get<matrix_view<const float16>>(from.half));
-  } else {
-    made.half = half_points(std::get<matrix_view<const bfloat16>>(from.half));
+  const auto halves = [&](const auto& given) { return half_points(staging == nullptr ? given : staging->read(given)); };
+  switch (size.storage) {
+    case storage::dense: break;
+    case storage::csr: std::visit([&](const auto& rows) { made.sparse = sparse_rows<T>(rows); }, from.sparse); break;
+    case storage::f16: made.half = halves(std::get<matrix_view<const float16>>(from.half)); break;
+    case storage::bf16: made.half = halves(std::get<matrix_view<const bfloat16>>(from.half)); break;
   }
   return made;
+}
+
+// Returns the address of the points, a matrix or compressed rows.
+template <class T>
+const void* address_of(const data<T>& from) {
+  if (const auto* const half = std::get_if<matrix_view<const float16>>(&from.half)) return half->data;
+  if (const auto* const half = std::get_if<matrix_view<const bfloat16>>(&from.half)) return half->data;
+  return from.points.data;
 }
 
 // Copies of unit length of the points and centroids of a call.
@@ -120,22 +128,22 @@ class unit_copies {
     centroids_ = core::aligned_buffer<T>(core::checked_product(centroids.rows, n_));
     centroids = row_major<const T>(centroids_.data(), centroids.rows, n_);
   }
-  void fill(driver<T>& by, const run::settings& how, std::string_view token) {
+  void fill(run::recorder& seen, inject::active_injector& injector, const run::settings& how, std::string_view token) {
     const auto row = [&](std::int64_t i) { return i * n_; };
     const auto all = [&](std::int64_t) { return n_; };
     const sparse_rows<T>& sparse = from_.sparse;
     if (sparse.present()) {
       make_unit_rows(
-          by, how, token, "points", m_, numbers_.data(), [&](std::int64_t i) { return sparse.first(i); },
+          seen, injector, how, token, "points", m_, numbers_.data(), [&](std::int64_t i) { return sparse.first(i); },
           [&](std::int64_t i) { return sparse.first(i + 1) - sparse.first(i); },
           [&](std::int64_t i, std::int64_t e) { return sparse.value(sparse.first(i) + e); });
     } else {
-      make_unit_rows(by, how, token, "points", m_, numbers_.data(), row, all, [&](std::int64_t i, std::int64_t f) {
+      make_unit_rows(seen, injector, how, token, "points", m_, numbers_.data(), row, all, [&](std::int64_t i, std::int64_t f) {
         return from_.half.present() ? static_cast<T>(from_.half.at(i, f)) : from_.shape(i, f);
       });
     }
     if (given_.data == nullptr) return;
-    make_unit_rows(by, how, token, "centroids", given_.rows, centroids_.data(), row, all,
+    make_unit_rows(seen, injector, how, token, "centroids", given_.rows, centroids_.data(), row, all,
                    [&](std::int64_t i, std::int64_t f) { return given_(i, f); });
   }
 
@@ -149,7 +157,9 @@ class unit_copies {
 // Runs call(driver, centroids) for the points of a call; for spherical K-Means for copies of unit length.
 template <class T, class Call>
 report run_call(const problem& size, const data<T>& from, matrix_view<const T> centroids, driver_args<T> args, Call&& call) {
-  points_of_call<T> points = points_of(size, from);
+  run::host_staging staging(args.how.stream);
+  const bool host = args.backend != ballast::backend::cuda || size.spherical;
+  points_of_call<T> points = points_of(size, from, host ? &staging : nullptr);
   points.shape = args.points;
   std::optional<unit_copies<T>> unit;
   if (size.spherical) unit.emplace(size, points, centroids);
@@ -157,8 +167,11 @@ report run_call(const problem& size, const data<T>& from, matrix_view<const T> c
   args.sparse = points.sparse;
   args.half = points.half;
   args.spherical = size.spherical;
+  const auto fill = [&](run::recorder& seen, inject::active_injector& injector) {
+    unit->fill(seen, injector, args.how, args.token.view());
+  };
+  if (unit) args.prepare = fill;
   driver<T> by(args);
-  if (unit) unit->fill(by, args.how, args.token.view());
   return call(by, centroids);
 }
 
@@ -189,9 +202,8 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
   }
   if (size.storage != storage::dense || size.spherical) {
-    // The cuda backend has no kernels for these.
     const bool csr = size.storage == storage::csr;
-    if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
+    if (csr && how.backend == ballast::backend::automatic) how.backend = run::host_backend();  // the cuda backend has no kernels for these
     const auto expect = [&](bool good, std::string_view what) {
       if (good) return;
       const std::string_view points = csr                              ? "points in compressed rows"
@@ -199,10 +211,9 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
                                                                        : "spherical K-Means";
       throw unsupported_error(fmt::format("{}: {}: expected {}", token.view(), points, what));
     };
-    expect(how.backend != ballast::backend::cuda, "backend auto, cpu or reference, got cuda");
+    expect(!csr || how.backend != ballast::backend::cuda, "backend auto, cpu or reference, got cuda");
     expect(!where.group, "a call without a group of ranks, got one on a group");
     expect(size.batch == 1, fmt::format("one data set, got {}", size.batch));
-    expect(!csr || wanted.init != init::kmeans_parallel, "k-means++, random or given centroids, got k-means||");
   }
   backend = run::choose_backend(how, token);
   const int threads = core::thread_count(where.threads);
@@ -226,10 +237,10 @@ void prepared::choose_schemes(bool takes_batch) {
   const std::string_view scheme = run::choose_scheme(run::settings_of(where), k_scheme, known, token);
   if (device) cuda::check_scheme(scheme, where.protection != protection::off);
   if (scheme == k_dmr && !takes_batch)
-    throw unsupported_error(
-        fmt::format("{}: scheme {}: expected a fit that a block of threads can hold, m·n·k ≤ 2^24, k·n within its shared memory, not "
-                    "k-means||, got a larger one or k-means||",
-                    token.view(), k_dmr));
+    throw unsupported_error(fmt::format(
+        "{}: scheme {}: expected a fit that a block of threads can hold, m·n·k ≤ 2^24, k·n within its shared memory, of numbers "
+        "in f32 or f64, not spherical, not k-means||, got another one",
+        token.view(), k_dmr));
   const auto set = [&](operation what, std::string_view name) { schemes[static_cast<std::size_t>(what)] = shared_text(name); };
   set(operation::fit, scheme);
   set(operation::batch, where.scheme.empty() && takes_batch ? k_dmr : scheme);
@@ -277,7 +288,8 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
       return made;
     }
     const bool device = made->backend == ballast::backend::cuda;
-    const bool takes_batch = device && cuda::takes_batch<T>(own.points, own.features, own.clusters, wanted.init);
+    const bool takes_batch = device && own.storage == storage::dense && !own.spherical &&
+                             cuda::takes_batch<T>(own.points, own.features, own.clusters, wanted.init);
     made->choose_schemes(takes_batch);
     if (device) {
       const bool enqueues = made->scheme_of(operation::batch) == k_dmr;
@@ -364,7 +376,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
           plan, {{points.data, 1, points.rows, points.columns, points.row_stride, points.column_stride, 0}, from.weights, from.centroids},
           {to.centroids, to.labels, one(to.inertia), one(to.iterations), one(to.stopped)}, how, plan.one_token, scheme);
     }
-    const auto which = plan.backend_for(operation::fit, how, {from.points.data, to.labels.data()});
+    const auto which = plan.backend_for(operation::fit, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
@@ -411,7 +423,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     check_span(plan.one_token, "labels", to.labels, size.points);
     const run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::predict);
-    const auto which = plan.backend_for(operation::predict, how, {from.points.data, to.labels.data()});
+    const auto which = plan.backend_for(operation::predict, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
@@ -430,15 +442,14 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);
-    if (size.spherical)
-      throw unsupported_error(fmt::format("{}: spherical K-Means: expected fit or predict, got transform", plan.one_token.view()));
     const run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::transform);
-    const auto which = plan.backend_for(operation::transform, how, {from.points.data, values.data});
+    const auto which = plan.backend_for(operation::transform, how, {address_of(from), values.data});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    const driver_args<T> args = {shape_of(size, from), {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
+    const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
+    const driver_args<T> args = {shape, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
     return run_call(size, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });
   });
 }

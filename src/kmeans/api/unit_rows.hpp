@@ -1,5 +1,5 @@
 // Rows divided by their norms, for spherical K-Means: copies of points and centroids of unit length.
-// Layer: algorithm, over driver/driver.hpp.
+// Layer: algorithm.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,11 @@
 #include "core/format.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
-#include "inject/injector.hpp"
-#include "kmeans/driver/driver.hpp"
+#include "inject/active.hpp"
 #include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
+#include "run/recorder.hpp"
+#include "run/settings.hpp"
 
 namespace ballast::kmeans {
 
@@ -50,8 +51,8 @@ bool make_unit_row(std::int64_t count, const Read& read, T* to) {
 // Fills the copy of rows of unit length. Row i has count(i) numbers, read(i, 0) and so on, and lies from first(i) on. Each row is made
 // again from another reading; the bits must agree. Throws invalid_argument_error for a row of zeros. `name`: of the operand.
 template <class T, class First, class Count, class Read>
-void make_unit_rows(driver<T>& by, const run::settings& how, std::string_view token, std::string_view name, std::int64_t rows, T* copy,
-                    const First& first, const Count& count, const Read& read) {
+void make_unit_rows(run::recorder& seen, inject::active_injector& injector, const run::settings& how, std::string_view token,
+                    std::string_view name, std::int64_t rows, T* copy, const First& first, const Count& count, const Read& read) {
   constexpr std::int64_t k_part = 256;
   const std::int64_t parts = (rows + k_part - 1) / k_part;
   const bool protect = how.protection != protection::off;
@@ -65,13 +66,13 @@ void make_unit_rows(driver<T>& by, const run::settings& how, std::string_view to
     };
     const auto make = [&] {
       for (std::int64_t i = begin; i < end; ++i) row(i, copy + first(i));
-      by.injector().strike(site::points, {part, parts, 0, 1}, copy + first(begin), first(end) - first(begin));
+      injector.strike(site::points, {part, parts, 0, 1}, copy + first(begin), first(end) - first(begin));
     };
     if (!protect) return make();
     core::vector<T> again;
-    run::attempt(by.recorder(), how.protection, "kmeans.points", slot, [&](int) {
+    run::attempt(seen, how.protection, "kmeans.points", slot, [&](int) {
       make();
-      by.recorder().checked(1);
+      seen.checked(1);
       abft::finding found;
       found.residual = std::numeric_limits<double>::quiet_NaN();
       found.index = begin;

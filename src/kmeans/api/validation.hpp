@@ -161,8 +161,6 @@ void check_points(std::string_view token, const problem& size, const data<T>& fr
     if (half == nullptr)
       throw invalid_argument_error(fmt::format("{}: points: expected a matrix of {} (data::half), got none", token, type));
     check_view(token, "points", *half, size.points, size.features);
-    if (ballast::cuda::residence_of(half->data) != ballast::cuda::residence::host)
-      throw unsupported_error(fmt::format("{}: points in half precision: expected memory of the host, got memory of a device", token));
   };
   if (size.storage == storage::f16) return check_half(std::get_if<matrix_view<const float16>>(&from.half), "float16");
   if (size.storage == storage::bf16) return check_half(std::get_if<matrix_view<const bfloat16>>(&from.half), "bfloat16");

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "abft/threshold.hpp"
+#include "core/aligned_buffer.hpp"
+#include "core/extent.hpp"
 #include "group/session.hpp"
+#include "kmeans/driver/cosines.hpp"
 #include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 
@@ -40,10 +43,17 @@ driver<T>::driver(const driver_args<T>& what)
       injector_(what.how.faults, site::table()),
       recorder_(token_, backend_, what.scheme, what.how, injector_),
       kept_(what.kept),
-      engine_(make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_,
-                                         what.scheme, what.kept, what.rows, what.sparse, what.half},
-                          backend_)),
+      engine_(engine_for(what)),
       staging_(what.how.stream) {}
+
+// Makes the engine, after the points.
+template <class T>
+std::unique_ptr<engine<T>> driver<T>::engine_for(const driver_args<T>& what) {
+  if (what.prepare) (*what.prepare)(recorder_, injector_);
+  return make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_, what.scheme,
+                                    what.kept, what.rows, what.sparse, what.half},
+                     backend_);
+}
 
 template <class T>
 report driver<T>::fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to) {
@@ -130,7 +140,14 @@ report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>
   sealed_centroids<T> inner = normalize(centroids);
   verify_waiting_centroids(inner);
   verify_waiting(normalization_, "kmeans.normalization");
-  engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
+  if (!spherical_) {
+    engine_->distances(inner, scaled(centroids), centroids, for_engine(values));
+  } else {
+    core::aligned_buffer<T> memory(core::checked_product(m_, k_));
+    const matrix_view<T> made = row_major(memory.data(), m_, k_);
+    engine_->distances(inner, scaled(centroids), centroids, made);
+    if (!stop()) store_cosine_distances<T>(recorder_, injector_, how_, made, staging_.write(values));
+  }
   engine_->settle();
   if (!throws()) staging_.commit();
   return finish();

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include <ballast/kmeans.hpp>
 
+#include "core/function_ref.hpp"
 #include "core/memory.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/contract.hpp"
@@ -39,6 +41,8 @@ struct driver_args {
   sparse_rows<T> sparse = {};          // engine_args::sparse
   half_points half = {};               // engine_args::half
   bool spherical = false;              // points and centroids have unit length; new centroids get it
+  // Makes the points, before the backend reads them. Null: they are there.
+  std::optional<core::function_ref<void(run::recorder&, inject::active_injector&)>> prepare = {};
 };
 
 // One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller
@@ -55,7 +59,6 @@ class driver {
   report transform(matrix_view<const T> centroids, const matrix_view<T>& values);
 
   run::recorder& recorder() { return recorder_; }
-  inject::active_injector& injector() { return injector_; }
 
  private:
   struct run_result {
@@ -72,6 +75,7 @@ class driver {
   bool stop() const { return repairs() && failed(); }
 
   // driver.cpp
+  std::unique_ptr<engine<T>> engine_for(const driver_args<T>& what);
   template <class Value>
   void verify_waiting(sealed<Value>& kept, const char* check);
   void verify_waiting_centroids(sealed_centroids<T>& centroids);

@@ -304,7 +304,8 @@ auto driver<T>::one_run(const options& wanted, matrix_view<const T> given, int n
   const bool begun = state_ != nullptr && state_->iterations > 0;
   sealed_centroids<T> first = begun ? state_->current : first_centroids(wanted, given, static_cast<std::uint64_t>(number));
   std::optional<lloyd_result<T>> found;
-  if (!how_.on_progress) found = engine_->run_lloyd(first, wanted.max_iter, tolerance);
+  // A backend that iterates by itself divides sums by weights.
+  if (!how_.on_progress && !spherical_) found = engine_->run_lloyd(first, wanted.max_iter, tolerance);
   if (!found) found = run_lloyd(std::move(first), wanted, number, tolerance);
   run_result made;
   if (!stop()) verify_waiting(found->centroids, "kmeans.centroid");

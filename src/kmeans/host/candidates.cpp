@@ -156,7 +156,7 @@ abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, c
   }
   what_.seen.checked(static_cast<std::uint64_t>(b.count));
   if (!known) return bits_differ(true, b.first);
-  kernels_.exact(tile(here), seeding_.taken.data(), nullptr, 1, b);
+  kernels_.exact(tile(here), seeding_.taken.data(), norms.data(), 1, b);
   const double limit = thresholds::distance(abft::unit_roundoff<T>, n_);
   for (std::int64_t p = 0; p < b.count; ++p) {
     const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];
@@ -168,13 +168,19 @@ abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, c
 
 template <class T>
 core::vector<double> host_engine<T>::weigh_candidates() {
-  core::vector<double> norms(seeding_.taken.size() / at(n_), 0.0);  // ‖candidate‖²
-  for (std::size_t e = 0; e < seeding_.taken.size(); ++e)
-    norms[e / at(n_)] += static_cast<double>(seeding_.taken[e]) * static_cast<double>(seeding_.taken[e]);
+  const auto norms_of_candidates = [&] {
+    core::vector<double> made(seeding_.taken.size() / at(n_), 0.0);  // ‖candidate‖²
+    for (std::size_t e = 0; e < seeding_.taken.size(); ++e)
+      made[e / at(n_)] += static_cast<double>(seeding_.taken[e]) * static_cast<double>(seeding_.taken[e]);
+    return made;
+  };
+  const core::vector<double> norms = norms_of_candidates();
   core::parallel_for(threads_, protect_ ? division_.blocks : 0, [&](std::int64_t block, int slot) {
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", slot, [&](int number) {
-      if (number > 0) cover_again(workers_[at(slot)], slot, block, static_cast<std::int64_t>(norms.size()));
-      return verify_nearest(workers_[at(slot)], block, norms);
+      worker& here = workers_[at(slot)];
+      if (number == 0) return verify_nearest(here, block, norms);
+      cover_again(here, slot, block, static_cast<std::int64_t>(norms.size()));
+      return verify_nearest(here, block, norms_of_candidates());  // a distance of sparse points starts from these
     });
   });
   core::vector<double> made, again;

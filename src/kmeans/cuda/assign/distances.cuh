@@ -6,17 +6,12 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/twice.cuh"
+#include "kmeans/cuda/assign/feature_rows.cuh"
 #include "kmeans/cuda/layout/nearest.cuh"
 #include "kmeans/cuda/normalize/rows.cuh"
 #include "kmeans/sites.hpp"
 
 namespace ballast::kmeans::cuda {
-
-// The adjacent numbers of one 16-byte load.
-template <class T>
-struct alignas(16) vector {
-  T at[k_vector<T>];
-};
 
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
@@ -94,13 +89,13 @@ __device__ __forceinline__ bool row_is_right(const normalized_points<T>& p, cons
 
 // Returns Σ (point · scale − plain)² of a row in double, the coordinates as given; if `Lifted` times k_lift². The sum is over the features
 // `first`, `first` + `step`, and so on, below `end`.
-template <bool Lifted, class T>
+template <bool Half, bool Lifted, class T>
 __device__ __forceinline__ double given_square(const given_points<T>& from, std::int64_t row, const T* plain, int first, int step,
                                                int end) {
   double sum = 0;
 #pragma unroll 4
   for (int f = first; f < end; f += step) {
-    const double x = __dmul_rn(static_cast<double>(given_value(from, row, f)), static_cast<double>(from.scale));
+    const double x = __dmul_rn(static_cast<double>(given_value<Half>(from, row, f)), static_cast<double>(from.scale));
     double d = __dsub_rn(x, static_cast<double>(load_again(plain + f)));
     if constexpr (Lifted && sizeof(T) == 8) d *= k_lift<T>;
     sum = __fma_rn(d, d, sum);
@@ -111,7 +106,7 @@ __device__ __forceinline__ double given_square(const given_points<T>& from, std:
 // One block processes k_row_threads rows and one section of centroids. Normalized coordinates were rounded once: a distance errs by u(‖x‖ +
 // ‖c‖), relative to itself at most 5u if it is at least ‖x‖/2, since ‖c‖ ≤ ‖x‖ + ‖x − c‖. A shorter one is computed from the coordinates as
 // given.
-template <class T, class Injector>
+template <class T, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
   const distances_arguments<T>& a = given.arguments;
@@ -142,8 +137,8 @@ __global__ void __launch_bounds__(k_row_threads)
 #pragma unroll 1
     for (; near != 0; near &= near - 1) {
       const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
-      to[j] =
-          static_cast<T>(given_square<false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n, 0, 1, a.given.n));
+      to[j] = static_cast<T>(
+          given_square<Half, false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n, 0, 1, a.given.n));
     }
     if constexpr (Injector::enabled) {
       for (int j = section * k_section; j < last; ++j)
@@ -178,7 +173,7 @@ __global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_cons
 
 // Computes the distances of rows to centroids that are so far away that they were moved nearer: sums in double, scaled by their largest
 // difference.
-template <class T>
+template <class T, bool Half>
 __global__ void __launch_bounds__(k_row_threads) far_kernel(const __grid_constant__ far_arguments<T> a) {
   std::int64_t i = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
   const std::int64_t all = a.rows * a.count;
@@ -186,14 +181,14 @@ __global__ void __launch_bounds__(k_row_threads) far_kernel(const __grid_constan
   if (a.compare) i = all - 1 - i;
   const std::int64_t row = i / a.count;
   const int j = a.columns[i % a.count], n = a.given.n;
-  const auto half = [&](int f) {
-    return __dsub_rn(static_cast<double>(given_value(a.given, a.first + row, f)) / 2,
+  const auto halved = [&](int f) {
+    return __dsub_rn(static_cast<double>(given_value<Half>(a.given, a.first + row, f)) / 2,
                      static_cast<double>(load_again(a.centroids + std::int64_t{j} * n + f)) / 2);
   };
   double largest = 0, sum = 0;
-  for (int f = 0; f < n; ++f) largest = fabs(half(f)) > largest ? fabs(half(f)) : largest;
+  for (int f = 0; f < n; ++f) largest = fabs(halved(f)) > largest ? fabs(halved(f)) : largest;
   for (int f = 0; f < n && largest > 0; ++f) {
-    const double part = half(f) / largest;
+    const double part = halved(f) / largest;
     sum = __fma_rn(part, part, sum);
   }
   const T made = static_cast<T>(2 * (largest * sqrt(sum)));
@@ -224,42 +219,15 @@ __device__ __forceinline__ double normalized_square(const exact_arguments<T>& a,
   return sum;
 }
 
-// Rows in memory, each a list of features.
-template <class T>
-struct feature_rows {
-  const T* data;
-  std::int64_t row_stride;
-  std::int64_t apart;  // from a feature to the next
-  bool whole;          // k_vector features from a multiple of k_vector on are one load
-};
-template <class T>
-__device__ __forceinline__ feature_rows<T> feature_rows_of(const T* data, std::int64_t row_stride, std::int64_t apart) {
-  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && row_stride % k_vector<T> == 0;
-  return {data, row_stride, apart, aligned && apart == 1};
-}
-
-// Loads features f … f + k_vector − 1 of a row, by instructions of its own; those from n on are 0.
-template <class T>
-__device__ __forceinline__ vector<T> load_features(const feature_rows<T>& from, std::int64_t row, int f, int n) {
-  const T* const at = from.data + row * from.row_stride + f * from.apart;
-  if (from.whole && f + k_vector<T> <= n) return arch::load_itself(reinterpret_cast<const vector<T>*>(at));
-  vector<T> made{};
-#pragma unroll
-  for (int i = 0; i < k_vector<T>; ++i) {
-    if (f + i < n) made.at[i] = arch::load_itself(at + i * from.apart);
-  }
-  return made;
-}
-
 inline constexpr int k_distance_lanes = 8;  // threads that compute the distance of a row together: they load 128 bytes of it at once
 
 // The numbers of a row: Σ (x · scale − c)² · lift² and, if `Sizes`, Σ c². c: the centroid of the row's label. Both NaN for an invalid
 // label. The rows of a block are divided among groups of k_distance_lanes neighbouring threads, two rows of a group at a time. `mirrored`:
 // other groups, and in a group other lanes, load the same numbers; the sums have the same bits. store(r, square, size) is called for each
 // row by one thread. Called by the block.
-template <bool Sizes, class T, class Store>
-__device__ __forceinline__ void label_distances(const exact_arguments<T>& a, const feature_rows<T>& x, const feature_rows<T>& centroids,
-                                                double scale, double lift, std::int64_t first, int rows, bool mirrored, Store&& store) {
+template <bool Sizes, class T, class Rows, class Store>
+__device__ __forceinline__ void label_distances(const exact_arguments<T>& a, const Rows& x, const feature_rows<T>& centroids, double scale,
+                                                double lift, std::int64_t first, int rows, bool mirrored, Store&& store) {
   constexpr int together = 2, groups = k_row_threads / k_distance_lanes;
   const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
   const int lane = thread % k_distance_lanes, group = thread / k_distance_lanes;
@@ -305,16 +273,23 @@ __device__ __forceinline__ void label_distances(const exact_arguments<T>& a, con
 
 // Computes made[r] = k_lift² ‖point · scale − plain‖² of the rows of a block, in double; without `plain` that of the normalized
 // coordinates, not lifted. Called by the block.
-template <class T>
+template <bool Half, class T>
 __device__ __forceinline__ void exact_distances(const exact_arguments<T>& a, std::int64_t first, int rows, bool mirrored, double* made) {
   const bool given = a.plain != nullptr;
   const int n = a.normalized.n;
-  const feature_rows<T> x = given ? feature_rows_of(a.given.points, a.given.row_stride, a.given.column_stride)
-                                  : feature_rows_of(a.normalized.x, std::int64_t{a.normalized.stride}, 1);
   const feature_rows<T> centroids = feature_rows_of(given ? a.plain : a.normalized_centroids, std::int64_t{n}, 1);
-  const double lift = given && sizeof(T) == 8 ? static_cast<double>(k_lift<T>) : 1.0;
-  label_distances<false>(a, x, centroids, given ? static_cast<double>(a.given.scale) : 1.0, lift, first, rows, mirrored,
-                         [&](int r, double square, double) { made[r] = square; });
+  const double scale = given ? static_cast<double>(a.given.scale) : 1.0;
+  const auto store = [&](int r, double square, double) { made[r] = square; };
+  const feature_rows<T> x = feature_rows_of(a.normalized.x, std::int64_t{a.normalized.stride}, 1);
+  if constexpr (Half) {
+    if (given) return label_distances<false>(a, half_rows_of(a.given), centroids, scale, 1.0, first, rows, mirrored, store);
+    label_distances<false>(a, x, centroids, scale, 1.0, first, rows, mirrored, store);
+  } else {
+    const feature_rows<T> from =
+        given ? feature_rows_of(static_cast<const T*>(a.given.points), a.given.row_stride, a.given.column_stride) : x;
+    const double lift = given && sizeof(T) == 8 ? static_cast<double>(k_lift<T>) : 1.0;
+    label_distances<false>(a, from, centroids, scale, lift, first, rows, mirrored, store);
+  }
 }
 
 // Computes Σ (x − c)² and Σ c² of the rows of a block, normalized coordinates, in double. Called by the block.
@@ -339,7 +314,7 @@ __device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_
 
 // Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double, each by 1, 8 or 32 lanes; in f64
 // those within their rounding are compared with the rounding errors of every operation. The lowest index among equals.
-template <class T>
+template <bool Half, class T>
 __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
   const int n = a.given.n, lanes = n < 32 ? 1 : n < 128 ? 8 : 32, together = 32 / lanes, group = arch::lane() / lanes;
   constexpr int chunk = 128;  // features after which a whole warp looks whether the sum is above `bound` already: then it returns that sum
@@ -348,7 +323,7 @@ __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, 
     double sum = j < a.k ? 0 : std::numeric_limits<double>::infinity();
     for (int begin = 0; begin < n; begin += lanes == 32 ? chunk : n) {
       const int end = lanes == 32 ? min(begin + chunk, n) : n;
-      if (j < a.k) sum += given_square<true>(a.given, row, c, begin + arch::lane() % lanes, lanes, end);
+      if (j < a.k) sum += given_square<Half, true>(a.given, row, c, begin + arch::lane() % lanes, lanes, end);
       double all = sum;
 #pragma unroll 1
       for (int apart = 1; apart < lanes; apart *= 2) all += __shfl_xor_sync(0xffffffffu, all, apart);
@@ -375,7 +350,8 @@ __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, 
       exact = {};
 #pragma unroll 1
       for (int f = 0; f < n; ++f)
-        exact.add_square(__dmul_rn(given_value(a.given, row, f), a.given.scale), load_again(a.plain + std::int64_t{j} * n + f), k_lift<T>);
+        exact.add_square(__dmul_rn(given_value<Half>(a.given, row, f), a.given.scale), load_again(a.plain + std::int64_t{j} * n + f),
+                         k_lift<T>);
     }
     best.consider<T>(nearest{exact.high, exact.low, j});
   }
@@ -389,14 +365,14 @@ __device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, 
 
 // Decides the labels of the rows of a block that are open: bit r of `marks`. Warp w decides those of 32 rows, and another warp decides them
 // again. `chosen`: a label for each row. Called by the block.
-template <class T>
+template <bool Half, class T>
 __device__ __noinline__ void settle(const exact_arguments<T>& a, std::int64_t first, const std::uint32_t* marks, std::int32_t* chosen) {
   constexpr int warps = k_row_threads / 32;
   for (int time = 0; time < (a.check ? 2 : 1); ++time) {
     const int w = time == 0 ? arch::warp() : warps - 1 - arch::warp();
     for (std::uint32_t left = marks[w]; left != 0; left &= left - 1) {
       const int r = 32 * w + __ffs(static_cast<int>(left)) - 1;
-      const std::int32_t label = nearest_given(a, first + r);
+      const std::int32_t label = nearest_given<Half>(a, first + r);
       if (arch::lane() != 0) continue;
       if (time == 0) {
         chosen[r] = label;
@@ -431,7 +407,7 @@ __device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, s
 
 // Computes the distance of each row of a block, and again by other threads; thread t then judges row T − 1 − t. Shared memory: four numbers
 // per row, two sums; a label per row, a bit per row.
-template <class T, class Injector>
+template <class T, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads, 4)
     exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
   const exact_arguments<T>& a = given.arguments;
@@ -448,8 +424,8 @@ __global__ void __launch_bounds__(k_row_threads, 4)
   const bool weighted = a.given.weights != nullptr;
   const int other = k_row_threads - 1 - thread;
   const auto compute = [&] {
-    exact_distances(a, first, rows, false, made);
-    if (a.check) exact_distances(a, first, rows, true, again);
+    exact_distances<Half>(a, first, rows, false, made);
+    if (a.check) exact_distances<Half>(a, first, rows, true, again);
     __syncthreads();  // the distances are stored
   };
   if (thread < k_row_threads / 32) marks[thread] = 0;
@@ -465,7 +441,7 @@ __global__ void __launch_bounds__(k_row_threads, 4)
     if (thread < rows) mark(thread, made[thread]);
     if (a.check && other < rows) mark(other, again[other]);
     if (__syncthreads_or(opens ? 1 : 0) != 0) {
-      settle(a, first, marks, chosen);
+      settle<Half>(a, first, marks, chosen);
       compute();
     }
   }

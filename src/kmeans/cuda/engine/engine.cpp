@@ -37,22 +37,30 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       protect_(what.how.protection != protection::off),
       staging_(device_, what.how.stream),
       call_(device_, state_.rings().take(what.how.workspace, what.how.stream), what.injector, what.how.stream),
-      point_stream_(
-          device_, staging_, what.points,
-          choose_kept_points(needs_of(what.points, all_, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
-          core::thread_count(what.how.threads), what.how.stream),
+      point_stream_(device_, staging_, what.points, what.half,
+                    choose_kept_points(needs_of(what.points, all_, !what.weights.empty(), what.clusters, *device_, what.half),
+                                       device_->available_memory()),
+                    core::thread_count(what.how.threads), what.how.stream),
       flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
   what_.seen.runs_on(device_->about().name);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   points_.given.points = point_stream_.resident();
-  points_.given.row_stride = what.points.row_stride;
-  points_.given.column_stride = what.points.column_stride;
+  points_.given.brain = what.half.brain();
+  const auto strides_of = [&](const auto& from) {
+    points_.given.row_stride = from.row_stride;
+    points_.given.column_stride = from.column_stride;
+  };
+  if (half()) {
+    strides_of(what.half.bits(m_, n_));
+  } else {
+    strides_of(what.points);
+  }
   if (weighted()) points_.given.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
   points_.given.m = m_;
   points_.given.n = static_cast<int>(n_);
   // A call that failed may have left events.
   if (!call_.fresh()) ballast::cuda::clear_events(*device_, call_.events(), call_.order());
-  state_.prepare(call_.instrumented(), [&] { (void)device_->load_all(names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented())); });
+  state_.prepare(call_.instrumented(), [&] { (void)device_->load_all(names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented(), half())); });
 }
 
 template <class T>

@@ -128,6 +128,7 @@ class cuda_engine final : public engine<T> {
   bool repairs() const { return what_.how.protection == protection::correct; }
   bool stop() const { return repairs() && (ranks_ ? ranks_.failed() : what_.seen.uncorrectable()); }
   bool weighted() const { return !what_.weights.empty(); }
+  bool half() const { return what_.half.present(); }
   std::int64_t columns() const { return n_ + (weighted() ? 1 : 0); }
 
   // Calls use(piece) for all points, in pieces if the `wanted` part does not stay on the device.
@@ -147,6 +148,9 @@ class cuda_engine final : public engine<T> {
   // the faults of the call, if there are any.
   template <class Make, class Arguments>
   void launch(int number, Make&& make, std::int64_t blocks, const Arguments& given, bool strike = true) const;
+  // Launches a kernel that reads the given points, with the request make(half, instrumented) or make(half).
+  template <class Make, class Arguments>
+  void launch_given(int number, Make&& make, std::int64_t blocks, const Arguments& given) const;
   void clear_flags() const;
   row_flags* flags() const { return static_cast<row_flags*>(flags_.data()); }
   // Returns the findings of flag `which` since clear_flags().
@@ -188,6 +192,7 @@ class cuda_engine final : public engine<T> {
   // prepare.cpp
   core::vector<column_ranges<T>> sum_ranges(const given_points<T>& from, std::int64_t columns, buffer& parts);
   void read_own_points(std::span<const std::int64_t> rows, T* to);
+  T point_at(std::int64_t row, std::int64_t f) const;
   void normalize_rows();
   core::vector<double> reach_of_columns() const;
   void choose_units(const core::vector<double>& reach);

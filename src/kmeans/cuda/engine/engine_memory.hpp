@@ -34,4 +34,18 @@ void cuda_engine<T>::launch(int number, Make&& make, std::int64_t blocks, const 
   device_->launch(state_.load(number, false, make), blocks, &given, sizeof given, call_.order());
 }
 
+template <class T>
+template <class Make, class Arguments>
+void cuda_engine<T>::launch_given(int number, Make&& make, std::int64_t blocks, const Arguments& given) const {
+  const bool of_16_bits = half();
+  number += of_16_bits ? 1 : 0;
+  if constexpr (std::is_invocable_v<Make, bool, bool>) {
+    launch(
+        number, [&](bool instrumented) { return make(of_16_bits, instrumented); }, blocks, given);
+  } else {
+    launch(
+        number, [&] { return make(of_16_bits); }, blocks, given);
+  }
+}
+
 }  // namespace ballast::kmeans::cuda

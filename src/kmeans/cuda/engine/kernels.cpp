@@ -29,12 +29,20 @@ const char* const k_prefix = "ballast::kmeans::cuda::";
 
 std::string kernel(const char* name) { return std::string(k_prefix) + name; }
 
+void allow_lines(std::vector<ballast::cuda::kernel_request>& kernels) {
+  for (ballast::cuda::kernel_request& each : kernels) {
+    if (each.stack == 0) each.stack = k_line_stack, each.spills = k_line_spills;
+  }
+}
+
+const char* literal(bool value) { return value ? "true" : "false"; }
+
 }  // namespace
 
 template <class T>
-auto kernel_names<T>::ranges(bool instrumented) -> request {
+auto kernel_names<T>::ranges(bool half, bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/columns.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("ranges_kernel"), {k_type<T>}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("ranges_kernel"), {k_type<T>, literal(half)}, instrumented),
           .threads = k_column_threads,
           .shared = static_cast<std::int64_t>(sizeof(column_ranges<T>)) * k_column_threads};
 }
@@ -56,23 +64,25 @@ auto kernel_names<T>::fold_sums() -> request {
 }
 
 template <class T>
-auto kernel_names<T>::find() -> request {
-  return {
-      .header = "kmeans/cuda/normalize/columns.cuh", .expression = kernel("find_kernel<") + k_type<T> + ">", .threads = k_column_threads};
+auto kernel_names<T>::find(bool half) -> request {
+  return {.header = "kmeans/cuda/normalize/columns.cuh",
+          .expression = kernel("find_kernel<") + k_type<T> + "," + literal(half) + ">",
+          .threads = k_column_threads};
 }
 
 template <class T>
-auto kernel_names<T>::normalize(bool instrumented) -> request {
+auto kernel_names<T>::normalize(bool half, bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/rows.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("normalize_kernel"), {k_type<T>}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("normalize_kernel"), {k_type<T>, literal(half)}, instrumented),
           .threads = k_row_threads,
           .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_normalize_elements + 64)};
 }
 
 template <class T>
-auto kernel_names<T>::row_stats(int words, bool instrumented) -> request {
+auto kernel_names<T>::row_stats(int words, bool half, bool instrumented) -> request {
   return {.header = "kmeans/cuda/normalize/rows.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("row_stats_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
+          .expression =
+              ballast::cuda::kernel_expression(kernel("row_stats_kernel"), {k_type<T>, std::to_string(words), literal(half)}, instrumented),
           .threads = k_row_threads,
           .shared = k_row_threads * (static_cast<std::int64_t>(sizeof(row_statistics<T>)) + 8) +
                     2 * static_cast<std::int64_t>(sizeof(block_squares)) +
@@ -80,14 +90,16 @@ auto kernel_names<T>::row_stats(int words, bool instrumented) -> request {
 }
 
 template <class T>
-auto kernel_names<T>::gather() -> request {
-  return {.header = "kmeans/cuda/normalize/rows.cuh", .expression = kernel("gather_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+auto kernel_names<T>::gather(bool half) -> request {
+  return {.header = "kmeans/cuda/normalize/rows.cuh",
+          .expression = kernel("gather_kernel<") + k_type<T> + "," + literal(half) + ">",
+          .threads = k_row_threads};
 }
 
 template <class T>
-auto kernel_names<T>::distances(bool instrumented) -> request {
+auto kernel_names<T>::distances(bool half, bool instrumented) -> request {
   return {.header = "kmeans/cuda/assign/distances.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>, literal(half)}, instrumented),
           .threads = k_row_threads};
 }
 
@@ -97,8 +109,10 @@ auto kernel_names<T>::finish() -> request {
 }
 
 template <class T>
-auto kernel_names<T>::far() -> request {
-  return {.header = "kmeans/cuda/assign/distances.cuh", .expression = kernel("far_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+auto kernel_names<T>::far(bool half) -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh",
+          .expression = kernel("far_kernel<") + k_type<T> + "," + literal(half) + ">",
+          .threads = k_row_threads};
 }
 
 template <class T>
@@ -109,9 +123,9 @@ auto kernel_names<T>::keep(bool instrumented) -> request {
 }
 
 template <class T>
-auto kernel_names<T>::exact(bool instrumented) -> request {
+auto kernel_names<T>::exact(bool half, bool instrumented) -> request {
   return {.header = "kmeans/cuda/assign/distances.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>, literal(half)}, instrumented),
           .threads = k_row_threads,
           .shared = (4 * k_row_threads + 2) * 8 + (k_row_threads + k_row_threads / 32) * 4};
 }
@@ -168,7 +182,7 @@ auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda:
     -> request {
   const int chunks = batch_chunks(n, k, on);
   return {.header = "kmeans/cuda/batch/batch.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>, enqueued ? "true" : "false"}, instrumented),
+          .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>, literal(enqueued)}, instrumented),
           .threads = k_batch_threads,
           .shared = batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes,
           .spills = enqueued ? 256 : 64,
@@ -181,20 +195,20 @@ auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
 }
 
 template <class T>
-auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> {
+auto kernel_names<T>::all(int words, bool instrumented, bool half) -> std::vector<request> {
   std::vector<request> made;
-  made.push_back(ranges(instrumented));
+  made.push_back(ranges(half, instrumented));
   made.push_back(fold_ranges());
   made.push_back(fold_sums());
-  made.push_back(find());
-  made.push_back(normalize(instrumented));
-  made.push_back(row_stats(words, instrumented));
-  made.push_back(gather());
-  made.push_back(distances(instrumented));
+  made.push_back(find(half));
+  made.push_back(normalize(half, instrumented));
+  made.push_back(row_stats(words, half, instrumented));
+  made.push_back(gather(half));
+  made.push_back(distances(half, instrumented));
   made.push_back(finish());
-  made.push_back(far());
+  made.push_back(far(half));
   made.push_back(keep(instrumented));
-  made.push_back(exact(instrumented));
+  made.push_back(exact(half, instrumented));
   made.push_back(labelled(words));
   made.push_back(seeding(8, instrumented));
   return made;
@@ -222,9 +236,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   pass_policy without = chosen;
   without.sums = sum_memory::none;
   made.push_back(pass_request(labels, without, instrumented));
-  for (ballast::cuda::kernel_request& each : made) {
-    if (each.stack == 0) each.stack = k_line_stack, each.spills = k_line_spills;
-  }
+  allow_lines(made);
   if (instrumented) allow_strikes(made);
   return made;
 }
@@ -281,6 +293,16 @@ class kernel_set {
       if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
     }
   }
+  // The kernels that read points of 16 bits.
+  void add_half() {
+    for (const int words : {1, 2}) {
+      auto half = kernel_names<float>::all(words, false, true);
+      allow_lines(half);
+      for (ballast::cuda::kernel_request& each : half) {
+        if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+      }
+    }
+  }
   std::vector<ballast::cuda::kernel_request> made;
 
  private:
@@ -312,6 +334,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       list.add(token, false, true, check);
     }
   }
+  list.add_half();
   return list.made;
 }
 

@@ -13,23 +13,23 @@
 
 namespace ballast::kmeans::cuda {
 
-// T: float or double. `instrumented`: the variant of the kernel with injection.
+// T: float or double. `instrumented`: the variant of the kernel with injection. `half`: the one for given points of 16 bits; T is float.
 template <class T>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
 
-  static request ranges(bool instrumented);
+  static request ranges(bool half, bool instrumented);
   static request fold_ranges();
   static request fold_sums();
-  static request find();
-  static request normalize(bool instrumented);
-  static request row_stats(int words, bool instrumented);
-  static request gather();
-  static request distances(bool instrumented);
+  static request find(bool half);
+  static request normalize(bool half, bool instrumented);
+  static request row_stats(int words, bool half, bool instrumented);
+  static request gather(bool half);
+  static request distances(bool half, bool instrumented);
   static request finish();
-  static request far();
+  static request far(bool half);
   static request keep(bool instrumented);
-  static request exact(bool instrumented);
+  static request exact(bool half, bool instrumented);
   static request labelled(int words);
   static request seeding(int trials, bool instrumented);
   static request cover(bool instrumented);
@@ -42,7 +42,7 @@ struct kernel_names {
   static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented, bool enqueued);
 
   // Returns the kernels that every call needs, with `words` words per sum.
-  static std::vector<request> all(int words, bool instrumented);
+  static std::vector<request> all(int words, bool instrumented, bool half = false);
   // Returns the kernels of k-means‖.
   static std::vector<request> candidates(bool instrumented);
 };

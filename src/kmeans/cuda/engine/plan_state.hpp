@@ -19,20 +19,21 @@
 
 namespace ballast::kmeans::cuda {
 
-// The numbers of the kernels of a plan. A kind with several variants has as many numbers.
+// The numbers of the kernels of a plan. A kind with several variants has as many numbers; those that read the given points have one for
+// each width of points: of T, and of 16 bits.
 enum kernel_number : int {
   k_ranges_kernel = 0,
-  k_fold_ranges_kernel,
+  k_find_kernel = k_ranges_kernel + 2,
+  k_normalize_kernel = k_find_kernel + 2,
+  k_row_stats_kernel = k_normalize_kernel + 2,  // 2 · 2: words per sum
+  k_gather_kernel = k_row_stats_kernel + 4,
+  k_distances_kernel = k_gather_kernel + 2,
+  k_far_kernel = k_distances_kernel + 2,
+  k_exact_kernel = k_far_kernel + 2,
+  k_fold_ranges_kernel = k_exact_kernel + 2,
   k_fold_sums_kernel,
-  k_find_kernel,
-  k_normalize_kernel,
-  k_row_stats_kernel,  // 2: words per sum
-  k_gather_kernel = k_row_stats_kernel + 2,
-  k_distances_kernel,
   k_finish_kernel,
-  k_far_kernel,
   k_keep_kernel,
-  k_exact_kernel,
   k_labelled_kernel,                         // 2: words per sum
   k_seeding_kernel = k_labelled_kernel + 2,  // 2: up to 8 candidates per step; more
   k_cover_kernel = k_seeding_kernel + 2,

@@ -35,13 +35,13 @@ kept_points_choice choose_kept_points(const kept_points_problem& what, std::int6
 
 template <class T>
 kept_points_problem needs_of(matrix_view<const T> points, std::int64_t all, bool weighted, std::int64_t clusters,
-                             const ballast::cuda::device& on) {
+                             const ballast::cuda::device& on, const half_points& half) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t m = points.rows, n = points.columns, stride = padded_features<T>(n);
   const column_shape shape = column_shape_of(all, 1);
   kept_points_problem made;
   made.m = m;
-  made.given_row = n * size;
+  made.given_row = n * (half.present() ? static_cast<std::int64_t>(sizeof(std::uint16_t)) : size);
   made.normalized_row = stride * (size + operand_bytes<T>);
   // Three row statistics, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of
   // blocks, and twice those of their columns.
@@ -52,24 +52,31 @@ kept_points_problem needs_of(matrix_view<const T> points, std::int64_t all, bool
   // Two copies of the centroids and two of the packed centroids, their sums twice with two words; sums by strip; distances on their way to
   // the host; candidates of k-means‖ with an engine of their own.
   made.working = clusters * stride * (6 * size + 4 * 8) + shape.strips * n * 64 + 16 * clusters * k_row_threads +
-                 16 * clusters * (made.given_row + made.normalized_row + made.resident_row) + (std::int64_t{1} << 20);
-  if (on.accessible(points.data)) return made;
-  made.given_bytes = core::extent_of(points).bytes();
+                 16 * clusters * (n * size + made.normalized_row + made.resident_row) + (std::int64_t{1} << 20);
+  const auto given_bytes = [&](const auto& given) { return on.accessible(given.data) ? 0 : core::extent_of(given).bytes(); };
+  made.given_bytes = half.present() ? given_bytes(half.bits(m, n)) : given_bytes(points);
   return made;
 }
 
 template <class T>
 point_stream<T>::point_stream(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging,
-                              matrix_view<const T> points, const kept_points_choice& choice, int threads, ballast::cuda::stream order)
-    : device_(std::move(on)), points_(points), choice_(choice), threads_(threads), order_(order) {
+                              matrix_view<const T> points, const half_points& half, const kept_points_choice& choice, int threads,
+                              ballast::cuda::stream order)
+    : device_(std::move(on)),
+      points_(points),
+      half_(half.bits(points.rows, points.columns)),
+      choice_(choice),
+      threads_(threads),
+      order_(order) {
   if (choice_.kept != kept_points::none && points.rows > k_most_rows)
     throw unsupported_error(fmt::format("points: expected up to {} that stay on a device, got {}", k_most_rows, points.rows));
   if (choice_.kept != kept_points::all) {
-    if (ballast::cuda::residence_of(points.data) == ballast::cuda::residence::device)
+    const void* const data = half.present() ? static_cast<const void*>(half_.data) : points.data;
+    if (ballast::cuda::residence_of(data) == ballast::cuda::residence::device)
       throw unsupported_error("points: expected room for them beside their copy, got points in the memory of another device");
     return;
   }
-  resident_ = staging.read(points).data;
+  resident_ = half.present() ? static_cast<const void*>(staging.read(half_).data) : staging.read(points).data;
 }
 
 // Copies and kernels in flight must not outlive the buffers.
@@ -92,8 +99,8 @@ void point_stream<T>::make_slots(const normalized_points<T>& normalized) {
   for (auto& each : slots_) {
     if (each == nullptr) {
       each = std::make_unique<slot>(device_);
-      each->given = {device_, choice_.rows * points_.columns * size, order_};
-      each->pinned = {device_, choice_.rows * points_.columns * size};
+      each->given = {device_, choice_.rows * given_row_bytes(), order_};
+      each->pinned = {device_, choice_.rows * given_row_bytes()};
       device_->synchronize(order_);  // makes the memory usable on the other stream, too
     }
     if (!with_normalized || each->normalized.bytes() != 0) continue;
@@ -102,26 +109,36 @@ void point_stream<T>::make_slots(const normalized_points<T>& normalized) {
   }
 }
 
+// Copies rows densely to memory of the host.
+template <class T>
+template <class Number>
+void point_stream<T>::gather(const matrix_view<const Number>& from, std::int64_t first, std::int64_t count, Number* to) const {
+  constexpr std::int64_t rows_at_once = 1024;
+  core::parallel_for(threads_, (count + rows_at_once - 1) / rows_at_once, [&](std::int64_t task, int) {
+    const std::int64_t end = std::min(count, (task + 1) * rows_at_once);
+    for (std::int64_t i = task * rows_at_once; i < end; ++i) {
+      Number* const row = to + i * from.columns;
+      if (from.column_stride == 1) {
+        std::copy_n(from.data + (first + i) * from.row_stride, from.columns, row);
+      } else {
+        for (std::int64_t f = 0; f < from.columns; ++f) row[f] = from(first + i, f);
+      }
+    }
+  });
+}
+
 // Copies rows of the points, densely, through pinned memory. The copy starts when the previous user of the buffer has finished; the host
 // does not wait for that.
 template <class T>
 void point_stream<T>::copy(slot& to, std::int64_t first, std::int64_t count) {
   device_->synchronize(to.stream.get());  // the pinned memory is free
-  T* const pinned = static_cast<T*>(to.pinned.data());
-  constexpr std::int64_t rows_at_once = 1024;
-  core::parallel_for(threads_, (count + rows_at_once - 1) / rows_at_once, [&](std::int64_t task, int) {
-    const std::int64_t end = std::min(count, (task + 1) * rows_at_once);
-    for (std::int64_t i = task * rows_at_once; i < end; ++i) {
-      T* const row = pinned + i * points_.columns;
-      if (points_.column_stride == 1) {
-        std::copy_n(points_.data + (first + i) * points_.row_stride, points_.columns, row);
-      } else {
-        for (std::int64_t f = 0; f < points_.columns; ++f) row[f] = points_(first + i, f);
-      }
-    }
-  });
+  if (half_.data != nullptr) {
+    gather(half_, first, count, static_cast<std::uint16_t*>(to.pinned.data()));
+  } else {
+    gather(points_, first, count, static_cast<T*>(to.pinned.data()));
+  }
   if (to.waits) device_->wait(*to.used, to.stream.get());
-  device_->copy(to.given.data(), pinned, count * points_.columns * static_cast<std::int64_t>(sizeof(T)), to.stream.get());
+  device_->copy(to.given.data(), to.pinned.data(), count * given_row_bytes(), to.stream.get());
   device_->record(*to.copied, to.stream.get());
 }
 
@@ -140,7 +157,7 @@ void point_stream<T>::each(part wanted, const given_points<T>& given, const norm
     slot& here = *slots_[number % 2];
     const std::int64_t first = number * choice_.rows, count = count_of(number);
     point_piece<T> piece{first, given, normalized};
-    piece.given.points = static_cast<const T*>(here.given.data());
+    piece.given.points = here.given.data();
     piece.given.row_stride = points_.columns;
     piece.given.column_stride = 1;
     piece.given.m = count;
@@ -191,8 +208,10 @@ void point_stream<T>::each(part wanted, const given_points<T>& given, const norm
   }
 }
 
-template kept_points_problem needs_of(matrix_view<const float>, std::int64_t, bool, std::int64_t, const ballast::cuda::device&);
-template kept_points_problem needs_of(matrix_view<const double>, std::int64_t, bool, std::int64_t, const ballast::cuda::device&);
+template kept_points_problem needs_of(matrix_view<const float>, std::int64_t, bool, std::int64_t, const ballast::cuda::device&,
+                                      const half_points&);
+template kept_points_problem needs_of(matrix_view<const double>, std::int64_t, bool, std::int64_t, const ballast::cuda::device&,
+                                      const half_points&);
 template class point_stream<float>;
 template class point_stream<double>;
 

@@ -13,6 +13,7 @@
 #include "cuda/device/device.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
+#include "kmeans/half_points.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -60,17 +61,19 @@ inline std::int64_t rows_of_segment(std::int64_t m) {
   return (shape.strips + k_most_segments - 1) / k_most_segments * shape.strip_rows;
 }
 
-// Returns the memory that the device needs for `points`, which are all or some of `all`, and `clusters`.
+// Returns the memory that the device needs for `points`, which are all or some of `all`, and `clusters`. `half`: the points, if it is
+// present; `points` has their shape.
 template <class T>
 kept_points_problem needs_of(matrix_view<const T> points, std::int64_t all, bool weighted, std::int64_t clusters,
-                             const ballast::cuda::device& on);
+                             const ballast::cuda::device& on, const half_points& half = {});
 
 template <class T>
 class point_stream {
  public:
-  // `points` may lie in host or device memory. `choice`: from choose_kept_points. Up to `threads` threads of the host gather the pieces.
+  // `points`, or `half` as in needs_of, may lie in host or device memory. `choice`: from choose_kept_points. Up to `threads` threads of the
+  // host gather the pieces.
   point_stream(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging, matrix_view<const T> points,
-               const kept_points_choice& choice, int threads, ballast::cuda::stream order);
+               const half_points& half, const kept_points_choice& choice, int threads, ballast::cuda::stream order);
   ~point_stream();
   point_stream(const point_stream&) = delete;
   point_stream& operator=(const point_stream&) = delete;
@@ -81,7 +84,7 @@ class point_stream {
     return choice_.kept == kept_points::none || (choice_.kept == kept_points::normalized && wanted != part::normalized);
   }
   // Returns the given points if they stay on the device, else null.
-  const T* resident() const { return resident_; }
+  const void* resident() const { return resident_; }
 
   // Calls use(piece) for the pieces in order of rows; each is ordered on the stream of the call. `given`, `normalized`: the whole points,
   // from which the pieces are cut. If a piece is not normalized yet, start(piece) normalizes it, and arrived() returns whether it equals
@@ -100,15 +103,21 @@ class point_stream {
     explicit slot(const std::shared_ptr<ballast::cuda::device>& on)
         : stream(on), copied(on->make_event(false)), used(on->make_event(false)) {}
   };
+  std::int64_t given_row_bytes() const {
+    return points_.columns * static_cast<std::int64_t>(half_.data != nullptr ? sizeof(std::uint16_t) : sizeof(T));
+  }
   void make_slots(const normalized_points<T>& normalized);
+  template <class Number>
+  void gather(const matrix_view<const Number>& from, std::int64_t first, std::int64_t count, Number* to) const;
   void copy(slot& to, std::int64_t first, std::int64_t count);
 
   std::shared_ptr<ballast::cuda::device> device_;
   matrix_view<const T> points_;
+  matrix_view<const std::uint16_t> half_;  // the bits of the points, if they have 16
   kept_points_choice choice_;
   int threads_;
   ballast::cuda::stream order_;
-  const T* resident_ = nullptr;
+  const void* resident_ = nullptr;
   std::unique_ptr<slot> slots_[2];
 };
 

@@ -57,7 +57,9 @@ core::vector<column_ranges<T>> cuda_engine<T>::sum_ranges(const given_points<T>&
     given.shape.strips = static_cast<int>((rows.m + whole.strip_rows - 1) / whole.strip_rows);
     given.rows_first = by_rows(rows);
     given.parts = static_cast<column_ranges<T>*>(parts.data()) + first / whole.strip_rows * columns;
-    launch(k_ranges_kernel, names::ranges, given.shape.blocks(), given);
+    if (&from == &points_.given) return launch_given(k_ranges_kernel, names::ranges, given.shape.blocks(), given);
+    launch(
+        k_ranges_kernel, [](bool instrumented) { return names::ranges(false, instrumented); }, given.shape.blocks(), given);
   };
   if (&from == &points_.given) {
     each(part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given); });
@@ -75,14 +77,28 @@ ranges<T> cuda_engine<T>::column_stats() {
   ranges<T> made;
   buffer parts;
   // Finds the lowest row of a column that has an invalid value.
-  const auto find = [&](const T* values, std::int64_t stride, bool weights, std::int64_t column) {
+  const auto find = [&](const given_points<T>& values, std::int64_t column, bool weights) {
     clear_flags();
-    launch(k_find_kernel, names::find, std::min<std::int64_t>((m_ + k_column_threads - 1) / k_column_threads, 1024),
-           find_arguments<T>{values, stride, m_, weights, flags()});
+    const std::int64_t blocks = std::min<std::int64_t>((m_ + k_column_threads - 1) / k_column_threads, 1024);
+    const find_arguments<T> given{values, static_cast<int>(column), weights, flags()};
+    if (weights) {
+      launch(
+          k_find_kernel, [] { return names::find(false); }, blocks, given);
+    } else {
+      launch_given(k_find_kernel, names::find, blocks, given);
+    }
     refused_value<T> refused;
     refused.row = read_flags().index;
     refused.column = column;
-    if (refused.row >= 0) download(&refused.value, values + refused.row * stride, sizeof(T));
+    if (refused.row < 0) return refused;
+    const std::int64_t at = refused.row * values.row_stride + column * values.column_stride;
+    if (weights || !half()) {
+      download(&refused.value, static_cast<const T*>(values.points) + at, sizeof(T));
+    } else {
+      std::uint16_t bits = 0;
+      download(&bits, static_cast<const std::uint16_t*>(values.points) + at, sizeof bits);
+      refused.value = static_cast<T>(values.brain ? widened(bfloat16{bits}) : widened(float16{bits}));
+    }
     return refused;
   };
   if (weighted()) {
@@ -93,7 +109,7 @@ ranges<T> cuda_engine<T>::column_stats() {
     column.n = 1;
     const sums seen = sum_ranges(column, 1, parts)[0];
     made.heaviest = seen.high;
-    if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(points_.given.weights, 1, true, 0);
+    if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(column, 0, true);
   }
   core::vector<sums> seen;
   const auto sum = [&] { seen = sum_ranges(points_.given, n_, parts); };
@@ -125,11 +141,11 @@ ranges<T> cuda_engine<T>::column_stats() {
     statistics_.exponents.push_back(made.exponent.back());
     if (each.poison == 0 || made.point.row >= 0) continue;
     if (points_.given.points != nullptr) {
-      made.point = find(points_.given.points + f * points_.given.column_stride, points_.given.row_stride, false, f);
+      made.point = find(points_.given, f, false);
       continue;
     }
     for (std::int64_t i = 0; i < m_ && made.point.row < 0; ++i)
-      if (!std::isfinite(what_.points(i, f))) made.point = {i, f, what_.points(i, f)};
+      if (const T value = point_at(i, f); !std::isfinite(value)) made.point = {i, f, value};
   }
   if (ranks_) join_refused(made);
   statistics_.low = made.low;
@@ -150,7 +166,7 @@ void cuda_engine<T>::normalize_piece(const point_piece<T>& piece) {
   given.lanes = std::min(points_.normalized.stride & -points_.normalized.stride, 32);
   given.rows_first = by_rows(piece.given);
   const std::int64_t rows = k_row_threads * k_normalize_elements / given.lanes;
-  launch(k_normalize_kernel, names::normalize, (piece.given.m + rows - 1) / rows * (points_.normalized.stride / given.lanes), given);
+  launch_given(k_normalize_kernel, names::normalize, (piece.given.m + rows - 1) / rows * (points_.normalized.stride / given.lanes), given);
 }
 
 template <class T>
@@ -186,6 +202,14 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
     return true;
   };
   point_stream_.each(wanted, points_.given, points_.normalized, start, arrived, use);
+}
+
+// Reads a number of points in host memory, each time again.
+template <class T>
+T cuda_engine<T>::point_at(std::int64_t row, std::int64_t f) const {
+  if (half()) return static_cast<T>(what_.half.at(row, f));
+  const volatile T& point = what_.points(row, f);
+  return point;
 }
 
 // Returns a bound on |y| for each column (column_sums) from the ranges: without weights it is the largest |y|, since normalization is
@@ -268,8 +292,8 @@ row_stats_arguments<T> cuda_engine<T>::row_stats_of(const point_piece<T>& piece)
 template <class T>
 void cuda_engine<T>::launch_row_stats(std::int64_t rows, const row_stats_arguments<T>& given, bool strike) {
   launch(
-      k_row_stats_kernel + points_.normalized.words - 1,
-      [&](bool instrumented) { return names::row_stats(points_.normalized.words, instrumented); },
+      k_row_stats_kernel + points_.normalized.words - 1 + (half() ? 2 : 0),
+      [&](bool instrumented) { return names::row_stats(points_.normalized.words, half(), instrumented); },
       (rows + k_row_threads - 1) / k_row_threads, given, strike);
 }
 
@@ -482,8 +506,7 @@ void cuda_engine<T>::read_own_points(std::span<const std::int64_t> rows, T* to) 
   const auto by_host = [&](T* into) {
     for (std::int64_t e = 0; e < count; ++e)
       for (std::int64_t f = 0; f < n_; ++f) {
-        const volatile T& point = what_.points(rows[at(e)], f);
-        into[e * n_ + f] = point * normalization_.values().scale - normalization_.values().shift[at(f)];
+        into[e * n_ + f] = point_at(rows[at(e)], f) * normalization_.values().scale - normalization_.values().shift[at(f)];
       }
   };
   const bool stays = points_.given.points != nullptr, gathers = stays || points_.normalized.x != nullptr;
@@ -502,7 +525,7 @@ void cuda_engine<T>::read_own_points(std::span<const std::int64_t> rows, T* to) 
   const auto once = [&] {
     if (!gathers) return by_host(to);
     const bool both = protect_ && stays;
-    launch(k_gather_kernel, names::gather, both ? 2 * blocks : blocks, given);
+    launch_given(k_gather_kernel, names::gather, both ? 2 * blocks : blocks, given);
     const reading parts[] = {{to, made.data(), bytes}, {twin.data(), again.data(), bytes}};
     read(std::span(parts, both ? 2 : 1));
   };

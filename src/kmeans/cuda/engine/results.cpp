@@ -32,7 +32,7 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, c
       given.passed = passed == nullptr ? nullptr : passed + piece.first;
       given.distances = distances == nullptr ? nullptr : distances + piece.first;
       given.sums = sums == nullptr ? nullptr : sums + 2 * (piece.first / k_row_threads);
-      launch(k_exact_kernel, names::exact, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
+      launch_given(k_exact_kernel, names::exact, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
     });
   };
   row_flags seen{};
@@ -209,7 +209,7 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
                                false,
                                flags() + 1};
       const auto once = [&] {
-        launch(k_distances_kernel, names::distances, (count + k_row_threads - 1) / k_row_threads * sections, given);
+        launch_given(k_distances_kernel, names::distances, (count + k_row_threads - 1) / k_row_threads * sections, given);
         for (const bool compare : {false, true}) {
           last.compare = compare;
           if (protect_ || !compare) launch(k_finish_kernel, names::finish, (last.count + k_row_threads - 1) / k_row_threads, last);
@@ -217,7 +217,7 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
         for (const bool compare : {false, true}) {
           beyond.compare = compare;
           if (beyond.count > 0 && (protect_ || !compare))
-            launch(k_far_kernel, names::far, (count * beyond.count + k_row_threads - 1) / k_row_threads, beyond);
+            launch_given(k_far_kernel, names::far, (count * beyond.count + k_row_threads - 1) / k_row_threads, beyond);
         }
       };
       if (!protect_) {

@@ -14,7 +14,9 @@ namespace ballast::kmeans::cuda {
 // The points of a call and their normalization (contract.hpp), in device memory.
 template <class T>
 struct given_points {
-  const T* points = nullptr;  // feature f of row i: points[i · row_stride + f · column_stride]
+  // Feature f of row i is number i · row_stride + f · column_stride. The numbers are of T, or have 16 bits, for kernels with `Half`.
+  const void* points = nullptr;
+  bool brain = false;  // 16-bit numbers: bfloat16, else float16
   std::int64_t row_stride = 0;
   std::int64_t column_stride = 0;
   const T* weights = nullptr;  // m; null: all 1
@@ -111,9 +113,8 @@ struct fold_arguments {
 
 template <class T>
 struct find_arguments {
-  const T* values;
-  std::int64_t stride;
-  std::int64_t m;
+  given_points<T> given;
+  int column;
   bool weights;  // true for weights: also refuses numbers below 0
   row_flags* found;
 };

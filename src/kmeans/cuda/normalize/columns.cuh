@@ -23,15 +23,26 @@ __device__ __forceinline__ T load_again(const T* from) {
   return *static_cast<const volatile T*>(from);
 }
 
-template <class T>
+// Returns the number whose bits these are, of bfloat16 if `brain`, else of float16. Exact.
+__device__ __forceinline__ float from_16_bits(std::uint16_t bits, bool brain) {
+  return brain ? ballast::cuda::from_bits<float>(std::uint32_t{bits} << 16) : arch::from_half(bits);
+}
+
+// Returns feature f of a row of the given points. `Half`: they have 16 bits.
+template <bool Half, class T>
 __device__ __forceinline__ T given_value(const given_points<T>& from, std::int64_t row, int f) {
-  return load_again(from.points + row * from.row_stride + f * from.column_stride);
+  const std::int64_t at = row * from.row_stride + f * from.column_stride;
+  if constexpr (Half) {
+    return from_16_bits(load_again(static_cast<const std::uint16_t*>(from.points) + at), from.brain);
+  } else {
+    return load_again(static_cast<const T*>(from.points) + at);
+  }
 }
 
 // Computes x of a row from the given points.
-template <class T>
+template <bool Half, class T>
 __device__ __forceinline__ T compute_x(const given_points<T>& from, std::int64_t row, int f) {
-  return normalized(given_value(from, row, f), from.scale, load_again(from.shift + f));
+  return normalized(given_value<Half>(from, row, f), from.scale, load_again(from.shift + f));
 }
 template <class T>
 __device__ __forceinline__ T compute_weight(const given_points<T>& from, std::int64_t row) {
@@ -97,7 +108,7 @@ struct sums_work {
   }
 };
 
-template <class T, class Injector>
+template <class T, bool Half, class Injector>
 __global__ void __launch_bounds__(k_column_threads)
     ranges_kernel(const __grid_constant__ ballast::cuda::kernel_launch<range_arguments<T>, Injector> given) {
   using work = ranges_work<T>;
@@ -121,7 +132,7 @@ __global__ void __launch_bounds__(k_column_threads)
       T x[together];
 #pragma unroll
       for (int i = 0; i < together; ++i) {
-        if (row + i * rows < end) x[i] = given_value(a.given, row + i * rows, column);
+        if (row + i * rows < end) x[i] = given_value<Half>(a.given, row + i * rows, column);
       }
 #pragma unroll
       for (int i = 0; i < together; ++i) {
@@ -158,11 +169,11 @@ __global__ void __launch_bounds__(k_column_threads) fold_kernel(const __grid_con
 }
 
 // Finds the lowest row of one column whose value is invalid.
-template <class T>
+template <class T, bool Half>
 __global__ void __launch_bounds__(k_column_threads) find_kernel(const __grid_constant__ find_arguments<T> a) {
-  for (std::int64_t row = std::int64_t{blockIdx.x} * k_column_threads + threadIdx.x; row < a.m;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * k_column_threads + threadIdx.x; row < a.given.m;
        row += std::int64_t{gridDim.x} * k_column_threads) {
-    const T x = a.values[row * a.stride];
+    const T x = given_value<Half>(a.given, row, a.column);
     if (x - x == 0 && !(a.weights && x < 0)) continue;
     atomicAdd(&a.found->failures, 1ull);
     atomicMax(&a.found->first_inverse, ~static_cast<unsigned long long>(row));

@@ -34,7 +34,7 @@ __device__ __forceinline__ bool alike(T a, T b) {
 // written as (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. So do the
 // elements in operand format: words of two adjacent ones are written in the order of memory. Shared memory: the tile, with one padding
 // element per row or column.
-template <class T, class Injector>
+template <class T, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     normalize_kernel(const __grid_constant__ ballast::cuda::kernel_launch<normalize_arguments<T>, Injector> given) {
   const normalize_arguments<T>& a = given.arguments;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(k_row_threads)
     const int r = a.rows_first ? e % rows : e / a.lanes;
     const int c = a.rows_first ? e / rows : e % a.lanes;
     const bool there = first + r < a.given.m && column + c < a.given.n;
-    x[i] = there ? compute_x(a.given, first + r, column + c) : T(0);
+    x[i] = there ? compute_x<Half>(a.given, first + r, column + c) : T(0);
   }
   if (a.rows_first) {
     for (int i = 0; i < k_normalize_elements; ++i) {
@@ -277,7 +277,7 @@ __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, 
 // block from the given points, unless they are known. With `check`, thread T − 1 − t computes them again from the stored x; they must be
 // equal bit for bit, and the padding must be 0. So must the sums, which are kept twice and compared after they were folded. Shared memory:
 // the statistics of each thread's row, their squares again, and the sums over them; the weights of the rows; a tile of the rows.
-template <class T, int Words, class Injector>
+template <class T, int Words, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     row_stats_kernel(const __grid_constant__ ballast::cuda::kernel_launch<row_stats_arguments<T>, Injector> given) {
   const row_stats_arguments<T>& a = given.arguments;
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(k_row_threads)
     weights[thread] = weight;
     row_accumulator<Words, T> own(p, weight);
     each_tile(
-        tile, rows, p.n, a.rows_first, false, [&](int r, int f) { return compute_x(a.given, first + r, f); },
+        tile, rows, p.n, a.rows_first, false, [&](int r, int f) { return compute_x<Half>(a.given, first + r, f); },
         [&](int begin, int count) {
           for (int f = 0; thread < rows && f < count; ++f) own.add(begin + f, tile[thread * k_tile_stride<T> + f]);
           add(begin, count, false);
@@ -382,7 +382,7 @@ __global__ void __launch_bounds__(k_row_threads)
 
 // Reads single rows, one element per thread: the first half of the blocks from the normalized points, the second half from the given
 // points.
-template <class T>
+template <class T, bool Half>
 __global__ void __launch_bounds__(k_row_threads) gather_kernel(const __grid_constant__ gather_arguments<T> a) {
   const std::int64_t blocks = (a.count * a.given.n + k_row_threads - 1) / k_row_threads;
   const bool again = static_cast<std::int64_t>(blockIdx.x) >= blocks;
@@ -392,7 +392,7 @@ __global__ void __launch_bounds__(k_row_threads) gather_kernel(const __grid_cons
   const std::int64_t row = a.rows[e / a.given.n];
   const int f = static_cast<int>(e % a.given.n);
   if (again) {
-    a.again[e] = compute_x(a.given, row, f);
+    a.again[e] = compute_x<Half>(a.given, row, f);
   } else {
     a.to[e] = a.x[row * a.stride + f];
   }
