@@ -3,8 +3,10 @@
 Usage: compare.py [--device cpu|cuda | --overhead] [--out FILE] [--commit HASH] [--only WORD]
 --overhead: what one call of 8 points on the host costs beside the library's own time, from NumPy, PyTorch and JAX. Processor time of the
 calling thread, the least of 80 rounds that all calls share: other work on the machine counts little.
-Rivals are those that are installed: NumPy, SciPy, pyFFTW, mkl_fft, scikit-learn, PyTorch; on a device PyTorch and CuPy. Every call of a row runs
-in the same rounds, one after the other, and the number is the median over the rounds. Threads: as many for each as it takes by itself.
+Rivals are those that are installed: NumPy, SciPy, DUCC (ducc0), pyFFTW, mkl_fft, PyTorch, scikit-learn, its extension by Intel (sklearnex); on a
+device PyTorch and CuPy. Every call of a row runs in the same rounds, one after the other, and the number is the median over the rounds. Threads: as
+many for each as it takes by itself; SciPy, DUCC and pyFFTW, which take one by themselves, get all. pyFFTW's plan is made before (FFTW_MEASURE) and
+writes its own output array; all others make theirs.
 """
 
 import argparse
@@ -73,8 +75,8 @@ KMEANS = [("digits", 10, "float64"), ((10000, 16), 64, "float32"), ((100000, 32)
 
 
 def host_rows(only):
-    scipy_fft, pyfftw, mkl, torch = optional("scipy.fft"), optional("pyfftw"), optional("mkl_fft"), optional("torch")
-    scipy_linalg, cluster = optional("scipy.linalg"), optional("sklearn.cluster")
+    scipy_fft, ducc, pyfftw, mkl, torch = map(optional, ("scipy.fft", "ducc0.fft", "pyfftw", "mkl_fft", "torch"))
+    scipy_linalg, cluster, intel = map(optional, ("scipy.linalg", "sklearn.cluster", "sklearnex.cluster"))
     mine = optional("ballast.sklearn") if cluster else None
     cores = len(os.sched_getaffinity(0))
     nothing = lambda: None
@@ -87,14 +89,16 @@ def host_rows(only):
         calls = {"Ballast": lambda: call(x), "off": lambda: call(x), "NumPy": lambda: getattr(np.fft, name)(x)}
         if scipy_fft:
             calls["SciPy"] = lambda: getattr(scipy_fft, name)(x, workers=cores)
+        axes = {"fft": (-1,), "rfft": (-1,), "fft2": (-2, -1), "fftn": tuple(range(x.ndim))}[name]
+        if ducc:
+            transform = ducc.r2c if name == "rfft" else ducc.c2c
+            calls["DUCC"] = lambda: transform(x, axes=axes, nthreads=cores)
         if pyfftw:
-            out_kind = np.result_type(x.dtype, np.complex64) if np.dtype(dtype).itemsize in (4, 8) and dtype in ("float32", "complex64") else np.complex128
-            out = np.empty(getattr(np.fft, name)(x).shape, out_kind)
-            axes = {"fft": (-1,), "rfft": (-1,), "fft2": (-2, -1), "fftn": tuple(range(x.ndim))}[name]
+            out = np.empty(np.fft.rfft(x).shape if name == "rfft" else x.shape, np.complex64 if dtype in ("float32", "complex64") else np.complex128)
             plan = pyfftw.FFTW(x.copy(), out, axes=axes, threads=cores, flags=("FFTW_MEASURE",))
             plan.input_array[...] = x
             calls["pyFFTW"] = plan
-        if mkl and name != "fftn":
+        if mkl:
             calls["mkl_fft"] = lambda: getattr(mkl, name)(x)
         if torch:
             t = torch.from_numpy(x)
@@ -136,7 +140,10 @@ def host_rows(only):
         first = x[:: len(x) // k][:k]
         how = {"n_clusters": k, "init": first, "n_init": 1, "max_iter": 20, "tol": 0}
         fit = lambda: mine.KMeans(**how).fit(x)
-        yield row, timed({"Ballast": fit, "off": fit, "scikit-learn": lambda: cluster.KMeans(**how).fit(x)}, nothing)
+        calls = {"Ballast": fit, "off": fit, "scikit-learn": lambda: cluster.KMeans(**how).fit(x)}
+        if intel:
+            calls["sklearnex"] = lambda: intel.KMeans(**how).fit(x)
+        yield row, timed(calls, nothing)
 
 
 def device_rows(only):
@@ -267,10 +274,10 @@ def main():
     parser.add_argument("--only", default="", help="only rows whose name contains this")
     wanted = parser.parse_args()
     versions = []
-    for name in ("numpy", "scipy", "pyfftw", "mkl_fft", "sklearn", "torch", "cupy", *(["jax"] if wanted.overhead else [])):
+    for name in ("numpy", "scipy", "ducc0", "pyfftw", "mkl_fft", "sklearn", "sklearnex", "torch", "cupy", *(["jax"] if wanted.overhead else [])):
         module = sys.modules.get(name) or optional(name)
         if module is not None:
-            versions.append(f"{name} {module.__version__}")
+            versions.append(f"{name} {getattr(module, '__version__', '')}".strip())
     seen = ballast.info()
     hardware = seen["devices"][0]["name"] if wanted.device == "cuda" else f"{seen['simd']}, {seen['threads']} threads, {platform.processor() or platform.machine()}"
     lines = [f"{hardware}; ballast {ballast.__version__} {wanted.commit}, {', '.join(versions)}; BLAS {seen['blas']}; {datetime.date.today()}.", ""]
