@@ -48,7 +48,7 @@ def _type_of(*arrays):
         kind, size = a.dtype.kind, a.dtype.itemsize
         if kind not in "?biufc" or size > (16 if kind == "c" else 8) or a.dtype == np.float16:
             raise UnsupportedTypeError(f"array type {a.dtype.name} is unsupported in ballast.linalg")
-    letter = "f" if all(a.dtype in (np.float32, np.complex64) for a in arrays) else "d"
+    letter = "f" if all(a.dtype.char in "fF" for a in arrays) else "d"
     return np.dtype(letter.upper() if any(a.dtype.kind == "c" for a in arrays) else letter)
 
 
