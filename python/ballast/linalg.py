@@ -12,11 +12,14 @@ from ._device import as_array, device_of, on_host, singular_values, stream_of, s
 from ._errors import InvalidArgumentError, RankDeficientError, UnsupportedError, UnsupportedTypeError
 from ._exchange import exchanged
 from ._plans import PlanCache
-from ._protection import compute, current, execution, record
+from ._protection import call as called, compute, current, execution, record
 
 __all__ = ["LstsqResult", "QRResult", "lstsq", "qr", "qr_multiply"]
 
 _plans = PlanCache(most_plans=64, most_elements=1 << 24)
+_of_numpy = _core.NumpyLinalg()  # calls on one matrix of NumPy, whose plans it has seen before
+_MOST_SHORT = 1 << 15  # elements; a plan keeps the memory of its calls
+_SHORT = {"reduced": 0, "complete": 1, "r": 2}  # the modes that it knows
 _MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r", "raw": "raw"}
 
 
@@ -45,7 +48,7 @@ def _type_of(*arrays):
         kind, size = a.dtype.kind, a.dtype.itemsize
         if kind not in "?biufc" or size > (16 if kind == "c" else 8) or a.dtype == np.float16:
             raise UnsupportedTypeError(f"array type {a.dtype.name} is unsupported in ballast.linalg")
-    letter = "f" if all(a.dtype in (np.float32, np.complex64) for a in arrays) else "d"
+    letter = "f" if all(a.dtype.char in "fF" for a in arrays) else "d"
     return np.dtype(letter.upper() if any(a.dtype.kind == "c" for a in arrays) else letter)
 
 
@@ -61,6 +64,15 @@ def _make(letter, rows, columns, batch, where):
 def _plan(like, dtype, rows, columns, batch):
     where = execution(current(), device=device_of(like))
     return _plans.get((dtype.char, rows, columns, batch, where), rows * columns * batch, _make)
+
+
+def _keep(a, columns):
+    """Later calls on small matrices like `a`, an array of NumPy, with Q of so many columns, take the short road."""
+    if a.ndim != 2 or a.dtype.char not in _PLANS or not a.size or len(a) * max(a.shape[1], columns) > _MOST_SHORT:
+        return
+    m, n = a.shape
+    for width in {n, max(n, columns)}:
+        _of_numpy.keep(m, width, current(), _plan(a, a.dtype, m, width, 1))
 
 
 def _of_library(by_column):
@@ -136,6 +148,13 @@ def qr(a, mode="reduced", pivoting=False):
     if mode not in _MODES:
         raise InvalidArgumentError(f"Unrecognized mode '{mode}': expected reduced, complete, r, raw, economic or full")
     mode = _MODES[mode]
+    short = not pivoting and mode in _SHORT and type(a) is np.ndarray
+    if short:
+        made = called(_of_numpy.factor, a, _SHORT[mode], current())
+        if made is not None:
+            q, r, report = made
+            record(report)
+            return r if mode == "r" else QRResult(q, r)
     of = _Factors(as_array(a), pivoting)
     (m, n), k = of.shape[-2:], of.k
     if mode == "raw":
@@ -143,6 +162,8 @@ def qr(a, mode="reduced", pivoting=False):
         return of.finish(raw, pivoting=True) if pivoting else of.finish(*raw, pivoting=False)
     rows = m if mode == "complete" else k
     r = of.r(rows)
+    if short:
+        _keep(a, rows)
     if mode == "r":
         return of.finish(r, pivoting=True) if pivoting else of.finish(r, pivoting=False)[0]
     made = of.finish(of.q(rows), r, pivoting=pivoting)
@@ -219,6 +240,15 @@ def lstsq(a, b, rcond=None, *, driver="gels"):
     """
     if driver not in ("gels", "gelsy"):
         raise InvalidArgumentError(f"driver: expected gels or gelsy, got {driver!r}")
+    short = driver == "gels" and type(a) is type(b) is np.ndarray
+    if short:
+        made = _refusing(called, _of_numpy.solve, a, b, current())
+        if made is not None:
+            x, residuals, triangle, report = made
+            record(report)
+            s = singular_values(triangle)
+            _refuse_small(s, rcond)
+            return LstsqResult(x, residuals, len(s), s)
     a, b = as_array(a), as_array(b)
     if device_of(a) != device_of(b):
         raise UnsupportedError("b: expected an array in the memory where a lies")
@@ -234,10 +264,21 @@ def lstsq(a, b, rcond=None, *, driver="gels"):
     stored[...] = a.T
     right = np.zeros((k, max(m, n)), dtype, like=a)
     right[:, :m] = b.reshape(m, k).T
+    if short:
+        _keep(a, n)
     solve = _solved if driver == "gels" else _solved_of_any_rank
     rank, residuals, s = solve(a, stored, right, rcond)
     x = right[:, :n].T.copy()
     return LstsqResult(x[:, 0] if b.ndim == 1 else x, residuals, rank, s)
+
+
+def _refusing(function, *arguments):
+    """`function`, whose refusal of a matrix says the rank where the library could count it."""
+    try:
+        return function(*arguments)
+    except RankDeficientError as refused:
+        counted = re.search(r"got rank (\d+) of", str(refused))
+        raise RankDeficientError(str(refused), int(counted[1]) if counted else None) from None
 
 
 def _solved(a, stored, right, rcond):
@@ -245,11 +286,7 @@ def _solved(a, stored, right, rcond):
     (n, m), k, dtype = stored.shape, len(right), stored.dtype
     if m and n and k:
         plan = _plan(a, dtype, m, n, 1)
-        try:
-            record(compute(plan.gels, stored.T, right.T, stream_of(a)))
-        except RankDeficientError as refused:
-            counted = re.search(r"got rank (\d+) of", str(refused))
-            raise RankDeficientError(str(refused), int(counted[1]) if counted else None) from None
+        record(_refusing(compute, plan.gels, stored.T, right.T, stream_of(a)))
         s = singular_values(np.triu((stored.T if m >= n else stored)[: min(m, n)]))  # the factors are those of a, or of its transpose
     else:
         s = singular_values(stored) if m and n else np.empty(0, _of_parts(dtype), like=a)

@@ -1,10 +1,14 @@
 """Times Ballast from Python beside the libraries that people use. Writes a table in Markdown.
 
-Usage: compare.py [--device cpu|cuda | --overhead] [--out FILE] [--commit HASH] [--only WORD]
+Usage: compare.py [--device cpu|cuda | --overhead] [--one] [--out FILE] [--commit HASH] [--only WORD]
 --overhead: what one call of 8 points on the host costs beside the library's own time, from NumPy, PyTorch and JAX. Processor time of the
 calling thread, the least of 80 rounds that all calls share: other work on the machine counts little.
-Rivals are those that are installed: NumPy, SciPy, pyFFTW, mkl_fft, scikit-learn, PyTorch; on a device PyTorch and CuPy. Every call of a row runs
-in the same rounds, one after the other, and the number is the median over the rounds. Threads: as many for each as it takes by itself.
+Rivals are those that are installed: NumPy, SciPy, DUCC (ducc0), pyFFTW, mkl_fft, PyTorch, scikit-learn, its extension by Intel (sklearnex); on a
+device PyTorch and CuPy. Every call of a row runs in the same rounds, one after the other, and the number is the median over the rounds. Threads: as
+many for each as it takes by itself; SciPy and DUCC, which take one by themselves, get all, and so does pyFFTW from 65536 numbers. pyFFTW: its
+functions in NumPy's manner (interfaces), with their default effort of planning and their cache of plans.
+--one: all on one thread, and the number is the calling thread's processor time, the least of 25 short rounds: other work on the machine counts
+little. It is for `taskset -c 0`, because some libraries take as many threads as the process has processors.
 """
 
 import argparse
@@ -21,8 +25,9 @@ import numpy as np
 
 import ballast
 
-ROUNDS = 15
-SECONDS = 0.02  # of one round of one call, at least
+ROUNDS, SECONDS = 15, 0.02  # rounds, and seconds of one round of one call, at least
+SHORT_ROUNDS, SHORT_SECONDS = 25, 0.002
+one = False
 
 
 def optional(name):
@@ -36,22 +41,25 @@ def timed(calls, wait):
     """The median seconds of each of `calls`, a dict by name. "off" runs with protection off."""
 
     def seconds(name, count):
-        with ballast.protection("off" if name == "off" else None):
-            start = time.perf_counter()
+        with ballast.protection("off" if name == "off" else None, threads=1 if one else None):
+            start = clock()
             for _ in range(count):
                 calls[name]()
             wait()
-            return (time.perf_counter() - start) / count
+            return (clock() - start) / count
+
+    clock = time.thread_time if one else time.perf_counter
 
     repeats = {}
     for name in calls:
         seconds(name, 1)
-        repeats[name] = max(1, min(20000, int(SECONDS / max(seconds(name, 1), 1e-7))))
+        once = min(seconds(name, 1) for _ in range(3))
+        repeats[name] = max(1, min(20000, int((SHORT_SECONDS if one else SECONDS) / max(once, 1e-7))))
     seen = {name: [] for name in calls}
-    for _ in range(ROUNDS):
+    for _ in range(SHORT_ROUNDS if one else ROUNDS):
         for name, count in repeats.items():
             seen[name].append(seconds(name, count))
-    return {name: statistics.median(each) for name, each in seen.items()}
+    return {name: (min if one else statistics.median)(each) for name, each in seen.items()}
 
 
 def rng_data(shape, dtype):
@@ -73,8 +81,8 @@ KMEANS = [("digits", 10, "float64"), ((10000, 16), 64, "float32"), ((100000, 32)
 
 
 def host_rows(only):
-    scipy_fft, pyfftw, mkl, torch = optional("scipy.fft"), optional("pyfftw"), optional("mkl_fft"), optional("torch")
-    scipy_linalg, cluster = optional("scipy.linalg"), optional("sklearn.cluster")
+    scipy_fft, ducc, pyfftw, mkl, torch = map(optional, ("scipy.fft", "ducc0.fft", "pyfftw.interfaces", "mkl_fft", "torch"))
+    scipy_linalg, cluster, intel = map(optional, ("scipy.linalg", "sklearn.cluster", "sklearnex.cluster"))
     mine = optional("ballast.sklearn") if cluster else None
     cores = len(os.sched_getaffinity(0))
     nothing = lambda: None
@@ -87,14 +95,16 @@ def host_rows(only):
         calls = {"Ballast": lambda: call(x), "off": lambda: call(x), "NumPy": lambda: getattr(np.fft, name)(x)}
         if scipy_fft:
             calls["SciPy"] = lambda: getattr(scipy_fft, name)(x, workers=cores)
+        axes = {"fft": (-1,), "rfft": (-1,), "fft2": (-2, -1), "fftn": tuple(range(x.ndim))}[name]
+        if ducc:
+            transform = ducc.r2c if name == "rfft" else ducc.c2c
+            calls["DUCC"] = lambda: transform(x, axes=axes, nthreads=cores)
         if pyfftw:
-            out_kind = np.result_type(x.dtype, np.complex64) if np.dtype(dtype).itemsize in (4, 8) and dtype in ("float32", "complex64") else np.complex128
-            out = np.empty(getattr(np.fft, name)(x).shape, out_kind)
-            axes = {"fft": (-1,), "rfft": (-1,), "fft2": (-2, -1), "fftn": tuple(range(x.ndim))}[name]
-            plan = pyfftw.FFTW(x.copy(), out, axes=axes, threads=cores, flags=("FFTW_MEASURE",))
-            plan.input_array[...] = x
-            calls["pyFFTW"] = plan
-        if mkl and name != "fftn":
+            pyfftw.cache.enable()
+            pyfftw.cache.set_keepalive_time(600)
+            crew = cores if x.size >= 1 << 16 else 1
+            calls["pyFFTW"] = lambda: getattr(pyfftw.numpy_fft, name)(x, threads=crew)
+        if mkl:
             calls["mkl_fft"] = lambda: getattr(mkl, name)(x)
         if torch:
             t = torch.from_numpy(x)
@@ -136,7 +146,10 @@ def host_rows(only):
         first = x[:: len(x) // k][:k]
         how = {"n_clusters": k, "init": first, "n_init": 1, "max_iter": 20, "tol": 0}
         fit = lambda: mine.KMeans(**how).fit(x)
-        yield row, timed({"Ballast": fit, "off": fit, "scikit-learn": lambda: cluster.KMeans(**how).fit(x)}, nothing)
+        calls = {"Ballast": fit, "off": fit, "scikit-learn": lambda: cluster.KMeans(**how).fit(x)}
+        if intel:
+            calls["sklearnex"] = lambda: intel.KMeans(**how).fit(x)
+        yield row, timed(calls, nothing)
 
 
 def device_rows(only):
@@ -262,15 +275,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--one", action="store_true", help="one thread, by its processor time")
     parser.add_argument("--out")
     parser.add_argument("--commit", default="")
     parser.add_argument("--only", default="", help="only rows whose name contains this")
     wanted = parser.parse_args()
+    global one
+    one = wanted.one
+    if one and len(os.sched_getaffinity(0)) > 1:
+        parser.error("--one: expected one processor, as under `taskset -c 0`, got several")
     versions = []
-    for name in ("numpy", "scipy", "pyfftw", "mkl_fft", "sklearn", "torch", "cupy", *(["jax"] if wanted.overhead else [])):
+    for name in ("numpy", "scipy", "ducc0", "pyfftw", "mkl_fft", "sklearn", "sklearnex", "torch", "cupy", *(["jax"] if wanted.overhead else [])):
         module = sys.modules.get(name) or optional(name)
         if module is not None:
-            versions.append(f"{name} {module.__version__}")
+            versions.append(f"{name} {getattr(module, '__version__', '')}".strip())
     seen = ballast.info()
     hardware = seen["devices"][0]["name"] if wanted.device == "cuda" else f"{seen['simd']}, {seen['threads']} threads, {platform.processor() or platform.machine()}"
     lines = [f"{hardware}; ballast {ballast.__version__} {wanted.commit}, {', '.join(versions)}; BLAS {seen['blas']}; {datetime.date.today()}.", ""]

@@ -1,54 +1,29 @@
-// The usual call on arrays of NumPy: contiguous, in host memory, the last axes, no other argument. A repeated call finds its plan and the
-// shape of its result here by one look-up, and its array is read and made through NumPy's C interface, which is loaded at the first call.
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <numpy/arrayobject.h>
-#include "core.hpp"
+// The usual transform of an array of NumPy: contiguous, in host memory, the last axes, no other argument. A repeated call finds its plan
+// and the shape of its result here by one look-up, and its array is read and made through NumPy's C interface, which is loaded at the first
+// call.
+#define BALLAST_LOADS_NUMPY
+#include "calls.hpp"
 
-#include <array>
-#include <memory>
-#include <mutex>
 #include <span>
-#include <unordered_map>
 
 namespace ballast_python {
 
-namespace {
-
 namespace fft = ballast::fft;
-
-constexpr int k_most_axes = 4;
-constexpr std::size_t k_most_calls = 512;
 
 bool numpy_is_loaded() {
   static const bool loaded = PyArray_ImportNumPyAPI() == 0;
+  if (!loaded) PyErr_Clear();
   return loaded;
 }
 
-// Calls of one plan share these. `settings` is ballast.protection's object, of which equal ones are the same.
-struct key {
-  int type = 0;
-  int axes = 0;
-  std::array<npy_intp, k_most_axes> shape = {};
-  PyObject* settings = nullptr;
-
-  bool operator==(const key&) const = default;
-};
-
-struct hash_of_key {
-  std::size_t operator()(const key& of) const noexcept {
-    std::size_t mixed = std::bit_cast<std::size_t>(of.settings) + static_cast<std::size_t>(of.type);
-    for (int i = 0; i < of.axes; ++i)
-      mixed = (mixed ^ static_cast<std::size_t>(of.shape[static_cast<std::size_t>(i)])) * 0x9E3779B97F4A7C15U;
-    return mixed ^ (mixed >> 32);
-  }
-};
+namespace {
 
 struct prepared {
   fft::plan plan;
   bool inverse = false;
   int type = 0;
   std::array<npy_intp, k_most_axes> shape = {};
-  nb::object settings;  // so that no other object takes its address
+  nb::object settings;
 };
 
 // The calls of one function of ballast.fft.
@@ -56,13 +31,9 @@ class numpy_calls {
  public:
   // The transform of `a` and the report, as a tuple; None where the call is not the usual one, or the first of its kind.
   nb::object run(nb::handle a, nb::handle settings) {
-    const std::optional<key> of = key_of(a, settings);
+    const std::optional<call_key> of = key_of(a, settings);
     if (!of) return nb::none();
-    std::shared_ptr<const prepared> found;
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto at = calls_.find(*of); at != calls_.end()) found = at->second;
-    }
+    const std::shared_ptr<const prepared> found = calls_.find(*of);
     if (!found) return nb::none();
     auto* const from = as_array(a);
     std::array<npy_intp, k_most_axes> shape = found->shape;
@@ -80,36 +51,21 @@ class numpy_calls {
 
   // Keeps the plan of later calls like that on `a`, whose result is like `made`.
   void keep(nb::handle a, nb::handle made, nb::object settings, const fft::plan& plan, bool inverse) {
-    const std::optional<key> of = key_of(a, settings);
-    const std::optional<key> result = key_of(made, settings);
-    if (!of || !result) return;
-    auto entry = std::make_shared<const prepared>(prepared{plan, inverse, result->type, result->shape, std::move(settings)});
-    std::unordered_map<key, std::shared_ptr<const prepared>, hash_of_key> gone;  // destroyed without the lock
-    const std::lock_guard lock(mutex_);
-    if (calls_.size() >= k_most_calls) gone.swap(calls_);
-    calls_[*of] = std::move(entry);
+    const std::optional<call_key> of = key_of(a, settings);
+    const std::optional<call_key> result = key_of(made, settings);
+    if (of && result) calls_.keep(*of, {plan, inverse, result->type, result->shape, std::move(settings)});
   }
 
-  void clear() {
-    std::unordered_map<key, std::shared_ptr<const prepared>, hash_of_key> gone;
-    const std::lock_guard lock(mutex_);
-    gone.swap(calls_);
-  }
+  void clear() { calls_.clear(); }
 
  private:
-  static PyArrayObject* as_array(nb::handle a) { return reinterpret_cast<PyArrayObject*>(a.ptr()); }
-
   // Nothing where `a` is another object than an aligned array in C order, in the machine's order of bytes.
-  static std::optional<key> key_of(nb::handle a, nb::handle settings) {
-    if (!numpy_is_loaded()) {
-      PyErr_Clear();
-      return std::nullopt;
-    }
-    if (!PyArray_CheckExact(a.ptr())) return std::nullopt;
+  static std::optional<call_key> key_of(nb::handle a, nb::handle settings) {
+    if (!numpy_is_loaded() || !PyArray_CheckExact(a.ptr())) return std::nullopt;
     PyArrayObject* const array = as_array(a);
     const int axes = PyArray_NDIM(array);
     if (axes > k_most_axes || !PyArray_ISCARRAY_RO(array)) return std::nullopt;
-    key made{.type = PyArray_TYPE(array), .axes = axes, .settings = settings.ptr()};
+    call_key made{.type = PyArray_TYPE(array), .axes = axes, .settings = settings.ptr()};
     std::copy_n(PyArray_DIMS(array), axes, made.shape.begin());
     return made;
   }
@@ -125,8 +81,7 @@ class numpy_calls {
     }
   }
 
-  std::mutex mutex_;
-  std::unordered_map<key, std::shared_ptr<const prepared>, hash_of_key> calls_;
+  call_table<prepared> calls_;
 };
 
 }  // namespace

@@ -109,12 +109,13 @@ def test_lstsq(faults, dtype):
     rng = np.random.default_rng(4)
     a, b = normal(rng, (300, 40), dtype), normal(rng, 300, dtype)
     expected = np.linalg.lstsq(a, b)[0]
-    faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
-    assert np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
-    assert ballast.last_report().detected >= 1
-    faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
-    with ballast.protection("off"):
-        assert not np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
+    for _ in range(2):  # the second call is one of the extension
+        faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
+        assert np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
+        assert ballast.last_report().detected >= 1
+        faults("site=qr.panel,model=bit_flip,bit=61,seed=3")
+        with ballast.protection("off"):
+            assert not np.allclose(ballast.linalg.lstsq(a, b)[0], expected)
 
 
 def test_kmeans(faults):

@@ -91,6 +91,53 @@ def test_inputs_stay_as_they_are_and_may_be_views():
     assert np.array_equal(a, kept)
 
 
+def _all_of(a, b):
+    made = [each for mode in ("reduced", "complete", "r") for each in [ballast.linalg.qr(a, mode)]]
+    return [part for each in made for part in (each if isinstance(each, tuple) else (each,))] + list(ballast.linalg.lstsq(a, b))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (8, 8), (40, 7), (7, 40), (33, 32), (5, 1)])
+@pytest.mark.parametrize("right", [(), (3,)])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_short_road_has_the_results_of_the_general_one(shape, right, dtype):
+    road = ballast.linalg._of_numpy
+    settings = ballast._protection.current()
+    a, b = random(shape, dtype), random((shape[0], *right), dtype, 1)
+    wide_a, wide_b = random((2 * shape[0], 3 * shape[1]), dtype, 2), random((2 * shape[0], *(2 * k for k in right)), dtype, 3)
+    views = wide_a[::-2, ::3], wide_b[::2, ::2] if right else wide_b[::2]
+    for x, y in ((a, b), views, (np.asfortranarray(a), np.asfortranarray(b))):
+        road.clear()
+        assert road.factor(x, 0, settings) is None and road.solve(x, y, settings) is None
+        expected = _all_of(x, y)
+        assert road.factor(x, 1, settings) is not None and road.solve(x, y, settings) is not None
+        seen = _all_of(x, y)
+        *seen, rank, s = seen
+        *expected, expected_rank, expected_s = expected
+        *seen, residuals = seen
+        *expected, expected_residuals = expected
+        for one, other in zip(seen, expected, strict=True):
+            assert np.array_equal(one, other) and one.dtype == other.dtype and one.flags.writeable
+        # Sums in another order, and another function's rounding.
+        assert residuals.dtype == expected_residuals.dtype and residuals.shape == expected_residuals.shape
+        assert np.allclose(residuals, expected_residuals, rtol=10 * shape[0] * np.finfo(dtype).eps)
+        assert rank == expected_rank and np.array_equal(s, expected_s)
+        with ballast.protection("off"):  # other settings, another plan
+            assert road.factor(x, 0, ballast._protection.current()) is None
+    # Arrays that it does not read.
+    swapped = a.astype(a.dtype.newbyteorder())
+    unaligned = np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].view(a.dtype).reshape(shape)
+    for other in (swapped, unaligned, a[None], a.astype(np.float16) if a.dtype.kind != "c" else a[0]):
+        assert road.factor(other, 0, settings) is None
+    assert np.array_equal(ballast.linalg.qr(swapped).R, ballast.linalg.qr(a).R)
+    assert np.array_equal(ballast.linalg.qr(unaligned).R, ballast.linalg.qr(a).R)
+
+
+def test_plans_of_large_matrices_do_not_stay():
+    a = random((400, 100), np.float64)
+    ballast.linalg.qr(a)
+    assert ballast.linalg._of_numpy.factor(a, 0, ballast._protection.current()) is None
+
+
 def test_types():
     assert ballast.linalg.qr(np.array([[1, 2], [3, 4]])).Q.dtype == np.float64
     for dtype in (np.clongdouble, np.float16, np.longdouble, object):

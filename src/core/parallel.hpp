@@ -12,6 +12,10 @@ namespace ballast::core {
 // of cores, the larger of both. Throws invalid_argument_error if `requested` is negative.
 int thread_count(int requested);
 
+// Returns the number of threads for a call whose work takes one thread about `seconds`: `requested` unless that is 0, else a power of two
+// or all cores, so that each thread has work for longer than it takes to wake it.
+int worthwhile_threads(int requested, double seconds);
+
 // Calls body(task, slot) for every task in [0, tasks), on at most `threads` threads, and returns when all are done. No two calls that run
 // at the same time share a slot in [0, threads): use it to index scratch memory. The assignment of tasks to threads is not determined. If a
 // result must not depend on the number of threads, keep sums by task, not by slot.

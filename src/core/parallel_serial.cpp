@@ -12,6 +12,8 @@ int thread_count(int requested) {
   return 1;
 }
 
+int worthwhile_threads(int requested, double) { return thread_count(requested); }
+
 void parallel_for(int, std::int64_t tasks, function_ref<void(std::int64_t, int)> body) {
   for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
 }

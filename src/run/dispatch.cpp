@@ -49,12 +49,13 @@ backend choose_backend(const settings& how, std::string_view token) {
                                       to_string(how.backend), why));
 }
 
+// docs/benchmarks/cpu.md, protected, two threads: 60 GFLOP/s (f32) and 30 (f64) for powers of two, 23 where the length is a large prime.
+double flops_per_second(precision type) noexcept { return type == precision::f32 ? 25e9 : 12e9; }
+
 bool copying_takes_longer(const host_call& what) noexcept {
   // 1024 x 16384 points, f32, c2c, from pageable memory and back: 268 MB in 30 ms on an H100 host.
   constexpr double copied_per_second = 9e9;
-  // docs/benchmarks/cpu.md, protected, two threads: 60 GFLOP/s (f32) and 30 (f64) for powers of two, 23 where the length is a large prime.
-  const double flops_per_second = what.threads * (what.precision == precision::f32 ? 25e9 : 12e9);
-  return what.flops / flops_per_second < what.bytes / copied_per_second + what.latency;
+  return what.flops / (what.threads * flops_per_second(what.precision)) < what.bytes / copied_per_second + what.latency;
 }
 
 std::string_view choose_scheme(const settings& how, std::string_view fallback, const std::vector<std::string_view>& known,

@@ -24,6 +24,9 @@ backend host_backend() noexcept;
 // what there is; `token` names the problem.
 backend choose_backend(const settings& how, std::string_view token);
 
+// Nominal operations per second of one thread of the cpu backend, in large transforms with protection.
+double flops_per_second(precision type) noexcept;
+
 // The cost of a call with operands in host memory.
 struct host_call {
   double bytes = 0;  // bytes of all operands, which are copied to the device and back

@@ -50,16 +50,6 @@ std::unique_ptr<const transform> make_work(backend which, const array_problem& s
 
 namespace {
 
-// Without the cpu backend nothing runs on several threads.
-int threads_of(const run::settings& how) {
-#if defined(BALLAST_HAS_CPU)
-  return core::thread_count(how.threads);
-#else
-  (void)how;
-  return 1;
-#endif
-}
-
 // Nominal operations. Lengths with large prime factors take the time of about three times as many.
 double flops_of(const array_problem& g) {
   double flops = 0;
@@ -75,6 +65,15 @@ double flops_of(const array_problem& g) {
   return flops * static_cast<double>(g.points()) * static_cast<double>(g.signals());
 }
 
+// Without the cpu backend nothing runs on several threads.
+int threads_for([[maybe_unused]] const array_problem& shape, [[maybe_unused]] precision type, [[maybe_unused]] const run::settings& how) {
+#if defined(BALLAST_HAS_CPU)
+  return core::worthwhile_threads(how.threads, flops_of(shape) / run::flops_per_second(type));
+#else
+  return 1;
+#endif
+}
+
 // Returns true if calls with operands on the host run on the cpu backend although the plan is for a device: cuda was chosen automatically,
 // no scheme or fault asks for it, and copying takes longer than computing.
 bool stays_here(const plan::implementation& made, const fft::problem& problem, const run::settings& how) {
@@ -84,7 +83,7 @@ bool stays_here(const plan::implementation& made, const fft::problem& problem, c
     return static_cast<double>(s.extent) * (s.real ? 1 : 2) * (problem.precision == precision::f32 ? 4 : 8);
   };
   return run::copying_takes_longer(
-      {bytes(made.shape.input) + bytes(made.shape.output), flops_of(made.shape), problem.precision, threads_of(how)});
+      {bytes(made.shape.input) + bytes(made.shape.output), flops_of(made.shape), problem.precision, made.threads});
 #else
   (void)made, (void)problem, (void)how;
   return false;
@@ -139,7 +138,7 @@ plan::plan(fft::problem problem, const execution& where, const options& wanted) 
         made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
     const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
     made->scheme = scheme;
-    (void)threads_of(how);
+    made->threads = threads_for(made->shape, problem.precision, how);
     const bool protect = how.protection != ballast::protection::off;
     made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
     if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
@@ -307,7 +306,7 @@ transform_args args_of(const operation& what, const run::settings& how, run::rec
           check_scale,
           what.in_place,
           how.protection,
-          threads_of(how),
+          plan.threads,
           how.stream,
           how.workspace,
           seen,

@@ -20,6 +20,7 @@ struct plan::implementation {
   options wanted;
   shared_text token[2];  // forward, inverse
   array_problem shape;
+  int threads = 1;
   ballast::backend backend = ballast::backend::cpu;
   shared_text scheme;
   std::unique_ptr<const transform> work;

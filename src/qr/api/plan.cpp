@@ -52,12 +52,26 @@ std::vector<std::string_view> schemes_of(const problem& size, backend which) {
   return {k_block_checksum, k_qr_update};
 }
 
+double flops_of(const problem& size) {
+  const double large = static_cast<double>(std::max(size.rows, size.columns)),
+               small = static_cast<double>(std::min(size.rows, size.columns));
+  return (size.complex ? 4 : 1) * 2 * static_cast<double>(size.batch) * small * small * (large - small / 3);
+}
+
+// The work of one thread for geqrf of one matrix of float64 with protection, fitted to times of 8 × 8 to 1000 × 50 (docs/notebook/qr.md):
+// operations, numbers that the checks read, and columns. It has many loops that wait for each other, and with two threads took longer than
+// with one up to 400 × 40: each loop has an eighth of the work. A batch is one loop over its matrices.
+double seconds_of_loop(const problem& size) {
+  const double numbers = static_cast<double>(size.rows) * static_cast<double>(size.columns) * static_cast<double>(size.batch);
+  const double columns = static_cast<double>(size.columns) * static_cast<double>(size.batch);
+  const double seconds = flops_of(size) / run::flops_per_second(precision::f64) + 4e-9 * numbers + 0.5e-6 * columns;
+  return size.batch > 1 ? seconds : seconds / 8;
+}
+
 // Predicts whether the cpu backend finishes before operands on the host could be copied to a device and back.
 bool copying_takes_longer(const problem& size, int threads) {
-  const double large = static_cast<double>(std::max(size.rows, size.columns)), count = static_cast<double>(size.batch);
-  const double small = static_cast<double>(std::min(size.rows, size.columns));
-  const double bytes = 2 * count * large * small * (size.precision == precision::f32 ? 4 : 8);
-  return run::copying_takes_longer({bytes, 2 * count * small * small * (large - small / 3), size.precision, threads});
+  const double numbers = static_cast<double>(size.rows) * static_cast<double>(size.columns) * static_cast<double>(size.batch);
+  return run::copying_takes_longer({2 * numbers * (size.precision == precision::f32 ? 4 : 8), flops_of(size), size.precision, threads});
 }
 
 }  // namespace
@@ -66,7 +80,7 @@ prepared::prepared(const qr::problem& size, const execution& at, const options& 
     : problem(size), where(at), wanted(with), token(to_token(size)), memory(kept) {
   run::in_call(nullptr, where.device, token, [&] {
     const run::settings how = run::settings_of(where);
-    threads = core::thread_count(how.threads);
+    threads = core::worthwhile_threads(how.threads, seconds_of_loop(problem));
     backend = choose_backend(problem, how, token);
     scheme = run::choose_scheme(how, k_block_checksum, schemes_of(problem, backend), token);
     if (backend != ballast::backend::cuda) return;

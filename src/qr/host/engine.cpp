@@ -66,6 +66,7 @@ class host_engine final : public engine<S> {
 
   index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                      bool checked) override {
+    if (rows == nullptr && columns == nullptr && from.row_stride == 1 && to.row_stride == 1) return copy_columns(from, to, checked);
     const core::vector<int> none(static_cast<std::size_t>(rows == nullptr || columns == nullptr ? std::max(to.rows, to.columns) : 0), 0);
     const int* const down = rows == nullptr ? none.data() : rows;
     const int* const across = columns == nullptr ? none.data() : columns;
@@ -158,6 +159,20 @@ class host_engine final : public engine<S> {
   }
 
  private:
+  // copy_checked() of contiguous columns as they are: vector instructions copy and compare.
+  index copy_columns(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) const {
+    for (index j = 0; j < to.columns; ++j) std::copy_n(from.data + j * from.column_stride, to.rows, to.data + j * to.column_stride);
+    strike_stored(to);
+    for (index j = 0; j < to.columns && checked; ++j) {
+      const S* const x = from.data + j * from.column_stride;
+      const S* const y = to.data + j * to.column_stride;
+      bool same = true;
+      for (index i = 0; i < to.rows; ++i) same &= same_bits<S>(y[i], x[i]);
+      if (!same) return j;
+    }
+    return -1;
+  }
+
   void strike_stored([[maybe_unused]] const matrix_view<S>& to) const {
     if constexpr (inject::active_injector::enabled) {
       for (index j = 0; j < to.columns && run_.injector.armed(site::store); ++j) {
