@@ -13,8 +13,9 @@ import ballast
 
 SAMPLES = 2048  # of one second
 TONES = {50: 1.0, 120: 0.5}  # Hz: amplitude
-# Bit 54 is one of a double's exponent: the flip multiplies or divides one number of a stage by 2^4.
-FAULT = "site=fft.stage,model=bit_flip,bit=54,seed=4"
+# Bit 54 is one of a double's exponent: the flip multiplies or divides one number of a stage by 2^4. The processor's vectors decide which
+# number a seed strikes; one that is nearly zero shows nowhere, then the next seed.
+FAULTS = [f"site=fft.stage,model=bit_flip,bit=54,seed={seed}" for seed in range(1, 33)]
 
 
 def main():
@@ -22,13 +23,16 @@ def main():
     time = np.arange(SAMPLES) / SAMPLES
     signal = sum(size * np.sin(2 * np.pi * tone * time) for tone, size in TONES.items())
     signal += 0.3 * np.random.default_rng(0).standard_normal(SAMPLES)
-    clean, off, on, report = struck.three_runs(lambda: ballast.fft.rfft(signal), FAULT)
 
     def amplitude(spectrum):
         return 2 * np.abs(spectrum) / SAMPLES
 
-    false = int(np.argmax(np.abs(off - clean)))
-    wrong = amplitude(off)[false] > 5 * amplitude(clean)[false]
+    for fault in FAULTS:
+        clean, off, on, report = struck.three_runs(lambda: ballast.fft.rfft(signal), fault)
+        false = int(np.argmax(np.abs(off - clean)))
+        wrong = amplitude(off)[false] > 5 * amplitude(clean)[false]
+        if wrong:
+            break
     right = np.array_equal(on, clean)
     print(f"protection off: the amplitude at {false} Hz is {amplitude(off)[false]:.3f} instead of {amplitude(clean)[false]:.3f}; on: "
           f"{report.verdict}, {'the same bits as the clean run' if right else 'NOT the same bits as the clean run'}")

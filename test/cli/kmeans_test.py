@@ -108,7 +108,9 @@ class Kmeans(WithFolder):
         short = [*parts[:-2], "-k", 4]
         self.assertIn("n29", run_json("kmeans", *short)["problem"])
         run("kmeans", *parts[:3], "-k", 4, status=2)
-        run("kmeans", *parts, "-k", 4, "--init", "k-means||", status=2)
+        chosen = run_json("kmeans", *parts, "-k", 4, "--init", "k-means||")
+        self.assertEqual(chosen["verdict"], "clean")
+        self.assertLess(chosen["inertia"], 1.5 * beside["inertia"])
         self.save("c.npy", columns + 0.5)
         self.assertIn("expected integers", run("kmeans", *parts, "-k", 4, status=2).stderr)
 
