@@ -134,8 +134,9 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //   batch             integer   problems of one size, >= 1, default 1
 //   backend           text      "auto" (default), "reference", "cpu", "cuda"
 //   device            integer   the CUDA device in the driver's order; -1 (default): the current one of the calling thread, else the first
-//   devices           integers  numbers of CUDA devices that share a call: fft: one array without gaps, transformed along all of one to three
-//                     axes; kmeans: one data set; qr: ballast_qr_factor of a real matrix, rows >= columns. Empty (default): `device` alone
+//   devices           integers  numbers of CUDA devices that share a call: fft: one array without gaps, transformed along all of one to
+//                     three axes; kmeans: one data set; qr: ballast_qr_factor of a real matrix, rows >= columns. Empty (default):
+//                     `device` alone
 //   threads           integer   the most threads of a host backend; 0 (default): every core that the process may use
 //   protection        text      "off", "detect", "correct" (default)
 //   scheme            text      how checksums are laid and faults repaired; empty (default): the algorithm's own choice

@@ -1,4 +1,4 @@
-// What the short roads of calls on NumPy's arrays share: NumPy's C interface, and tables by which a repeated call finds its plan.
+// NumPy's C interface, and tables by which a repeated call finds its plan: for the short roads of calls on NumPy's arrays.
 #pragma once
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -18,7 +18,7 @@ namespace ballast_python {
 
 constexpr int k_most_axes = 4;
 
-// Whether NumPy's C interface is there; the first call loads it. If not, no Python error is left set. Defined in calls_numpy.cpp.
+// Returns whether NumPy's C interface is there; the first call loads it. If not, no Python error is left set. Defined in calls_numpy.cpp.
 bool numpy_is_loaded();
 
 inline PyArrayObject* as_array(nb::handle a) { return reinterpret_cast<PyArrayObject*>(a.ptr()); }
@@ -42,7 +42,7 @@ struct hash_of_call_key {
   }
 };
 
-// What calls of one key need. An entry must own the settings of its key, so that no other object takes their address.
+// An entry for the calls of one key. It must own the settings of its key, so that no other object takes their address.
 template <class Prepared>
 class call_table {
  public:

@@ -137,7 +137,8 @@ class numpy_linalg {
     nb::object settings;
   };
 
-  // Whether `a` is an aligned array, not empty, of so many axes in the machine's order of bytes; its type is looked for with its plan.
+  // Returns whether `a` is an aligned array, not empty, of so many axes in the machine's order of bytes; its type is looked for with its
+  // plan.
   static bool is_usual(nb::handle a, int axes) {
     return numpy_is_loaded() && PyArray_CheckExact(a.ptr()) && PyArray_NDIM(as_array(a)) == axes && PyArray_ISBEHAVED_RO(as_array(a)) &&
            PyArray_SIZE(as_array(a)) > 0;
@@ -151,7 +152,7 @@ class numpy_linalg {
   static nb::object factored(const qr::plan<T>& plan, const qr::plan<T>& of_q, PyArrayObject* a, wanted mode) {
     const bytes_of_matrix given(a);
     const npy_intp m = given.rows, n = given.columns, k = std::min(m, n);
-    const npy_intp rows = mode == wanted::complete ? m : k;  // of R, and columns of Q
+    const npy_intp rows = mode == wanted::complete ? m : k;  // R has so many rows, and Q columns
     nb::object stored = empty({m, std::max(n, rows)}, of_type<T>::number, true);
     const nb::object r = empty({rows, n}, of_type<T>::number, false);
     T* const numbers = numbers_of<T>(stored);

@@ -31,12 +31,12 @@ struct long_real<T>::chunk {
   std::int64_t number, first, count;
   std::int64_t middle;  // 1 if the last pair is that of k = m/2
   std::int64_t high_first, highs;
-  std::int64_t highs_in;  // of the source: z has no number m
+  std::int64_t highs_in;  // in the source; z has no number m
   inject::position here;
   alignas(128) T results[4 * k_pairs];
 
-  // Where the high numbers begin in an array of low ones and high ones, as the kernels count them: that of the pair of k = m/2, which is
-  // not used, lies over the last low one.
+  // Returns the begin of the high numbers in an array of low ones and high ones, as the kernels count them: that of the pair of k = m/2,
+  // which is not used, lies over the last low one.
   template <class U>
   U* high_of(U* low) const {
     return low + 2 * (count - middle);
@@ -91,7 +91,7 @@ void long_real<T>::run(const void* in, void* out, const transform_args& how) con
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
     const bool whole = inner_.takes_whole_signals(shape_.batch, how.threads);
-    // The parts are out of place, whatever the whole is.
+    // The parts are always out of place.
     transform_args parts = how;
     parts.in_place = false;
     prepare(memory, parts, whole ? how.threads : 1);

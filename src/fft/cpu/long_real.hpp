@@ -49,7 +49,7 @@ class long_real final : public transform {
     std::vector<T> coarse;
     core::aligned_buffer<T> fine;
   };
-  // What the runs of pairs have seen of z.
+  // The findings of the runs of pairs about z.
   struct outcome {
     std::atomic<std::uint64_t> seal{0};
     std::atomic<bool> failed{false};

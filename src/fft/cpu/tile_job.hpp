@@ -63,7 +63,7 @@ struct tile_job {
   double check_scale = 1;
   bool stream = false;
   bool stream_run = false;  // `along` stores the whole vectors of its output, one run, past the cache
-  read_ahead ahead;         // what memory brings meanwhile
+  read_ahead ahead;         // memory brings it meanwhile
   std::int64_t interval = 0;
   std::int64_t waiting = -1;  // number among the tiles whose result waits in memory, −1 for none
   std::int64_t index = 0;     // the number of lane 0 in events

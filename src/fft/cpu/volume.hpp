@@ -50,7 +50,7 @@ struct volume_layout {
   std::int64_t n[3] = {1, 1, 1};                 // lengths of the axes
   std::int64_t in[3] = {}, out[3] = {};          // strides in elements of the side
   std::int64_t width = 1;                        // elements of axis 2 while axes 0 and 1 are transformed
-  std::int64_t plane_lanes = 1, plane_rows = 1;  // of the turning pass: its lines side by side, and the elements that a line leaves
+  std::int64_t plane_lanes = 1, plane_rows = 1;  // the lines of the turning pass side by side, and the elements that each leaves
   std::int64_t columns = 0;                      // tiles of the turning pass in a plane
   std::int64_t groups = 0;                       // tiles of the turned pass in a plane
   std::int64_t outer_columns = 0;                // tiles across axis 2
