@@ -271,7 +271,8 @@ struct kernel_table {
   bool (*same_pairs)(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity);
   std::uint64_t (*store_numbers)(const T* from, std::int64_t count, T* to);
   // Seals of complex numbers of a line, with their places in it: of a run that begins with number `first`, and of a tile whose row j has
-  // the numbers from first + j · step on in its first `used` lanes. The seal of a whole is the exclusive or of those of its parts.
+  // the numbers from first + j · step on in its first `used` lanes. The seal of a whole is the sum of those of its parts, as a word of T's
+  // size.
   std::uint64_t (*seal_numbers)(const T* from, std::int64_t count, std::int64_t first);
   std::uint64_t (*seal_tile)(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step);
 };

@@ -146,19 +146,20 @@ bool long_real<T>::compute(const item& one, workspace& memory, T* z, T* y, bool&
     how.injector.strike(site::intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, z, 2 * m_);
   };
   outcome found;
+  const auto differs = [&](std::uint64_t seal) { return static_cast<word_of<T>>(found.seal.load()) != static_cast<word_of<T>>(seal); };
   if (spectrum_) {
     const auto done = transformed(one.in, z);
     if (!done.sound) return false;
     wait();
     step(one, z, y, found);
-    damaged = how.protection != protection::off && found.seal != done.seal;
+    damaged = how.protection != protection::off && differs(done.seal);
     return !found.failed;
   }
   step(one, one.in, z, found);
   if (found.failed) return false;
   wait();
   const auto done = transformed(z, y);
-  damaged = how.protection != protection::off && found.seal != kernels<T>().seal_numbers(z, m_, 0);
+  damaged = how.protection != protection::off && differs(kernels<T>().seal_numbers(z, m_, 0));
   return done.sound;
 }
 
@@ -262,9 +263,9 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
   const T* const low = spectrum_ ? call.low : now.results;
   const T* const high = spectrum_ ? call.high + 2 * now.middle : now.results + 2 * now.count;
   const std::int64_t highs = spectrum_ ? now.highs_in : now.highs;
-  std::uint64_t seal = kernel.seal_numbers(low, now.count, now.first) ^ kernel.seal_numbers(high, highs, now.high_first);
+  std::uint64_t seal = kernel.seal_numbers(low, now.count, now.first) + kernel.seal_numbers(high, highs, now.high_first);
   how.injector.strike(site::checksum, now.here, &seal, 1);
-  found.seal ^= seal;
+  found.seal += seal;
   return true;
 }
 

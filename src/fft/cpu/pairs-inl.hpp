@@ -158,41 +158,53 @@ bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint
 
 // ---- Seals of numbers that wait ----
 
-// Number k joins the seal rotated by 1 + (k mod W) bits, its imaginary part by half a word more: a change of one word always shows, and so
-// do equal changes of all words of a register. The order in which numbers join does not matter.
+// Number k joins the seal as a word: the sum of its real part and its imaginary part, which is rotated by half a word, rotated by 1 + (k
+// mod 16) bits. Each step is a bijection of each word, so a change of one always shows. Equal flips in 16 neighbouring words hit different
+// bits, and others change the sum by what depends on the numbers. The order in which numbers join does not matter.
+constexpr int k_rotations = 16;
+static_assert(k_rotations % W == 0);
+
 HWY_INLINE word_vector sealed(const complex_vector& z, hn::Vec<words> left) {
   const words d;
-  const auto both = hn::Xor(hn::BitCast(d, z.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, z.im)));
+  const auto both = hn::Add(hn::BitCast(d, z.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, z.im)));
   return hn::Or(hn::Shl(both, left), hn::Shr(both, hn::Sub(hn::Set(d, static_cast<word>(k_bits)), left)));
+}
+
+// Returns the sum of the first `used` lanes.
+HWY_INLINE std::uint64_t sum_of(word_vector seal, int used) {
+  HWY_ALIGN word lanes[W];
+  hn::Store(seal, words(), lanes);
+  word sum = 0;
+  for (int l = 0; l < used; ++l) sum = static_cast<word>(sum + lanes[l]);
+  return sum;
 }
 
 // Returns the rotations of the lanes if lane 0 has number `first`.
 HWY_INLINE word_vector rotations(std::int64_t first) {
   const words d;
-  const auto index = hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<word>(first % W)));
-  return hn::Add(hn::And(index, hn::Set(d, static_cast<word>(W - 1))), hn::Set(d, word{1}));
+  const auto index = hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<word>(first % k_rotations)));
+  return hn::Add(hn::And(index, hn::Set(d, word{k_rotations - 1})), hn::Set(d, word{1}));
 }
 
 std::uint64_t seal_numbers(const T* from, std::int64_t count, std::int64_t first) {
   const D d;
   word_vector seal = hn::Zero(words());
-  const auto left = rotations(first);
   std::int64_t i = 0;
   for (; i + W <= count; i += W)
-    seal = hn::Xor(seal, sealed(deinterleave(hn::LoadU(d, from + 2 * i), hn::LoadU(d, from + 2 * i + W)), left));
+    seal = hn::Add(seal, sealed(deinterleave(hn::LoadU(d, from + 2 * i), hn::LoadU(d, from + 2 * i + W)), rotations(first + i)));
   if (i < count) {
     HWY_ALIGN T rest[2 * W] = {};
     std::memcpy(rest, from + 2 * i, static_cast<std::size_t>(2 * (count - i)) * sizeof(T));
-    seal = hn::Xor(seal, sealed(deinterleave(hn::Load(d, rest), hn::Load(d, rest + W)), left));
+    seal = hn::Add(seal, sealed(deinterleave(hn::Load(d, rest), hn::Load(d, rest + W)), rotations(first + i)));
   }
-  return joined(seal);
+  return sum_of(seal, W);
 }
 
 std::uint64_t seal_tile(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step) {
   const words d;
   word_vector seal = hn::Zero(d);
-  for (std::int64_t j = 0; j < rows; ++j) seal = hn::Xor(seal, sealed(complex_at(tile, j), rotations(first + j * step)));
-  return joined(hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(used)), seal));
+  for (std::int64_t j = 0; j < rows; ++j) seal = hn::Add(seal, sealed(complex_at(tile, j), rotations(first + j * step)));
+  return sum_of(seal, used);
 }
 
 // ---- Store ----

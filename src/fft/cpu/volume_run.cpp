@@ -336,7 +336,7 @@ bool volume_run<T>::turned_tile(std::int64_t plane, std::int64_t group, tile_wor
   number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + at_.turning_tiles + plane * at_.groups + group);
   const tile_result seen = worker.process(job);
   if (protect_ && seal_result_ && seen == tile_result::done)
-    seal_ ^= kernels<T>().seal_tile(worker.done(), job.rows_stored, job.used, first, at_.n[1]);
+    seal_ += kernels<T>().seal_tile(worker.done(), job.rows_stored, job.used, first, at_.n[1]);
   return settle(seen);
 }
 
