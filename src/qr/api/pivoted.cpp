@@ -57,14 +57,29 @@ class pivoted_factorization {
  private:
   // One attempt. Returns nothing if the factorization failed for good.
   std::optional<abft::finding> once(std::span<index> pivots) {
-    const bool checked = here_.how.protection != protection::off;
     give_back();
     finite_ = scan();
-    if (finite_) {
-      host::choose_pivots<S>(here_.run, A_, order_);
-    } else {
+    if (!finite_) {
       std::iota(order_.begin(), order_.end(), index{0});
+      return factor_in_order(pivots);
     }
+    host::choose_pivots<S>(here_.run, A_, order_);
+    const std::optional<abft::finding> seen = factor_in_order(pivots);
+    if (!seen || seen->word == abft::k_pass || !std::isfinite(seen->residual)) return seen;
+    // R breaks the rule. If the same order is chosen again, no fault chose it, and if the plain choice is another one, its method did.
+    give_back();
+    core::vector<index> again(order_.size()), plain(order_.size());
+    host::choose_pivots<S>(here_.run, A_, again);
+    if (again != order_) return seen;
+    host::choose_pivots<S>(here_.run, A_, plain, true);
+    if (plain == order_) return seen;
+    order_ = std::move(plain);
+    return factor_in_order(pivots);
+  }
+
+  // Factors A in the order that was chosen, and verifies it.
+  std::optional<abft::finding> factor_in_order(std::span<index> pivots) {
+    const bool checked = here_.how.protection != protection::off;
     // A number that is no column must not become an address.
     if (const index bad = host::first_repeated(order_); bad >= 0) return failed("qr.permutation", bad);
     host::copy_columns<S>(here_.run, A_, order_, P_.view, false);

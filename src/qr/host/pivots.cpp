@@ -358,10 +358,10 @@ class gram_round {
 }  // namespace
 
 template <class S>
-void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order) {
+void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order, bool plainly) {
   chosen_order made(run, order, std::min(A.rows, A.columns));
   remaining_columns<wide_of<S>> W(run, A);
-  if (run.which == backend::reference) return choose_plainly(run, W, made);
+  if (run.which == backend::reference || plainly) return choose_plainly(run, W, made);
   while (!made.done()) {
     W.equilibrate();
     gram_round<wide_of<S>> round(run, W, made);
@@ -533,7 +533,7 @@ triangle_rank rank_of(const matrix_view<const S>& R, double rcond) {
 }
 
 #define BALLAST_INSTANTIATE(S)                                                                                                     \
-  template void choose_pivots<S>(const context&, const matrix_view<const S>&, std::span<index>);                                   \
+  template void choose_pivots<S>(const context&, const matrix_view<const S>&, std::span<index>, bool);                             \
   template pivot_sums measure_pivots<S>(const context&, const matrix_view<const S>&, index);                                       \
   template index first_moved<S>(const context&, const matrix_view<const S>&, std::span<const index>, const matrix_view<const S>&); \
   template void copy_columns<S>(const context&, const matrix_view<const S>&, std::span<const index>, const matrix_view<S>&, bool); \

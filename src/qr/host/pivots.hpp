@@ -14,9 +14,11 @@ namespace ballast::qr::host {
 // order[0 … k − 1] is longest, for k < min(m, n); the other columns follow. Computed in double. The result is not verified: the caller
 // factors A in this order and calls measure_pivots().
 // reference: the norms of all columns are computed anew at each step. cpu: Cholesky with pivoting of AᴴA, in blocks, as long as its
-// rounding does not reach the pivots; then the remaining columns are projected and begin again. 4/3 n³ flops for m = n.
+// rounding does not reach the pivots; then the remaining columns are projected and begin again. 4/3 n³ flops for m = n. plainly: as
+// reference on every backend, for matrices like Kahan's, whose columns after the first are nearly dependent though no pivot is small: there
+// AᴴA has lost the norms.
 template <class S>
-void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order);
+void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order, bool plainly = false);
 
 // The largest excess of a column's norm below row k over |R_kk|, relative to its threshold (thresholds::pivot).
 struct pivot_sums {
