@@ -76,9 +76,18 @@ void long_real<T>::make_factors(factor_tables& to) const {
   }
 }
 
+// Returns the arguments of the complex transform, which is always out of place.
+template <class T>
+transform_args long_real<T>::part_of(const transform_args& how, int threads) {
+  transform_args made = how;
+  made.in_place = false;
+  made.threads = threads;
+  return made;
+}
+
 template <class T>
 void long_real<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
-  inner_.prepare(memory.inner, how, signals);
+  inner_.prepare(memory.inner, part_of(how, how.threads), signals);
   while (memory.places.size() < static_cast<std::size_t>(signals)) memory.places.push_back(std::make_unique<place>());
   for (auto& each : memory.places) {
     if (each->z.size() == 0) each->z = core::large_buffer<T>(2 * m_);
@@ -91,11 +100,7 @@ void long_real<T>::run(const void* in, void* out, const transform_args& how) con
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
     const bool whole = inner_.takes_whole_signals(shape_.batch, how.threads);
-    // The parts are always out of place.
-    transform_args parts = how;
-    parts.in_place = false;
-    prepare(memory, parts, whole ? how.threads : 1);
-    if (how.in_place) prepare(memory, how, whole ? how.threads : 1);
+    prepare(memory, how, whole ? how.threads : 1);
     const auto one = [&](std::int64_t b, int threads, int slot) {
       const T* from = static_cast<const T*>(in) + b * shape_.input.distance * (spectrum_ ? 1 : 2);
       T* to = static_cast<T*>(out) + b * shape_.output.distance * (spectrum_ ? 2 : 1);
@@ -135,9 +140,7 @@ bool long_real<T>::run_signal(const item& one, workspace& memory) const {
 template <class T>
 bool long_real<T>::compute(const item& one, workspace& memory, T* z, T* y, bool& damaged) const {
   const transform_args& how = one.how;
-  transform_args part = how;
-  part.in_place = false;
-  part.threads = one.threads;
+  const transform_args part = part_of(how, one.threads);
   const numbering where{one.all, one.number * tiles_of_signal(), one.number * waiting_of_signal()};
   const auto transformed = [&](const T* from, T* to) {
     return inner_.run_part({from, to, where, one.number, one.slot, spectrum_}, part, memory.inner);

@@ -57,6 +57,7 @@ class long_real final : public transform {
   struct chunk;
 
   void make_factors(factor_tables& to) const;
+  static transform_args part_of(const transform_args& how, int threads);
   void prepare(workspace& memory, const transform_args& how, int signals) const;
   bool run_signal(const item& one, workspace& memory) const;
   bool compute(const item& one, workspace& memory, T* z, T* y, bool& damaged) const;
