@@ -4,7 +4,8 @@ Usage: compare.py [--device cpu|cuda | --overhead] [--one] [--out FILE] [--commi
 --overhead: what one call of 8 points on the host costs beside the library's own time, from NumPy, PyTorch and JAX. Processor time of the
 calling thread, the least of 80 rounds that all calls share: other work on the machine counts little.
 Rivals are those that are installed: NumPy, SciPy, DUCC (ducc0), pyFFTW, mkl_fft, PyTorch, scikit-learn, its extension by Intel (sklearnex); on a
-device PyTorch and CuPy. Every call of a row runs in the same rounds, one after the other, and the number is the median over the rounds. Threads: as
+device PyTorch and CuPy, for pivoting SciPy on the host with all of its threads; where PyTorch has no such function, the way that its users
+write by hand (the cosine transform by a complex transform of the same length, Lloyd's iterations by products). Every call of a row runs in the same rounds, one after the other, and the number is the median over the rounds. Threads: as
 many for each as it takes by itself; SciPy and DUCC, which take one by themselves, get all, and so does pyFFTW from 65536 numbers. pyFFTW: its
 functions in NumPy's manner (interfaces), with their default effort of planning and their cache of plans.
 --one: all on one thread, and the number is the calling thread's processor time, the least of 25 short rounds: other work on the machine counts
@@ -77,6 +78,9 @@ FFTS += [("fft2", (512, 512), "complex64"), ("fftn", (64, 64, 64), "complex64"),
 QRS = [((8, 8), "float64"), ((100, 10), "float64"), ((1000, 50), "float64"), ((500, 500), "float64"), ((20000, 64), "float64"), ((64, 32, 32), "float64"),
        ((1000, 50), "float32")]
 LSTSQS = [((100, 10), "float64"), ((1000, 50), "float64"), ((20000, 64), "float64"), ((1000, 50), "float32")]
+DCTS = [((4096, 512), "float32"), ((4096, 512), "float64"), ((256, 16384), "float32")]
+PIVOTED = [((1024, 1024), "float64"), ((4096, 4096), "float64")]
+DEVICE_KMEANS = [((1 << 20, 64), 64, each) for each in ("float32", "float16", "bfloat16")]
 KMEANS = [("digits", 10, "float64"), ((10000, 16), 64, "float32"), ((100000, 32), 100, "float32")]
 
 
@@ -192,6 +196,49 @@ def device_rows(only):
         calls = {"Ballast": lambda: ballast.linalg.lstsq(t, u), "off": lambda: ballast.linalg.lstsq(t, u),
                  "PyTorch": lambda: torch.linalg.lstsq(t, u)}
         yield row, timed(calls, wait)
+
+
+    for shape, dtype in DCTS:
+        row = f"dct {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        t = torch.from_numpy(rng_data(shape, dtype)).cuda()
+        n = shape[1]
+        turns = 2 * torch.exp(torch.arange(n, device="cuda", dtype=t.dtype) * (-0.5j * np.pi / n))
+        by_hand = lambda: (torch.fft.fft(torch.cat([t[:, ::2], t[:, 1::2].flip(1)], 1)) * turns).real
+        assert torch.allclose(by_hand(), ballast.fft.dct(t), atol=1e-5 * n, rtol=0)
+        calls = {"Ballast": lambda: ballast.fft.dct(t), "off": lambda: ballast.fft.dct(t), "PyTorch": by_hand}
+        yield row, timed(calls, wait)
+    scipy_linalg = optional("scipy.linalg")
+    for shape, dtype in PIVOTED if scipy_linalg else ():
+        row = f"qr with pivoting {'×'.join(map(str, shape))} {dtype}"
+        if only not in row:
+            continue
+        a = rng_data(shape, dtype)
+        t = torch.from_numpy(a).cuda()
+        calls = {"Ballast": lambda: ballast.linalg.qr(t, mode="r", pivoting=True), "off": lambda: ballast.linalg.qr(t, mode="r", pivoting=True),
+                 "SciPy": lambda: scipy_linalg.qr(a, mode="r", pivoting=True)}
+        yield row, timed(calls, wait)
+    mine = optional("ballast.sklearn") if optional("sklearn") else None
+    for shape, k, dtype in DEVICE_KMEANS if mine else ():
+        row = f"KMeans {'×'.join(map(str, shape))}, k {k}, {dtype}, 20 iterations from given centroids"
+        if only not in row:
+            continue
+        points = torch.from_numpy(rng_data(shape, "float32")).cuda().to(getattr(torch, dtype))
+        first = points[:: len(points) // k][:k]
+        start = first.float().cpu().numpy()
+
+        def lloyd(points=points, first=first):
+            centroids = first
+            for _ in range(20):
+                labels = ((centroids.float() ** 2).sum(1) / 2 - (points @ centroids.T)).argmin(1)
+                counts = torch.bincount(labels, minlength=len(centroids)).clamp(min=1)
+                sums = torch.zeros(centroids.shape, device="cuda").index_add_(0, labels, points.float())
+                centroids = (sums / counts[:, None]).to(points.dtype)
+            return labels, centroids
+
+        fit = lambda: mine.KMeans(n_clusters=k, init=start, n_init=1, max_iter=20, tol=0).fit(points)
+        yield row, timed({"Ballast": fit, "off": fit, "PyTorch": lloyd}, wait)
 
 
 def overhead_calls():
