@@ -181,6 +181,11 @@ TYPED_TEST(kmeans_control, the_statistics_of_the_columns) {
       [&](const void* a) { device->alter(&column(a)->exponents, -(1 << 30)); },
       [&](const void* a) { device->alter(&column(a)->zeros, 1); },
       [&](const void* a) { device->alter(&column(a)->below, 1); },
+      // As where the one 0 that both begin with has a wrong bit 63.
+      [&](const void* a) {
+        device->flip(&column(a)->exponents, 63);
+        device->flip(&column(a)->below, 63);
+      },
   };
   for (std::size_t which = 0; which < changes.size(); ++which) {
     SCOPED_TRACE(which);

@@ -51,6 +51,11 @@ class struck_device final : public forwarding_device {
     copy(&value, element, sizeof value, nullptr);
     set(element, static_cast<T>(static_cast<double>(value) + by));
   }
+  void flip(const std::int64_t* element, int bit) {
+    std::int64_t value = 0;
+    copy(&value, element, sizeof value, nullptr);
+    set(element, static_cast<std::int64_t>(static_cast<std::uint64_t>(value) ^ std::uint64_t{1} << bit));
+  }
 
  private:
   std::map<const ballast::cuda::kernel*, std::string> names_;

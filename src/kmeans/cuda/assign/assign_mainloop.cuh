@@ -369,7 +369,9 @@ struct pass_scores {
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
         std::uint32_t word = ballast::cuda::bits(from[q]);
-        word += k_own_errors ? ballast::cuda::bits(slope[q]) + ballast::cuda::bits(of.reach) : ballast::cuda::bits(rows[q].upper);
+        // Rotated: the threshold is -steep (best - spread), a power of two times; of a spread with the wrong sign both exchange their bits.
+        const std::uint32_t upper = ballast::cuda::bits(rows[q].upper);
+        word ^= k_own_errors ? ballast::cuda::bits(slope[q]) + ballast::cuda::bits(of.reach) : upper << 1 | upper >> 31;
         rows[q].wrong |= word ^ __shfl_sync(0xffffffffu, word, t + 1, 4);
       }
     }
@@ -532,7 +534,7 @@ struct pass_scores {
           for (float& each : largest) strike_minimum(0, each);
           search(rows, scores, columns, largest, twins, of, before, [&](float& threshold) {
             if (Injector::enabled && begins)
-              given.strike(index<1>{}, site::threshold, here(tile, tiles, shape.sections + 1, shape.sections + 2), &threshold);
+              given.strike(index<1>{}, site::threshold, here(tile, tiles, shape.sections + 1, shape.sections + 3), &threshold);
           });
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
           before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no codes
@@ -565,7 +567,7 @@ struct pass_scores {
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
                                                  const row_search<T> (&rows)[k_groups], row_statistics& row_stats) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
-    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 2), &limits.row_offset);
+    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 3), &limits.row_offset);
     T sums[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;

@@ -76,10 +76,11 @@ struct column_ranges {
   // The same from other operations: Σ (largest exponent − exponent), and the number of zeros.
   std::int64_t below, zeros;
 
-  // Returns whether the two computations agree for m values.
+  // Returns whether the two computations agree for m values. All four begin with one register's 0: if bit 63 of that is wrong, the sums
+  // still agree, but their terms are negative.
   BALLAST_HD constexpr bool agree(std::int64_t m) const {
     constexpr std::int64_t top = 2 * std::numeric_limits<T>::max_exponent - 1;
-    return exponents + below == top * m && others + zeros == m;
+    return exponents >= 0 && below >= 0 && others >= 0 && zeros >= 0 && exponents + below == top * m && others + zeros == m;
   }
 };
 
