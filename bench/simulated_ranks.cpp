@@ -1,0 +1,161 @@
+// Runs calls on groups of ranks in SimGrid's simulator of MPI (SMPI): the library's own messages, on a simulated network.
+// scripts/simulate-ranks builds and starts it; docs/scaling.md has its table.
+// Computing takes no simulated time, so a call lasts as long as its messages do. Prints a line of JSON for each call, from rank 0: ranks,
+// simulated seconds, the most messages and bytes that one rank sent.
+// Layer: benchmark program, built only by that script.
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+#include <ballast/ballast.hpp>
+
+namespace {
+
+using namespace ballast;
+
+// The engine of SMPI's ranks. A message travels as MPI sends it; nothing is lost here, so that receive() waits until one comes.
+class simulated_transport final : public transport {
+ public:
+  simulated_transport() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void send(int to, std::span<const std::byte> bytes) override {
+    ++messages;
+    sent += bytes.size();
+    auto& kept = sending_.emplace_back();
+    kept.bytes.assign(bytes.begin(), bytes.end());
+    MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD, &kept.request);
+  }
+  int receive(std::vector<std::byte>& bytes, double seconds) override {
+    MPI_Status status;
+    int found = 1, size = 0;
+    if (seconds <= 0) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    if (found == 0) return -1;
+    MPI_Recv(place_.data(), static_cast<int>(place_.size()), MPI_BYTE, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    bytes.assign(place_.begin(), place_.begin() + size);
+    return status.MPI_SOURCE;
+  }
+  bool lost(int) override { return false; }
+  // Ends what was sent, and forgets it.
+  void settle() {
+    for (outgoing& each : sending_) MPI_Wait(&each.request, MPI_STATUS_IGNORE);
+    sending_.clear();
+  }
+
+  std::int64_t messages = 0;
+  std::uint64_t sent = 0;
+
+ private:
+  struct outgoing {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  int rank_ = 0, size_ = 1;
+  std::vector<std::byte> place_ =
+      std::vector<std::byte>(std::size_t{1} << 22);  // room for the longest message; a longer one ends the program
+  std::deque<outgoing> sending_;
+};
+
+struct session {
+  std::shared_ptr<simulated_transport> engine;
+  group ranks;
+
+  execution how() const { return {.backend = backend::cpu, .threads = 1, .protection = protection::correct, .group = ranks}; }
+
+  // Times a call that all ranks make.
+  template <class Call>
+  void time(const std::string& name, Call&& call) {
+    engine->settle();
+    MPI_Barrier(MPI_COMM_WORLD);
+    const std::int64_t messages = engine->messages;
+    const std::uint64_t bytes = engine->sent;
+    const double start = MPI_Wtime();
+    const verdict said = call();
+    double mine[4] = {MPI_Wtime() - start, static_cast<double>(engine->messages - messages), static_cast<double>(engine->sent - bytes),
+                      said == verdict::clean ? 0.0 : 1.0};
+    double most[4] = {};
+    MPI_Reduce(mine, most, 4, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (engine->rank() == 0) {
+      std::printf("{\"call\": \"%s\", \"ranks\": %d, \"seconds\": %.9g, \"messages\": %.0f, \"bytes\": %.0f, \"clean\": %s}\n",
+                  name.c_str(), engine->size(), most[0], most[1], most[2], most[3] == 0 ? "true" : "false");
+      std::fflush(stdout);
+    }
+  }
+};
+
+// A forward transform of `shape` in FP32, with a transposed result.
+void transform(session& at, const std::string& name, const std::vector<std::int64_t>& shape, fft::division division) {
+  const fft::group_plan<float> plan(shape, at.how(), {.division = division});
+  const std::vector<std::complex<float>> in(static_cast<std::size_t>(plan.data().size()), {1, 0});
+  std::vector<std::complex<float>> out(static_cast<std::size_t>(plan.spectrum().size()));
+  at.time(name, [&] { return plan.forward(std::span<const std::complex<float>>(in), std::span(out)).verdict; });
+}
+
+template <class T>
+std::vector<T> normal_numbers(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::normal_distribution<T> normal;
+  std::vector<T> made(count);
+  for (T& each : made) each = normal(random);
+  return made;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  MPI_Init(&count, &words);
+  {
+    session at;
+    at.engine = std::make_shared<simulated_transport>();
+    at.ranks = group(at.engine, {.resend_after = 1e7, .patience = 1e8});
+    const std::int64_t ranks = at.engine->size();
+    const std::string only = count > 1 ? words[1] : "";
+    const auto wanted = [&](const char* name) { return only.empty() || only == name; };
+    if (wanted("barrier")) {
+      at.time("barrier", [&] {
+        at.ranks.barrier();
+        return verdict::clean;
+      });
+    }
+    if (wanted("kmeans")) {
+      constexpr std::int64_t points = 64, features = 16;
+      const std::vector<float> x = normal_numbers<float>(at.engine->rank(), points * features);
+      const auto fit = [&](int iterations) {
+        return kmeans::fit(row_major<const float>(x.data(), points, features), 16,
+                           {.init = kmeans::init::random, .max_iter = iterations, .tol = 0, .seed = 1}, at.how())
+            .report.verdict;
+      };
+      at.time("K-Means, 2 iterations", [&] { return fit(2); });
+      at.time("K-Means, 3 iterations", [&] { return fit(3); });
+    }
+    if (wanted("qr")) {
+      constexpr std::int64_t rows = 64, columns = 16;
+      const std::vector<double> a = normal_numbers<double>(at.engine->rank(), rows * columns);
+      at.time("QR of rows, 16 columns",
+              [&] { return qr::factor_rows(row_major<const double>(a.data(), rows, columns), at.how()).report.verdict; });
+    }
+    // 4096 numbers of each rank.
+    std::int64_t side = 1;
+    while (side * side < ranks) side *= 2;
+    if (wanted("slabs")) transform(at, "FFT, slabs", {ranks, ranks, 4096 / ranks > 4 ? 4096 / ranks : 4}, fft::division::slabs);
+    if (wanted("pencils")) transform(at, "FFT, pencils", {side, side, 4096}, fft::division::pencils);
+    at.engine->settle();
+    at.ranks = {};
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Finalize();
+  return 0;
+}
