@@ -14,6 +14,7 @@
 #include "fft/contract.hpp"
 #include "inject/active.hpp"
 #include "run/recorder.hpp"
+#include "run/sampling.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::fft {
@@ -32,6 +33,9 @@ inline std::int64_t points_of(const std::vector<std::int64_t>& lengths) {
 }
 
 struct convolution::implementation {
+  // Returns the implementation for the next call: this one, or the one without protection (execution::sampled).
+  const implementation& next() const { return sampled == nullptr || sampled->takes(0) ? *this : *unprotected; }
+
   convolution_problem problem;
   execution where;
   shared_text token;
@@ -49,6 +53,9 @@ struct convolution::implementation {
     circle_powers<long double> for_f64;
   } powers;
   mutable core::arena memory;
+  // Set only for execution::sampled > 1.
+  std::unique_ptr<const run::sampling> sampled;
+  std::shared_ptr<const implementation> unprotected;
 
   std::int64_t points() const { return points_of(padded); }
 };
