@@ -6,8 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include <ballast/execution.hpp>
 
@@ -49,5 +51,30 @@ class sampling {
   shared_text token_;
   mutable std::array<counter, k_operations> counters_;
 };
+
+// For plans whose tables and kernels depend on the protection: those of calls without it, and the count. Empty: all calls have it.
+template <class Implementation>
+struct sampled_plans {
+  std::unique_ptr<const sampling> calls;
+  std::shared_ptr<const Implementation> unprotected;
+
+  // Returns the one for the next call of `operation`; `own` is the protected one.
+  const Implementation& next(const Implementation& own, std::size_t operation) const {
+    return calls == nullptr || calls->takes(operation) ? own : *unprotected;
+  }
+};
+
+// Makes an implementation, with make(execution), and where calls are sampled the other one too, as its member `sampled`.
+template <class Make>
+auto make_sampled(const execution& where, std::string_view token, Make&& make) {
+  if (where.sampled == 1) return make(where);
+  execution without = where;
+  without.protection = protection::off;
+  auto unprotected = make(without);
+  auto made = make(where);
+  made->sampled.calls = std::make_unique<const sampling>(where.sampled, token);
+  made->sampled.unprotected = std::move(unprotected);
+  return made;
+}
 
 }  // namespace ballast::run

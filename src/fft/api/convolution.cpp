@@ -83,7 +83,7 @@ std::string to_token(const convolution_problem& value) {
 
 namespace {
 
-std::shared_ptr<convolution::implementation> make_implementation(convolution_problem problem, const execution& where,
+std::shared_ptr<convolution::implementation> prepare_convolution(convolution_problem problem, const execution& where,
                                                                  const std::string& token) {
   auto made = std::make_shared<convolution::implementation>();
   made->token = token;
@@ -160,14 +160,7 @@ convolution::convolution(convolution_problem problem, const execution& where) {
   }
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     run::check_protection(where, token, false);
-    if (where.sampled == 1) return make_implementation(std::move(problem), where, token);
-    execution without = where;
-    without.protection = protection::off;
-    std::shared_ptr<const implementation> unprotected = make_implementation(problem, without, token);
-    auto made = make_implementation(std::move(problem), where, token);
-    made->sampled = std::make_unique<const run::sampling>(where.sampled, token);
-    made->unprotected = std::move(unprotected);
-    return made;
+    return run::make_sampled(where, token, [&](const execution& own) { return prepare_convolution(problem, own, token); });
   });
 }
 

@@ -32,9 +32,10 @@ inline std::int64_t points_of(const std::vector<std::int64_t>& lengths) {
   return made;
 }
 
+// It has that many members because the division into blocks is stored, not computed in every call.
 struct convolution::implementation {
   // Returns the implementation for the next call: this one, or the one without protection (execution::sampled).
-  const implementation& next() const { return sampled == nullptr || sampled->takes(0) ? *this : *unprotected; }
+  const implementation& next() const { return sampled.next(*this, 0); }
 
   convolution_problem problem;
   execution where;
@@ -53,9 +54,7 @@ struct convolution::implementation {
     circle_powers<long double> for_f64;
   } powers;
   mutable core::arena memory;
-  // Set only for execution::sampled > 1.
-  std::unique_ptr<const run::sampling> sampled;
-  std::shared_ptr<const implementation> unprotected;
+  run::sampled_plans<implementation> sampled;
 
   std::int64_t points() const { return points_of(padded); }
 };

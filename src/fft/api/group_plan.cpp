@@ -22,6 +22,7 @@
 #include "group/state.hpp"
 #include "run/attempt.hpp"
 #include "run/call_scope.hpp"
+#include "run/sampling.hpp"
 
 namespace ballast::fft {
 

@@ -155,14 +155,7 @@ plan::plan(fft::problem problem, const execution& where, const options& wanted) 
   const std::string token = run::in_call(nullptr, -1, "fft", [&] { return to_token(problem, natural_direction(problem.kind)); });
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     run::check_protection(where, token, false);
-    if (where.sampled == 1) return make_implementation(std::move(problem), where, wanted, token);
-    execution without = where;
-    without.protection = protection::off;
-    std::shared_ptr<const implementation> unprotected = make_implementation(problem, without, wanted, token);
-    auto made = make_implementation(std::move(problem), where, wanted, token);
-    made->sampled = std::make_unique<const run::sampling>(where.sampled, token);
-    made->unprotected = std::move(unprotected);
-    return made;
+    return run::make_sampled(where, token, [&](const execution& own) { return make_implementation(problem, own, wanted, token); });
   });
 }
 
@@ -426,7 +419,7 @@ pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner,
 std::int64_t plan::workspace_bytes() const {
   const auto bytes_of = [](const implementation& of) { return of.work == nullptr ? 0 : of.work->workspace_bytes(); };
   const implementation& plan = made();
-  return std::max(bytes_of(plan), plan.unprotected == nullptr ? 0 : bytes_of(*plan.unprotected));
+  return std::max(bytes_of(plan), plan.sampled.unprotected == nullptr ? 0 : bytes_of(*plan.sampled.unprotected));
 }
 
 report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {

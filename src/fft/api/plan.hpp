@@ -17,9 +17,7 @@ namespace ballast::fft {
 
 struct plan::implementation {
   // Returns the implementation for the next call in this direction: this one, or the one without protection (execution::sampled).
-  const implementation& next(direction way) const {
-    return sampled == nullptr || sampled->takes(way == direction::inverse ? 1 : 0) ? *this : *unprotected;
-  }
+  const implementation& next(direction way) const { return sampled.next(*this, way == direction::inverse ? 1 : 0); }
 
   fft::problem problem;
   execution where;
@@ -36,9 +34,7 @@ struct plan::implementation {
   // On a group of devices these compute, and `work` is null.
   std::variant<std::monostate, group_plan<float>, group_plan<double>> devices;
   mutable core::arena memory;  // the memory of its calls
-  // Set only for execution::sampled > 1. Tables and kernels depend on the protection, so calls without have a plan of their own.
-  std::unique_ptr<const run::sampling> sampled;
-  std::shared_ptr<const implementation> unprotected;
+  run::sampled_plans<implementation> sampled;
 };
 
 // The transform of a backend that runs here.

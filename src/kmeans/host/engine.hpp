@@ -34,6 +34,7 @@ T given_value(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.half.present() ? static_cast<T>(from.half.at(i, f)) : from.points(i, f);
 }
 
+// It has many members because it owns all data of a call that grow with the number of points.
 template <class T>
 class host_engine final : public engine<T> {
  public:
