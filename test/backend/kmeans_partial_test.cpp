@@ -136,6 +136,38 @@ TYPED_TEST(kmeans_partial, final_only_repairs_faults_of_the_last_step) {
   EXPECT_GT(matters, 4) << "without protection no fault reached the result";
 }
 
+// Iterations that end before max_iter: the last one was bare, and is computed again.
+TYPED_TEST(kmeans_partial, final_only_repairs_faults_of_a_last_step_that_was_not_known_to_be) {
+  using T = typename TestFixture::real;
+  const auto points = this->points(1.6);
+  for (const double tol : {0.0, 0.02}) {
+    const request<T> wanted{.clusters = this->k, .init = init::given, .centroids = points.rows(this->k), .max_iter = 200, .tol = tol};
+    const model<T> clean = fit(points.view(), wanted, this->how());
+    ASSERT_GT(clean.iterations, 2);
+    ASSERT_NE(clean.stopped, stop_reason::max_iter);
+    int told = 0;
+    for (const inject::site where :
+         {kmeans::site::sum, kmeans::site::count, kmeans::site::label, kmeans::site::centroid, kmeans::site::shift}) {
+      for (const inject::model model : {inject::model::bit_flip, inject::model::zero, inject::model::nan}) {
+        const inject::plan faults({fault_at(where, model, 2, clean.iterations - 1)});
+        SCOPED_TRACE(std::string(inject::row_of(where).name) + " " + std::string(inject::k_model_names[static_cast<std::size_t>(model)]) +
+                     " tol " + std::to_string(tol));
+        run::settings how = this->final_only();
+        how.faults = &faults;
+        const auto found = fit(points.view(), wanted, how);
+        ASSERT_NE(found.report.verdict, verdict::uncorrectable) << to_json(found.report);
+        told += found.report.detected > 0;
+        expect_consistent(points, found);
+        ASSERT_NE(found.stopped, stop_reason::max_iter);
+        if (tol > 0) continue;
+        EXPECT_EQ(found.labels, clean.labels);
+        EXPECT_NEAR(found.inertia, clean.inertia, 64 * k_u<T> * clean.inertia);
+      }
+    }
+    EXPECT_GT(told, 0);
+  }
+}
+
 // A fault of an iteration may lead to another result, which is one of Lloyd's algorithm all the same: labels of the nearest centroids,
 // their inertia, and centroids that an iteration with full protection leaves as they are.
 TYPED_TEST(kmeans_partial, final_only_is_consistent_after_faults_of_iterations) {

@@ -382,21 +382,17 @@ lloyd_result<T> driver<T>::iterate_final_only(const lloyd_run& run, const sealed
     recorder_.detected("kmeans.step", -1, std::numeric_limits<double>::quiet_NaN(), 0, action::recomputed, 0);
     return iterate(run, first, 0, most);
   }
-  if (last_is_left) {
-    sealed_centroids<T> before = bare.centroids;
-    lloyd_result<T> made = iterate(run, std::move(bare.centroids), bare.iterations, most);
-    // The pass does not know the labels before. Those that stay give the same centroids.
-    if (made.stopped == stop_reason::tolerance && seal_of(before.values()) == seal_of(made.centroids.values()))
-      made.stopped = stop_reason::labels_unchanged;
-    return made;
-  }
-  lloyd_result<T> step = iterate(run, bare.before, bare.iterations - 1, bare.iterations);
+  const int begin = last_is_left ? bare.iterations : bare.iterations - 1;
+  lloyd_result<T> step = iterate(run, from, begin, begin + 1);
+  // This pass does not know the labels before. Those that stay give the same centroids.
+  if (step.stopped == stop_reason::tolerance && seal_of(step.centroids.values()) == from.seal())
+    step.stopped = stop_reason::labels_unchanged;
   if (stop()) return step;
-  if (last_step_holds(run, bare, step)) {
+  if (!last_is_left && last_step_holds(run, bare, step)) {
     step.stopped = bare.stopped;
     return step;
   }
-  if (step.stopped == stop_reason::tolerance) return step;
+  if (step.stopped != stop_reason::max_iter || step.iterations == most) return step;
   return iterate(run, std::move(step.centroids), step.iterations, most);
 }
 
