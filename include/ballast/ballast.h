@@ -262,7 +262,7 @@ typedef struct {
   const char* problem;           // the problem's token
   const char* scheme;            // how the algorithm encoded and repaired
   const char* fallback_kernels;  // why fallback kernels computed the call (fft on cuda); empty if its own did
-  int64_t sampled;               // of so many calls one is protected; `protection` is that of this call
+  int64_t sampled;               // one call of so many is protected; `protection` is that of this call
 } ballast_summary;
 
 // A report object of the caller. Each call that it is passed to fills it anew; after another failure than BALLAST_UNCORRECTABLE it is

@@ -46,7 +46,7 @@ void expect_same(const model<T>& found, const model<T>& wanted) {
   EXPECT_EQ(found.stopped, wanted.stopped);
 }
 
-// The result of any fit must be this, whatever happened before its last step.
+// The result of every fit must be this, also after a fault before its last step.
 template <class T>
 void expect_consistent(const data_set<T>& points, const model<T>& found) {
   expect_nearest<T>(points.view(), found.centroids.view(), found.labels, found.inertia);

@@ -338,7 +338,7 @@ lloyd_result<T> driver<T>::iterate(const lloyd_run& run, sealed_centroids<T> fro
   return run_lloyd(run, std::move(from), begin, end);
 }
 
-// Whether the last bare iteration, computed again with all checks as `step`, gives the same centroids and the same reason to stop.
+// Returns whether the last bare iteration, computed again with all checks as `step`, gives the same centroids and reason to stop.
 template <class T>
 bool driver<T>::last_step_holds(const lloyd_run& run, const lloyd_result<T>& bare, const lloyd_result<T>& step) {
   recorder_.checked(2);
@@ -355,15 +355,15 @@ bool driver<T>::last_step_holds(const lloyd_run& run, const lloyd_result<T>& bar
   return differs("kmeans.tolerance", shift, run.tolerance.value);
 }
 
-// Whether these can be means of points, whose normalized coordinates are below 4, or the first centroids. A fault of a bare iteration can
-// leave others, NaN say, from which no iteration computes.
+// Returns whether these can be means of points, whose normalized coordinates are below 4, or the first centroids. A fault of a bare
+// iteration can leave others, NaN say, from which no iteration computes.
 template <class T>
 bool may_be_means(const core::vector<T>& centroids, const core::vector<T>& first) {
   return std::ranges::all_of(centroids, [](T c) { return std::abs(c) <= T(8); }) || seal_of(centroids) == seal_of(first);
 }
 
-// protection::final_only: bare iterations, and the last one with all checks. Where it was not known beforehand that an iteration is the
-// last, it is computed again. If that shows a fault, iterations with all checks go on from its centroids.
+// protection::final_only: bare iterations, and the last one with all checks. A last iteration that was not known to be the last
+// is computed again. If that shows a fault, iterations with all checks go on from its centroids.
 template <class T>
 lloyd_result<T> driver<T>::iterate_final_only(const lloyd_run& run, const sealed_centroids<T>& first) {
   const int most = run.wanted.max_iter;
