@@ -24,7 +24,13 @@ void common_options::add_to(command_line& command) {
   command.choice("--backend", backend,
                  "what computes; auto: a GPU where the operation has a cuda backend and one can be used (`ballast info`), else the CPU",
                  {"auto", "reference", "cpu", "cuda"});
-  command.choice("--protect", protect, "off: compute only; detect: report faults; correct: repair them", {"off", "detect", "correct"});
+  command.choice(
+      "--protect", protect,
+      "off: compute only; detect: report faults; correct: repair them; final_only (kmeans): as correct, but only the last step of "
+      "a fit and its results",
+      {"off", "detect", "correct", "final_only"});
+  command.integer("--sampled", sampled, "of a series of so many runs one is protected (--run), the others are not", 1);
+  command.integer("--run", run, "the number of this run in its series, from 0: multiples of --sampled are protected", std::int64_t{0});
   command.text("--scheme", scheme, "how faults are found and repaired; an unknown name lists what there is for the operation");
   command.integer("--threads", threads, "at most so many; 0: all cores", 0);
   command.repeated(
@@ -82,7 +88,8 @@ std::string about_not_finite(std::int64_t results, std::int64_t of, std::int64_t
 
 invocation::invocation(const common_options& options, std::string operation) : options_(options), operation_(std::move(operation)) {
   where_.backend = *parse_backend(options.backend);
-  where_.protection = *parse_protection(options.protect);
+  // A process is one call of many: it does not know how many were before it.
+  where_.protection = options.run % options.sampled == 0 ? *parse_protection(options.protect) : protection::off;
   where_.scheme = options.scheme;
   where_.threads = options.threads;
   where_.group = options.together.group;
@@ -115,6 +122,7 @@ bool invocation::add(const report& seen) {
 }
 
 int invocation::finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines) {
+  report_->sampled = options_.sampled;
   const report& seen = *report_;
   const bool failed = seen.verdict == verdict::uncorrectable;
   if (!options_.events.empty()) {
@@ -141,8 +149,9 @@ int invocation::finish(const nlohmann::ordered_json& results, const std::vector<
     }
     write_text("{}\n", out.dump(2));
   } else if (!options_.quiet) {
-    write_text("{}  backend {}, protection {}, scheme {}\n", seen.problem.view(), to_string(seen.backend), to_string(seen.protection),
-               seen.scheme.view());
+    const std::string sampled = seen.sampled > 1 ? fmt::format(" (run {}, sampled {})", options_.run, seen.sampled) : "";
+    write_text("{}  backend {}, protection {}{}, scheme {}\n", seen.problem.view(), to_string(seen.backend), to_string(seen.protection),
+               sampled, seen.scheme.view());
     for (const std::string& line : options_.files->lines()) write_text("{}\n", line);
     if (!failed) {
       for (const std::string& line : lines) write_text("{}\n", line);

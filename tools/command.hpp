@@ -37,6 +37,8 @@ struct common_options {
   std::string precision;  // empty: the precision of the input file
   std::string backend = "auto";
   std::string protect = "correct";
+  int sampled = 1;       // runs of a series of which one is protected
+  std::int64_t run = 0;  // the number of this one
   std::string scheme;
   int threads = 0;
   std::vector<std::string> inject;

@@ -138,7 +138,8 @@ BALLAST_C_API int32_t ballast_better_blas_kernels(char** text, ballast_error* er
 //                     three axes; kmeans: one data set; qr: ballast_qr_factor of a real matrix, rows >= columns. Empty (default):
 //                     `device` alone
 //   threads           integer   the most threads of a host backend; 0 (default): every core that the process may use
-//   protection        text      "off", "detect", "correct" (default)
+//   protection        text      "off", "detect", "correct" (default); kmeans: "final_only" (docs/protection.md)
+//   sampled           integer   s >= 1: of s calls of one operation of a plan one has this protection, the others none; 1 (default)
 //   scheme            text      how checksums are laid and faults repaired; empty (default): the algorithm's own choice
 // "fft": a transform over the axes of `shape`
 //   kind              text      "c2c" (default), "r2c", "c2r", "r2r"
@@ -215,10 +216,12 @@ BALLAST_C_API int32_t ballast_options_get_text(const ballast_options* options, c
 #define BALLAST_BACKEND_CPU 2
 #define BALLAST_BACKEND_CUDA 3
 
-// off: compute only. detect: verify, and report what fails. correct: verify, and repair what fails.
+// off: compute only. detect: verify, and report what fails. correct: verify, and repair what fails. final_only: kmeans; the last step and the
+// results of a fit as by correct.
 #define BALLAST_PROTECTION_OFF 0
 #define BALLAST_PROTECTION_DETECT 1
 #define BALLAST_PROTECTION_CORRECT 2
+#define BALLAST_PROTECTION_FINAL_ONLY 3
 
 // The names of these numbers, "clean" or "cuda" say; "unknown" for other numbers. Never null.
 BALLAST_C_API const char* ballast_verdict_name(int32_t verdict);
@@ -259,6 +262,7 @@ typedef struct {
   const char* problem;           // the problem's token
   const char* scheme;            // how the algorithm encoded and repaired
   const char* fallback_kernels;  // why fallback kernels computed the call (fft on cuda); empty if its own did
+  int64_t sampled;               // one call of so many is protected; `protection` is that of this call
 } ballast_summary;
 
 // A report object of the caller. Each call that it is passed to fills it anew; after another failure than BALLAST_UNCORRECTABLE it is

@@ -52,9 +52,9 @@ struct [[nodiscard]] report {
   std::uint64_t false_alarms = 0;   // among `recomputed`: the second result was bitwise the first (the check was hit, not the data)
   std::vector<event> events;        // at most k_max_events; the counts above are complete
   shared_text problem;              // the problem token
-  ballast::backend backend = ballast::backend::automatic;  // the one that computed
-  ballast::protection protection = ballast::protection::correct;
-  shared_text scheme;  // how the algorithm encoded and repaired
+  ballast::backend backend = ballast::backend::automatic;         // the one that computed
+  ballast::protection protection = ballast::protection::correct;  // off also for a call that execution::sampled leaves out
+  shared_text scheme;                                             // how the algorithm encoded and repaired
   // FFT on cuda with fft::kernels::fallback_at_first: the reason why fallback kernels computed this call. Empty if the problem's own
   // kernels did.
   shared_text fallback_kernels;
@@ -62,6 +62,7 @@ struct [[nodiscard]] report {
   // qr::gels and solve: the condition number of A, estimated from below: ‖S‖_F ‖S⁺‖₂ / √n, where S is A with columns (rows if m < n)
   // scaled to norms near 1. 1 for orthogonal columns. The largest of a batch one by one. gelsy: that of R's part that counts. NaN: unknown.
   double condition = std::numeric_limits<double>::quiet_NaN();
+  int sampled = 1;  // execution::sampled: one call of so many is protected
 
   static constexpr std::size_t k_max_events = 4096;
 

@@ -31,7 +31,10 @@ enum class backend : std::uint8_t { automatic, reference, cpu, cuda };
 
 // off: compute only. detect: verify; a tile that fails is reported as uncorrectable and not repaired.
 // correct: verify, and repair what fails (in place, or by computing the tile again, at most twice).
-enum class protection : std::uint8_t { off, detect, correct };
+// final_only: K-Means only. The iterations of a fit are computed with checks that cost next to nothing; its last step and its results as by
+// correct. So the result is one of Lloyd's algorithm, though a fault may have changed which (docs/protection.md). predict and transform are
+// computed as by correct.
+enum class protection : std::uint8_t { off, detect, correct, final_only };
 
 // Names are those of the enumerators, with `automatic` written "auto".
 BALLAST_API std::string_view to_string(precision value) noexcept;

@@ -30,6 +30,7 @@ class Settings(NamedTuple):
     device: int | tuple = -1
     threads: int = 0
     on_fault: str = "ignore"
+    sampled: int = 1
 
 
 @functools.lru_cache(maxsize=256)
@@ -42,9 +43,9 @@ _current = contextvars.ContextVar("ballast.protection", default=_same(Settings()
 
 
 @functools.lru_cache(maxsize=256)
-def _execution(protection, backend, device, threads):
+def _execution(protection, backend, device, threads, sampled):
     devices = device if isinstance(device, tuple) else ()
-    return _core.Execution(backend, -1 if devices else device, threads, protection, "", list(devices))
+    return _core.Execution(backend, -1 if devices else device, threads, protection, "", list(devices), sampled)
 
 
 def current():
@@ -62,13 +63,15 @@ def execution(settings, threads=None, device=None):
     else:
         backend = "cuda"
     return _execution(settings.protection, backend, device,
-                      settings.threads if threads is None else threads)
+                      settings.threads if threads is None else threads, settings.sampled)
 
 
 class protection(contextlib.ContextDecorator):
     """Sets the protection of the calls inside, as a `with` block or a decorator. Arguments that are None stay as they are outside.
 
-    level: "off" (compute only), "detect" (a fault raises FaultError) or "correct" (faults are repaired; the default).
+    level: "off" (compute only), "detect" (a fault raises FaultError) or "correct" (faults are repaired; the default); "final_only" for
+    K-Means, whose last iteration and results are then protected, and other calls refuse it.
+    sampled: of so many calls of the same problem one has this protection, the others none; last_report().protection says which this was.
     backend: "auto", "cpu", "cuda" or "reference". device: the CUDA device's number, -1 for the current one. A list of numbers divides the
     points of K-Means, and an array that is transformed along all axes (up to three), among these devices; other calls refuse it.
     threads: the most threads of the host, 0 for every core.
@@ -78,14 +81,15 @@ class protection(contextlib.ContextDecorator):
     The settings belong to the context (contextvars): other threads and other asyncio tasks do not see them.
     """
 
-    def __init__(self, level=None, *, backend=None, device=None, threads=None, on_fault=None):
+    def __init__(self, level=None, *, backend=None, device=None, threads=None, on_fault=None, sampled=None):
         if on_fault not in (None, "ignore", "warn", "raise"):
             raise InvalidArgumentError(f'on_fault: expected "ignore", "warn" or "raise", got {on_fault!r}')
         if isinstance(device, (list, tuple)):
             if not device:
                 raise InvalidArgumentError("device: expected a number, or a list of one or more, got none")
             device = tuple(device)
-        given = {"protection": level, "backend": backend, "device": device, "threads": threads, "on_fault": on_fault}
+        given = {"protection": level, "backend": backend, "device": device, "threads": threads, "on_fault": on_fault,
+                 "sampled": sampled}
         self._given = {name: value for name, value in given.items() if value is not None}
         execution(Settings(**self._given))  # the library refuses what has no meaning
         self._tokens = []

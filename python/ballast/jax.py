@@ -37,7 +37,7 @@ for _platform, _device in (("cpu", False), ("CUDA", True)):
 def _settings():
     """The attributes of each call, as pairs."""
     now = current()
-    return ("protection", now.protection), ("backend", now.backend), ("threads", np.int64(now.threads))
+    return ("protection", now.protection), ("backend", now.backend), ("threads", np.int64(now.threads)), ("sampled", np.int64(now.sampled))
 
 
 def _float(x):

@@ -1,7 +1,7 @@
 // Handlers that XLA calls for ballast.jax (typed FFI). This file is compiled where jaxlib's headers are found.
 //
 // All handlers take their operands and results by position, in C order or, the matrices of QR, by columns; and as attributes `protection`,
-// `backend` and `threads`. XLA calls them on its own threads, so that their reports are kept here until Python asks.
+// `backend`, `threads` and `sampled`. XLA calls them on its own threads, so that their reports are kept here until Python asks.
 #include <xla/ffi/api/ffi.h>
 
 #include <algorithm>
@@ -209,19 +209,22 @@ struct frame {
     const auto protection = ballast::parse_protection(attribute<std::string_view>("protection"));
     const auto backend = ballast::parse_backend(attribute<std::string_view>("backend"));
     if (!protection || !backend) throw ballast::invalid_argument_error("protection or backend: not one of the library's names");
-    if (device < 0)
-      return {.backend = *backend, .threads = static_cast<int>(attribute<std::int64_t>("threads")), .protection = *protection};
+    const auto sampled = static_cast<int>(attribute<std::int64_t>("sampled"));
+    if (device < 0) {
+      const auto threads = static_cast<int>(attribute<std::int64_t>("threads"));
+      return {.backend = *backend, .threads = threads, .protection = *protection, .sampled = sampled};
+    }
     if (*backend != ballast::backend::automatic && *backend != ballast::backend::cuda)
       throw ballast::unsupported_error("backend \"" + std::string(to_string(*backend)) +
                                        "\": expected auto or cuda for arrays of a device");
-    return {.backend = ballast::backend::cuda, .device = device, .protection = *protection};
+    return {.backend = ballast::backend::cuda, .device = device, .protection = *protection, .sampled = sampled};
   }
   ballast::call now() const { return {.stream = stream}; }
   // Plans of a device belong to a stream: the calls of one plan share memory, so that they must follow each other.
   std::string place() const {
     const ballast::execution at = where();
     return ' ' + std::string(to_string(at.backend)) + std::to_string(at.device) + ' ' + std::string(to_string(at.protection)) + ' ' +
-           std::to_string(at.threads) + ' ' + std::to_string(std::bit_cast<std::uintptr_t>(stream));
+           std::to_string(at.threads) + ' ' + std::to_string(at.sampled) + ' ' + std::to_string(std::bit_cast<std::uintptr_t>(stream));
   }
 
  private:

@@ -41,6 +41,7 @@ nb::dict values_of(const ballast::report& seen) {
   to["fallback_kernels"] = text(seen.fallback_kernels);
   to["seconds"] = seen.seconds;
   to["condition"] = seen.condition;
+  to["sampled"] = seen.sampled;
   return to;
 }
 
@@ -63,18 +64,20 @@ void add_reports(nb::module_& m) {
       .def(
           "__init__",
           [](ballast::execution* made, const std::string& backend, int device, int threads, const std::string& protection,
-             const std::string& scheme, std::vector<int> devices) {
+             const std::string& scheme, std::vector<int> devices, int sampled) {
             if (threads < 0) throw ballast::invalid_argument_error("threads: expected 0 or more, got " + std::to_string(threads));
-            new (made)
-                ballast::execution{.backend = parsed(ballast::parse_backend, backend, "backend", "auto, reference, cpu or cuda"),
-                                   .device = device,
-                                   .threads = threads,
-                                   .protection = parsed(ballast::parse_protection, protection, "protection", "off, detect or correct"),
-                                   .scheme = scheme,
-                                   .group = devices.empty() ? ballast::group() : ballast::group::devices(std::move(devices))};
+            if (sampled < 1) throw ballast::invalid_argument_error("sampled: expected 1 or more, got " + std::to_string(sampled));
+            new (made) ballast::execution{
+                .backend = parsed(ballast::parse_backend, backend, "backend", "auto, reference, cpu or cuda"),
+                .device = device,
+                .threads = threads,
+                .protection = parsed(ballast::parse_protection, protection, "protection", "off, detect, correct or final_only"),
+                .scheme = scheme,
+                .group = devices.empty() ? ballast::group() : ballast::group::devices(std::move(devices)),
+                .sampled = sampled};
           },
           nb::arg("backend"), nb::arg("device"), nb::arg("threads"), nb::arg("protection"), nb::arg("scheme"),
-          nb::arg("devices") = std::vector<int>());
+          nb::arg("devices") = std::vector<int>(), nb::arg("sampled") = 1);
 }
 
 }  // namespace ballast_python

@@ -70,6 +70,29 @@ def test_protection_off_makes_no_checks():
     assert ballast.last_report().checks > 0
 
 
+def test_sampled_protects_every_third_call():
+    for call in (lambda: ballast.fft.fft(np.ones(37)), lambda: ballast.linalg.qr(np.eye(7) + 1), lambda: ballast.fft.rfft(np.ones((3, 44)))):
+        with ballast.protection(sampled=3):
+            seen = []
+            for _ in range(7):
+                call()
+                report = ballast.last_report()
+                assert report.sampled == 3 and report.protection in ("off", "correct")
+                assert (report.checks > 0) == (report.protection == "correct")
+                seen.append(report.protection == "correct")
+        assert [i for i, is_protected in enumerate(seen) if is_protected] == [0, 3, 6]
+    for s in (0, -1):
+        with pytest.raises(ballast.InvalidArgumentError, match=f"sampled: expected 1 or more, got {s}"):
+            ballast.protection(sampled=s)
+
+
+def test_final_only_is_for_kmeans():
+    with ballast.protection("final_only"), pytest.raises(ballast.UnsupportedError, match="got final_only, which is for K-Means"):
+        ballast.fft.fft(np.ones(16))
+    with ballast.protection("final_only"), pytest.raises(ballast.UnsupportedError, match="got final_only, which is for K-Means"):
+        ballast.linalg.qr(np.eye(3))
+
+
 def test_protection_nests_and_keeps_what_it_does_not_name():
     with ballast.protection("detect", backend="reference"):
         with ballast.protection(threads=1):

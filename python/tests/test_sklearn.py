@@ -46,6 +46,18 @@ def test_digits_and_the_report():
     assert np.array_equal(mine.labels_, KMeans(10, random_state=0).fit(X).labels_)
 
 
+def test_protection_of_a_part(blobs):
+    full = KMeans(4, random_state=3).fit(blobs)
+    with ballast.protection("final_only"):
+        found = KMeans(4, random_state=3).fit(blobs)
+    assert found.report_.protection == "final_only" and 0 < found.report_.checks < full.report_.checks
+    assert np.array_equal(found.cluster_centers_, full.cluster_centers_) and np.array_equal(found.labels_, full.labels_)
+    # Each fit has a plan of its own, and yet every second is protected.
+    with ballast.protection(sampled=2):
+        seen = [KMeans(4, random_state=3).fit(blobs[:-1]).report_ for _ in range(6)]
+    assert [report.protection for report in seen] == ["correct", "off"] * 3 and all(report.sampled == 2 for report in seen)
+
+
 def test_predict_transform_and_score(blobs):
     model = KMeans(4, random_state=0).fit(blobs)
     assert np.array_equal(model.predict(blobs), model.labels_)

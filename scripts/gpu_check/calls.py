@@ -19,7 +19,7 @@ FIRST_CALLS = {
     "kmeans": ("kmeans_f32_m1048576_n128_k128", "kmeans_f32_m131072_n8_k8", "kmeans_f64_m1048576_n16_k64"),
     "qr": ("qr_f64_m1000000_n32",),
 }
-OURS = ("off", "correct")
+OURS = ("off", "correct", "final_only", "sampled")
 SHOWN = 25  # calls in the table
 
 
@@ -99,6 +99,7 @@ def calls_of(result):
                 "off": off,
                 "correct": correct,
                 "overhead": correct / off - 1 if off and correct else None,
+                "cheaper": {name: time(name) / off - 1 for name in ("final_only", "sampled") if time(name) and off},
                 "rival": rivals.get(rival),
                 "rival_name": rival or "",
                 "ratio": rivals[rival] / correct if rival and correct else None,
@@ -148,6 +149,26 @@ def warm_section(entries, algorithm):
         )
     columns = ("problem", "call", "off, ms", "correct, ms", "protection", "best rival, ms", "× rival, correct")
     return [f"## {TITLES[algorithm]}", "", *pages.table(columns, rows)]
+
+
+def cheaper_section(entries):
+    """What protection of a part of the work costs."""
+    rows = [
+        [f"`{entry['token']}`", entry["call"], pages.milliseconds(entry["off"])]
+        + [number(share, "{:+.0%}") for share in (entry["cheaper"].get("final_only"), entry["cheaper"].get("sampled"), entry["overhead"])]
+        for entry in entries
+        if entry["cheaper"]
+    ]
+    if not rows:
+        return []
+    return [
+        "## Protection of a part of the work",
+        "",
+        "The time of a call over that of off. final_only: the last iteration and the results of a fit. sampled: one call of ten, the mean",
+        "of ten calls. correct: everything. [protection.md](../protection.md) says what each finds.",
+        "",
+        *pages.table(("problem", "call", "off, ms", "final_only", "sampled(10)", "correct"), rows),
+    ]
 
 
 def cold_section(result):
@@ -222,6 +243,7 @@ def page(result):
             lines += warm_section(own, algorithm)
     for name, why in dict.fromkeys((row["variant"], row["unavailable"]) for row in rows_of(result, "call rival") if row.get("unavailable")):
         lines += [f"{name} was not measured: {why}", ""]
+    lines += cheaper_section(entries)
     lines += cold_section(result)
     lines += profile_section(entries)
     behind = [

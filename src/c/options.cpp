@@ -72,7 +72,7 @@ constexpr choice choice_of(std::span<const std::string_view> names) {
 // The names of enumerators in their order.
 constexpr std::string_view k_precisions[] = {"f32", "f64"};
 constexpr std::string_view k_backends[] = {"auto", "reference", "cpu", "cuda"};
-constexpr std::string_view k_protections[] = {"off", "detect", "correct"};
+constexpr std::string_view k_protections[] = {"off", "detect", "correct", "final_only"};
 constexpr std::string_view k_kinds[] = {"c2c", "r2c", "c2r", "r2r"};
 constexpr std::string_view k_norms[] = {"backward", "ortho", "forward"};
 constexpr std::string_view k_kernels[] = {"own", "fallback_at_first"};
@@ -124,6 +124,7 @@ constexpr row k_rows[] = {
     {"devices", k_all, BALLAST_PLACE(std::vector<std::int64_t>, devices)},
     {"threads", k_all, BALLAST_PLACE(int, where.threads)},
     {"protection", k_all, choice_of<BALLAST_AT(where.protection)>(k_protections)},
+    {"sampled", k_all, BALLAST_PLACE(int, where.sampled)},
     {"scheme", k_all, BALLAST_PLACE(std::string, where.scheme)},
 };
 #undef BALLAST_PLACE

@@ -57,7 +57,8 @@ int32_t ballast_report_summary(const ballast_report* report, ballast_summary* su
                                   seen.condition,
                                   text_of(seen.problem),
                                   text_of(seen.scheme),
-                                  text_of(seen.fallback_kernels)};
+                                  text_of(seen.fallback_kernels),
+                                  seen.sampled};
     write_struct(made, "summary", summary);
   });
 }
@@ -127,5 +128,5 @@ const char* name_of_number(std::int32_t value, std::int32_t count) {
 const char* ballast_verdict_name(int32_t verdict) { return name_of_number<ballast::verdict>(verdict, 4); }
 const char* ballast_action_name(int32_t action) { return name_of_number<ballast::action>(action, 3); }
 const char* ballast_backend_name(int32_t backend) { return name_of_number<ballast::backend>(backend, 4); }
-const char* ballast_protection_name(int32_t protection) { return name_of_number<ballast::protection>(protection, 3); }
+const char* ballast_protection_name(int32_t protection) { return name_of_number<ballast::protection>(protection, 4); }
 const char* ballast_stop_name(int32_t stopped) { return name_of_number<ballast::kmeans::stop_reason>(stopped, 3); }

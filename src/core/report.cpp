@@ -39,7 +39,9 @@ void report::merge(const report& later) {
   uncorrectable += later.uncorrectable;
   false_alarms += later.false_alarms;
   seconds += later.seconds;
-  condition = std::fmax(condition, later.condition);  // fmax ignores a NaN
+  condition = std::fmax(condition, later.condition);                       // fmax ignores a NaN
+  if (later.protection == protection::off) protection = later.protection;  // a part was not protected
+  sampled = std::max(sampled, later.sampled);
   if (fallback_kernels.empty()) fallback_kernels = later.fallback_kernels;
   const std::size_t capacity = k_max_events - std::min(k_max_events, events.size());
   events.insert(events.end(), later.events.begin(),

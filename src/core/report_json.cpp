@@ -42,6 +42,7 @@ std::string to_json(const report& value) {
                                 {"detected", value.detected},          {"corrected", value.corrected},
                                 {"recomputed", value.recomputed},      {"uncorrectable", value.uncorrectable},
                                 {"false_alarms", value.false_alarms},  {"events", std::move(events)}};
+  if (value.sampled > 1) all["sampled"] = value.sampled;
   if (!std::isnan(value.condition)) all["condition"] = number(value.condition);
   if (!value.fallback_kernels.empty()) all["fallback_kernels"] = value.fallback_kernels.view();
   return all.dump();

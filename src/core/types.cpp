@@ -23,6 +23,7 @@ std::string_view to_string(protection value) noexcept {
     case protection::off: return "off";
     case protection::detect: return "detect";
     case protection::correct: return "correct";
+    case protection::final_only: return "final_only";
   }
   return "?";
 }
@@ -46,7 +47,7 @@ std::optional<backend> parse_backend(std::string_view name) noexcept {
 }
 
 std::optional<protection> parse_protection(std::string_view name) noexcept {
-  return parse(name, std::array{protection::off, protection::detect, protection::correct});
+  return parse(name, std::array{protection::off, protection::detect, protection::correct, protection::final_only});
 }
 
 }  // namespace abi_1

@@ -116,6 +116,7 @@ struct lloyd_result {
   sealed_centroids<T> centroids;
   int iterations = 0;
   stop_reason stopped = stop_reason::max_iter;
+  sealed_centroids<T> before;  // those that the last iteration began with; only of bare passes
 };
 
 inline constexpr std::int64_t k_candidate_group = 64;  // the most candidates of k-means‖ in one call of take_candidates
@@ -197,6 +198,9 @@ class engine : public core::pooled {
 
   // ---- Lloyd ----
 
+  // For protection::final_only. `bare`: from now on passes, add_sums and run_lloyd are computed as without protection. A change ends the
+  // run. Never called on a group.
+  virtual void set_bare(bool bare) { static_cast<void>(bare); }
   // Starts a run: no point has a label.
   virtual void begin_run() = 0;
   // Gives each point the label of its nearest centroid, the lowest among equals, and sums the points by label. Labels are kept, as are

@@ -58,7 +58,11 @@ core::vector<double> projection_direction(std::int64_t n) {
   return made;
 }
 
-abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction) {
+namespace {
+
+// `labelled`: also the second invariant, over labels, and the count of changed ones.
+abft::finding verify_invariants(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction,
+                                bool labelled_too) {
   const auto n = static_cast<std::int64_t>(direction.size());
   const std::int64_t k = sums.members.size();
   abft::finding found;
@@ -104,17 +108,29 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
   // Directions are below 2 in magnitude and of random sign. A projection is a chain of n products, and its labels are summed in chains of
   // label_chain; the other side sums over k clusters.
   const double longest = chain + static_cast<double>(n + sums.label_chain + k);
-  compare(labelled - sums.labelled_projection, clusters * thresholds::sum(longest, count, 4 * heaviest * root_of(expected.total_square)));
+  if (labelled_too)
+    compare(labelled - sums.labelled_projection, clusters * thresholds::sum(longest, count, 4 * heaviest * root_of(expected.total_square)));
   if (weighted) {
     compare(first_weight - expected.weight, thresholds::sum(chain + clusters, 1, expected.weight));
-    compare(second_weight - sums.labelled_weight, clusters * thresholds::sum(longest, 1, expected.weight));
+    if (labelled_too) compare(second_weight - sums.labelled_weight, clusters * thresholds::sum(longest, 1, expected.weight));
   }
-  if (!in_range || first_members != expected.members || second_members != sums.labelled_members || sums.changed != sums.changed_twin) {
+  const bool labels_fit = !labelled_too || (second_members == sums.labelled_members && sums.changed == sums.changed_twin);
+  if (!in_range || first_members != expected.members || !labels_fit) {
     found.word = abft::k_fail;
     found.residual = first_members - expected.members;
     found.threshold = 0;
   }
   return found;
+}
+
+}  // namespace
+
+abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction) {
+  return verify_invariants(sums, expected, direction, true);
+}
+
+abft::finding verify_bare_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction) {
+  return verify_invariants(sums, expected, direction, false);
 }
 
 }  // namespace ballast::kmeans

@@ -57,5 +57,8 @@ core::vector<double> projection_direction(std::int64_t n);
 // Σ_c c (S_c · r) = Σ_i label_i w_i (x_i · r) with the direction r. The same two hold for the weights. Members and changed labels are
 // compared exactly, and each number of members must be in range. n + 4 comparisons.
 abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction);
+// The same for sums of a bare pass, which has not summed over labels: the first invariant of points, weights and members, n + 2
+// comparisons.
+abft::finding verify_bare_sums(const cluster_sums& sums, const point_sums& expected, const core::vector<double>& direction);
 
 }  // namespace ballast::kmeans

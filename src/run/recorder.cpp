@@ -20,7 +20,8 @@ recorder::recorder(shared_text problem, ballast::backend backend, shared_text sc
   head_.problem = std::move(problem);
   head_.backend = backend;
   head_.scheme = std::move(scheme);
-  head_.protection = how.protection;
+  head_.protection = how.asked();
+  head_.sampled = how.sampled;
 }
 
 std::uint64_t recorder::entry::hash() const noexcept {

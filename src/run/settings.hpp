@@ -17,8 +17,10 @@ namespace ballast::run {
 struct settings {
   ballast::backend backend = ballast::backend::automatic;
   int threads = 0;
-  ballast::protection protection = ballast::protection::correct;
-  std::string_view scheme = {};  // empty: the default
+  ballast::protection protection = ballast::protection::correct;  // of protection::final_only: correct
+  bool final_only = false;                                        // protection::final_only
+  int sampled = 1;                                                // execution::sampled
+  std::string_view scheme = {};                                   // empty: the default
   bool throw_on_uncorrectable = true;
   std::function<void(const event&)> on_event = {};
   std::function<void(const progress&)> on_progress = {};
@@ -31,7 +33,8 @@ struct settings {
   int device = -1;
   ballast::group group = {};
 
-  execution where() const { return {backend, device, threads, protection, std::string(scheme), group}; }
+  ballast::protection asked() const { return final_only ? ballast::protection::final_only : protection; }
+  execution where() const { return {backend, device, threads, asked(), std::string(scheme), group, sampled}; }
   call now() const { return {stream, workspace, on_event, on_progress, throw_on_uncorrectable}; }
 };
 
@@ -39,7 +42,9 @@ struct settings {
 inline settings settings_of(const execution& where, const call& now = {}) {
   return {.backend = where.backend,
           .threads = where.threads,
-          .protection = where.protection,
+          .protection = where.protection == protection::final_only ? protection::correct : where.protection,
+          .final_only = where.protection == protection::final_only,
+          .sampled = where.sampled,
           .scheme = where.scheme,
           .throw_on_uncorrectable = now.throw_on_uncorrectable,
           .on_event = now.on_event,

@@ -295,6 +295,49 @@ TEST_P(fft_many_faults_test, in_several_tiles_are_repaired) {
   });
 }
 
+// execution::sampled: calls with protection have the bits of a protected plan, the others those of a plan without; a fault that stays is
+// found within so many calls, and reaches the result of the others.
+TEST_P(fft_many_faults_test, that_stay_are_found_by_every_third_call) {
+  with_data([&]<class T>(const subject<T>& given) {
+    constexpr std::uint64_t order = 2;
+    const auto prepared = on().prepare(run().which, order);
+    struck_case<T> under(on(), run().which, order, given);
+    std::vector<T> bare = given.fresh();
+    ASSERT_EQ(given.run(under.bare, bare).verdict, verdict::clean);
+    execution where = on().how(order, protection::correct);
+    where.sampled = 3;
+    const plan made(given.problem, where, run().which.options());
+    std::vector<int> guarded;
+    for (int call = 0; call < 6; ++call) {
+      std::vector<T> out = given.fresh();
+      const report seen = given.run(made, out);
+      EXPECT_EQ(seen.verdict, verdict::clean);
+      EXPECT_EQ(seen.sampled, 3);
+      const bool is = seen.protection == protection::correct;
+      EXPECT_TRUE(is || seen.protection == protection::off);
+      EXPECT_EQ(seen.checks > 0, is);
+      EXPECT_TRUE(same(out, is ? under.clean : bare)) << "call " << call;
+      if (is) guarded.push_back(call);
+    }
+    ASSERT_EQ(guarded.size(), 2U);
+    EXPECT_EQ(guarded[1] - guarded[0], 3);
+    inject::request wanted;
+    wanted.site = fft::site::stage;
+    wanted.model = inject::model::stuck_at;
+    wanted.interval = 0;
+    under.faults = inject::plan({wanted});
+    int found = 0, missed = 0;
+    for (int call = 0; call < 3; ++call) {
+      std::vector<T> out = given.fresh();
+      const report seen = under.run(made, out);
+      found += seen.verdict == verdict::uncorrectable;
+      missed += seen.verdict == verdict::clean && !same(out, bare);
+    }
+    EXPECT_EQ(found, 1);
+    EXPECT_EQ(missed, 2);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(fft, fft_many_faults_test, testing::ValuesIn(many_tile_runs()), test_name);
 
 }  // namespace

@@ -48,6 +48,38 @@ TEST(fft_plan, refuses_what_has_no_meaning_and_says_why) {
   refused({.shape = {4, 4}, .output = {{3, 1}, 0}}, "rows overlap");
   refused({.shape = {4}, .input = {{huge}, 0}}, "extent overflows");
   EXPECT_THROW(plan({.shape = {4}}, {.threads = -1}), invalid_argument_error);
+  for (const int sampled : {0, -2}) {
+    try {
+      plan made({.shape = {4}}, {.sampled = sampled});
+      ADD_FAILURE() << "accepted";
+    } catch (const invalid_argument_error& e) {
+      EXPECT_NE(std::string(e.what()).find("fft_c2c_f32_n4_b1_fwd: sampled: expected 1 or more, got " + std::to_string(sampled)),
+                std::string::npos)
+          << e.what();
+    }
+  }
+  try {
+    plan made({.shape = {4}}, {.protection = protection::final_only});
+    ADD_FAILURE() << "accepted";
+  } catch (const unsupported_error& e) {
+    EXPECT_NE(std::string(e.what()).find("expected off, detect or correct, got final_only, which is for K-Means"), std::string::npos)
+        << e.what();
+  }
+}
+
+// Both directions count by themselves; a further plan of the problem begins one call later.
+TEST(fft_plan, samples_its_calls) {
+  std::vector<std::complex<double>> x(48, 1), y(48);
+  std::string seen;
+  for (int number = 0; number < 3; ++number) {
+    const plan made({.precision = precision::f64, .shape = {48}}, {.sampled = 3});
+    for (int call = 0; call < 4; ++call) {
+      seen += made.forward(x, y).protection == protection::correct ? '1' : '0';
+      EXPECT_EQ(made.inverse(y, x).protection == protection::correct, seen.back() == '1');
+    }
+    seen += ' ';
+  }
+  EXPECT_EQ(seen, "1001 0010 0100 ");
 }
 
 TEST(fft_plan, refuses_what_this_machine_cannot_run) {

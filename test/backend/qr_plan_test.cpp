@@ -215,6 +215,60 @@ TYPED_TEST(qr_plan, tells_events_and_progress_to_the_call) {
   EXPECT_EQ(steps, before);
 }
 
+// execution::sampled: each operation counts its calls; those without protection have the bits of a plan without.
+TYPED_TEST(qr_plan, samples_its_calls) {
+  using T = typename TestFixture::T;
+  constexpr index m = 40, n = 24;
+  const dense<T> A = random_matrix<T>(m, n, 1), right = random_matrix<T>(m, 3, 2);
+  // On cuda matrices of this size are one launch, unless a scheme is named.
+  for (const char* scheme : {"", "block_checksum"}) {
+    SCOPED_TRACE(scheme);
+    const auto where = [&](protection level, int sampled) {
+      execution made = this->where(level);
+      made.scheme = scheme;
+      made.sampled = sampled;
+      return made;
+    };
+    const qr::problem size{.rows = m, .columns = n};
+    const plan<T> off(size, where(protection::off, 1)), full(size, where(protection::correct, 1)),
+        made(size, where(protection::correct, 3));
+    const results<T> bare = all_of<T>(A, right, by_plan<T>{off}), whole = all_of<T>(A, right, by_plan<T>{full});
+    std::vector<int> guarded;
+    for (int call = 0; call < 6; ++call) {
+      dense<T> F = A, X(m, 3, order::column_major), G = A;
+      std::vector<T> tau(n);
+      const report seen = made.geqrf(F.view(), tau);
+      EXPECT_EQ(seen.sampled, 3);
+      const bool is = seen.protection != protection::off;
+      EXPECT_EQ(seen.checks > 0, is);
+      if (is) guarded.push_back(call);
+      const results<T>& wanted = is ? whole : bare;
+      EXPECT_TRUE(same(F, wanted.F) && tau == wanted.tau);
+      for (index j = 0; j < 3; ++j)
+        for (index i = 0; i < m; ++i) X(i, j) = right(i, j);
+      const report solved = made.gels(G.view(), X.view());
+      EXPECT_EQ(solved.protection != protection::off, is);
+      EXPECT_TRUE(same(G, wanted.G) && same(X, wanted.X));
+    }
+    ASSERT_EQ(guarded.size(), 2U);
+    EXPECT_EQ(guarded[1] - guarded[0], 3);
+    inject::request stays = fault(site::panel, inject::model::stuck_at, 3);
+    stays.bit = 61;
+    const inject::plan faults({stays});
+    const inject::scope scope(&faults);
+    int found = 0, wrong = 0;
+    for (int call = 0; call < 3; ++call) {
+      dense<T> F = A;
+      std::vector<T> tau(n);
+      const report seen = made.geqrf(F.view(), tau, {.throw_on_uncorrectable = false});
+      found += seen.detected > 0;
+      wrong += seen.protection == protection::off && !same(F, bare.F);
+    }
+    EXPECT_EQ(found, 1);
+    EXPECT_EQ(wrong, 2);
+  }
+}
+
 TYPED_TEST(qr_plan, returns_an_uncorrectable_report_or_throws_it) {
   using T = typename TestFixture::T;
   constexpr index m = 40, n = 30;
@@ -258,6 +312,11 @@ TYPED_TEST(qr_plan, refuses_what_does_not_fit_and_says_why) {
   execution wrong = this->where();
   wrong.threads = -1;
   EXPECT_THROW(plan<T>({.rows = 4, .columns = 4}, wrong), invalid_argument_error);
+  wrong = this->where();
+  wrong.sampled = 0;
+  has(message([&] { plan<T>({.rows = 4, .columns = 4}, wrong); }), "sampled: expected 1 or more, got 0");
+  wrong = this->where(protection::final_only);
+  EXPECT_THROW(plan<T>({.rows = 4, .columns = 4}, wrong), unsupported_error);
   wrong = this->where();
   wrong.scheme = "magic";
   EXPECT_THROW(plan<T>({.rows = 4, .columns = 4}, wrong), unsupported_error);

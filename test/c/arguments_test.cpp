@@ -35,6 +35,18 @@ class c_arguments : public c_interface {
   std::vector<complex> data = std::vector<complex>(16), made = std::vector<complex>(16, complex(7));
 };
 
+TEST_F(c_arguments, protection_of_a_part) {
+  options with;
+  make("fft", with);
+  set(with, "shape", std::vector<std::int64_t>{8});
+  fft_plan other;
+  set(with, "sampled", 0);
+  invalid(ballast_fft_plan_create(with, &other, wrong), "sampled: expected 1 or more, got 0");
+  set(with, "sampled", 1);
+  set(with, "protection", "final_only");
+  refused(ballast_fft_plan_create(with, &other, wrong), BALLAST_UNSUPPORTED, "got final_only, which is for K-Means");
+}
+
 TEST_F(c_arguments, null_handles) {
   EXPECT_EQ(ballast_error_create(nullptr), BALLAST_INVALID_ARGUMENT);
   EXPECT_EQ(ballast_error_status(nullptr), BALLAST_OK);

@@ -67,6 +67,28 @@ TEST_F(c_results, fft_along_the_first_axis) {
   EXPECT_LT(distance(out.data(), 1, in), k_close);
 }
 
+TEST_F(c_results, every_third_call_is_protected) {
+  std::vector<complex> in = signal_of(40), out(40);
+  const tensor from(in, {40}), to(out, {40});
+  options with;
+  make("fft", with);
+  set(with, "sampled", 3);
+  fft_plan plan;
+  ASSERT_EQ(ballast_fft_plan_create_like(from, to, with, &plan, wrong), BALLAST_OK) << message();
+  for (int number = 0; number < 6; ++number) {
+    ASSERT_EQ(ballast_fft_run(plan, BALLAST_FORWARD, from, to, nullptr, seen, wrong), BALLAST_OK) << message();
+    EXPECT_EQ(summary().sampled, 3);
+    EXPECT_EQ(summary().protection, number % 3 == 0 ? BALLAST_PROTECTION_CORRECT : BALLAST_PROTECTION_OFF);
+    EXPECT_EQ(summary().checks > 0, number % 3 == 0);
+  }
+  // A struct of an older header is not written behind its end.
+  ballast_summary older{};
+  older.size = offsetof(ballast_summary, sampled);
+  older.sampled = -1;
+  ASSERT_EQ(ballast_report_summary(seen, &older, wrong), BALLAST_OK);
+  EXPECT_EQ(older.sampled, -1);
+}
+
 TEST_F(c_results, threads_share_a_plan) {
   std::vector<complex> in = signal_of(64);
   const tensor from(in, {64});
@@ -463,6 +485,7 @@ TEST_F(c_results, versions_and_information) {
   EXPECT_STREQ(ballast_action_name(BALLAST_ACTION_RECOMPUTED), "recomputed");
   EXPECT_STREQ(ballast_backend_name(BALLAST_BACKEND_CUDA), "cuda");
   EXPECT_STREQ(ballast_protection_name(BALLAST_PROTECTION_DETECT), "detect");
+  EXPECT_STREQ(ballast_protection_name(BALLAST_PROTECTION_FINAL_ONLY), "final_only");
   EXPECT_STREQ(ballast_stop_name(BALLAST_STOP_MAX_ITER), "max_iter");
 }
 

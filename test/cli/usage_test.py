@@ -50,7 +50,9 @@ class Usage(WithFolder):
             (("fft", iris, "--length", "0"), 'ballast fft: --length: expected an integer of at least 1, got "0"'),
             (("fft", iris, "--axes", "0,x"), 'ballast fft: --axes: expected an integer, got "x"'),
             (("fft", iris, "--threads", "1e3"), 'ballast fft: --threads: expected an integer of at least 0, got "1e3"'),
-            (("fft", iris, "--protect", "maybe"), 'ballast fft: --protect: expected one of off, detect, correct, got "maybe"'),
+            (("fft", iris, "--protect", "maybe"), 'ballast fft: --protect: expected one of off, detect, correct, final_only, got "maybe"'),
+            (("fft", iris, "--sampled", "0"), 'ballast fft: --sampled: expected an integer of at least 1, got "0"'),
+            (("fft", iris, "--run", "-1"), 'ballast fft: --run: expected an integer of at least 0, got "-1"'),
             (("fft", iris, "--colour", "red"), "ballast fft: not expected: --colour red"),
             (("nonsense",), f'ballast: expected a subcommand ({SUBCOMMANDS}), got "nonsense"'),
             ((), f"ballast: expected a subcommand ({SUBCOMMANDS}), got none"),
@@ -191,6 +193,25 @@ class Usage(WithFolder):
             self.assertEqual(seen["operation"], arguments[0])
             self.assertGreater(seen["report"]["checks"], 0)
             self.assertEqual(run_json(*arguments, "--protect", "off")["report"]["checks"], 0)
+
+    def test_of_a_series_of_runs_every_third_is_protected(self):
+        for arguments in (("fft", DATA / "sunspots.csv"), ("kmeans", DATA / "iris.csv", "-k", 3), ("qr", DATA / "iris.csv")):
+            for number in range(5):
+                seen = run_json(*arguments, "--sampled", 3, "--run", number)
+                self.assertEqual(seen["report"]["sampled"], 3)
+                self.assertEqual(seen["protection"], "correct" if number % 3 == 0 else "off")
+                self.assertEqual(seen["report"]["checks"] > 0, number % 3 == 0)
+        self.assertNotIn("sampled", run_json("qr", DATA / "iris.csv")["report"])
+        self.assertIn("protection off (run 1, sampled 3)", run("fft", DATA / "sunspots.csv", "--sampled", 3, "--run", 1).stdout)
+
+    def test_final_only_is_for_kmeans(self):
+        arguments = ("kmeans", DATA / "iris.csv", "-k", 3)
+        seen, full = run_json(*arguments, "--protect", "final_only"), run_json(*arguments)
+        self.assertEqual(seen["protection"], "final_only")
+        self.assertEqual((seen["inertia"], seen["iterations"]), (full["inertia"], full["iterations"]))
+        self.assertTrue(0 < seen["report"]["checks"] < full["report"]["checks"])
+        done = run("fft", DATA / "sunspots.csv", "--protect", "final_only", status=2)
+        self.assertIn("expected off, detect or correct, got final_only, which is for K-Means", done.stderr)
 
 
 class Limits(WithFolder):

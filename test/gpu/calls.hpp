@@ -24,7 +24,11 @@ struct call_variant {
   std::function<void()> prepare;  // restores operands that the call overwrites; not timed; may be empty
   std::function<void()> run;      // makes the call
   std::string refused = {};       // why it cannot run; empty if it can
+  int calls = 1;                  // that run() makes; the time is that of one
 };
+
+// execution::sampled of the variant "sampled", which makes as many calls at a time.
+inline constexpr int k_sampled = 10;
 
 // A call of a problem.
 struct whole_call {
@@ -45,7 +49,7 @@ inline double time_call(const whole_call& what, std::vector<call_variant>& varia
     }
   };
   const time_limit limit(seconds);
-  const std::vector<std::vector<double>> times = in_turn(
+  std::vector<std::vector<double>> times = in_turn(
       variants.size(), k_call_rounds, limit,
       [&](std::size_t v) {
         if (variants[v].refused.empty() && variants[v].prepare) attempt(variants[v], variants[v].prepare);
@@ -61,11 +65,12 @@ inline double time_call(const whole_call& what, std::vector<call_variant>& varia
   for (std::size_t v = 0; v < variants.size(); ++v) {
     row line("call");
     line.add("token", what.token).add("call", what.call).add("variant", variants[v].name);
+    for (double& each : times[v]) each /= variants[v].calls;
     if (!variants[v].refused.empty() || times[v].empty()) {
       line.add("refused", variants[v].refused.empty() ? "no time was left" : variants[v].refused);
     } else {
       add_milliseconds(line, times[v]).add("rounds", times[v].size());
-      once += 1e-3 * median(times[v]);
+      once += 1e-3 * median(times[v]) * variants[v].calls;
     }
     line.print();
   }

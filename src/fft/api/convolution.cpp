@@ -81,6 +81,68 @@ std::string to_token(const convolution_problem& value) {
                      to_string(value.precision), core::join(value.first, "x"), core::join(value.second, "x"), to_string(value.mode));
 }
 
+namespace {
+
+std::shared_ptr<convolution::implementation> prepare_convolution(convolution_problem problem, const execution& where,
+                                                                 const std::string& token) {
+  auto made = std::make_shared<convolution::implementation>();
+  made->token = token;
+  const std::size_t rank = problem.first.size();
+  made->swapped = points_of(problem.second) > points_of(problem.first);
+  made->signal = made->swapped ? problem.second : problem.first;
+  made->kernel = made->swapped ? problem.first : problem.second;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t n = problem.first[i], m = problem.second[i];
+    switch (problem.mode) {
+      case convolution_mode::full:
+        made->out_shape.push_back(n + m - 1);
+        made->out_first.push_back(0);
+        break;
+      case convolution_mode::same:
+        made->out_shape.push_back(n);
+        made->out_first.push_back((m - 1) / 2);
+        break;
+      case convolution_mode::valid:
+        made->out_shape.push_back(std::abs(n - m) + 1);
+        made->out_first.push_back(std::min(n, m) - 1);
+        break;
+    }
+    made->padded.push_back(fast_length(n + m - 1));
+  }
+  made->step = made->signal[0];
+  if (rank == 1) {
+    const block_division by = divide(made->signal[0], made->kernel[0]);
+    made->padded = {by.length};
+    made->step = by.step;
+    made->blocks = by.blocks;
+  }
+  constexpr std::int64_t k_together = 1 << 17;  // points: a group stays in the cache of a core
+  made->group = std::clamp<std::int64_t>(k_together / made->points(), 1, made->blocks);
+  run::settings how = run::settings_of(where);
+  // Operands lie on the host: a device is for those who ask for it.
+  if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
+  made->backend = run::choose_backend(how, token);
+  const std::vector<std::string_view> known =
+      made->backend == ballast::backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
+  made->scheme = run::choose_scheme(how, known.front(), known, token);
+  const bool protect = how.protection != protection::off;
+  fft::problem lines{.kind = problem.complex ? kind::c2c : kind::r2c, .precision = problem.precision, .shape = made->padded};
+  made->of_kernel = make_work(made->backend, describe(lines), lines.precision, protect, made->scheme.view());
+  lines.batch = made->group;
+  made->forward = make_work(made->backend, describe(lines), lines.precision, protect, made->scheme.view());
+  if (!problem.complex) lines.kind = kind::c2r;
+  const array_problem back = describe(lines);
+  made->backward = make_work(made->backend, back, lines.precision, protect, made->scheme.view());
+  if (protect && problem.precision == precision::f32) made->powers.for_f32 = make_circle_powers<double>(made->padded);
+  if (protect && problem.precision == precision::f64) made->powers.for_f64 = make_circle_powers<long double>(made->padded);
+  made->scale = norm_factor(back, norm::backward, direction::inverse);
+  made->problem = std::move(problem);
+  made->where = where;
+  return made;
+}
+
+}  // namespace
+
 convolution::convolution(convolution_problem problem, const execution& where) {
   const std::string token = to_token(problem);
   const auto refuse = [&](const std::string& what) { throw invalid_argument_error(token + ": " + what); };
@@ -97,60 +159,8 @@ convolution::convolution(convolution_problem problem, const execution& where) {
       refuse("expected at most 2^40 points of the full result, got more");
   }
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
-    auto made = std::make_shared<implementation>();
-    made->token = token;
-    const std::size_t rank = problem.first.size();
-    made->swapped = points_of(problem.second) > points_of(problem.first);
-    made->signal = made->swapped ? problem.second : problem.first;
-    made->kernel = made->swapped ? problem.first : problem.second;
-    for (std::size_t i = 0; i < rank; ++i) {
-      const std::int64_t n = problem.first[i], m = problem.second[i];
-      switch (problem.mode) {
-        case convolution_mode::full:
-          made->out_shape.push_back(n + m - 1);
-          made->out_first.push_back(0);
-          break;
-        case convolution_mode::same:
-          made->out_shape.push_back(n);
-          made->out_first.push_back((m - 1) / 2);
-          break;
-        case convolution_mode::valid:
-          made->out_shape.push_back(std::abs(n - m) + 1);
-          made->out_first.push_back(std::min(n, m) - 1);
-          break;
-      }
-      made->padded.push_back(fast_length(n + m - 1));
-    }
-    made->step = made->signal[0];
-    if (rank == 1) {
-      const block_division by = divide(made->signal[0], made->kernel[0]);
-      made->padded = {by.length};
-      made->step = by.step;
-      made->blocks = by.blocks;
-    }
-    constexpr std::int64_t k_together = 1 << 17;  // points: a group stays in the cache of a core
-    made->group = std::clamp<std::int64_t>(k_together / made->points(), 1, made->blocks);
-    run::settings how = run::settings_of(where);
-    // Operands lie on the host: a device is for those who ask for it.
-    if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
-    made->backend = run::choose_backend(how, token);
-    const std::vector<std::string_view> known =
-        made->backend == ballast::backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
-    made->scheme = run::choose_scheme(how, known.front(), known, token);
-    const bool protect = how.protection != protection::off;
-    fft::problem lines{.kind = problem.complex ? kind::c2c : kind::r2c, .precision = problem.precision, .shape = made->padded};
-    made->of_kernel = make_work(made->backend, describe(lines), lines.precision, protect, made->scheme.view());
-    lines.batch = made->group;
-    made->forward = make_work(made->backend, describe(lines), lines.precision, protect, made->scheme.view());
-    if (!problem.complex) lines.kind = kind::c2r;
-    const array_problem back = describe(lines);
-    made->backward = make_work(made->backend, back, lines.precision, protect, made->scheme.view());
-    if (protect && problem.precision == precision::f32) made->powers.for_f32 = make_circle_powers<double>(made->padded);
-    if (protect && problem.precision == precision::f64) made->powers.for_f64 = make_circle_powers<long double>(made->padded);
-    made->scale = norm_factor(back, norm::backward, direction::inverse);
-    made->problem = std::move(problem);
-    made->where = where;
-    return made;
+    run::check_protection(where, token, false);
+    return run::make_sampled(where, token, [&](const execution& own) { return prepare_convolution(problem, own, token); });
   });
 }
 
@@ -172,12 +182,12 @@ ballast::backend convolution::backend() const { return made().backend; }
 namespace {
 
 template <class Element>
-report execute(const convolution::implementation& of, std::span<const Element> first, std::span<const Element> second,
+report execute(const convolution::implementation& plan, std::span<const Element> first, std::span<const Element> second,
                std::span<Element> out, const call& now) {
   constexpr bool complex = !std::is_floating_point_v<Element>;
   using T = typename std::conditional_t<complex, Element, std::complex<Element>>::value_type;
-  const convolution_problem& problem = of.problem;
-  const auto refuse = [&](const std::string& what) { throw invalid_argument_error(fmt::format("{}: {}", of.token.view(), what)); };
+  const convolution_problem& problem = plan.problem;
+  const auto refuse = [&](const std::string& what) { throw invalid_argument_error(fmt::format("{}: {}", plan.token.view(), what)); };
   if (problem.complex != complex || (problem.precision == precision::f32) != (sizeof(T) == 4))
     refuse(fmt::format("expected {} numbers in {}, got {} ones in {}", problem.complex ? "complex" : "real", to_string(problem.precision),
                        complex ? "complex" : "real", sizeof(T) == 4 ? "f32" : "f64"));
@@ -186,16 +196,17 @@ report execute(const convolution::implementation& of, std::span<const Element> f
       refuse(fmt::format("{}: expected {} elements, got {}", name, points_of(shape), count));
     if (data == nullptr) refuse(fmt::format("{}: expected data, got a null pointer", name));
     if (const auto where = ballast::cuda::residence_of(data); where != ballast::cuda::residence::host)
-      throw unsupported_error(fmt::format("{}: {}: expected host memory, got {} memory", of.token.view(), name,
+      throw unsupported_error(fmt::format("{}: {}: expected host memory, got {} memory", plan.token.view(), name,
                                           where == ballast::cuda::residence::device ? "device" : "managed"));
   };
   check(first.data(), first.size(), problem.first, "first");
   check(second.data(), second.size(), problem.second, "second");
-  check(out.data(), out.size(), of.out_shape, "out");
+  check(out.data(), out.size(), plan.out_shape, "out");
   const auto overlaps = [&](std::span<const Element> in) {
     return std::less<>()(in.data(), out.data() + out.size()) && std::less<>()(out.data(), in.data() + in.size());
   };
   if (overlaps(first) || overlaps(second)) refuse("expected out not to overlap the operands, got an overlap");
+  const convolution::implementation& of = plan.next();
   return run::in_call(&of.memory, of.where.device, of.token, [&] {
     const run::settings how = run::settings_of(of.where, now);
     if (of.backend == ballast::backend::cuda) {

@@ -14,6 +14,7 @@
 #include "fft/contract.hpp"
 #include "inject/active.hpp"
 #include "run/recorder.hpp"
+#include "run/sampling.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::fft {
@@ -31,7 +32,11 @@ inline std::int64_t points_of(const std::vector<std::int64_t>& lengths) {
   return made;
 }
 
+// It has that many members because the division into blocks is stored, not computed in every call.
 struct convolution::implementation {
+  // Returns the implementation for the next call: this one, or the one without protection (execution::sampled).
+  const implementation& next() const { return sampled.next(*this, 0); }
+
   convolution_problem problem;
   execution where;
   shared_text token;
@@ -49,6 +54,7 @@ struct convolution::implementation {
     circle_powers<long double> for_f64;
   } powers;
   mutable core::arena memory;
+  run::sampled_plans<implementation> sampled;
 
   std::int64_t points() const { return points_of(padded); }
 };

@@ -22,6 +22,7 @@
 #include "group/state.hpp"
 #include "run/attempt.hpp"
 #include "run/call_scope.hpp"
+#include "run/sampling.hpp"
 
 namespace ballast::fft {
 
@@ -451,6 +452,7 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
   auto made = std::make_shared<implementation>();
   made->token = to_token(whole, direction::forward);
   (void)resolve(whole);
+  run::check_protection(where, made->token, false);
   made->one_dimension = shape.size() == 1;
   if (how.real && made->one_dimension && how.order == result_order::natural)
     throw unsupported_error(

@@ -114,38 +114,48 @@ group_plan<T> plan_of_devices(const fft::problem& of, const execution& where, st
 
 }  // namespace
 
-plan::plan(fft::problem problem, const execution& where, const options& wanted) {
-  const std::string token = run::in_call(nullptr, -1, "fft", [&] { return to_token(problem, natural_direction(problem.kind)); });
-  implementation_ = run::in_call(nullptr, where.device, token, [&] {
-    auto made = std::make_shared<implementation>();
-    made->shape = describe(problem);
-    made->token[0] = to_token(problem, direction::forward);
-    made->token[1] = to_token(problem, direction::inverse);
-    if (wire::on_devices(where)) {
-      if (problem.precision == precision::f32)
-        made->devices = plan_of_devices<float>(problem, where, token);
-      else
-        made->devices = plan_of_devices<double>(problem, where, token);
-      made->backend = backend::cuda;
-      made->problem = std::move(problem);
-      made->where = where;
-      made->wanted = wanted;
-      return made;
-    }
-    const run::settings how = run::settings_of(where);
-    made->backend = run::choose_backend(how, token);
-    const std::vector<std::string_view> known =
-        made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
-    const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
-    made->scheme = scheme;
-    made->threads = threads_for(made->shape, problem.precision, how);
-    const bool protect = how.protection != ballast::protection::off;
-    made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
-    if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
+namespace {
+
+std::shared_ptr<plan::implementation> make_implementation(fft::problem problem, const execution& where, const options& wanted,
+                                                          const std::string& token) {
+  auto made = std::make_shared<plan::implementation>();
+  made->shape = describe(problem);
+  made->token[0] = to_token(problem, direction::forward);
+  made->token[1] = to_token(problem, direction::inverse);
+  if (wire::on_devices(where)) {
+    if (problem.precision == precision::f32)
+      made->devices = plan_of_devices<float>(problem, where, token);
+    else
+      made->devices = plan_of_devices<double>(problem, where, token);
+    made->backend = backend::cuda;
     made->problem = std::move(problem);
     made->where = where;
     made->wanted = wanted;
     return made;
+  }
+  const run::settings how = run::settings_of(where);
+  made->backend = run::choose_backend(how, token);
+  const std::vector<std::string_view> known =
+      made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
+  const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
+  made->scheme = scheme;
+  made->threads = threads_for(made->shape, problem.precision, how);
+  const bool protect = how.protection != ballast::protection::off;
+  made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
+  if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
+  made->problem = std::move(problem);
+  made->where = where;
+  made->wanted = wanted;
+  return made;
+}
+
+}  // namespace
+
+plan::plan(fft::problem problem, const execution& where, const options& wanted) {
+  const std::string token = run::in_call(nullptr, -1, "fft", [&] { return to_token(problem, natural_direction(problem.kind)); });
+  implementation_ = run::in_call(nullptr, where.device, token, [&] {
+    run::check_protection(where, token, false);
+    return run::make_sampled(where, token, [&](const execution& own) { return make_implementation(problem, own, wanted, token); });
   });
 }
 
@@ -351,7 +361,13 @@ report run_on_devices(const group_plan<T>& on, const operation& what, const call
   return what.way == direction::forward ? on.forward(in(complex()), out(complex()), now) : on.inverse(in(complex()), out(complex()), now);
 }
 
-report execute(const operation& what, const call& now) {
+// The operation by another plan of the same problem.
+operation by(const plan::implementation& plan, const operation& what) {
+  return {plan, what.way, what.in, what.out, what.in_place, what.crossed, what.in_imaginary, what.out_imaginary};
+}
+
+report execute(const operation& asked, const call& now) {
+  const operation what = by(asked.of.next(asked.way), asked);
   const plan::implementation& plan = what.of;
   if (const auto* const single = std::get_if<group_plan<float>>(&plan.devices)) return run_on_devices(*single, what, now);
   if (const auto* const twice = std::get_if<group_plan<double>>(&plan.devices)) return run_on_devices(*twice, what, now);
@@ -379,8 +395,9 @@ report execute(const operation& what, const call& now) {
   });
 }
 
-pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner, const operation& what, const call& now) {
-  const plan::implementation& plan = *owner;
+pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner, const operation& asked, const call& now) {
+  const operation what = by(owner->next(asked.way), asked);
+  const plan::implementation& plan = what.of;
   const shared_text& token = token_of(plan, what.way);
   if (plan.work == nullptr)
     throw unsupported_error(fmt::format("{}: expected a call without a group of devices for enqueue, got one on a group", token.view()));
@@ -399,7 +416,11 @@ pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner,
 
 }  // namespace
 
-std::int64_t plan::workspace_bytes() const { return made().work == nullptr ? 0 : made().work->workspace_bytes(); }
+std::int64_t plan::workspace_bytes() const {
+  const auto bytes_of = [](const implementation& of) { return of.work == nullptr ? 0 : of.work->workspace_bytes(); };
+  const implementation& plan = made();
+  return std::max(bytes_of(plan), plan.sampled.unprotected == nullptr ? 0 : bytes_of(*plan.sampled.unprotected));
+}
 
 report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {
   return execute(operation_of(made(), direction::forward, in, out), now);

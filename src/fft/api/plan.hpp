@@ -11,10 +11,14 @@
 
 #include "core/memory.hpp"
 #include "fft/contract.hpp"
+#include "run/sampling.hpp"
 
 namespace ballast::fft {
 
 struct plan::implementation {
+  // Returns the implementation for the next call in this direction: this one, or the one without protection (execution::sampled).
+  const implementation& next(direction way) const { return sampled.next(*this, way == direction::inverse ? 1 : 0); }
+
   fft::problem problem;
   execution where;
   options wanted;
@@ -30,6 +34,7 @@ struct plan::implementation {
   // On a group of devices these compute, and `work` is null.
   std::variant<std::monostate, group_plan<float>, group_plan<double>> devices;
   mutable core::arena memory;  // the memory of its calls
+  run::sampled_plans<implementation> sampled;
 };
 
 // The transform of a backend that runs here.

@@ -210,7 +210,7 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
       throw invalid_argument_error(fmt::format(
           "{}: enqueue_fit: expected points, weights, centroids and labels in device memory, got a host pointer", plan.token.view()));
   }
-  const run::settings how = run::settings_of(plan.where, now);
+  const run::settings how = plan.settings_for(operation::batch, now);
   auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
       {}, owner, how, plan.token, plan.backend, scheme, inject::active_injector(how.faults, site::table()), nullptr});
   run::recorder unused(plan.token, plan.backend, scheme, made->how, made->injector);

@@ -180,7 +180,8 @@ bool in_host_memory(const void* memory) { return ballast::cuda::residence_of(mem
 }  // namespace
 
 prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, const execution& in)
-    : problem(size), options(wanted), where(in), token(to_token(size)), row_checksum(k_scheme) {
+    : problem(size), options(wanted), where(in), token(to_token(size)), row_checksum(k_scheme), sampled(in.sampled, token) {
+  run::check_protection(where, token.view(), true);
   kmeans::problem one = size;
   one.batch = 1;
   one_token = to_token(one);
@@ -235,7 +236,13 @@ void prepared::choose_schemes(bool takes_batch) {
     known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
   }
   const std::string_view scheme = run::choose_scheme(run::settings_of(where), k_scheme, known, token);
-  if (device) cuda::check_scheme(scheme, where.protection != protection::off);
+  if (device) {
+    cuda::check_scheme(scheme, where.protection != protection::off);
+    if (where.sampled > 1) cuda::check_scheme(scheme, false);
+  }
+  const bool final_only = where.protection == protection::final_only;
+  if (final_only && scheme != k_scheme)
+    throw unsupported_error(fmt::format("{}: scheme: expected {} with protection final_only, got {}", token.view(), k_scheme, scheme));
   if (scheme == k_dmr && !takes_batch)
     throw unsupported_error(fmt::format(
         "{}: scheme {}: expected a fit that a block of threads can hold, m·n·k ≤ 2^24, k·n within its shared memory, of numbers "
@@ -243,7 +250,7 @@ void prepared::choose_schemes(bool takes_batch) {
         token.view(), k_dmr));
   const auto set = [&](operation what, std::string_view name) { schemes[static_cast<std::size_t>(what)] = shared_text(name); };
   set(operation::fit, scheme);
-  set(operation::batch, where.scheme.empty() && takes_batch ? k_dmr : scheme);
+  set(operation::batch, where.scheme.empty() && takes_batch && !final_only ? k_dmr : scheme);
   if (scheme != k_dmr) set(operation::predict, scheme);
   if (scheme == k_scheme) set(operation::transform, scheme);
 }
@@ -367,7 +374,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     if (plan.where.group) return fit_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_fit(plan.one_token, size, plan.options, from);
     check_results(plan.one_token, size, to);
-    const run::settings how = run::settings_of(plan.where, now);
+    const run::settings how = plan.settings_for(operation::fit, now);
     const shared_text& scheme = plan.scheme_of(operation::fit);
     if (scheme == k_dmr) {
       const matrix_view<const T>& points = from.points;
@@ -398,7 +405,7 @@ report plan<T>::fit(const batch_data<T>& from, const batch_results<T>& to, const
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
     check_fit(plan.token, plan.problem, plan.options, from);
     check_results(plan.token, plan.problem, to);
-    return fit_batch(plan, from, to, run::settings_of(plan.where, now), plan.token, plan.scheme_of(operation::batch));
+    return fit_batch(plan, from, to, plan.settings_for(operation::batch, now), plan.token, plan.scheme_of(operation::batch));
   });
 }
 
@@ -421,7 +428,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     if (plan.where.group) return predict_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_span(plan.one_token, "labels", to.labels, size.points);
-    const run::settings how = run::settings_of(plan.where, now);
+    const run::settings how = plan.settings_for(operation::predict, now);
     const shared_text& scheme = plan.scheme_of(operation::predict);
     const auto which = plan.backend_for(operation::predict, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
@@ -442,7 +449,7 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);
-    const run::settings how = run::settings_of(plan.where, now);
+    const run::settings how = plan.settings_for(operation::transform, now);
     const shared_text& scheme = plan.scheme_of(operation::transform);
     const auto which = plan.backend_for(operation::transform, how, {address_of(from), values.data});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);

@@ -12,6 +12,7 @@
 
 #include "core/memory.hpp"
 #include "kmeans/contract.hpp"
+#include "run/sampling.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::kmeans {
@@ -33,6 +34,12 @@ struct prepared {
   ballast::backend backend_for(operation op, const run::settings& how, std::initializer_list<const void*> operands) const;
   // Returns the scheme of an operation. Throws unsupported_error if the plan's scheme does not serve it.
   const shared_text& scheme_of(operation op) const;
+  // Counts a call, and returns its settings.
+  run::settings settings_for(operation op, const call& now) const {
+    run::settings how = run::settings_of(where, now);
+    sampled.apply(how, static_cast<std::size_t>(op));
+    return how;
+  }
   // Returns the state for an engine of this backend.
   plan_state* state_for(ballast::backend which) const { return which == ballast::backend::cuda ? state.get() : nullptr; }
 
@@ -49,6 +56,7 @@ struct prepared {
   std::shared_ptr<plan_state> state;                // only for the cuda backend on one device
   std::vector<std::shared_ptr<plan_state>> states;  // one for each device of a group
   mutable core::arena memory;                       // the memory of the calls
+  run::sampling sampled;
 };
 
 template <class T>

@@ -110,8 +110,19 @@ class driver {
 
   // lloyd.cpp
   run_result one_run(const options& wanted, matrix_view<const T> given, int number);
-  lloyd_result<T> run_lloyd(sealed_centroids<T> first, const options& wanted, int number, abft::guarded_threshold tolerance);
+  // A run, and its tolerance.
+  struct lloyd_run {
+    const options& wanted;
+    int number;
+    abft::guarded_threshold tolerance;
+  };
+  lloyd_result<T> iterate(const lloyd_run& run, sealed_centroids<T> from, int begin, int end);
+  lloyd_result<T> iterate_final_only(const lloyd_run& run, const sealed_centroids<T>& first);
+  lloyd_result<T> run_lloyd(const lloyd_run& run, sealed_centroids<T> first, int begin, int end);
+  bool last_step_holds(const lloyd_run& run, const lloyd_result<T>& bare, const lloyd_result<T>& step);
   sealed_centroids<T> next_centroids(const sealed_centroids<T>& old);
+  void set_bare(bool bare);
+  void leave_bare_passes(const sealed_centroids<T>& centroids);
   bool relocate(const sealed_centroids<T>& old);
   core::vector<T> divide(const core::vector<T>& old);
   abft::finding verify_quotients(const core::vector<T>& centroids) const;
@@ -139,6 +150,7 @@ class driver {
   point_sums whole_;                // sums over all points
   cluster_sums total_;              // sums of the last pass
   core::vector<double> direction_;  // projection_direction
+  bool bare_ = false;               // the passes are bare (engine::set_bare)
   double pass_inertia_ = 0;         // inertia of the last pass, for on_progress
 };
 

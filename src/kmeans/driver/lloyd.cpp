@@ -190,18 +190,41 @@ sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
     compute();
     return made;
   }
+  const bool bare = bare_;
   run::attempt(recorder_, how_.protection, "kmeans.total", 0, [&](int number) -> std::optional<abft::finding> {
-    if (number > 0) whole_ = engine_->repair_sums(old);
+    if (number > 0) {
+      if (bare) leave_bare_passes(old);
+      whole_ = engine_->repair_sums(old);
+    }
     if (stop()) return std::nullopt;
     compute();
     if (stop()) return std::nullopt;
-    recorder_.checked(static_cast<std::uint64_t>(n_ + 4 + k_ * n_));
-    abft::finding found = verify_sums(total_, whole_, direction_);
+    recorder_.checked(static_cast<std::uint64_t>(n_ + (bare_ ? 2 : 4) + k_ * n_));
+    abft::finding found = bare_ ? verify_bare_sums(total_, whole_, direction_) : verify_sums(total_, whole_, direction_);
     if (found.word == abft::k_pass) found = verify_quotients(made.values());
     // Ranks of a group exchange points to relocate, so all repeat that together.
     return relocated ? engine_->agreed(found) : found;
   });
+  if (bare && !bare_) {
+    set_bare(true);
+    engine_->begin_run();  // the next pass has no labels before it
+  }
   return made;
+}
+
+template <class T>
+void driver<T>::set_bare(bool bare) {
+  bare_ = bare;
+  engine_->set_bare(bare);
+}
+
+// Computes the pass that failed with all checks.
+template <class T>
+void driver<T>::leave_bare_passes(const sealed_centroids<T>& centroids) {
+  if (!bare_) return;
+  set_bare(false);
+  engine_->begin_run();
+  engine_->pass(centroids);
 }
 
 // Returns Σ‖a − b‖², summed centroid by centroid, and for verification backwards.
@@ -237,15 +260,18 @@ double driver<T>::shift_between(const core::vector<T>& a, const core::vector<T>&
   return shift;
 }
 
-// Runs the iterations by single operations of the backend.
+// Runs the iterations from `begin` to `end` by single operations of the backend.
 template <class T>
-lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& wanted, int number, abft::guarded_threshold tolerance) {
+lloyd_result<T> driver<T>::run_lloyd(const lloyd_run& run, sealed_centroids<T> first, int begin, int end) {
+  const options& wanted = run.wanted;
+  abft::guarded_threshold tolerance = run.tolerance;
   if (direction_.empty()) {
     direction_ = projection_direction(n_);
     total_.allocate(k_, n_, weighted_);
   }
   engine_->begin_run();
   lloyd_result<T> made;
+  made.iterations = begin;
   sealed_centroids<T> current(std::move(first));
   if (state_ != nullptr && state_->iterations > 0) {
     // The run goes on after ranks were lost. Its next pass compares labels with those of its last one, which is made again.
@@ -258,7 +284,7 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
     }
     engine_->pass(state_->before);
   }
-  for (int i = made.iterations; i < wanted.max_iter && !stop(); ++i) {
+  for (int i = made.iterations; i < end && !stop(); ++i) {
     verify_waiting_centroids(current);
     engine_->pass(current);
     if (stop()) break;
@@ -270,9 +296,10 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
       state_->current = next;
       state_->iterations = i + 1;
     }
+    if (bare_) made.before = std::move(current);
     current = std::move(next);
     made.iterations = i + 1;
-    if (how_.on_progress) how_.on_progress({i + 1, wanted.max_iter, "iteration", number, pass_inertia_});
+    if (how_.on_progress) how_.on_progress({i + 1, wanted.max_iter, "iteration", run.number, pass_inertia_});
     injector_.strike(site::tolerance, {0, 1, 1, 2}, &tolerance.value, 1);
     if (protects()) {
       run::attempt(recorder_, how_.protection, "kmeans.tolerance", 0, [&](int again) {
@@ -298,20 +325,88 @@ lloyd_result<T> driver<T>::run_lloyd(sealed_centroids<T> first, const options& w
   return made;
 }
 
+// The iterations from `begin` to `end`, by the backend if it iterates by itself.
+template <class T>
+lloyd_result<T> driver<T>::iterate(const lloyd_run& run, sealed_centroids<T> from, int begin, int end) {
+  // A backend that iterates by itself divides sums by weights.
+  if (!how_.on_progress && !spherical_) {
+    if (std::optional<lloyd_result<T>> found = engine_->run_lloyd(from, end - begin, run.tolerance)) {
+      found->iterations += begin;
+      return *std::move(found);
+    }
+  }
+  return run_lloyd(run, std::move(from), begin, end);
+}
+
+// Returns whether the last bare iteration, computed again with all checks as `step`, gives the same centroids and reason to stop.
+template <class T>
+bool driver<T>::last_step_holds(const lloyd_run& run, const lloyd_result<T>& bare, const lloyd_result<T>& step) {
+  recorder_.checked(2);
+  const auto differs = [&](const char* check, double residual, double threshold) {
+    recorder_.detected(check, -1, residual, threshold, action::recomputed, 0);
+    return false;
+  };
+  if (seal_of(step.centroids.values()) != seal_of(bare.centroids.values()))
+    return differs("kmeans.step", std::numeric_limits<double>::quiet_NaN(), 0);
+  const double shift = shift_between(step.centroids.values(), bare.before.values());
+  // Labels that stay give the same centroids, except where an empty cluster has taken a point: then the iterations go on.
+  if (bare.stopped == stop_reason::labels_unchanged) return shift == 0;
+  if (stop_after(false, shift, run.tolerance.value) == stop_rule::tolerance) return true;
+  return differs("kmeans.tolerance", shift, run.tolerance.value);
+}
+
+// Returns whether these can be means of points, whose normalized coordinates are below 4, or the first centroids. A fault of a bare
+// iteration can leave others, NaN say, from which no iteration computes.
+template <class T>
+bool may_be_means(const core::vector<T>& centroids, const core::vector<T>& first) {
+  return std::ranges::all_of(centroids, [](T c) { return std::abs(c) <= T(8); }) || seal_of(centroids) == seal_of(first);
+}
+
+// protection::final_only: bare iterations, and the last one with all checks. A last iteration that was not known to be the last
+// is computed again. If that shows a fault, iterations with all checks go on from its centroids.
+template <class T>
+lloyd_result<T> driver<T>::iterate_final_only(const lloyd_run& run, const sealed_centroids<T>& first) {
+  const int most = run.wanted.max_iter;
+  lloyd_result<T> bare;
+  bare.centroids = first;
+  if (most > 1) {
+    set_bare(true);
+    bare = iterate(run, first, 0, most - 1);
+    set_bare(false);
+  }
+  if (stop()) return bare;
+  const bool last_is_left = bare.stopped == stop_reason::max_iter || bare.iterations == 0;
+  sealed_centroids<T>& from = last_is_left ? bare.centroids : bare.before;
+  verify_waiting_centroids(from);
+  if (!may_be_means(from.values(), first.values())) {
+    recorder_.detected("kmeans.step", -1, std::numeric_limits<double>::quiet_NaN(), 0, action::recomputed, 0);
+    return iterate(run, first, 0, most);
+  }
+  const int begin = last_is_left ? bare.iterations : bare.iterations - 1;
+  lloyd_result<T> step = iterate(run, from, begin, begin + 1);
+  // This pass does not know the labels before. Those that stay give the same centroids.
+  if (step.stopped == stop_reason::tolerance && seal_of(step.centroids.values()) == from.seal())
+    step.stopped = stop_reason::labels_unchanged;
+  if (stop()) return step;
+  if (!last_is_left && last_step_holds(run, bare, step)) {
+    step.stopped = bare.stopped;
+    return step;
+  }
+  if (step.stopped != stop_reason::max_iter || step.iterations == most) return step;
+  return iterate(run, std::move(step.centroids), step.iterations, most);
+}
+
 template <class T>
 auto driver<T>::one_run(const options& wanted, matrix_view<const T> given, int number) -> run_result {
-  const abft::guarded_threshold tolerance = tolerance_for(wanted.tol);
+  const lloyd_run run{wanted, number, tolerance_for(wanted.tol)};
   const bool begun = state_ != nullptr && state_->iterations > 0;
   sealed_centroids<T> first = begun ? state_->current : first_centroids(wanted, given, static_cast<std::uint64_t>(number));
-  std::optional<lloyd_result<T>> found;
-  // A backend that iterates by itself divides sums by weights.
-  if (!how_.on_progress && !spherical_) found = engine_->run_lloyd(first, wanted.max_iter, tolerance);
-  if (!found) found = run_lloyd(std::move(first), wanted, number, tolerance);
+  lloyd_result<T> found = how_.final_only ? iterate_final_only(run, first) : iterate(run, std::move(first), 0, wanted.max_iter);
   run_result made;
-  if (!stop()) verify_waiting(found->centroids, "kmeans.centroid");
-  made.centroids = denormalize(found->centroids.values());
-  made.iterations = found->iterations;
-  made.stopped = found->stopped;
+  if (!stop()) verify_waiting(found.centroids, "kmeans.centroid");
+  made.centroids = denormalize(found.centroids.values());
+  made.iterations = found.iterations;
+  made.stopped = found.stopped;
   if (!stop()) made.inertia = label(row_major<const T>(made.centroids.values().data(), k_, n_));
   return made;
 }

@@ -96,7 +96,7 @@ void host_engine<T>::pack(const T* centroids, std::int64_t k, bool protect, pack
 template <class T>
 void host_engine<T>::pack_verified_centroids(const sealed_centroids<T>& centroids, packed_centroids<T>& made) {
   made.by_norm = true;
-  if (!protect_) return pack(centroids.values().data(), k_, false, made, &what_.injector);
+  if (!checks()) return pack(centroids.values().data(), k_, false, made, &what_.injector);
   verify_normalization();
   run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int number) {
     pack(centroids.values().data(), k_, true, made, &what_.injector);
@@ -168,7 +168,7 @@ bool host_engine<T>::store_labels(const point_block<T>& b) {
   std::int32_t* const to = labels_.last.data() + b.first;
   std::copy_n(b.label.data(), b.count, to);
   what_.injector.strike(site::label, {b.first / division_.capacity, division_.blocks, 1, 2}, to, b.count);
-  return !protect_ || std::equal(to, to + b.count, b.twin.index.data());
+  return !checks() || std::equal(to, to + b.count, b.twin.index.data());
 }
 
 // Searches the centroids for a loaded block, and decides the points that scores do not decide by exact distances: each of the two searches
@@ -186,7 +186,7 @@ row_failure host_engine<T>::assign(worker& here, const packed_centroids<T>& cent
     }
   };
   decide(b.nearest, by.centroids, centroids.sparse.squares[0]);
-  if (protect_) decide(b.twin, by.twin, centroids.sparse.squares[1]);
+  if (checks()) decide(b.twin, by.twin, centroids.sparse.squares[1]);
   return failure;
 }
 
@@ -225,7 +225,7 @@ template <class T>
 void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
                                   const sealed_centroids<T>& origin, const exact_operands& by, search_kind what) {
   point_block<T>& b = here.block;
-  if (!protect_) {
+  if (!checks()) {
     const inject::position position = at_block(block);
     load(here, block);
     strike_points(b, block);

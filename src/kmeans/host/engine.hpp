@@ -34,6 +34,7 @@ T given_value(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.half.present() ? static_cast<T>(from.half.at(i, f)) : from.points(i, f);
 }
 
+// It has many members because it owns all data of a call that grow with the number of points.
 template <class T>
 class host_engine final : public engine<T> {
  public:
@@ -60,6 +61,7 @@ class host_engine final : public engine<T> {
   core::vector<double> weigh_candidates() override;
 
   // lloyd.cpp
+  void set_bare(bool bare) override { bare_ = bare; }
   void begin_run() override;
   void pass(const sealed_centroids<T>& centroids) override;
   void add_sums(cluster_sums& total) override;
@@ -155,6 +157,7 @@ class host_engine final : public engine<T> {
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }
+  bool checks() const { return protect_ && !bare_; }  // those of passes
   bool stop() const { return repairs() && what_.seen.uncorrectable(); }
   bool sparse() const { return source_.sparse.present(); }
   bool weighted() const { return !source_.weights.empty(); }
@@ -222,6 +225,7 @@ class host_engine final : public engine<T> {
   std::int64_t m_, n_, k_;
   int threads_;
   bool protect_;
+  bool bare_ = false;
   run::host_staging staging_;  // the host copy of points and weights that came in device memory
   source<T> source_;
   sealed<normalization<T>> normalization_;  // the normalization of source_

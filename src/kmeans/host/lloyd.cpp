@@ -44,7 +44,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
     const std::int64_t begin = block * division_.capacity;
     const std::int64_t end = std::min(begin + division_.capacity, m_);
     for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(labels_.previous.data() + i);
-    for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projection_.values.data() + i);
+    for (std::int64_t i = begin; checks() && i < end; i += 8) __builtin_prefetch(projection_.values.data() + i);
     assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()}, search_kind::checked);
     const point_block<T>& b = here.block;
     kernels_.accumulate(tile(here), b, sums);
@@ -53,7 +53,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
     for (std::int64_t p = 0; p < b.count; ++p) changed += b.label[p] != before[p] ? 1 : 0;
     sums.changed += changed;
     if (!store_labels(b)) stored = false;
-    if (!protect_) continue;
+    if (!checks()) continue;
     double* projection = projection_.values.data() + b.first;
     if (again || projection_.done[at(block)] == 0) kernels_.project(b, projection_.direction.data(), projection);
     projection_.done[at(block)] = 1;
@@ -74,7 +74,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
 
 template <class T>
 void host_engine<T>::sum_group(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin) {
-  if (!protect_) {
+  if (!checks()) {
     (void)sum_blocks(group, slot, shared, origin, false);
     return;
   }

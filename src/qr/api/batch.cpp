@@ -271,14 +271,25 @@ batch_task<S> gels_task(const prepared& plan, const matrix_batch_view<S>& A, con
   return made;
 }
 
+namespace {
+
+// The numbers of the two enumerations agree.
+counted counted_as(operation what) {
+  static_assert(static_cast<int>(counted::gels) == static_cast<int>(operation::gels));
+  return static_cast<counted>(what);
+}
+
+}  // namespace
+
 template <class S>
 report run_batch(const batch_task<S>& work, const call& now) {
   const prepared& plan = work.plan;
   check_batch_scheme(plan);
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
-    const run::settings how = plan.settings_for(now);
+    run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
+    plan.count(counted_as(work.what), how);
     if (!is_small(work) || needs_conjugates(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
     return in_one_go(work, how, which);
   });
@@ -299,6 +310,7 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
       return std::nullopt;
     if (work.what != operation::geqrf && cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows)) return std::nullopt;
     ballast::cuda::refuse_capture(how.stream, plan.token);
+    plan.count(counted_as(work.what), how);
     how.workspace = {};
     return in_one_go(work, how, backend::cuda);
   });
@@ -321,7 +333,8 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
       if (operand != nullptr && !device->accessible(operand))
         throw invalid_argument_error(fmt::format("{}: expected operands in device memory, got a host pointer", plan.token.view()));
     }
-    const run::settings how = plan.settings_for(now);
+    run::settings how = plan.settings_for(now);
+    plan.count(counted_as(work.what), how);
     auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
         {}, owner, how, plan.token, plan.backend, plan.scheme, inject::active_injector(how.faults, site::table()), nullptr});
     run::recorder unused(plan.token, plan.backend, plan.scheme, made->how, made->injector);

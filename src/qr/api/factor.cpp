@@ -55,7 +55,7 @@ report geqrf_of(const prepared& plan, matrix_view<S> A, std::span<S> tau, const 
   check_tau(tau, steps, plan.token);
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", plan.token);
   if (auto made = run_as_batch<S>({.plan = plan, .what = operation::geqrf, .A = batch_of(A, 1), .tau = tau}, now)) return *std::move(made);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { geqrf_in(here, A, tau); });
+  return run_operation<S>(plan, counted::geqrf, now, A.data, [&](operation_call<S>& here) { geqrf_in(here, A, tau); });
 }
 
 template <class S>
@@ -103,7 +103,7 @@ report ormqr_of(const prepared& plan, side from, transpose op, matrix_view<const
   if (auto made = run_as_batch<S>(
           {.plan = plan, .what = operation::ormqr, .V = V, .scalars = tau, .C = batch_of(C, 1), .from = from, .op = op}, now))
     return *std::move(made);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { ormqr_in(here, from, op, A, tau, C); });
+  return run_operation<S>(plan, counted::ormqr, now, A.data, [&](operation_call<S>& here) { ormqr_in(here, from, op, A, tau, C); });
 }
 
 template <class S>
@@ -129,13 +129,13 @@ report orgqr_of(const prepared& plan, matrix_view<S> A, std::span<const S> tau, 
                                              count, A.rows, A.columns));
   if (auto made = run_as_batch<S>({.plan = plan, .what = operation::orgqr, .A = batch_of(A, 1), .scalars = tau}, now))
     return *std::move(made);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { orgqr_in(here, A, tau); });
+  return run_operation<S>(plan, counted::orgqr, now, A.data, [&](operation_call<S>& here) { orgqr_in(here, A, tau); });
 }
 
 template <class S>
 report factor_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F, std::span<S> tau, const call& now) {
   check_view(A, "A", plan.token);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) {
+  return run_operation<S>(plan, counted::geqrf, now, A.data, [&](operation_call<S>& here) {
     engine<S>& on = *here.on;
     if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
       copy_on_host(A, F);
@@ -156,7 +156,7 @@ report factor_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F,
 
 template <class S>
 report form_q_of(const prepared& plan, matrix_view<const S> F, std::span<const S> tau, matrix_view<S> out, const call& now) {
-  return run_operation<S>(plan, now, F.data, [&](operation_call<S>& here) {
+  return run_operation<S>(plan, counted::form_q, now, F.data, [&](operation_call<S>& here) {
     if (const index width = piece_width(here, F.data, F.rows, out.columns); width > 0)
       apply_out_of_core<S>(here, width, F, tau, false, true, out);
     else

@@ -102,7 +102,7 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
   if (B.rows != most)
     throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), most, B.rows));
   check_apart(A, B, "A and B", plan.token);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) {
+  return run_operation<S>(plan, counted::gels, now, A.data, [&](operation_call<S>& here) {
     conclude(here, gels_in(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
   });
 }
@@ -115,7 +115,7 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
   if (m < n)
     throw invalid_argument_error(fmt::format("{}: expected at least as many rows as columns, got {} × {}", plan.token.view(), m, n));
   if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", plan.token.view(), m, B.rows));
-  return run_operation<S>(plan, now, F.data, [&](operation_call<S>& here) {
+  return run_operation<S>(plan, counted::solve, now, F.data, [&](operation_call<S>& here) {
     engine<S>& on = *here.on;
     if (const index width = piece_width(here, F.data, m, n); width > 0 && in_host_memory(B.data)) {
       const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);

@@ -48,11 +48,12 @@ struct operation_call {
 
 // Does work(call) as one call of the plan, and returns its report. `operand`: the address of the matrix.
 template <class S, class Work>
-report run_operation(const prepared& plan, const call& now, const void* operand, Work&& work) {
+report run_operation(const prepared& plan, counted what, const call& now, const void* operand, Work&& work) {
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
-    const run::settings how = plan.settings_for(now);
+    run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(operand, how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
+    plan.count(what, how);
     operation_call<S> here(plan, how, which);
     work(here);
     return here.seen.finish();

@@ -324,14 +324,14 @@ report geqp3_of(const prepared& plan, matrix_view<S> A, std::span<index> pivots,
   check_tau(tau, std::min(A.rows, A.columns), plan.token);
   check_pivots(pivots, A.columns, plan.token);
   check_apart(A, column_major(tau.data(), std::min(A.rows, A.columns), index{1}), "A and tau", plan.token);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, A, pivots, tau); });
+  return run_operation<S>(plan, counted::geqp3, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, A, pivots, tau); });
 }
 
 template <class S>
 report factor_pivoted_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F, std::span<index> pivots, std::span<S> tau,
                          const call& now) {
   check_view(A, "A", plan.token);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, F, pivots, tau); });
+  return run_operation<S>(plan, counted::geqp3, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, F, pivots, tau); });
 }
 
 namespace {
@@ -367,7 +367,7 @@ report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::s
   check_apart(A, B, "A and B", plan.token);
   if (!(rcond < 1)) throw invalid_argument_error(fmt::format("{}: rcond: expected a number below 1, got {}", plan.token.view(), rcond));
   const double limit = rcond >= 0 ? rcond : default_rcond<S>(m, n);
-  return run_operation<S>(plan, now, A.data, [&](operation_call<S>& here) {
+  return run_operation<S>(plan, counted::gelsy, now, A.data, [&](operation_call<S>& here) {
     engine<S>& on = *here.on;
     if (piece_width(here, A.data, m, std::max(n, B.columns)) > 0)
       throw unsupported_error(

@@ -77,8 +77,9 @@ bool copying_takes_longer(const problem& size, int threads) {
 }  // namespace
 
 prepared::prepared(const qr::problem& size, const execution& at, const options& with, core::arena::spares kept)
-    : problem(size), where(at), wanted(with), token(to_token(size)), memory(kept) {
+    : problem(size), where(at), wanted(with), token(to_token(size)), memory(kept), sampled(at.sampled, token) {
   run::in_call(nullptr, where.device, token, [&] {
+    run::check_protection(where, token, false);
     const run::settings how = run::settings_of(where);
     threads = core::worthwhile_threads(how.threads, seconds_of_loop(problem));
     backend = choose_backend(problem, how, token);

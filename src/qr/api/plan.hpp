@@ -9,9 +9,13 @@
 #include "core/memory.hpp"
 #include "qr/arithmetic/scalar.hpp"
 #include "qr/contract.hpp"
+#include "run/sampling.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::qr {
+
+// The operations whose calls execution::sampled counts by themselves: those of batches, which are numbered alike, and further ones.
+enum class counted : std::uint8_t { geqrf, ormqr, orgqr, gels, geqp3, gelsy, solve, form_q };
 
 // The problem of matrices of numbers S.
 template <class S>
@@ -25,8 +29,10 @@ struct prepared {
   // serves many calls.
   prepared(const qr::problem& size, const execution& where, const options& wanted, core::arena::spares kept);
 
-  // Returns the settings of one call.
+  // Returns the settings of one call, with the protection that the plan was asked for.
   run::settings settings_for(const call& now) const;
+  // Counts the call, and leaves its protection or takes it away.
+  void count(counted what, run::settings& how) const { sampled.apply(how, static_cast<std::size_t>(what)); }
   // Returns the backend for a call whose matrix lies at `operand`.
   ballast::backend backend_for(const void* operand, const run::settings& how) const;
 
@@ -41,6 +47,7 @@ struct prepared {
   shared_text scheme;
   std::unique_ptr<device_state> device;  // shared state of the cuda backend
   mutable core::arena memory;            // the memory of the calls
+  run::sampling sampled;
 };
 
 template <class T>

@@ -82,6 +82,7 @@ class row_operation {
         quiet_(nullptr, site::table()),
         seen_(token_, ballast::backend::automatic, "", how_, quiet_),
         digest_(abft::chained(abft::chained(static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns)), sizeof(T))) {
+    run::check_protection(where, token_, false);
     alone_.group = {};
   }
 
@@ -316,6 +317,7 @@ class call_on_devices {
         shares_(std::move(shares)),
         threads_(where.group, shares_.size() - 1) {
     wire::check_execution_on_devices(where, token_);
+    run::check_protection(where, token_, false);
     wire::check_call_on_devices(now, token_);
   }
 

@@ -30,7 +30,8 @@ constexpr kind_of_call k_calls[] = {
     {"fit, k-means++", what_runs::fit, kmeans::init::kmeans_plus_plus},
     {"fit, k-means‖", what_runs::fit, kmeans::init::kmeans_parallel},
 };
-constexpr std::size_t k_seeded = 5;  // calls from here on begin with seeding
+constexpr std::size_t k_sampled_call = 1;  // the call that is also timed with execution::sampled
+constexpr std::size_t k_seeded = 5;        // calls from here on begin with seeding
 
 // Points repeat after so many numbers: random ones for all would take the host longer than all calls.
 constexpr std::int64_t k_different = std::int64_t{1} << 24;
@@ -55,10 +56,12 @@ class operands {
     gpu::synchronize();
   }
 
-  kmeans::plan<T> plan(const kind_of_call& kind, protection level) const {
+  kmeans::plan<T> plan(const kind_of_call& kind, protection level, int sampled = 1) const {
     return kmeans::plan<T>(what_, {.init = kind.init, .max_iter = kind.iterations, .tol = kind.tol},
-                           {.backend = tested, .protection = level});
+                           {.backend = tested, .protection = level, .sampled = sampled});
   }
+  // Ten calls take seconds with the largest problems.
+  bool small() const { return what_.points * what_.features <= std::int64_t{1} << 28; }
   // Returns the iterations of a fit, or 0.
   int run(const kmeans::plan<T>& plan, const kind_of_call& kind) const {
     const kmeans::data<T> from{.points = row_major(static_cast<const T*>(points_.data()), what_.points, what_.features),
@@ -103,12 +106,20 @@ int time(const std::string& token, bool quick, double seconds) {
     const kind_of_call& kind = *kinds[i];
     const double share = limit.left() / static_cast<double>(kinds.size() - i);
     const whole_call what{token, kind.name};
-    const kmeans::plan<T> plans[] = {with.plan(kind, protection::off), with.plan(kind, protection::correct)};
+    const kmeans::plan<T> plans[] = {with.plan(kind, protection::off), with.plan(kind, protection::correct),
+                                     with.plan(kind, protection::final_only), with.plan(kind, protection::correct, k_sampled)};
     std::vector<call_variant> variants;
     int iterations = 0;
-    for (const int v : {0, 1}) {
-      variants.push_back({v == 0 ? "off" : "correct", {}, [&, v] { iterations = with.run(plans[v], kind); }});
-    }
+    const auto add = [&](const char* name, std::size_t v, int calls) {
+      variants.push_back({name, {}, [&, v, calls] {
+                            for (int c = 0; c < calls; ++c) iterations = with.run(plans[v], kind);
+                          }});
+      variants.back().calls = calls;
+    };
+    add("off", 0, 1);
+    add("correct", 1, 1);
+    if (kind.runs == what_runs::fit) add("final_only", 2, 1);
+    if (&kind == &k_calls[k_sampled_call] && with.small()) add("sampled", 3, k_sampled);
     const double once = time_call(what, variants, 0.6 * share);
     if (iterations > 0) row("call detail").add("token", token).add("call", kind.name).add("iterations", iterations).print();
     if (tested != backend::cuda || 2 * once > limit.left()) continue;

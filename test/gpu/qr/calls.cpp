@@ -43,7 +43,9 @@ class operands {
   T* tau() const { return static_cast<T*>(tau_.data()); }
   const T* factors() const { return static_cast<const T*>(factors_.data()); }
 
-  qr::plan<T> plan(protection level) const { return qr::plan<T>(what_, {.backend = tested, .protection = level}); }
+  qr::plan<T> plan(protection level, int sampled = 1) const {
+    return qr::plan<T>(what_, {.backend = tested, .protection = level, .sampled = sampled});
+  }
   // Keeps factors for ormqr and orgqr.
   void factor(const qr::plan<T>& plan) {
     prepare(what_runs::geqrf);
@@ -148,7 +150,7 @@ int time_calls(const std::string& token, double seconds) {
   const qr::problem what = qr::parse_token(token);
   const bool by_rows = what.batch > 1 && what.rows == 17;  // batches by rows take a way of their own
   operands<T> with(what, by_rows);
-  const qr::plan<T> plans[] = {with.plan(protection::off), with.plan(protection::correct)};
+  const qr::plan<T> plans[] = {with.plan(protection::off), with.plan(protection::correct), with.plan(protection::correct, k_sampled)};
   const std::vector<what_runs> all = calls_of(what);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const what_runs which = all[i];
@@ -160,6 +162,15 @@ int time_calls(const std::string& token, double seconds) {
     std::vector<call_variant> variants;
     for (const int v : {0, 1})
       variants.push_back({v == 0 ? "off" : "correct", [&, which] { with.prepare(which); }, [&, v, which] { with.run(plans[v], which); }});
+    // Ten calls, of which each but the first finds the factors of the one before: numbers of the same size. They take seconds with the
+    // largest problems.
+    if (which == what_runs::geqrf && what.rows * what.columns * what.batch <= index{1} << 24) {
+      variants.push_back({"sampled", [&, which] { with.prepare(which); },
+                          [&, which] {
+                            for (int c = 0; c < k_sampled; ++c) with.run(plans[2], which);
+                          }});
+      variants.back().calls = k_sampled;
+    }
     if (tested == backend::cuda && !by_rows) {
       if (auto rival = rival_of(what, which, with, solver, batched)) variants.push_back(std::move(*rival));
     }

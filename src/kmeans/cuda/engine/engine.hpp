@@ -62,6 +62,7 @@ class cuda_engine final : public engine<T> {
   core::vector<double> weigh_candidates() override;
 
   // iterations.cpp: by lloyd.hpp
+  void set_bare(bool bare) override { bare_ = bare; }
   void begin_run() override;
   void pass(const sealed_centroids<T>& centroids) override;
   void add_sums(cluster_sums& total) override;
@@ -126,6 +127,7 @@ class cuda_engine final : public engine<T> {
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }
+  bool checks() const { return protect_ && !bare_; }  // those of passes
   bool stop() const { return repairs() && (ranks_ ? ranks_.failed() : what_.seen.uncorrectable()); }
   bool weighted() const { return !what_.weights.empty(); }
   bool half() const { return what_.half.present(); }
@@ -226,6 +228,7 @@ class cuda_engine final : public engine<T> {
   std::int64_t all_, first_;  // the points of all devices of the group, and the number of the first of this device
   device_ranks ranks_;
   bool protect_;
+  bool bare_ = false;
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
   point_stream<T> point_stream_;
@@ -235,7 +238,7 @@ class cuda_engine final : public engine<T> {
   column_statistics statistics_;
   buffer best_labels_[2];  // m, two copies: see keep_labels
   host_copies host_;
-  std::unique_ptr<lloyd<T>> lloyd_;
+  std::unique_ptr<lloyd<T>> lloyd_, bare_lloyd_;  // with labels, sums and kernels of their own
   seeding seeding_;
   // For a group: the sums of the last pass over all devices, their other side by block, and sums by the host.
   struct joined_numbers {

@@ -42,7 +42,7 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
   made.members = weighted() ? (statistics_.sums.empty() ? 0 : statistics_.sums[at(n_)].positive) : static_cast<std::uint64_t>(all_);
   made.all = all_;
   made.spread = std::sqrt(square / static_cast<double>(all_));
-  made.check = protect_;
+  made.check = checks();
   made.repeats = run::repeats_of(what_.how.protection);
   made.scheme = scheme_named(what_.scheme);
   made.kept = &state_;
@@ -51,7 +51,8 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
 
 template <class T>
 lloyd<T>& cuda_engine<T>::iterations() {
-  if (lloyd_ != nullptr) return *lloyd_;
+  std::unique_ptr<lloyd<T>>& known = bare_ ? bare_lloyd_ : lloyd_;
+  if (known != nullptr) return *known;
   lloyd_problem<T> what = problem();
   if (point_stream_.passes(part::normalized)) {
     if (what.scheme)
@@ -68,8 +69,8 @@ lloyd<T>& cuda_engine<T>::iterations() {
       return ranks_.add_in_place(joined::stretch, own, to, state, what_.how.protection, what_.how.threads);
     };
   }
-  lloyd_ = std::make_unique<lloyd<T>>(device_, call_, what);
-  return *lloyd_;
+  known = std::make_unique<lloyd<T>>(device_, call_, what);
+  return *known;
 }
 
 template <class T>
@@ -86,7 +87,7 @@ template <class T>
 void cuda_engine<T>::launch_pass(const sealed_centroids<T>& centroids, bool sums, T* distances) {
   iterations().set_centroids(centroids.values(), centroids.values());
   iterations().pass(sums, distances);
-  if (protect_) what_.seen.checked(at(m_));
+  if (checks()) what_.seen.checked(at(m_));
 }
 
 template <class T>
@@ -173,12 +174,12 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
   if (ranks_) {
     const bool fits = convert_joined(total);
     if (host_.sums) set_host_sums(joined_.host, total);
-    if (protect_) add_labelled(joined_.labelled, fits, total);
+    if (checks()) add_labelled(joined_.labelled, fits, total);
     return;
   }
   const bool fits = iterations().read_sums(total);
   if (host_.sums) set_host_sums(host_sums(core::vector<double>(at((n_ + 1) * k_), 0.0)), total);
-  if (protect_) add_labelled(labelled_blocks(), fits, total);
+  if (checks()) add_labelled(labelled_blocks(), fits, total);
 }
 
 template <class T>
@@ -201,7 +202,7 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
   const auto everywhere = [&](joined what, bool own, std::uint64_t seal) { return ranks_ ? ranks_.everywhere(what, own, seal) : own; };
   if (!everywhere(joined::start, !host_.sums && alike, first.seal())) return std::nullopt;
   lloyd<T>& runs = iterations();
-  const std::uint64_t checks = runs.checks();
+  const std::uint64_t before = runs.checks();
   runs.begin_run();
   runs.set_centroids(first.values(), first.values());
   lloyd_result<T> made;
@@ -240,11 +241,15 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
     runs.begin_run(seen.lost);
     runs.set_centroids(values, values);
   }
-  if (protect_) what_.seen.checked(runs.checks() - checks);
+  if (checks()) what_.seen.checked(runs.checks() - before);
   if (seen.reason == device_stop::empty_cluster) return std::nullopt;
   const bool read = runs.read_centroids(values);
   if (!everywhere(joined::end, read, protect_ ? seal_of(values) : 0) && !stop()) return std::nullopt;
   made.centroids = sealed_centroids<T>(std::move(values));
+  if (bare_) {
+    (void)runs.read_centroids(values, true);
+    made.before = sealed_centroids<T>(std::move(values));
+  }
   made.stopped = seen.reason == device_stop::labels_unchanged ? stop_reason::labels_unchanged
                  : seen.reason == device_stop::tolerance      ? stop_reason::tolerance
                                                               : stop_reason::max_iter;

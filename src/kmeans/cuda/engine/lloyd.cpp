@@ -84,8 +84,9 @@ void lloyd<T>::load_kernels() {
     for (int i = 0; i < 2; ++i) made.resident[i] = device_->resident_blocks(*loaded[static_cast<std::size_t>(i)]);
     return made;
   };
-  const pass_kernels found =
-      what_.kept != nullptr && !what_.policy ? what_.kept->passes(points.words, points.weight != nullptr, instrumented, load) : load();
+  const pass_kernels found = what_.kept != nullptr && !what_.policy
+                                 ? what_.kept->passes(points.words, points.weight != nullptr, what_.check, instrumented, load)
+                                 : load();
   update_ = found.update;
   with_sums_ = {found.with_sums, found.policy, found.resident[0]};
   labels_only_ = {found.labels_only, found.policy, found.resident[1]};
@@ -422,12 +423,13 @@ stretch lloyd<T>::run_joined(int most, const abft::guarded_threshold& tolerance)
 }
 
 template <class T>
-bool lloyd<T>::read_centroids(core::vector<T>& values) const {
+bool lloyd<T>::read_centroids(core::vector<T>& values, bool before) const {
+  const int which = before ? 1 - rows_ : rows_;
   const normalized_points<T>& points = what_.points;
   core::vector<T> rows(static_cast<std::size_t>(what_.k * points.stride)), twin(rows.size());
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(T));
-  device_->copy(rows.data(), at<void>(offsets_.rows[rows_]), bytes, call_.order());
-  device_->copy(twin.data(), at<void>(offsets_.twins[rows_]), bytes, call_.order());
+  device_->copy(rows.data(), at<void>(offsets_.rows[which]), bytes, call_.order());
+  device_->copy(twin.data(), at<void>(offsets_.twins[which]), bytes, call_.order());
   call_.wait();
   values.resize(static_cast<std::size_t>(what_.k * points.n));
   for (std::int64_t j = 0; j < what_.k; ++j) std::copy_n(rows.begin() + j * points.stride, points.n, values.begin() + j * points.n);

@@ -89,8 +89,9 @@ class lloyd : public core::pooled {
   // the centroids are those of the last good iteration.
   stretch run(int most, const abft::guarded_threshold& tolerance);
   stretch run(int most, double tolerance) { return run(most, abft::guarded_threshold(tolerance)); }
-  // Reads the centroids after run(): k × n, normalized. Returns false if the two copies differ.
-  bool read_centroids(core::vector<T>& values) const;
+  // Reads the centroids after run(): k × n, normalized; `before`: those that its last iteration began with. Returns false if the two copies
+  // differ.
+  bool read_centroids(core::vector<T>& values, bool before = false) const;
 
   // Returns the number of checks so far.
   std::uint64_t checks() const { return checks_; }

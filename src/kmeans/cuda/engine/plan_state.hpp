@@ -110,9 +110,10 @@ class device_state final : public plan_state {
 
   // Returns the kernels of passes, from make() at their first use.
   template <class Make>
-  const pass_kernels& passes(int words, bool weighted, bool instrumented, Make&& make) {
+  const pass_kernels& passes(int words, bool weighted, bool check, bool instrumented, Make&& make) {
     const std::lock_guard lock(mutex_);
-    const std::size_t number = 4 * (static_cast<std::size_t>(words) - 1) + (weighted ? 2U : 0U) + (instrumented ? 1U : 0U);
+    const std::size_t number =
+        8 * (static_cast<std::size_t>(words) - 1) + (check ? 4U : 0U) + (weighted ? 2U : 0U) + (instrumented ? 1U : 0U);
     std::unique_ptr<const pass_kernels>& known = passes_[number];
     if (known == nullptr) known = std::make_unique<const pass_kernels>(make());
     return *known;
@@ -124,7 +125,7 @@ class device_state final : public plan_state {
   std::array<std::array<std::atomic<const kernel*>, 2>, k_kernel_numbers> kernels_{};
   std::atomic<bool> prepared_[2] = {};
   std::mutex mutex_;
-  std::array<std::unique_ptr<const pass_kernels>, 8> passes_;
+  std::array<std::unique_ptr<const pass_kernels>, 16> passes_;
   std::vector<ballast::cuda::pinned_buffer> idle_;
 };
 

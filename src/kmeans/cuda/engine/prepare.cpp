@@ -380,6 +380,7 @@ template <class T>
 void cuda_engine<T>::normalize(const normalization<T>& chosen) {
   normalization_ = sealed<normalization<T>>(chosen);
   lloyd_.reset();
+  bare_lloyd_.reset();
   const auto size = static_cast<std::int64_t>(sizeof(T));
   points_.shift = upload(chosen.shift);
   points_.given.shift = static_cast<const T*>(points_.shift.data());
@@ -487,6 +488,7 @@ point_sums cuda_engine<T>::measure() {
     for (const column_sums& each : statistics_.sums) expected.push_back(each.word[w]);
   points_.expected = upload(expected);
   lloyd_.reset();
+  bare_lloyd_.reset();
   if (ranks_) joined_.sums = made;
   return made;
 }
