@@ -29,8 +29,10 @@ std::vector<timed_problem> benchmark_set(bool quick) {
   std::vector<timed_problem> made;
   for (const std::string& token : tokens) {
     const bool latency = token == "fft_c2c_f32_n1024_b8_fwd" || token == "fft_c2c_f32_n131072_b1_fwd";
-    const bool schemes = !latency && (token.starts_with("fft_c2c_f32_n1024_") || token.starts_with("fft_c2c_f32_n65536_"));
-    made.push_back({token, latency, schemes});
+    const bool all = !latency && (token.starts_with("fft_c2c_f32_n1024_") || token.starts_with("fft_c2c_f32_n65536_"));
+    const fft::problem problem = fft::parse_token(token).problem;
+    const bool divided = problem.kind == fft::kind::c2c && problem.shape.size() == 1 && problem.shape[0] >= 1 << 17;
+    made.push_back({token, latency, all ? k_other_schemes : divided ? std::vector<std::string>{"end_to_end"} : std::vector<std::string>{}});
   }
   return made;
 }

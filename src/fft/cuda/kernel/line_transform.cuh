@@ -23,9 +23,9 @@ struct line_transform : line_sums<P, Injector> {
   using below::factor;
   using below::fetch_elements;
   using below::from_buffer;
+  using below::k_encoded;
   using below::k_last;
   using below::k_linear;
-  using below::k_summed;
   using below::lane;
   using below::launch;
   using below::line_of;
@@ -54,7 +54,7 @@ struct line_transform : line_sums<P, Injector> {
   template <class Body>
   __device__ __forceinline__ void load(Body&& loaded) {
     fetch_elements();
-    if constexpr (k_summed) encode_inputs();
+    if constexpr (k_encoded) encode_inputs();
     from_buffer = false;
     loaded();
     strike(index<2 * P.butterflies(0) * P.radix[0]>{}, site::input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
@@ -108,7 +108,7 @@ struct line_transform : line_sums<P, Injector> {
       });
       strike(index<2 * P.butterflies(S) * r>{}, site::stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
-    if constexpr (S == 0 && S < k_last && k_summed) {
+    if constexpr (S == 0 && S < k_last && k_encoded) {
       // The encoding must not overlap the butterflies before it or the exchange after it, as together they need too many registers. If a
       // thread holds many numbers, fewer threads share the registers, and the overlap hides latency.
       constexpr bool crowded =
@@ -214,7 +214,7 @@ struct line_transform : line_sums<P, Injector> {
       });
     }
     strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, site::output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
-    if constexpr (k_summed) {
+    if constexpr (P.sums_outputs()) {
       // Without this, the factors of the sums are read while those of the outputs are still in registers, which spills.
       if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));
       sum_outputs(sum);
