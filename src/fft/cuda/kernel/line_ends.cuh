@@ -32,7 +32,6 @@ struct line_ends : line_transform<P, Injector> {
   using below::launch;
   using below::line_of;
   using below::load;
-  using below::middle;
   using below::number_of;
   using below::partials;
   using below::square;
@@ -135,8 +134,9 @@ struct line_ends : line_transform<P, Injector> {
     finish(sum);
     const int line = line_of(P.out_columns);
     if (valid(line)) {
-      const auto at =
-          static_cast<std::size_t>(middle) * static_cast<std::size_t>(a.columns) + static_cast<std::size_t>(first_column + line);
+      // In two passes the middle is the whole line, in three it is k₂.
+      const std::uint32_t row = tile % a.whole_line.tiles / static_cast<std::uint32_t>(a.column_tiles);
+      const auto at = std::size_t{row} * static_cast<std::size_t>(a.columns) + static_cast<std::size_t>(first_column + line);
       const complex_pair<real> own = cached_pair(static_cast<const real*>(a.whole_line.line_weights) + 4 * at);
       const number first = own.first * number{sum[0], sum[1]};
       const number second = own.second * number{sum[2], sum[3]};
