@@ -89,6 +89,7 @@ inline const std::vector<scheme_case>& cases() {
       {"end_to_end", "fft_c2c_f64_n1024_b3_inv", true, true},
       {"end_to_end", "fft_c2c_f32_n8000_b2_inv", true, true},
       {"end_to_end", "fft_c2c_f64_n8000_b2_fwd", true, true, test::effort::wide},
+      {"end_to_end", "fft_c2c_f32_n3x1024_b2_fwd", true, true},
       {"offline", "fft_c2c_f32_n60x90_b3_inv"},
       {"offline", "fft_c2c_f64_n256_b9_fwd", true, false, test::effort::smoke},
       {"v0", "fft_c2c_f32_n256_b5_inv", false, false, test::effort::smoke},

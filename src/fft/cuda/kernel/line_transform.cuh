@@ -92,8 +92,9 @@ struct line_transform : line_sums<P, Injector> {
     });
   }
 
-  template <int S>
-  __device__ __forceinline__ void stage() {
+  // Computes stage S and all later ones. Calls `encoded` when the inputs are encoded, after the first butterflies.
+  template <int S, class Body>
+  __device__ __forceinline__ void stage(Body&& encoded) {
     constexpr int r = P.radix[S];
     const int t = position_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // this block has read its shared memory
@@ -115,13 +116,16 @@ struct line_transform : line_sums<P, Injector> {
           P.held() * P.scalar_bytes() <= 64 || (P.store_factor == factor_form::table && P.load_factor == factor_form::none);
       if constexpr (crowded && P.in_columns) arch::finish_first(square < real(0));
       encode_results();
+      encoded();
       if constexpr (crowded) arch::finish_first(square < real(0));
     }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) this->template exchange<S>();
-    if constexpr (S < k_last) stage<S + 1>();
+    if constexpr (S < k_last) stage<S + 1>(encoded);
   }
 
-  __device__ __forceinline__ void transform() { stage<0>(); }
+  __device__ __forceinline__ void transform() {
+    stage<0>([] {});
+  }
 
   // check_form::thread: verifies each butterfly of stage S by itself, and computes it again from its inputs until it is good.
   template <int S>

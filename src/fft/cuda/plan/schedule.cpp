@@ -355,6 +355,7 @@ class builder {
       pass again = each;
       again.policy.repair = i + 1 == part.passes ? repair_form::last : repair_form::pass;
       again.policy.staged = false;
+      again.policy.min_blocks = 1;  // it usually has nothing to do, and more registers avoid spills
       each.policy.check = i == 0 ? check_form::begins : i + 1 == part.passes ? check_form::ends : check_form::none;
       made_.passes.push_back(std::move(again));
     }
