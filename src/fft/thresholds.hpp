@@ -74,6 +74,14 @@ BALLAST_HD inline double line_growth(double points, int first, int levels, doubl
   return std::sqrt(((here > stages ? here : stages) + more) / stages);
 }
 
+// Returns the stages, for line_growth, that a check from end to end of a line of `passes` passes adds (src/fft/cuda/kernel/line_ends.cuh):
+//   · Each factor between two passes and the product with it round a number by 1u each: two stages.
+//   · The sums of the last pass are multiplied by rounded weights, in three passes by rounded products of weights: two stages.
+// The sums of tiles are added in double, which rounds by nothing that counts. The transforms of the weights are flat within a factor of 1.5
+// to 2, so an impulse at their largest number rounds as much as 3 stages of 4; the margin for constant and sparse data covers that, as the
+// measurements in docs/notebook/fft-cuda.md show.
+BALLAST_HD inline double end_to_end_stages(int passes) { return 2.0 * (passes - 1) + 2; }
+
 // Returns the contribution of gradual underflow to ρ from factors of size 1. Each of the two roundings of a part of z_o = f_o y_o errs by
 // half the smallest number, and so does each of the 4 roundings of a part in Horner's scheme and the product with the middle factor:
 // at most 2 + 4 smallest numbers in |Re| + |Im|. A bound, so it needs no factor.

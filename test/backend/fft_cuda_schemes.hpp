@@ -85,6 +85,11 @@ inline const std::vector<scheme_case>& cases() {
       {"thread", "fft_c2c_f64_n64_b16_fwd", true, false, test::effort::wide},
       {"one_sided", "fft_c2c_f32_n4096_b2_fwd", true, true},
       {"thread", "fft_c2c_f32_n4096_b2_inv", true, true, test::effort::wide},
+      {"end_to_end", "fft_c2c_f32_n4096_b3_fwd", true, true, test::effort::smoke},
+      {"end_to_end", "fft_c2c_f64_n1024_b3_inv", true, true},
+      {"end_to_end", "fft_c2c_f32_n8000_b2_inv", true, true},
+      {"end_to_end", "fft_c2c_f64_n8000_b2_fwd", true, true, test::effort::wide},
+      {"end_to_end", "fft_c2c_f32_n3x1024_b2_fwd", true, true},
       {"offline", "fft_c2c_f32_n60x90_b3_inv"},
       {"offline", "fft_c2c_f64_n256_b9_fwd", true, false, test::effort::smoke},
       {"v0", "fft_c2c_f32_n256_b5_inv", false, false, test::effort::smoke},
@@ -103,6 +108,10 @@ inline const std::vector<scheme_case>& cases() {
 inline ballast::cuda::capabilities device_for(const scheme_case& what) {
   auto about = simt::emulated_capabilities(2);
   if (what.small) about.shared_per_block = 12 << 10;
+  if (what.scheme == "end_to_end") {  // lines of more than 64 floats or 32 doubles take two or three passes
+    about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 64;
+    about.major = 8;
+  }
   return about;
 }
 

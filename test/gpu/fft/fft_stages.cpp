@@ -3,6 +3,7 @@
 
 #include <ballast/error.hpp>
 
+#include "../../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
 #include "fft/problem.hpp"
 #include "output.hpp"
@@ -14,7 +15,7 @@ namespace {
 void list(const settings& wanted) {
   const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
     for (const std::string& token : tokens) {
-      (void)fft::parse_token(token);
+      (void)fft::parse_token(strike::parse_subject(token).token);
       row("problem").add("stage", stage).add("token", token).print();
     }
   };
@@ -30,8 +31,9 @@ void list(const settings& wanted) {
 
 void record_subject(test::recording_device& on, const std::string& name) {
   settings only;
-  only.tokens = {name};
-  only.schemes = {"offline"};  // only the default scheme
+  const strike::subject_name parsed = strike::parse_subject(name);
+  only.tokens = {parsed.token};
+  only.schemes = {parsed.operation == "end_to_end" ? parsed.operation : "offline"};  // offline: only the default scheme
   if (record_fft(on, only) > 0) throw error("a problem of the stage strike was refused: " + name);
 }
 

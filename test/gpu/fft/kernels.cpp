@@ -1,4 +1,6 @@
 // Records the kernels of the stages of the FFT. Their plans run on a device that only records load requests.
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <span>
 
@@ -79,6 +81,14 @@ int record_fft(test::recording_device& device, const settings& wanted) {
     }
     fft::cuda::override_fusion(fft::cuda::fusion::where_it_pays);
   };
+  // Returns the default scheme and those of `more` that were asked for.
+  const auto with_default = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> made = {""};
+    std::ranges::copy_if(more, std::back_inserter(made), [&](const std::string& one) {
+      return one != "offline" && (wanted.schemes.empty() || std::ranges::find(wanted.schemes, one) != wanted.schemes.end());
+    });
+    return made;
+  };
   const std::vector<protection> both = {protection::off, protection::correct};
   std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
   std::erase(schemes, "offline");  // cuFFT's kernels would need real device memory
@@ -88,12 +98,11 @@ int record_fft(test::recording_device& device, const settings& wanted) {
   } else if (inject::active_injector::enabled) {
     for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
     for (const timed_problem& each : benchmark_set(wanted.quick)) {
-      if (each.schemes) add(each.token, {protection::correct}, {""}, false);
+      if (!each.schemes.empty()) add(each.token, {protection::correct}, {""}, false);
     }
     for (const std::string& token : scheme_set()) add(token, both, schemes, false);
   } else {
-    for (const timed_problem& each : benchmark_set(wanted.quick))
-      add(each.token, both, each.schemes ? schemes : std::vector<std::string>{""}, false);
+    for (const timed_problem& each : benchmark_set(wanted.quick)) add(each.token, both, with_default(each.schemes), false);
     for (const std::string& token : accuracy_set(wanted.quick)) add(token, both, {""}, true);
     for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
     for (const std::string& token : scheme_set()) add(token, {protection::correct}, schemes, false);

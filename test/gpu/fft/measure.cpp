@@ -262,9 +262,9 @@ int bench(const settings& wanted, const time_limit& limit) {
         }
         fft::cuda::override_fusion(fft::cuda::fusion::where_it_pays);
       }
-      if (each.schemes) {
-        for (const std::string& scheme : wanted.schemes.empty() ? k_other_schemes : wanted.schemes)
-          variants.push_back(ballast_variant(scheme, token, shape, protection::correct, scheme));
+      for (const std::string& scheme : each.schemes) {
+        if (!wanted.schemes.empty() && std::ranges::find(wanted.schemes, scheme) == wanted.schemes.end()) continue;
+        variants.push_back(ballast_variant(scheme, token, shape, protection::correct, scheme));
       }
       variants.push_back(cufft_variant("cufft", token, false));
       variants.push_back(cufft_variant("cufft patient", token, true));
@@ -323,7 +323,7 @@ int repairs(const settings& wanted, const time_limit& limit) {
   const gpu::description device = gpu::open();
   int failed = 0, skipped = 0;
   for (const timed_problem& each : benchmark_set(wanted.quick)) {
-    if (!each.schemes) continue;
+    if (each.schemes.empty()) continue;
     if (limit.over()) {
       ++skipped;
       continue;

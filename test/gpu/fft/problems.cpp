@@ -29,8 +29,10 @@ std::vector<timed_problem> benchmark_set(bool quick) {
   std::vector<timed_problem> made;
   for (const std::string& token : tokens) {
     const bool latency = token == "fft_c2c_f32_n1024_b8_fwd" || token == "fft_c2c_f32_n131072_b1_fwd";
-    const bool schemes = !latency && (token.starts_with("fft_c2c_f32_n1024_") || token.starts_with("fft_c2c_f32_n65536_"));
-    made.push_back({token, latency, schemes});
+    const bool all = !latency && (token.starts_with("fft_c2c_f32_n1024_") || token.starts_with("fft_c2c_f32_n65536_"));
+    const fft::problem problem = fft::parse_token(token).problem;
+    const bool divided = problem.kind == fft::kind::c2c && problem.shape.size() == 1 && problem.shape[0] >= 1 << 17;
+    made.push_back({token, latency, all ? k_other_schemes : divided ? std::vector<std::string>{"end_to_end"} : std::vector<std::string>{}});
   }
   return made;
 }
@@ -89,10 +91,21 @@ std::vector<std::string> fault_set(bool quick) {
 std::vector<std::string> scheme_set() { return {"fft_c2c_f32_n1024_b67_fwd", "fft_c2c_f64_n65536_b3_fwd"}; }
 
 std::vector<std::string> strike_set(bool quick) {
-  if (quick) return {"fft_c2c_f32_n1024_b64_fwd", "fft_r2c_f32_n400_b128_fwd"};
-  return {"fft_c2c_f32_n1024_b64_fwd",  "fft_c2c_f32_n1000_b64_fwd", "fft_c2c_f32_n8192_b8_fwd",  "fft_c2c_f64_n1024_b32_fwd",
-          "fft_c2c_f32_n262144_b1_fwd", "fft_c2c_f64_n65536_b1_fwd", "fft_c2c_f32_n1009_b32_fwd", "fft_r2c_f32_n400_b128_fwd",
-          "fft_r2c_f32_n1000_b64_fwd",  "fft_c2r_f64_n1000_b32_inv", "fft_dct2_f32_n500_b64_fwd", "fft_dst4_f64_n500_b32_fwd"};
+  if (quick) return {"fft_c2c_f32_n1024_b64_fwd", "fft_r2c_f32_n400_b128_fwd", "end_to_end_fft_c2c_f32_n131072_b1_fwd"};
+  return {"fft_c2c_f32_n1024_b64_fwd",
+          "fft_c2c_f32_n1000_b64_fwd",
+          "fft_c2c_f32_n8192_b8_fwd",
+          "fft_c2c_f64_n1024_b32_fwd",
+          "fft_c2c_f32_n262144_b1_fwd",
+          "fft_c2c_f64_n65536_b1_fwd",
+          "fft_c2c_f32_n1009_b32_fwd",
+          "fft_r2c_f32_n400_b128_fwd",
+          "fft_r2c_f32_n1000_b64_fwd",
+          "fft_c2r_f64_n1000_b32_inv",
+          "fft_dct2_f32_n500_b64_fwd",
+          "fft_dst4_f64_n500_b32_fwd",
+          "end_to_end_fft_c2c_f32_n131072_b1_fwd",
+          "end_to_end_fft_c2c_f64_n65536_b1_inv"};
 }
 
 std::vector<std::string> sanitizer_set() {

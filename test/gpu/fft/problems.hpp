@@ -11,7 +11,7 @@ namespace ballast::gpu_check {
 struct timed_problem {
   std::string token;
   bool latency = false;
-  bool schemes = false;  // also runs the schemes other than the default
+  std::vector<std::string> schemes = {};  // run besides the default: all others, or the check of long lines from end to end
 };
 std::vector<timed_problem> benchmark_set(bool quick);
 
@@ -30,6 +30,7 @@ std::vector<std::string> sanitizer_set();
 
 // The schemes besides the default. A plan refuses a scheme that its problem does not support.
 inline const std::vector<std::string> k_other_schemes = {"offline",
+                                                         "end_to_end",
                                                          "one_sided",
                                                          "thread",
                                                          "threadblock",

@@ -107,7 +107,8 @@ W real_element(fft::real_kind kind, std::int64_t n, std::int64_t k, std::int64_t
 template <class T>
 class fft_subject final : public subject {
  public:
-  fft_subject(const fft::token& token, backend on) : problem_(token.problem), way_(token.direction) {
+  fft_subject(const fft::token& token, backend on, std::string_view scheme)
+      : problem_(token.problem), way_(token.direction), scheme_(scheme) {
     const bool reals = problem_.kind == fft::kind::r2r;
     if (reals && problem_.shape.size() != 1) throw invalid_argument_error("expected a real-to-real transform of one dimension");
     const std::int64_t n = problem_.shape.back(), half = n / 2 + 1;
@@ -158,7 +159,9 @@ class fft_subject final : public subject {
   }
 
   void prepare(const execution& where) override {
-    plan_.emplace(problem_, where);
+    execution with = where;
+    if (with.protection != protection::off) with.scheme = scheme_;
+    plan_.emplace(problem_, with);
     in_.set(input_);
   }
   void reset() override { output_.set_zero(out_words_ * problem_.batch); }
@@ -205,6 +208,7 @@ class fft_subject final : public subject {
 
   fft::problem problem_;
   fft::direction way_;
+  std::string scheme_;
   std::int64_t in_words_ = 0, out_words_ = 0;
   std::vector<T> input_;
   operand<T> in_, output_;
@@ -214,10 +218,10 @@ class fft_subject final : public subject {
 
 }  // namespace
 
-std::unique_ptr<subject> make_fft(std::string_view token, backend on) {
+std::unique_ptr<subject> make_fft(std::string_view token, backend on, std::string_view scheme) {
   const fft::token parsed = fft::parse_token(token);
-  if (parsed.problem.precision == precision::f32) return std::make_unique<fft_subject<float>>(parsed, on);
-  return std::make_unique<fft_subject<double>>(parsed, on);
+  if (parsed.problem.precision == precision::f32) return std::make_unique<fft_subject<float>>(parsed, on, scheme);
+  return std::make_unique<fft_subject<double>>(parsed, on, scheme);
 }
 
 }  // namespace ballast::strike

@@ -10,6 +10,8 @@ namespace ballast::strike {
 
 subject_name parse_subject(std::string_view name) {
   if (name.starts_with("fft_")) return {"fft", std::string(name)};
+  constexpr std::string_view scheme = "end_to_end_";
+  if (name.starts_with("end_to_end_fft_")) return {"end_to_end", std::string(name.substr(scheme.size()))};
   if (name.starts_with("convolve_") || name.starts_with("correlate_")) return {"convolve", std::string(name)};
   for (const std::string_view operation :
        {"kmeans", "predict", "transform", "geqrf", "geqp3", "ormqr_right", "ormqr", "orgqr", "gelsy", "gels"}) {
@@ -18,7 +20,8 @@ subject_name parse_subject(std::string_view name) {
     return {std::string(operation), (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size()))};
   }
   throw invalid_argument_error(
-      "expected a problem such as fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m33_full, kmeans_f32_m8000_n32_k64, predict_…, "
+      "expected a problem such as fft_c2c_f32_n4096_b64_fwd, end_to_end_fft_…, convolve_real_f32_n4096_m33_full, kmeans_f32_m8000_n32_k64, "
+      "predict_…, "
       "transform_…, geqrf_f32_m384_n256, geqp3_…, "
       "ormqr_…, ormqr_right_…, orgqr_…, gels_… or gelsy_…, got \"" +
       std::string(name) + '"');
@@ -26,7 +29,8 @@ subject_name parse_subject(std::string_view name) {
 
 std::unique_ptr<subject> make_subject(std::string_view name, backend on) {
   const subject_name parsed = parse_subject(name);
-  if (parsed.operation == "fft") return make_fft(parsed.token, on);
+  if (parsed.operation == "fft") return make_fft(parsed.token, on, "");
+  if (parsed.operation == "end_to_end") return make_fft(parsed.token, on, parsed.operation);
   if (parsed.operation == "convolve") return make_convolve(parsed.token);
   return parsed.token.starts_with("kmeans_") ? make_kmeans(parsed.operation, parsed.token) : make_qr(parsed.operation, parsed.token);
 }

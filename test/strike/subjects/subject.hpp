@@ -82,6 +82,7 @@ class subject {
 
 // The name of a subject: an operation and the token of its problem.
 //   fft_…                                       a transform; real to real: of one dimension
+//   end_to_end_fft_…                            the same by the scheme end_to_end, on cuda
 //   convolve_…, correlate_…                     of one dimension
 //   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
 //   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…, gelsy_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…,
@@ -96,7 +97,7 @@ subject_name parse_subject(std::string_view name);
 // Constructs a subject for a backend, which decides the floors. Throws invalid_argument_error.
 std::unique_ptr<subject> make_subject(std::string_view name, backend on);
 
-std::unique_ptr<subject> make_fft(std::string_view token, backend on);
+std::unique_ptr<subject> make_fft(std::string_view token, backend on, std::string_view scheme);
 std::unique_ptr<subject> make_convolve(std::string_view token);
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token);
 std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token);

@@ -9,16 +9,22 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "fft/cuda/kernel/line_ends.cuh"
 #include "fft/cuda/kernel/line_verify.cuh"
 
 namespace ballast::fft::cuda {
+
+// The code of a tile.
+template <line_policy P, class Injector>
+using tile_of = std::conditional_t<P.begins() || P.ends(), line_ends<P, Injector>, line_tile<P, Injector>>;
 
 template <line_policy P, class Injector>
 __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __grid_constant__ line_launch<Injector> given) {
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
-  line_tile<P, Injector> tile(given);
+  tile_of<P, Injector> tile(given);
   if constexpr (P.cluster > 1) {
     // The cluster barrier before the first exchange makes the initialised mbarrier visible to the other blocks. Each cluster transforms one
     // tile: several tiles were slower.
@@ -35,7 +41,7 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
       tile.ahead().init();
       if (blockIdx.x < given.arguments.tiles) tile.request(blockIdx.x);
     }
-    line_tile<P, Injector>::barrier();
+    tile_of<P, Injector>::barrier();
   }
   // Without prefetch, each tile has its own block. Unchecked kernels keep the loop nevertheless: with it NVRTC 13.0 stays within the
   // register limit, unless the kernel begins with a product with a table.
@@ -47,7 +53,7 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
         tile.refills = true;
       }
       tile.run();
-      if (tile.tile + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
+      if (tile.tile + gridDim.x < given.arguments.tiles) tile_of<P, Injector>::barrier();
     }
   } else {
     tile.select(blockIdx.x);

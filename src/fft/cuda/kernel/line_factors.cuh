@@ -113,7 +113,7 @@ struct line_factors : line_position<P, Injector> {
     const number* const of_butterfly = static_cast<const number*>(a.store_table) + r * columns + column;
     // In double precision a line with checksums has few registers left, so the load is delayed.
     const auto read = [](const number* from) {
-      if constexpr (P.wide && k_verified) {
+      if constexpr (P.wide && P.folds()) {
         return cached_late(from);
       } else {
         return cached(from);
@@ -136,7 +136,7 @@ struct line_factors : line_position<P, Injector> {
       });
     };
     // Loads two factors at once if there are registers for them.
-    if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) != 2)) {
+    if constexpr (r % 2 == 0 && !P.wide && !(P.folds() && P.butterflies(k_last) != 2)) {
       unrolled<r / 2>([&](auto i) {
         constexpr int k = 2 * decltype(i)::value;
         const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));

@@ -230,7 +230,7 @@ struct line_memory : line_real<P, Injector> {
           if (this->target_position(j + k * stride, line) >= this->a.stored) return;
         }
         number y = x[q * r + k];
-        if constexpr (!below::k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
+        if constexpr (!P.folds() && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
           if (!P.fallback || this->a.store_table != nullptr) {
             number w = this->factor(this->a.store_table, j + k * stride, line);
             if constexpr (q == 0 && k == 0) this->strike_factor(w);
@@ -238,6 +238,11 @@ struct line_memory : line_real<P, Injector> {
           }
         }
         const number z = swapped(y);
+        if constexpr (P.repair == repair_form::last) {
+          static_assert(P.store == store_form::complex);
+          const number before = arch::load_itself(reinterpret_cast<const number*>(to + k * stride * element));
+          this->changed = this->changed || !below::same_bits(before, z);
+        }
         if constexpr (P.mirrors()) {
           if (k == 0 && j == 0) {
             ballast::cuda::store_data<P.shared_target, P.sums()>(to, number{z.re, real(0)});

@@ -27,6 +27,7 @@ struct line_position {
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
+  static constexpr bool k_encoded = P.encodes();
   static constexpr bool k_verified = P.verifies();
   // True if blocks process several tiles, or repeat one.
   static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;
@@ -51,6 +52,7 @@ struct line_position {
   bool refills = false;         // the first exchange of this tile requests the next tile
   unsigned ahead_parity = 0;    // parity of the prefetch buffer's barrier
   bool from_buffer = false;     // this computation reads the prefetch buffer; a repeated one reads memory
+  bool changed = false;         // repair_form::last: a result differs from that in memory
   unsigned arrival_parity = 0;  // parity of the barrier for results that arrive from the other blocks of the cluster
 
   __device__ explicit line_position(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}

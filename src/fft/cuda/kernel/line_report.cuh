@@ -64,7 +64,7 @@ struct line_report {
       e.index = number + a.first_tile / a.tiles * (a.columns * a.middles * a.batches);
       e.residual = residual;
       e.threshold = threshold;
-      e.what = ballast::cuda::event_word(static_cast<std::uint32_t>(a.pass), static_cast<std::uint32_t>(check), action);
+      e.what = ballast::cuda::event_word(static_cast<std::uint32_t>(a.part), static_cast<std::uint32_t>(check), action);
       e.chunk = static_cast<std::uint32_t>(a.chunk);
     });
   }
@@ -157,6 +157,15 @@ template <class Injector, class T>
 __device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
                                                   std::int64_t number, complex<T> once, complex<T> twice, complex<T> third) {
   return line_report<Injector>{launch, tile, lines, line, number}.settle_product(once, twice, third);
+}
+
+// Reports a whole line whose check from end to end has failed. `line`: a line of its last pass.
+template <class Injector>
+__device__ __noinline__ void report_whole_line(const line_launch<Injector>& launch, std::int64_t tile, std::int64_t line, double residual,
+                                               double threshold) {
+  const line_report<Injector> to{launch, tile, 1, 0, line};
+  to.report_event(residual, threshold, event_check::whole_line,
+                  launch.arguments.repairs > 0 ? event_action::recomputed : event_action::uncorrectable);
 }
 
 template <class Injector>

@@ -63,7 +63,7 @@ struct line_sums : line_exchange<P, Injector> {
         }
         if constexpr (crowded && m == r / 2) arch::finish_first(this->square < real(0));
       };
-      if constexpr (below::k_verified) {
+      if constexpr (P.reads_twice()) {
         if (this->has_elements(here, qi)) this->template each_element<reading::checksums>(here, qi, add);
       } else {
         unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });
@@ -77,12 +77,25 @@ struct line_sums : line_exchange<P, Injector> {
     });
   }
 
+  // Return the index of first butterfly j among the weights of first butterflies, and their number. With a check from end to end, each
+  // column of the first pass has weights of its own: w_N^p in the place of w_n^j, p = column + j · columns.
+  __device__ __forceinline__ std::uint32_t encode_index(int j) const {
+    if constexpr (!P.begins()) return static_cast<std::uint32_t>(j);
+    const int line = line_of(P.in_columns);
+    const auto column = static_cast<std::uint32_t>(this->first_column) + static_cast<std::uint32_t>(this->valid(line) ? line : 0);
+    return static_cast<std::uint32_t>(j) * static_cast<std::uint32_t>(a.columns) + column;
+  }
+  __device__ __forceinline__ std::uint32_t encode_count() const {
+    constexpr std::uint32_t all = P.length / P.radix[0];
+    if constexpr (!P.begins()) return all;
+    return all * static_cast<std::uint32_t>(a.columns);
+  }
+
   // After the first butterflies: sums their results z with the weights of the rest of the transform. Adds the residual of each butterfly, Σ
   // s′ₖ zₖ − Σ ŝₘ xₘ, with the same factor, so that one comparison covers both.
   __device__ __forceinline__ void encode_results() {
     constexpr int r = P.radix[0];
     constexpr int positions = P.share() / r;
-    constexpr int all = P.length / r;
     constexpr int centre = weight_centre(r);
     const int t = position_of(P.in_columns);
     for (int v = 0; v < 4; ++v) encoded[v] = 0;
@@ -91,8 +104,9 @@ struct line_sums : line_exchange<P, Injector> {
       if (P.ragged(0) && t + q * P.threads >= positions) return;
       const int j = source_element(t, index<q * P.threads>{});
       const real* const table = static_cast<const real*>(a.encode);
-      const complex_pair<real> own = cached_pair(table + 4 * j);
-      const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
+      const std::uint32_t at = encode_index(j);
+      const complex_pair<real> own = cached_pair(table + std::size_t{4} * at);
+      const number step = cached(reinterpret_cast<const number*>(table + std::size_t{4} * encode_count()) + at);
       const number* const z = x + q * r;
       const number up = upper<r, centre, r - 1>(z, step);
       const number down = lower<r, 0, centre>(z, step);

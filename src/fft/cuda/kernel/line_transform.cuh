@@ -23,9 +23,9 @@ struct line_transform : line_sums<P, Injector> {
   using below::factor;
   using below::fetch_elements;
   using below::from_buffer;
+  using below::k_encoded;
   using below::k_last;
   using below::k_linear;
-  using below::k_summed;
   using below::lane;
   using below::launch;
   using below::line_of;
@@ -54,7 +54,7 @@ struct line_transform : line_sums<P, Injector> {
   template <class Body>
   __device__ __forceinline__ void load(Body&& loaded) {
     fetch_elements();
-    if constexpr (k_summed) encode_inputs();
+    if constexpr (k_encoded) encode_inputs();
     from_buffer = false;
     loaded();
     strike(index<2 * P.butterflies(0) * P.radix[0]>{}, site::input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
@@ -92,8 +92,9 @@ struct line_transform : line_sums<P, Injector> {
     });
   }
 
-  template <int S>
-  __device__ __forceinline__ void stage() {
+  // Computes stage S and all later ones. Calls `encoded` when the inputs are encoded, after the first butterflies.
+  template <int S, class Body>
+  __device__ __forceinline__ void stage(Body&& encoded) {
     constexpr int r = P.radix[S];
     const int t = position_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // this block has read its shared memory
@@ -108,20 +109,23 @@ struct line_transform : line_sums<P, Injector> {
       });
       strike(index<2 * P.butterflies(S) * r>{}, site::stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
-    if constexpr (S == 0 && S < k_last && k_summed) {
+    if constexpr (S == 0 && S < k_last && k_encoded) {
       // The encoding must not overlap the butterflies before it or the exchange after it, as together they need too many registers. If a
       // thread holds many numbers, fewer threads share the registers, and the overlap hides latency.
       constexpr bool crowded =
           P.held() * P.scalar_bytes() <= 64 || (P.store_factor == factor_form::table && P.load_factor == factor_form::none);
       if constexpr (crowded && P.in_columns) arch::finish_first(square < real(0));
       encode_results();
+      encoded();
       if constexpr (crowded) arch::finish_first(square < real(0));
     }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) this->template exchange<S>();
-    if constexpr (S < k_last) stage<S + 1>();
+    if constexpr (S < k_last) stage<S + 1>(encoded);
   }
 
-  __device__ __forceinline__ void transform() { stage<0>(); }
+  __device__ __forceinline__ void transform() {
+    stage<0>([] {});
+  }
 
   // check_form::thread: verifies each butterfly of stage S by itself, and computes it again from its inputs until it is good.
   template <int S>
@@ -214,7 +218,7 @@ struct line_transform : line_sums<P, Injector> {
       });
     }
     strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, site::output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
-    if constexpr (k_summed) {
+    if constexpr (P.sums_outputs()) {
       // Without this, the factors of the sums are read while those of the outputs are still in registers, which spills.
       if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));
       sum_outputs(sum);

@@ -220,6 +220,7 @@ bool pays(const pass& first, const pass& second, const fused_arguments& pair, co
 }
 
 bool try_fusing(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+  if (first.whole_line || second.whole_line) return false;
   if (first.to != second.from || !first.repeats.empty() || !second.repeats.empty()) return false;
   // The second pass of one unit must not overwrite data that the first pass of another unit has still to read. Calls in place are safe.
   if (first.from == second.to && first.from != pass_buffer::input && first.from != pass_buffer::output) return false;

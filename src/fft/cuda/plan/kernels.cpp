@@ -42,6 +42,7 @@ std::string text_of(const line_policy& p) {
       .add("truncated", &l::truncated)
       .add("shared_source", &l::shared_source)
       .add("shared_target", &l::shared_target)
+      .add("repair", &l::repair, "ballast::fft::cuda::repair_form")
       .add("fallback", &l::fallback)
       .add("transactions", &l::transactions)
       .add("length", &l::length)
@@ -61,14 +62,18 @@ std::string text_of(const line_policy& p) {
 }  // namespace
 
 std::string kernel_expression(const line_policy& p, bool instrumented) {
-  const char* const kernel = p.check == check_form::composite ? "ballast::fft::cuda::composite_kernel" : "ballast::fft::cuda::line_kernel";
+  const char* const kernel = p.check == check_form::composite ? "ballast::fft::cuda::composite_kernel"
+                             : p.repair != repair_form::none  ? "ballast::fft::cuda::repair_kernel"
+                                                              : "ballast::fft::cuda::line_kernel";
   return ballast::cuda::kernel_expression(kernel, {text_of(p)}, instrumented);
 }
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
   ballast::cuda::kernel_request made;
   if (policy.fallback && policy != kernel_policy(policy)) return kernel_for(kernel_policy(policy), instrumented);
-  made.header = policy.check == check_form::composite ? "fft/cuda/schemes/composite.cuh" : "fft/cuda/kernel/line.cuh";
+  made.header = policy.check == check_form::composite ? "fft/cuda/schemes/composite.cuh"
+                : policy.repair != repair_form::none  ? "fft/cuda/kernel/repair.cuh"
+                                                      : "fft/cuda/kernel/line.cuh";
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();

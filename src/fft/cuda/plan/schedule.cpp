@@ -32,6 +32,17 @@ std::uint32_t schedule::counters() const {
   return most;
 }
 
+end_to_end_offsets offsets_of(const end_to_end_part& part, bool wide) {
+  const std::int64_t width = wide ? 8 : 4;
+  const auto whole = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  end_to_end_offsets made{};
+  made.encoded = whole(part.lines * static_cast<std::int64_t>(sizeof(whole_line_record)));
+  made.summed = made.encoded + whole(part.lines * part.first_tiles * 4 * width);
+  made.squares = made.summed + whole(part.lines * part.last_tiles * 4 * width);
+  made.all = made.squares + whole(part.lines * part.first_tiles * width);
+  return made;
+}
+
 std::int64_t pass::lines() const {
   std::int64_t all = columns * middles * batches;
   for (const repeat& each : repeats) all *= each.count;
@@ -44,6 +55,7 @@ std::int64_t pass::groups() const {
 }
 
 std::int64_t pass::checks() const {
+  if (whole_line) return policy.ends() ? whole_line->lines : 0;
   if (policy.check == check_form::thread) {
     std::int64_t butterflies = 0;
     for (int s = 0; s < policy.stages; ++s) butterflies += policy.length / policy.radix[s];
@@ -291,7 +303,7 @@ class builder {
       auto last = out;
       last.insert(last.begin(), {n1, rest, one.target_stride, {}, rest, 1});
       add_pass(one, rest, 1, n1 * one.target_stride, 1, n1, last, work, one.to, false, true, 0);
-      return;
+      return check_from_end_to_end(one, split);
     }
     const std::int64_t n2 = split[1];
     const std::int64_t n3 = split[2];
@@ -301,6 +313,53 @@ class builder {
     auto third = out;
     third.insert(third.begin(), {{n1, rest, one.target_stride, {}, rest, 1}, {n2, n3, n1 * one.target_stride, {}, n3, n1}});
     add_pass(one, n3, 1, n1 * n2 * one.target_stride, 1, n1 * n2, third, work, one.to, false, true, 0);
+    check_from_end_to_end(one, split);
+  }
+
+  // Returns whether the lines whose passes end the schedule can be checked from end to end: complex lines as they are, whose passes number
+  // the whole lines alike, and whose weights are not too large a table.
+  bool takes_end_to_end(const axis_request& one, const std::vector<std::int64_t>& split) const {
+    if (!wanted_.end_to_end || wanted_.fallback || wanted_.check != check_form::verify_before_store || one.from == one.to) return false;
+    if (one.load != load_form::complex || one.store != store_form::complex || one.load_table != table_kind::none) return false;
+    if (one.store_table != table_kind::none || one.loaded != 0 || one.stored != 0) return false;
+    const auto passes = made_.passes.end() - static_cast<std::ptrdiff_t>(split.size());
+    const std::int64_t lines = lines_of(one);
+    for (auto each = passes; each != made_.passes.end(); ++each) {
+      if (each->policy.cluster != 1 || !each->repeats.empty() || each->groups() >= std::int64_t{1} << 31) return false;
+    }
+    const line_policy& p = passes->policy;
+    const pass& last = made_.passes.back();
+    if (p.stages == 1 || passes->middles != lines || passes->batches != 1) return false;
+    if (split.size() == 2 ? last.middles != lines || last.batches != 1 : last.middles != split[1] || last.batches != lines) return false;
+    return 6 * (one.length / p.radix[0]) * p.scalar_bytes() <= device_.memory / 256;
+  }
+
+  // Gives the passes of a line one check from end to end, and adds the passes that repair it.
+  void check_from_end_to_end(const axis_request& one, const std::vector<std::int64_t>& split) {
+    if (!takes_end_to_end(one, split)) return;
+    end_to_end_part part;
+    part.passes = split.size();
+    part.first = made_.passes.size() - part.passes;
+    part.points = one.length;
+    part.lines = lines_of(one);
+    const auto tiles = [&](const pass& each) { return each.groups() / part.lines; };
+    const pass& begins = made_.passes[part.first];
+    part.first_tiles = tiles(begins);
+    part.last_tiles = tiles(made_.passes.back());
+    part.first_radix = begins.policy.radix[0];
+    for (int n = 1; n < std::max(begins.policy.block(), made_.passes.back().policy.block()); n *= 2) ++part.levels;
+    for (std::size_t i = 0; i < part.passes; ++i) {
+      pass& each = made_.passes[part.first + i];
+      part.tiles = tiles(each);
+      each.whole_line = part;
+      pass again = each;
+      again.policy.repair = i + 1 == part.passes ? repair_form::last : repair_form::pass;
+      again.policy.staged = false;
+      again.policy.min_blocks = 1;  // it usually has nothing to do, and more registers avoid spills
+      each.policy.check = i == 0 ? check_form::begins : i + 1 == part.passes ? check_form::ends : check_form::none;
+      made_.passes.push_back(std::move(again));
+    }
+    elements(pass_buffer::checks) = std::max(elements(pass_buffer::checks), offsets_of(part, wide_).all / (wide_ ? 16 : 8));
   }
 
   void add_convolution(const axis_request& one) {

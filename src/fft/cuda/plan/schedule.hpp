@@ -15,12 +15,13 @@
 namespace ballast::fft::cuda {
 
 // The source or destination of a pass: the caller's arrays (input, output), or a part of the workspace.
+//   checks:    verdicts and sums of lines with a check from end to end
 //   split:     between the passes of a split axis
 //   convolved: the padded lines of a convolution
 //   spectrum:  half spectra between the axes of a c2r transform
 //   ring:      the intermediate data of two fused passes, as much as is needed at a time
-enum class pass_buffer : std::uint8_t { input, output, split, convolved, spectrum, ring };
-inline constexpr int k_pass_buffers = 6;
+enum class pass_buffer : std::uint8_t { input, output, checks, split, convolved, spectrum, ring };
+inline constexpr int k_pass_buffers = 7;
 
 // The signal that line i along a dimension belongs to: i / divisor % modulus.
 struct signal_of_index {
@@ -30,6 +31,23 @@ struct signal_of_index {
 
 // The contents of the table of a factor_form::table.
 enum class table_kind : std::uint8_t { none, chirp, filter };
+
+// The part of a pass in the check of whole lines from end to end.
+struct end_to_end_part {
+  std::size_t first = 0;    // number of the first pass of these lines in the schedule
+  std::size_t passes = 2;   // their passes, of one schedule entry each, followed by as many that repair
+  std::int64_t points = 0;  // of a whole line
+  std::int64_t lines = 0;   // whole lines
+  std::int64_t tiles = 0;   // of this pass in a whole line
+  std::int64_t first_tiles = 0, last_tiles = 0;
+  int first_radix = 1;  // of the first pass
+  int levels = 0;       // additions between the sum of a thread and that of its tile
+};
+// The parts of pass_buffer::checks, in bytes from its beginning.
+struct end_to_end_offsets {
+  std::int64_t encoded, summed, squares, all;
+};
+end_to_end_offsets offsets_of(const end_to_end_part& part, bool wide);
 
 // All lines along one dimension, computed by one kernel. It has many members because a pass combines the policy of its kernel with the
 // numbers that the host copies into line_arguments.
@@ -49,13 +67,15 @@ struct pass {
   std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
-  std::int64_t convolution = 0;         // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
-  std::int64_t padded_to = 0;           // length of the convolution
-  std::optional<fused_arguments> pair;  // set if this pass and the next one are one launch; its counters are set at the launch
+  std::int64_t convolution = 0;               // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
+  std::int64_t padded_to = 0;                 // length of the convolution
+  std::optional<end_to_end_part> whole_line;  // set if its lines are part of lines with a check from end to end
+  std::optional<fused_arguments> pair;        // set if this pass and the next one are one launch; its counters are set at the launch
 
   std::int64_t lines() const;   // lines of all repeats
   std::int64_t groups() const;  // groups of tiles in one repeat; a block takes one group at a time
   std::int64_t checks() const;  // checks of all repeats
+  bool repairs() const { return policy.repair != repair_form::none; }
 };
 
 struct schedule {
@@ -86,8 +106,9 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;  // composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
-  bool plain = false;     // scheme v1: no swizzle, and the same parameters for every problem
-  bool fallback = false;  // use fallback kernels only (fallback.hpp)
+  bool end_to_end = false;  // check lines of several passes from end to end where their input is kept
+  bool plain = false;       // scheme v1: no swizzle, and the same parameters for every problem
+  bool fallback = false;    // use fallback kernels only (fallback.hpp)
   alignment aligned = {};
   fusion pairs = fusion::where_it_pays;
 };

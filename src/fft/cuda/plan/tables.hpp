@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fft/cuda/plan/phases.hpp"
 #include "fft/cuda/policy/policy.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
 
@@ -27,6 +28,11 @@ template <class W>
 void override_factors(const factor_functions<W>& by);
 extern template void override_factors(const factor_functions<double>&);
 extern template void override_factors(const factor_functions<long double>&);
+
+// The phases of the passes of a line with one check from end to end (phases.hpp); `middle` only in three passes.
+struct end_to_end_phases {
+  vector_phases first, middle, last;
+};
 
 // Computes the tables on the host. T is the precision of the data; each complex number is two T.
 template <class T>
@@ -55,6 +61,14 @@ struct table_source {
     std::vector<T> verify, encode;
   };
   static weights checksum_weights(const line_policy& policy);
+  // The weights of a line of N points in two or three passes with one check from end to end. `end_to_end_encode`: A(p) B(p mod N/n₁) w_N^{p
+  // · centre} of both vectors for first butterfly j of column c, p = c + jN/n₁, four scalars, then all w_N^p. `end_to_end_verify`: the
+  // phases of both vectors for each last butterfly of the last pass, four scalars. `end_to_end_lines`: the weights of both vectors of its
+  // lines k₁ + n₁k₂, four scalars.
+  static end_to_end_phases end_to_end_phases_of(const std::vector<line_policy>& passes);
+  static std::vector<T> end_to_end_encode(const std::vector<line_policy>& passes, const end_to_end_phases& phases);
+  static std::vector<T> end_to_end_verify(const std::vector<line_policy>& passes, const end_to_end_phases& phases);
+  static std::vector<T> end_to_end_lines(const std::vector<line_policy>& passes, const end_to_end_phases& phases);
 };
 extern template struct table_source<float>;
 extern template struct table_source<double>;

@@ -38,7 +38,11 @@ enum class factor_form : int { none, table, twiddle, separated };
 //   thread:              each thread verifies each of its butterflies separately
 //   composite:           the lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh)
 //   one_sided:           each line is verified after its store
-enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
+//   begins, ends:        the first and the last pass of a line with one check from end to end (kernel/line_ends.cuh)
+enum class check_form : int { none, verify_before_store, thread, composite, one_sided, begins, ends };
+// The passes that compute lines again whose check from end to end has failed (kernel/repair.cuh). `last` compares its results with those in
+// memory.
+enum class repair_form : int { none, pass, last };
 
 // The layout of a tile in shared memory between two stages. In the linear layout element i of a line is word i·lines + line (`columns`), or
 // word line·length + i otherwise. There are two ways to avoid bank conflicts:
@@ -86,8 +90,9 @@ struct line_policy {
   bool truncated = false;      // elements at positions ≥ `stored` are not written
   bool shared_source = false;  // reads data that other blocks of the same launch write: coherently, line_tile::shared_shift away
   bool shared_target = false;  // writes data that other blocks of the same launch read
-  bool fallback = false;       // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
-  int transactions = 1;        // composite: tiles that share one check
+  repair_form repair = repair_form::none;
+  bool fallback = false;  // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
+  int transactions = 1;   // composite: tiles that share one check
   int length = 1;
   int lines = 1;
   int threads = 1;     // threads of one line
@@ -176,12 +181,17 @@ struct line_policy {
   // Returns whether a line is verified as a whole and computed again until it passes.
   BALLAST_HD constexpr bool verifies() const { return check == check_form::verify_before_store || check == check_form::one_sided; }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
+  BALLAST_HD constexpr bool begins() const { return check == check_form::begins; }
+  BALLAST_HD constexpr bool ends() const { return check == check_form::ends; }
+  BALLAST_HD constexpr bool encodes() const { return sums() && !ends(); }  // sums its inputs
+  BALLAST_HD constexpr bool sums_outputs() const { return sums() && !begins(); }
+  BALLAST_HD constexpr bool reads_twice() const { return verifies() || begins(); }  // as data and for the checksums
   // Returns whether outputs are exchanged with their mirror images and multiplied before the store.
   BALLAST_HD constexpr bool mirrors() const { return store == store_form::spectrum; }
   BALLAST_HD constexpr bool multiplies_outputs() const { return store_factor != factor_form::none || mirrors(); }
   BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
   // Returns whether the factors of the store are applied before the check. The check then applies their inverses, and so covers them.
-  BALLAST_HD constexpr bool folds() const { return store_factor != factor_form::none && verifies(); }
+  BALLAST_HD constexpr bool folds() const { return store_factor != factor_form::none && reads_twice(); }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory of the exchange: words of one part or of both, rounded up to the groups that a layout permutes.
@@ -216,6 +226,7 @@ struct line_policy {
   BALLAST_HD constexpr int in_slots() const { return remaps() ? partials(in_columns) : 0; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
     if (!sums()) return 0;
+    if (begins() || ends()) return static_cast<std::int64_t>((block() + 31) / 32) * 5 * 8 / 16 * 16 + 16;
     const int values = 4 * (out_slots() + in_slots()) + (remaps() ? in_slots() : out_slots());
     return (static_cast<std::int64_t>(values) * lines * (check == check_form::composite ? 8 : scalar_bytes()) + 15) / 16 * 16;
   }
@@ -226,7 +237,7 @@ struct line_policy {
     return levels;
   }
   BALLAST_HD constexpr std::int64_t record_bytes() const {
-    if (!sums()) return 0;
+    if (!sums() || begins() || ends()) return 0;
     return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
   }
   // The barrier that counts the data sent by other blocks.
@@ -250,7 +261,7 @@ struct line_side {
 
 // The checks of the FFT, stored in device_event::what. The part of an event is its pass, and its index is the line of that pass: ((launch ·
 // batches + batch) · middles + middle) · columns + column.
-enum class event_check : std::uint32_t { line, product, composite, butterfly };
+enum class event_check : std::uint32_t { line, product, composite, butterfly, whole_line };
 
 using ballast::cuda::device_event;
 using ballast::cuda::event_action;
@@ -265,6 +276,27 @@ enum argument_form : unsigned {
   k_form_load_half = 4,
   k_form_store_real = 8,
   k_form_twiddles = 16,  // the table of the store has the layout of factor_form::twiddle
+};
+
+// The state of a whole line with one check from end to end. Its first pass resets it. Two threads write `state` and `twin`, each by its own
+// verdict: abft::k_pass, abft::k_fail, or k_unjudged if its numbers are too large or too small for the check. Any other value: no verdict.
+struct whole_line_record {
+  std::uint32_t state, twin;
+  std::uint32_t arrived;  // tiles of the last pass that are done
+  std::uint32_t changed;  // not 0: a repair has changed results
+};
+inline constexpr std::uint32_t k_unjudged = 0x5a3c96e1u;
+
+// The check from end to end, of passes whose policy begins, ends or repairs. Sums of tile t of whole line l are at l · tiles + t.
+struct end_to_end_arguments {
+  whole_line_record* records;
+  void* encoded;             // two complex numbers for each tile of the first pass
+  void* summed;              // two complex numbers for each tile of the last pass
+  void* squares;             // ‖x‖² of each tile of the first pass
+  const void* line_weights;  // ends: weights of both vectors for line middle · columns + column, four scalars
+  std::uint32_t lines;       // whole lines of the launch
+  std::uint32_t tiles;       // tiles of this pass in a whole line
+  std::uint32_t first_tiles, last_tiles;
 };
 
 // The argument of a line kernel. It has many members because one argument serves all policies: each form, factor and check reads tables and
@@ -295,7 +327,8 @@ struct line_arguments {
   int chunk;                         // for events
   int repairs;                       // maximum number of further computations of a tile; 0: detect only
   int input_kept;                    // not 0: no store of a tile changes the input of another tile
-  int pass, passes;                  // number of this pass, for events; number of passes, for injection
+  int part;                          // number of this pass among the launches, for events
+  int pass, passes;                  // number of this pass among those that a call without faults computes, and their number; for injection
   int first_stage, stages;           // injection: the first stage of this pass, the stages of all passes
   int first_twiddle, twiddle_steps;  // the same for the twiddle products
   unsigned forms;                    // line_policy::fallback: sum of argument_form. The table of a factor is null if there is no factor
@@ -304,6 +337,7 @@ struct line_arguments {
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), with two copies of each
   double kappa;                // check_form::thread: the factor of its thresholds
   double overflow;             // a line whose norm exceeds this may overflow, and is judged by repetition
+  end_to_end_arguments whole_line;
 };
 
 // Two passes in one launch (fused_passes.cuh). A unit is a set of tiles of both passes; the tiles of its second pass depend only on the

@@ -24,6 +24,11 @@ std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return abou
 // The alignments that change the amount of memory. A plan has room for all of them.
 constexpr alignment k_alignments[] = {{true, true}, {true, false}};
 
+// Returns whether the input is kept, for all cases that give different schedules.
+std::vector<bool> kept_or_not(const transform_options& options) {
+  return options.end_to_end ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
 // Returns a text of everything that a program depends on besides its device.
 std::string name_of(const geometry& shape, precision type, const transform_options& options) {
   std::string text = type == precision::f32 ? "fft f32" : "fft f64";
@@ -36,9 +41,17 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
     for (const std::int64_t stride : s.stride) add(stride);
     for (const std::int64_t number : {s.distance, std::int64_t{s.real}, s.extent}) add(number);
   }
-  for (const int number : {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain),
-                           static_cast<int>(options.fallback), static_cast<int>(options.pairs), static_cast<int>(options.origin)})
+  for (const int number :
+       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.end_to_end), static_cast<int>(options.plain),
+        static_cast<int>(options.fallback), static_cast<int>(options.pairs), static_cast<int>(options.origin)})
     add(number);
+  return text;
+}
+
+// Returns a name of the stages of a pass.
+std::string radices_of(const line_policy& policy) {
+  std::string text = std::to_string(policy.length);
+  for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
   return text;
 }
 
@@ -60,8 +73,10 @@ line_program<T>::line_program(std::shared_ptr<ballast::cuda::device> on, const g
   constexpr std::int64_t width = 2 * sizeof(T);
   std::int64_t work = 0;
   for (const alignment aligned : k_alignments) {
-    const schedule whole = scheduled(direction::forward, false, shape_.batch, aligned);
-    work = std::max(work, (whole.work_elements() - whole.elements[static_cast<std::size_t>(pass_buffer::ring)]) * width);
+    for (const bool kept : kept_or_not(options_)) {
+      const schedule whole = scheduled(direction::forward, false, shape_.batch, aligned, kept);
+      work = std::max(work, (whole.work_elements() - whole.elements[static_cast<std::size_t>(pass_buffer::ring)]) * width);
+    }
   }
   chunk_ = shape_.batch;
   if (work > 0) chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
@@ -69,15 +84,17 @@ line_program<T>::line_program(std::shared_ptr<ballast::cuda::device> on, const g
   for (const std::int64_t batch : {chunk_, shape_.batch % chunk_}) {
     if (batch == 0) continue;
     for (const alignment aligned : k_alignments) {
-      const schedule part = scheduled(direction::forward, false, batch, aligned);
-      work_bytes_ = std::max(work_bytes_, ballast::cuda::aligned_bytes(part.work_elements() * width));
-      counters = std::max(counters, part.counters());
+      for (const bool kept : kept_or_not(options_)) {
+        const schedule part = scheduled(direction::forward, false, batch, aligned, kept);
+        work_bytes_ = std::max(work_bytes_, ballast::cuda::aligned_bytes(part.work_elements() * width));
+        counters = std::max(counters, part.counters());
+      }
     }
   }
   counter_bytes_ = ballast::cuda::aligned_bytes(counters * static_cast<std::int64_t>(sizeof(std::uint32_t)));
   if (options_.check != check_form::one_sided) return;
   for (const alignment aligned : k_alignments) {
-    const schedule part = scheduled(direction::forward, false, chunk_, aligned);
+    const schedule part = scheduled(direction::forward, false, chunk_, aligned, false);
     for (int from = 0; from < k_pass_buffers; ++from)
       copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<pass_buffer>(from), part.elements, chunk_));
   }
@@ -95,7 +112,7 @@ std::int64_t line_program<T>::bytes_at(pass_buffer from, const std::array<std::i
 }
 
 template <class T>
-schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned) const {
+schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned, bool kept) const {
   schedule_request wanted;
   wanted.shape = shape_;
   wanted.shape.batch = batch;
@@ -104,6 +121,7 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
   wanted.scaled = scaled;
   wanted.check = options_.check;
   wanted.transactions = options_.transactions;
+  wanted.end_to_end = options_.end_to_end && kept;
   wanted.plain = options_.plain;
   wanted.fallback = options_.fallback;
   wanted.tuned = &options_.tuned();
@@ -124,14 +142,14 @@ std::vector<ballast::cuda::kernel_request> line_program<T>::missing(const form& 
   if (already(wanted) != nullptr) return {};
   const std::lock_guard lock(mutex_);
   auto& list = missing_[wanted];
-  if (list.empty()) list = kernels_of(scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned), wanted.instrumented);
+  if (list.empty()) list = kernels_of(scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned, wanted.kept), wanted.instrumented);
   return list;
 }
 
 template <class T>
 const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   if (const prepared* const there = already(wanted); there != nullptr) return *there;
-  schedule made = scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned);
+  schedule made = scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned, wanted.kept);
   // No lock is held here: this step can take as long as a compilation.
   const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, wanted.instrumented));
   const std::lock_guard one_at_a_time(making_);
@@ -144,13 +162,17 @@ const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   const auto stages_of = [](const pass& each) { return each.policy.stages + (each.policy.mirrors() ? 1 : 0); };
   int stages = 0;
   int twiddles = 0;
+  int passes = 0;
   for (const pass& each : made.passes) {
+    if (each.repairs()) continue;
+    ++passes;
     stages += stages_of(each);
     twiddles += twiddle_steps(each);
   }
   auto next = loaded.begin();
   int stage = 0;
   int twiddle = 0;
+  int pass_number = 0;
   for (std::size_t i = 0; i < made.passes.size(); ++i) {
     const pass& each = made.passes[i];
     // A launch with more blocks than a device can start fails; most kernels take one tile per block.
@@ -159,17 +181,27 @@ const prepared& line_program<T>::prepare(const form& wanted, int threads) {
       one.kernel = *next++;
       // Blocks that prefetch, and those that draw tickets, process several tiles.
       if (each.policy.staged || each.pair) one.most_blocks = device_->resident_blocks(*one.kernel);
+      // A repair usually finds nothing to do, so it has few blocks, which take all tiles.
+      if (each.repairs()) one.most_blocks = device_->about().multiprocessors;
     }
-    fill(one, threads);
+    fill(one, made, threads);
     line_arguments& a = one.arguments;
-    a.pass = static_cast<int>(work->passes.size());
-    a.passes = static_cast<int>(made.passes.size());
-    a.first_stage = stage;
+    a.part = static_cast<int>(i);
+    if (each.repairs()) {
+      const line_arguments& first = work->passes[i - each.whole_line->passes].arguments;
+      a.pass = first.pass;
+      a.first_stage = first.first_stage;
+      a.first_twiddle = first.first_twiddle;
+    } else {
+      a.pass = pass_number++;
+      a.first_stage = stage;
+      a.first_twiddle = twiddle;
+      stage += stages_of(each);
+      twiddle += twiddle_steps(each);
+    }
+    a.passes = passes;
     a.stages = stages;
-    a.first_twiddle = twiddle;
     a.twiddle_steps = std::max(twiddles, 1);
-    stage += stages_of(each);
-    twiddle += twiddle_steps(each);
     work->passes.push_back(std::move(one));
   }
   const std::lock_guard lock(mutex_);
@@ -191,20 +223,61 @@ const void* line_program<T>::table(const std::string& name, int copy, Make&& mak
   return slot->data();
 }
 
+// Fills in the weights of a pass's checksums.
+template <class T>
+void line_program<T>::fill_weights(const pass& p, const schedule& made, line_arguments& a) {
+  using source = table_source<T>;
+  const line_policy& policy = p.policy;
+  if (p.whole_line) {
+    const end_to_end_part& part = *p.whole_line;
+    a.whole_line.lines = static_cast<std::uint32_t>(part.lines);
+    a.whole_line.tiles = static_cast<std::uint32_t>(part.tiles);
+    a.whole_line.first_tiles = static_cast<std::uint32_t>(part.first_tiles);
+    a.whole_line.last_tiles = static_cast<std::uint32_t>(part.last_tiles);
+  }
+  if (!policy.sums()) return;
+  if (policy.begins() || policy.ends()) {
+    std::vector<line_policy> passes;
+    std::string which;
+    for (std::size_t i = 0; i < p.whole_line->passes; ++i) {
+      passes.push_back(made.passes[p.whole_line->first + i].policy);
+      which += ' ' + radices_of(passes.back());
+    }
+    std::optional<end_to_end_phases> phases;
+    const auto with_phases = [&](auto make) {
+      return [&passes, &phases, make] {
+        if (!phases) phases = source::end_to_end_phases_of(passes);
+        return make(passes, *phases);
+      };
+    };
+    if (policy.begins()) {
+      a.encode = table("end to end encode" + which, 0, with_phases(source::end_to_end_encode));
+    } else {
+      a.verify = table("end to end verify" + which, 0, with_phases(source::end_to_end_verify));
+      a.whole_line.line_weights = table("end to end lines" + which, 0, with_phases(source::end_to_end_lines));
+    }
+    return;
+  }
+  std::optional<typename source::weights> weights;
+  const auto once = [&]() -> const typename source::weights& {
+    if (!weights) weights = source::checksum_weights(policy);
+    return *weights;
+  };
+  const std::string which = radices_of(policy) + (policy.mirrors() ? " mirrored" : "");
+  a.verify = table("verify " + which, 0, [&]() -> const std::vector<T>& { return once().verify; });
+  a.encode = table("encode " + which, 0, [&]() -> const std::vector<T>& { return once().encode; });
+}
+
 // Fills in the tables and addresses of a pass.
 template <class T>
-void line_program<T>::fill(prepared_pass& made, int threads) {
+void line_program<T>::fill(prepared_pass& made, const schedule& of, int threads) {
   const pass& p = made.pass;
   const line_policy& policy = p.policy;
   line_arguments& a = made.arguments;
   a = {};
-  const auto key = [&] {
-    std::string text = std::to_string(policy.length);
-    for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
-    return text;
-  }();
+  const std::string key = radices_of(policy);
   using source = table_source<T>;
-  const bool checked = policy.check != check_form::none;
+  const bool checked = policy.check != check_form::none || p.whole_line;
   // Sets a table and the table that checks read in its place: a second copy, or its inverses.
   const auto twins = [&](const std::string& name, const void*& first, const void*& second, const auto& make, bool inverse = false) {
     if (!checked) {
@@ -251,16 +324,7 @@ void line_program<T>::fill(prepared_pass& made, int threads) {
       twins(name, a.store_table, a.store_twin, make);
     }
   }
-  if (policy.sums()) {
-    std::optional<typename source::weights> weights;
-    const auto once = [&]() -> const typename source::weights& {
-      if (!weights) weights = source::checksum_weights(policy);
-      return *weights;
-    };
-    const std::string which = key + (policy.mirrors() ? " mirrored" : "");
-    a.verify = table("verify " + which, 0, [&]() -> const std::vector<T>& { return once().verify; });
-    a.encode = table("encode " + which, 0, [&]() -> const std::vector<T>& { return once().encode; });
-  }
+  fill_weights(p, of, a);
   a.source = p.source;
   a.target = p.target;
   a.columns = p.columns;

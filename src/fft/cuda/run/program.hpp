@@ -47,6 +47,7 @@ class line_program final : public ballast::cuda::shared_state {
     std::int64_t batch;
     alignment aligned;
     bool instrumented;
+    bool kept;  // the output does not overwrite the input
 
     auto operator<=>(const form&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
   };
@@ -71,11 +72,12 @@ class line_program final : public ballast::cuda::shared_state {
   std::int64_t device_bytes() const override { return table_bytes_; }
 
  private:
-  schedule scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned) const;
+  schedule scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned, bool kept) const;
   const prepared* already(const form& wanted);  // null if it is not prepared
   template <class Make>
   const void* table(const std::string& name, int copy, Make&& make);
-  void fill(prepared_pass& result, int threads);
+  void fill(prepared_pass& result, const schedule& made, int threads);
+  void fill_weights(const pass& p, const schedule& made, line_arguments& a);
 
   std::shared_ptr<ballast::cuda::device> device_;
   geometry shape_;

@@ -47,6 +47,7 @@ const char* name_of_check(std::uint32_t what) {
     case event_check::product: return "fft.product";
     case event_check::composite: return "fft.composite";
     case event_check::butterfly: return "fft.butterfly";
+    case event_check::whole_line: return "fft.whole_line";
   }
   return "fft";
 }
@@ -211,15 +212,19 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   a.scale = p.policy.scaled ? how.scale : 1;
   a.check_scale = p.policy.scaled ? how.check_scale : 1;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
-  const double points = static_cast<double>(p.policy.length);
-  const double factors = p.policy.folds()     ? thresholds::k_factor_stages
+  const bool ends = p.policy.ends();
+  const double points = static_cast<double>(ends ? p.whole_line->points : p.policy.length);
+  const double factors = ends                 ? thresholds::end_to_end_stages(static_cast<int>(p.whole_line->passes))
+                         : p.policy.folds()   ? thresholds::k_factor_stages
                          : p.policy.mirrors() ? thresholds::reals_stages(p.policy.radix[p.policy.stages - 1])
                                               : 0;
   const double offset = thresholds::residual<T>(points, 0, k_kappa) * factor + thresholds::output_underflow<T>(points) +
-                        (p.policy.folds() ? thresholds::factor_underflow<T>(points) * each.largest_inverse : 0);
+                        (p.policy.folds() ? thresholds::factor_underflow<T>(points) * each.largest_inverse : 0) +
+                        (ends ? static_cast<double>(p.whole_line->passes) * thresholds::factor_underflow<T>(points) * factor : 0);
   const double slope = (thresholds::residual<T>(points, 1, k_kappa) - thresholds::residual<T>(points, 0, k_kappa)) * factor *
                        thresholds::group_growth(points, p.policy.transactions) *
-                       thresholds::line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors);
+                       (ends ? thresholds::line_growth(points, p.whole_line->first_radix, p.whole_line->levels, factors)
+                             : thresholds::line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors));
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;
@@ -230,6 +235,14 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   a.in = base[static_cast<std::size_t>(p.from)];
   a.out = base[static_cast<std::size_t>(p.to)];
   a.input_kept = a.in != a.out;
+  if (p.whole_line) {
+    const end_to_end_offsets at = offsets_of(*p.whole_line, sizeof(T) == 8);
+    unsigned char* const checks = base[static_cast<std::size_t>(pass_buffer::checks)];
+    a.whole_line.records = reinterpret_cast<whole_line_record*>(checks);
+    a.whole_line.encoded = checks + at.encoded;
+    a.whole_line.summed = checks + at.summed;
+    a.whole_line.squares = checks + at.squares;
+  }
 }
 
 template <class T>
@@ -425,7 +438,12 @@ std::unique_ptr<open_runs> cuda_transform<T>::open(const unsigned char* in, unsi
   const auto reads_on = [&](std::int64_t boundary) { return aligned(in, input_, shape.input.distance, &nest_loop::input, boundary); };
   constexpr std::int64_t pair = 2 * sizeof(T);
   const bool paired = reads_on(pair) && aligned(out, output_, shape.output.distance, &nest_loop::output, pair);
-  const form whole{how.direction, how.scale != 1, shape.batch, alignment{reads_on(16), paired}, inject::armed_sites(how.injector) != 0};
+  const form whole{how.direction,
+                   how.scale != 1,
+                   shape.batch,
+                   alignment{reads_on(16), paired},
+                   inject::armed_sites(how.injector) != 0,
+                   options_.end_to_end && in != out};
   try {
     if (choice by = choose(whole, how); by.by != best_) return open(by.by, std::move(by.why_fallback), whole, in, out, how);
   } catch (const std::bad_alloc&) {  // the kernels of the problem may need less memory

@@ -20,7 +20,8 @@ struct transform_options {
   check_form check = check_form::none;
   int transactions = 1;
   policy_origin origin = policy_origin::installed;
-  bool plain = false;  // no swizzle, and the same parameters for every problem
+  bool end_to_end = false;  // check lines of several passes from end to end where their input is kept
+  bool plain = false;       // no swizzle, and the same parameters for every problem
   fusion pairs = chosen_fusion();
   bool fallback = false;                // use fallback kernels only (fallback.hpp)
   const tuning_table* trial = nullptr;  // for policy_origin::trial; must outlive the transform

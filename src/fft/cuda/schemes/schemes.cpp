@@ -23,11 +23,13 @@ struct scheme_row {
   check_form check;  // none: a variant without protection. For cufft any other value, since it has its own check
   int transactions = 1;
   variant computes = variant::best;
+  bool end_to_end = false;
 };
 
 // The default comes first.
 constexpr scheme_row k_schemes[] = {
     {"verify_before_store", check_form::verify_before_store},
+    {"end_to_end", check_form::verify_before_store, 1, variant::best, true},
     {"one_sided", check_form::one_sided},
     {"threadblock", check_form::composite, 1},
     {"multi_transaction_2", check_form::composite, 2},
@@ -64,6 +66,7 @@ transform_options options_of(const scheme_row& row, bool protect) {
   transform_options options;
   if (protect) options.check = row.check;
   options.transactions = row.transactions;
+  options.end_to_end = protect && row.end_to_end;
   options.plain = row.computes == variant::plain;
   if (row.computes == variant::rules) options.origin = policy_origin::rules;
   return options;

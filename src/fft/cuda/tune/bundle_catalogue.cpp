@@ -28,12 +28,13 @@ class collection {
     if (std::ranges::find(made_, wanted) == made_.end()) made_.push_back(std::move(wanted));
   }
 
-  void add(const std::string& text, check_form check, bool inverse = false) {
+  void add(const std::string& text, check_form check, bool inverse = false, bool end_to_end = false) {
     const token what = parse_token(text);
     schedule_request wanted{.shape = resolve(what.problem), .precision = what.problem.precision};
     wanted.direction = inverse ? direction::inverse : what.direction;
     wanted.scaled = inverse;
     wanted.check = check;
+    wanted.end_to_end = end_to_end;
     const schedule made = make_schedule(wanted, device_);
     for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) add(kernel_for(made, i, false));
   }
@@ -99,6 +100,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   add_common(made);
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);
+    made.add(problem, check_form::verify_before_store, false, true);
   }
   for (const auto& [request, value] : tuning_table::active().lines()) {
     if (value.cluster > 1 && device.major < 9) continue;
