@@ -163,6 +163,39 @@ TYPED_TEST(kmeans_control, norms_and_the_bound_of_the_scores) {
   }
 }
 
+// The distances to the candidates of k-means++, which wait until one of them is taken: their potential must have the same bits again.
+TYPED_TEST(kmeans_control, the_distances_to_the_candidates) {
+  using T = TypeParam;
+  const auto device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard here(device);
+  const auto points = clouds<T>(700, 6, 5, 21, 0.9);
+  const auto call = [&](protection level) {
+    const auto made = fit(points.view(), request<T>{.clusters = 5, .max_iter = 2, .tol = 0, .seed = 3}, this->how(level));
+    return std::pair(made.report, numbers_of(made));
+  };
+  const auto [clean, expected] = call(protection::correct);
+  ASSERT_EQ(clean.verdict, verdict::clean);
+  // Launch 0 takes the first centroid, the next one tries candidates.
+  const auto change = [&](const void* of) {
+    const auto& a = *static_cast<const cuda::seeding_arguments<T>*>(of);
+    for (int j = 0; j < a.candidates.count; ++j)
+      for (const std::int64_t row : {5, 6, 600}) device->set(a.distances + j * a.apart + row, T(0));
+  };
+  device->strikes = {{"seeding_kernel", 1, change}};
+  const auto [seen, found] = call(protection::correct);
+  EXPECT_TRUE(device->strikes[0].met());
+  EXPECT_EQ(seen.verdict, verdict::recomputed) << to_json(seen);
+  EXPECT_EQ(found, expected) << to_json(seen);
+  device->strikes = {{"seeding_kernel", 1, [&](const void* of) {
+                        const auto& a = *static_cast<const cuda::seeding_arguments<T>*>(of);
+                        for (int j = 0; j < a.candidates.count; ++j)
+                          for (std::int64_t row = 0; row < 650; ++row) device->set(a.distances + j * a.apart + row, T(0));
+                      }}};
+  const auto [unseen, bare] = call(protection::off);
+  EXPECT_EQ(unseen.detected, 0u);
+  EXPECT_NE(bare, expected);
+}
+
 // The counts and exponents of the columns, from which the frame of the points follows: without an alarm a wrong one would only be found
 // where computing again cannot help.
 TYPED_TEST(kmeans_control, the_statistics_of_the_columns) {

@@ -15,7 +15,8 @@ struct shape {
   bool unprotected = false, faults = false, weights = false;
 };
 
-// Shapes of kmeans_exact_test.cpp, kmeans_clean_rows_test.cpp and kmeans_cuda_control_test.cpp. A kernel depends on few ranges of n and k.
+// Shapes of kmeans_exact_test.cpp, kmeans_clean_rows_test.cpp, kmeans_cuda_control_test.cpp and kmeans_open_rows_test.cpp. A kernel depends
+// on few ranges of n and k.
 constexpr shape k_shapes[] = {{1, 2, both, true, false, true},
                               {1, 3, both, true},
                               {1, 4, both, true},

@@ -172,16 +172,18 @@ void driver<T>::store_centroids(const sealed_centroids<T>& from, const matrix_vi
   if (to.data == nullptr) return;
   const matrix_view<T> here = staging_.write(to);
   const auto copy = [&] {
-    for (std::int64_t e = 0; e < k_ * n_; ++e) here(e / n_, e % n_) = from.values()[at(e)];
+    for (std::int64_t j = 0; j < k_; ++j)
+      for (std::int64_t f = 0; f < n_; ++f) here(j, f) = from.values()[at(j * n_ + f)];
   };
   if (!protects()) return copy();
   run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
     copy();
     recorder_.checked(1);
-    std::uint64_t seal = k_seal_of_nothing;
-    for (std::int64_t e = 0; e < k_ * n_; ++e) seal = seal_of(&here(e / n_, e % n_), 1, seal);
+    core::vector<T> stored(at(k_ * n_));
+    for (std::int64_t j = 0; j < k_; ++j)
+      for (std::int64_t f = 0; f < n_; ++f) stored[at(j * n_ + f)] = here(j, f);
     abft::finding found;
-    found.word = seal == from.seal() ? abft::k_pass : abft::k_fail;
+    found.word = seal_of(stored) == from.seal() ? abft::k_pass : abft::k_fail;
     found.residual = found.word == abft::k_pass ? 0 : std::numeric_limits<double>::quiet_NaN();
     return found;
   });
@@ -205,9 +207,10 @@ bool driver<T>::agree(const summed_twice& inertia) const {
 template <class T>
 core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
   core::vector<T> made(at(k_ * n_));
-  const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * normalization_.values().scale; };
   const auto scale_all = [&] {
-    for (std::int64_t e = 0; e < k_ * n_; ++e) made[at(e)] = scale(e);
+    const T scale = normalization_.values().scale;
+    for (std::int64_t j = 0; j < k_; ++j)
+      for (std::int64_t f = 0; f < n_; ++f) made[at(j * n_ + f)] = centroids(j, f) * scale;
   };
   if (!protects()) {
     scale_all();
@@ -218,9 +221,13 @@ core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
     recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
     abft::finding found;
     found.residual = std::numeric_limits<double>::quiet_NaN();
-    for (std::int64_t e = k_ * n_; e-- > 0;) {
-      if (!(made[at(e)] == scale(e))) found.word = abft::k_fail;
+    const volatile T& scale = normalization_.values().scale;
+    bool right = true;
+    for (std::int64_t j = k_; j-- > 0;) {
+      const T again = scale;
+      for (std::int64_t f = n_; f-- > 0;) right = right & (made[at(j * n_ + f)] == centroids(j, f) * again);
     }
+    if (!right) found.word = abft::k_fail;
     return found;
   });
   return made;

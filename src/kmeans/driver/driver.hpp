@@ -94,8 +94,8 @@ class driver {
   abft::finding verify_normalization(const ranges<T>& seen, matrix_view<const T> centroids) const;
   double mean_variance(bool by_features) const;
   abft::guarded_threshold tolerance_for(double tol);
-  template <class Element, class Compare>
-  sealed_centroids<T> carry(std::int64_t step, const Element& element, const Compare& compare);
+  template <class Convert, class Compare>
+  sealed_centroids<T> carry(std::int64_t step, const Convert& convert, const Compare& compare);
   sealed_centroids<T> normalize(matrix_view<const T> centroids);
   sealed_centroids<T> denormalize(const core::vector<T>& centroids);
   double denormalize(double inertia, int exponent) const;

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
 #include "core/format.hpp"
+#include "core/parallel.hpp"
 #include "kmeans/driver/driver.hpp"
 #include "kmeans/scale.hpp"
 #include "kmeans/sites.hpp"
@@ -157,11 +159,14 @@ abft::finding driver<T>::verify_normalization(const ranges<T>& seen, matrix_view
 // Surveys the points and normalizes them. `measured`: measure() also without protection.
 template <class T>
 void driver<T>::choose_normalization(matrix_view<const T> centroids, bool measured) {
-  for (std::int64_t j = 0; j < centroids.rows; ++j)
-    for (std::int64_t f = 0; f < n_; ++f)
+  for (std::int64_t j = 0; j < centroids.rows; ++j) {
+    bool finite = true;
+    for (std::int64_t f = 0; f < n_; ++f) finite = finite & (std::abs(centroids(j, f)) <= std::numeric_limits<T>::max());
+    for (std::int64_t f = 0; !finite && f < n_; ++f)
       if (!std::isfinite(centroids(j, f)))
         throw invalid_argument_error(
             fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_.view(), centroids(j, f), j, f));
+  }
   const auto once = [&] {
     ranges<T> seen = column_stats();
     make_normalization(seen, centroids);
@@ -234,17 +239,39 @@ template <class T>
 abft::finding driver<T>::compare_normalized(matrix_view<const T> outer, const core::vector<T>& inner) const {
   const normalization<T>& chosen = normalization_.values();
   const double scale = static_cast<double>(chosen.scale), far = static_cast<double>(k_far<T>);
-  double worst = 0;
-  for (std::int64_t j = k_; j-- > 0;) {
+  const double least = 2 * static_cast<double>(std::numeric_limits<T>::denorm_min()) * std::max(scale, 1.0);
+  const T* const shifts = chosen.shift.data();
+  // Calls use(difference, limit) for each coordinate of a row, the last first.
+  const auto compare_row = [&](std::int64_t j, auto&& use) {
+    const T* const from = &outer(j, 0);
+    const T* const to = inner.data() + j * n_;
+    const std::int64_t apart = outer.column_stride;
     for (std::int64_t f = n_; f-- > 0;) {
-      const double shift = static_cast<double>(chosen.shift[at(f)]);
-      const double plain = static_cast<double>(outer(j, f)) * scale;
+      const double shift = static_cast<double>(shifts[f]);
+      const double plain = static_cast<double>(from[f * apart]) * scale;
       const double expected = std::clamp(plain - shift, -far, far);
-      const double limit = 4 * abft::unit_roundoff<T> * (std::min(std::abs(plain), std::abs(shift) + far) + std::abs(shift)) +
-                           2 * static_cast<double>(std::numeric_limits<T>::denorm_min()) * std::max(scale, 1.0);
-      const double ratio = std::abs(static_cast<double>(inner[at(j * n_ + f)]) - expected) / limit;
-      if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+      const double limit = 4 * abft::unit_roundoff<T> * (std::min(std::abs(plain), std::abs(shift) + far) + std::abs(shift)) + least;
+      use(std::abs(static_cast<double>(to[f]) - expected), limit);
     }
+  };
+  // Divides only if there is a number to report.
+  constexpr double seconds = 2e-9;  // for a coordinate, about
+  const std::int64_t rows = std::max<std::int64_t>(1, 8192 / n_), tasks = (k_ + rows - 1) / rows;
+  const int threads = core::worthwhile_threads(how_.threads, static_cast<double>(k_) * static_cast<double>(n_) * seconds);
+  core::vector<std::int64_t> counts(at(tasks), 0);
+  core::parallel_for(threads, tasks, [&](std::int64_t task, int) {
+    std::int64_t count = 0;
+    for (std::int64_t j = std::min(k_, (task + 1) * rows); j-- > task * rows;)
+      compare_row(j, [&](double difference, double limit) { count += difference <= limit ? 0 : 1; });
+    counts[at(task)] = count;
+  });
+  const std::int64_t wrong = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  double worst = 0;
+  for (std::int64_t j = k_; wrong > 0 && j-- > 0;) {
+    compare_row(j, [&](double difference, double limit) {
+      const double ratio = difference / limit;
+      if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+    });
   }
   abft::finding found;
   found.residual = worst;
@@ -253,16 +280,16 @@ abft::finding driver<T>::compare_normalized(matrix_view<const T> outer, const co
   return found;
 }
 
-// Converts centroids between the user's coordinates and normalized ones: element(e) computes one element, compare(made) verifies all.
-// `step`: the step of site kmeans.centroid.
+// Converts centroids between the user's coordinates and normalized ones: convert(j, to) computes row j, compare(made) verifies all. `step`:
+// the step of site kmeans.centroid.
 template <class T>
-template <class Element, class Compare>
-sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, const Compare& compare) {
+template <class Convert, class Compare>
+sealed_centroids<T> driver<T>::carry(std::int64_t step, const Convert& convert, const Compare& compare) {
   verify_waiting(normalization_, "kmeans.normalization");
   sealed_centroids<T> made;
   const auto compute = [&] {
     core::vector<T> values(at(core::checked_product(k_, n_)));
-    for (std::int64_t e = 0; e < k_ * n_; ++e) values[at(e)] = element(e);
+    for (std::int64_t j = 0; j < k_; ++j) convert(j, values.data() + j * n_);
     injector_.strike(site::centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
     made = sealed_centroids<T>(std::move(values));
   };
@@ -282,9 +309,13 @@ template <class T>
 sealed_centroids<T> driver<T>::normalize(matrix_view<const T> centroids) {
   return carry(
       2,
-      [&](std::int64_t e) {
+      [&](std::int64_t j, T* to) {
         const normalization<T>& chosen = normalization_.values();
-        return std::clamp(centroids(e / n_, e % n_) * chosen.scale - chosen.shift[at(e % n_)], -k_far<T>, k_far<T>);
+        const T scale = chosen.scale;
+        const T* const shift = chosen.shift.data();
+        const T* const from = &centroids(j, 0);
+        const std::int64_t apart = centroids.column_stride;
+        for (std::int64_t f = 0; f < n_; ++f) to[f] = std::clamp(from[f * apart] * scale - shift[f], -k_far<T>, k_far<T>);
       },
       [&](const core::vector<T>& made) { return compare_normalized(centroids, made); });
 }
@@ -293,10 +324,13 @@ template <class T>
 sealed_centroids<T> driver<T>::denormalize(const core::vector<T>& centroids) {
   return carry(
       3,
-      [&](std::int64_t e) {
+      [&](std::int64_t j, T* to) {
         const normalization<T>& chosen = normalization_.values();
         const double unscale = 1 / static_cast<double>(chosen.scale);
-        return static_cast<T>((static_cast<double>(centroids[at(e)]) + static_cast<double>(chosen.shift[at(e % n_)])) * unscale);
+        const T* const shift = chosen.shift.data();
+        const T* const from = centroids.data() + j * n_;
+        for (std::int64_t f = 0; f < n_; ++f)
+          to[f] = static_cast<T>((static_cast<double>(from[f]) + static_cast<double>(shift[f])) * unscale);
       },
       [&](const core::vector<T>& made) { return compare_normalized(row_major<const T>(made.data(), k_, n_), centroids); });
 }

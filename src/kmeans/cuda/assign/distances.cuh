@@ -1,5 +1,4 @@
 // Computes distances from differences: of each point to many centroids, with row checks; and to the centroid of its label, in double.
-// Decides labels that the rounding of normalized coordinates leaves open.
 // Layer: backend "cuda" of K-Means, device code.
 // One thread computes a row; another thread of its block verifies it from its own loads.
 #pragma once
@@ -301,96 +300,6 @@ __device__ __forceinline__ void normalized_distances(const exact_arguments<T>& a
                         [&](int r, double square, double size) { squares[r] = square, sizes[r] = size; });
 }
 
-// Returns whether the rounding of normalized coordinates could have hidden a nearer centroid than the one of the label, at the distance r
-// with r² k_lift² = `exact`. Rounding moves x by u‖x‖ and a centroid by u‖c‖ ≤ u (‖x‖ + r) at most. So the centroid that is the nearest by
-// normalized coordinates is at most 2u (2‖x‖ + r) farther than the nearest, and its squared distance is larger by 4u (2‖x‖ + r) r. That may
-// be a share of r²: 2⁻¹⁰, in f64 2⁻³⁰. At r = 0 there is no nearer one.
-template <class T>
-__device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_t row, double exact) {
-  constexpr double share = sizeof(T) == 4 ? 0x1p-10 : 0x1p-30, u = std::numeric_limits<T>::epsilon() / 2;
-  const double r = sqrt(exact) / k_lift<T>, norm = sqrt(static_cast<double>(load_again(a.normalized.norm + row)));
-  return r > 0 && 4 * u * (2 * norm + r) > share * r;
-}
-
-// Returns the nearest centroid of a row by the coordinates as given, by a whole warp: distances in double, each by 1, 8 or 32 lanes; in f64
-// those within their rounding are compared with the rounding errors of every operation. The lowest index among equals.
-template <bool Half, class T>
-__device__ __noinline__ std::int32_t nearest_given(const exact_arguments<T>& a, std::int64_t row) {
-  const int n = a.given.n, lanes = n < 32 ? 1 : n < 128 ? 8 : 32, together = 32 / lanes, group = arch::lane() / lanes;
-  constexpr int chunk = 128;  // features after which a whole warp looks whether the sum is above `bound` already: then it returns that sum
-  const auto square = [&](int j, double bound) {
-    const T* const c = a.plain + std::int64_t{j} * n;
-    double sum = j < a.k ? 0 : std::numeric_limits<double>::infinity();
-    for (int begin = 0; begin < n; begin += lanes == 32 ? chunk : n) {
-      const int end = lanes == 32 ? min(begin + chunk, n) : n;
-      if (j < a.k) sum += given_square<Half, true>(a.given, row, c, begin + arch::lane() % lanes, lanes, end);
-      double all = sum;
-#pragma unroll 1
-      for (int apart = 1; apart < lanes; apart *= 2) all += __shfl_xor_sync(0xffffffffu, all, apart);
-      if (end == n || (lanes == 32 && all > bound)) return all;
-    }
-    return sum;
-  };
-  const double slack = sizeof(T) == 4 ? 1 : 1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>;
-  double least = std::numeric_limits<double>::infinity();
-#pragma unroll 1
-  for (int begin = 0; begin < a.k; begin += together) least = min(least, square(begin + group, least * slack));
-#pragma unroll 1
-  for (int apart = 1; apart < 32; apart *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, apart));
-  const double most = least * slack;
-  nearest best;
-  best.distance = std::numeric_limits<double>::max(), best.index = a.k;
-#pragma unroll 1
-  for (int begin = 0; begin < a.k; begin += together) {
-    const int j = begin + group;
-    const double own = square(j, most);
-    if (!(own <= most) || j >= a.k) continue;
-    pair_sum exact{own, 0};
-    if constexpr (sizeof(T) == 8) {
-      exact = {};
-#pragma unroll 1
-      for (int f = 0; f < n; ++f)
-        exact.add_square(__dmul_rn(given_value<Half>(a.given, row, f), a.given.scale), load_again(a.plain + std::int64_t{j} * n + f),
-                         k_lift<T>);
-    }
-    best.consider<T>(nearest{exact.high, exact.low, j});
-  }
-#pragma unroll 1
-  for (int apart = 1; apart < 32; apart *= 2) {
-    const double high = __shfl_xor_sync(0xffffffffu, best.distance, apart), low = __shfl_xor_sync(0xffffffffu, best.rest, apart);
-    best.consider<T>(nearest{high, low, __shfl_xor_sync(0xffffffffu, best.index, apart)});
-  }
-  return best.index;
-}
-
-// Decides the labels of the rows of a block that are open: bit r of `marks`. Warp w decides those of 32 rows, and another warp decides them
-// again. `chosen`: a label for each row. Called by the block.
-template <bool Half, class T>
-__device__ __noinline__ void settle(const exact_arguments<T>& a, std::int64_t first, const std::uint32_t* marks, std::int32_t* chosen) {
-  constexpr int warps = k_row_threads / 32;
-  for (int time = 0; time < (a.check ? 2 : 1); ++time) {
-    const int w = time == 0 ? arch::warp() : warps - 1 - arch::warp();
-    for (std::uint32_t left = marks[w]; left != 0; left &= left - 1) {
-      const int r = 32 * w + __ffs(static_cast<int>(left)) - 1;
-      const std::int32_t label = nearest_given<Half>(a, first + r);
-      if (arch::lane() != 0) continue;
-      if (time == 0) {
-        chosen[r] = label;
-      } else if (chosen[r] != label) {
-        flag(*a.flags, a.normalized.first + first + r);
-      }
-    }
-    __syncthreads();  // the labels of these rows are chosen, or verified
-  }
-  const int r = static_cast<int>(threadIdx.x);
-  if ((marks[r / 32] >> r % 32 & 1u) != 0 && static_cast<unsigned>(chosen[r]) < static_cast<unsigned>(a.k) &&
-      load_again(a.labels + first + r) != chosen[r]) {
-    a.labels[first + r] = chosen[r];
-    if (a.passed != nullptr) a.passed[first + r] = static_cast<T>(normalized_square(a, first + r, chosen[r]));
-  }
-  __syncthreads();  // the labels are stored
-}
-
 // Returns whether the distance between normalized x and centroid, `square`, agrees with `exact` except for rounding, and with the distance
 // found by the pass that assigned the label: a label that was corrupted on its way to memory has another distance. `size`: ‖c‖².
 template <class T>
@@ -403,71 +312,6 @@ __device__ __forceinline__ bool agrees_normalized(const exact_arguments<T>& a, s
       return false;
   }
   return fabs(exact - square) <= a.limit * (size + static_cast<double>(load_again(a.normalized.norm + row))) + tiny;
-}
-
-// Computes the distance of each row of a block, and again by other threads; thread t then judges row T − 1 − t. Shared memory: four numbers
-// per row, two sums; a label per row, a bit per row.
-template <class T, bool Half, class Injector>
-__global__ void __launch_bounds__(k_row_threads, 4)
-    exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
-  const exact_arguments<T>& a = given.arguments;
-  auto* const made = reinterpret_cast<double*>(arch::shared_memory());
-  double* const again = made + k_row_threads;
-  double* const squares = again + k_row_threads;  // by the normalized coordinates
-  double* const sizes = squares + k_row_threads;
-  double* const sums = sizes + k_row_threads;
-  auto* const chosen = reinterpret_cast<std::int32_t*>(sums + 2);
-  auto* const marks = reinterpret_cast<std::uint32_t*>(chosen + k_row_threads);
-  const int thread = static_cast<int>(threadIdx.x);
-  const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
-  const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
-  const bool weighted = a.given.weights != nullptr;
-  const int other = k_row_threads - 1 - thread;
-  const auto compute = [&] {
-    exact_distances<Half>(a, first, rows, false, made);
-    if (a.check) exact_distances<Half>(a, first, rows, true, again);
-    __syncthreads();  // the distances are stored
-  };
-  if (thread < k_row_threads / 32) marks[thread] = 0;
-  compute();
-  if (a.distances != nullptr && thread < rows) a.distances[first + thread] = made[thread];
-  if (a.settles) {
-    bool opens = false;
-    const auto mark = [&](int r, double distance) {
-      if (!is_open(a, first + r, distance)) return;
-      opens = true;
-      atomicOr(marks + r / 32, 1u << r % 32);
-    };
-    if (thread < rows) mark(thread, made[thread]);
-    if (a.check && other < rows) mark(other, again[other]);
-    if (__syncthreads_or(opens ? 1 : 0) != 0) {
-      settle<Half>(a, first, marks, chosen);
-      compute();
-    }
-  }
-  if (a.check && a.plain != nullptr) normalized_distances(a, first, rows, true, squares, sizes);
-  __syncthreads();  // the normalized distances, and `distances`, are stored
-  if (a.check && other < rows) {
-    const double plain = again[other] / k_lift<T> / k_lift<T>;
-    const bool same = again[other] == (a.distances != nullptr ? load_again(a.distances + first + other) : made[other]);
-    if (!same || (a.plain != nullptr && !agrees_normalized(a, first + other, plain, squares[other], sizes[other])))
-      flag(*a.flags, a.normalized.first + first + other);
-  }
-  if (a.sums == nullptr) return;
-  if (thread < 32) {
-    double sum = sum_by_warp(
-        rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.normalized.weight + first + i)) : 1.0) * made[i]; });
-    if (thread == 0) {
-      given.strike(ballast::cuda::index<1>{}, site::inertia, {blockIdx.x, gridDim.x, 0, 1, 0, 1}, &sum);
-      a.sums[2 * blockIdx.x] = sums[0] = sum;
-    }
-  } else if (thread < 64 && a.check) {
-    const double sum =
-        sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(compute_weight(a.given, first + i)) : 1.0) * again[i]; });
-    if (thread == 32) a.sums[2 * blockIdx.x + 1] = sums[1] = sum;
-  }
-  __syncthreads();  // the sums are stored
-  if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.normalized.first + first);
 }
 
 // Keeps the labels of a run, or compares the two copies.

@@ -18,7 +18,13 @@ namespace ballast::kmeans::cuda {
 namespace {
 
 constexpr std::uint64_t k_weight_seed = 0x6b6d65616e73;
-constexpr int k_flags = 4;
+
+// Asks for the free memory only if the answer matters: the driver takes long to find it.
+template <class T>
+kept_points_choice kept_choice(const engine_args<T>& what, std::int64_t all, ballast::cuda::device& on) {
+  const kept_points_problem needs = needs_of(what.points, all, !what.weights.empty(), what.clusters, on, what.half);
+  return choose_kept_points(needs, needs.given_bytes == 0 ? 0 : on.available_memory());
+}
 
 }  // namespace
 
@@ -37,11 +43,9 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       protect_(what.how.protection != protection::off),
       staging_(device_, what.how.stream),
       call_(device_, state_.rings().take(what.how.workspace, what.how.stream), what.injector, what.how.stream),
-      point_stream_(device_, staging_, what.points, what.half,
-                    choose_kept_points(needs_of(what.points, all_, !what.weights.empty(), what.clusters, *device_, what.half),
-                                       device_->available_memory()),
-                    core::thread_count(what.how.threads), what.how.stream),
-      flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
+      point_stream_(device_, staging_, what.points, what.half, kept_choice(what, all_, *device_), core::thread_count(what.how.threads),
+                    what.how.stream),
+      flags_(allocate((k_flags + 1) * static_cast<std::int64_t>(sizeof(row_flags)))) {
   what_.seen.runs_on(device_->about().name);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   points_.given.points = point_stream_.resident();

@@ -82,6 +82,7 @@ class cuda_engine final : public engine<T> {
  private:
   using names = kernel_names<T>;
   using buffer = ballast::cuda::device_buffer;
+  static constexpr int k_flags = 4;
 
   // A group of centroids on the device, with the data of their row checks.
   struct group {
@@ -122,6 +123,7 @@ class cuda_engine final : public engine<T> {
     core::vector<double> potentials;  // per block of all points
     core::vector<double> own;         // per block of the points of this device
     buffer closest, potential, tried, nearest;
+    buffer distances;    // trials × m: to the candidates of the last step; empty: the points are read again
     pinned_room pinned;  // for read(): every centroid needs a few copies that the host waits for
     group candidates;
   };
@@ -155,6 +157,8 @@ class cuda_engine final : public engine<T> {
   void launch_given(int number, Make&& make, std::int64_t blocks, const Arguments& given) const;
   void clear_flags() const;
   row_flags* flags() const { return static_cast<row_flags*>(flags_.data()); }
+  // open_list::count: clear_flags() clears it, too.
+  std::uint32_t* open_count() const { return reinterpret_cast<std::uint32_t*>(flags() + k_flags); }
   // Returns the findings of flag `which` since clear_flags().
   abft::finding read_flags(int which = 0) const;
   static abft::finding finding_of(const row_flags& seen);
@@ -205,6 +209,7 @@ class cuda_engine final : public engine<T> {
   void verify_row_stats();
 
   // results.cpp
+  void launch_exact(exact_arguments<T> given);
   template <class Before>
   void compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before);
   void launch_keep(bool compare);
@@ -212,7 +217,7 @@ class cuda_engine final : public engine<T> {
 
   // seeding.cpp
   static constexpr int k_seeding_flags = 3;
-  void launch_seeding(int candidate, bool take, bool fresh, bool strike);
+  void launch_seeding(int candidate, bool take, bool fresh, bool strike, bool known = false);
   std::pair<std::int64_t, double> block_of(double target) const;
   void include(const T* row, int candidate, bool fresh, bool strike);
   void remember_closest();

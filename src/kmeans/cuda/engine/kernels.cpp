@@ -124,10 +124,18 @@ auto kernel_names<T>::keep(bool instrumented) -> request {
 
 template <class T>
 auto kernel_names<T>::exact(bool half, bool instrumented) -> request {
-  return {.header = "kmeans/cuda/assign/distances.cuh",
+  return {.header = "kmeans/cuda/assign/exact.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>, literal(half)}, instrumented),
           .threads = k_row_threads,
-          .shared = (4 * k_row_threads + 2) * 8 + (k_row_threads + k_row_threads / 32) * 4};
+          .shared = (4 * k_row_threads + 2) * 8 + (k_row_threads + k_row_threads / 32 + 2) * 4};
+}
+
+template <class T>
+auto kernel_names<T>::settle(bool half, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/assign/exact.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("settle_kernel"), {k_type<T>, literal(half)}, instrumented),
+          .threads = k_row_threads,
+          .shared = 24 * (k_row_threads / 32)};
 }
 
 template <class T>
@@ -209,6 +217,7 @@ auto kernel_names<T>::all(int words, bool instrumented, bool half) -> std::vecto
   made.push_back(far(half));
   made.push_back(keep(instrumented));
   made.push_back(exact(half, instrumented));
+  made.push_back(settle(half, instrumented));
   made.push_back(labelled(words));
   made.push_back(seeding(8, instrumented));
   return made;

@@ -30,6 +30,7 @@ struct kernel_names {
   static request far(bool half);
   static request keep(bool instrumented);
   static request exact(bool half, bool instrumented);
+  static request settle(bool half, bool instrumented);
   static request labelled(int words);
   static request seeding(int trials, bool instrumented);
   static request cover(bool instrumented);

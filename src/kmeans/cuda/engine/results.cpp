@@ -13,6 +13,18 @@
 
 namespace ballast::kmeans::cuda {
 
+// Launches the kernel of exact distances on a piece; with `settles`, also the kernel that decides listed rows, and the first one again for
+// the blocks that listed rows. Both end at once if no row is open.
+template <class T>
+void cuda_engine<T>::launch_exact(exact_arguments<T> given) {
+  const std::int64_t blocks = (given.given.m + k_row_threads - 1) / k_row_threads;
+  launch_given(k_exact_kernel, names::exact, blocks, given);
+  if (!given.settles) return;
+  launch_given(k_settle_kernel, names::settle, std::int64_t{4} * device_->about().multiprocessors, given);
+  given.second = true;
+  launch_given(k_exact_kernel, names::exact, blocks, given);
+}
+
 // Launches the kernel of exact distances until its two computations agree. Calls before(number) before attempt `number`. `parts`: gets
 // exact_arguments::sums, if there are any.
 template <class T>
@@ -32,12 +44,14 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, c
       given.passed = passed == nullptr ? nullptr : passed + piece.first;
       given.distances = distances == nullptr ? nullptr : distances + piece.first;
       given.sums = sums == nullptr ? nullptr : sums + 2 * (piece.first / k_row_threads);
-      launch_given(k_exact_kernel, names::exact, (piece.normalized.m + k_row_threads - 1) / k_row_threads, given);
+      if (given.settles && piece.first > 0) device_->zero(given.open.count, sizeof(*given.open.count), call_.order());
+      launch_exact(given);
     });
   };
   row_flags seen{};
   const reading results[] = {{parts.data(), sums, static_cast<std::int64_t>(parts.size() * sizeof(double))}, {&seen, flags(), sizeof seen}};
   if (!protect_) {
+    clear_flags();
     once(0);
     return read(std::span(results, 1));
   }
@@ -63,7 +77,13 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   given.plain = static_cast<const T*>(unshifted.data());
   given.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
   given.sums = static_cast<double*>(sums.data());
-  given.settles = !scheme_named(what_.scheme);                         // labels of the paper's schemes are those of their arithmetic
+  given.settles = !scheme_named(what_.scheme);  // labels of the paper's schemes are those of their arithmetic
+  const buffer open = allocate(k_open_rows * static_cast<std::int64_t>(sizeof(open_row) + 2 * sizeof(chosen_label)) +
+                               blocks * static_cast<std::int64_t>(sizeof(open_block)));
+  given.open.count = open_count();
+  given.open.rows = static_cast<open_row*>(open.data());
+  given.open.chosen = reinterpret_cast<chosen_label*>(given.open.rows + k_open_rows);
+  given.open.blocks = reinterpret_cast<open_block*>(given.open.chosen + 2 * k_open_rows);
   given.limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
   core::vector<double> parts(at(2 * blocks));
@@ -162,8 +182,10 @@ void cuda_engine<T>::store_rows(const buffer& from, std::int64_t first, std::int
 template <class T>
 void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> outer,
                                const matrix_view<T>& values) {
-  const std::int64_t chunk_bytes = std::min(std::int64_t{1} << 28, device_->available_memory() / 4);
   const auto size = static_cast<std::int64_t>(sizeof(T));
+  std::int64_t chunk_bytes = std::int64_t{1} << 28;
+  // The driver takes long to find the free memory.
+  if (m_ > (std::int64_t{1} << 24) / (k_ * size)) chunk_bytes = std::min(chunk_bytes, device_->available_memory() / 4);
   group all;
   make_group(centroids.values().data(), k_, all);
   core::vector<std::int32_t> far;  // centroids that were moved nearer

@@ -26,6 +26,11 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
   if (seeding_.closest.bytes() == 0) seeding_.closest = allocate(m_ * static_cast<std::int64_t>(sizeof(T)));
   if (seeding_.potential.bytes() == 0) seeding_.potential = allocate(8 * seeding_.blocks);
   if (seeding_.tried.bytes() < 8 * seeding_.blocks * trials) seeding_.tried = allocate(8 * seeding_.blocks * trials);
+  // The distances to the candidates of a step, so that the one that is taken needs no second reading of the points. Not if memory is
+  // scarce.
+  const std::int64_t kept = m_ * trials * static_cast<std::int64_t>(sizeof(T));
+  if (point_stream_.kept() == kept_points::all && seeding_.distances.bytes() < kept && 2 * kept <= device_->available_memory())
+    seeding_.distances = allocate(kept);
   constexpr std::int64_t most = std::int64_t{4} << 20;
   const std::int64_t room = 4096 + 8 * seeding_.blocks * (trials + 1) + trials * std::max<std::int64_t>(k_seed_threads, 2 * n_ + 8) * 8;
   if (seeding_.pinned.bytes() < room && room <= most) seeding_.pinned = pinned_room(state_, room, call_.order());
@@ -33,8 +38,10 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
 
 // Tries seeding_.candidates, or takes the only candidate.
 template <class T>
-void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool strike) {
+void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool strike, bool known) {
   seeding_arguments<T> given;
+  given.apart = m_;
+  given.known = known;
   given.candidates = seeding_.candidates.view;
   given.flags = flags();
   given.trials = seeding_.trials;
@@ -50,24 +57,28 @@ void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool s
     given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
     given.potentials = static_cast<double*>(seeding_.potential.data()) + block;
     given.tried = static_cast<double*>(seeding_.tried.data()) + block * seeding_.trials;
+    given.distances = seeding_.distances.bytes() == 0 ? nullptr : static_cast<T*>(seeding_.distances.data()) + piece.first;
     launch(
         k_seeding_kernel + (trials > 8 ? 1 : 0), [&](bool instrumented) { return names::seeding(trials, instrumented); },
         (piece.normalized.m + k_seed_threads - 1) / k_seed_threads, given, strike);
   });
 }
 
-// Takes a centroid, and reads the potentials. `fresh`: it is the first.
+// Takes a centroid, and reads the potentials. `fresh`: it is the first. A candidate is taken by its stored distances; if they fail, or
+// there are none, by the points.
 template <class T>
 void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strike) {
-  make_group(row, 1, seeding_.candidates);
+  const bool known = candidate >= 0 && seeding_.distances.bytes() > 0;
+  if (!known) make_group(row, 1, seeding_.candidates);
   row_flags seen[k_seeding_flags] = {};
   const reading parts[] = {{seeding_.own.data(), seeding_.potential.data(), 8 * seeding_.blocks}, {seen, flags(), sizeof seen}};
   if (!protect_) {
-    launch_seeding(candidate, true, fresh, strike);
+    launch_seeding(candidate, true, fresh, strike, known);
     return read(std::span(parts, 1));
   }
-  run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
-    launch_seeding(candidate, true, fresh, strike);
+  run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int number) {
+    if (known && number > 0) make_group(row, 1, seeding_.candidates);
+    launch_seeding(candidate, true, fresh, strike, known && number == 0);
     read(parts);
     what_.seen.checked(at(m_ + 2 * seeding_.blocks));
     abft::finding found = finding_of(seen[k_rows]);

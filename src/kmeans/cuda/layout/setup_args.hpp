@@ -238,6 +238,29 @@ struct finish_arguments {
   row_flags* flags;
 };
 
+// ---- exact.cuh ----
+
+// Rows whose labels only the points as given decide. Blocks list theirs while there is room; the others decide theirs themselves.
+inline constexpr int k_open_rows = 1 << 13;
+struct open_row {
+  std::int64_t row;
+  double distance;  // to the label, times k_lift²
+};
+struct chosen_label {
+  std::int64_t row;
+  std::int64_t label;
+};
+struct open_block {
+  std::int32_t first;  // place of its first row in the list
+  std::int32_t count;  // 0: none of its rows is listed
+};
+struct open_list {
+  std::uint32_t* count;  // 0 before the launch
+  open_row* rows;        // k_open_rows
+  chosen_label* chosen;  // 2 × k_open_rows: two decisions
+  open_block* blocks;    // per block
+};
+
 template <class T>
 struct exact_arguments {
   given_points<T> given;
@@ -253,6 +276,8 @@ struct exact_arguments {
   row_flags* flags;
   bool check;
   bool settles;  // decides labels that the rounding of normalized coordinates leaves open
+  bool second;   // after settle_kernel: only for the blocks that listed rows
+  open_list open;
 };
 
 // Labels that wait while other runs follow: two copies.
@@ -284,10 +309,13 @@ struct seeding_arguments {
   T* closest;          // m
   double* potentials;  // per block: Σ weight · closest
   double* tried;       // blocks × trials
-  row_flags* flags;    // 3: row checks; potentials; stored distances to earlier centroids
+  T* distances;        // candidates × `apart`: the squared distances of all rows to the candidates that were tried, or null
+  std::int64_t apart;
+  row_flags* flags;  // 3: row checks; potentials; stored distances to earlier centroids
   int trials;
   int candidate;  // with `take`: the candidate whose potential the new one must equal, or −1
   bool take;      // the only candidate becomes a centroid
+  bool known;     // with `take`: candidate number `candidate` becomes one, with its distances as they were stored
   bool fresh;     // true if there are no earlier centroids
   bool check;
 };

@@ -9,19 +9,26 @@
 namespace ballast::kmeans::cuda {
 
 // Each thread computes the distances of one row to all candidates; another thread verifies them. Two warps sum each potential in the same
-// order. Taking a candidate commits the block's `closest` and potential only if everything agrees. Shared memory: the squares, trials ×
-// rows; two sums for each candidate and for the stored distances.
+// order. Taking a candidate commits the block's `closest` and potential only if everything agrees. A candidate that was tried is taken by
+// its stored distances: their potential must have the bits of the one that was found when the distances were verified. Shared memory: the
+// squares, trials × rows; two sums for each candidate and for the stored distances.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_seed_threads)
     seeding_kernel(const __grid_constant__ ballast::cuda::kernel_launch<seeding_arguments<T>, Injector> given) {
   const seeding_arguments<T>& a = given.arguments;
-  const int trials = a.candidates.count;
+  const int trials = a.known ? 1 : a.candidates.count;
   auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // potential j, again j, …
   T* const squares = reinterpret_cast<T*>(sums + 2 * (k_most_trials + 1));
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
   const int rows = static_cast<int>(min(a.normalized.m - first, static_cast<std::int64_t>(k_seed_threads)));
-  if (thread < rows) {
+  if (a.known) {
+    if (thread < rows) {
+      T made = load_again(a.distances + a.candidate * a.apart + first + thread);
+      given.strike(ballast::cuda::index<1>{}, site::product, {blockIdx.x, gridDim.x, 0, 1, thread, rows}, &made);
+      squares[thread] = made;
+    }
+  } else if (thread < rows) {
     const T* const x = a.normalized.x + (first + thread) * a.normalized.stride;
     for (int j = 0; j < trials; j += k_group) {
       T made[k_group];
@@ -29,13 +36,14 @@ __global__ void __launch_bounds__(k_seed_threads)
       for (int i = 0; i < k_group && j + i < trials; ++i) {
         given.strike(ballast::cuda::index<1>{}, site::product, {blockIdx.x, gridDim.x, j + i, trials, thread, rows}, made + i);
         squares[(j + i) * k_seed_threads + thread] = made[i];
+        if (a.distances != nullptr && !a.take) a.distances[(j + i) * a.apart + first + thread] = made[i];
       }
     }
   }
   __syncthreads();  // the squares are stored
   const int other = k_seed_threads - 1 - thread;
   bool right = true;
-  if (a.check && other < rows) {
+  if (a.check && !a.known && other < rows) {
     right = row_is_right(a.normalized, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
     if (!right) flag(a.flags[0], a.normalized.first + first + other);
   }
