@@ -13,8 +13,13 @@
 
 namespace ballast::qr {
 
-// Largest number of rows and of columns of a matrix that is computed as part of a batch.
+// Largest number of rows and of columns of a matrix that every backend computes as part of a batch; on cuda, of columns.
 inline constexpr index k_batch_side = 256;
+
+// The size of a batch: A is m × n; Q of ormqr is m × m.
+struct batch_size {
+  index m = 0, n = 0, count = 0;
+};
 
 // Q of a batch of factorizations: reflectors below the diagonal of V's first columns; tau of all matrices, contiguous.
 template <class S>
@@ -39,6 +44,8 @@ class batch_engine : public run::pending {
   // Returns memory for `elements` numbers, valid until the end of the call. A call uses it at most once; on cuda with at most the
   // `scratch_elements` of make_batch_engine().
   virtual S* scratch(index elements) = 0;
+  // Copies numbers between this backend's memory, or from it to the host's; the latter are there after collect().
+  virtual void copy(const S* from, S* to, index elements) = 0;
 
   // A ← its factors in LAPACK's storage; tau: min(m, n) for each matrix.
   virtual void factor(const matrix_batch_view<S>& A, S* tau) = 0;
@@ -61,14 +68,14 @@ std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run);
 }
 namespace cuda {
 template <class S>
-std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation op, index scratch_elements);
-// Returns whether the batch kernels handle matrices of this size.
-bool takes_batch(operation op, index m, index n);
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation op, const batch_size& size, index scratch_elements);
+// Returns whether the batch kernels take such a batch. `precision_bytes`: of a number.
+bool takes_batch(operation op, const batch_size& size, index precision_bytes);
 // Returns whether apply() needs scratch memory for a copy of V when X (m × n) is V's own memory.
-bool batch_copies(index m, index n);
+bool batch_copies(index m, index n, index precision_bytes);
 // Returns the bytes of a workspace with `scratch_elements` elements of scratch memory.
 template <class S>
-index batch_workspace(index scratch_elements);
+index batch_workspace(operation op, const batch_size& size, index scratch_elements);
 }  // namespace cuda
 
 }  // namespace ballast::qr

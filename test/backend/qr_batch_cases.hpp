@@ -95,6 +95,8 @@ class qr_batch : public testing::Test {
                                                 {32, 9}, {31, 32}, {64, 64}, {40, 60}, {65, 20}};
     if (!test::sampled()) all.insert(all.end(), {{7, 130}, {128, 128}, {256, 5}, {200, 60}, {256, 100}, {130, 200}});
     if (test::sampled()) all.insert(all.end(), {{140, 70}, {9, 140}});
+    // More rows than a team has: in shared memory of a part or of the whole multiprocessor, and in slabs.
+    all.insert(all.end(), {{300, 5}, {400, 21}, {7000, 4}});
     return all;
   }
   static bool on_cuda() { return which == backend::cuda; }

@@ -38,41 +38,50 @@ struct result {
 
 template <class T>
 struct subject {
-  const char* name;
+  std::string name;
   std::vector<inject::site> sites;  // that this operation passes, on every backend
   std::function<result<T>(const run::settings&)> run;
 };
 
-template <class T>
-std::vector<subject<T>> subjects(bool on_cuda) {
-  static const batch<T> A = random_batch<T>(16, 16, 5, 31), C = random_batch<T>(16, 8, 5, 32);
+// The operations on m × n matrices; `suffix`: of their names.
+template <class T, index m, index n, index count>
+void add_subjects(std::vector<subject<T>>& all, bool on_cuda, const char* suffix) {
+  static const batch<T> A = random_batch<T>(m, n, count, 31), C = random_batch<T>(m, 8, count, 32);
   static const factored_batch<T> made = factor_each(A, {.backend = backend::reference});
-  std::vector<subject<T>> all;
   std::vector<inject::site> sites = {site::panel, site::reflector, site::tau,       site::product,   site::trailing,
                                      site::r,     site::checksum,  site::threshold, site::comparison};
   if (!on_cuda) sites.push_back(site::t);
-  all.push_back({"geqrf", sites, [](const run::settings& how) {
+  all.push_back({std::string("geqrf") + suffix, sites, [](const run::settings& how) {
                    factored_batch<T> f = factor_each(A, how);
                    f.F.data.insert(f.F.data.end(), f.tau.begin(), f.tau.end());
                    return result<T>{f.F.data, f.report};
                  }});
   sites = {site::q, site::product, site::checksum, site::threshold, site::comparison};
-  all.push_back({"ormqr", sites, [](const run::settings& how) {
+  all.push_back({std::string("ormqr") + suffix, sites, [](const run::settings& how) {
                    batch<T> X = C;
                    ballast::report seen = ormqr(side::left, transpose::yes, std::as_const(made.F).view(), made.tau, X.view(), how);
                    return result<T>{X.data, std::move(seen)};
                  }});
-  all.push_back({"orgqr", sites, [](const run::settings& how) {
+  all.push_back({std::string("orgqr") + suffix, sites, [](const run::settings& how) {
                    batch<T> Q = made.F;
                    ballast::report seen = orgqr(Q.view(), made.tau, how);
                    return result<T>{Q.data, std::move(seen)};
                  }});
-  all.push_back(
-      {"gels", {site::panel, site::q, site::product, site::checksum, site::threshold, site::comparison}, [](const run::settings& how) {
-         batch<T> F = A, X = C;
-         ballast::report seen = gels(F.view(), X.view(), how);
-         return result<T>{X.data, std::move(seen)};
-       }});
+  all.push_back({std::string("gels") + suffix,
+                 {site::panel, site::q, site::product, site::checksum, site::threshold, site::comparison},
+                 [](const run::settings& how) {
+                   batch<T> F = A, X = C;
+                   ballast::report seen = gels(F.view(), X.view(), how);
+                   return result<T>{X.data, std::move(seen)};
+                 }});
+}
+
+template <class T>
+std::vector<subject<T>> subjects(bool on_cuda) {
+  std::vector<subject<T>> all;
+  add_subjects<T, 16, 16, 5>(all, on_cuda, "");
+  // More rows than a team has. The other backends take these one by one.
+  if (on_cuda) add_subjects<T, 270, 4, 2>(all, on_cuda, " of many rows");
   return all;
 }
 
@@ -177,29 +186,34 @@ TYPED_TEST(qr_batch, without_protection_faults_reach_the_output_and_detect_repor
 // A matrix that stays wrong keeps its input; the others are there.
 TYPED_TEST(qr_batch, a_fault_that_stays_is_named_and_nothing_of_its_matrix_is_stored) {
   using T = typename TestFixture::T;
-  const batch<T> A = random_batch<T>(12, 12, 6, 3);
-  const factored_batch<T> clean = factor_each(A, this->how());
-  int met = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    inject::request fault = request_of<T>(site::panel, static_cast<std::size_t>(inject::model::stuck_at), seed);
-    fault.bit = sizeof(T) == 4 ? 30 : 62;
-    const inject::plan faults({fault});
-    const factored_batch<T> seen = factor_each(A, this->how(&faults));
-    if (seen.report.verdict != verdict::uncorrectable) continue;
-    ++met;
-    ASSERT_EQ(seen.report.events.size(), 1u);
-    const index struck = seen.report.events[0].index;
-    for (index b = 0; b < A.count; ++b) {
-      const batch<T>& expected = b == struck ? A : clean.F;
-      EXPECT_EQ(std::memcmp(seen.F.data.data() + b * 144, expected.data.data() + b * 144, 144 * sizeof(T)), 0) << b << " of " << struck;
+  for (const auto& [m, n] : {std::pair<index, index>(12, 12), {270, 4}}) {
+    if (m > 256 && !this->on_cuda()) continue;  // one by one
+    const batch<T> A = random_batch<T>(m, n, 6, 3);
+    const factored_batch<T> clean = factor_each(A, this->how());
+    int met = 0;
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      inject::request fault = request_of<T>(site::panel, static_cast<std::size_t>(inject::model::stuck_at), seed);
+      fault.bit = sizeof(T) == 4 ? 30 : 62;
+      const inject::plan faults({fault});
+      const factored_batch<T> seen = factor_each(A, this->how(&faults));
+      if (seen.report.verdict != verdict::uncorrectable) continue;
+      ++met;
+      ASSERT_EQ(seen.report.events.size(), 1u);
+      const index struck = seen.report.events[0].index;
+      for (index b = 0; b < A.count; ++b) {
+        const batch<T>& expected = b == struck ? A : clean.F;
+        EXPECT_EQ(
+            std::memcmp(seen.F.data.data() + b * m * n, expected.data.data() + b * m * n, static_cast<std::size_t>(m * n) * sizeof(T)), 0)
+            << b << " of " << struck;
+      }
+      run::settings throws = this->how(&faults);
+      throws.throw_on_uncorrectable = true;
+      batch<T> F = A;
+      std::vector<T> tau(static_cast<std::size_t>(6 * n));
+      EXPECT_THROW((void)geqrf(F.view(), tau, throws), uncorrectable_error);
     }
-    run::settings throws = this->how(&faults);
-    throws.throw_on_uncorrectable = true;
-    batch<T> F = A;
-    std::vector<T> tau(72);
-    EXPECT_THROW((void)geqrf(F.view(), tau, throws), uncorrectable_error);
+    EXPECT_GT(met, 0) << m << " × " << n;
   }
-  EXPECT_GT(met, 0);
 }
 
 }  // namespace

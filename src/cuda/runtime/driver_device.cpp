@@ -21,6 +21,7 @@
 
 #include "core/format.hpp"
 #include "cuda/device/blas.hpp"
+#include "cuda/memory/idle_memory.hpp"
 
 namespace ballast::cuda {
 
@@ -127,20 +128,37 @@ class driver_device final : public device {
 
   const capabilities& about() const noexcept override { return about_; }
 
+  ~driver_device() override {
+    const in_context scope(functions_, context_, std::nothrow);
+    if (scope.status() == driver::k_success) idle_.drop_all(pool_release{functions_});
+  }
+
+  // Memory of the device's own streams is kept for the next call (idle_memory): the pool takes about 14 µs for an allocation, and far
+  // longer for a large one that it composes of other pieces than before.
   void* allocate(std::int64_t bytes, stream on) override {
+    const bool kept = idle_.serves(on);
+    const std::int64_t size = kept ? idle_memory::rounded(bytes) : std::max<std::int64_t>(bytes, 1);
+    if (kept) {
+      if (void* const idle = idle_.take(size, on); idle != nullptr) return idle;
+    }
     const in_context scope(functions_, context_);
     driver::address memory = 0;
-    check(functions_.allocate(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), pool_, on), "cuMemAllocFromPoolAsync");
-    return reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr): the driver gives addresses as integers
+    driver::result got = functions_.allocate(&memory, static_cast<std::size_t>(size), pool_, on);
+    if (got == driver::k_out_of_memory && return_idle()) got = functions_.allocate(&memory, static_cast<std::size_t>(size), pool_, on);
+    check(got, "cuMemAllocFromPoolAsync");
+    void* const made = reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr): the driver gives addresses as integers
+    if (kept) idle_.note({made, size, on});
+    return made;
   }
 
   void release(void* memory, stream on) noexcept override {
     const in_context scope(functions_, context_, std::nothrow);
     // Fails only if the driver has shut down or the context is lost; then the memory is already released.
-    if (scope.status() == driver::k_success) functions_.release(as_address(memory), on);
+    if (scope.status() != driver::k_success) return;
+    if (!idle_.keep(memory, on, pool_release{functions_})) functions_.release(as_address(memory), on);
   }
 
-  // Returns the free memory of the device plus the unused memory of the pool.
+  // Returns the free memory of the device plus the unused memory of the pool and of the device's own streams.
   std::int64_t available_memory() override {
     const in_context scope(functions_, context_);
     std::size_t free = 0, total = 0;
@@ -148,7 +166,7 @@ class driver_device final : public device {
     check(functions_.memory_info(&free, &total), "cuMemGetInfo");
     check(functions_.pool_get(pool_, driver::k_reserved_now, &reserved), "cuMemPoolGetAttribute");
     check(functions_.pool_get(pool_, driver::k_used_now, &used), "cuMemPoolGetAttribute");
-    return static_cast<std::int64_t>(free) + static_cast<std::int64_t>(reserved - used);
+    return static_cast<std::int64_t>(free) + static_cast<std::int64_t>(reserved - used) + idle_.idle_bytes();
   }
 
   bool accessible(const void* memory) const noexcept override {
@@ -276,12 +294,15 @@ class driver_device final : public device {
     check(functions_.context_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
     stream made = nullptr;
     check(functions_.stream_create(&made, driver::k_non_blocking, urgent ? greatest : least), "cuStreamCreateWithPriority");
+    idle_.serve(made);
     return made;
   }
 
   void release_stream(stream made) noexcept override {
     const in_context scope(functions_, context_, std::nothrow);
-    if (scope.status() == driver::k_success) functions_.stream_destroy(made);
+    if (scope.status() != driver::k_success) return;
+    idle_.forget(made, pool_release{functions_});
+    functions_.stream_destroy(made);
   }
 
   std::unique_ptr<stream_event> make_event(bool timed) override { return std::make_unique<driver_event>(functions_, context_, timed); }
@@ -320,6 +341,7 @@ class driver_device final : public device {
 
  private:
   static constexpr std::size_t k_most_arguments = 16;
+  static constexpr std::int64_t k_idle_part = 16;  // idle memory is at most so much of the device's
   static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
   static constexpr int k_portable_cluster = 8;             // blocks; larger clusters must be allowed for each kernel
   static constexpr std::int64_t k_reserved_shared = 1024;  // bytes that a multiprocessor reserves for each block
@@ -354,6 +376,23 @@ class driver_device final : public device {
   }
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
+
+  // Returns the idle memory of the device's own streams to the pool, and waits until the pool can use it for other streams. Returns false
+  // if there was none.
+  bool return_idle() {
+    bool any = false;
+    idle_.drop_all([&](const idle_memory::block& each) {
+      pool_release{functions_}(each);
+      (void)functions_.stream_synchronize(each.order);
+      any = true;
+    });
+    return any;
+  }
+  // Releases memory to the pool. The context is current.
+  struct pool_release {
+    const driver::api& functions;
+    void operator()(const idle_memory::block& each) const { functions.release(as_address(each.memory), each.order); }
+  };
 
   // Waits until the work of a stream has ended or failed, at most patience_ seconds. Throws device_error after that: a kernel that never
   // ends cannot be ended by this process, so the device is not used again and its memory is not given back.
@@ -458,6 +497,7 @@ class driver_device final : public device {
   const double patience_ = patience();
   std::atomic<bool> is_silent_ = false;
   driver::memory_pool pool_ = nullptr;
+  idle_memory idle_{about_.memory / k_idle_part};
   std::mutex mutex_;
   std::map<kernel_request, std::unique_ptr<driver_kernel>, by_what_is_loaded> loaded_;
 };

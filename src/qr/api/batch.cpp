@@ -3,9 +3,12 @@
 #include "qr/api/batch.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "core/aligned_buffer.hpp"
 #include "core/extent.hpp"
 #include "core/format.hpp"
 #include "cuda/device/device.hpp"
@@ -14,7 +17,9 @@
 #include "qr/api/validation.hpp"
 #include "qr/batch.hpp"
 #include "qr/driver/factorization.hpp"
+#include "qr/driver/rank.hpp"
 #include "qr/sites.hpp"
+#include "run/attempt.hpp"
 #include "run/call_scope.hpp"
 #include "run/pending_report.hpp"
 
@@ -56,26 +61,50 @@ bool needs_conjugates(const batch_task<S>& work) {
          ((work.what == operation::ormqr && work.from == side::right) || (work.what == operation::gels && work.A.rows < work.A.columns));
 }
 
-// Returns true if the kernels of cuda handle the matrix, or the one that Q is applied to.
+template <class S>
+batch_size size_of(const batch_task<S>& work) {
+  return {work.rows(), work.what == operation::ormqr ? std::min<index>(work.columns(), k_batch_side) : work.columns(), work.count()};
+}
+
+// Returns true if the kernels of cuda take the batch.
 template <class S>
 bool kernels_take(const batch_task<S>& work) {
-  return cuda::takes_batch(work.what, work.rows(), work.what == operation::ormqr ? 1 : work.columns());
+  if (is_complex<S>) return false;
+  if (!is_small(work) && work.what == operation::ormqr && work.columns() > k_batch_side) return false;
+  return cuda::takes_batch(work.what, size_of(work), sizeof(S));
 }
 
 // Returns the elements of scratch memory: for tau of gels, or for a copy of V.
 template <class S>
 index scratch_of(const batch_task<S>& work) {
   if (work.what == operation::gels) return std::min(work.rows(), work.columns()) * work.count();
-  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns())) return core::extent_of(work.A).elements;
+  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns(), sizeof(S))) return core::extent_of(work.A).elements;
   return 0;
 }
 
 template <class S>
 std::unique_ptr<batch_engine<S>> make_batch_engine(const batch_task<S>& work, const context& run) {
   if constexpr (!is_complex<S>) {
-    if (run.which == backend::cuda) return cuda::make_batch_engine<S>(run, work.what, scratch_of(work));
+    if (run.which == backend::cuda) return cuda::make_batch_engine<S>(run, work.what, size_of(work), scratch_of(work));
   }
   return host::make_batch_engine<S>(run);
+}
+
+// Enqueues the three operations of gels. `tau`: for min(m, n) scalars of each matrix.
+template <class S>
+void start_gels(batch_engine<S>& on, const matrix_batch_view<S>& A, const matrix_batch_view<S>& B, S* tau) {
+  const bool under = A.rows < A.columns;
+  const matrix_batch_view<S> tall = under ? A.transposed() : A;
+  const index n = tall.columns;
+  on.factor(tall, tau);
+  const matrix_batch_view<S> top = B.block(0, 0, n, B.columns), R = tall.block(0, 0, n, n);
+  if (under) {
+    on.solve(R, true, top);
+    on.apply({tall, tau}, false, B, n, false);
+  } else {
+    on.apply({tall, tau}, true, B, B.rows, false);
+    on.solve(R, false, top);
+  }
 }
 
 // Enqueues all operations in order.
@@ -103,19 +132,7 @@ void start_batch(const batch_task<S>& work, batch_engine<S>& on) {
     }
     case operation::gels: {
       const matrix_batch_view<S> A = on.write(work.A), B = on.write(work.C);
-      const bool under = A.rows < A.columns;
-      const matrix_batch_view<S> tall = under ? A.transposed() : A;
-      const index n = tall.columns;
-      S* const tau = on.scratch(n * A.count);
-      on.factor(tall, tau);
-      const matrix_batch_view<S> top = B.block(0, 0, n, B.columns), R = tall.block(0, 0, n, n);
-      if (under) {
-        on.solve(R, true, top);
-        on.apply({tall, tau}, false, B, n, false);
-      } else {
-        on.apply({tall, tau}, true, B, B.rows, false);
-        on.solve(R, false, top);
-      }
+      start_gels(on, A, B, on.scratch(std::min(A.rows, A.columns) * A.count));
       break;
     }
   }
@@ -191,6 +208,116 @@ report in_one_go(const batch_task<S>& work, const run::settings& how, backend wh
   on->commit();
   refuse_singular(*on, plan.token);
   return seen.finish();
+}
+
+// The operands of gels of one matrix while the kernels for batches work on them in place: copies of what they held, and the factors on the
+// host.
+template <class S>
+class kept_operands {
+ public:
+  // `memory`: of the engine, for both copies.
+  kept_operands(batch_engine<S>& on, const batch_task<S>& work, const matrix_batch_view<S>& A, const matrix_batch_view<S>& B, S* memory)
+      : on_(on), A_(core::extent_of(A)), B_(core::extent_of(B)), in_place_(A.data == work.A.data || B.data == work.C.data), kept_(memory) {
+    if (!in_place_) return;
+    on_.copy(A_.first, kept_, A_.elements);
+    on_.copy(B_.first, kept_ + A_.elements, B_.elements);
+  }
+  // The operands get their values back. Waits.
+  void restore(run::recorder& seen) const {
+    if (!in_place_) return;
+    on_.copy(kept_, A_.first, A_.elements);
+    on_.copy(kept_ + A_.elements, B_.first, B_.elements);
+    on_.collect(seen);
+  }
+
+ private:
+  batch_engine<S>& on_;
+  const core::extent<S> A_, B_;
+  const bool in_place_;
+  S* const kept_;
+};
+
+// Returns whether the largest element of each column needs no power of two on its way through gels.
+template <class S>
+bool is_moderate(const matrix_view<const S>& X) {
+  for (index j = 0; j < X.columns; ++j) {
+    double most = 0;
+    for (index i = 0; i < X.rows; ++i) {
+      const double size = std::abs(static_cast<double>(X(i, j)));
+      if (!(size <= most)) most = size;
+    }
+    if (most != 0 && !(std::isfinite(most) && abft::moderating_shift<S>(std::ilogb(most)) == 0)) return false;
+  }
+  return true;
+}
+
+// Returns the triangle of the factors of A, or of Aᵀ if m < n, contiguous, with zeros below the diagonal.
+template <class S>
+core::aligned_buffer<S> triangle_of(const matrix_view<S>& stored) {
+  const matrix_view<S> tall = stored.rows < stored.columns ? stored.transposed() : stored;
+  const index n = tall.columns;
+  core::aligned_buffer<S> made(n * n);
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i < n; ++i) made[i + j * n] = i <= j ? tall(i, j) : S(0);
+  }
+  return made;
+}
+
+// gels of one matrix that the kernels for batches take: three launches, after which the host estimates the condition of R. Returns nullopt,
+// and leaves the operands as they were, if numbers are so near the ends of the range that they must be scaled.
+template <class S>
+std::optional<report> gels_in_one_go(const batch_task<S>& work, const run::settings& how) {
+  const prepared& plan = work.plan;
+  inject::active_injector injector(how.faults, site::table());
+  run::recorder seen(plan.token, backend::cuda, plan.scheme, how, injector);
+  const context run{seen, injector, how, backend::cuda, plan.threads, false, false, plan.device.get()};
+  const core::extent<S> of_A = core::extent_of(work.A), of_B = core::extent_of(work.C);
+  const index n = std::min(work.A.rows, work.A.columns), scratch = n + of_A.elements + of_B.elements;
+  const std::unique_ptr<batch_engine<S>> on = cuda::make_batch_engine<S>(run, work.what, size_of(work), scratch);
+  const matrix_batch_view<S> A = on->write(work.A), B = on->write(work.C);
+  core::aligned_buffer<S> right(of_B.elements), factors(of_A.elements), again(of_A.elements);
+  on->copy(core::extent_of(B).first, right.data(), of_B.elements);
+  S* const tau = on->scratch(scratch);
+  const kept_operands<S> kept(*on, work, A, B, tau + n);
+  start_gels(*on, A, B, tau);
+  // The factors are read twice: a number that changes on its way must not refuse a matrix, nor let one pass.
+  run::attempt(seen, how.protection, "qr.store", 0, [&](int) {
+    abft::finding judged;
+    on->copy(core::extent_of(A).first, factors.data(), of_A.elements);
+    if (how.protection != protection::off) on->copy(core::extent_of(A).first, again.data(), of_A.elements);
+    on->collect(seen);
+    if (how.protection != protection::off && std::memcmp(factors.data(), again.data(), static_cast<std::size_t>(of_A.bytes())) != 0)
+      judged.word = abft::k_fail;
+    return judged;
+  });
+  if (seen.uncorrectable() && how.protection == protection::correct) {
+    kept.restore(seen);
+    return seen.finish();
+  }
+  const core::aligned_buffer<S> triangle = triangle_of<S>(core::in_copy(work.A, factors.data())[0]);
+  const matrix_view<const S> R = column_major(triangle.data(), n, n, n);
+  const matrix_view<const S> given = matrix_view<S>(core::in_copy(work.C, right.data())[0]);
+  if (!is_moderate<S>(R) || !is_moderate<S>(given.block(0, 0, work.A.rows, given.columns))) {
+    kept.restore(seen);
+    return std::nullopt;
+  }
+  const std::unique_ptr<engine<S>> near = host::make_engine<S>(run);
+  const rank_estimate found = estimate_rank<S>(run, *near, R);
+  seen.conditioned(found.condition);
+  if (!found.full()) {
+    kept.restore(seen);
+    throw rank_deficient_error(fmt::format("{}: {}", plan.token.view(), deficient_text(found, n, work.A.rows < work.A.columns)));
+  }
+  on->commit();
+  return seen.finish();
+}
+
+// Returns whether gels_in_one_go() takes the operands: apart in memory, with few numbers between their elements.
+template <class S>
+bool has_small_operands(const batch_task<S>& work) {
+  constexpr index most = 1 << 16;
+  const core::extent<S> A = core::extent_of(work.A), B = core::extent_of(work.C);
+  return B.elements > 0 && A.elements <= most + most / 2 && B.elements <= most && !overlap(A, B);
 }
 
 // The engine of an enqueued call.
@@ -290,7 +417,8 @@ report run_batch(const batch_task<S>& work, const call& now) {
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
     plan.count(counted_as(work.what), how);
-    if (!is_small(work) || needs_conjugates(work) || (which == backend::cuda && !kernels_take(work))) return one_by_one(work, how, which);
+    const bool together = which == backend::cuda ? kernels_take(work) : is_small(work);
+    if (!together || needs_conjugates(work)) return one_by_one(work, how, which);
     return in_one_go(work, how, which);
   });
 }
@@ -299,7 +427,9 @@ template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   const prepared& plan = work.plan;
   if (plan.backend != backend::cuda || !plan.where.scheme.empty() || !is_small(work)) return std::nullopt;
-  if (work.tau.empty() && work.scalars.empty()) return std::nullopt;  // no reflector
+  if (is_complex<S>) return std::nullopt;
+  const bool solves = work.what == operation::gels;
+  if (solves ? !has_small_operands(work) : work.tau.empty() && work.scalars.empty()) return std::nullopt;  // or no reflector
   if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
   // The result of one team is stored as a whole or not at all.
   const matrix_batch_view<S>& C = work.what == operation::orgqr ? work.A : work.C;
@@ -308,10 +438,14 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
     run::settings how = plan.settings_for(now);
     if (how.faults != nullptr || how.on_progress || plan.backend_for(work.operand(), how) != backend::cuda || !kernels_take(work))
       return std::nullopt;
-    if (work.what != operation::geqrf && cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows)) return std::nullopt;
+    if (!solves && work.what != operation::geqrf && cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows, sizeof(S)))
+      return std::nullopt;
     ballast::cuda::refuse_capture(how.stream, plan.token);
     plan.count(counted_as(work.what), how);
     how.workspace = {};
+    if constexpr (!is_complex<S>) {
+      if (solves) return gels_in_one_go(work, how);
+    }
     return in_one_go(work, how, backend::cuda);
   });
 }
@@ -323,9 +457,9 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
   if (plan.backend != backend::cuda)
     throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", plan.token.view(), to_string(plan.backend)));
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
-    if (!is_small(work) || !kernels_take(work))
+    if (!kernels_take(work))
       throw unsupported_error(
-          fmt::format("{}: expected matrices of up to {} rows and columns that the device's kernels take for enqueue, got larger ones",
+          fmt::format("{}: expected matrices of up to {} columns that the device's kernels for batches take for enqueue, got larger ones",
                       plan.token.view(), k_batch_side));
     const auto device = ballast::cuda::current_device();
     for (const void* operand : {work.operand(), static_cast<const void*>(work.C.data), static_cast<const void*>(work.tau.data()),
@@ -348,13 +482,16 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
 
 std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   const qr::problem& size = plan.problem;
-  if (plan.backend != backend::cuda || std::max(size.rows, size.columns) > k_batch_side) return 0;
+  if (plan.backend != backend::cuda) return 0;
+  const bool single = size.precision == precision::f32;
+  const index number = single ? sizeof(float) : sizeof(double);
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::int64_t {
-    if (!cuda::takes_batch(what, size.rows, what == operation::ormqr ? 1 : size.columns)) return 0;
+    const batch_size all{size.rows, what == operation::ormqr ? std::min<index>(size.columns, k_batch_side) : size.columns, size.batch};
+    if (!cuda::takes_batch(what, all, number)) return 0;
     index scratch = 0;
     if (what == operation::gels) scratch = std::min(size.rows, size.columns) * size.batch;
-    if (what == operation::orgqr && cuda::batch_copies(size.rows, size.columns)) scratch = size.rows * size.columns * size.batch;
-    return size.precision == precision::f32 ? cuda::batch_workspace<float>(scratch) : cuda::batch_workspace<double>(scratch);
+    if (what == operation::orgqr && cuda::batch_copies(size.rows, size.columns, number)) scratch = size.rows * size.columns * size.batch;
+    return single ? cuda::batch_workspace<float>(what, all, scratch) : cuda::batch_workspace<double>(what, all, scratch);
   });
 }
 

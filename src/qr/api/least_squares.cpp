@@ -7,6 +7,7 @@
 
 #include "core/extent.hpp"
 #include "core/function_ref.hpp"
+#include "qr/api/batch.hpp"
 #include "qr/api/least_squares.hpp"
 #include "qr/api/operations.hpp"
 #include "qr/api/out_of_core_call.hpp"
@@ -102,6 +103,8 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
   if (B.rows != most)
     throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), most, B.rows));
   check_apart(A, B, "A and B", plan.token);
+  if (auto made = run_as_batch<S>({.plan = plan, .what = operation::gels, .A = batch_of(A, 1), .C = batch_of(B, 1)}, now))
+    return *std::move(made);
   return run_operation<S>(plan, counted::gels, now, A.data, [&](operation_call<S>& here) {
     conclude(here, gels_in(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
   });

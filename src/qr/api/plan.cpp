@@ -25,7 +25,8 @@ namespace {
 // Returns true if the batch kernels do all work of this problem. Everything else needs cuBLAS.
 bool needs_no_blas(const problem& size) {
   return size.batch > 1 && std::max(size.rows, size.columns) <= k_batch_side &&
-         cuda::takes_batch(operation::geqrf, size.rows, size.columns);
+         cuda::takes_batch(operation::geqrf, {size.rows, size.columns, size.batch},
+                           size.precision == precision::f32 ? sizeof(float) : sizeof(double));
 }
 
 // The backend of a plan. If the caller names none: cuda, unless the device lacks cuBLAS.

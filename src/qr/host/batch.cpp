@@ -420,6 +420,7 @@ class host_batch final : public batch_engine<S> {
     scratch_ = core::aligned_buffer<S>(elements);
     return scratch_.data();
   }
+  void copy(const S* from, S* to, index elements) override { std::copy_n(from, elements, to); }
 
   void factor(const matrix_batch_view<S>& A, S* tau) override {
     const index steps = std::min(A.rows, A.columns);

@@ -191,9 +191,9 @@ int time_calls(const std::string& token, double seconds) {
 std::vector<std::string> called_set(bool quick) {
   if (quick) return {"qr_f64_m60_n60", "qr_f32_m300_n40", "qr_f64_m17_n17_b9"};
   std::vector<std::string> made;
-  for (const char* shape :
-       {"m32_n32", "m200_n200", "m1024_n1024", "m4096_n4096", "m1000000_n32", "m17_n17_b301", "m8_n8_b10000", "m64_n64_b1000",
-        "m256_n256_b100", "m1000_n20_b200", "m8192_n8192", "m1000000_n128", "m100000_n1000", "m16384_n16384", "m32768_n32768"}) {
+  for (const char* shape : {"m32_n32", "m200_n200", "m1024_n1024", "m4096_n4096", "m1000000_n32", "m17_n17_b301", "m8_n8_b10000",
+                            "m64_n64_b1000", "m256_n256_b100", "m1000_n20_b200", "m300_n8_b5000", "m4000_n32_b132", "m8192_n8192",
+                            "m1000000_n128", "m100000_n1000", "m16384_n16384", "m32768_n32768"}) {
     for (const char* type : {"f64", "f32"}) made.push_back(std::string("qr_").append(type).append("_").append(shape));
   }
   return made;

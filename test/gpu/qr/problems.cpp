@@ -14,8 +14,8 @@ std::vector<std::string> verified_set(bool quick) {
     for (const char* shape :
          {"m1_n1", "m33_n20", "m20_n33", "m300_n200", "m1000_n700", "m2000_n500", "m200_n900", "m5000_n64", "m60000_n40"})
       made.push_back(std::string("qr_") + type + "_" + shape);
-    for (const char* shape :
-         {"m8_n8_b500", "m16_n16_b100", "m32_n20_b100", "m64_n64_b50", "m20_n100_b20", "m200_n60_b10", "m256_n128_b3", "m256_n256_b3"})
+    for (const char* shape : {"m8_n8_b500", "m16_n16_b100", "m32_n20_b100", "m64_n64_b50", "m20_n100_b20", "m200_n60_b10", "m256_n128_b3",
+                              "m256_n256_b3", "m1000_n20_b20", "m300_n8_b100", "m4000_n40_b20"})
       made.push_back(std::string("qr_") + type + "_" + shape);
     if (quick) continue;
     for (const char* shape : {"m2500_n2300", "m40000_n96", "m300000_n24", "m6000_n1500", "m1000000_n32", "m1000000_n128", "m100000_n1000"})
@@ -25,8 +25,8 @@ std::vector<std::string> verified_set(bool quick) {
 }
 
 std::vector<std::string> sanitized_set() {
-  return {"qr_f64_m300_n90",   "qr_f32_m90_n130",   "qr_f64_m1500_n90",   "qr_f32_m1500_n90",
-          "qr_f64_m16_n16_b6", "qr_f32_m64_n40_b4", "qr_f64_m100_n256_b2"};
+  return {"qr_f64_m300_n90",   "qr_f32_m90_n130",     "qr_f64_m1500_n90",   "qr_f32_m1500_n90",  "qr_f64_m16_n16_b6",
+          "qr_f32_m64_n40_b4", "qr_f64_m100_n256_b2", "qr_f64_m400_n20_b3", "qr_f32_m9000_n6_b2"};
 }
 
 std::vector<std::string> timed_set(bool quick) {

@@ -39,11 +39,12 @@ int record(test::recording_device& on, const settings&) {
 // block.
 std::vector<std::string> strike_set(bool quick) {
   return in_both_precisions(
-      {"geqrf_%_m300_n160",   "geqrf_%_m1500_n64", "geqp3_%_m300_n160",   "ormqr_%_m300_n160",      "ormqr_right_%_m300_n160",
-       "ormqr_%_m1500_n64",   "orgqr_%_m300_n160", "orgqr_%_m1500_n64",   "gels_%_m300_n160",       "gels_%_m160_n300",
-       "gels_%_m1500_n64",    "geqrf_%_m160_n96",  "ormqr_%_m160_n96",    "ormqr_right_%_m160_n96", "orgqr_%_m160_n96",
-       "gels_%_m160_n96",     "gels_%_m64_n96",    "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4",    "ormqr_%_m32_n24_b24",
-       "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24"},
+      {"geqrf_%_m300_n160",   "geqrf_%_m1500_n64",    "geqp3_%_m300_n160",   "ormqr_%_m300_n160",      "ormqr_right_%_m300_n160",
+       "ormqr_%_m1500_n64",   "orgqr_%_m300_n160",    "orgqr_%_m1500_n64",   "gels_%_m300_n160",       "gels_%_m160_n300",
+       "gels_%_m1500_n64",    "geqrf_%_m160_n96",     "ormqr_%_m160_n96",    "ormqr_right_%_m160_n96", "orgqr_%_m160_n96",
+       "gels_%_m160_n96",     "gels_%_m64_n96",       "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4",    "ormqr_%_m32_n24_b24",
+       "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24",   "geqrf_%_m300_n8_b24", "geqrf_%_m1000_n20_b4",   "geqrf_%_m9000_n6_b6",
+       "ormqr_%_m300_n8_b24", "orgqr_%_m1000_n20_b4", "gels_%_m300_n8_b24"},
       quick);
 }
 
@@ -54,9 +55,15 @@ void record_kernels(test::recording_device& on, const qr::problem& what) {
   }
   // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
   for (const qr::cuda::batch_work step : {qr::cuda::batch_work::factor, qr::cuda::batch_work::apply, qr::cuda::batch_work::solve}) {
-    const std::int64_t rows = std::max(what.rows, what.columns), columns = std::min(what.rows, what.columns);
+    const bool solves = step == qr::cuda::batch_work::solve;
+    const std::int64_t columns = std::min(what.rows, what.columns), rows = solves ? columns : std::max(what.rows, what.columns);
     const int which = qr::cuda::batch_policy_for(step, rows, columns, on.about());
-    if (which >= 0) (void)on.load(qr::cuda::batch_kernel<S>(step, which, false));
+    if (which >= 0) {
+      (void)on.load(qr::cuda::batch_kernel<S>(step, which, false));
+    } else if (what.batch > 1) {
+      const qr::cuda::tall_choice tall = qr::cuda::choose_tall(step, rows, columns, sizeof(S), on.about());
+      (void)on.load(qr::cuda::tall_kernel<S>(step, tall.size, on.about(), false));
+    }
   }
 }
 

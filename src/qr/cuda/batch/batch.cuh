@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
           now.residual = found.reflectors;
           now.threshold = limit;
         }
-        team.compare_hash(verified, stored, now);
+        compare_hash(verified, stored, now);
         if (open) team.settle(now, a.events, matrix, check);
       }
       team_barrier<P>();  // the outcome is stored, and the memory may be reused
@@ -344,11 +344,11 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         // Some number in T, in x or in between is not finite: if a recomputation gives the same bits, the data explain it.
         found.odd |= !worst.is_finite();
         abft::finding now = team.judge(worst.residual, {worst.limit, worst.limit}, found, a.repeats);
-        team.compare_hash(found.hash, team.tile_hash(1), now);
+        compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 3);
       } else {
         abft::finding now = team.judge_sums(m, thresholds::residual<S>(1, again_of(m), columns), found, a.repeats);
-        team.compare_hash(found.hash, team.tile_hash(1), now);
+        compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 2);
       }
     }

@@ -8,8 +8,8 @@
 #include "abft/attempt.hpp"
 #include "abft/seal.hpp"
 #include "abft/threshold.hpp"
-#include "cuda/block/event_writer.cuh"
 #include "qr/cuda/batch/batch_tile.cuh"
+#include "qr/cuda/batch/batch_verdict.cuh"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
@@ -249,24 +249,9 @@ struct batch_team : batch_tile<S, P, Launch> {
     return judge(worst.residual, {limits.clean * worst.limit, limits.wrong * worst.limit}, found, repeats);
   }
 
-  // Between the two thresholds the bits decide, if the tile may be recomputed.
+  // As batch_verdict::judge, for the threads that verify.
   __device__ __forceinline__ abft::finding judge(double residual, const abft::tiers& limits, const seen& found, int repeats) const {
-    abft::finding now = compare(residual, repeats > 0 ? limits.clean : limits.wrong, 0);
-    now.bits = found.hash == 0 ? 1 : found.hash;
-    if (now.word != abft::k_pass) now.judged = !(repeats > 0 && residual > limits.clean && residual <= limits.wrong);
-    if (found.odd) now.judged = false;
-    return now;
-  }
-
-  __device__ __forceinline__ abft::finding compare(double residual, double threshold, int step) const {
-    abft::finding now;
-    abft::guarded_threshold limit(threshold);
-    now.residual = residual;
-    now.threshold = threshold;
-    if (checker() == 0) strike_one(site::threshold, step, 1, &limit.value);
-    now.word = abft::verify(residual, limit);
-    if (checker() == 0) strike_one(site::comparison, step, 1, &now.word);
-    return now;
+    return batch_verdict<Launch>{given, item, items}.judge(residual, limits, found.hash, found.odd, repeats, checker() == 0);
   }
 
   __device__ __forceinline__ bool any_odd() const {
@@ -306,22 +291,11 @@ struct batch_team : batch_tile<S, P, Launch> {
     for (int distance = 1; distance < shape::checkers; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     return sum;
   }
-  // A number has changed since it was verified: the computation fails.
-  __device__ __forceinline__ void compare_hash(std::uint64_t verified, std::uint64_t stored, abft::finding& now) const {
-    if (verified == stored) return;
-    now.word = abft::k_fail;
-    now.judged = true;
-    now.residual = now.threshold = 0;  // a comparison of bits
-  }
-
   // Judges the computation, and writes the event. After the next barrier, `how` of all blocks holds the outcome.
   __device__ __forceinline__ void settle(const abft::finding& now, ballast::cuda::event_ring* events, std::int64_t matrix,
                                          int check) const {
     if (checker() != 0) return;
-    abft::attempts& state = own.state;
-    const abft::outcome how = state.judge(now);
-    ballast::cuda::write_outcome(given, *events, how, state.first(), matrix, 0, static_cast<std::uint32_t>(check));
-    if (how == abft::outcome::recomputed && state.false_alarm()) ballast::cuda::count(events->false_alarms);
+    const abft::outcome how = batch_verdict<Launch>{given, item, items}.settle(own.state, now, *events, matrix, check);
     send(&own.how, static_cast<int>(how));
   }
 };

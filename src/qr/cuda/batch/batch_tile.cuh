@@ -49,6 +49,19 @@ struct binary_scale {
 
 __device__ __forceinline__ double larger_of(double a, double b) { return a != a || a > b ? a : b; }
 
+// Returns a column's shift for its store, `kept` in shared memory. With checks it must follow from `exponent`, which the check has found in
+// its own reading of the input: both are loaded until they agree, since a load may be struck.
+template <class S, bool Factors>
+__device__ __forceinline__ int checked_shift(const volatile int& kept, const volatile int& exponent, bool checked) {
+  int shift = kept;
+  for (int trial = 0; checked && trial < 4; ++trial) {
+    const int e = exponent;
+    if (shift == (Factors ? abft::moderating_shift<S>(e) : abft::product_shift<S>(e))) break;
+    shift = kept;
+  }
+  return shift;
+}
+
 // A barrier of all threads of the team.
 template <batch_policy P>
 __device__ __forceinline__ void team_barrier() {
@@ -229,18 +242,9 @@ struct batch_tile {
     }
   }
 
-  // Returns the shift of a column for its store. With checks it must follow from the exponent in the check's own reading of the input: both
-  // are loaded until they agree, since a load may be struck.
   template <bool Factors>
   __device__ __forceinline__ int shift_to_store(int column, bool checked) const {
-    const volatile int &kept = own.shift[column], &exponent = own.exponent[column];
-    int shift = kept;
-    for (int trial = 0; checked && trial < 4; ++trial) {
-      const int e = exponent;
-      if (shift == (Factors ? abft::moderating_shift<S>(e) : abft::product_shift<S>(e))) break;
-      shift = kept;
-    }
-    return shift;
+    return checked_shift<S, Factors>(own.shift[column], own.exponent[column], checked);
   }
 
   // Stores the tile; elements with `scaled(row, column)` get their original units back. `Factors`, `checked`: as above.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <utility>
 
 #include "core/extent.hpp"
 #include "cuda/call/device_call.hpp"
@@ -20,6 +21,33 @@ namespace {
 
 constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring, and the result of solve()
 
+// The memory of a call after the front: scratch(), and the slabs of tiles that do not fit into shared memory.
+struct batch_layout {
+  std::int64_t slabs = 0;  // where they begin, after the front
+  std::int64_t bytes = 0;  // of all
+};
+// One block on each multiprocessor has a slab.
+std::int64_t slab_bytes(operation what, const batch_size& size, std::int64_t number, const ballast::cuda::capabilities& on) {
+  const bool factors = what == operation::geqrf || what == operation::gels, applies = what != operation::geqrf;
+  const std::int64_t m = what == operation::gels ? std::max(size.m, size.n) : size.m,
+                     n = what == operation::gels ? std::min(size.m, size.n) : size.n;
+  std::int64_t pitch = 0;
+  if (factors && batch_policy_for(batch_work::factor, m, n, on) < 0) pitch = choose_tall(batch_work::factor, m, n, number, on).pitch;
+  // The columns of C, or of B, are not known when a workspace is measured.
+  if (applies && batch_policy_for(batch_work::apply, m, 1, on) < 0)
+    pitch = std::max(pitch, choose_tall(batch_work::apply, m, k_tall_slab_columns, number, on).pitch);
+  return pitch * on.multiprocessors;
+}
+template <class S>
+batch_layout layout_of(operation what, const batch_size& size, index scratch_elements) {
+  constexpr auto number = static_cast<std::int64_t>(sizeof(S));
+  const std::int64_t scratch = scratch_elements * number;
+  const std::int64_t slabs = slab_bytes(what, size, number, ballast::cuda::current_device()->about());
+  if (slabs == 0) return {scratch, scratch};
+  const std::int64_t begin = ballast::cuda::aligned_bytes(scratch);
+  return {begin, begin + slabs};
+}
+
 template <class S>
 batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
   return {v.data, v.row_stride, v.column_stride, v.stride};
@@ -28,7 +56,7 @@ batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
 template <class S>
 class device_batch final : public batch_engine<S> {
  public:
-  device_batch(const context& run, operation what, index scratch_elements)
+  device_batch(const context& run, operation what, const batch_layout& layout)
       : device_(ballast::cuda::current_device()),
         plan_(static_cast<plan_tables*>(run.device)),
         protection_(run.how.protection),
@@ -36,7 +64,8 @@ class device_batch final : public batch_engine<S> {
         staging_(device_, run.how.stream),
         kept_(plan_ != nullptr && run.how.workspace.empty()),
         captured_(device_->captured(run.how.stream)),
-        call_(device_, workspace(run, what, k_front + bytes_of(scratch_elements)), run.injector, run.how.stream) {
+        slabs_(layout.slabs),
+        call_(device_, workspace(run, what, k_front + layout.bytes), run.injector, run.how.stream) {
     run.seen.runs_on(device_->about().name);
     if (call_.fresh()) device_->zero(call_.memory(), 256, call_.order());
   }
@@ -67,6 +96,9 @@ class device_batch final : public batch_engine<S> {
   void commit() override { staging_.commit(); }
 
   S* scratch(index) override { return reinterpret_cast<S*>(call_.memory() + 256); }
+  void copy(const S* from, S* to, index elements) override {
+    device_->copy(to, from, elements * static_cast<index>(sizeof(S)), call_.order());
+  }
 
   void factor(const matrix_batch_view<S>& A, S* tau) override {
     const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
@@ -80,13 +112,20 @@ class device_batch final : public batch_engine<S> {
     given.n = static_cast<int>(A.columns);
     given.repeats = repeats();
     given.stores = protection_ != protection::correct;
-    launch(batch_work::factor, which, A.count, given);
+    if (which < 0) {
+      const tall_choice tall = choose_tall(batch_work::factor, A.rows, A.columns, sizeof(S), device_->about());
+      launch_tall(batch_work::factor, tall, A.count, tall_factor_arguments<S>{given, slabs_of(tall)});
+    } else {
+      launch(batch_work::factor, which, A.count, given);
+    }
     checks_ += 2 * static_cast<std::uint64_t>(A.count);
   }
 
   void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given_rows, bool identity) override {
     const int which = batch_policy_for(batch_work::apply, X.rows, X.columns, device_->about());
-    batch_apply_arguments<S> given = arguments_of(X, which);
+    const tall_choice tall = which < 0 ? choose_tall(batch_work::apply, X.rows, X.columns, sizeof(S), device_->about()) : tall_choice{};
+    const int width = which < 0 ? tall.width : batch_width(which);
+    batch_apply_arguments<S> given = arguments_of(X, width);
     given.V = each_of(Q.V);
     given.tau = Q.tau;
     given.given = static_cast<int>(given_rows);
@@ -100,13 +139,17 @@ class device_batch final : public batch_engine<S> {
       device_->copy(copy, all.first, all.bytes(), call_.order());
       given.V.data = core::in_copy(Q.V, copy).data;
     }
-    launch(batch_work::apply, which, X.count * given.chunks, given);
+    if (which < 0) {
+      launch_tall(batch_work::apply, tall, X.count * given.chunks, tall_apply_arguments<S>{given, slabs_of(tall), width});
+    } else {
+      launch(batch_work::apply, which, X.count * given.chunks, given);
+    }
     checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
   }
 
   void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) override {
     const int which = batch_policy_for(batch_work::solve, X.rows, X.columns, device_->about());
-    batch_apply_arguments<S> given = arguments_of(X, which);
+    batch_apply_arguments<S> given = arguments_of(X, batch_width(which));
     given.V = each_of(transposed ? U.transposed() : U);
     given.given = given.m;
     given.reflectors = given.m;
@@ -121,7 +164,7 @@ class device_batch final : public batch_engine<S> {
   void collect(run::recorder& seen) override {
     collected_ = true;
     seen.runs_on(device_->about().name);
-    if (protection_ != protection::off) seen.checked(checks_);
+    if (protection_ != protection::off) seen.checked(std::exchange(checks_, 0));
     seen.add(call_.collect([](const ballast::cuda::device_event& e, ballast::cuda::event_log::entry& out) {
       static constexpr const char* sites[] = {"qr.certificate", "qr.tau", "qr.q", "qr.solve"};
       const std::uint32_t check = ballast::cuda::check_of(e.what);
@@ -148,10 +191,9 @@ class device_batch final : public batch_engine<S> {
     return device_->load(batch_kernel<S>(what, which, call_.instrumented()));
   }
 
-  static std::int64_t bytes_of(std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(S)); }
   int repeats() const { return protection_ == protection::off ? -1 : run::repeats_of(protection_); }
 
-  batch_apply_arguments<S> arguments_of(const matrix_batch_view<S>& X, int which) const {
+  batch_apply_arguments<S> arguments_of(const matrix_batch_view<S>& X, int width) const {
     batch_apply_arguments<S> given;
     given.X = each_of(X);
     given.from = {X.data, X.row_stride, X.column_stride, X.stride};
@@ -159,7 +201,7 @@ class device_batch final : public batch_engine<S> {
     given.count = X.count;
     given.m = static_cast<int>(X.rows);
     given.n = static_cast<int>(X.columns);
-    given.chunks = static_cast<int>((X.columns + batch_width(which) - 1) / batch_width(which));
+    given.chunks = static_cast<int>((X.columns + width - 1) / width);
     given.repeats = repeats();
     given.stores = protection_ != protection::correct;
     return given;
@@ -171,6 +213,19 @@ class device_batch final : public batch_engine<S> {
     call_.launch(kernel_of(what, which), (teams + p.matrices - 1) / p.matrices * p.blocks, given);
   }
 
+  tall_slabs slabs_of(const tall_choice& tall) const {
+    return tall.pitch == 0 ? tall_slabs{} : tall_slabs{call_.memory() + 256 + slabs_, tall.pitch};
+  }
+  template <class Arguments>
+  void launch_tall(batch_work what, const tall_choice& tall, std::int64_t items, const Arguments& given) const {
+    const bool instrumented = call_.instrumented();
+    const ballast::cuda::kernel& kernel = plan_ != nullptr ? plan_->tall_kernel_for<S>(device_, what, tall.size, instrumented)
+                                                           : device_->load(tall_kernel<S>(what, tall.size, device_->about(), instrumented));
+    // A block of the outside size takes one item after the other, in its slab.
+    const std::int64_t most = tall.pitch == 0 ? std::numeric_limits<std::int32_t>::max() : device_->about().multiprocessors;
+    call_.launch(kernel, std::min(items, most), given);
+  }
+
   std::shared_ptr<ballast::cuda::device> device_;
   plan_tables* const plan_;
   const protection protection_;
@@ -178,6 +233,7 @@ class device_batch final : public batch_engine<S> {
   ballast::cuda::device_staging staging_;
   const bool kept_;      // the plan keeps the workspace
   const bool captured_;  // the call goes into a graph
+  const std::int64_t slabs_;
   bool collected_ = false;
   ballast::cuda::device_call call_;
   std::uint64_t checks_ = 0;
@@ -188,30 +244,34 @@ class device_batch final : public batch_engine<S> {
 }  // namespace
 
 template <class S>
-std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation what, index scratch_elements) {
-  return std::make_unique<device_batch<S>>(run, what, scratch_elements);
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation what, const batch_size& size, index scratch_elements) {
+  return std::make_unique<device_batch<S>>(run, what, layout_of<S>(what, size, scratch_elements));
 }
 
-template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&, operation, index);
-template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&, operation, index);
+template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&, operation, const batch_size&, index);
+template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&, operation, const batch_size&, index);
 
-bool takes_batch(operation what, index m, index n) {
+bool takes_batch(operation what, const batch_size& size, index precision_bytes) {
   const ballast::cuda::capabilities& on = ballast::cuda::current_device()->about();
   const bool factors = what == operation::geqrf || what == operation::gels;
+  index m = size.m, n = size.n;
   if (what == operation::gels && m < n) std::swap(m, n);
-  return batch_policy_for(factors ? batch_work::factor : batch_work::apply, m, n, on) >= 0;
+  if (what == operation::gels && batch_policy_for(batch_work::solve, n, 1, on) < 0) return false;
+  return batch_policy_for(factors ? batch_work::factor : batch_work::apply, m, n, on) >= 0 ||
+         takes_tall(m, n, size.count, precision_bytes, on);
 }
 
-bool batch_copies(index m, index n) {
-  const int which = batch_policy_for(batch_work::apply, m, n, ballast::cuda::current_device()->about());
-  return which >= 0 && n > batch_width(which);
+bool batch_copies(index m, index n, index precision_bytes) {
+  const ballast::cuda::capabilities& on = ballast::cuda::current_device()->about();
+  const int which = batch_policy_for(batch_work::apply, m, n, on);
+  return n > (which >= 0 ? batch_width(which) : choose_tall(batch_work::apply, m, n, precision_bytes, on).width);
 }
 
 template <class S>
-index batch_workspace(index scratch_elements) {
-  return k_front + scratch_elements * static_cast<index>(sizeof(S));
+index batch_workspace(operation what, const batch_size& size, index scratch_elements) {
+  return k_front + layout_of<S>(what, size, scratch_elements).bytes;
 }
-template index batch_workspace<float>(index);
-template index batch_workspace<double>(index);
+template index batch_workspace<float>(operation, const batch_size&, index);
+template index batch_workspace<double>(operation, const batch_size&, index);
 
 }  // namespace ballast::qr::cuda

@@ -66,6 +66,7 @@ void plan_tables::move_to(const std::shared_ptr<ballast::cuda::device>& on) {
   for (auto& each : workspaces_) each = nullptr;
   pool_ = nullptr;
   batch_kernels_ = {};
+  tall_kernels_ = {};
   on_ = on;
 }
 
@@ -122,6 +123,23 @@ const ballast::cuda::kernel& plan_tables::batch_kernel_for(const std::shared_ptr
 }
 
 template <class S>
+const ballast::cuda::kernel& plan_tables::tall_kernel_for(const std::shared_ptr<ballast::cuda::device>& on, batch_work what, tall_size size,
+                                                          bool instrumented) {
+  const auto mine = [&]() -> const ballast::cuda::kernel*& {
+    return tall_kernels_[sizeof(S) == 8 ? 1 : 0][instrumented ? 1 : 0][what == batch_work::factor ? 0 : 1][static_cast<std::size_t>(size)];
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    move_to(on);
+    if (mine() != nullptr) return *mine();
+  }
+  const ballast::cuda::kernel& made = on->load(tall_kernel<S>(what, size, on->about(), instrumented));
+  const std::lock_guard lock(mutex_);
+  if (on_ == on) mine() = &made;
+  return made;
+}
+
+template <class S>
 device_tables<S> tables_of(device_state* kept, const std::shared_ptr<ballast::cuda::device>& on, bool instrumented) {
   if (kept != nullptr) return static_cast<plan_tables*>(kept)->tables<S>(on, instrumented);
   const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
@@ -140,5 +158,9 @@ template const ballast::cuda::kernel& plan_tables::batch_kernel_for<float>(const
                                                                            bool);
 template const ballast::cuda::kernel& plan_tables::batch_kernel_for<double>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int,
                                                                             bool);
+template const ballast::cuda::kernel& plan_tables::tall_kernel_for<float>(const std::shared_ptr<ballast::cuda::device>&, batch_work,
+                                                                          tall_size, bool);
+template const ballast::cuda::kernel& plan_tables::tall_kernel_for<double>(const std::shared_ptr<ballast::cuda::device>&, batch_work,
+                                                                           tall_size, bool);
 
 }  // namespace ballast::qr::cuda

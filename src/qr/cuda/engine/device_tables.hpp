@@ -104,6 +104,10 @@ class plan_tables final : public device_state {
   template <class S>
   const ballast::cuda::kernel& batch_kernel_for(const std::shared_ptr<ballast::cuda::device>& on, batch_work what, int which,
                                                 bool instrumented);
+  // The same for matrices of any number of rows.
+  template <class S>
+  const ballast::cuda::kernel& tall_kernel_for(const std::shared_ptr<ballast::cuda::device>& on, batch_work what, tall_size size,
+                                               bool instrumented);
 
  private:
   using policy_kernels = std::array<const ballast::cuda::kernel*, k_batch_policies.size()>;
@@ -116,6 +120,7 @@ class plan_tables final : public device_state {
   std::shared_ptr<void> pool_;
   std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;        // by operation
   std::array<std::array<std::array<policy_kernels, 3>, 2>, 2> batch_kernels_ = {};  // by precision, instrumentation and batch_work
+  std::array<std::array<std::array<std::array<const ballast::cuda::kernel*, k_tall_sizes>, 2>, 2>, 2> tall_kernels_ = {};  // the same
 };
 
 // Without a plan, `kept` is null.

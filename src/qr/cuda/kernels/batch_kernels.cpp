@@ -2,6 +2,7 @@
 // Layer: backend "cuda" of QR.
 #include "qr/cuda/kernels/batch_kernels.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,15 @@ std::int64_t shared_of(int which, std::index_sequence<Which...>) {
       ...);
   return bytes;
 }
+
+// Bytes of shared memory of a block.
+std::int64_t tall_shared(tall_size size, const ballast::cuda::capabilities& on) {
+  constexpr std::int64_t reserved = 1024;  // of each block, by the driver
+  const std::int64_t large = on.shared_per_block;
+  if (size == tall_size::large) return large;
+  return std::min(large, std::max<std::int64_t>(0, on.shared_per_multiprocessor / k_small_tall.resident - reserved) / 256 * 256);
+}
+constexpr std::int64_t k_most_tall_numbers = std::int64_t{1} << 28;  // places in a tile are numbers of 32 bits
 
 }  // namespace
 
@@ -80,9 +90,61 @@ std::vector<ballast::cuda::kernel_request> batch_kernels(const ballast::cuda::ca
     made.push_back(batch_kernel<S>(batch_work::apply, which, instrumented));
     made.push_back(batch_kernel<S>(batch_work::solve, which, instrumented));
   }
+  // tall_size::outside is the code of tall_size::large with less shared memory.
+  for (const batch_work step : {batch_work::factor, batch_work::apply}) {
+    for (const tall_size size : {tall_size::small, tall_size::large}) made.push_back(tall_kernel<S>(step, size, on, instrumented));
+  }
   return made;
 }
 
+tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::int64_t bytes, const ballast::cuda::capabilities& on) {
+  const auto tile = [&](std::int64_t columns) {
+    return bytes == 4 ? tall_tile_bytes<float>(m, columns) : tall_tile_bytes<double>(m, columns);
+  };
+  const std::int64_t front = bytes == 4 ? k_tall_front<float> : k_tall_front<double>;
+  // Q is applied to parts of the columns, of about as many as give each warp some.
+  std::int64_t width = step == batch_work::factor ? n : std::min<std::int64_t>(n, k_tall_slab_columns);
+  const std::int64_t least = step == batch_work::factor ? n : std::min<std::int64_t>(n, 8);
+  if (front + tile(width) <= tall_shared(tall_size::small, on)) return {tall_size::small, static_cast<int>(width), 0};
+  const std::int64_t room = tall_shared(tall_size::large, on) - front;
+  for (; width >= least; --width) {
+    if (tile(width) <= room) return {tall_size::large, static_cast<int>(width), 0};
+  }
+  width = step == batch_work::factor ? n : std::min<std::int64_t>(n, k_tall_slab_columns);
+  constexpr std::int64_t unit = 256;
+  return {tall_size::outside, static_cast<int>(width), (tile(width) + unit - 1) / unit * unit};
+}
+
+bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t bytes, const ballast::cuda::capabilities& on) {
+  if (n > k_tall_columns || m > k_most_tall_numbers / std::max<std::int64_t>(n, 1)) return false;
+  const tall_choice made = choose_tall(batch_work::factor, m, n, bytes, on);
+  // Microseconds. A step passes over its columns five times, at the speed of shared memory or of a multiprocessor's part of L2; a call for
+  // one matrix takes some 400, and its flops.
+  const double numbers = static_cast<double>(m) * static_cast<double>(n), steps = static_cast<double>(std::min(m, n));
+  const double speed = made.size == tall_size::outside ? 3e4 : 1.2e5;
+  const double of_block = 20 + steps * (2 + 2.5 * numbers * static_cast<double>(bytes) / speed);
+  const double side_by_side = on.multiprocessors * (made.size == tall_size::small ? k_small_tall.resident : 1.0);
+  const double rounds = std::max(1.0, static_cast<double>(count) / side_by_side);
+  return rounds * of_block <= static_cast<double>(count) * (400 + 2 * numbers * steps / 5e6);
+}
+
+template <class S>
+ballast::cuda::kernel_request tall_kernel(batch_work step, tall_size size, const ballast::cuda::capabilities& on, bool instrumented) {
+  const tall_policy& p = size == tall_size::small ? k_small_tall : k_large_tall;
+  const std::string policy = ballast::cuda::policy_text(p, "ballast::qr::cuda::tall_policy")
+                                 .add("threads", &tall_policy::threads)
+                                 .add("resident", &tall_policy::resident)
+                                 .text();
+  const std::string name = step == batch_work::factor ? "ballast::qr::cuda::tall_factor_kernel" : "ballast::qr::cuda::tall_apply_kernel";
+  return {.header = "qr/cuda/batch/batch_tall.cuh",
+          .expression = ballast::cuda::kernel_expression(name, {sizeof(S) == 4 ? "float" : "double", policy}, instrumented),
+          .threads = p.threads,
+          .shared = size == tall_size::outside ? k_tall_front<S> : tall_shared(size, on),
+          .spills = instrumented ? 4096 : 0};
+}
+
+template ballast::cuda::kernel_request tall_kernel<float>(batch_work, tall_size, const ballast::cuda::capabilities&, bool);
+template ballast::cuda::kernel_request tall_kernel<double>(batch_work, tall_size, const ballast::cuda::capabilities&, bool);
 template ballast::cuda::kernel_request batch_kernel<float>(batch_work, int, bool);
 template ballast::cuda::kernel_request batch_kernel<double>(batch_work, int, bool);
 template std::vector<ballast::cuda::kernel_request> batch_kernels<float>(const ballast::cuda::capabilities&, bool);

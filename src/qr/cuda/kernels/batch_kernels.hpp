@@ -8,6 +8,7 @@
 
 #include "cuda/device/device.hpp"
 #include "qr/cuda/batch/batch_args.hpp"
+#include "qr/cuda/batch/tall_args.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -33,6 +34,25 @@ constexpr int batch_width(int which) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
   return p.groups * p.columns * p.blocks;
 }
+
+// The kernels for matrices that no policy above fits, by their tile: up to a quarter of a multiprocessor's shared memory, up to a block's
+// whole, or in slabs of device memory.
+enum class tall_size { small, large, outside };
+inline constexpr int k_tall_sizes = 3;
+inline constexpr tall_policy k_small_tall{.threads = 128, .resident = 4}, k_large_tall{.threads = 512, .resident = 1};
+
+struct tall_choice {
+  tall_size size = tall_size::small;
+  int width = 1;           // columns of a tile
+  std::int64_t pitch = 0;  // bytes of a slab; 0: the tile is in shared memory
+};
+// The choice for m × n, to be factored or to have Q applied, n at most k_tall_columns for a factorization. `bytes`: of a number.
+tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::int64_t bytes, const ballast::cuda::capabilities& on);
+// Returns whether these kernels take `count` matrices of this size, and sooner than the whole device takes one after the other. A
+// prediction: docs/design/qr-cuda.md, "Batches".
+bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t bytes, const ballast::cuda::capabilities& on);
+template <class S>
+ballast::cuda::kernel_request tall_kernel(batch_work step, tall_size size, const ballast::cuda::capabilities& on, bool instrumented);
 
 template <class S>
 ballast::cuda::kernel_request batch_kernel(batch_work step, int which, bool instrumented);
