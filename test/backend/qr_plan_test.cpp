@@ -229,9 +229,8 @@ TYPED_TEST(qr_plan, samples_its_calls) {
       made.sampled = sampled;
       return made;
     };
-    const qr::problem size{.rows = m, .columns = n};
-    const plan<T> off(size, where(protection::off, 1)), full(size, where(protection::correct, 1)),
-        made(size, where(protection::correct, 3));
+    const auto plan_with = [&](protection level, int sampled) { return plan<T>({.rows = m, .columns = n}, where(level, sampled)); };
+    const plan<T> off = plan_with(protection::off, 1), full = plan_with(protection::correct, 1), made = plan_with(protection::correct, 3);
     const results<T> bare = all_of<T>(A, right, by_plan<T>{off}), whole = all_of<T>(A, right, by_plan<T>{full});
     std::vector<int> guarded;
     for (int call = 0; call < 6; ++call) {

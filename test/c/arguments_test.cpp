@@ -40,7 +40,7 @@ TEST_F(c_arguments, protection_of_a_part) {
   make("fft", with);
   set(with, "shape", std::vector<std::int64_t>{8});
   fft_plan other;
-  set(with, "sampled", 0);
+  set(with, "sampled", std::int64_t{0});
   invalid(ballast_fft_plan_create(with, &other, wrong), "sampled: expected 1 or more, got 0");
   set(with, "sampled", 1);
   set(with, "protection", "final_only");
