@@ -134,7 +134,7 @@ TYPED_TEST(fft_along, the_sums_are_those_of_a_tile) {
             }
           }
         };
-        kernel.encode_signals(given.call(used, swapped).from, given.by.along()->input_weights(swapped), false, along, {});
+        kernel.encode_signals(given.call(used, swapped).from, given.by.along()->input_weights(swapped), along, {});
         kernel.load_rows(given.in.data(), given.stride, used, n, tile.data(), given.by.input_weights(swapped, &tiled));
         compare("input ");
         for (int l = 0; l < used; ++l) EXPECT_NEAR(along.squares[l] / tiled.squares[l], 1, 1e-5) << n;
@@ -155,7 +155,7 @@ TYPED_TEST(fft_along, a_change_of_any_number_between_its_steps_is_seen) {
     short_signals<T> given(n);
     const auto points = static_cast<double>(n);
     cpu::lane_sums input, output;
-    kernel.encode_signals(given.call(given.lanes, false).from, given.by.along()->input_weights(false), false, input, {});
+    kernel.encode_signals(given.call(given.lanes, false).from, given.by.along()->input_weights(false), input, {});
     std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(given.lanes));
     for (std::int64_t i = 0; i < 2 * n * given.lanes; ++i)
       places[static_cast<std::size_t>(given.by.along()->signal_between(i / (2 * given.lanes), i % given.lanes))].push_back(i);
@@ -256,7 +256,7 @@ struct signals_along {
     by.along()->run(call, strikes, strike);
   }
   void encode(int used, bool swapped, cpu::lane_sums& sums) const {
-    kernels<T>().encode_signals(given(used), by.along()->input_weights(swapped), by.is_real_inverse(), sums, {});
+    kernels<T>().encode_signals(given(used), by.along()->input_weights(swapped), sums, {});
   }
 
   // Returns signal l of the input as n complex numbers, conjugate if `swapped`; and its transform as it is stored.

@@ -25,8 +25,8 @@ namespace {
 short_shape shape_of_short(std::int64_t) { return {}; }
 void short_lines(const short_call<T>&, short_part) {}
 void turn_rows(const T*, T*, std::int64_t, std::int64_t, const T*, bool) {}
-void encode_signals(const signals_of<T>&, const T*, bool, lane_sums&, const write_ahead<T>&) {}
-void sum_signals(const signals_of<T>&, const T*, lane_sums&) {}
+void encode_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&, const write_ahead<T>&) {}
+void sum_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&) {}
 std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { return 0; }
 #else
 
@@ -270,10 +270,10 @@ struct lane_parts {
   }
 };
 
-// Sums of at most k_total vectors of `Together` signals, with the weights w: Sums for each signal, and then with Squares that of their
-// squares. With Parity, joins the parity of the numbers. With Ends, the numbers are those of a half spectrum, whose first and last
-// imaginary parts are ignored: the second scalar if `begins`, and the last one if they do not fill vectors.
-template <int Together, int Sums, bool Squares, bool Parity, bool Ends = false>
+// Sums of at most k_total vectors of `Together` signals, with the weights w (along_weights): Sums for each signal, and then with Squares
+// that of their squares. With Parity, joins the parity of the numbers. With Ends, the numbers are those of a half spectrum, whose first and
+// last imaginary parts are ignored: the second scalar if `begins`, and the last one if they do not fill vectors.
+template <int Together, int Sums, bool Squares, bool Parity, bool Linear, bool Ends = false>
 HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T* HWY_RESTRICT w,
                             V (&total)[Together][Sums + (Squares ? 1 : 0)], word_vector& parity, bool begins = false) {
   const D d;
@@ -282,11 +282,22 @@ HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T*
   const std::int64_t vectors = scalars / W, rest = scalars % W;
   V sum[k_at_once][Together][k_sums];
   const auto add = [&](int which, std::int64_t j, const V(&x)[Together]) HWY_ATTR {
+    constexpr int k_weights = Linear ? Sums / 2 : Sums;
+    V exchanged[Together];
 #pragma GCC unroll 16
-    for (int i = 0; i < Sums; ++i) {
-      const V weight = hn::Load(d, w + (j * Sums + i) * W);
+    for (int l = 0; l < (Linear ? Together : 0); ++l) exchanged[l] = hn::Reverse2(d, x[l]);
 #pragma GCC unroll 16
-      for (int l = 0; l < Together; ++l) sum[which][l][i] = hn::MulAdd(weight, x[l], sum[which][l][i]);
+    for (int i = 0; i < k_weights; ++i) {
+      const V weight = hn::Load(d, w + (j * k_weights + i) * W);
+#pragma GCC unroll 16
+      for (int l = 0; l < Together; ++l) {
+        if constexpr (Linear) {
+          sum[which][l][2 * i] = hn::MulAdd(weight, x[l], sum[which][l][2 * i]);
+          sum[which][l][2 * i + 1] = hn::MulAdd(weight, exchanged[l], sum[which][l][2 * i + 1]);
+        } else {
+          sum[which][l][i] = hn::MulAdd(weight, x[l], sum[which][l][i]);
+        }
+      }
     }
 #pragma GCC unroll 16
     for (int l = 0; l < Together; ++l) {
@@ -336,6 +347,12 @@ HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T*
       total[l][i] = hn::Add(total[l][i], k_at_once == 1 ? sum[0][l][i] : hn::Add(sum[0][l][i], sum[k_at_once - 1][l][i]));
     });
   }
+  if constexpr (Linear) {
+#pragma GCC unroll 16
+    for (int l = 0; l < Together; ++l)
+#pragma GCC unroll 2
+      for (int i = 1; i < Sums; i += 2) total[l][i] = hn::OddEven(hn::Neg(total[l][i]), total[l][i]);
+  }
 }
 
 // The signals of a group; beyond the last one they are zero.
@@ -365,20 +382,21 @@ HWY_INLINE void promote_lanes(double& high, double& low, V x) {
   }
 }
 
-// Weights w: for each vector of a signal 4 vectors, for Re and Im of both sums.
-template <bool Ends>
+// Re and Im of both sums.
+template <bool Linear, bool Ends>
 HWY_INLINE void encode(const signals_of<T>& of, const T* w, lane_sums& sums, const write_ahead<T>& later) {
   clear(sums);
   word_vector none = hn::Zero(words());
   const std::int64_t scalars = 2 * of.points;
+  constexpr int k_weights = Linear ? 2 : 4;
   if (one_by_one(of)) {
     for (int l = 0; l < of.used; ++l) {
       later.bring(l, 0);
       for (std::int64_t begin = 0; begin < scalars; begin += k_total * W) {
         const T* const from[1] = {of.base + l * of.stride + begin};
         V sum[1][5];
-        sum_vectors<1, 4, true, false, Ends>(from, HWY_MIN(scalars - begin, static_cast<std::int64_t>(k_total * W)), w + 4 * begin, sum,
-                                             none, begin == 0);
+        sum_vectors<1, 4, true, false, Linear, Ends>(from, HWY_MIN(scalars - begin, static_cast<std::int64_t>(k_total * W)),
+                                                     w + k_weights * begin, sum, none, begin == 0);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) promote_lanes(sums.high[i][l], sums.low[i][l], sum[0][i]);
         sums.squares[l] += static_cast<double>(hn::GetLane(hn::SumOfLanes(D(), sum[0][4])));
@@ -396,8 +414,8 @@ HWY_INLINE void encode(const signals_of<T>& of, const T* w, lane_sums& sums, con
         if (begin == 0 && l + i < of.used) later.bring(l + i, 0);
       }
       V sum[k_together][5];
-      sum_vectors<k_together, 4, true, false, Ends>(from, HWY_MIN(scalars - begin, static_cast<std::int64_t>(k_total * W)), w + 4 * begin,
-                                                    sum, none, begin == 0);
+      sum_vectors<k_together, 4, true, false, Linear, Ends>(from, HWY_MIN(scalars - begin, static_cast<std::int64_t>(k_total * W)),
+                                                            w + k_weights * begin, sum, none, begin == 0);
 #pragma GCC unroll 5
       for (int i = 0; i < 5; ++i) parts[i].template take<k_together>(l, [&](int s) HWY_ATTR { return sum[s][i]; });
     }
@@ -411,12 +429,16 @@ HWY_INLINE void encode(const signals_of<T>& of, const T* w, lane_sums& sums, con
   }
 }
 
-void encode_signals(const signals_of<T>& of, const T* w, bool half_spectrum, lane_sums& sums, const write_ahead<T>& later) {
-  half_spectrum ? encode<true>(of, w, sums, later) : encode<false>(of, w, sums, later);
+void encode_signals(const signals_of<T>& of, const along_weights<T>& w, lane_sums& sums, const write_ahead<T>& later) {
+  if (w.linear)
+    encode<true, false>(of, w.vectors, sums, later);
+  else
+    w.half_spectrum ? encode<false, true>(of, w.vectors, sums, later) : encode<false, false>(of, w.vectors, sums, later);
 }
 
-// Weights w: for each vector of a signal 2 vectors, for Re and Im of the sum. Each half of the signal begins with a vector.
-void sum_signals(const signals_of<T>& of, const T* w, lane_sums& sums) {
+// Re and Im of one sum. Each half of the signal begins with a vector.
+template <bool Linear>
+HWY_INLINE void sum_halves_along(const signals_of<T>& of, const T* w, lane_sums& sums) {
   clear(sums);
   word_vector parity = hn::Zero(words());
   const std::int64_t middle = (of.points + 1) / 2 * 2, scalars = 2 * of.points;
@@ -430,24 +452,28 @@ void sum_signals(const signals_of<T>& of, const T* w, lane_sums& sums) {
       for (int l = 0; l < (single ? of.used : 0); ++l) {
         const T* const from[1] = {of.base + l * of.stride + begin};
         V sum[1][2];
-        sum_vectors<1, 2, false, true>(from, count, w, sum, parity);
+        sum_vectors<1, 2, false, true, Linear>(from, count, w, sum, parity);
         for (int i = 0; i < 2; ++i) promote_lanes(sums.high[2 * h + i][l], sums.low[2 * h + i][l], sum[0][i]);
       }
       for (int l = 0; l < (single ? 0 : W); l += k_together) {
         const T* from[k_together];
         for (int i = 0; i < k_together; ++i) from[i] = group.at(l + i) + begin;
         V sum[k_together][2];
-        sum_vectors<k_together, 2, false, true>(from, count, w, sum, parity);
+        sum_vectors<k_together, 2, false, true, Linear>(from, count, w, sum, parity);
 #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) parts[i].template take<k_together>(l, [&](int s) HWY_ATTR { return sum[s][i]; });
       }
-      w += (count + W - 1) / W * 2 * W;
+      w += (count + W - 1) / W * (Linear ? 1 : 2) * W;
       if (single) continue;
       for (int i = 0; i < 2; ++i) promote_into(sums.high[2 * h + i], sums.low[2 * h + i], parts[i].lanes());
     }
   }
   add_parity(parity, sums);
   from_halves(sums);
+}
+
+void sum_signals(const signals_of<T>& of, const along_weights<T>& w, lane_sums& sums) {
+  w.linear ? sum_halves_along<true>(of, w.vectors, sums) : sum_halves_along<false>(of, w.vectors, sums);
 }
 
 // ---- Store ----

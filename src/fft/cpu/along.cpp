@@ -31,20 +31,18 @@ struct rows_of_weights {
   }
 };
 
-// Returns, for each vector of the scalars of each part of a signal, `sums` pairs of vectors: what each of its scalars contributes to Re and
-// Im of the sums. A part begins with a vector; `middle` is the end of the first one.
+// Returns along_weights::vectors for each vector of the scalars of each part of a signal. A part begins with a vector; `middle` is the end
+// of the first one.
 template <class T>
 core::aligned_buffer<T> along_the_signal(const rows_of_weights<T>& weights, std::int64_t middle) {
-  const std::int64_t lanes = kernels<T>().lanes, scalars = weights.scalars();
+  const std::int64_t lanes = kernels<T>().lanes, scalars = weights.scalars(), kinds = weights.general ? 2 : 1;
   const auto vectors = [&](std::int64_t count) { return (count + lanes - 1) / lanes; };
-  core::aligned_buffer<T> made((vectors(middle) + vectors(scalars - middle)) * 2 * weights.sums * lanes);
+  core::aligned_buffer<T> made((vectors(middle) + vectors(scalars - middle)) * kinds * weights.sums * lanes);
   T* to = made.data();
   const auto part = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t first = begin; first < end; first += lanes) {
-      for (std::int64_t sum = 0; sum < weights.sums; ++sum) {
-        for (const bool imaginary : {false, true}) {
-          for (std::int64_t s = first; s < first + lanes; ++s) *to++ = s < end ? weights.at(s, sum, imaginary) : T(0);
-        }
+      for (std::int64_t i = 0; i < kinds * weights.sums; ++i) {
+        for (std::int64_t s = first; s < first + lanes; ++s) *to++ = s < end ? weights.at(s, i / kinds, i % kinds == 1) : T(0);
       }
     }
   };

@@ -44,8 +44,10 @@ class along_line {
   bool keeps_to(int used) const;
 
   // Weights for kernel_table::encode_signals and ::sum_signals.
-  const T* input_weights(bool swapped) const { return input_[swapped].data(); }
-  const T* output_weights(bool swapped) const { return output_[swapped].data(); }
+  along_weights<T> input_weights(bool swapped) const {
+    return {input_[swapped].data(), form_ == form::complex, form_ == form::real_inverse};
+  }
+  along_weights<T> output_weights(bool swapped) const { return {output_[swapped].data(), form_ != form::real_inverse}; }
 
   // Returns the signal to which vector lane `lane` of row `row` of call.between belongs, in a short line.
   std::int64_t signal_between(std::int64_t row, std::int64_t lane) const;

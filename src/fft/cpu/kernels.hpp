@@ -137,6 +137,17 @@ struct signals_of {
   std::int64_t points = 0;
 };
 
+// Weights along a signal (along.hpp). Complex-linear ones have, for each vector of the signal and each sum, a vector that holds (re, −im)
+// of the weight of each number: its products with the numbers are parts of Re, its products with the exchanged numbers (im, re) are parts
+// of Im, after the sign of the odd ones is changed. Others have two vectors, with what each scalar contributes to Re and to Im.
+// half_spectrum: the imaginary parts of the first and of the last number are ignored.
+template <class T>
+struct along_weights {
+  const T* vectors = nullptr;
+  bool linear = true;
+  bool half_spectrum = false;
+};
+
 // n = first · second points; a vector holds `columns` columns of each of W / columns signals.
 struct short_shape {
   int first = 0, second = 0, columns = 0;
@@ -264,10 +275,9 @@ struct kernel_table {
   // for each row of x, in the order of the blocks of y.
   void (*turn_rows)(const T* x, T* y, std::int64_t n1, std::int64_t n2, const T* twiddles, bool swapped);
   // The sums of signals in the order of memory, one lane for each, as sum_tile and sum_outputs compute those of a tile; start from zero.
-  // Weights are vectors along the signal (along.hpp). encode_signals brings the first half of `later` meanwhile. half_spectrum: the
-  // imaginary parts of the first and of the last number are ignored.
-  void (*encode_signals)(const signals_of<T>& of, const T* weights, bool half_spectrum, lane_sums& sums, const write_ahead<T>& later);
-  void (*sum_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums);
+  // encode_signals brings the first half of `later` meanwhile.
+  void (*encode_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums, const write_ahead<T>& later);
+  void (*sum_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums);
   // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);

@@ -97,8 +97,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     bool damaged = false;
     const auto once = [&](int number) -> std::optional<abft::finding> {
       if (job.along != nullptr)
-        kernel_.encode_signals(given(job), job.along->input_weights(job.inverse), job.transform->is_real_inverse(), mine_.input,
-                               later(job));
+        kernel_.encode_signals(given(job), job.along->input_weights(job.inverse), mine_.input, later(job));
       else
         damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
       if (damaged) return std::nullopt;
