@@ -1,5 +1,5 @@
-// Short lines with vectors along the signal: their transform against a transform in more precision, their sums against those of a tile,
-// every number between their two steps changed, their store.
+// Lines with vectors along the signal: their transform against a transform in more precision, their sums against those of a tile, every
+// number after each of their steps changed, their store.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -225,6 +225,232 @@ TYPED_TEST(fft_along, the_store_has_the_parity_of_what_it_stores) {
       }
     }
   }
+}
+
+// ---- Longer lines, whose two steps are stages, and lines of reals ----
+
+// W signals of a line of n points. The imaginary parts that a half spectrum ignores are noise, too.
+template <class T>
+struct signals_along {
+  signals_along(form kind, std::int64_t n)
+      : kind(kind),
+        n(n),
+        lanes(kernels<T>().lanes),
+        by(kind, n, 2, true),
+        in(test::noise<T>(2 * by.rows_in() * lanes, static_cast<std::uint64_t>(n))),
+        out(2 * by.rows_out() * lanes),
+        work(4 * n),
+        pairs(2 * n * lanes) {}
+
+  cpu::signals_of<T> given(int used) const { return {in.data(), 2 * by.rows_in(), used, by.rows_in()}; }
+  cpu::signals_of<T> results(int used) const { return {out.data(), 2 * by.rows_out(), used, by.rows_out()}; }
+  void run(
+      int used, bool swapped, bool strikes = false, const cpu::striker<T>& strike = [](auto&&...) {}) {
+    cpu::short_call<T> call;
+    call.from = given(used);
+    call.to = out.data();
+    call.to_stride = 2 * by.rows_out();
+    call.work = work.data();
+    call.pairs = pairs.data();
+    call.swapped = swapped;
+    by.along()->run(call, strikes, strike);
+  }
+  void encode(int used, bool swapped, cpu::lane_sums& sums) const {
+    kernels<T>().encode_signals(given(used), by.along()->input_weights(swapped), sums, {});
+  }
+
+  // Returns signal l of the input as n complex numbers, conjugate if `swapped`; and its transform as it is stored.
+  std::vector<std::complex<wide<T>>> input(int l, bool swapped) const {
+    const T* const x = in.data() + l * 2 * by.rows_in();
+    std::vector<std::complex<wide<T>>> made;
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (kind == form::complex) {
+        made.emplace_back(x[2 * j], swapped ? -x[2 * j + 1] : x[2 * j + 1]);
+      } else if (kind == form::real_forward) {
+        made.emplace_back(x[j], 0);
+      } else {
+        // The conjugate spectrum: its forward transform is the inverse one of x.
+        const bool mirrored = 2 * j > n;
+        const std::int64_t i = mirrored ? n - j : j;
+        const wide<T> im = i == 0 || 2 * i == n ? 0 : x[2 * i + 1];
+        made.emplace_back(x[2 * i], mirrored ? im : -im);
+      }
+    }
+    return made;
+  }
+  std::vector<wide<T>> expected(int l, bool swapped) const {
+    const auto exact = dft(input(l, swapped));
+    std::vector<wide<T>> made;
+    for (std::int64_t k = 0; k < (kind == form::real_forward ? n / 2 + 1 : n); ++k) {
+      const auto z = exact[static_cast<std::size_t>(k)];
+      made.push_back(z.real());
+      if (kind != form::real_inverse) made.push_back(swapped && kind == form::complex ? -z.imag() : z.imag());
+    }
+    return made;
+  }
+
+  form kind;
+  std::int64_t n;
+  int lanes;
+  line<T> by;
+  std::vector<T> in;
+  core::aligned_buffer<T> out, work, pairs;
+};
+
+// Calls body(kind, n, swapped) for lines of all kinds that have such code: real ones over a short line, and lines of two steps with few and
+// with many points.
+template <class T, class Body>
+void for_lines_along(Body&& body) {
+  int seen = 0;
+  for (const form kind : {form::complex, form::real_forward, form::real_inverse}) {
+    for (const std::int64_t n : {32, 64, 512, 768, 1024, 4096}) {
+      const std::int64_t points = kind == form::complex ? n : n / 2;
+      if (!cpu::along_line<T>::exists(points) || (kind == form::complex && n <= cpu::k_longest_short)) continue;
+      ++seen;
+      for (const bool swapped : {false, true}) {
+        if (kind == form::complex || swapped == (kind == form::real_inverse)) body(kind, n, swapped);
+      }
+    }
+  }
+  EXPECT_GE(seen, 12);
+}
+
+TYPED_TEST(fft_along, longer_lines_and_reals_are_accurate_and_the_same_in_steps) {
+  using T = TypeParam;
+  for_lines_along<T>([&](form kind, std::int64_t n, bool swapped) {
+    signals_along<T> given(kind, n);
+    ASSERT_NE(given.by.along(), nullptr) << n;
+    double error = 0, size = 0;
+    for (const int used : {1, given.lanes - 1, given.lanes}) {
+      given.run(used, swapped);
+      for (int l = 0; l<used; l += n> 512 ? 3 : 1) {
+        const auto exact = given.expected(l, swapped);
+        ASSERT_EQ(static_cast<std::int64_t>(exact.size()), 2 * given.by.rows_out());
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          const auto got = static_cast<wide<T>>(given.out[l * 2 * given.by.rows_out() + static_cast<std::int64_t>(i)]);
+          error += static_cast<double>((exact[i] - got) * (exact[i] - got));
+          size += static_cast<double>(exact[i] * exact[i]);
+        }
+      }
+      const std::vector<T> whole(given.out.data(), given.out.data() + 2 * given.by.rows_out() * used);
+      std::fill_n(given.out.data(), given.out.size(), T(0));
+      given.run(used, swapped, true);
+      EXPECT_TRUE(std::equal(whole.begin(), whole.end(), given.out.data())) << n << " " << swapped << " " << used;
+    }
+    // The bound of fft_property.cpp for such lengths.
+    EXPECT_LE(std::sqrt(error / size), 0.83 * abft::unit_roundoff<T> * std::sqrt(std::log2(n))) << n << " " << swapped;
+  });
+}
+
+TYPED_TEST(fft_along, sums_of_longer_lines_and_reals_are_those_of_a_tile) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  for_lines_along<T>([&](form kind, std::int64_t n, bool swapped) {
+    signals_along<T> given(kind, n);
+    for (const int used : {1, given.lanes / 2, given.lanes - 1, given.lanes}) {
+      cpu::lane_sums along, tiled;
+      core::aligned_buffer<T> tile(2 * n * given.lanes);
+      const auto compare = [&](const char* which) {
+        for (int l = 0; l < used; ++l) {
+          for (int i = 0; i < 4; ++i) {
+            const double bound = fft::thresholds::residual<T>(static_cast<double>(n), std::sqrt(2.0 * static_cast<double>(n)), k_kappa);
+            EXPECT_NEAR(along.high[i][l], tiled.high[i][l], bound) << which << n << " " << used << " " << l << " " << i;
+          }
+        }
+      };
+      const auto rows = [&](const cpu::signals_of<T>& of) {
+        kernel.load_rows(of.base, of.stride, used, of.points, tile.data(), {.parity = false});
+      };
+      given.encode(used, swapped, along);
+      rows(given.given(used));
+      if (kind == form::real_inverse) {
+        for (const std::int64_t row : {std::int64_t{0}, given.by.rows_in() - 1})
+          std::fill_n(tile.data() + (2 * row + 1) * given.lanes, given.lanes, T(0));
+      }
+      kernel.sum_tile(tile.data(), given.by.rows_in(), given.by.input_weights(swapped, &tiled));
+      compare("input ");
+      for (int l = 0; l < used; ++l) EXPECT_NEAR(along.squares[l] / tiled.squares[l], 1, 1e-5) << n;
+
+      given.run(used, swapped);
+      kernel.sum_signals(given.results(used), given.by.along()->output_weights(swapped), along);
+      rows(given.results(used));
+      kernel.sum_outputs(tile.data(), given.by.rows_out(), given.by.output_weights(swapped, &tiled));
+      compare("output ");
+      EXPECT_EQ(cpu::parity_of<T>(along), kernel.join_rows(tile.data(), given.by.rows_out())) << n << " " << used;
+    }
+  });
+}
+
+// Changes numbers after every step such that the effect on the outputs is a little above the floor, in a different place of every signal,
+// and the factors of every step as well.
+TYPED_TEST(fft_along, a_change_after_any_step_is_seen) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  for_lines_along<T>([&](form kind, std::int64_t n, bool swapped) {
+    if (n == 4096) return;  // the same code as 1024, and much time
+    signals_along<T> given(kind, n);
+    const auto points = static_cast<double>(n);
+    const int lanes = given.lanes;
+    const std::int64_t scalars = 2 * given.by.rows_out();
+    cpu::lane_sums input, output;
+    given.encode(lanes, swapped, input);
+    given.run(lanes, swapped);
+    const std::vector<T> clean(given.out.data(), given.out.data() + scalars * lanes);
+    const auto verdicts_of = [&](cpu::lane_verdicts& verdicts) {
+      kernel.sum_signals(given.results(lanes), given.by.along()->output_weights(swapped), output);
+      const double kappa = k_kappa * given.by.sensitivity();
+      const double least = fft::thresholds::residual<T>(points, 0, kappa) + fft::thresholds::output_underflow<T>(points);
+      const double factor = fft::thresholds::residual<T>(points, 1, kappa) - fft::thresholds::residual<T>(points, 0, kappa);
+      kernel.set_thresholds(input, lanes, factor, least, 0, 1e300, verdicts);
+      kernel.compare(input, output, 1, verdicts);
+    };
+    const auto passes = [](const cpu::lane_verdicts& verdicts, int l) {
+      return verdicts.word[0][l] == cpu::k_lane_pass && verdicts.word[1][l] == cpu::k_lane_pass;
+    };
+    cpu::lane_verdicts verdicts;
+    verdicts_of(verdicts);
+    for (int l = 0; l < lanes; ++l) EXPECT_TRUE(passes(verdicts, l)) << n << " " << l;
+
+    std::int64_t struck = 0, above = 0;
+    for (std::int64_t step = 0; step < given.by.along()->stages(); ++step) {
+      // Between the steps of a short line the numbers of a signal do not lie together: complex lines have a test of their own.
+      if (step == (kind == form::real_inverse ? 1 : 0) && kernel.shape_of_short(kind == form::complex ? n : n / 2).first != 0) continue;
+      std::int64_t numbers = 1;
+      for (std::int64_t round = 0; round<numbers; round += lanes> 4 ? 3 : 1) {
+        std::vector<double> change(static_cast<std::size_t>(lanes), 1);
+        const auto run_struck = [&] {
+          given.run(lanes, swapped, true, [&](inject::site where, std::int64_t at, T* data, std::int64_t count) {
+            if (where != fft::site::stage || at != step) return;
+            numbers = count / lanes;
+            for (int l = 0; l < lanes; ++l)
+              data[l * numbers + (round + 5 * l) % numbers] += static_cast<T>(change[static_cast<std::size_t>(l)]);
+          });
+        };
+        // Finds the effect of a change by 1, then makes one above the floor.
+        const auto effect = [&](int l) {
+          double sum = 0, size = 0;
+          for (std::int64_t i = l * scalars; i < (l + 1) * scalars; ++i) {
+            const auto y = static_cast<double>(clean[static_cast<std::size_t>(i)]), e = static_cast<double>(given.out[i]) - y;
+            sum += e * e;
+            size += y * y;
+          }
+          const double unit = abft::unit_roundoff<T> * std::sqrt(std::log2(points) + 1) * std::sqrt(size);
+          return std::sqrt(sum) / (test::k_host_floor * unit);
+        };
+        run_struck();
+        for (int l = 0; l < lanes; ++l) change[static_cast<std::size_t>(l)] = effect(l) == 0 ? 0 : 1.1 / effect(l);
+        run_struck();
+        verdicts_of(verdicts);
+        for (int l = 0; l < lanes; ++l) {
+          ++struck;
+          if (effect(l) < 1) continue;
+          ++above;
+          ASSERT_FALSE(passes(verdicts, l)) << n << " step " << step << " round " << round << " signal " << l;
+        }
+      }
+    }
+    EXPECT_GE(above, 0.95 * static_cast<double>(struck)) << n;
+  });
 }
 
 }  // namespace

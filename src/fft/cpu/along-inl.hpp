@@ -1,5 +1,6 @@
-// Short lines with vectors along the signal: n = R1 · R2 points in two steps, with one transposition in registers between them and none at
-// the ends. Also the sums and the store of tiles in this layout, where the W signals of a tile lie one after the other, as in memory.
+// Lines with vectors along the signal: n = R1 · R2 points in two steps, with one transposition in registers between them and none at the
+// ends. Short lines as a whole, the middle of longer ones. Also the sums and the store of tiles in this layout, where the W signals of a
+// tile lie one after the other, as in memory.
 // Layer: backend "cpu".
 // Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (n = n₁ · n₂); the butterflies are those of stages-inl.hpp.
 #include "fft/cpu/kernels.hpp"
@@ -23,8 +24,9 @@ namespace {
 #if HWY_TARGET == HWY_SCALAR
 short_shape shape_of_short(std::int64_t) { return {}; }
 void short_lines(const short_call<T>&, short_part) {}
-void encode_signals(const signals_of<T>&, const T*, lane_sums&, const write_ahead<T>&) {}
-void sum_signals(const signals_of<T>&, const T*, lane_sums&) {}
+void turn_rows(const T*, T*, std::int64_t, std::int64_t, const T*, bool) {}
+void encode_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&, const write_ahead<T>&) {}
+void sum_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&) {}
 std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { return 0; }
 #else
 
@@ -181,9 +183,35 @@ void short_lines(const short_call<T>& call, short_part part) {
   }
 }
 
+void turn_rows(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n1, std::int64_t n2, const T* HWY_RESTRICT twiddles, bool swapped) {
+  const D d;
+  const std::int64_t re = swapped ? W : 0, im = W - re;
+  for (std::int64_t k = 0; k < n1; k += W) {
+    for (std::int64_t j = 0; j < n2; j += W, twiddles += W * k_row) {
+      const T* HWY_RESTRICT from = x + (j / W * n1 + k) * k_row;
+      T* HWY_RESTRICT to = y + (k / W * n2 + j) * k_row;
+      V a[W], b[W];
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) {
+        const complex_vector v = {hn::LoadU(d, from + i * k_row + re), hn::LoadU(d, from + i * k_row + im)};
+        const complex_vector z = times(v, hn::Load(d, twiddles + i * k_row), hn::Load(d, twiddles + i * k_row + W));
+        a[i] = z.re;
+        b[i] = z.im;
+      }
+      transpose(a);
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) hn::StoreU(a[i], d, to + i * k_row + re);
+      transpose(b);
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) hn::StoreU(b[i], d, to + i * k_row + im);
+    }
+  }
+}
+
 // ---- Sums ----
 
-constexpr int k_chain = 16;  // vectors that are summed before their sum is added to others
+constexpr int k_chain = 16;           // vectors that are summed before their sum is added to others
+constexpr int k_total = 4 * k_chain;  // vectors whose sum is computed in working precision
 // Signals that are summed together: they share the loads of weights, and their accumulators fit into the registers.
 constexpr int k_together = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM ? k_in_block : 2;
 
@@ -242,62 +270,94 @@ struct lane_parts {
   }
 };
 
-// Sums the vectors of k_together signals: `Sums` sums each, with the weights w, and their squares with Squares. parts[i] takes sum i. With
-// Parity, joins the parity of the numbers.
-template <int Sums, bool Squares, bool Parity>
-HWY_INLINE void sum_vectors(const T* const* from, std::int64_t vectors, const T* HWY_RESTRICT w, lane_parts* parts, int first,
-                            word_vector& parity) {
+// Sums of at most k_total vectors of `Together` signals, with the weights w (along_weights): Sums for each signal, and then with Squares
+// that of their squares. With Parity, joins the parity of the numbers. With Ends, the numbers are those of a half spectrum, whose first and
+// last imaginary parts are ignored: the second scalar if `begins`, and the last one if they do not fill vectors.
+template <int Together, int Sums, bool Squares, bool Parity, bool Linear, bool Ends = false>
+HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T* HWY_RESTRICT w,
+                            V (&total)[Together][Sums + (Squares ? 1 : 0)], word_vector& parity, bool begins = false) {
   const D d;
   constexpr int k_sums = Sums + (Squares ? 1 : 0);
-  const auto sum_chain = [&](std::int64_t begin, std::int64_t end, V(&sum)[k_together][k_sums]) HWY_ATTR {
+  constexpr int k_at_once = Together == 1 ? 2 : 1;  // one signal has two accumulators for each sum, for shorter dependency chains
+  const std::int64_t vectors = scalars / W, rest = scalars % W;
+  V sum[k_at_once][Together][k_sums];
+  const auto add = [&](int which, std::int64_t j, const V(&x)[Together]) HWY_ATTR {
+    constexpr int k_weights = Linear ? Sums / 2 : Sums;
+    V exchanged[Together];
 #pragma GCC unroll 16
-    for (int l = 0; l < k_together; ++l)
+    for (int l = 0; l < (Linear ? Together : 0); ++l) exchanged[l] = hn::Reverse2(d, x[l]);
 #pragma GCC unroll 16
-      for (int i = 0; i < k_sums; ++i) sum[l][i] = hn::Zero(d);
-    for (std::int64_t j = begin; j < end; ++j) {
-      V x[k_together];
+    for (int i = 0; i < k_weights; ++i) {
+      const V weight = hn::Load(d, w + (j * k_weights + i) * W);
 #pragma GCC unroll 16
-      for (int l = 0; l < k_together; ++l) x[l] = hn::LoadU(d, from[l] + j * W);
-#pragma GCC unroll 16
-      for (int i = 0; i < Sums; ++i) {
-        const V weight = hn::Load(d, w + (j * Sums + i) * W);
-#pragma GCC unroll 16
-        for (int l = 0; l < k_together; ++l) sum[l][i] = hn::MulAdd(weight, x[l], sum[l][i]);
-      }
-#pragma GCC unroll 16
-      for (int l = 0; l < k_together; ++l) {
-        if constexpr (Squares) sum[l][Sums] = hn::MulAdd(x[l], x[l], sum[l][Sums]);
-        if constexpr (Parity) {
-          if (l % 2 == 1) parity = join(parity, x[l - 1], x[l]);
+      for (int l = 0; l < Together; ++l) {
+        if constexpr (Linear) {
+          sum[which][l][2 * i] = hn::MulAdd(weight, x[l], sum[which][l][2 * i]);
+          sum[which][l][2 * i + 1] = hn::MulAdd(weight, exchanged[l], sum[which][l][2 * i + 1]);
+        } else {
+          sum[which][l][i] = hn::MulAdd(weight, x[l], sum[which][l][i]);
         }
       }
     }
-  };
-  V sum[k_together][k_sums];
-  if (vectors <= k_chain) {
-    sum_chain(0, vectors, sum);
-  } else {
-    V total[k_together][k_sums];
-    sum_chain(0, k_chain, total);
-    for (std::int64_t chain = k_chain; chain < vectors; chain += k_chain) {
-      sum_chain(chain, HWY_MIN(vectors, chain + k_chain), sum);
 #pragma GCC unroll 16
-      for (int l = 0; l < k_together; ++l)
-#pragma GCC unroll 16
-        for (int i = 0; i < k_sums; ++i) total[l][i] = hn::Add(total[l][i], sum[l][i]);
+    for (int l = 0; l < Together; ++l) {
+      if constexpr (Squares) sum[which][l][Sums] = hn::MulAdd(x[l], x[l], sum[which][l][Sums]);
+      if constexpr (Parity) {
+        if (Together == 1)
+          parity = hn::Xor(parity, hn::BitCast(words(), x[0]));
+        else if (l % 2 == 1)
+          parity = join(parity, x[l - 1], x[l]);
+      }
     }
+  };
+  const auto add_vector = [&](int which, std::int64_t j) HWY_ATTR {
+    V x[Together];
 #pragma GCC unroll 16
-    for (int l = 0; l < k_together; ++l)
+    for (int l = 0; l < Together; ++l) {
+      x[l] = hn::LoadU(d, from[l] + j * W);
+      if (Ends && j == 0 && begins) x[l] = hn::IfThenZeroElse(hn::Eq(hn::Iota(d, 0), hn::Set(d, T(1))), x[l]);
+    }
+    add(which, j, x);
+  };
+  const auto for_all = [&](auto&& body) HWY_ATTR {
 #pragma GCC unroll 16
-      for (int i = 0; i < k_sums; ++i) sum[l][i] = total[l][i];
+    for (int l = 0; l < Together; ++l)
+#pragma GCC unroll 16
+      for (int i = 0; i < k_sums; ++i) body(l, i);
+  };
+  for_all([&](int l, int i) HWY_ATTR { total[l][i] = hn::Zero(d); });
+  for (std::int64_t chain = 0; chain < vectors || (rest > 0 && chain == 0); chain += k_chain) {
+    const std::int64_t end = HWY_MIN(vectors, chain + k_chain);
+#pragma GCC unroll 2
+    for (int which = 0; which < k_at_once; ++which) for_all([&](int l, int i) HWY_ATTR { sum[which][l][i] = hn::Zero(d); });
+    std::int64_t j = chain;
+    for (; j + k_at_once <= end; j += k_at_once) {
+#pragma GCC unroll 2
+      for (int which = 0; which < k_at_once; ++which) add_vector(which, j + which);
+    }
+    if (k_at_once > 1 && j < end) add_vector(0, j);
+    if (rest > 0 && end == vectors) {
+      V x[Together];
+#pragma GCC unroll 16
+      for (int l = 0; l < Together; ++l)
+        x[l] = hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(rest - (Ends ? 1 : 0))), d, from[l] + vectors * W);
+      add(k_at_once - 1, vectors, x);
+    }
+    for_all([&](int l, int i) HWY_ATTR {
+      total[l][i] = hn::Add(total[l][i], k_at_once == 1 ? sum[0][l][i] : hn::Add(sum[0][l][i], sum[k_at_once - 1][l][i]));
+    });
   }
+  if constexpr (Linear) {
 #pragma GCC unroll 16
-  for (int i = 0; i < k_sums; ++i) parts[i].template take<k_together>(first, [&](int l) HWY_ATTR { return sum[l][i]; });
+    for (int l = 0; l < Together; ++l)
+#pragma GCC unroll 2
+      for (int i = 1; i < Sums; i += 2) total[l][i] = hn::OddEven(hn::Neg(total[l][i]), total[l][i]);
+  }
 }
 
 // The signals of a group; beyond the last one they are zero.
 struct signal_group {
-  HWY_ALIGN T zero[2 * k_longest_short];
+  HWY_ALIGN T zero[2 * (k_longest_short + W)];
   signals_of<T> of;
 
   explicit signal_group(const signals_of<T>& given) : of(given) {
@@ -306,47 +366,114 @@ struct signal_group {
   const T* at(int l) const { return HWY_LIKELY(l < of.used) ? of.base + l * of.stride : zero; }
 };
 
-// Weights w: for each vector of a signal 4 vectors, for Re and Im of both sums.
-void encode_signals(const signals_of<T>& of, const T* w, lane_sums& sums, const write_ahead<T>& later) {
-  lane_parts parts[5];
-  clear(sums);
-  word_vector none = hn::Zero(words());
-  const signal_group group(of);
-  for (int l = 0; l < W; l += k_together) {
-    const T* from[k_together];
-    for (int i = 0; i < k_together; ++i) {
-      from[i] = group.at(l + i);
-      if (l + i < of.used) later.bring(l + i, 0);
-    }
-    sum_vectors<4, true, false>(from, 2 * of.points / W, w, parts, l, none);
+// Returns whether the signals of a tile are summed one by one: few of them, or a part of a tile of longer ones.
+HWY_INLINE bool one_by_one(const signals_of<T>& of) { return of.used < W && (2 * of.used <= W || of.points > k_longest_short + 1); }
+
+// Adds the sum of the lanes of x to a lane of the sums.
+HWY_INLINE void promote_lanes(double& high, double& low, V x) {
+  const auto y = static_cast<double>(hn::GetLane(hn::SumOfLanes(D(), x)));
+  if constexpr (sizeof(T) == 8) {
+    const double s = high + y, z = s - high;
+    low += (high - (s - z)) + (y - z);
+    high = s;
+  } else {
+    high += y;
+    static_cast<void>(low);
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) promote_into(sums.high[i], sums.low[i], parts[i].lanes());
-#if BALLAST_FFT_BITS == 32
-  promote_into(sums.squares, nullptr, parts[4].lanes());
-#else
-  hn::StoreU(parts[4].lanes(), D(), sums.squares);
-#endif
 }
 
-// Weights w: for each vector of a signal 2 vectors, for Re and Im of the sum.
-void sum_signals(const signals_of<T>& of, const T* w, lane_sums& sums) {
-  lane_parts parts[2][2];
+// Re and Im of both sums.
+template <bool Linear, bool Ends>
+HWY_INLINE void encode(const signals_of<T>& of, const T* w, lane_sums& sums, const write_ahead<T>& later) {
+  clear(sums);
+  word_vector none = hn::Zero(words());
+  const std::int64_t scalars = 2 * of.points;
+  constexpr int k_weights = Linear ? 2 : 4;
+  if (one_by_one(of)) {
+    for (int l = 0; l < of.used; ++l) {
+      later.bring(l, 0);
+      for (std::int64_t begin = 0; begin < scalars; begin += k_total * W) {
+        const T* const from[1] = {of.base + l * of.stride + begin};
+        V sum[1][5];
+        sum_vectors<1, 4, true, false, Linear, Ends>(from, HWY_MIN(scalars - begin, static_cast<std::int64_t>(k_total * W)),
+                                                     w + k_weights * begin, sum, none, begin == 0);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) promote_lanes(sums.high[i][l], sums.low[i][l], sum[0][i]);
+        sums.squares[l] += static_cast<double>(hn::GetLane(hn::SumOfLanes(D(), sum[0][4])));
+      }
+    }
+    return;
+  }
+  lane_parts parts[5];
+  const signal_group group(of);
+  for (std::int64_t begin = 0; begin < scalars; begin += k_total * W) {
+    for (int l = 0; l < W; l += k_together) {
+      const T* from[k_together];
+      for (int i = 0; i < k_together; ++i) {
+        from[i] = group.at(l + i) + begin;
+        if (begin == 0 && l + i < of.used) later.bring(l + i, 0);
+      }
+      V sum[k_together][5];
+      sum_vectors<k_together, 4, true, false, Linear, Ends>(from, HWY_MIN(scalars - begin, static_cast<std::int64_t>(k_total * W)),
+                                                            w + k_weights * begin, sum, none, begin == 0);
+#pragma GCC unroll 5
+      for (int i = 0; i < 5; ++i) parts[i].template take<k_together>(l, [&](int s) HWY_ATTR { return sum[s][i]; });
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) promote_into(sums.high[i], sums.low[i], parts[i].lanes());
+#if BALLAST_FFT_BITS == 32
+    promote_into(sums.squares, nullptr, parts[4].lanes());
+#else
+    hn::StoreU(hn::Add(hn::LoadU(D(), sums.squares), parts[4].lanes()), D(), sums.squares);
+#endif
+  }
+}
+
+void encode_signals(const signals_of<T>& of, const along_weights<T>& w, lane_sums& sums, const write_ahead<T>& later) {
+  if (w.linear)
+    encode<true, false>(of, w.vectors, sums, later);
+  else
+    w.half_spectrum ? encode<false, true>(of, w.vectors, sums, later) : encode<false, false>(of, w.vectors, sums, later);
+}
+
+// Re and Im of one sum. Each half of the signal begins with a vector.
+template <bool Linear>
+HWY_INLINE void sum_halves_along(const signals_of<T>& of, const T* w, lane_sums& sums) {
   clear(sums);
   word_vector parity = hn::Zero(words());
-  const signal_group group(of);
-  const std::int64_t vectors = of.points / W;  // half a signal has so many
-  for (int l = 0; l < W; l += k_together) {
-    const T* from[k_together];
-    for (int h = 0; h < 2; ++h) {
-      for (int i = 0; i < k_together; ++i) from[i] = group.at(l + i) + h * of.points;
-      sum_vectors<2, false, true>(from, vectors, w + h * vectors * 2 * W, parts[h], l, parity);
+  const std::int64_t middle = (of.points + 1) / 2 * 2, scalars = 2 * of.points;
+  const bool single = one_by_one(of);
+  const signal_group group(single ? signals_of<T>{nullptr, 0, W, 0} : of);
+  for (int h = 0; h < 2; ++h) {
+    const std::int64_t end = h == 0 ? middle : scalars;
+    for (std::int64_t begin = h * middle; begin < end; begin += k_total * W) {
+      const std::int64_t count = HWY_MIN(end - begin, static_cast<std::int64_t>(k_total * W));
+      lane_parts parts[2];
+      for (int l = 0; l < (single ? of.used : 0); ++l) {
+        const T* const from[1] = {of.base + l * of.stride + begin};
+        V sum[1][2];
+        sum_vectors<1, 2, false, true, Linear>(from, count, w, sum, parity);
+        for (int i = 0; i < 2; ++i) promote_lanes(sums.high[2 * h + i][l], sums.low[2 * h + i][l], sum[0][i]);
+      }
+      for (int l = 0; l < (single ? 0 : W); l += k_together) {
+        const T* from[k_together];
+        for (int i = 0; i < k_together; ++i) from[i] = group.at(l + i) + begin;
+        V sum[k_together][2];
+        sum_vectors<k_together, 2, false, true, Linear>(from, count, w, sum, parity);
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) parts[i].template take<k_together>(l, [&](int s) HWY_ATTR { return sum[s][i]; });
+      }
+      w += (count + W - 1) / W * (Linear ? 1 : 2) * W;
+      if (single) continue;
+      for (int i = 0; i < 2; ++i) promote_into(sums.high[2 * h + i], sums.low[2 * h + i], parts[i].lanes());
     }
   }
   add_parity(parity, sums);
-  for (int h = 0; h < 2; ++h)
-    for (int i = 0; i < 2; ++i) promote_into(sums.high[2 * h + i], sums.low[2 * h + i], parts[h][i].lanes());
   from_halves(sums);
+}
+
+void sum_signals(const signals_of<T>& of, const along_weights<T>& w, lane_sums& sums) {
+  w.linear ? sum_halves_along<true>(of, w.vectors, sums) : sum_halves_along<false>(of, w.vectors, sums);
 }
 
 // ---- Store ----
@@ -390,13 +517,16 @@ std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride,
     store_run<true>(of.base + first, end - first, to + first, parity);
     return joined(parity) ^ store_rest(of.base, first, to) ^ store_rest(of.base + end, all - end, to + end);
   }
+  const std::int64_t whole = scalars / (2 * W) * (2 * W);
+  std::uint64_t rest = 0;
   for (int l = 0; l < of.used; ++l) {
     if (stream)
-      store_run<true>(of.base + l * of.stride, scalars, to + l * stride, parity);
+      store_run<true>(of.base + l * of.stride, whole, to + l * stride, parity);
     else
-      store_run<false>(of.base + l * of.stride, scalars, to + l * stride, parity);
+      store_run<false>(of.base + l * of.stride, whole, to + l * stride, parity);
+    if (whole < scalars) rest ^= store_rest(of.base + l * of.stride + whole, scalars - whole, to + l * stride + whole);
   }
-  return joined(parity);
+  return joined(parity) ^ rest;
 }
 
 #endif

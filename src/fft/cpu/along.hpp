@@ -1,43 +1,80 @@
-// The tables of a short line whose vectors lie along the signal (along-inl.hpp), and its run on a tile of W signals in the order of memory.
-// Layer: backend "cpu".
+// The tables of a line whose vectors lie along the signal (along-inl.hpp), and its run on a tile of W signals in the order of memory. Lines
+// of reals are a complex line of half the length, and the step between its spectrum and theirs (pairs-inl.hpp). Layer: backend "cpu".
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/striker.hpp"
+#include "fft/tables/weights.hpp"
 
 namespace ballast::fft::cpu {
 
 template <class T>
+class line;
+
+// Complex points of the longest line whose vectors lie along the signal.
+inline constexpr std::int64_t k_longest_along = 4096;
+
+template <class T>
 class along_line {
  public:
-  // Steps of site::stage and of site::twiddle.
-  static constexpr std::int64_t k_stages = 2, k_twiddle_steps = 1;
+  // Returns whether there is code for lines of `points` complex numbers: a kernel (short lines), or two steps by stages.
+  static bool exists(std::int64_t points);
 
-  // Returns whether lines of n points have such code.
-  static bool exists(std::int64_t n) { return kernels<T>().shape_of_short(n).first != 0; }
+  // `kind` and n are those of the line. `input` and `output` are its weights for [swapped], in rows as encoder and output_sum have them;
+  // empty without protection.
+  along_line(form kind, std::int64_t n, const std::vector<T> (&input)[2], const std::vector<T> (&output)[2]);
+  ~along_line();
+  along_line(const along_line&) = delete;
+  along_line& operator=(const along_line&) = delete;
 
-  // `input` and `output` are the weights of the line for [swapped], in rows as encoder and output_sum have them; empty without protection.
-  along_line(std::int64_t n, const std::vector<T> (&input)[2], const std::vector<T> (&output)[2]);
-
-  // Transforms call.from into call.to; fills in the tables of `call`. strikes: faults wait inside of the line. Then call.between must be
-  // there, and the two steps run apart.
+  // Transforms call.from into call.to; fills in the tables of `call`. call.from.points is the number of complex numbers of an input.
+  // strikes: faults wait inside of the line. Then its steps run apart, each on all signals.
   void run(short_call<T> call, bool strikes, const striker<T>& strike) const;
 
-  // Weights for kernel_table::encode_signals and ::sum_signals.
-  const T* input_weights(bool swapped) const { return input_[swapped].data(); }
-  const T* output_weights(bool swapped) const { return output_[swapped].data(); }
+  // Steps of site::stage and of site::twiddle.
+  std::int64_t stages() const { return stages_; }
+  std::int64_t twiddle_steps() const { return twiddle_steps_; }
 
-  // Returns the signal to which vector lane `lane` of row `row` of call.between belongs.
+  // Returns whether results go to no other rows of call.to than those of the signals.
+  bool keeps_to(int used) const;
+
+  // Weights for kernel_table::encode_signals and ::sum_signals.
+  along_weights<T> input_weights(bool swapped) const {
+    return {input_[swapped].data(), form_ == form::complex, form_ == form::real_inverse};
+  }
+  along_weights<T> output_weights(bool swapped) const { return {output_[swapped].data(), form_ != form::real_inverse}; }
+
+  // Returns the signal to which vector lane `lane` of row `row` of call.between belongs, in a short line.
   std::int64_t signal_between(std::int64_t row, std::int64_t lane) const;
 
  private:
-  short_shape shape_;
-  core::aligned_buffer<T> twiddles_;
+  // The numbers of the steps that have run.
+  struct steps {
+    std::int64_t stage = 0, twiddle = 0;
+  };
+  bool is_short() const { return shape_.first != 0; }
+  void make_twiddles();
+  void run_complex(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
+  void run_short(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
+  void run_stages(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
+  void run_pairs(const signals_of<T>& from, T* to, std::int64_t stride, bool strikes, const striker<T>& strike, steps& at) const;
+  core::aligned_buffer<T> struck_twiddles(const striker<T>& strike, steps& at) const;
+  void strike_between(const short_call<T>& call, const striker<T>& strike, inject::site where, std::int64_t step) const;
+
+  form form_;
+  std::int64_t points_;  // complex numbers of the transform
+  short_shape shape_;    // of a short line
+  // A longer line of n1 · n2 points: the transforms of both steps.
+  std::unique_ptr<line<T>> first_, second_;
+  core::aligned_buffer<T> twiddles_;  // between the two steps
+  core::aligned_buffer<T> split_;     // e^{−2πi k/n} of the real forms
   core::aligned_buffer<T> input_[2], output_[2];
+  std::int64_t stages_ = 2, twiddle_steps_ = 1;
 };
 
 extern template class along_line<float>;

@@ -15,7 +15,7 @@
 namespace ballast::fft::cpu {
 
 inline constexpr int k_max_lanes = 16;
-inline constexpr int k_longest_short = 256;  // points of a short line
+inline constexpr int k_longest_short = 256;  // points of a short line: one that has a kernel of its own
 inline constexpr int k_block = 16;           // rows summed in working precision before the sum is promoted
 
 // Weighted sums of the lanes of a tile: re and im for both weight vectors.
@@ -137,6 +137,17 @@ struct signals_of {
   std::int64_t points = 0;
 };
 
+// Weights along a signal (along.hpp). Complex-linear ones have, for each vector of the signal and each sum, a vector that holds (re, −im)
+// of the weight of each number: its products with the numbers are parts of Re, its products with the exchanged numbers (im, re) are parts
+// of Im, after the sign of the odd ones is changed. Others have two vectors, with what each scalar contributes to Re and to Im.
+// half_spectrum: the imaginary parts of the first and of the last number are ignored.
+template <class T>
+struct along_weights {
+  const T* vectors = nullptr;
+  bool linear = true;
+  bool half_spectrum = false;
+};
+
 // n = first · second points; a vector holds `columns` columns of each of W / columns signals.
 struct short_shape {
   int first = 0, second = 0, columns = 0;
@@ -161,7 +172,8 @@ struct write_ahead {
 enum class short_part : std::uint8_t { whole, first, second };
 
 // twiddles: for each vector of a row of the input, and k₁ = 1 … first − 1, a vector of real and one of imaginary parts of the factors
-// e^{−2πi k₁j₂/n} of its columns. to: W signals. between: as many scalars as W signals have; not used by short_part::whole.
+// e^{−2πi k₁j₂/n} of its columns. to: W signals. between: as many scalars as W signals have; not used by short_part::whole. along_line also
+// needs `work`, twice as many scalars as a signal has, and for real lines `pairs`, which takes the complex numbers of W signals.
 template <class T>
 struct short_call {
   signals_of<T> from;
@@ -169,6 +181,8 @@ struct short_call {
   std::int64_t to_stride = 0;
   const T* twiddles = nullptr;
   T* between = nullptr;
+  T* work = nullptr;
+  T* pairs = nullptr;
   bool swapped = false;
   bool stream = false;
   // Memory brings these meanwhile: the next input, and the second half of `later`.
@@ -253,13 +267,17 @@ struct kernel_table {
   void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);
   void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
 
-  // Short lines, with vectors along the signal (along-inl.hpp). shape_of_short: zeros if there is no such code for n points.
+  // Lines with vectors along the signal (along-inl.hpp). shape_of_short: zeros if there is no kernel for n points.
   short_shape (*shape_of_short)(std::int64_t n);
   void (*short_lines)(const short_call<T>& call, short_part part);
+  // The middle of a longer line of n1 · n2 points, both multiples of W. x: tiles of n1 rows, whose lanes are the columns of the n1 × n2
+  // matrix. y: tiles of n2 rows, whose lanes are its rows, after the products with `twiddles`, which has a row of real and imaginary parts
+  // for each row of x, in the order of the blocks of y.
+  void (*turn_rows)(const T* x, T* y, std::int64_t n1, std::int64_t n2, const T* twiddles, bool swapped);
   // The sums of signals in the order of memory, one lane for each, as sum_tile and sum_outputs compute those of a tile; start from zero.
-  // Weights are vectors along the signal (along.hpp). encode_signals brings the first half of `later` meanwhile.
-  void (*encode_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums, const write_ahead<T>& later);
-  void (*sum_signals)(const signals_of<T>& of, const T* weights, lane_sums& sums);
+  // encode_signals brings the first half of `later` meanwhile.
+  void (*encode_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums, const write_ahead<T>& later);
+  void (*sum_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums);
   // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);

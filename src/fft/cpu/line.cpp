@@ -61,7 +61,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   }
   rows_scratch_ = std::max({rows_in_, rows_out_, convolution_.padded});
   if (protect) make_weights(n, stream);
-  if (what == form::complex && !half_spectrum && along_line<T>::exists(n)) along_.emplace(n, input_weights_, output_weights_);
+  if (!half_spectrum && along_line<T>::exists(length_)) along_.emplace(what, n, input_weights_, output_weights_);
 }
 
 // Appends the stages of a transform over each coprime factor of rows/s in turn, without the part that is a convolution. s is the product of
@@ -181,8 +181,13 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
   const auto& kernel = kernels<T>();
   for (const stage& now : stages) {
     const T* twiddles = now.twiddles < 0 ? nullptr : twiddles_.data() + now.twiddles;
-    if constexpr (inject::active_injector::enabled) {
+    const auto run_stage = [&](const T* factors, const T* roots) {
       const std::int64_t scalars = now.rows * 2 * kernel.lanes;
+      for (std::int64_t t = 0; t < at.tiles; ++t)
+        kernel.stage(now.radix, x + t * scalars, y + t * scalars, now.rows, now.s, factors, roots, swapped, ahead);
+    };
+    if constexpr (inject::active_injector::enabled) {
+      const std::int64_t scalars = at.tiles * now.rows * 2 * kernel.lanes;
       if (at.stage == stages_ - 1) strike(site::intermediate, 0, x, scalars);
       const T* roots = roots_.data() + now.roots;
       core::vector<T> struck;
@@ -197,14 +202,13 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
           strike(site::twiddle, at.twiddle++, struck.data() + trivial, static_cast<std::int64_t>(struck.size()) - trivial);
         (strikes_roots ? roots : twiddles) = struck.data();
       }
-      kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots, swapped, ahead);
+      run_stage(twiddles, roots);
       strike(site::stage, at.stage++, y, scalars);
     } else {
-      kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);
+      run_stage(twiddles, roots_.data() + now.roots);
     }
     std::swap(x, y);
   }
-  (void)at;
   return x;
 }
 
@@ -241,7 +245,7 @@ T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead&
 }
 
 template <class T>
-T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors) const {
+T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors, std::int64_t tiles) const {
   ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines() / butterflies_ + 1 : ahead.lines();
   const auto& kernel = kernels<T>();
   if (form_ == form::real_forward) swapped = false;
@@ -253,6 +257,7 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
   const auto other = [&](const T* p) { return p == x ? y : x; };
   steps at;
   at.strikes_factors = strikes_factors;
+  at.tiles = tiles;
   T* done = run_stages(plan_, x, y, swapped, at, ahead, strike);
   if (convolution_.padded > 0)
     done = convolution_.order_in.empty() ? convolve(done, other(done), swapped, at, ahead, strike)

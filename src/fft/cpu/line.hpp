@@ -37,8 +37,9 @@ class line {
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns the one that holds the result (rows_out
   // rows). Prefetches `ahead` meanwhile. `swapped` exchanges the roles of the halves of the rows: the inverse transform. Real forms have a
-  // fixed direction and ignore it. strikes_factors: factors are shown to `strike`, in a copy.
-  T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors = true) const;
+  // fixed direction and ignore it. strikes_factors: factors are shown to `strike`, in a copy. tiles: x and y are so many tiles, one after
+  // the other, each stage of which is run on all; for complex lines without convolutions.
+  T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors = true, std::int64_t tiles = 1) const;
 
   std::int64_t rows_in() const { return rows_in_; }
   std::int64_t rows_encoded() const { return half_spectrum_ ? rows_in_ / 2 + 1 : rows_in_; }
@@ -70,6 +71,7 @@ class line {
   struct steps {
     std::int64_t stage = 0, twiddle = 0;
     bool strikes_factors = true;
+    std::int64_t tiles = 1;
   };
   void make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to);
   void make_convolution(std::int64_t p);

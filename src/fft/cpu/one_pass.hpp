@@ -13,6 +13,10 @@ class one_pass final : public transform {
   one_pass(const geometry& shape, bool protect);
   void run(const void* in, void* out, const transform_args& how) const override;
 
+  // Returns whether the vectors of a problem lie along its signals: there is code for it, and it is faster than a tile of signals side by
+  // side. The step between reals and their spectrum is not, so lines of reals go along if they would leave half of the lanes empty.
+  static bool goes_along(const geometry& shape);
+
  private:
   tile_job<T> common_job(const T* out, const transform_args& how) const;
   read_ahead next_tile(const tile_job<T>& job, std::int64_t first) const;

@@ -48,8 +48,9 @@ HWY_INLINE complex_vector conjugate(const complex_vector& v) { return {v.re, hn:
 
 // ---- A run of pairs ----
 
-// Calls vectors(k, low, high) and then numbers(k, low, high, which) with the results of all pairs. `high` is in the order of memory.
-template <class Vectors, class Numbers>
+// Calls vectors(k, low, high) and then numbers(k, low, high, which) with the results of all pairs. `high` is in the order of memory. Twice:
+// the last vectors may have pairs of those before them again.
+template <bool Twice = false, class Vectors, class Numbers>
 HWY_INLINE void each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&& numbers) {
   const D d;
   const std::int64_t end = call.first + call.count, m = call.m;
@@ -67,7 +68,9 @@ HWY_INLINE void each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&&
             call.join ? sides::low : sides::both);
     ++k;
   }
-  for (; k + W <= end && 2 * (k + W - 1) < m; k += W) {
+  const std::int64_t last = HWY_MIN(end, (m + 1) / 2) - W;  // the last vectors begin here at most
+  while (k <= last || (Twice && last >= HWY_MAX(call.first, std::int64_t{1}) && k < last + W)) {
+    if (Twice) k = HWY_MIN(k, last);
     const T* const low = call.low + 2 * (k - call.first);
     const T* const high = call.high + 2 * (end - k - W);
     const complex_vector a = deinterleave(hn::LoadU(d, low), hn::LoadU(d, low + W));
@@ -78,6 +81,7 @@ HWY_INLINE void each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&&
     transform_pair(a, conjugate(b), w.re, w.im, call.join, first, second);
     second = conjugate(second);
     vectors(k, first, complex_vector{hn::Reverse(d, second.re), hn::Reverse(d, second.im)});
+    k += W;
   }
   for (; k < end; ++k) {
     const T* const low = call.low + 2 * (k - call.first);
@@ -97,7 +101,7 @@ void make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
     out[0] = hn::GetLane(v.re);
     out[1] = hn::GetLane(v.im);
   };
-  each_pair(
+  each_pair<true>(
       call,
       [&](std::int64_t k, const complex_vector& low, const complex_vector& high) HWY_ATTR {
         V x, y;

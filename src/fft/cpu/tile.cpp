@@ -42,42 +42,28 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
   }
 }
 
-// Strikes the used signals of what is between the two steps of a short line.
-template <class T>
-void strike_between(inject::active_injector& injector, inject::site where, const inject::position& here, const tile_job<T>& job, T* data,
-                    std::int64_t scalars) {
-  if constexpr (inject::active_injector::enabled) {
-    if (!injector.armed(where)) return;
-    const std::int64_t lanes = kernels<T>().lanes;
-    const auto used = [&](std::int64_t i) { return job.along->signal_between(i / (2 * lanes), i % lanes) < job.used; };
-    core::vector<T> compact;
-    for (std::int64_t i = 0; i < scalars; ++i) {
-      if (used(i)) compact.push_back(data[i]);
-    }
-    if (!injector.strike(where, here, compact.data(), static_cast<std::int64_t>(compact.size()))) return;
-    const T* next = compact.data();
-    for (std::int64_t i = 0; i < scalars; ++i) {
-      if (used(i)) data[i] = *next++;
-    }
-  }
-}
-
 // Returns the factor of the norm rounded to the data type, from the copy that is not applied to the data.
 template <class T>
 double rounded_scale(const tile_job<T>& job) {
   return static_cast<double>(static_cast<T>(job.check_scale));
 }
 
-// Returns the points of a short line.
+// Returns the signals of a tile in memory, before the transform.
 template <class T>
-std::int64_t points_of(const tile_job<T>& job) {
-  return job.transform->rows_in();
+signals_of<T> given(const tile_job<T>& job) {
+  return {job.from.base, job.from.lane, job.used, job.transform->rows_in()};
 }
 
-// Returns the lines of memory that a tile of short lines will be stored to.
+// Returns the scalars of a signal with vectors along it, after the transform.
+template <class T>
+std::int64_t scalars_out(const tile_job<T>& job) {
+  return 2 * job.transform->rows_out();
+}
+
+// Returns the lines of memory that a tile of such signals will be stored to.
 template <class T>
 write_ahead<T> later(const tile_job<T>& job) {
-  return {job.stream || job.stream_run ? nullptr : job.to.base, job.to.lane, points_of(job)};
+  return {job.stream || job.stream_run ? nullptr : job.to.base, job.to.lane, job.transform->rows_out()};
 }
 
 // Returns the norm below which a lane cannot overflow.
@@ -111,8 +97,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     bool damaged = false;
     const auto once = [&](int number) -> std::optional<abft::finding> {
       if (job.along != nullptr)
-        kernel_.encode_signals({job.from.base, job.from.lane, job.used, points_of(job)}, job.along->input_weights(job.inverse), mine_.input,
-                               later(job));
+        kernel_.encode_signals(given(job), job.along->input_weights(job.inverse), mine_.input, later(job));
       else
         damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
       if (damaged) return std::nullopt;
@@ -153,10 +138,10 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   return settled(job);
 }
 
-// Returns the used signals of a tile in the order of memory.
+// Returns the used signals of a transformed tile, in the order of memory.
 template <class T>
 signals_of<T> tile_worker<T>::signals(const tile_job<T>& job, const T* tile) const {
-  return {tile, 2 * points_of(job), job.used, points_of(job)};
+  return {tile, scalars_out(job), job.used, job.transform->rows_out()};
 }
 
 // Reports a stored tile. If its result waits in memory, faults may strike it there.
@@ -173,49 +158,57 @@ tile_result tile_worker<T>::settled(const tile_job<T>& job) {
 // Transforms from memory to memory if nothing has to be verified or struck and no input is overwritten.
 template <class T>
 bool tile_worker<T>::store_at_once(const tile_job<T>& job) {
-  if (job.along == nullptr || how_.in_place || job.used != kernel_.lanes || job.scale != 1 || inject::armed_sites(how_.injector) != 0)
+  if (job.along == nullptr || how_.in_place || !job.along->keeps_to(job.used) || job.scale != 1 || inject::armed_sites(how_.injector) != 0)
     return false;
-  short_call<T> call;
-  call.from = {job.from.base, job.from.lane, job.used, points_of(job)};
+  short_call<T> call = call_along(job);
   call.to = job.to.base;
   call.to_stride = job.to.lane;
-  call.swapped = job.inverse;
   call.stream = job.stream;
   job.along->run(call, false, [](auto&&...) {});
   streamed_ = streamed_ || job.stream;
   return true;
 }
 
+// Returns the call for a tile, without its destination.
+template <class T>
+short_call<T> tile_worker<T>::call_along(const tile_job<T>& job) {
+  short_call<T> call;
+  call.from = given(job);
+  call.work = mine_.x.data();
+  call.pairs = mine_.spare.data();
+  call.swapped = job.inverse;
+  call.ahead = job.ahead;
+  return call;
+}
+
 template <class T>
 T* tile_worker<T>::transform_along(const tile_job<T>& job) {
   T* const done = mine_.y.data();
-  short_call<T> call;
-  call.from = {job.from.base, job.from.lane, job.used, points_of(job)};
+  short_call<T> call = call_along(job);
   call.to = done;
-  call.to_stride = 2 * points_of(job);
-  call.swapped = job.inverse;
-  call.ahead = job.ahead;
+  call.to_stride = scalars_out(job);
   call.later = later(job);
   bool strikes = false;
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
-    const inject::position here{job.interval, all_.tiles, step, where == site::stage ? along_line<T>::k_stages : 1};
-    if (where == site::twiddle || data == done)
-      how_.injector.strike(where, here, data, data == done ? job.used * call.to_stride : scalars);
-    else
-      strike_between(how_.injector, where, here, job, data, scalars);
+    const std::int64_t of = where == site::stage ? job.along->stages() : where == site::twiddle ? job.along->twiddle_steps() : 1;
+    how_.injector.strike(where, {job.interval, all_.tiles, step, of}, data, scalars);
   };
+  core::vector<T> struck;
   if constexpr (inject::active_injector::enabled) {
     strikes = how_.injector.armed(site::twiddle) || how_.injector.armed(site::stage) || how_.injector.armed(site::intermediate);
-    call.between = mine_.spare.data();
     if (how_.injector.armed(site::input)) {
-      T* const x = mine_.x.data();
-      for (int l = 0; l < job.used; ++l) std::copy_n(job.from.base + l * job.from.lane, call.to_stride, x + l * call.to_stride);
-      how_.injector.strike(site::input, position(job), x, job.used * call.to_stride);
-      call.from = signals(job, x);
+      const std::int64_t scalars = 2 * call.from.points;
+      for (int l = 0; l < job.used; ++l) {
+        const T* const signal = job.from.base + l * job.from.lane;
+        struck.insert(struck.end(), signal, signal + scalars);
+      }
+      how_.injector.strike(site::input, position(job), struck.data(), job.used * scalars);
+      call.from.base = struck.data();
+      call.from.stride = scalars;
     }
   }
   job.along->run(call, strikes, strike);
-  if (job.scale != 1) kernel_.scale_rows(done, points_of(job), static_cast<T>(job.scale));
+  if (job.scale != 1) kernel_.scale_rows(done, job.transform->rows_out(), static_cast<T>(job.scale));
   how_.injector.strike(site::output, position(job), done, job.used * call.to_stride);
   return done;
 }
@@ -345,7 +338,7 @@ template <class T>
 std::uint64_t tile_worker<T>::hash(const tile_job<T>& job, const T* done) const {
   abft::result_hash made;
   if (job.along != nullptr) {
-    for (std::int64_t i = 0; i < 2 * points_of(job) * job.used; ++i) made.add(done[i]);
+    for (std::int64_t i = 0; i < scalars_out(job) * job.used; ++i) made.add(done[i]);
     return made.bits();
   }
   for (std::int64_t j = 0; j < 2 * job.transform->rows_out(); ++j) {
@@ -420,7 +413,7 @@ void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) 
   load_tile(job, again, nullptr);
   const T* judged = done;
   if (job.along != nullptr) {
-    kernel_.load_rows(done, 2 * points_of(job), job.used, points_of(job), mine_.x.data(), encoder<T>{.parity = false});
+    kernel_.load_rows(done, scalars_out(job), job.used, job.transform->rows_out(), mine_.x.data(), encoder<T>{.parity = false});
     judged = mine_.x.data();
   }
   if (job.check.coarse != nullptr) {

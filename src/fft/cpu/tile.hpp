@@ -57,6 +57,7 @@ class tile_worker {
   T* transform(const tile_job<T>& job, T* seals);
   T* compute(const tile_job<T>& job, T* x, T* y, T* seals);
   T* transform_along(const tile_job<T>& job);
+  short_call<T> call_along(const tile_job<T>& job);
   bool store_at_once(const tile_job<T>& job);
   void set_thresholds(const tile_job<T>& job);
   abft::finding verify(const tile_job<T>& job, T* done);

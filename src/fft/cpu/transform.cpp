@@ -42,13 +42,13 @@ std::unique_ptr<transform> make(const geometry& given, bool protect) {
   const int lanes = kernels<T>().lanes;
   const std::int64_t length = shape.kind != kind::c2c && n % 2 == 0 ? n / 2 : n;  // points of the complex transform
   const std::int64_t most = shape.batch >= k_many_tiles * lanes ? k_one_pass_many : k_one_pass;
-  const bool few = shape.batch < lanes / 2 && length >= 16 * lanes;  // too few signals to fill the lanes of a tile
-  if (long_real<T>::takes(shape) && (few || length > most)) {
+  const bool along = one_pass<T>::goes_along(shape);
+  const bool few = !along && shape.batch < lanes / 2 && length >= 16 * lanes;  // too few signals to fill the lanes of a tile
+  if (long_real<T>::takes(shape) && !along && (few || length > most)) {
     if (const auto half = split_line(length)) return std::make_unique<long_real<T>>(shape, *half, protect);
   }
   const auto split = split_line(n);
-  if (split && (length > most || (few && shape.kind == kind::c2c && !along_line<T>::exists(n))))
-    return std::make_unique<volume<T>>(shape, split, protect);
+  if (split && ((!along && length > most) || (few && shape.kind == kind::c2c))) return std::make_unique<volume<T>>(shape, split, protect);
   if (!split && length > k_longest_convolved_line) return std::make_unique<convolution<T>>(shape, protect);
   return std::make_unique<one_pass<T>>(shape, protect);
 }
