@@ -31,6 +31,7 @@ struct group::state {
   group_options how;
   // How exchanges between the memories of devices went in the last call that had any.
   std::atomic<wire::road> road = wire::road::none;
+  std::atomic<double> seconds = 0;  // the time of that call on its first device, from operands in device memory to a result there
   std::int64_t host_chunk = std::int64_t{16} << 20;  // bytes of page-locked memory for each pair of devices that cannot reach each other
   std::vector<wire::wire_fault> faults;              // faults of messages between the threads of devices, for tests
 };

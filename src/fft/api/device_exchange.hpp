@@ -28,13 +28,13 @@ struct device_room {
   bool peers = false;                      // the devices reach each other's memory
   std::int64_t chunk = 0;                  // bytes of `staged` for each device
   ballast::cuda::device_buffer halves[2];  // the data before and after a step
-  ballast::cuda::device_buffer sums;       // of each block that is sent, then of each that has come
+  ballast::cuda::device_buffer sums;       // the sums of all blocks that are sent, then of all that have come
   ballast::cuda::device_buffer packed[2];  // without peers: the blocks on their way
   ballast::cuda::pinned_buffer staged;     // without peers: a chunk of the block for each device
 };
 
-// Where devices reach each other, the kernel that turns the data stores each element at its place in the memory of the device that has it
-// in the new division. Where they do not, blocks are packed and go through page-locked memory of the host by chunks. Before that the source
+// The kernel that turns the data stores each element at its place in the memory of the device that has it in the new division. Devices
+// that do not reach each other pack blocks, which go through page-locked memory of the host by chunks. Before that the source
 // sums the words of each block, by their numbers in the whole array; the destination sums what lies in its memory after it. If the sums of
 // one block differ, all exchange again, at most twice: the source is kept.
 template <class T>

@@ -1,6 +1,7 @@
 // Transforms of two and three dimensions on the devices of a group: the data of all steps stay in the memory of the devices.
 // Layer: algorithm, over fft::plan and device_exchange.hpp.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -193,7 +194,7 @@ template <class T>
 template <class In, class Out>
 report group_plan<T>::implementation::transform_in_room(const implementation& whole, bool forward, std::span<const In> in,
                                                         std::span<Out> out, const run::settings& given, wire::exchange& over,
-                                                        device_room& room) const {
+                                                        device_room& room, double& seconds) const {
   inject::plan mine, of_lines;
   split_faults(given.faults, mine, of_lines);
   const inject::scope inner(given.faults == nullptr ? nullptr : &of_lines);
@@ -207,7 +208,9 @@ report group_plan<T>::implementation::transform_in_room(const implementation& wh
       over.expect_alike(digest(forward));
       call_on_device<T> running(*this, forward, over, seen, given.protection, injector, room);
       running.load(in, forward ? whole.data : whole.spectrum, forward ? data : spectrum);
+      const auto begin = std::chrono::steady_clock::now();
       running.run();
+      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       report all = seen.collect();
       all.merge(running.lines());
       all.backend = running.lines().backend;
@@ -234,15 +237,16 @@ report group_plan<T>::implementation::transform_on_devices(bool forward, std::sp
   threads.wait_for({in.data(), out.data()});
   const run::settings given = run::settings_of(where, now);
   std::vector<report> reports(devices.size());
+  std::vector<double> seconds(devices.size());
   group::state& state = *where.group.internal();
   rooms_of_call rooms(threads, state);
   state.road = one_dimension || !rooms[0].peers ? wire::road::host : wire::road::peers;
-  const bool lines_first = !forward && !natural;  // of one dimension
+  const bool lines_first = !forward && !natural;  // lines of one dimension are read by a plan
   threads.run(token, [&](std::size_t p) {
     const run::settings own = threads.settings_of(given, p);
     reports[p] = run::in_call(nullptr, threads.device(p), token, [&] {
       const implementation& each = devices[p];
-      if (!one_dimension) return each.transform_in_room(*this, forward, in, out, own, threads.over(p), rooms[p]);
+      if (!one_dimension) return each.transform_in_room(*this, forward, in, out, own, threads.over(p), rooms[p], seconds[p]);
       part_of_array<const In> source(in, forward ? data : spectrum, forward ? each.data : each.spectrum, lines_first);
       part_of_array<Out> result(out, forward ? spectrum : data, forward ? each.spectrum : each.data, false);
       report made = each.transform_own(forward, source.view(), result.view(), own, threads.over(p));
@@ -250,6 +254,7 @@ report group_plan<T>::implementation::transform_on_devices(bool forward, std::sp
       return made;
     });
   });
+  state.seconds = seconds[0];
   return std::move(reports[0]);
 }
 

@@ -9,7 +9,7 @@
 #include "abft/seal.hpp"
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/sums.cuh"
-#include "fft/cuda/group/boxes.hpp"
+#include "fft/cuda/group/box_arguments.hpp"
 
 namespace ballast::fft::cuda {
 

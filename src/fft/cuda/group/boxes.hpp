@@ -1,33 +1,14 @@
 // Copies and exact sums of parts of arrays that are divided among devices.
-// Layer: backend "cuda"; the arguments of boxes.cuh's kernels for host and device compilers, and their launches.
+// Layer: backend "cuda"; the launches of boxes.cuh's kernels.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "cuda/device/device.hpp"
+#include "fft/cuda/group/box_arguments.hpp"
 
 namespace ballast::fft::cuda {
-
-inline constexpr int k_box_tile = 32;
-inline constexpr int k_box_threads = 256;
-
-// to[i · to_step] = from[i · from_step] for all i < count. Axis 0 is contiguous in `from`, and axis `turned` in `to`.
-struct box_copy_arguments {
-  const void* from;
-  void* to;
-  std::int64_t count[3];
-  std::int64_t from_step[3], to_step[3];
-};
-
-// *sum += Σ spread_hash (word, number of the word), over all words of the elements; element i has the number first + i · number_step.
-struct box_sum_arguments {
-  const void* from;
-  unsigned long long* sum;
-  std::int64_t count[3];
-  std::int64_t step[3];
-  std::int64_t first, number_step[3];
-};
 
 // Launches on one device. Elements of 8 or 16 bytes: complex numbers.
 class box_kernels {
