@@ -49,7 +49,7 @@ const char* road_of(const execution& where) {
   return "none";
 }
 
-// Prints the times of work(), which returns a report, and whether its result is right. Of transforms on a group also the road, and the time
+// Prints the times of work(), which returns a report, and whether its result is right; of transforms on a group also the road, and the time
 // from operands in the memory of the devices to a result there, "inside".
 template <class Work, class Error>
 int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,

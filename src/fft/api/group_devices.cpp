@@ -33,7 +33,9 @@ void copy_stretches(ballast::cuda::device& on, Element* array, const box& whole,
     Element* const outer = array + first;
     Element* const inner = dense + first_dense;
     const std::int64_t outer_pitch = std::max(distance, length) * width, inner_pitch = length * width;
-    if (load)
+    if (columns == 1)
+      load ? on.copy(inner, outer, length * width, nullptr) : on.copy(outer, inner, length * width, nullptr);
+    else if (load)
       on.copy_columns(inner, inner_pitch, outer, outer_pitch, length * width, columns, nullptr);
     else
       on.copy_columns(outer, outer_pitch, inner, inner_pitch, length * width, columns, nullptr);
@@ -74,7 +76,8 @@ class call_on_device {
     each_stretch(whole, part, [&](std::int64_t place, std::int64_t, std::int64_t) {
       if (stretches++ == 0) first = place;
     });
-    if (stretches == 1 && room_.on->accessible(all.data())) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(all.data()) % sizeof(Number) == 0;  // as the kernel that reads it needs
+    if (stretches == 1 && aligned && room_.on->accessible(all.data())) {
       from_ = all.data() + first;
       return;
     }
