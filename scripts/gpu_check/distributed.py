@@ -29,6 +29,8 @@ def run(check, made, limit):
         if row["protection"] == "correct" and "milliseconds" in row:
             times.setdefault(row["token"], []).append(f"{row['devices'] or 'one'}: {row['milliseconds']:.3g} ms")
     said += [f"{token}: {', '.join(each)}" for token, each in times.items()]
+    roads = {(row["devices"], row["road"]) for row in calls if row.get("road", "none") != "none"}
+    said += [f"road on {devices}: {road}" for devices, road in sorted(roads)]
     made["detail"] = "; ".join(filter(None, [*said, made["detail"]]))
 
 
@@ -71,7 +73,7 @@ def page(result):
     lines += [
         "## K-Means",
         "",
-        "Milliseconds of one Lloyd iteration, from two fits of different length, and of a whole fit of 24 iterations from points in pageable host "
+        "Milliseconds of one Lloyd iteration, from two fits of different length, and of a whole fit of at most 104 iterations from points in pageable host "
         "memory; the median of three. One: a call without a group. Speed-up: one over all, protected.",
         "",
         "| problem | one, off | one, correct | all, off | all, correct | speed-up | target | PyTorch, one | PyTorch, all | fit: one | fit: all |",
@@ -112,13 +114,18 @@ def calls_of(result):
     lines = [
         "## QR and FFT",
         "",
-        "Milliseconds of whole calls with operands in pageable host memory, the median of three; one: a call without a group. Exchanges and factors go "
-        "through host memory. Speed-up: one over all, protected. Error: of the result on all devices, over its limit.",
+        "Milliseconds of whole calls with operands in pageable host memory, the median of three; one: a call without a group. Speed-up: one over all, "
+        "protected. Error: of the result on all devices, over its limit. Road: peer, blocks go from device to device; host, through its memory. "
+        "In device memory, protected: of one device a call whose operands lie there; of all the steps of a call, from operands in the memory of the "
+        "devices to a result there.",
         "",
-        "| problem | call | one, off | one, correct | all, off | all, correct | speed-up | error / limit |",
-        "|---|---|---|---|---|---|---|---|",
+        "| problem | call | one, off | one, correct | all, off | all, correct | speed-up | error / limit | road | in device memory: one | all | speed-up |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    resident = {token: rows for (token, call), rows in seen.items() if call == "forward, in device memory"}
     for (token, call), rows in seen.items():
+        if call == "forward, in device memory":
+            continue
         all_devices = max((devices for devices, _ in rows), key=lambda devices: devices.count(","))
         at = lambda devices, level, key="milliseconds": rows.get((devices, level), {}).get(key)
         show = lambda value: number(value) if value is not None else "—"
@@ -127,5 +134,7 @@ def calls_of(result):
         error = f"{row['error'] / row['limit']:.2g}" if row.get("limit") else row.get("wrong", "—")
         ratio = f"{one / more:.2f}" if one and more else "—"
         times = [show(each) for each in (at("", "off"), one, at(all_devices, "off"), more)]
-        lines.append("| " + " | ".join([token, call, *times, ratio, error]) + " |")
+        there = [resident.get(token, {}).get(("", "correct"), {}).get("milliseconds"), row.get("inside")]
+        ratio_there = f"{there[0] / there[1]:.2f}" if all(there) else "—"
+        lines.append("| " + " | ".join([token, call, *times, ratio, error, row.get("road", "—"), *map(show, there), ratio_there]) + " |")
     return [*lines, ""]

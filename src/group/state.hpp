@@ -2,6 +2,8 @@
 // Layer: group.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +15,11 @@
 #include "group/thread_engine.hpp"
 
 namespace ballast {
+
+namespace wire {
+enum class road { none, host, peers };
+}
+
 inline namespace abi_1 {
 
 struct group::state {
@@ -22,7 +29,11 @@ struct group::state {
   std::optional<wire::exchange> over;  // for one rank of an engine
   std::vector<int> devices;            // empty: the group has an engine
   group_options how;
-  std::vector<wire::wire_fault> faults;  // faults of messages between the threads of devices, for tests
+  // How exchanges between the memories of devices went in the last call that had any.
+  std::atomic<wire::road> road = wire::road::none;
+  std::atomic<double> seconds = 0;  // the time of that call on its first device, from operands in device memory to a result there
+  std::int64_t host_chunk = std::int64_t{16} << 20;  // bytes of page-locked memory for each pair of devices that cannot reach each other
+  std::vector<wire::wire_fault> faults;              // faults of messages between the threads of devices, for tests
 };
 
 }  // namespace abi_1

@@ -14,7 +14,9 @@
 
 #include "../../bench/stopwatch.hpp"
 #include "core/counter_rng.hpp"
+#include "cuda/device/device.hpp"
 #include "distributed.hpp"
+#include "group/state.hpp"
 #include "output.hpp"
 
 namespace ballast::gpu_check {
@@ -37,23 +39,42 @@ std::vector<T> numbers(std::size_t count, std::uint64_t seed) {
   return made;
 }
 
-// Prints the times of work(), which returns a report, and whether its result is right.
+// How blocks went between the devices in the last call of a group.
+const char* road_of(const execution& where) {
+  switch (where.group.internal()->road.load()) {
+    case wire::road::peers: return "peer";
+    case wire::road::host: return "host";
+    case wire::road::none: break;
+  }
+  return "none";
+}
+
+// Prints the times of work(), which returns a report, and whether its result is right; of transforms on a group also the road, and the time
+// from operands in the memory of the devices to a result there, "inside".
 template <class Work, class Error>
-int timed(const char* token, const std::string& what, const std::vector<int>& devices, protection level, double limit, const Work& work,
-          const Error& error) {
+int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
+          const Work& work, const Error& error) {
+  const protection level = where.protection;
   row line("distributed call");
   line.add("token", token).add("call", what).add("devices", text_of(devices)).add("protection", to_string(level));
   try {
-    std::vector<double> times;
+    std::vector<double> times, inside;
     std::uint64_t detected = 0;
     for (int round = 0; round <= k_repeated; ++round) {
       const bench::stopwatch clock;
       detected += work().detected;
-      if (round > 0) times.push_back(1e3 * clock.seconds());  // the first call loads kernels
+      if (round == 0) continue;  // the first call loads kernels
+      times.push_back(1e3 * clock.seconds());
+      if (where.group) inside.push_back(1e3 * where.group.internal()->seconds.load());
     }
     std::ranges::sort(times);
     const double wrong = error();
     const bool pass = wrong <= limit && detected == 0;
+    if (where.group) {
+      std::ranges::sort(inside);
+      line.add("road", road_of(where));
+      if (inside.front() > 0) line.add("inside", inside[inside.size() / 2]);
+    }
     line.add("milliseconds", times[times.size() / 2]).add("low", times.front()).add("high", times.back());
     line.add("error", wrong).add("limit", limit).add("detected", detected).add("pass", pass).print();
     return pass ? 0 : 1;
@@ -73,6 +94,24 @@ double difference(const std::vector<std::complex<T>>& a, const std::vector<std::
   return std::sqrt(off / size);
 }
 
+// The transform of one device whose operands lie in its memory.
+template <class T, class In>
+int timed_in_device_memory(const char* token, const fft::plan& alone, const execution& where, std::span<const In> in, std::size_t results) {
+  const cuda::device_scope first(0);
+  const auto device = cuda::current_device();
+  const auto bytes = static_cast<std::int64_t>(in.size_bytes());
+  const cuda::device_buffer from(device, bytes), to(device, static_cast<std::int64_t>(results * sizeof(std::complex<T>)));
+  device->copy(from.data(), in.data(), bytes, nullptr);
+  device->synchronize(nullptr);
+  return timed(
+      token, "forward, in device memory", {}, where, 0,
+      [&] {
+        return alone.forward(std::span(static_cast<const In*>(from.data()), in.size()),
+                             std::span(static_cast<std::complex<T>*>(to.data()), results));
+      },
+      [] { return 0.0; });
+}
+
 // Forward transforms: on one device, on several in natural order, and transposed, whose time alone is of interest.
 template <class T, class In>
 int transform(const char* token, const fft::problem& of, const time_limit& limit) {
@@ -85,21 +124,24 @@ int transform(const char* token, const fft::problem& of, const time_limit& limit
   const double bound = 8 * k_unit<T> * std::sqrt(std::log2(static_cast<double>(in.size())) + 1);
   int failed = 0;
   for (const protection level : {protection::off, protection::correct}) {
-    const fft::plan alone(of, where_of({}, level));
+    const execution one = where_of({}, level);
+    const fft::plan alone(of, one);
     failed += timed(
-        token, "forward", {}, level, 0, [&] { return alone.forward(in, std::span(expected)); }, [] { return 0.0; });
+        token, "forward", {}, one, 0, [&] { return alone.forward(in, std::span(expected)); }, [] { return 0.0; });
+    failed += timed_in_device_memory<T>(token, alone, one, in, expected.size());
     for (const std::vector<int>& each : device_lists()) {
       if (limit.left() < 5) {
         row("skipped").add("cases", 1).add("token", token).print();
         continue;
       }
-      const fft::plan natural(of, where_of(each, level));
+      const execution where = where_of(each, level);
+      const fft::plan natural(of, where);
       failed += timed(
-          token, "forward", each, level, bound, [&] { return natural.forward(in, std::span(out)); },
+          token, "forward", each, where, bound, [&] { return natural.forward(in, std::span(out)); },
           [&] { return difference(out, expected); });
-      const fft::group_plan<T> turned(of.shape, where_of(each, level), {.real = of.kind == fft::kind::r2c});
+      const fft::group_plan<T> turned(of.shape, where, {.real = of.kind == fft::kind::r2c});
       failed += timed(
-          token, "forward, transposed", each, level, 0, [&] { return turned.forward(in, std::span(out)); }, [] { return 0.0; });
+          token, "forward, transposed", each, where, 0, [&] { return turned.forward(in, std::span(out)); }, [] { return 0.0; });
     }
   }
   return failed;
@@ -159,14 +201,14 @@ int factor(const char* token, const qr::problem& of, const time_limit& limit) {
       qr::row_factors<T> divided;
       qr::computed<T> Q;
       failed += timed(
-          token, "factor", each, level, 0,
+          token, "factor", each, where, 0,
           [&] {
             if (each.empty()) return (alone = qr::factor(view, where)).report;
             return (divided = qr::factor_rows(view, where)).report;
           },
           [] { return 0.0; });
       failed += timed(
-          token, "form Q", each, level, bound,
+          token, "form Q", each, where, bound,
           [&] {
             Q = each.empty() ? alone.q(where) : divided.q();
             return Q.report;

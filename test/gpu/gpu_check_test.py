@@ -128,7 +128,9 @@ if stage == "distributed":
     for devices, milliseconds in (("", 9.0), ("0", 9.5), ("0,1", 6.0)):
         for guard in ("off", "correct"):
             row("distributed call", token="fft_c2c_f32_n512x512x512_b1_fwd", call="forward", devices=devices, protection=guard, milliseconds=milliseconds, low=1.0, high=9.0,
-                error=0.25 if devices else 0.0, limit=0.5 if devices else 0.0, detected=0, **{"pass": True})
+                error=0.25 if devices else 0.0, limit=0.5 if devices else 0.0, detected=0, **{"pass": True}, **({"road": "peer", "inside": 4.0} if devices else {}))
+    row("distributed call", token="fft_c2c_f32_n512x512x512_b1_fwd", call="forward, in device memory", devices="", protection="correct", milliseconds=5.0, low=1.0, high=9.0,
+        error=0.0, limit=0.0, detected=0, **{"pass": True})
     row("distributed call", token="qr_f64_m200000_n32", call="factor", devices="0,1", protection="correct", wrong="no memory", **{"pass": False})
     sys.exit(1 if "--quick" in sys.argv else 0)
 if stage == "heatmap" and "--quick" in sys.argv: sys.exit(9)
@@ -365,14 +367,14 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         self.assertEqual(status, 0, out)
         self.assertLessEqual(max(map(len, out.splitlines())), 110)
         self.assertIn("2 fits compared, 0 differ", out)
-        self.assertIn("7 calls of QR and FFT, 1 wrong", out)
+        self.assertIn("8 calls of QR and FFT, 1 wrong", out)
         page = self.out / "multi-gpu.md"
         status, out, _ = check("--report", self.out / "gpu-check.json", page)
         self.assertEqual(status, 0, out)
         text = page.read_text()
         self.assertIn("0 differed in a bit", text)
         self.assertIn("| f32_m4194304_n128_k1000 | 4.00 | 4.00 | 2.00 | 2.00 | 2.00 | 1.85 | — | — | 400.00 | 200.00 |", text)
-        self.assertIn("| fft_c2c_f32_n512x512x512_b1_fwd | forward | 9.00 | 9.00 | 6.00 | 6.00 | 1.50 | 0.5 |", text)
+        self.assertIn("| fft_c2c_f32_n512x512x512_b1_fwd | forward | 9.00 | 9.00 | 6.00 | 6.00 | 1.50 | 0.5 | peer | 5.00 | 4.00 | 1.25 |", text)
         self.assertIn("| qr_f64_m200000_n32 | factor | — | — | — | — | — | no memory |", text)
         self.assertIn("torch: not on this machine", text)
         status, out, _ = check(*arguments, "--quick", PYTHONPATH=str(modules))

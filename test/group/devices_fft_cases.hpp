@@ -45,15 +45,18 @@ struct results {
   std::vector<std::complex<T>> back;
   std::uint64_t detected = 0, checks = 0, uncorrectable = 0;
   ballast::backend backend = backend::automatic;
+  wire::road road = wire::road::none;
 };
 
-// Transforms and transforms back. `memory`: a device on which data and spectrum lie; null: in host memory.
+// Transforms and transforms back. `memory`: a device on which data and spectrum lie; null: in host memory. `chunk`: bytes of a block that
+// go through host memory at a time, where devices do not reach each other.
 template <class T>
 results<T> transform_on_devices(const std::vector<int>& devices, const scene& what, const std::vector<std::complex<T>>& x,
                                 protection level = protection::correct, const std::vector<wire::wire_fault>& faults = {},
-                                const std::shared_ptr<ballast::cuda::device>& memory = nullptr) {
+                                const std::shared_ptr<ballast::cuda::device>& memory = nullptr, std::int64_t chunk = 0) {
   execution where{.threads = 2, .protection = level, .group = group::devices(devices, {.resend_after = 0.01})};
   where.group.internal()->faults = faults;
+  if (chunk > 0) where.group.internal()->host_chunk = chunk;
   const group_plan<T> plan(what.shape, where, what.how);
   const call kept{.throw_on_uncorrectable = false};
   results<T> made;
@@ -88,6 +91,7 @@ results<T> transform_on_devices(const std::vector<int>& devices, const scene& wh
   } else {
     both(x, made.back);
   }
+  made.road = where.group.internal()->road;
   return made;
 }
 

@@ -58,6 +58,7 @@ TYPED_TEST(fft_devices, definition_and_inverse) {
       EXPECT_EQ(plan.data().size(), static_cast<std::int64_t>(x.size()));
       const results<T> found = transform_on_devices(list, what, x);
       EXPECT_EQ(found.backend, backend::cuda);
+      EXPECT_EQ(found.road, what.shape.size() == 1 ? wire::road::host : wire::road::peers);
       EXPECT_EQ(found.detected, 0U) << what;
       EXPECT_GT(found.checks, 0U) << what;
       long double error = 0, size = 0, error_back = 0, size_back = 0;
@@ -165,6 +166,43 @@ TYPED_TEST(fft_devices, repair_faults_of_one_device) {
       }
       EXPECT_GT(reached, 0) << what << ", " << each.site;
       EXPECT_GT(detected, 0) << what << ", " << each.site;
+    }
+  }
+}
+
+// Devices that do not reach each other's memory have the same bits, by one chunk of each block or by several, and repair the same faults.
+TYPED_TEST(fft_devices, have_the_same_bits_through_the_host) {
+  using T = TypeParam;
+  const std::vector<int> list = {2, 0, 1};
+  std::vector<results<T>> clean;
+  for (const scene& what : scenes_on_devices<T>()) clean.push_back(transform_on_devices(list, what, random_numbers<T>(what)));
+  const test::several_devices apart({4, 4, 4}, false);
+  auto expected = clean.begin();
+  for (const scene& what : scenes_on_devices<T>()) {
+    const results<T>& right = *expected++;
+    if (what.shape.size() == 1) continue;
+    const auto x = random_numbers<T>(what);
+    for (const std::int64_t chunk : {0, 256}) {
+      const results<T> found = transform_on_devices(list, what, x, protection::correct, {}, nullptr, chunk);
+      EXPECT_EQ(found.road, wire::road::host);
+      EXPECT_EQ(found.spectrum, right.spectrum) << what;
+      EXPECT_EQ(found.back, right.back) << what;
+      EXPECT_EQ(found.detected, 0U) << what;
+    }
+    for (const char* site : {"fft_group.block", "fft_group.copy"}) {
+      int reached = 0, detected = 0;
+      for (std::uint64_t seed = 0; seed < 3 || (seed < 30 && (reached == 0 || detected == 0)); ++seed) {
+        const inject::plan faults({inject::request{.site = inject::site_of(site), .seed = seed, .bit = 20}});
+        const inject::scope inside(&faults);
+        const results<T> found = transform_on_devices(list, what, x);
+        EXPECT_EQ(found.spectrum, right.spectrum) << what << ", " << site;
+        EXPECT_EQ(found.back, right.back) << what << ", " << site;
+        EXPECT_EQ(found.uncorrectable, 0U);
+        detected += found.detected > 0 ? 1 : 0;
+        reached += transform_on_devices(list, what, x, protection::off).spectrum != right.spectrum ? 1 : 0;
+      }
+      EXPECT_GT(detected, 0) << what << ", " << site;
+      EXPECT_GT(reached, 0) << what << ", " << site;
     }
   }
 }

@@ -120,7 +120,17 @@ bool emulated_device::accessible(const void* memory) const noexcept {
   return byte < after->first + std::max<std::int64_t>(after->second, 1);
 }
 
+bool emulated_device::opens_to(const ballast::cuda::device& other) { return &other == this || peers_; }
+
 void emulated_device::copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream) {
+  for (const std::weak_ptr<emulated_device>& each : others_) {
+    const std::shared_ptr<emulated_device> other = each.lock();
+    if (other == nullptr || other->peers_) continue;  // the driver copies between the allocations of an application, too
+    for (const void* side : {static_cast<const void*>(to), from}) {
+      if (bytes == 0 || !other->accessible(side)) continue;
+      throw error("copy: expected memory of this device or of the host, got that of a device without a road to this one");
+    }
+  }
   if (bytes != 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
 }
 

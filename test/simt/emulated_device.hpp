@@ -65,6 +65,8 @@ class emulated_device final : public ballast::cuda::device {
   void release(void* memory, ballast::cuda::stream on) noexcept override;
   std::int64_t available_memory() override { return about_.memory - allocated(); }
   bool accessible(const void* memory) const noexcept override;
+  bool opens_to(const ballast::cuda::device& other) override;
+  // Throws simt::error if one side is memory of another device and there is no road to it.
   void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override;
   void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override;
   // Throws unsupported_error if the expression is not registered, or if the request exceeds the capabilities.
@@ -90,6 +92,12 @@ class emulated_device final : public ballast::cuda::device {
   // From now on captured() is true for this stream; null: for none. Work on it is done nevertheless.
   void capture(ballast::cuda::stream on) { captured_ = on; }
   bool captured(ballast::cuda::stream on) override { return on != nullptr && on == captured_; }
+
+  // The other devices of the machine, and whether they have roads to each other's memory.
+  void stands_beside(std::vector<std::weak_ptr<emulated_device>> others, bool peers) {
+    others_ = std::move(others);
+    peers_ = peers;
+  }
 
   // From now on make_blas() throws unsupported_error with this reason; empty: it works again.
   void lacks_blas(std::string why) { why_no_blas_ = std::move(why); }
@@ -117,6 +125,8 @@ class emulated_device final : public ballast::cuda::device {
   std::set<ballast::cuda::stream> streams_;
   std::uintptr_t next_stream_ = 0;
   std::int64_t launches_ = 0;
+  std::vector<std::weak_ptr<emulated_device>> others_;
+  bool peers_ = true;
   std::string why_no_blas_;
   ballast::cuda::stream captured_ = nullptr;
   std::int64_t together_ = 0;

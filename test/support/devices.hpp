@@ -116,6 +116,10 @@ class forwarding_device : public cuda::device {
   void release(void* memory, cuda::stream on) noexcept override { inner_->release(memory, on); }
   std::int64_t available_memory() override { return inner_->available_memory(); }
   bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
+  bool opens_to(const cuda::device& other) override {
+    const auto* const forwards = dynamic_cast<const forwarding_device*>(&other);
+    return inner_->opens_to(forwards == nullptr ? other : *forwards->inner_);
+  }
   void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override { inner_->copy(to, from, bytes, on); }
   void zero(void* memory, std::int64_t bytes, cuda::stream on) override { inner_->zero(memory, bytes, on); }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override { return inner_->load(wanted); }

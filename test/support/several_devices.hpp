@@ -16,8 +16,17 @@ namespace ballast::test {
 // that was there before.
 class several_devices {
  public:
-  explicit several_devices(std::initializer_list<int> multiprocessors) : before_(cuda::overriding_device()) {
-    for (const int each : multiprocessors) all_.push_back(std::make_shared<simt::emulated_device>(simt::emulated_capabilities(each)));
+  // `peers`: whether they reach each other's memory.
+  explicit several_devices(std::initializer_list<int> multiprocessors, bool peers = true) : before_(cuda::overriding_device()) {
+    std::vector<std::shared_ptr<simt::emulated_device>> made;
+    for (const int each : multiprocessors) made.push_back(std::make_shared<simt::emulated_device>(simt::emulated_capabilities(each)));
+    for (const auto& each : made) {
+      std::vector<std::weak_ptr<simt::emulated_device>> others;
+      for (const auto& other : made)
+        if (other != each) others.push_back(other);
+      each->stands_beside(std::move(others), peers);
+    }
+    all_.assign(made.begin(), made.end());
     cuda::override_devices(all_);
   }
   ~several_devices() {

@@ -63,6 +63,9 @@ static_assert(sizeof(CUmemorytype) == sizeof(k_memory_on_device));
 
 static_assert(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD == k_release_threshold);
 static_assert(sizeof(CUmemPool_attribute) == sizeof(int) && sizeof(cuuint64_t) == sizeof(std::uint64_t));
+static_assert(CU_MEM_LOCATION_TYPE_DEVICE == k_place_device && CU_MEM_ACCESS_FLAGS_PROT_READWRITE == k_read_and_write);
+static_assert(sizeof(CUmemAccessDesc) == sizeof(pool_access) && offsetof(CUmemAccessDesc, flags) == offsetof(pool_access, allowed));
+static_assert(offsetof(CUmemAccessDesc, location.id) == offsetof(pool_access, place));
 static_assert(CU_JIT_ERROR_LOG_BUFFER == static_cast<int>(k_error_log));
 static_assert(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES == static_cast<int>(k_error_log_bytes));
 static_assert(sizeof(CUjit_option) == sizeof(int));

@@ -97,6 +97,10 @@ class device {
   // Returns whether kernels can read `memory` directly: allocated on this device or managed, by Ballast or by the application.
   virtual bool accessible(const void* memory) const noexcept = 0;
 
+  // Lets kernels and copies of `other` read and write all memory that allocate() of this device returns, also what it returned before.
+  // Returns false if `other` has no direct road to this memory. A device reaches its own.
+  virtual bool opens_to(const device& other) { return &other == this; }
+
   // Copies in any direction between host and device. With pageable host memory it returns when the host memory may be reused. With pinned
   // memory it is asynchronous and overlaps with kernels of other streams.
   virtual void copy(void* to, const void* from, std::int64_t bytes, stream on) = 0;
@@ -193,6 +197,9 @@ class device_scope {
 // The device that a call uses: that of the innermost device_scope, else the current one of the calling thread's CUDA context, else the
 // first. Throws unsupported_error.
 std::shared_ptr<device> current_device();
+
+// Opens the memory of each device to all others. Returns whether each reaches the memory of each.
+bool reach_each_other(std::span<const std::shared_ptr<device>> all);
 
 // Makes current_device return `emulated` and why_unavailable return empty, until it is called with null. For tests.
 void override_device(std::shared_ptr<device> emulated);

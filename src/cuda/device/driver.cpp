@@ -26,6 +26,8 @@ std::string bind(void* library, api& functions) {
   find(functions.memory_info, "cuMemGetInfo_v2");
   find(functions.device_attribute, "cuDeviceGetAttribute");
   find(functions.default_pool, "cuDeviceGetDefaultMemPool");
+  find(functions.can_reach, "cuDeviceCanAccessPeer");
+  find(functions.pool_open, "cuMemPoolSetAccess");
   find(functions.pool_get, "cuMemPoolGetAttribute");
   find(functions.pool_set, "cuMemPoolSetAttribute");
   find(functions.primary_retain, "cuDevicePrimaryCtxRetain");

@@ -62,6 +62,15 @@ inline constexpr int k_release_threshold = 4;
 inline constexpr int k_reserved_now = 5;
 inline constexpr int k_used_now = 7;
 
+// CUmemAccessDesc: how a device may use the memory of a pool.
+inline constexpr int k_place_device = 1;    // CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int k_read_and_write = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+struct pool_access {
+  int place_type;
+  int place;
+  int allowed;
+};
+
 // CUstream_flags, CUevent_flags
 inline constexpr unsigned k_non_blocking = 1;  // a stream without implicit synchronisation with the default stream
 inline constexpr unsigned k_untimed = 2;
@@ -122,6 +131,8 @@ struct api {
   result (*memory_info)(std::size_t* free, std::size_t* total);  // for the current context
   result (*device_attribute)(int* value, driver::device_attribute, device_id);
   result (*default_pool)(memory_pool*, device_id);
+  result (*can_reach)(int* does, device_id from, device_id memory_of);
+  result (*pool_open)(memory_pool, const pool_access*, std::size_t count);
   result (*pool_get)(memory_pool, int attribute, void* value);
   result (*pool_set)(memory_pool, int attribute, void* value);
   result (*primary_retain)(context*, device_id);

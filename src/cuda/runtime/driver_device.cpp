@@ -180,6 +180,19 @@ class driver_device final : public device {
     return static_cast<unsigned>(type) == driver::k_memory_on_device && static_cast<int>(ordinal) == id_;
   }
 
+  // Memory of a pool has its own list of devices; cuCtxEnablePeerAccess does not matter to it.
+  bool opens_to(const device& other) override {
+    const auto* const peer = dynamic_cast<const driver_device*>(&other);
+    if (peer == nullptr) return false;
+    if (peer->id_ == id_) return true;
+    const in_context scope(functions_, context_);
+    int does = 0;
+    check(functions_.can_reach(&does, peer->id_, id_), "cuDeviceCanAccessPeer");
+    if (does == 0) return false;
+    const driver::pool_access wanted{driver::k_place_device, peer->id_, driver::k_read_and_write};
+    return functions_.pool_open(pool_, &wanted, 1) == driver::k_success;
+  }
+
   void copy(void* to, const void* from, std::int64_t bytes, stream on) override {
     if (bytes == 0) return;
     const in_context scope(functions_, context_);

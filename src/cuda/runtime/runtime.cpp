@@ -156,6 +156,13 @@ std::shared_ptr<device> current_device() {
   return held;
 }
 
+bool reach_each_other(std::span<const std::shared_ptr<device>> all) {
+  bool made = true;
+  for (const std::shared_ptr<device>& each : all)
+    for (const std::shared_ptr<device>& other : all) made = each->opens_to(*other) && made;
+  return made;
+}
+
 std::shared_ptr<device> overriding_device() {
   const std::scoped_lock lock(devices().mutex);
   return devices().instead.empty() ? nullptr : instead_of(devices());

@@ -13,7 +13,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
-#include "fft/api/boxes.hpp"
+#include "fft/api/group_plan.hpp"
 #include "fft/api/part_of_array.hpp"
 #include "fft/problem.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
@@ -56,48 +56,9 @@ template <class T>
   for (std::size_t e = 0; e < count; ++e) y[e] = multiply(x[e], conjugate ? std::conj(w[e]) : w[e]);
 }
 
-// One step of a transform on a rank: the lines along the last axes of its box, with the other axes as a batch.
-struct step {
-  division_of_array divided;
-  std::vector<int> axes;             // those that are transformed, in their order in memory
-  std::optional<fft::plan> lines;    // none if the rank has nothing
-  std::optional<fft::plan> spectra;  // real data: the plan of the way back
-};
-
 }  // namespace
 
 inline namespace abi_1 {
-
-template <class T>
-struct group_plan<T>::implementation {
-  std::vector<std::int64_t> shape;  // the lengths of the data; A and B for one dimension
-  bool one_dimension = false;
-  distribution how;
-  execution where;
-  std::size_t place = 0, ranks = 1;
-  std::string token;
-  box data, spectrum;
-  std::vector<step> steps;                     // the steps of the forward transform
-  std::optional<division_of_array> natural;    // the division after the last exchange
-  division_of_array of_data, of_real;          // the data's; real data: that which the first step reads
-  std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
-  // The part of each device of a group of devices. The boxes of this object are those of one rank: the whole array.
-  std::vector<implementation> devices;
-
-  void choose_grid();
-  void divide();
-  void plan_lines();
-  report run_lines(const step& which, bool forward, const void* in, void* out) const;
-  std::uint64_t digest(bool forward) const;
-  template <class In, class Out>
-  void check_operands(bool forward, std::span<const In> in, std::span<Out> out) const;
-  template <class In, class Out>
-  report transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
-  template <class In, class Out>
-  report transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given, wire::exchange& over) const;
-  template <class In, class Out>
-  report transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
-};
 
 // The grid of pencils, for as many ranks.
 template <class T>
@@ -165,7 +126,7 @@ void group_plan<T>::implementation::plan_lines() {
   execution alone = where;
   alone.group = {};
   for (std::size_t s = 0; s < steps.size(); ++s) {
-    step& each = steps[s];
+    group_step& each = steps[s];
     const box part = each.divided.of(place);
     if (part.size() == 0) continue;
     const bool real = how.real && s == 0;
@@ -188,7 +149,7 @@ void group_plan<T>::implementation::plan_lines() {
 
 // Transforms the lines of a step; of the first one of real data real numbers into complex ones, or back.
 template <class T>
-report group_plan<T>::implementation::run_lines(const step& which, bool forward, const void* in, void* out) const {
+report group_plan<T>::implementation::run_lines(const group_step& which, bool forward, const void* in, void* out) const {
   const box part = which.divided.of(place);
   const call silent = {.throw_on_uncorrectable = false};
   const auto complex_size = static_cast<std::size_t>(part.size());
@@ -228,7 +189,7 @@ class call_of_plan {
 
   // Runs the steps of the forward transform, or of the inverse: the same the other way round.
   void run() {
-    const std::vector<step>& steps = of_.steps;
+    const std::vector<group_step>& steps = of_.steps;
     if (forward_) {
       if (of_.one_dimension && of_.how.real)
         turn(of_.of_data, of_.of_real, real_, other_real_);
@@ -275,7 +236,7 @@ class call_of_plan {
     from_ = here.data();
   }
 
-  void along(const step& which) {
+  void along(const group_step& which) {
     const bool to_real = which.spectra && !forward_;
     if (to_real) {
       real_.resize(static_cast<std::size_t>(of_.of_real.of(of_.place).size()));
@@ -379,10 +340,8 @@ template <class T>
 template <class In, class Out>
 report group_plan<T>::implementation::transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given,
                                                     wire::exchange& over) const {
-  // Faults of exchanges and products are this call's, all others those of the lines.
   inject::plan mine, of_lines;
-  if (given.faults != nullptr)
-    for (const inject::request& each : given.faults->requests()) (site::is_of_group(each.site) ? mine : of_lines).add(each);
+  split_faults(given.faults, mine, of_lines);
   const inject::scope inner(given.faults == nullptr ? nullptr : &of_lines);
   inject::active_injector injector(given.faults == nullptr ? nullptr : &mine, site::group_table());
   run::recorder seen(token, ballast::backend::automatic, "", given, injector);
@@ -412,32 +371,6 @@ report group_plan<T>::implementation::transform_own(bool forward, std::span<cons
     throw rank_lost_error(wire::lost_message(over, token), over.lost());
   }
 }
-// A call on a group of devices: each thread takes its part of the whole array, transforms as a rank, and stores its part of the result.
-template <class T>
-template <class In, class Out>
-report group_plan<T>::implementation::transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out,
-                                                           const call& now) const {
-  wire::check_call_on_devices(now, token);
-  check_operands(forward, in, out);
-  wire::device_threads threads(where.group, devices.size());
-  threads.wait_for({in.data(), out.data()});
-  const run::settings given = run::settings_of(where, now);
-  const bool lines_first = forward ? !one_dimension : !natural;
-  std::vector<report> reports(devices.size());
-  threads.run(token, [&](std::size_t p) {
-    const run::settings own = threads.settings_of(given, p);
-    reports[p] = run::in_call(nullptr, threads.device(p), token, [&] {
-      const implementation& each = devices[p];
-      part_of_array<const In> source(in, forward ? data : spectrum, forward ? each.data : each.spectrum, lines_first);
-      part_of_array<Out> result(out, forward ? spectrum : data, forward ? each.spectrum : each.data, false);
-      report made = each.transform_own(forward, source.view(), result.view(), own, threads.over(p));
-      if (made.verdict != verdict::uncorrectable) result.commit();
-      return made;
-    });
-  });
-  return std::move(reports[0]);
-}
-
 template <class T>
 template <class In, class Out>
 report group_plan<T>::implementation::transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const {
@@ -527,6 +460,17 @@ report group_plan<T>::inverse(std::span<const std::complex<T>> in, std::span<T> 
 
 template class group_plan<float>;
 template class group_plan<double>;
+#define BALLAST_CALLS(T, In, Out)                                                                                               \
+  template void group_plan<T>::implementation::check_operands(bool, std::span<const In>, std::span<Out>) const;                 \
+  template report group_plan<T>::implementation::transform_own(bool, std::span<const In>, std::span<Out>, const run::settings&, \
+                                                               wire::exchange&) const;
+BALLAST_CALLS(float, std::complex<float>, std::complex<float>)
+BALLAST_CALLS(float, float, std::complex<float>)
+BALLAST_CALLS(float, std::complex<float>, float)
+BALLAST_CALLS(double, std::complex<double>, std::complex<double>)
+BALLAST_CALLS(double, double, std::complex<double>)
+BALLAST_CALLS(double, std::complex<double>, double)
+#undef BALLAST_CALLS
 
 }  // namespace abi_1
 }  // namespace ballast::fft
