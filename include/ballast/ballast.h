@@ -551,7 +551,7 @@ BALLAST_C_API int32_t ballast_qr_geqp3(const ballast_qr_plan* plan, const DLTens
 BALLAST_C_API int32_t ballast_qr_gelsy(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* B, int64_t* pivots, double rcond,
                                        int64_t* rank, const ballast_call* call, ballast_report* report, ballast_error* error);
 
-// The same for batches on the call's stream without waiting: backend cuda, matrices of up to 256 rows and columns, operands in device
+// The same for batches on the call's stream without waiting: backend cuda, matrices of up to 256 columns, operands in device
 // memory. ballast_pending_wait gives rank_deficient.
 BALLAST_C_API int32_t ballast_qr_enqueue_geqrf(const ballast_qr_plan* plan, const DLTensor* A, const DLTensor* tau,
                                                const ballast_call* call, ballast_pending** pending, ballast_error* error);

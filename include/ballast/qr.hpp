@@ -89,9 +89,10 @@ class plan {
   BALLAST_API plan& operator=(const plan&);
   BALLAST_API plan& operator=(plan&&) noexcept;
 
-  // geqrf, ormqr and orgqr of a matrix of up to 256 rows and columns on cuda are computed by the kernels for batches, in one launch and
-  // with the bits that the matrix has in a batch, unless execution::scheme names a scheme, call::on_progress is set, or Q is applied to
-  // more columns than a team of threads holds. They have the protection of batches (docs/protection.md), and take the plan's own memory.
+  // geqrf, ormqr, orgqr and gels of a matrix of up to 256 rows and columns on cuda are computed by the kernels for batches, in one launch
+  // (gels: three) and with the bits that the matrix has in a batch, unless execution::scheme names a scheme, call::on_progress is set, Q is
+  // applied to more columns than a team of threads holds, or numbers of gels are so near the ends of the range that they must be scaled.
+  // They have the protection of batches (docs/protection.md), and take the plan's own memory.
   //
   // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
   // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.
@@ -140,7 +141,8 @@ class plan {
   // cuda store their results in parts of 8 to 128 columns, each verified by itself. Covered, up to about the floor of a column of the
   // functions above, for the whole matrix: everything between two readings of the input and the stores, and V, tau and R until these
   // stores. Matrices of up to 256 rows and columns are computed side by side, on the host one by each thread, on cuda one by a warp, a
-  // block or a cluster of blocks (the latter from compute capability 9.0 on; docs/design/qr-cuda.md). Others go one after the other through
+  // block or a cluster of blocks (the latter from compute capability 9.0 on; docs/design/qr-cuda.md), and there also matrices of more rows,
+  // unless the whole device is faster with one after the other. Others go one after the other through
   // the functions above, whose events then have the number of the matrix as index. gels: as its single form, but A holds factors that are
   // not scaled back, and each of its three steps (factor, apply Q, solve) is stored by itself: after an uncorrectable fault A_b and B_b may
   // hold anything. Throws rank_deficient_error, which names the first matrix in which a column depends on those before it to rounding (a
@@ -152,7 +154,7 @@ class plan {
   BALLAST_API report orgqr(matrix_batch_view<T> A, std::span<const T> tau, const call& now = {}) const;
   BALLAST_API report gels(matrix_batch_view<T> A, matrix_batch_view<T> B, const call& now = {}) const;
 
-  // The same on call::stream without waiting: for the cuda backend, matrices of up to 256 rows and columns that its kernels take, and
+  // The same on call::stream without waiting: for the cuda backend, matrices that its kernels for batches take (up to 256 columns), and
   // operands in device memory. A CUDA graph can capture the call once it has run outside of one. The report has the verdict, and its get()
   // throws rank_deficient_error. Throws unsupported_error for other backends and sizes.
   [[nodiscard]] BALLAST_API pending_report enqueue_geqrf(matrix_batch_view<T> A, std::span<T> tau, const call& now = {}) const;

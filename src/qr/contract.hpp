@@ -391,8 +391,8 @@ class engine : public core::pooled {
     return copy_checked(from, to, nullptr, nullptr, checked);
   }
 
-  // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x; abft::k_zero_column if all are
-  // zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.
+  // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x (null: as x); abft::k_zero_column
+  // if all are zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.
   virtual void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) = 0;
 
   // Computes the norm of each column of R (n × n) on and above the diagonal: n sizes, valid after wait().

@@ -13,8 +13,8 @@
 
 namespace ballast::cuda {
 
-// Memory by stream and size. What is released in the order of a stream is there for later work on that stream without any wait, so it never
-// goes to another one. Only streams that this process creates and destroys are served: a caller may destroy a stream, and the driver gives
+// Memory by stream and size. Later work on a stream may use what was released in that stream's order without any wait, so memory never goes
+// to another stream. Only streams that this process creates and destroys are served: a caller may destroy a stream, and the driver gives
 // its handle to a new one.
 class idle_memory {
  public:
@@ -80,8 +80,9 @@ class idle_memory {
     }
   }
 
-  // Keeps memory that is released in the order of a stream. Returns false if the caller must release it: nobody noted it, the stream is not
-  // served, or it is larger than all that is kept. Calls release(block) for what has been idle longest, until the rest is within the bound.
+  // Keeps memory that is released in the order of a stream. Returns false if the caller must release it: note() was not called, the
+  // stream is not served, or the memory is larger than all that is kept. Calls release(block) for what has been idle longest, until the
+  // rest is within the bound.
   template <class Release>
   bool keep(void* memory, stream on, Release&& release) noexcept {
     const std::lock_guard lock(mutex_);

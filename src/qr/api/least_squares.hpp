@@ -34,17 +34,17 @@ void write_both(engine<S>& on, matrix_view<S>& A, matrix_view<S>& B) {
 
 // engine::exponents from two readings, repeated until both agree: a wrong exponent would scale a column to nothing, or to Inf.
 template <class S>
-void exponents_twice(const context& run, engine<S>& on, const matrix_view<const S>& X, bool upper, const core::vector<int>& rows,
+void exponents_twice(const context& run, engine<S>& on, const matrix_view<const S>& X, bool upper, const int* rows,
                      core::vector<int>& found) {
   run::attempt(run.seen, run.how.protection, "qr.scale", 0, [&](int) {
     abft::finding judged;
-    on.exponents(X, upper, rows.data(), found.data());
+    on.exponents(X, upper, rows, found.data());
     if (run.how.protection == protection::off) {
       on.wait();
       return judged;
     }
     core::vector<int> again(found.size());
-    on.exponents(X, upper, rows.data(), again.data());
+    on.exponents(X, upper, rows, again.data());
     on.wait();
     run.seen.checked(1);
     if (again != found) judged.word = abft::k_fail;
@@ -52,16 +52,20 @@ void exponents_twice(const context& run, engine<S>& on, const matrix_view<const 
   });
 }
 
+// Returns the shifts; null if all are 0, so that as many numbers as a matrix has rows need not be stored or sent.
+inline const int* shifts_or_null(const core::vector<int>& shifts) {
+  return std::all_of(shifts.begin(), shifts.end(), [](int e) { return e == 0; }) ? nullptr : shifts.data();
+}
+
 // R (n × n) with columns of a moderate size: R itself, or a copy of its columns times 2^shifts.
 template <class S>
 struct moderate {
   moderate(const context& run, engine<S>& on, const matrix_view<const S>& R) : view(R), shifts(static_cast<std::size_t>(R.columns), 0) {
-    const core::vector<int> same(shifts);
-    exponents_twice(run, on, R, true, same, shifts);
+    exponents_twice(run, on, R, true, nullptr, shifts);
     for (int& e : shifts) e = abft::moderating_shift<real_of<S>>(e);
-    if (shifts == same) return;
+    if (shifts_or_null(shifts) == nullptr) return;
     copy_ = owned<S>(on, R.rows, R.columns);
-    copy_verified<S>(run, on, R, copy_.view, same.data(), shifts.data());
+    copy_verified<S>(run, on, R, copy_.view, nullptr, shifts.data());
     view = copy_.view;
   }
   matrix_view<const S> view;
@@ -105,26 +109,25 @@ class least_squares {
 
   // Stores the solution as gels leaves it in B.
   void store(const matrix_view<S>& B) const {
-    const core::vector<int> same(static_cast<std::size_t>(B.rows), 0);
-    copy_verified<S>(run_, on_, C_.view, B, same.data(), columns_.data());
+    copy_verified<S>(run_, on_, C_.view, B, nullptr, shifts_or_null(columns_));
     if (!under_) store_solution(B.block(0, 0, X_.view.rows, B.columns));
   }
   // Stores only X of an overdetermined system.
-  void store_solution(const matrix_view<S>& X) const { copy_verified<S>(run_, on_, X_.view, X, rows_.data(), columns_.data()); }
+  void store_solution(const matrix_view<S>& X) const {
+    copy_verified<S>(run_, on_, X_.view, X, shifts_or_null(rows_), shifts_or_null(columns_));
+  }
 
  private:
   // Returns a scaled copy of the right-hand sides if one is needed, and sets columns_ to the exponents that reverse the scaling.
   owned<S> scale(operation_call<S>& here, const matrix_view<const S>& right) {
-    const core::vector<int> same(static_cast<std::size_t>(right.rows), 0);
-    const core::vector<int>& rows = under_ ? rows_ : same;
+    const int* const rows = under_ ? shifts_or_null(rows_) : nullptr;
     core::vector<int> shifts(columns_.size());
     exponents_twice(here.run, on_, right, false, rows, shifts);
     std::transform(shifts.begin(), shifts.end(), shifts.begin(), abft::product_shift<real_of<S>>);
     std::transform(shifts.begin(), shifts.end(), columns_.begin(), [](int e) { return -e; });
-    const auto zero = [](int e) { return e == 0; };
-    if (std::all_of(rows.begin(), rows.end(), zero) && std::all_of(shifts.begin(), shifts.end(), zero)) return {};
+    if (rows == nullptr && shifts_or_null(shifts) == nullptr) return {};
     owned<S> made(on_, right.rows, right.columns);
-    copy_verified<S>(here.run, on_, right, made.view, rows.data(), shifts.data());
+    copy_verified<S>(here.run, on_, right, made.view, rows, shifts.data());
     return made;
   }
 

@@ -103,7 +103,7 @@ class host_engine final : public engine<S> {
       for (index i = 0; i < (upper ? std::min(j + 1, X.rows) : X.rows); ++i) {
         const S x = X(i, j);
         odd |= !is_finite(x);
-        if (x != S(0) && !odd) most = std::max(most, exponent_of(x) + rows[i]);
+        if (x != S(0) && !odd) most = std::max(most, exponent_of(x) + (rows != nullptr ? rows[i] : 0));
       }
       columns[j] = odd ? abft::k_odd_column : most == std::numeric_limits<int>::min() ? abft::k_zero_column : most;
     }

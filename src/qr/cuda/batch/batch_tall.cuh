@@ -118,7 +118,7 @@ struct tall_factorization : tall_tile<S, P, Launch> {
     if (lane() == 0) hash += hash_of(scalar, j, columns);
   }
 
-  // All reflectors. The warp that follows is a column behind. Ends with a barrier.
+  // All reflectors. The last warp follows one column later. Ends with a barrier.
   __device__ __forceinline__ void compute(int steps, bool checks, std::uint64_t& hash, double& reflectors) const {
     const int count = workers(checks);
     const bool works = warp() < count;

@@ -40,7 +40,7 @@ struct tall_apply_arguments {
   int width = 1;
 };
 
-// What a block keeps beside its tile: in shared memory, before the tile and its sums.
+// The shared memory of a block, before the tile and its sums.
 template <class S>
 struct tall_memory {
   static constexpr int most_warps = 16;
@@ -48,8 +48,8 @@ struct tall_memory {
   double factor[k_certificates][k_tall_columns];  // the weights, converted from the tile's units to those of the check
   double dot[k_tall_columns];                     // products of the current column's tail with the columns from it on
   double partial[4 * most_warps];
-  double norm[4];     // of the check: ‖(w_qj 2^−e_j x_j)_j‖_F², ‖Σ_j w_qj 2^−e_j x_j‖²
-  double rest[2];     // of the check: the squares of what is left of the sums
+  double norm[4];     // ‖(w_qj 2^−e_j x_j)_j‖_F², ‖Σ_j w_qj 2^−e_j x_j‖², from the check's loads
+  double rest[2];     // squares of the rests of the check's sums
   double reflectors;  // max |τ‖v‖² − 2|
   double tail[2];     // the largest element of the tail of the next column, by its parity
   std::uint64_t hash[2][most_warps];

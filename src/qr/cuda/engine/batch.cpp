@@ -23,8 +23,8 @@ constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring
 
 // The memory of a call after the front: scratch(), and the slabs of tiles that do not fit into shared memory.
 struct batch_layout {
-  std::int64_t slabs = 0;  // where they begin, after the front
-  std::int64_t bytes = 0;  // of all
+  std::int64_t slabs = 0;  // their first byte, after the front
+  std::int64_t bytes = 0;  // scratch() and slabs
 };
 // One block on each multiprocessor has a slab.
 std::int64_t slab_bytes(operation what, const batch_size& size, std::int64_t number, const ballast::cuda::capabilities& on) {

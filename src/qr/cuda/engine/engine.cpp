@@ -70,11 +70,17 @@ class device_engine final : public engine<S> {
   }
 
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
-    const ballast::cuda::device_buffer row_shifts = on_.upload(rows, X.rows), to = on_.template allocate_of<int>(X.columns);
-    on_.launch(work::exponents, X.columns,
+    constexpr index least = 4096;  // rows of a chunk
+    const index all = 2 * on_.device()->about().multiprocessors;
+    const index chunks = std::clamp<index>(all / std::max<index>(X.columns, 1), 1, std::max<index>(1, X.rows / least));
+    const ballast::cuda::device_buffer row_shifts = rows != nullptr ? on_.upload(rows, X.rows) : ballast::cuda::device_buffer();
+    const ballast::cuda::device_buffer to = on_.template allocate_of<int>(X.columns * chunks);
+    on_.launch(work::exponents, X.columns * chunks,
                exponents_arguments<S>{X.data, X.row_stride, X.column_stride, X.rows, upper, static_cast<const int*>(row_shifts.data()),
-                                      static_cast<int*>(to.data())});
-    on_.template fetch<int>(to.data(), X.columns, [columns, n = X.columns](const int* made) { std::copy_n(made, n, columns); });
+                                      chunks, static_cast<int*>(to.data())});
+    on_.template fetch<int>(to.data(), X.columns * chunks, [columns, chunks, n = X.columns](const int* made) {
+      for (index j = 0; j < n; ++j) columns[j] = *std::max_element(made + j * chunks, made + (j + 1) * chunks);
+    });
   }
 
   void column_sizes(const matrix_view<const S>& R, column_size* sizes) override {

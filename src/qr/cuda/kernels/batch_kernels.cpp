@@ -40,7 +40,7 @@ std::int64_t shared_of(int which, std::index_sequence<Which...>) {
 
 // Bytes of shared memory of a block.
 std::int64_t tall_shared(tall_size size, const ballast::cuda::capabilities& on) {
-  constexpr std::int64_t reserved = 1024;  // of each block, by the driver
+  constexpr std::int64_t reserved = 1024;  // bytes that the driver takes of each block
   const std::int64_t large = on.shared_per_block;
   if (size == tall_size::large) return large;
   return std::min(large, std::max<std::int64_t>(0, on.shared_per_multiprocessor / k_small_tall.resident - reserved) / 256 * 256);

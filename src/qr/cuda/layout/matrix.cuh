@@ -162,16 +162,17 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   if (threadIdx.x == 0) a.to[j] = made;
 }
 
-// One thread block for each column: engine::exponents.
+// One thread block for each chunk of rows of a column: engine::exponents.
 template <class S>
 __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_constant__ exponents_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct exponent_sums>();
-  const std::int64_t j = blockIdx.x;
-  const std::int64_t end = a.upper && j + 1 < a.rows ? j + 1 : a.rows;
+  const std::int64_t j = blockIdx.x / a.chunks, chunk = blockIdx.x % a.chunks;
+  const std::int64_t of_column = a.upper && j + 1 < a.rows ? j + 1 : a.rows, each = (of_column + a.chunks - 1) / a.chunks;
+  const std::int64_t begin = chunk * each, end = begin + each < of_column ? begin + each : of_column;
   constexpr double none = abft::k_zero_column;
   double most = none;
 #pragma unroll 8
-  for (std::int64_t i = threadIdx.x; i < end; i += k_threads) {
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += k_threads) {
     const double x = static_cast<double>(a.X[i * a.row_stride + j * a.column_stride]);
     const double e = !(fabs(x) <= std::numeric_limits<double>::max()) ? std::numeric_limits<double>::quiet_NaN()
                      : x == 0                                         ? none
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_const
     if (most == most && !(e <= most)) most = e;
   }
   most = over_block<true>(most, several);
-  if (threadIdx.x == 0) a.to[j] = most == most ? static_cast<int>(most) : abft::k_odd_column;
+  if (threadIdx.x == 0) a.to[blockIdx.x] = most == most ? static_cast<int>(most) : abft::k_odd_column;
 }
 
 // One thread block.

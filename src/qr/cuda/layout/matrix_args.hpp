@@ -66,8 +66,9 @@ struct exponents_arguments {
   std::int64_t row_stride, column_stride;
   std::int64_t rows;
   bool upper;
-  const int* row_shifts;
-  int* to;
+  const int* row_shifts;  // null: none
+  std::int64_t chunks;    // blocks for each column
+  int* to;                // for each chunk of each column; the largest of a column's chunks is the column's
 };
 
 template <class S>
