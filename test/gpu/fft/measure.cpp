@@ -233,7 +233,7 @@ int bench(const settings& wanted, const time_limit& limit) {
   std::vector<timed_problem> problems = benchmark_set(wanted.quick);
   if (!wanted.tokens.empty()) {
     problems.clear();
-    for (const std::string& token : wanted.tokens) problems.push_back({token, false, true});
+    for (const std::string& token : wanted.tokens) problems.push_back({token, false, k_other_schemes});
   }
   const int repetitions = wanted.quick ? 7 : 15;
   std::minstd_rand shuffle(1);
