@@ -104,7 +104,7 @@ std::vector<scheme_case> lines_of_several_passes() {
 INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_end_to_end_test, testing::ValuesIn(lines_of_several_passes()),
                          [](const auto& info) { return scheme_test::name_of(info.param); });
 
-// A number that changes in memory between two passes. In place nobody sees it, because each pass is checked by itself.
+// A number that changes in memory between two passes. In place no check sees it, because each pass is checked by itself.
 TEST_P(fft_cuda_end_to_end_test, sees_and_repairs_what_changes_between_the_passes) {
   with_device([]<class T>(T, hooked_device& device) {
     const auto in = some_data<T>();

@@ -107,8 +107,8 @@ TYPED_TEST(cuda_fft_end_to_end, weights_of_inputs_are_neither_small_nor_large) {
       least = std::min(least, std::max(first, second));
       most = std::max({most, first, second});
     }
-    EXPECT_GE(least, lengths.size() == 3 ? 0.2 : 0.35) << lengths[0] << " first";
-    EXPECT_LE(most, lengths.size() == 3 ? 3.2 : 2.4) << lengths[0] << " first";
+    EXPECT_GE(least, 0.15) << lengths[0] << " first";
+    EXPECT_LE(most, 3.6) << lengths[0] << " first";
   }
 }
 

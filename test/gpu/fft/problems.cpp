@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <ballast/fft.hpp>
+
 #include "fft/cuda/tune/bundle_catalogue.hpp"
+#include "fft/problem.hpp"
 
 namespace ballast::gpu_check {
 namespace {

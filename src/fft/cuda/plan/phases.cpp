@@ -176,14 +176,26 @@ vector_phases turned(const vector_phases& weights, double fraction) {
   return made;
 }
 
+// Returns how flat the transform of the weights of one vector is over `points` points, divided by what is wanted: between 0.5 and 1.8 of
+// the root mean square.
+double flatness(const numbers& weights, std::size_t points) {
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const auto& z : around(weights, points)) {
+    least = std::min(least, std::abs(z));
+    most = std::max(most, std::abs(z));
+  }
+  const double mean = std::sqrt(static_cast<double>(weights.size()));
+  return std::min(least / (0.5 * mean), 1.8 * mean / most);
+}
+
 // Draws with `make` until least(drawn) is 1. Returns the best of 16 draws if it never is.
 template <class Make, class Least>
-auto best_draw(const Make& make, const Least& least) {
+vector_phases best_draw(const Make& make, const Least& least) {
   constexpr std::uint64_t draws = 16;
-  auto best = make(0);
+  vector_phases best = make(0);
   double most = least(best);
   for (std::uint64_t draw = 1; draw < draws && most < 1; ++draw) {
-    auto tried = make(draw);
+    vector_phases tried = make(draw);
     const double here = least(tried);
     if (here <= most) continue;
     most = here;
@@ -226,11 +238,7 @@ vector_phases middle_pass_phases(const line_policy& p) {
     return made;
   };
   return best_draw(make, [&](const vector_phases& tried) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const numbers& each : tried) {
-      for (const auto& z : around(each, 8 * each.size())) least = std::min(least, std::abs(z));
-    }
-    least /= 0.6 * std::sqrt(static_cast<double>(p.length));
+    double least = std::min(flatness(tried[0], 8 * tried[0].size()), flatness(tried[1], 8 * tried[1].size()));
     for (const double fraction : {0.0, 0.25, 0.5, 0.75}) least = std::min(least, least_response(p, turned(tried, fraction), 1, -1));
     return least;
   });
@@ -241,7 +249,11 @@ vector_phases last_pass_phases(const line_policy& p) {
   const auto make = [&](std::uint64_t draw) {
     return vector_phases{flat_phases(p, count, 0, k_weight_seed + draw, nullptr), flat_phases(p, count, 1, k_weight_seed + draw, nullptr)};
   };
-  return best_draw(make, [&](const vector_phases& tried) { return least_response(p, last_pass_weights(p, tried), 0, 0); });
+  return best_draw(make, [&](const vector_phases& tried) {
+    const vector_phases weights = last_pass_weights(p, tried);
+    const auto points = static_cast<std::size_t>(p.length);
+    return std::min({flatness(weights[0], points), flatness(weights[1], points), least_response(p, weights, 1, -1)});
+  });
 }
 
 vector_phases last_pass_weights(const line_policy& p, const vector_phases& phases) {

@@ -36,11 +36,11 @@ enum class table_kind : std::uint8_t { none, chirp, filter };
 struct end_to_end_part {
   std::size_t first = 0;    // number of the first pass of these lines in the schedule
   std::size_t passes = 2;   // their passes, of one schedule entry each, followed by as many that repair
-  std::int64_t points = 0;  // of a whole line
+  std::int64_t points = 0;  // points of a whole line
   std::int64_t lines = 0;   // whole lines
-  std::int64_t tiles = 0;   // of this pass in a whole line
+  std::int64_t tiles = 0;   // tiles of this pass in a whole line
   std::int64_t first_tiles = 0, last_tiles = 0;
-  int first_radix = 1;  // of the first pass
+  int first_radix = 1;  // the first radix of the first pass
   int levels = 0;       // additions between the sum of a thread and that of its tile
 };
 // The parts of pass_buffer::checks, in bytes from its beginning.
