@@ -3,10 +3,14 @@
 #include "qr/batch.hpp"
 
 #include <algorithm>
+#include <complex>
 #include <exception>
 #include <limits>
 
+#include <ballast/error.hpp>
+
 #include "core/extent.hpp"
+#include "core/format.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "qr/cuda/engine/device_tables.hpp"
@@ -20,13 +24,34 @@ namespace {
 
 constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring, and the result of solve()
 
+// The type of a number in the kernels.
 template <class S>
-batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
-  return {v.data, v.row_stride, v.column_stride, v.stride};
+struct number_of {
+  using type = S;
+};
+template <class R>
+struct number_of<std::complex<R>> {
+  using type = complex_number<R>;
+};
+template <class S>
+struct number_of<const S> {
+  using type = const typename number_of<S>::type;
+};
+template <class S>
+typename number_of<S>::type* numbers_of(S* x) {
+  return reinterpret_cast<typename number_of<S>::type*>(x);
+}
+
+template <class S>
+auto each_of(const matrix_batch_view<S>& v) {
+  return batch_matrix<typename number_of<S>::type>{numbers_of(v.data), v.row_stride, v.column_stride, v.stride};
 }
 
 template <class S>
 class device_batch final : public batch_engine<S> {
+  using number = typename number_of<S>::type;  // in kernels
+  using real = real_of<S>;
+
  public:
   device_batch(const context& run, operation what, index scratch_elements)
       : device_(ballast::cuda::current_device()),
@@ -57,10 +82,12 @@ class device_batch final : public batch_engine<S> {
   matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override { return staging_.read(operand); }
   std::span<const S> read(std::span<const S> operand) override {
     if (operand.empty()) return operand;
+    check_alignment(operand.data());
     return {static_cast<const S*>(staging_.read(operand.data(), static_cast<std::int64_t>(operand.size_bytes()))), operand.size()};
   }
   matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override { return staging_.write(operand); }
   std::span<S> write(std::span<S> operand) override {
+    check_alignment(operand.data());
     const auto bytes = static_cast<std::int64_t>(operand.size_bytes());
     return {static_cast<S*>(staging_.update(operand.data(), bytes, bytes)), operand.size()};
   }
@@ -68,14 +95,17 @@ class device_batch final : public batch_engine<S> {
 
   S* scratch(index) override { return reinterpret_cast<S*>(call_.memory() + 256); }
 
-  void factor(const matrix_batch_view<S>& A, S* tau) override {
-    const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
-    batch_factor_arguments<S> given;
+  bool conjugates() const override { return true; }
+
+  void factor(const matrix_batch_view<S>& A, S* tau, bool conjugated) override {
+    const int which = policy_for(batch_work::factor, A.rows, A.columns);
+    batch_factor_arguments<number> given;
     given.A = each_of(A);
-    given.tau = tau;
+    given.tau = numbers_of(tau);
+    given.conjugated = conjugated;
     given.events = call_.events();
     given.count = A.count;
-    given.limits = {thresholds::residual<S>(1, A.rows, A.columns), thresholds::reflector<S>(A.rows)};
+    given.limits = {thresholds::residual<real>(1, k_reals<S> * A.rows, A.columns), thresholds::reflector<real>(k_reals<S> * A.rows)};
     given.m = static_cast<int>(A.rows);
     given.n = static_cast<int>(A.columns);
     given.repeats = repeats();
@@ -84,11 +114,14 @@ class device_batch final : public batch_engine<S> {
     checks_ += 2 * static_cast<std::uint64_t>(A.count);
   }
 
-  void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given_rows, bool identity) override {
-    const int which = batch_policy_for(batch_work::apply, X.rows, X.columns, device_->about());
-    batch_apply_arguments<S> given = arguments_of(X, which);
+  void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given_rows, bool identity,
+             bool conjugated) override {
+    const int which = policy_for(batch_work::apply, X.rows, X.columns);
+    batch_apply_arguments<number> given = arguments_of(X, which);
     given.V = each_of(Q.V);
-    given.tau = Q.tau;
+    given.V_conjugated = Q.conjugated;
+    given.X_conjugated = conjugated;
+    given.tau = numbers_of(Q.tau);
     given.given = static_cast<int>(given_rows);
     given.reflectors = static_cast<int>(Q.V.columns);
     given.identity = identity;
@@ -98,21 +131,22 @@ class device_batch final : public batch_engine<S> {
       const core::extent<const S> all = core::extent_of(Q.V);
       S* const copy = scratch(all.elements);
       device_->copy(copy, all.first, all.bytes(), call_.order());
-      given.V.data = core::in_copy(Q.V, copy).data;
+      given.V.data = numbers_of(core::in_copy(Q.V, copy).data);
     }
     launch(batch_work::apply, which, X.count * given.chunks, given);
     checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
   }
 
-  void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) override {
-    const int which = batch_policy_for(batch_work::solve, X.rows, X.columns, device_->about());
-    batch_apply_arguments<S> given = arguments_of(X, which);
+  void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X, bool conjugated) override {
+    const int which = policy_for(batch_work::solve, X.rows, X.columns);
+    batch_apply_arguments<number> given = arguments_of(X, which);
     given.V = each_of(transposed ? U.transposed() : U);
+    given.V_conjugated = transposed != conjugated;
     given.given = given.m;
     given.reflectors = given.m;
     given.ascending = transposed;
     given.singular = reinterpret_cast<std::int64_t*>(call_.memory());
-    if (full_rank_) given.least_pivot = given.least_pivot_twin = thresholds::least_pivot<S>(X.rows);
+    if (full_rank_) given.least_pivot = given.least_pivot_twin = thresholds::least_pivot<real>(X.rows);
     launch(batch_work::solve, which, X.count * given.chunks, given);
     checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
     solved_ = X.count;
@@ -144,17 +178,25 @@ class device_batch final : public batch_engine<S> {
     return ballast::cuda::workspace_pool(device_, bytes).take(run.how.workspace, run.how.stream);
   }
   const ballast::cuda::kernel& kernel_of(batch_work what, int which) const {
-    if (plan_ != nullptr) return plan_->batch_kernel_for<S>(device_, what, which, call_.instrumented());
-    return device_->load(batch_kernel<S>(what, which, call_.instrumented()));
+    if (plan_ != nullptr) return plan_->batch_kernel_for<number>(device_, what, which, call_.instrumented());
+    return device_->load(batch_kernel<number>(what, which, call_.instrumented()));
+  }
+  int policy_for(batch_work what, index m, index n) const { return batch_policy_for(what, m, n, device_->about(), is_complex<S>); }
+
+  // A kernel loads a complex number by one instruction. The staging's memory is aligned; matrices were checked with the other arguments.
+  void check_alignment(const S* scalars) const {
+    if (reinterpret_cast<std::uintptr_t>(scalars) % sizeof(S) != 0 && device_->accessible(scalars))
+      throw invalid_argument_error(
+          fmt::format("tau: expected device memory at a multiple of {} bytes, an element's size, got another address", sizeof(S)));
   }
 
   static std::int64_t bytes_of(std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(S)); }
   int repeats() const { return protection_ == protection::off ? -1 : run::repeats_of(protection_); }
 
-  batch_apply_arguments<S> arguments_of(const matrix_batch_view<S>& X, int which) const {
-    batch_apply_arguments<S> given;
+  batch_apply_arguments<number> arguments_of(const matrix_batch_view<S>& X, int which) const {
+    batch_apply_arguments<number> given;
     given.X = each_of(X);
-    given.from = {X.data, X.row_stride, X.column_stride, X.stride};
+    given.from = {given.X.data, X.row_stride, X.column_stride, X.stride};
     given.events = call_.events();
     given.count = X.count;
     given.m = static_cast<int>(X.rows);
@@ -194,16 +236,18 @@ std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation
 
 template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&, operation, index);
 template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&, operation, index);
+template std::unique_ptr<batch_engine<std::complex<float>>> make_batch_engine<std::complex<float>>(const context&, operation, index);
+template std::unique_ptr<batch_engine<std::complex<double>>> make_batch_engine<std::complex<double>>(const context&, operation, index);
 
-bool takes_batch(operation what, index m, index n) {
+bool takes_batch(operation what, index m, index n, bool complex) {
   const ballast::cuda::capabilities& on = ballast::cuda::current_device()->about();
   const bool factors = what == operation::geqrf || what == operation::gels;
   if (what == operation::gels && m < n) std::swap(m, n);
-  return batch_policy_for(factors ? batch_work::factor : batch_work::apply, m, n, on) >= 0;
+  return batch_policy_for(factors ? batch_work::factor : batch_work::apply, m, n, on, complex) >= 0;
 }
 
-bool batch_copies(index m, index n) {
-  const int which = batch_policy_for(batch_work::apply, m, n, ballast::cuda::current_device()->about());
+bool batch_copies(index m, index n, bool complex) {
+  const int which = batch_policy_for(batch_work::apply, m, n, ballast::cuda::current_device()->about(), complex);
   return which >= 0 && n > batch_width(which);
 }
 
@@ -213,5 +257,7 @@ index batch_workspace(index scratch_elements) {
 }
 template index batch_workspace<float>(index);
 template index batch_workspace<double>(index);
+template index batch_workspace<std::complex<float>>(index);
+template index batch_workspace<std::complex<double>>(index);
 
 }  // namespace ballast::qr::cuda
