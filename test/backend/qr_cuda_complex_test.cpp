@@ -247,8 +247,8 @@ TYPED_TEST(qr_cuda_complex, extreme_sizes_lose_nothing) {
   for (const int e : {sizeof(real) == 4 ? 125 : 1020, sizeof(real) == 4 ? -120 : -1000}) {
     dense<S> A = random_complex<S>(20, 9, 12);
     real most = 0;
-    for (index i = 0; i < A.size(); ++i) most = std::max({most, std::abs(A.data()[i].real()), std::abs(A.data()[i].imag())});
-    for (index i = 0; i < A.size(); ++i) A.data()[i] = scaled(A.data()[i] / (4 * most), e);
+    for (std::size_t i = 0; i < A.size(); ++i) most = std::max({most, std::abs(A.data()[i].real()), std::abs(A.data()[i].imag())});
+    for (std::size_t i = 0; i < A.size(); ++i) A.data()[i] = scaled(A.data()[i] / (4 * most), e);
     const factored<S> made = factor_in_place<S>(A, this->how());
     EXPECT_EQ(made.report.verdict, verdict::clean) << e << to_json(made.report);
     EXPECT_EQ(made.report.detected, 0u) << e;
