@@ -19,7 +19,7 @@ class qr_cuda_complex : public qr_complex<Setting> {
  protected:
   // Each takes another kernel, or another way through one.
   static std::vector<std::pair<index, index>> sizes() {
-    std::vector<std::pair<index, index>> all = {{1, 1},   {5, 1},   {1, 5},   {8, 8},   {3, 5},   {16, 7},  {7, 16},  {31, 32},
+    std::vector<std::pair<index, index>> all = {{1, 1},   {5, 1},   {1, 5},   {8, 8},    {3, 5},    {16, 7},   {7, 16},  {31, 32},
                                                 {40, 24}, {64, 64}, {33, 70}, {100, 60}, {70, 100}, {200, 20}, {150, 60}};
     if (!test::sampled()) all.insert(all.end(), {{128, 128}, {256, 120}, {130, 200}, {256, 256}});
     return all;

@@ -67,9 +67,11 @@ result<S> factor_batch(std::vector<S> A, index m, index n, const run::settings& 
 template <class S>
 std::vector<subject<S>> subjects_of(index m, index n) {
   const index columns = m;
-  const std::vector<S> A = numbers_of<S>(m, n, 31), wide = numbers_of<S>(n, m, 33), C = numbers_of<S>(m, columns, 32), D = numbers_of<S>(columns, m, 34);
+  const std::vector<S> A = numbers_of<S>(m, n, 31), wide = numbers_of<S>(n, m, 33), C = numbers_of<S>(m, columns, 32),
+                       D = numbers_of<S>(columns, m, 34);
   const result<S> made = factor_batch<S>(A, m, n, {.backend = backend::cuda});
-  const std::vector<S> F(made.numbers.begin(), made.numbers.begin() + m * n * k_count), tau(made.numbers.begin() + m * n * k_count, made.numbers.end());
+  const std::vector<S> F(made.numbers.begin(), made.numbers.begin() + m * n * k_count),
+      tau(made.numbers.begin() + m * n * k_count, made.numbers.end());
   const std::string size = " " + std::to_string(m) + " × " + std::to_string(n);
   std::vector<subject<S>> all;
   const std::vector<inject::site> checks = {site::checksum, site::threshold, site::comparison};

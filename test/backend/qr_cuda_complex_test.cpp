@@ -1,5 +1,5 @@
-// QR of complex matrices on cuda, on the emulator: accuracy against long double, LAPACK's conventions, application of Q from both sides, least
-// squares, batches, hard data, and what is refused. Faults: qr_cuda_complex_faults_test.cpp.
+// QR of complex matrices on cuda, on the emulator: accuracy against long double, LAPACK's conventions, application of Q from both sides,
+// least squares, batches, hard data, and what is refused. Faults: qr_cuda_complex_faults_test.cpp.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -312,7 +312,8 @@ TYPED_TEST(qr_cuda_complex, plans_serve_many_calls_and_enqueue) {
   const auto device = cuda::current_device();
   const std::int64_t bytes = made.workspace_bytes(operation::gels);
   EXPECT_GT(bytes, n * count * static_cast<index>(sizeof(S)));
-  const cuda::device_buffer there(device, all.size() * static_cast<index>(sizeof(S))), scalars(device, n * count * static_cast<index>(sizeof(S)));
+  const cuda::device_buffer there(device, all.size() * static_cast<index>(sizeof(S))),
+      scalars(device, n * count * static_cast<index>(sizeof(S)));
   for (int round = 0; round < 2; ++round) {
     dense<S> F = copy_of<S>(all.view());
     std::vector<S> tau(place(n * count));

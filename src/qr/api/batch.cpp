@@ -76,7 +76,8 @@ void check_kernels_take(const batch_task<S>& work, std::string_view token) {
 template <class S>
 index scratch_of(const batch_task<S>& work) {
   if (work.what == operation::gels) return std::min(work.rows(), work.columns()) * work.count();
-  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns(), is_complex<S>)) return core::extent_of(work.A).elements;
+  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns(), is_complex<S>))
+    return core::extent_of(work.A).elements;
   return 0;
 }
 
@@ -306,8 +307,8 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   if constexpr (is_complex<S>) {
     // There is no engine for one complex matrix.
     if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C)))
-      throw unsupported_error(
-          fmt::format("{}: expected A and C in separate memory for complex numbers on backend cuda, got interleaved ones", plan.token.view()));
+      throw unsupported_error(fmt::format(
+          "{}: expected A and C in separate memory for complex numbers on backend cuda, got interleaved ones", plan.token.view()));
     run::settings how = plan.settings_for(now);
     how.workspace = {};
     return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {

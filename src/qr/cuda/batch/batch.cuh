@@ -153,9 +153,7 @@ struct batch_application {
     const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
     return inside ? conjugated_if(a.V_conjugated, V[i * a.V.row_stride + j * a.V.column_stride]) : S(0);
   }
-  __device__ __forceinline__ S diagonal(int j) const {
-    return conjugated_if(a.V_conjugated, V[j * (a.V.row_stride + a.V.column_stride)]);
-  }
+  __device__ __forceinline__ S diagonal(int j) const { return conjugated_if(a.V_conjugated, V[j * (a.V.row_stride + a.V.column_stride)]); }
 
   // Loads the columns of steps s … s + count − 1 into shared memory, one by each group.
   template <class Team>
@@ -295,7 +293,7 @@ struct batch_application {
   template <class Team>
   __device__ __forceinline__ void store(Team& team) const {
     team.template store<false>(X, a.X.row_stride, a.X.column_stride, m, columns, a.repeats >= 0, a.X_conjugated,
-                              [](int, int) { return true; });
+                               [](int, int) { return true; });
   }
 };
 

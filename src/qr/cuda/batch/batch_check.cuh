@@ -140,7 +140,8 @@ struct batch_team : batch_tile<S, P, Launch> {
     for (int i = 0; i < shape::of_lane; ++i) {
       const int row = checker() + shape::checkers * i;
       const wide here = row < shape::height ? v(i, row) : wide(0);
-      for (int q = 0; q < k_certificates; ++q) dot[q] = row < shape::height ? plus_conjugate_product(dot[q], here, own.sum[q][row]) : dot[q];
+      for (int q = 0; q < k_certificates; ++q)
+        dot[q] = row < shape::height ? plus_conjugate_product(dot[q], here, own.sum[q][row]) : dot[q];
       squares[0] += square_of(here);
     }
     ballast::cuda::add_lanes<32, shape::checkers, 1>(dot, squares[0]);
@@ -161,10 +162,10 @@ struct batch_team : batch_tile<S, P, Launch> {
     __syncwarp();  // v is complete, if the warp has computed it itself
     const S scalar = own.tau[j];
     const wide tau = widened(scalar);
-    const double squares =
-        reflect_sums([&](int, int row) { return row > j && row < m ? widened(v[row])
-                                                : row == j         ? wide(1)
-                                                                   : wide(0); }, conjugated_if(true, tau));
+    const double squares = reflect_sums([&](int, int row) { return row > j && row < m ? widened(v[row])
+                                                                   : row == j         ? wide(1)
+                                                                                      : wide(0); },
+                                        conjugated_if(true, tau));
     if (!(tau == 0)) found.reflectors = larger_of(found.reflectors, fabs(weight_of(tau) * squares - 2));
     for (int row = checker(); row < m; row += shape::checkers) {
       if (row > j) found.hash += hash_of(v[row], row, j);

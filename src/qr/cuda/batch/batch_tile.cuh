@@ -202,7 +202,8 @@ struct batch_tile {
       for (int r = 0; r < P.rows; ++r) {
         const int row = row_of(r);
         x[c][r] = 0;
-        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : conjugated_if(conjugated, own_rows[r * (shape::row_step * down)]);
+        if (row < rows && column < columns)
+          x[c][r] = identity ? S(row == first + column) : conjugated_if(conjugated, own_rows[r * (shape::row_step * down)]);
       }
     }
   }
@@ -256,8 +257,8 @@ struct batch_tile {
 
   // Stores the tile, or its conjugate; elements with `scaled(row, column)` get their original units back. `Factors`, `checked`: as above.
   template <bool Factors, class Scaled>
-  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, bool checked,
-                                        bool conjugated, Scaled&& scaled) {
+  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, bool checked, bool conjugated,
+                                        Scaled&& scaled) {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
       if (column >= columns) continue;
@@ -375,8 +376,8 @@ struct batch_tile {
     }
   }
 
-  // Computes reflector j from column c of group g of the warp, in place: β on the diagonal, v below it. Applies H_jᴴ to the later columns of
-  // the warp. The products of the column's tail with all of them take one reduction over lanes, concurrent with the computation of v. If
+  // Computes reflector j from column c of group g of the warp, in place: β on the diagonal, v below it. Applies H_jᴴ to the later columns
+  // of the warp. The products of the column's tail with all of them take one reduction over lanes, concurrent with the computation of v. If
   // `publishes`, v with its one and its zeros goes to all blocks; so do its products with the reflectors before it in its chunk. If g is a
   // constant, so are the registers of row j.
   template <int c, class Group>

@@ -137,7 +137,7 @@ template struct kernel_table<float>;
 template struct kernel_table<double>;
 template device_tables<float> tables_of<float>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
 template device_tables<double> tables_of<double>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
-#define BALLAST_INSTANTIATE(S)                                                                                                    \
+#define BALLAST_INSTANTIATE(S)                                                                                                           \
   template const ballast::cuda::kernel& plan_tables::batch_kernel_for<S>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int, \
                                                                          bool);
 BALLAST_INSTANTIATE(float)

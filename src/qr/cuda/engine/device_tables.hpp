@@ -114,7 +114,7 @@ class plan_tables final : public device_state {
   device_tables<float> floats_[2];             // [1]: instrumented
   device_tables<double> doubles_[2];
   std::shared_ptr<void> pool_;
-  std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;        // by operation
+  std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;  // by operation
   // By type of numbers, instrumentation and batch_work.
   std::array<std::array<std::array<policy_kernels, 3>, 2>, 4> batch_kernels_ = {};
 };

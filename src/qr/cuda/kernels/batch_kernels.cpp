@@ -104,7 +104,7 @@ std::vector<ballast::cuda::kernel_request> batch_kernels(const ballast::cuda::ca
   return made;
 }
 
-#define BALLAST_INSTANTIATE(S)                                                  \
+#define BALLAST_INSTANTIATE(S)                                                   \
   template ballast::cuda::kernel_request batch_kernel<S>(batch_work, int, bool); \
   template std::vector<ballast::cuda::kernel_request> batch_kernels<S>(const ballast::cuda::capabilities&, bool);
 BALLAST_INSTANTIATE(float)
