@@ -63,7 +63,8 @@ result<S> factor_batch(std::vector<S> A, index m, index n, const run::settings& 
   return {std::move(A), std::move(seen)};
 }
 
-// Of one panel (16 × 16, one warp) and of several. C has as many columns as a team.
+// The operations on matrices of one panel (16 × 16, one warp), or of several (then without Q alone, which `gels` applies). C has as many
+// columns as a team.
 template <class S>
 std::vector<subject<S>> subjects_of(index m, index n) {
   const index columns = m;
@@ -89,13 +90,15 @@ std::vector<subject<S>> subjects_of(index m, index n) {
       return result<S>{std::move(X), std::move(seen)};
     };
   };
-  all.push_back({"ormqr, left" + size, with({site::q, site::product}), apply(side::left, transpose::yes, C)});
-  all.push_back({"ormqr, right" + size, with({site::q, site::product}), apply(side::right, transpose::no, D)});
-  all.push_back({"orgqr" + size, with({site::q, site::product}), [=](const run::settings& how) {
-                   std::vector<S> Q = F;
-                   ballast::report seen = orgqr(batch_in(Q, m, n), std::span<const S>(tau), how);
-                   return result<S>{std::move(Q), std::move(seen)};
-                 }});
+  if (m == n) {
+    all.push_back({"ormqr, left" + size, with({site::q, site::product}), apply(side::left, transpose::yes, C)});
+    all.push_back({"ormqr, right" + size, with({site::q, site::product}), apply(side::right, transpose::no, D)});
+    all.push_back({"orgqr" + size, with({site::q, site::product}), [=](const run::settings& how) {
+                     std::vector<S> Q = F;
+                     ballast::report seen = orgqr(batch_in(Q, m, n), std::span<const S>(tau), how);
+                     return result<S>{std::move(Q), std::move(seen)};
+                   }});
+  }
   const auto solve = [=](const std::vector<S>& of, index rows, index across) {
     return [=](const run::settings& how) {
       std::vector<S> G = of, X = C;
@@ -203,7 +206,7 @@ TYPED_TEST(qr_cuda_complex_faults, a_struck_phase_is_seen) {
   for (const inject::site where : {site::tau, site::r, site::panel}) {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       inject::request fault = fault_of<S>(where, 0, seed);
-      fault.bit = sizeof(S) == 8 ? 20 : 49;  // of the fraction: the number stays near its size
+      fault.bit = sizeof(S) == 8 ? 20 : 49;  // the number stays near its size
       const inject::plan faults({fault});
       run::settings how = this->how();
       how.faults = &faults;

@@ -1,4 +1,4 @@
-// What is known of a type of numbers: its components, and the type of its sums. Types are float, double, std::complex (scalar.hpp) and the
+// The traits of a type of numbers: its components, and the type of its sums. Types are float, double, std::complex (scalar.hpp) and the
 // complex numbers of kernels (cuda/layout/number_types.hpp).
 // Layer: algorithm, backend-free. Host/device-neutral.
 #pragma once
