@@ -26,11 +26,13 @@ template <class S>
 struct batch_factors {
   matrix_batch_view<const S> V;  // rows × reflectors
   const S* tau = nullptr;
+  bool conjugated = false;  // V holds the conjugates of the reflectors; tau does not
 };
 
 // One backend, for one call. Operations take effect in the order of the calls; they may return before they are done.
 // Each operation computes a matrix (or some of its columns) in scratch memory, verifies it, recomputes it if the check fails, and only then
-// stores it.
+// stores it. An operand that is `conjugated` holds the conjugates of its numbers, before and after; only the backend cuda takes such
+// operands (`conjugates()`).
 template <class S>
 class batch_engine : public run::pending {
  public:
@@ -47,15 +49,18 @@ class batch_engine : public run::pending {
   // Copies numbers between this backend's memory, or from it to the host's; the latter are there after collect().
   virtual void copy(const S* from, S* to, index elements) = 0;
 
+  virtual bool conjugates() const { return false; }
+
   // A ← its factors in LAPACK's storage; tau: min(m, n) for each matrix.
-  virtual void factor(const matrix_batch_view<S>& A, S* tau) = 0;
+  virtual void factor(const matrix_batch_view<S>& A, S* tau, bool conjugated) = 0;
 
   // X ← op(Q) X. Only the first `given` rows of X are read; the rows below count as zero. `identity`: X ← the first columns of op(Q); X may
   // then be V's own memory.
-  virtual void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity) = 0;
+  virtual void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity,
+                     bool conjugated) = 0;
 
-  // X ← U⁻¹ X or U⁻ᴴ X, U upper triangular.
-  virtual void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) = 0;
+  // X ← U⁻¹ X or U⁻ᴴ X, U upper triangular; U is `conjugated`.
+  virtual void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X, bool conjugated) = 0;
 
   // Valid after collect() has waited: matrix · k_batch_side + column of the first number on a diagonal of U that is not above
   // thresholds::least_pivot times the largest of its column; −1 if there was none.
@@ -69,10 +74,11 @@ std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run);
 namespace cuda {
 template <class S>
 std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, operation op, const batch_size& size, index scratch_elements);
-// Returns whether the batch kernels take such a batch. `precision_bytes`: of a number.
-bool takes_batch(operation op, const batch_size& size, index precision_bytes);
+// Returns whether the batch kernels take such a batch; complex matrices of more rows than k_batch_side they do not take. `precision_bytes`:
+// of a number, or of a component of a complex one.
+bool takes_batch(operation op, const batch_size& size, index precision_bytes, bool complex);
 // Returns whether apply() needs scratch memory for a copy of V when X (m × n) is V's own memory.
-bool batch_copies(index m, index n, index precision_bytes);
+bool batch_copies(index m, index n, index precision_bytes, bool complex);
 // Returns the bytes of a workspace with `scratch_elements` elements of scratch memory.
 template <class S>
 index batch_workspace(operation op, const batch_size& size, index scratch_elements);

@@ -438,7 +438,7 @@ std::unique_ptr<engine<S>> make_engine(const context& run);
 std::unique_ptr<device_state> make_device_state();
 }  // namespace cuda
 
-// Complex numbers have no engine on cuda: a plan of them has another backend.
+// Complex numbers have no engine on cuda: the kernels for batches do their work (api/batch.hpp), and the host's engine the rest.
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run) {
   if constexpr (!is_complex<S>) {

@@ -54,10 +54,10 @@ bool is_small(const batch_task<S>& work) {
   return most <= k_batch_side;
 }
 
-// Returns true if the operation needs conjugates, which the kernels for batches do not make.
+// Returns true if the operation needs conjugates, which the host's kernels for batches do not make.
 template <class S>
-bool needs_conjugates(const batch_task<S>& work) {
-  return is_complex<S> &&
+bool needs_conjugates(const batch_task<S>& work, backend which) {
+  return is_complex<S> && which != backend::cuda &&
          ((work.what == operation::ormqr && work.from == side::right) || (work.what == operation::gels && work.A.rows < work.A.columns));
 }
 
@@ -69,41 +69,50 @@ batch_size size_of(const batch_task<S>& work) {
 // Returns true if the kernels of cuda take the batch.
 template <class S>
 bool kernels_take(const batch_task<S>& work) {
-  if (is_complex<S>) return false;
-  if (!is_small(work) && work.what == operation::ormqr && work.columns() > k_batch_side) return false;
-  return cuda::takes_batch(work.what, size_of(work), sizeof(S));
+  if (!is_complex<S> && !is_small(work) && work.what == operation::ormqr && work.columns() > k_batch_side) return false;
+  return cuda::takes_batch(work.what, size_of(work), sizeof(real_of<S>), is_complex<S>);
+}
+
+// Complex matrices on cuda have no other way than the kernels for batches.
+template <class S>
+void check_kernels_take(const batch_task<S>& work, std::string_view token) {
+  if (kernels_take(work)) return;
+  throw unsupported_error(fmt::format(
+      "{}: expected complex matrices of up to {} rows and columns that the kernels of this device take for backend cuda, got {} × {}; the "
+      "backends cpu and reference take all",
+      token, k_batch_side, work.rows(), work.columns()));
 }
 
 // Returns the elements of scratch memory: for tau of gels, or for a copy of V.
 template <class S>
 index scratch_of(const batch_task<S>& work) {
   if (work.what == operation::gels) return std::min(work.rows(), work.columns()) * work.count();
-  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns(), sizeof(S))) return core::extent_of(work.A).elements;
+  if (work.what == operation::orgqr && cuda::batch_copies(work.rows(), work.columns(), sizeof(real_of<S>), is_complex<S>))
+    return core::extent_of(work.A).elements;
   return 0;
 }
 
 template <class S>
 std::unique_ptr<batch_engine<S>> make_batch_engine(const batch_task<S>& work, const context& run) {
-  if constexpr (!is_complex<S>) {
-    if (run.which == backend::cuda) return cuda::make_batch_engine<S>(run, work.what, size_of(work), scratch_of(work));
-  }
+  if (run.which == backend::cuda) return cuda::make_batch_engine<S>(run, work.what, size_of(work), scratch_of(work));
   return host::make_batch_engine<S>(run);
 }
 
 // Enqueues the three operations of gels. `tau`: for min(m, n) scalars of each matrix.
 template <class S>
 void start_gels(batch_engine<S>& on, const matrix_batch_view<S>& A, const matrix_batch_view<S>& B, S* tau) {
-  const bool under = A.rows < A.columns;
+  // The factors of A, or of Aᴴ: for complex numbers `tall` then holds the conjugates.
+  const bool under = A.rows < A.columns, conjugated = is_complex<S> && under;
   const matrix_batch_view<S> tall = under ? A.transposed() : A;
   const index n = tall.columns;
-  on.factor(tall, tau);
+  on.factor(tall, tau, conjugated);
   const matrix_batch_view<S> top = B.block(0, 0, n, B.columns), R = tall.block(0, 0, n, n);
   if (under) {
-    on.solve(R, true, top);
-    on.apply({tall, tau}, false, B, n, false);
+    on.solve(R, true, top, conjugated);
+    on.apply({tall, tau, conjugated}, false, B, n, false, false);
   } else {
-    on.apply({tall, tau}, true, B, B.rows, false);
-    on.solve(R, false, top);
+    on.apply({tall, tau}, true, B, B.rows, false, false);
+    on.solve(R, false, top, false);
   }
 }
 
@@ -113,21 +122,22 @@ void start_batch(const batch_task<S>& work, batch_engine<S>& on) {
   switch (work.what) {
     case operation::geqrf: {
       const matrix_batch_view<S> A = on.write(work.A);
-      on.factor(A, on.write(work.tau).data());
+      on.factor(A, on.write(work.tau).data(), false);
       break;
     }
     case operation::ormqr: {
       const batch_factors<S> Q{on.read(work.V), on.read(work.scalars).data()};
       const matrix_batch_view<S> C = on.write(work.C);
-      // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ for real numbers.
-      const matrix_batch_view<S> X = work.from == side::left ? C : C.transposed();
-      on.apply(Q, (work.op == transpose::yes) == (work.from == side::left), X, X.rows, false);
+      // C op(Q) = (op(Q)ᴴ Cᴴ)ᴴ.
+      const bool left = work.from == side::left;
+      const matrix_batch_view<S> X = left ? C : C.transposed();
+      on.apply(Q, (work.op == transpose::yes) == left, X, X.rows, false, is_complex<S> && !left);
       break;
     }
     case operation::orgqr: {
       const matrix_batch_view<S> A = on.write(work.A);
       const index reflectors = static_cast<index>(work.scalars.size()) / A.count;
-      on.apply({A.block(0, 0, A.rows, reflectors), on.read(work.scalars).data()}, false, A, A.rows, true);
+      on.apply({A.block(0, 0, A.rows, reflectors), on.read(work.scalars).data()}, false, A, A.rows, true, false);
       break;
     }
     case operation::gels: {
@@ -416,9 +426,10 @@ report run_batch(const batch_task<S>& work, const call& now) {
     run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
+    if (is_complex<S> && which == backend::cuda) check_kernels_take(work, plan.token);
     plan.count(counted_as(work.what), how);
     const bool together = which == backend::cuda ? kernels_take(work) : is_small(work);
-    if (!together || needs_conjugates(work)) return one_by_one(work, how, which);
+    if (!together || needs_conjugates(work, which)) return one_by_one(work, how, which);
     return in_one_go(work, how, which);
   });
 }
@@ -426,9 +437,24 @@ report run_batch(const batch_task<S>& work, const call& now) {
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   const prepared& plan = work.plan;
-  if (plan.backend != backend::cuda || !plan.where.scheme.empty() || !is_small(work)) return std::nullopt;
-  if (is_complex<S>) return std::nullopt;
   const bool solves = work.what == operation::gels;
+  if (plan.backend != backend::cuda) return std::nullopt;
+  if constexpr (is_complex<S>) {
+    if (solves) return std::nullopt;  // gels_of() judges the rank
+    // There is no engine for one complex matrix.
+    if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C)))
+      throw unsupported_error(fmt::format(
+          "{}: expected A and C in separate memory for complex numbers on backend cuda, got interleaved ones", plan.token.view()));
+    return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
+      check_kernels_take(work, plan.token);
+      run::settings how = plan.settings_for(now);
+      ballast::cuda::refuse_capture(how.stream, plan.token);
+      plan.count(counted_as(work.what), how);
+      how.workspace = {};
+      return in_one_go(work, how, backend::cuda);
+    });
+  }
+  if (!plan.where.scheme.empty() || !is_small(work)) return std::nullopt;
   if (solves ? !has_small_operands(work) : work.tau.empty() && work.scalars.empty()) return std::nullopt;  // or no reflector
   if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
   // The result of one team is stored as a whole or not at all.
@@ -438,7 +464,8 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
     run::settings how = plan.settings_for(now);
     if (how.faults != nullptr || how.on_progress || plan.backend_for(work.operand(), how) != backend::cuda || !kernels_take(work))
       return std::nullopt;
-    if (!solves && work.what != operation::geqrf && cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows, sizeof(S)))
+    if (!solves && work.what != operation::geqrf &&
+        cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows, sizeof(S), false))
       return std::nullopt;
     ballast::cuda::refuse_capture(how.stream, plan.token);
     plan.count(counted_as(work.what), how);
@@ -448,6 +475,26 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
     }
     return in_one_go(work, how, backend::cuda);
   });
+}
+
+template <class S>
+void compute_by_kernels(operation_call<S>& here, const batch_task<S>& work) {
+  const std::unique_ptr<batch_engine<S>> on = make_batch_engine(work, here.run);
+  start_batch(work, *on);
+  on->collect(here.seen);
+  if (!here.lost()) on->commit();
+}
+
+template <class S>
+void solve_by_kernels(operation_call<S>& here, matrix_view<const S> F, std::span<const S> tau, matrix_view<S> X) {
+  const std::unique_ptr<batch_engine<S>> on = cuda::make_batch_engine<S>(here.run, operation::ormqr, {F.rows, F.columns, 1}, 0);
+  const matrix_batch_view<const S> V = on->read(batch_of(F, 1));
+  const matrix_batch_view<S> C = on->write(batch_of(X, 1));
+  const index n = F.columns;
+  on->apply({V, on->read(tau).data()}, true, C, C.rows, false, false);
+  on->solve(V.block(0, 0, n, n), false, C.block(0, 0, n, C.columns), false);
+  on->collect(here.seen);
+  if (!here.lost()) on->commit();
 }
 
 template <class S>
@@ -480,18 +527,28 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
   });
 }
 
+namespace {
+
+template <class S>
+std::int64_t workspace_of(const qr::problem& size, operation what) {
+  const batch_size all{size.rows, what == operation::ormqr ? std::min<index>(size.columns, k_batch_side) : size.columns, size.batch};
+  if (!cuda::takes_batch(what, all, sizeof(real_of<S>), is_complex<S>)) return 0;
+  index scratch = 0;
+  if (what == operation::gels) scratch = std::min(size.rows, size.columns) * size.batch;
+  if (what == operation::orgqr && cuda::batch_copies(size.rows, size.columns, sizeof(real_of<S>), is_complex<S>))
+    scratch = size.rows * size.columns * size.batch;
+  return cuda::batch_workspace<S>(what, all, scratch);
+}
+
+}  // namespace
+
 std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   const qr::problem& size = plan.problem;
   if (plan.backend != backend::cuda) return 0;
   const bool single = size.precision == precision::f32;
-  const index number = single ? sizeof(float) : sizeof(double);
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::int64_t {
-    const batch_size all{size.rows, what == operation::ormqr ? std::min<index>(size.columns, k_batch_side) : size.columns, size.batch};
-    if (!cuda::takes_batch(what, all, number)) return 0;
-    index scratch = 0;
-    if (what == operation::gels) scratch = std::min(size.rows, size.columns) * size.batch;
-    if (what == operation::orgqr && cuda::batch_copies(size.rows, size.columns, number)) scratch = size.rows * size.columns * size.batch;
-    return single ? cuda::batch_workspace<float>(what, all, scratch) : cuda::batch_workspace<double>(what, all, scratch);
+    if (size.complex) return single ? workspace_of<std::complex<float>>(size, what) : workspace_of<std::complex<double>>(size, what);
+    return single ? workspace_of<float>(size, what) : workspace_of<double>(size, what);
   });
 }
 
@@ -503,6 +560,8 @@ std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   template batch_task<S> gels_task<S>(const prepared&, const matrix_batch_view<S>&, const matrix_batch_view<S>&);               \
   template report run_batch<S>(const batch_task<S>&, const call&);                                                              \
   template std::optional<report> run_as_batch<S>(const batch_task<S>&, const call&);                                            \
+  template void compute_by_kernels<S>(operation_call<S>&, const batch_task<S>&);                                                \
+  template void solve_by_kernels<S>(operation_call<S>&, matrix_view<const S>, std::span<const S>, matrix_view<S>);              \
   template pending_report enqueue_batch<S>(const std::shared_ptr<const prepared>&, const batch_task<S>&, const call&);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)

@@ -9,6 +9,7 @@
 
 #include <ballast/qr.hpp>
 
+#include "qr/api/operation_call.hpp"
 #include "qr/api/plan.hpp"
 
 namespace ballast::qr {
@@ -51,9 +52,18 @@ report run_batch(const batch_task<S>& work, const call& now);
 // scheme. They make one launch where the engine for one matrix makes dozens. Returns nullopt, and computes nothing, for other matrices, for
 // operands that interleave in memory, for Q applied to more columns than one team holds (an uncorrectable fault would leave some columns
 // old), for calls that want progress, and for calls with faults, whose sites are those of the engine for one matrix. Takes no workspace
-// from the call. The arguments are checked.
+// from the call. The arguments are checked. Complex matrices on cuda have no other engine: this computes all of them, or throws
+// unsupported_error.
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now);
+
+// Does the task of one complex matrix on cuda as a part of the call `here`, whose engine is that of the host.
+template <class S>
+void compute_by_kernels(operation_call<S>& here, const batch_task<S>& work);
+
+// The first rows of X (m × k) ← R⁻¹ Qᴴ X, with the factors F (m × n, m ≥ n) and tau of a complex matrix, on cuda; as above.
+template <class S>
+void solve_by_kernels(operation_call<S>& here, matrix_view<const S> F, std::span<const S> tau, matrix_view<S> X);
 
 // Enqueues the task on the call's stream.
 template <class S>

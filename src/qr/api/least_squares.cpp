@@ -50,6 +50,33 @@ rank_estimate gels_out_of_core(operation_call<S>& here, index width, const matri
   return seen;
 }
 
+// gels of a complex matrix on cuda. The kernels work on copies: A and B stay as they are without full rank, which is judged from R as for
+// the other backends.
+template <class S>
+rank_estimate gels_by_kernels(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
+  engine<S>& on = *here.on;
+  write_both(on, A, B);
+  const bool under = A.rows < A.columns;
+  const index n = std::min(A.rows, A.columns);
+  const owned<S> F(on, A.rows, A.columns), X(on, B.rows, B.columns);
+  copy_verified<S>(here.run, on, A, F.view);
+  copy_verified<S>(here.run, on, B, X.view);
+  if (here.lost()) return {};
+  compute_by_kernels<S>(here, {.plan = here.plan, .what = operation::gels, .A = batch_of(F.view, 1), .C = batch_of(X.view, 1)});
+  if (here.lost()) return {};
+  // For rank and condition Rᵀ is as good as its conjugate.
+  const owned<S> stored(on, n, n);
+  copy_verified<S>(here.run, on, under ? F.view.transposed().block(0, 0, n, n) : F.view.block(0, 0, n, n), stored.view);
+  const moderate<S> R(here.run, on, stored.view);
+  const rank_estimate seen = estimate_rank<S>(here.run, on, R.view);
+  if (here.lost() || !seen.full()) return seen;
+  copy_verified<S>(here.run, on, F.view, A);
+  copy_verified<S>(here.run, on, X.view, B);
+  on.wait();
+  if (!here.lost()) on.commit();
+  return seen;
+}
+
 // Reports the condition number, and throws unless R (of A, or of Aᴴ if `under`) has full rank.
 template <class S>
 void conclude(operation_call<S>& here, const rank_estimate& seen, index n, bool under) {
@@ -106,6 +133,10 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
   if (auto made = run_as_batch<S>({.plan = plan, .what = operation::gels, .A = batch_of(A, 1), .C = batch_of(B, 1)}, now))
     return *std::move(made);
   return run_operation<S>(plan, counted::gels, now, A.data, [&](operation_call<S>& here) {
+    if constexpr (is_complex<S>) {
+      if (here.run.which == backend::cuda)
+        return conclude(here, gels_by_kernels(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
+    }
     conclude(here, gels_in(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
   });
 }
@@ -135,6 +166,15 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
     const moderate<S> R(here.run, on, factors.view.block(0, 0, n, n));
     conclude(here, estimate_rank<S>(here.run, on, R.view), n, false);
     if (here.lost()) return;
+    if constexpr (is_complex<S>) {
+      if (here.run.which == backend::cuda) {
+        const owned<S> Y(on, m, B.columns);
+        copy_verified<S>(here.run, on, on.read(B), Y.view);
+        if (!here.lost()) solve_by_kernels<S>(here, factors.view, tau, Y.view);
+        if (!here.lost()) copy_verified<S>(here.run, on, Y.view.block(0, 0, n, B.columns), X);
+        return;
+      }
+    }
     orthogonal_factor<S> Q(here.run, on, factors.view, on.read(tau).data());
     if (here.lost()) return;
     const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Q.apply(transposed, {Y}, to); };

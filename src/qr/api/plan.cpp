@@ -26,21 +26,27 @@ namespace {
 bool needs_no_blas(const problem& size) {
   return size.batch > 1 && std::max(size.rows, size.columns) <= k_batch_side &&
          cuda::takes_batch(operation::geqrf, {size.rows, size.columns, size.batch},
-                           size.precision == precision::f32 ? sizeof(float) : sizeof(double));
+                           size.precision == precision::f32 ? sizeof(float) : sizeof(double), size.complex);
 }
 
 // The backend of a plan. If the caller names none: cuda, unless the device lacks cuBLAS.
 backend choose_backend(const problem& size, run::settings how, std::string_view token) {
   const bool automatic = how.backend == backend::automatic;
   if (size.complex) {
-    if (how.scheme == k_hybrid || how.backend == backend::cuda)
+    if (how.scheme == k_hybrid)
+      throw unsupported_error(fmt::format("{}: expected real numbers for scheme hybrid, got complex ones; the other schemes are {} and {}",
+                                          token, k_block_checksum, k_qr_update));
+    if (how.backend == backend::cuda && std::max(size.rows, size.columns) > k_batch_side)
       throw unsupported_error(
-          fmt::format("{}: expected real numbers for {}, got complex ones; the backends cpu and reference take them, with {} or {}", token,
-                      how.scheme == k_hybrid ? "scheme hybrid" : "backend cuda", k_block_checksum, k_qr_update));
-    if (automatic) how.backend = run::host_backend();
+          fmt::format("{}: expected complex matrices of up to {} rows and columns for backend cuda, got {} × {}; the backends cpu and "
+                      "reference take all",
+                      token, k_batch_side, size.rows, size.columns));
+    // A plan of one matrix has operations that only the host's backends have.
+    if (automatic && (size.batch == 1 || std::max(size.rows, size.columns) > k_batch_side)) how.backend = run::host_backend();
   }
   if (automatic && how.scheme == k_hybrid) how.backend = backend::cuda;
   const backend best = run::choose_backend(how, token);
+  if (automatic && size.complex && best == backend::cuda && !needs_no_blas(size)) return run::host_backend();
   if (how.backend == backend::automatic && best == backend::cuda && !needs_no_blas(size) &&
       !ballast::cuda::current_device()->why_no_blas().empty())
     return run::host_backend();
@@ -48,7 +54,7 @@ backend choose_backend(const problem& size, run::settings how, std::string_view 
 }
 
 std::vector<std::string_view> schemes_of(const problem& size, backend which) {
-  if (size.batch > 1) return {k_block_checksum};
+  if (size.batch > 1 || (size.complex && which == backend::cuda)) return {k_block_checksum};
   if (which == backend::cuda) return {k_block_checksum, k_qr_update, k_hybrid};
   return {k_block_checksum, k_qr_update};
 }

@@ -10,31 +10,16 @@
 #include <cstdint>
 
 #include "abft/seal.hpp"
+#include "qr/arithmetic/number.hpp"
 
 namespace ballast::qr {
 
-template <class S>
-struct scalar {
-  using real = S;
-  using wide = double;
-  static constexpr std::int64_t reals = 1;
-};
 template <class R>
 struct scalar<std::complex<R>> {
   using real = R;
   using wide = std::complex<double>;
   static constexpr std::int64_t reals = 2;
 };
-
-// The type of a component; the type of sums of such numbers, in double; the number of components.
-template <class S>
-using real_of = typename scalar<S>::real;
-template <class S>
-using wide_of = typename scalar<S>::wide;
-template <class S>
-inline constexpr std::int64_t k_reals = scalar<S>::reals;
-template <class S>
-inline constexpr bool is_complex = k_reals<S> == 2;
 
 // The components of an array.
 template <class S>

@@ -422,19 +422,19 @@ class host_batch final : public batch_engine<S> {
   }
   void copy(const S* from, S* to, index elements) override { std::copy_n(from, elements, to); }
 
-  void factor(const matrix_batch_view<S>& A, S* tau) override {
+  void factor(const matrix_batch_view<S>& A, S* tau, bool) override {
     const index steps = std::min(A.rows, A.columns);
     each(A.count, A.rows, A.columns, steps,
          [&](bench_of_thread<S>& with, index b, int slot) { with.factor(b, A.count, A[b], tau + b * steps, slot); });
   }
 
-  void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity) override {
+  void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity, bool) override {
     each(X.count, X.rows, X.columns, Q.V.columns, [&](bench_of_thread<S>& with, index b, int slot) {
       with.apply(b, X.count, Q.V[b], Q.tau + b * Q.V.columns, transposed, X[b], given, identity, slot);
     });
   }
 
-  void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) override {
+  void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X, bool) override {
     std::atomic<index> first = std::numeric_limits<index>::max();
     each(X.count, X.rows, X.columns, X.rows, [&](bench_of_thread<S>& with, index b, int slot) {
       const index zero = with.solve(b, X.count, U[b], transposed, X[b], slot);

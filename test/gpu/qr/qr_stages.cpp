@@ -37,8 +37,9 @@ int record(test::recording_device& on, const settings&) {
 
 // Several panels; tall panels by Cholesky QR; column pivoting; right-hand sides; a small matrix and a batch, by a part of a warp, a warp, a
 // block.
+// Complex matrices have kernels for batches only.
 std::vector<std::string> strike_set(bool quick) {
-  return in_both_precisions(
+  std::vector<std::string> made = in_both_precisions(
       {"geqrf_%_m300_n160",   "geqrf_%_m1500_n64",    "geqp3_%_m300_n160",   "ormqr_%_m300_n160",      "ormqr_right_%_m300_n160",
        "ormqr_%_m1500_n64",   "orgqr_%_m300_n160",    "orgqr_%_m1500_n64",   "gels_%_m300_n160",       "gels_%_m160_n300",
        "gels_%_m1500_n64",    "geqrf_%_m160_n96",     "ormqr_%_m160_n96",    "ormqr_right_%_m160_n96", "orgqr_%_m160_n96",
@@ -46,33 +47,46 @@ std::vector<std::string> strike_set(bool quick) {
        "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24",   "geqrf_%_m300_n8_b24", "geqrf_%_m1000_n20_b4",   "geqrf_%_m9000_n6_b6",
        "ormqr_%_m300_n8_b24", "orgqr_%_m1000_n20_b4", "gels_%_m300_n8_b24"},
       quick);
+  for (const char* type : {"c128", "c64"}) {
+    for (const char* shape : {"geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24", "ormqr_right_%_m32_n24_b24",
+                              "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
+      std::string name = shape;
+      made.push_back(name.replace(name.find('%'), 1, type));
+      if (quick) break;
+    }
+    if (quick) break;
+  }
+  return made;
 }
 
 template <class S>
 void record_kernels(test::recording_device& on, const qr::problem& what) {
-  if (what.batch == 1) {
-    for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
+  if constexpr (!qr::is_complex<S>) {
+    if (what.batch == 1)
+      for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
   }
   // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
   for (const qr::cuda::batch_work step : {qr::cuda::batch_work::factor, qr::cuda::batch_work::apply, qr::cuda::batch_work::solve}) {
     const bool solves = step == qr::cuda::batch_work::solve;
     const std::int64_t columns = std::min(what.rows, what.columns), rows = solves ? columns : std::max(what.rows, what.columns);
-    const int which = qr::cuda::batch_policy_for(step, rows, columns, on.about());
-    if (which >= 0) {
-      (void)on.load(qr::cuda::batch_kernel<S>(step, which, false));
-    } else if (what.batch > 1) {
-      const qr::cuda::tall_choice tall = qr::cuda::choose_tall(step, rows, columns, sizeof(S), on.about());
-      (void)on.load(qr::cuda::tall_kernel<S>(step, tall.size, on.about(), false));
+    const int which = qr::cuda::batch_policy_for(step, rows, columns, on.about(), what.complex);
+    if (which >= 0) (void)on.load(qr::cuda::batch_kernel<S>(step, which, false));
+    if constexpr (!qr::is_complex<S>) {
+      if (which < 0 && what.batch > 1) {
+        const qr::cuda::tall_choice tall = qr::cuda::choose_tall(step, rows, columns, sizeof(S), on.about());
+        (void)on.load(qr::cuda::tall_kernel<S>(step, tall.size, on.about(), false));
+      }
     }
   }
 }
 
 void record_subject(test::recording_device& on, const std::string& name) {
   const qr::problem what = qr::parse_token(strike::parse_subject(name).token);
-  if (what.precision == precision::f32) {
-    record_kernels<float>(on, what);
+  const bool single = what.precision == precision::f32;
+  if (what.complex) {
+    single ? record_kernels<qr::cuda::complex_number<float>>(on, what) : record_kernels<qr::cuda::complex_number<double>>(on, what);
   } else {
-    record_kernels<double>(on, what);
+    single ? record_kernels<float>(on, what) : record_kernels<double>(on, what);
   }
 }
 

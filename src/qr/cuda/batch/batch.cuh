@@ -25,7 +25,7 @@ __device__ __forceinline__ int again_of(int number) { return static_cast<int>(ar
 
 // A = QR in LAPACK's storage. One team for each matrix.
 template <class S, batch_policy P, class Injector>
-__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
+__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(real_of<S>)))
     batch_factor_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_factor_arguments<S>& a = given.arguments;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   if constexpr (P.blocks > 1) team_barrier<P>();  // all blocks have started, so that they can be sent to
   for (bool open = there, again = false; team.goes_on(open); again = true) {
-    team.template read<true>(a.repeats >= 0, again, A, down, across, m, n, 0, false);
+    team.template read<true>(a.repeats >= 0, again, A, down, across, m, n, 0, false, a.conjugated);
     team.strike_tile(site::panel, 0, 1);
     team.new_phase();
     typename decltype(team)::seen found;
@@ -106,10 +106,10 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     open = false;
     if (!stands) continue;
     team.new_phase();
-    team.template store<true>(A, down, across, m, n, a.repeats >= 0,
+    team.template store<true>(A, down, across, m, n, a.repeats >= 0, a.conjugated,
                               [](int row, int column) { return row <= column; });  // v does not depend on the unit
     if (team.rank == 0) {
-      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = ballast::cuda::loaded_twice(own.tau[j]);
+      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = number_loaded_twice(own.tau[j]);
     }
   }
   if constexpr (P.blocks > 1) team_barrier<P>();  // no block exits while others may still send to it
@@ -119,6 +119,8 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
 template <class S, batch_policy P, bool Solves>
 struct batch_application {
   using shape = batch_shape<P>;
+  using real = real_of<S>;
+  using wide = wide_of<S>;
 
   const batch_apply_arguments<S>& a;
   batch_memory<S, P>& own;
@@ -144,12 +146,14 @@ struct batch_application {
 
   // Returns the number of the reflector, or of the unknown, of step s + l.
   __device__ __forceinline__ int number(int s, int l) const { return a.ascending ? s + l : k - 1 - s - l; }
+  // Returns the scalar of reflector j as it is applied: H_jᴴ has the conjugate.
+  __device__ __forceinline__ S scalar_of(int j) const { return conjugated_if(a.ascending, tau[j]); }
   // Returns the element in row i of column j of the reflectors or of T, without its diagonal.
   __device__ __forceinline__ S element(int i, int j) const {
     const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
-    return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
+    return inside ? conjugated_if(a.V_conjugated, V[i * a.V.row_stride + j * a.V.column_stride]) : S(0);
   }
-  __device__ __forceinline__ S diagonal(int j) const { return V[j * (a.V.row_stride + a.V.column_stride)]; }
+  __device__ __forceinline__ S diagonal(int j) const { return conjugated_if(a.V_conjugated, V[j * (a.V.row_stride + a.V.column_stride)]); }
 
   // Loads the columns of steps s … s + count − 1 into shared memory, one by each group.
   template <class Team>
@@ -164,7 +168,7 @@ struct batch_application {
       }
     }
     if (team.lane != 0) return;
-    const S scalar = Solves ? diagonal(j) : tau[j];
+    const S scalar = Solves ? diagonal(j) : scalar_of(j);
     own.tau[team.group] = scalar;
     if (Solves && scalar == 0) note_dependence(j, j);
   }
@@ -176,26 +180,27 @@ struct batch_application {
   // Returns whether an element of a column of U, beside the column's pivot, shows that the column depends on those before it:
   // thresholds::least_pivot.
   static __device__ __forceinline__ bool depends(S pivot, S element, double limit) {
-    const double size = fabs(static_cast<double>(element));
-    return size > 0 && size <= abft::k_largest<double> && fabs(static_cast<double>(pivot)) <= limit * size;
+    const double size = size_of_number(element);
+    return size > 0 && size <= abft::k_largest<double> && size_of_number(pivot) <= limit * size;
   }
 
   // Reports that column j of the triangle depends on the columns before it, as its element in this row shows; row = j: the pivot is 0. Both
   // are loaded again and compared with a second copy of the limit: a good matrix is not refused for a number that was loaded wrong.
   __device__ __forceinline__ void note_dependence(int row, int j) const {
-    const S pivot = *static_cast<const volatile S*>(above(j, j)), element = *static_cast<const volatile S*>(above(row, j));
-    if (row == j ? pivot != 0 : !depends(pivot, element, a.least_pivot_twin)) return;
+    const S pivot = loaded_again(above(j, j)), element = loaded_again(above(row, j));
+    if (row == j ? !(pivot == 0) : !depends(pivot, element, a.least_pivot_twin)) return;
     atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
   }
 
   // Computes unknown j from column l of the strip, and subtracts its share from the other rows.
   template <class Team>
   __device__ __forceinline__ void eliminate(Team& team, int l, int j, int step) const {
-    S v[P.rows], unit[P.rows], value[P.columns] = {};
+    S v[P.rows], value[P.columns] = {};
+    real_of<S> unit[P.rows];
     for (int r = 0; r < P.rows; ++r) {
       const int row = team.row_of(r);
       v[r] = own.strip[l].lane[team.lane].row[r];
-      unit[r] = S(row == j);
+      unit[r] = real_of<S>(row == j);
     }
     for (int c = 0; c < P.columns; ++c) {
       for (int r = 0; r < P.rows; ++r) {
@@ -205,11 +210,11 @@ struct batch_application {
     for (int distance = 1; distance < P.lanes; distance *= 2) {
       for (int c = 0; c < P.columns; ++c) value[c] += __shfl_xor_sync(0xffffffffu, value[c], distance);
     }
-    for (int c = 0; c < P.columns; ++c) value[c] /= own.tau[l];
+    for (int c = 0; c < P.columns; ++c) value[c] = quotient(value[c], own.tau[l]);
     team.template strike<P.columns>(site::product, step, k, value);
     for (int c = 0; c < P.columns; ++c) {
       for (int r = 0; r < P.rows; ++r) {
-        const S y = v[r] == 0 ? team.x[c][r] : team.x[c][r] - value[c] * v[r];
+        const S y = v[r] == 0 ? team.x[c][r] : minus_product(team.x[c][r], value[c], v[r]);
         team.x[c][r] = unit[r] != 0 ? value[c] : y;
       }
     }
@@ -241,17 +246,17 @@ struct batch_application {
       if (s >= k) return;
       const int j = number(s, 0);
       for (int i = 0; i < shape::of_lane; ++i) ahead[i] = element(team.checker() % shape::span + shape::span * i, j);
-      tau_ahead = tau[j];
+      tau_ahead = scalar_of(j);
     };
     read(0);
     for (int s = 0; s < k; ++s) {
       const int j = number(s, 0);
       S here[shape::of_lane];
       for (int i = 0; i < shape::of_lane; ++i) here[i] = ahead[i];
-      const double factor = static_cast<double>(tau_ahead);
+      const wide factor = widened(tau_ahead);
       read(s + 1);
-      const double squares = team.reflect_sums([&](int i, int row) { return row == j ? 1.0 : static_cast<double>(here[i]); }, factor);
-      found.odd |= !(squares <= abft::k_largest<double>) || !(fabs(factor) <= abft::k_largest<double>);
+      const double squares = team.reflect_sums([&](int i, int row) { return row == j ? wide(1) : widened(here[i]); }, factor);
+      found.odd |= !(squares <= abft::k_largest<double>) || !(size_of_number(factor) <= abft::k_largest<double>);
     }
   }
 
@@ -261,21 +266,21 @@ struct batch_application {
     abft::worst_comparison worst;
     const int unknowns = again_of(k);
     for (int row = team.checker(); row < m; row += shape::checkers) {
-      double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
+      wide rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
       double size = 0, sizes = 0;
 #pragma unroll 2
       for (int j = 0; j < k; ++j) {
         const S here = diagonal(j);
-        const double t = static_cast<double>(row == j ? here : element(row, j));
-        for (int q = 0; q < k_certificates; ++q) rest[q] -= t * own.rest[0][q][j];
-        size += fabs(t) * own.rest[0][k_certificates][j];
-        sizes += fabs(t);
+        const wide t = widened(row == j ? here : element(row, j));
+        for (int q = 0; q < k_certificates; ++q) rest[q] = minus_product(rest[q], t, own.rest[0][q][j]);
+        size += size_of_number(t) * real_part(own.rest[0][k_certificates][j]);
+        sizes += size_of_number(t);
       }
-      size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
+      size += size_of_number(own.sum[0][row]) + size_of_number(own.sum[1][row]);
       // Rounding, and the part of an element of x that underflow may take.
-      constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
-      const double allowed = thresholds::solve<S>(size, unknowns) + 4 * smallest * (sizes + unknowns);
-      for (int q = 0; q < k_certificates; ++q) worst.take(fabs(rest[q]), allowed);
+      constexpr double smallest = sizeof(real) == 4 ? 0x1p-149 : 0x1p-1074;
+      const double allowed = thresholds::solve<real>(size, k_reals<S> * unknowns) + 4 * smallest * (sizes + unknowns);
+      for (int q = 0; q < k_certificates; ++q) worst.take(size_of_number(rest[q]), allowed);
     }
     for (int distance = 1; distance < shape::checkers; distance *= 2) {
       const double other = __shfl_xor_sync(0xffffffffu, worst.residual, distance);
@@ -287,13 +292,14 @@ struct batch_application {
 
   template <class Team>
   __device__ __forceinline__ void store(Team& team) const {
-    team.template store<false>(X, a.X.row_stride, a.X.column_stride, m, columns, a.repeats >= 0, [](int, int) { return true; });
+    team.template store<false>(X, a.X.row_stride, a.X.column_stride, m, columns, a.repeats >= 0, a.X_conjugated,
+                               [](int, int) { return true; });
   }
 };
 
 // X ← op(Q) X (Solves false), or X ← T⁻¹ X with a triangular T. One team has up to `width` columns of one matrix.
 template <class S, batch_policy P, bool Solves, class Injector>
-__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
+__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(real_of<S>)))
     batch_apply_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_apply_arguments<S>& a = given.arguments;
@@ -310,7 +316,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   for (bool open = there, again = false; team.goes_on(open); again = true) {
     team.template read<false>(a.repeats >= 0, again, job.from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column,
-                              a.identity);
+                              a.identity, a.X_conjugated);
     team.strike_tile(site::q, 0, 2);
     team.new_phase();
     job.compute(team);
@@ -327,9 +333,9 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     team.add_weighted(m, columns, [](int, int) { return true; });
     if constexpr (Solves) {
       block_barrier<P>();  // partial sums have been read
-      team.template add_columns<1>(k_certificates, [&](int c, int r, double(&sums)[1]) {
+      team.template add_columns<1>(k_certificates, [&](int c, int r, wide_of<S>(&sums)[1]) {
         const int column = team.column_of(c);
-        if (team.row_of(r) < m && column < columns) sums[0] += 2 * fabs(team.scale_of(column) * static_cast<double>(team.x[c][r]));
+        if (team.row_of(r) < m && column < columns) sums[0] += 2 * (team.scale_of(column) * size_of_number(team.x[c][r]));
       });
     }
     team.hash_tile(m, columns);
@@ -347,7 +353,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 3);
       } else {
-        abft::finding now = team.judge_sums(m, thresholds::residual<S>(1, again_of(m), columns), found, a.repeats);
+        abft::finding now = team.judge_sums(m, thresholds::residual<real_of<S>>(1, k_reals<S> * again_of(m), columns), found, a.repeats);
         compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 2);
       }

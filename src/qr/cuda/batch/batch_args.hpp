@@ -9,6 +9,7 @@
 #include "abft/threshold.hpp"
 #include "core/macros.hpp"
 #include "cuda/block/event_ring.hpp"
+#include "qr/cuda/layout/number_types.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -34,7 +35,7 @@ template <batch_policy P>
 struct batch_shape {
   static constexpr int team = P.lanes * P.groups;  // threads of the team in one thread block
   static constexpr int threads = team * P.matrices;
-  static constexpr int resident(std::size_t bytes_of_a_number) { return bytes_of_a_number == 4 ? P.resident_single : P.resident; }
+  static constexpr int resident(std::size_t bytes_of_a_component) { return bytes_of_a_component == 4 ? P.resident_single : P.resident; }
   static constexpr int warps = team < 32 ? 1 : team / 32;
   static constexpr int checkers = team < 32 ? team : 32;  // threads that verify
   static constexpr int readers = warps < 8 ? warps : 8;   // warps that read the input for the checks, or that add up at the same time
@@ -72,19 +73,20 @@ struct batch_column {
 template <class S, batch_policy P>
 struct batch_memory {
   using shape = batch_shape<P>;
-  double partial[shape::readers][k_certificates][shape::height];
-  double sum[k_certificates][shape::height];  // Aw; the reflectors are applied to it
+  using wide = wide_of<S>;
+  wide partial[shape::readers][k_certificates][shape::height];
+  wide sum[k_certificates][shape::height];  // Aw; the reflectors are applied to it
   // Sums of the weighted columns of the tile, by thread block. To solve: also Σ |x|, twice.
-  double rest[P.blocks][P.blocks > 1 ? k_certificates : k_certificates + 1][shape::height];
+  wide rest[P.blocks][P.blocks > 1 ? k_certificates : k_certificates + 1][shape::height];
   double norm[shape::readers][k_certificates];
   double before[k_certificates];                // ‖Aw‖²
   double factor[k_certificates][shape::width];  // w, converted from the tile's units to those of the check
   union {
-    batch_column<S, P> strip[shape::strip];  // to apply Q, and to solve
+    batch_column<S, P> strip[P.blocks > 1 ? 1 : shape::strip];  // to apply Q, and to solve: no cluster does that
     // To factor: the reflectors of a panel, or the reflector that a warp has just computed and reads itself.
     batch_column<S, P> v[shape::panels > 1 ? 2 : 1][shape::panels > 1 ? shape::panel : 1];
   };
-  // v_kᵀv_l of the reflectors that are applied at once.
+  // v_lᴴv_k, k < l, of the reflectors that are applied at once.
   S gram[2][shape::panels > 1 ? shape::panel / shape::at_once : 1][shape::panels > 1 ? shape::at_once : 1]
         [shape::panels > 1 ? shape::at_once : 1];
   S tau[shape::width];
@@ -131,8 +133,9 @@ struct batch_factor_arguments {
   std::int64_t count = 0;
   batch_limits limits = {};
   int m = 0, n = 0;
-  int repeats = 0;     // −1: no checks
-  bool stores = true;  // true: uncorrectable results are stored, too
+  int repeats = 0;          // −1: no checks
+  bool stores = true;       // true: uncorrectable results are stored, too
+  bool conjugated = false;  // A holds the conjugate of the matrix, and takes that of its factors
 };
 
 inline constexpr std::int64_t k_singular_columns = 1024;
@@ -159,6 +162,8 @@ struct batch_apply_arguments {
   bool ascending = false;  // the order of the reflectors, or of the unknowns (T is then lower triangular)
   int repeats = 0;
   bool stores = true;
+  bool V_conjugated = false;  // V holds the conjugates of the reflectors, or of T
+  bool X_conjugated = false;  // `from` and X hold the conjugates of the columns
 };
 
 }  // namespace ballast::qr::cuda

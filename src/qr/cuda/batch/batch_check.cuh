@@ -20,18 +20,20 @@ struct batch_team : batch_tile<S, P, Launch> {
   using tile::any, tile::checker, tile::column_of, tile::load, tile::new_phase, tile::row_of, tile::send;
   using tile::given, tile::own, tile::weights, tile::item, tile::items, tile::thread, tile::lane, tile::group, tile::rank, tile::x;
   using tile::send_first, tile::strike_one, tile::verifies;
-  using typename tile::shape;
+  using typename tile::real, typename tile::shape;
+  using wide = wide_of<S>;
 
   using tile::batch_tile;
 
   // sum_q ← Σ_j w_qj 2^−e_j x_j over all columns, from another reading of the input, with e_j the exponent of column j. norm_q: ‖(w_qj
   // 2^−e_j x_j)_j‖_F. Computed by the readers of block 0.
   __device__ __forceinline__ void encode(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
-                                         bool identity) {
+                                         bool identity, bool conjugated) {
     constexpr int together = shape::checkers / shape::span;  // columns that a warp handles at a time
     const int reader = thread / 32, l = checker();
     if (rank == 0 && reader < shape::readers) {
-      double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
+      wide sums[k_certificates][shape::of_lane] = {};
+      double squares[k_certificates] = {};
       int odd = 0;
       constexpr int ahead = 4;  // columns that are loaded together
       // Teams that share a warp may have different numbers of columns.
@@ -47,7 +49,7 @@ struct batch_team : batch_tile<S, P, Launch> {
           for (int i = 0; i < shape::of_lane; ++i) {
             const int row = l % shape::span + shape::span * i;
             a[k][i] = 0;
-            if (row < rows && j < columns) a[k][i] = identity ? S(row == first + j) : at[row * down];
+            if (row < rows && j < columns) a[k][i] = identity ? S(row == first + j) : conjugated_if(conjugated, at[row * down]);
           }
         }
 #pragma unroll
@@ -59,12 +61,12 @@ struct batch_team : batch_tile<S, P, Launch> {
           const binary_scale scale(-most.exponent);
 #pragma unroll
           for (int i = 0; i < shape::of_lane; ++i) {
-            const double value = scale(static_cast<double>(a[k][i]));
+            const wide value = each_component(widened(a[k][i]), scale);
 #pragma unroll
             for (int q = 0; q < k_certificates; ++q) {
-              const double term = j < columns ? weights.of[q][j] * value : 0;
+              const wide term = j < columns ? weights.of[q][j] * value : 0;
               sums[q][i] += term;
-              squares[q] += term * term;
+              squares[q] += square_of(term);
             }
           }
         }
@@ -88,16 +90,17 @@ struct batch_team : batch_tile<S, P, Launch> {
       double squares[k_certificates] = {};
       for (int q = 0; q < k_certificates; ++q) {
         for (int row = l; row < shape::height; row += shape::checkers) {
-          double sum = 0;
+          wide sum = 0;
           for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
           own.sum[q][row] = sum;
-          squares[q] += sum * sum;
+          squares[q] += square_of(sum);
         }
       }
       ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
       if (l < k_certificates) own.before[l] = l == 0 ? squares[0] : squares[1];
       for (int row = l; row < shape::height; row += shape::checkers) {
-        given.strike(ballast::cuda::index<1>{}, site::checksum, {item, items, 0, 1, row, shape::height}, &own.sum[0][row]);
+        given.strike(ballast::cuda::index<k_reals<S>>{}, site::checksum, {item, items, 0, 1, row, shape::height},
+                     components(&own.sum[0][row]));
       }
     }
   }
@@ -123,32 +126,34 @@ struct batch_team : batch_tile<S, P, Launch> {
 
   // The findings of the warp that verifies.
   struct seen {
-    double reflectors = 0;  // max |τ‖v‖² − 2|
+    double reflectors = 0;  // max |τ‖v‖² − 2|, for complex τ max ||τ|²‖v‖² / Re τ − 2|
     // A lane's part of the hash of the reflectors; in the end, of all numbers to store.
     std::uint64_t hash = 0;
     bool odd = false;  // the input holds Inf or NaN
   };
 
-  // sum_q ← H sum_q. v(i, row) returns element `row` of v, which is the i-th row of the thread. Returns ‖v‖².
+  // sum_q ← (I − τ v vᴴ) sum_q. v(i, row) returns element `row` of v, which is the i-th row of the thread. Returns ‖v‖².
   template <class Elements>
-  __device__ __forceinline__ double reflect_sums(Elements&& v, double tau) const {
-    double dot[k_certificates + 1] = {};
+  __device__ __forceinline__ double reflect_sums(Elements&& v, wide tau) const {
+    wide dot[k_certificates] = {};
+    double squares[1] = {};
     for (int i = 0; i < shape::of_lane; ++i) {
       const int row = checker() + shape::checkers * i;
-      const double here = row < shape::height ? v(i, row) : 0;
-      for (int q = 0; q < k_certificates; ++q) dot[q] += row < shape::height ? here * own.sum[q][row] : 0;
-      dot[k_certificates] += here * here;
+      const wide here = row < shape::height ? v(i, row) : wide(0);
+      for (int q = 0; q < k_certificates; ++q)
+        dot[q] = row < shape::height ? plus_conjugate_product(dot[q], here, own.sum[q][row]) : dot[q];
+      squares[0] += square_of(here);
     }
-    ballast::cuda::add_lanes<32, shape::checkers, 1>(dot);
-    if (tau != 0) {
+    ballast::cuda::add_lanes<32, shape::checkers, 1>(dot, squares[0]);
+    if (!(tau == 0)) {
       for (int i = 0; i < shape::of_lane; ++i) {
         const int row = checker() + shape::checkers * i;
         if (row >= shape::height) continue;
-        const double here = v(i, row);
-        for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= tau * dot[q] * here;
+        const wide here = v(i, row);
+        for (int q = 0; q < k_certificates; ++q) own.sum[q][row] = minus_product(own.sum[q][row], tau * dot[q], here);
       }
     }
-    return dot[k_certificates];
+    return squares[0];
   }
 
   // Applies reflector j, as the team reads it, to the sums. It uses only the numbers that will be stored, so that a nonzero element after
@@ -156,12 +161,12 @@ struct batch_team : batch_tile<S, P, Launch> {
   __device__ __forceinline__ void follow(const batch_column<S, P>& v, int j, int m, seen& found) const {
     __syncwarp();  // v is complete, if the warp has computed it itself
     const S scalar = own.tau[j];
-    const double tau = static_cast<double>(scalar);
-    const double squares =
-        reflect_sums([&](int, int row) { return row > j && row < m ? static_cast<double>(v[row])
-                                                : row == j         ? 1.0
-                                                                   : 0.0; }, tau);
-    if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
+    const wide tau = widened(scalar);
+    const double squares = reflect_sums([&](int, int row) { return row > j && row < m ? widened(v[row])
+                                                                   : row == j         ? wide(1)
+                                                                                      : wide(0); },
+                                        conjugated_if(true, tau));
+    if (!(tau == 0)) found.reflectors = larger_of(found.reflectors, fabs(weight_of(tau) * squares - 2));
     for (int row = checker(); row < m; row += shape::checkers) {
       if (row > j) found.hash += hash_of(v[row], row, j);
     }
@@ -169,8 +174,16 @@ struct batch_team : batch_tile<S, P, Launch> {
     __syncwarp();  // v has been read
   }
 
+  // τ, or |τ|² / Re τ: times ‖v‖² it is 2, since I − τ v vᴴ is unitary.
+  static __device__ __forceinline__ double weight_of(wide tau) {
+    if constexpr (is_complex<S>)
+      return square_of(tau) / tau.re;
+    else
+      return tau;
+  }
+
   static __device__ __forceinline__ std::uint64_t hash_of(S value, int row, int column) {
-    return abft::spread_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
+    return hash_of_number(value, static_cast<std::uint64_t>(row + column * shape::height));
   }
 
   // rest[first + q][row] of block 0 ← the sum over columns of the terms that `add(c, r, sums)` adds to sums[q] for column c and row r of a
@@ -183,12 +196,12 @@ struct batch_team : batch_tile<S, P, Launch> {
       new_phase();
       if (warp / shape::readers == round) {
         for (int r = 0; r < P.rows; ++r) {
-          double sums[Count] = {};
+          wide sums[Count] = {};
           for (int c = 0; c < P.columns; ++c) add(c, r, sums);
           ballast::cuda::add_lanes<32, shape::near, P.lanes>(sums);
           if (group % shape::near != 0) continue;
           for (int q = 0; q < Count; ++q) {
-            double& to = own.partial[warp % shape::readers][q][row_of(r)];
+            wide& to = own.partial[warp % shape::readers][q][row_of(r)];
             to = round == 0 ? sums[q] : to + sums[q];
           }
         }
@@ -197,7 +210,7 @@ struct batch_team : batch_tile<S, P, Launch> {
     }
     for (int e = thread; e < Count * shape::height; e += shape::team) {
       const int q = e / shape::height, row = e % shape::height;
-      double sum = 0;
+      wide sum = 0;
       for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
       send_first(&own.rest[rank][first + q][row], sum);
     }
@@ -215,9 +228,9 @@ struct batch_team : batch_tile<S, P, Launch> {
       }
     }
     __syncwarp();  // the factors of this warp's columns are stored
-    add_columns<k_certificates>(0, [&](int c, int r, double(&sums)[k_certificates]) {
+    add_columns<k_certificates>(0, [&](int c, int r, wide(&sums)[k_certificates]) {
       if (!taken(row_of(r), column_of(c))) return;
-      for (int q = 0; q < k_certificates; ++q) sums[q] += own.factor[q][column_of(c)] * static_cast<double>(x[c][r]);
+      for (int q = 0; q < k_certificates; ++q) sums[q] += own.factor[q][column_of(c)] * widened(x[c][r]);
     });
   }
   // Converts from the tile's units to those of the check: the tile's columns are moderate, so the factor is in range.
@@ -233,9 +246,9 @@ struct batch_team : batch_tile<S, P, Launch> {
     double squares[k_certificates] = {};
     for (int row = checker(); row < m; row += shape::checkers) {
       for (int q = 0; q < k_certificates; ++q) {
-        double left = own.sum[q][row];
+        wide left = own.sum[q][row];
         for (int b = 0; b < P.blocks; ++b) left -= own.rest[b][q][row];
-        squares[q] += left * left;
+        squares[q] += square_of(left);
       }
     }
     ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);

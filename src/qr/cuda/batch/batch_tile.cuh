@@ -14,6 +14,7 @@
 #include "cuda/block/unroll.cuh"
 #include "qr/arithmetic/random.hpp"
 #include "qr/cuda/batch/batch_args.hpp"
+#include "qr/cuda/layout/number.cuh"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
@@ -32,6 +33,14 @@ __device__ __forceinline__ int exponent_of(double x) {
 
 // Returns the upper half of |x|. It orders numbers by their size, except for their last digits.
 __device__ __forceinline__ int size_word(double x) { return static_cast<int>(ballast::cuda::bits(x) >> 32 & 0x7fffffff); }
+// The same of the larger component.
+template <class S>
+__device__ __forceinline__ int largest_word(S x) {
+  if constexpr (is_complex<S>)
+    return max(size_word(static_cast<double>(x.re)), size_word(static_cast<double>(x.im)));
+  else
+    return size_word(static_cast<double>(x));
+}
 // Returns ⌊log₂|x|⌋ of a number with this size word, unless it is 0, subnormal, Inf or NaN.
 __device__ __forceinline__ int exponent_of_word(int word) { return (word >> 20) - 1023; }
 inline constexpr int k_normal_word = 0x00100000, k_infinite_word = 0x7ff00000;
@@ -114,6 +123,7 @@ template <class S, batch_policy P, class Launch>
 struct batch_tile {
   using shape = batch_shape<P>;
   using memory = batch_memory<S, P>;
+  using real = real_of<S>;
 
   const Launch& given;
   memory& own;
@@ -173,8 +183,8 @@ struct batch_tile {
 
   template <int Count, class T>
   __device__ __forceinline__ void strike(inject::site where, int step, int steps, T* data) const {
-    given.strike(ballast::cuda::index<Count>{}, where, {item, items, step, steps, thread + rank * shape::team, shape::team * P.blocks},
-                 data);
+    given.strike(ballast::cuda::index<k_reals<T> * Count>{}, where,
+                 {item, items, step, steps, thread + rank * shape::team, shape::team * P.blocks}, components(data));
   }
   __device__ __forceinline__ void strike_tile(inject::site where, int step, int steps) {
     strike<P.columns * P.rows>(where, step, steps, &x[0][0]);
@@ -182,21 +192,22 @@ struct batch_tile {
   // Strikes a number that only one thread has.
   template <class T>
   __device__ __forceinline__ void strike_one(inject::site where, int step, int steps, T* data) const {
-    given.strike(ballast::cuda::index<1>{}, where, {item, items, step, steps, 0, 1}, data);
+    given.strike(ballast::cuda::index<k_reals<T>>{}, where, {item, items, step, steps, 0, 1}, components(data));
   }
 
   // Returns whether `here` is true in any lane of the warp: collective operations must not depend on a lane's data.
   static __device__ __forceinline__ bool any(bool here) { return __any_sync(0xffffffffu, here ? 1 : 0) != 0; }
 
+  // Loads the tile; `conjugated`: the conjugates of its numbers.
   __device__ __forceinline__ void load(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
-                                       bool identity) {
+                                       bool identity, bool conjugated) {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
       const S* const at = from + column * across;
       if (!identity && all_words(from, down, across, rows) && column < columns) {
         for (int r = 0; r < P.rows; r += k_word) {
           const word here = *reinterpret_cast<const word*>(at + row_of(r));
-          for (int i = 0; i < k_word; ++i) x[c][r + i] = here.number[i];
+          for (int i = 0; i < k_word; ++i) x[c][r + i] = conjugated_if(conjugated, here.number[i]);
         }
         continue;
       }
@@ -204,7 +215,8 @@ struct batch_tile {
       for (int r = 0; r < P.rows; ++r) {
         const int row = row_of(r);
         x[c][r] = 0;
-        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : own_rows[r * (shape::row_step * down)];
+        if (row < rows && column < columns)
+          x[c][r] = identity ? S(row == first + column) : conjugated_if(conjugated, own_rows[r * (shape::row_step * down)]);
       }
     }
   }
@@ -214,13 +226,13 @@ struct batch_tile {
   static __device__ __forceinline__ column_size size_of(const S (&part)[Count]) {
     int word = 0;
 #pragma unroll
-    for (const S& each : part) word = max(word, size_word(static_cast<double>(each)));
+    for (const S& each : part) word = max(word, largest_word(each));
     for (int distance = 1; distance < Lanes; distance *= 2) word = max(word, __shfl_xor_sync(0xffffffffu, word, distance));
     int exponent = word >= k_infinite_word ? 0 : exponent_of_word(word);
     if (any(word < k_normal_word)) {
       double most = 0;
 #pragma unroll
-      for (const S& each : part) most = larger_of(most, fabs(static_cast<double>(each)));
+      for (const S& each : part) most = larger_of(most, largest_component(each));
       for (int distance = 1; distance < Lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
       if (word < k_normal_word) exponent = most > 0 ? exponent_of(most) : 0;
     }
@@ -233,23 +245,23 @@ struct batch_tile {
   __device__ __forceinline__ void moderate_columns() {
     for (int c = 0; c < P.columns; ++c) {
       const column_size most = size_of<P.lanes>(x[c]);
-      const int shift = Factors ? abft::moderating_shift<S>(most.exponent) : abft::product_shift<S>(most.exponent);
+      const int shift = Factors ? abft::moderating_shift<real>(most.exponent) : abft::product_shift<real>(most.exponent);
       if (lane == 0) own.shift[column_of(c)] = shift;
       if (shift != 0) {
         const binary_scale scale(shift);
-        for (int r = 0; r < P.rows; ++r) x[c][r] = static_cast<S>(scale(static_cast<double>(x[c][r])));
+        for (int r = 0; r < P.rows; ++r) x[c][r] = each_component(x[c][r], scale);
       }
     }
   }
 
   template <bool Factors>
   __device__ __forceinline__ int shift_to_store(int column, bool checked) const {
-    return checked_shift<S, Factors>(own.shift[column], own.exponent[column], checked);
+    return checked_shift<real, Factors>(own.shift[column], own.exponent[column], checked);
   }
 
-  // Stores the tile; elements with `scaled(row, column)` get their original units back. `Factors`, `checked`: as above.
+  // Stores the tile, or its conjugate; elements with `scaled(row, column)` get their original units back. `Factors`, `checked`: as above.
   template <bool Factors, class Scaled>
-  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, bool checked,
+  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, bool checked, bool conjugated,
                                         Scaled&& scaled) {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
@@ -259,20 +271,20 @@ struct batch_tile {
       if (shift != 0) {
         const binary_scale back(-shift);
         for (int r = 0; r < P.rows; ++r) {
-          if (scaled(row_of(r), column)) x[c][r] = static_cast<S>(back(static_cast<double>(x[c][r])));
+          if (scaled(row_of(r), column)) x[c][r] = each_component(x[c][r], back);
         }
       }
       if (all_words(to, down, across, rows)) {
         for (int r = 0; r < P.rows; r += k_word) {
           word here;
-          for (int i = 0; i < k_word; ++i) here.number[i] = x[c][r + i];
+          for (int i = 0; i < k_word; ++i) here.number[i] = conjugated_if(conjugated, x[c][r + i]);
           *reinterpret_cast<word*>(at + row_of(r)) = here;
         }
         continue;
       }
       S* const own_rows = at + row_of(0) * down;
       for (int r = 0; r < P.rows; ++r) {
-        if (row_of(r) < rows) own_rows[r * (shape::row_step * down)] = x[c][r];
+        if (row_of(r) < rows) own_rows[r * (shape::row_step * down)] = conjugated_if(conjugated, x[c][r]);
       }
     }
   }
@@ -291,7 +303,7 @@ struct batch_tile {
   // x_c ← x_c − factor · v, if `changes`.
   __device__ __forceinline__ void subtract(int c, const S (&v)[P.rows], S factor, bool changes) {
     for (int r = 0; r < P.rows; ++r) {
-      const S y = x[c][r] - factor * v[r];
+      const S y = minus_product(x[c][r], factor, v[r]);
       x[c][r] = changes ? y : x[c][r];
     }
   }
@@ -301,16 +313,46 @@ struct batch_tile {
   __device__ __forceinline__ int normalize(bool wanted, S& alpha, S (&y)[P.rows], double& most) const {
     most = 0;
 #pragma unroll
-    for (int r = 0; r < P.rows; ++r) most = larger_of(most, fabs(static_cast<double>(y[r])));
+    for (int r = 0; r < P.rows; ++r) most = larger_of(most, largest_component(y[r]));
     for (int distance = 1; distance < P.lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
-    const double top = larger_of(most, fabs(static_cast<double>(alpha)));
+    const double top = larger_of(most, largest_component(alpha));
     if (!wanted || !(top > 0 && top <= abft::k_largest<double>)) return 0;
     const int e = exponent_of(top);
     const binary_scale down(-e);
-    alpha = static_cast<S>(down(static_cast<double>(alpha)));
+    alpha = each_component(alpha, down);
 #pragma unroll
-    for (int r = 0; r < P.rows; ++r) y[r] = static_cast<S>(down(static_cast<double>(y[r])));
+    for (int r = 0; r < P.rows; ++r) y[r] = each_component(y[r], down);
     return e;
+  }
+
+  // Returns whether no component of α is above a bound; whether α is real.
+  static __device__ __forceinline__ bool within(S alpha, real most) {
+    if constexpr (is_complex<S>)
+      return fabs(alpha.re) <= most && fabs(alpha.im) <= most;
+    else
+      return fabs(alpha) <= most;
+  }
+  static __device__ __forceinline__ bool is_real(S alpha) {
+    if constexpr (is_complex<S>)
+      return alpha.im == 0;
+    else
+      return true;
+  }
+  // (β − α) / β with β = −sign(Re α) / inverse.
+  static __device__ __forceinline__ S tau_of(S alpha, real inverse) {
+    if constexpr (is_complex<S>)
+      return {fabs(alpha.re) * inverse + 1, copysign(inverse, alpha.re) * alpha.im};
+    else
+      return fabs(alpha) * inverse + 1;
+  }
+  // 1 / (α + sign(Re α) norm).
+  static __device__ __forceinline__ S reciprocal_of_difference(S alpha, real norm) {
+    if constexpr (is_complex<S>) {
+      const real sum = alpha.re + copysign(norm, alpha.re), inverse = arch::reciprocal(sum * sum + alpha.im * alpha.im);
+      return {sum * inverse, -alpha.im * inverse};
+    } else {
+      return copysign(arch::reciprocal(fabs(alpha) + norm), alpha);
+    }
   }
 
   // The first column of a thread that needs its product with column c: from c on, or in the same chunk.
@@ -319,7 +361,7 @@ struct batch_tile {
     return c * shape::near / shape::at_once * shape::at_once / shape::near;
   }
 
-  // Computes yᵀx_c for the columns from `First` on, over the rows from `Row` on, in all lanes of a group.
+  // Computes yᴴx_c for the columns from `First` on, over the rows from `Row` on, in all lanes of a group.
   template <int First, int Row>
   __device__ __forceinline__ void dots(const S (&y)[P.rows], S (&sum)[P.columns]) const {
 #pragma unroll
@@ -327,8 +369,8 @@ struct batch_tile {
       S even = 0, odd = 0;
 #pragma unroll
       for (int r = Row; r < P.rows; r += 2) {
-        even += y[r] * x[c][r];
-        if (r + 1 < P.rows) odd += y[r + 1] * x[c][r + 1];
+        even = plus_conjugate_product(even, y[r], x[c][r]);
+        if (r + 1 < P.rows) odd = plus_conjugate_product(odd, y[r + 1], x[c][r + 1]);
       }
       sum[c] = even + odd;
     }
@@ -338,8 +380,8 @@ struct batch_tile {
     }
   }
 
-  // Computes reflector j from column c of group g of the warp, in place: β on the diagonal, v below it. Applies H_j to the later columns of
-  // the warp. The products of the column's tail with all of them take one reduction over lanes, concurrent with the computation of v. If
+  // Computes reflector j from column c of group g of the warp, in place: β on the diagonal, v below it. Applies H_jᴴ to the later columns
+  // of the warp. The products of the column's tail with all of them take one reduction over lanes, concurrent with the computation of v. If
   // `publishes`, v with its one and its zeros goes to all blocks; so do its products with the reflectors before it in its chunk. If g is a
   // constant, so are the registers of row j.
   template <int c, class Group>
@@ -376,32 +418,35 @@ struct batch_tile {
 #pragma unroll
     for (int k = first; k < P.columns; ++k) top[k] = __shfl_sync(0xffffffffu, top[k], source(own_group, holder));
     dots<first, lowest>(y, sum);
-    S squares = __shfl_sync(0xffffffffu, sum[c], source(g, 0));
-    constexpr S most_square = static_cast<S>(sizeof(S) == 4 ? 0x1p100 : 0x1p900), most = static_cast<S>(sizeof(S) == 4 ? 0x1p50 : 0x1p450);
+    real squares = __shfl_sync(0xffffffffu, real_part(sum[c]), source(g, 0));
+    constexpr real most_square = static_cast<real>(sizeof(real) == 4 ? 0x1p100 : 0x1p900),
+                   most = static_cast<real>(sizeof(real) == 4 ? 0x1p50 : 0x1p450);
     int exponent = 0;
     bool tail = true;
-    const bool plain = fabs(alpha) <= most && squares >= 1 / most_square && squares <= most_square;
+    const bool plain = within(alpha, most) && squares >= 1 / most_square && squares <= most_square;
     if (any(!plain)) {
       // The squares have left the range, or are 0, Inf or NaN.
       double largest;
       exponent = normalize(!plain, alpha, y, largest);
-      tail = plain || largest != 0;
+      // A complex number without a tail is made real, as LAPACK does.
+      tail = plain || largest != 0 || !is_real(alpha);
       dots<first, lowest>(y, sum);
-      S own_squares = 0;  // for the column itself, sum[c] mixes y with its old values
+      real own_squares = 0;  // for the column itself, sum[c] mixes y with its old values
 #pragma unroll
-      for (int r = lowest; r < P.rows; ++r) own_squares += y[r] * y[r];
+      for (int r = lowest; r < P.rows; ++r) own_squares += square_of(y[r]);
       for (int distance = 1; distance < P.lanes; distance *= 2) own_squares += __shfl_xor_sync(0xffffffffu, own_squares, distance);
       squares = plain ? squares : own_squares;
     }
-    // β = −sign(α)‖x‖, τ = (β − α) / β, v = [1; factor · y].
-    const S all = alpha * alpha + squares, inverse = arch::reciprocal_sqrt(all);
-    S norm = all * inverse;
+    // β = −sign(Re α)‖x‖, τ = (β − α) / β, v = [1; factor · y], factor = 1 / (α − β).
+    const real head = real_part(alpha), all = square_of(alpha) + squares, inverse = arch::reciprocal_sqrt(all);
+    real norm = all * inverse;
     norm += (all - norm * norm) * inverse / 2;
-    S beta = tail ? -copysign(norm, alpha) : alpha, tau = tail ? fabs(alpha) * inverse + 1 : S(0);
-    const S factor = tail ? copysign(arch::reciprocal(fabs(alpha) + norm), alpha) : S(0);
-    if (exponent != 0) beta = static_cast<S>(binary_scale(exponent)(static_cast<double>(beta)));
+    real beta = tail ? -copysign(norm, head) : head;
+    S tau = tail ? tau_of(alpha, inverse) : S(0);
+    const S factor = tail ? reciprocal_of_difference(alpha, norm) : S(0);
+    if (exponent != 0) beta = static_cast<real>(binary_scale(exponent)(static_cast<double>(beta)));
 #pragma unroll
-    for (int k = first; k < P.columns; ++k) sum[k] = top[k] + factor * sum[k];  // vᵀx_k
+    for (int k = first; k < P.columns; ++k) sum[k] = plus_conjugate_product(top[k], factor, sum[k]);  // vᴴx_k
     if constexpr (shape::panels > 1) {
 #pragma unroll
       for (int k = first; k <= c; ++k) {
@@ -411,10 +456,10 @@ struct batch_tile {
       }
     }
 #pragma unroll
-    for (int k = c; k < P.columns; ++k) sum[k] = tau == 0 ? S(0) : tau * sum[k];
+    for (int k = c; k < P.columns; ++k) sum[k] = tau == 0 ? S(0) : conjugated_if(true, tau) * sum[k];
     if constexpr (shape::panels == 1) strike<P.columns>(site::product, j, steps, sum);
 #pragma unroll
-    for (int r = lowest; r < P.rows; ++r) y[r] *= factor;
+    for (int r = lowest; r < P.rows; ++r) y[r] = y[r] * factor;
 #pragma unroll
     for (int r = lowest; r < P.rows; ++r) {
       if (may_be(r) && r == at && lane == holder) y[r] = 1;
@@ -423,11 +468,11 @@ struct batch_tile {
     for (int k = c; k < P.columns; ++k) {
       if (k > c || own_group > g) {
 #pragma unroll
-        for (int r = lowest; r < P.rows; ++r) x[k][r] -= sum[k] * y[r];
+        for (int r = lowest; r < P.rows; ++r) x[k][r] = minus_product(x[k][r], sum[k], y[r]);
       }
     }
     if (own_group != g) return;
-    given.strike(ballast::cuda::index<P.rows>{}, site::reflector, {item, items, j, steps, lane, P.lanes}, y);
+    given.strike(ballast::cuda::index<k_reals<S> * P.rows>{}, site::reflector, {item, items, j, steps, lane, P.lanes}, components(&y[0]));
     if (lane == 0) {
       strike_one(site::tau, j, steps, &tau);
       send(&own.tau[j], tau);
@@ -441,8 +486,8 @@ struct batch_tile {
     }
   }
 
-  // Applies the reflectors H_l of chunk `which` of the panel whose first column is `begin` to all columns of the thread, one after the
-  // other: w_l = τ_l (v_lᵀx − Σ_(k<l) v_kᵀv_l w_k), x ← x − Σ w_l v_l.
+  // Applies the reflectors H_lᴴ of chunk `which` of the panel whose first column is `begin` to all columns of the thread, one after the
+  // other: w_l = conj(τ_l) (v_lᴴx − Σ_(k<l) v_lᴴv_k w_k), x ← x − Σ w_l v_l.
   __device__ __forceinline__ void apply_chunk(int half, int which, int begin, int steps) {
     const auto& v = own.v[half];
     const int first = which * shape::at_once, count = steps - begin - first;  // number of reflectors left
@@ -453,7 +498,7 @@ struct batch_tile {
 #pragma unroll
       for (int r = 0; r < P.rows; ++r) {
 #pragma unroll
-        for (int c = 0; c < P.columns; ++c) w[l][c] += here[r] * x[c][r];
+        for (int c = 0; c < P.columns; ++c) w[l][c] = plus_conjugate_product(w[l][c], here[r], x[c][r]);
       }
     }
     for (int distance = 1; distance < P.lanes; distance *= 2) {
@@ -465,11 +510,11 @@ struct batch_tile {
     }
 #pragma unroll
     for (int l = 0; l < shape::at_once; ++l) {
-      const S tau = l < count ? own.tau[begin + first + l] : S(0);
+      const S tau = l < count ? conjugated_if(true, own.tau[begin + first + l]) : S(0);
 #pragma unroll
       for (int k = 0; k < l; ++k) {
 #pragma unroll
-        for (int c = 0; c < P.columns; ++c) w[l][c] -= own.gram[half][which][k][l] * w[k][c];
+        for (int c = 0; c < P.columns; ++c) w[l][c] = minus_product(w[l][c], own.gram[half][which][k][l], w[k][c]);
       }
 #pragma unroll
       for (int c = 0; c < P.columns; ++c) w[l][c] = tau == 0 ? S(0) : tau * w[l][c];
@@ -483,7 +528,7 @@ struct batch_tile {
       for (int r = 0; r < P.rows; ++r) {
         const S element = l < count ? here[r] : S(0);
 #pragma unroll
-        for (int c = 0; c < P.columns; ++c) x[c][r] -= w[l][c] * element;
+        for (int c = 0; c < P.columns; ++c) x[c][r] = minus_product(x[c][r], w[l][c], element);
       }
     }
   }
@@ -508,12 +553,12 @@ struct batch_tile {
     });
   }
 
-  // Applies H to all columns.
+  // Applies I − τ v vᴴ to all columns.
   __device__ __forceinline__ void reflect(const batch_column<S, P>& from, S tau, int step, int steps) {
     S v[P.rows], sum[P.columns] = {};
     for (int r = 0; r < P.rows; ++r) v[r] = from.lane[lane].row[r];
     dots<0, 0>(v, sum);
-    for (int c = 0; c < P.columns; ++c) sum[c] *= tau;
+    for (int c = 0; c < P.columns; ++c) sum[c] = sum[c] * tau;
     strike<P.columns>(site::product, step, steps, sum);
     for (int c = 0; c < P.columns; ++c) subtract(c, v, sum[c], tau != 0);
   }

@@ -109,7 +109,8 @@ template <class S>
 const ballast::cuda::kernel& plan_tables::batch_kernel_for(const std::shared_ptr<ballast::cuda::device>& on, batch_work what, int which,
                                                            bool instrumented) {
   const auto mine = [&]() -> const ballast::cuda::kernel*& {
-    return batch_kernels_[sizeof(S) == 8 ? 1 : 0][instrumented ? 1 : 0][static_cast<std::size_t>(what)][static_cast<std::size_t>(which)];
+    constexpr std::size_t type = (sizeof(real_of<S>) == 8 ? 1 : 0) + (is_complex<S> ? 2 : 0);
+    return batch_kernels_[type][instrumented ? 1 : 0][static_cast<std::size_t>(what)][static_cast<std::size_t>(which)];
   };
   {
     const std::lock_guard lock(mutex_);
@@ -154,13 +155,17 @@ template struct kernel_table<float>;
 template struct kernel_table<double>;
 template device_tables<float> tables_of<float>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
 template device_tables<double> tables_of<double>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
-template const ballast::cuda::kernel& plan_tables::batch_kernel_for<float>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int,
-                                                                           bool);
-template const ballast::cuda::kernel& plan_tables::batch_kernel_for<double>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int,
-                                                                            bool);
 template const ballast::cuda::kernel& plan_tables::tall_kernel_for<float>(const std::shared_ptr<ballast::cuda::device>&, batch_work,
                                                                           tall_size, bool);
 template const ballast::cuda::kernel& plan_tables::tall_kernel_for<double>(const std::shared_ptr<ballast::cuda::device>&, batch_work,
                                                                            tall_size, bool);
+#define BALLAST_INSTANTIATE(S)                                                                                                           \
+  template const ballast::cuda::kernel& plan_tables::batch_kernel_for<S>(const std::shared_ptr<ballast::cuda::device>&, batch_work, int, \
+                                                                         bool);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(complex_number<float>)
+BALLAST_INSTANTIATE(complex_number<double>)
+#undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr::cuda

@@ -63,7 +63,7 @@ struct kernel_table final : ballast::cuda::shared_state {
   const ballast::cuda::kernel* panels[k_cluster_count] = {};
   const ballast::cuda::kernel* chains[k_chain_cluster_count] = {};
   // The kernels that factor a matrix by one thread block, by policy.
-  std::array<const ballast::cuda::kernel*, k_batch_policies.size()> small = {};
+  std::array<const ballast::cuda::kernel*, k_real_policies> small = {};
   launch_choices choices;
 
   // Returns the kernel that compares the whole matrix with its single group of checksums. Loads it in the first call: one scheme needs it.
@@ -118,9 +118,11 @@ class plan_tables final : public device_state {
   device_tables<float> floats_[2];             // [1]: instrumented
   device_tables<double> doubles_[2];
   std::shared_ptr<void> pool_;
-  std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;        // by operation
-  std::array<std::array<std::array<policy_kernels, 3>, 2>, 2> batch_kernels_ = {};  // by precision, instrumentation and batch_work
-  std::array<std::array<std::array<std::array<const ballast::cuda::kernel*, k_tall_sizes>, 2>, 2>, 2> tall_kernels_ = {};  // the same
+  std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;  // by operation
+  // By type of numbers, instrumentation and batch_work.
+  std::array<std::array<std::array<policy_kernels, 3>, 2>, 4> batch_kernels_ = {};
+  // By precision, instrumentation and batch_work.
+  std::array<std::array<std::array<std::array<const ballast::cuda::kernel*, k_tall_sizes>, 2>, 2>, 2> tall_kernels_ = {};
 };
 
 // Without a plan, `kept` is null.

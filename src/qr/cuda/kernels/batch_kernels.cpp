@@ -25,17 +25,37 @@ std::string text_of(const batch_policy& p) {
       .text();
 }
 
+// The policies of real or of complex numbers.
+struct policy_range {
+  int first = 0, end = 0;
+};
+constexpr policy_range policies_of(bool complex) {
+  return complex ? policy_range{k_real_policies, static_cast<int>(k_batch_policies.size())} : policy_range{0, k_real_policies};
+}
+
 template <class S, std::size_t... Which>
 std::int64_t shared_of(int which, std::index_sequence<Which...>) {
+  constexpr int first = policies_of(is_complex<S>).first;
   std::int64_t bytes = 0;
   (
       [&] {
-        constexpr batch_policy p = k_batch_policies[Which];
-        if (static_cast<int>(Which) == which)
+        constexpr batch_policy p = k_batch_policies[Which + first];
+        if (static_cast<int>(Which) + first == which)
           bytes = p.matrices * k_batch_pitch<S, p> + static_cast<std::int64_t>(sizeof(batch_weights<p>));
       }(),
       ...);
   return bytes;
+}
+template <class S>
+std::int64_t shared_of(int which) {
+  constexpr policy_range all = policies_of(is_complex<S>);
+  return shared_of<S>(which, std::make_index_sequence<all.end - all.first>());
+}
+
+template <class S>
+std::string type_of() {
+  const std::string component = sizeof(real_of<S>) == 4 ? "float" : "double";
+  return is_complex<S> ? "ballast::qr::cuda::complex_number<" + component + ">" : component;
 }
 
 // Bytes of shared memory of a block.
@@ -49,12 +69,13 @@ constexpr std::int64_t k_most_tall_numbers = std::int64_t{1} << 28;  // places i
 
 }  // namespace
 
-int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on) {
-  for (std::size_t i = 0; i < k_batch_policies.size(); ++i) {
-    const batch_policy& p = k_batch_policies[i];
+int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on, bool complex) {
+  const policy_range all = policies_of(complex);
+  for (int i = all.first; i < all.end; ++i) {
+    const batch_policy& p = k_batch_policies[static_cast<std::size_t>(i)];
     if (p.blocks > 1 && (what != batch_work::factor || on.major < 9)) continue;
-    if (shared_of<double>(static_cast<int>(i), std::make_index_sequence<k_batch_policies.size()>()) > on.shared_per_block) continue;
-    if (m <= p.lanes * p.rows && (what != batch_work::factor || n <= batch_width(static_cast<int>(i)))) return static_cast<int>(i);
+    if ((complex ? shared_of<complex_number<double>>(i) : shared_of<double>(i)) > on.shared_per_block) continue;
+    if (m <= p.lanes * p.rows && (what != batch_work::factor || n <= batch_width(i))) return i;
   }
   return -1;
 }
@@ -62,7 +83,7 @@ int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ball
 template <class S>
 ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool instrumented) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
-  const std::string type = sizeof(S) == 4 ? "float" : "double";
+  const std::string type = type_of<S>();
   const std::string name = what == batch_work::factor ? "ballast::qr::cuda::batch_factor_kernel" : "ballast::qr::cuda::batch_apply_kernel";
   std::string expression;
   if (what == batch_work::factor) {
@@ -73,7 +94,7 @@ ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool inst
   return {.header = "qr/cuda/batch/batch.cuh",
           .expression = std::move(expression),
           .threads = p.lanes * p.groups * p.matrices,
-          .shared = shared_of<S>(which, std::make_index_sequence<k_batch_policies.size()>()),
+          .shared = shared_of<S>(which),
           .cluster = p.blocks,
           .spills = instrumented ? 4096 : 1024,  // most of them around the checks, after the steps
           .stack = instrumented ? 4096 : 512};
@@ -82,7 +103,7 @@ ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool inst
 template <class S>
 std::vector<ballast::cuda::kernel_request> batch_kernels(const ballast::cuda::capabilities& on, bool instrumented) {
   std::vector<ballast::cuda::kernel_request> made;
-  for (int which = 0; which < static_cast<int>(k_batch_policies.size()); ++which) {
+  for (int which = policies_of(is_complex<S>).first; which < policies_of(is_complex<S>).end; ++which) {
     const int blocks = k_batch_policies[static_cast<std::size_t>(which)].blocks;
     if (blocks > 1 && on.major < 9) continue;
     made.push_back(batch_kernel<S>(batch_work::factor, which, instrumented));
@@ -91,8 +112,10 @@ std::vector<ballast::cuda::kernel_request> batch_kernels(const ballast::cuda::ca
     made.push_back(batch_kernel<S>(batch_work::solve, which, instrumented));
   }
   // tall_size::outside is the code of tall_size::large with less shared memory.
-  for (const batch_work step : {batch_work::factor, batch_work::apply}) {
-    for (const tall_size size : {tall_size::small, tall_size::large}) made.push_back(tall_kernel<S>(step, size, on, instrumented));
+  if constexpr (!is_complex<S>) {
+    for (const batch_work step : {batch_work::factor, batch_work::apply}) {
+      for (const tall_size size : {tall_size::small, tall_size::large}) made.push_back(tall_kernel<S>(step, size, on, instrumented));
+    }
   }
   return made;
 }
@@ -145,9 +168,13 @@ ballast::cuda::kernel_request tall_kernel(batch_work step, tall_size size, const
 
 template ballast::cuda::kernel_request tall_kernel<float>(batch_work, tall_size, const ballast::cuda::capabilities&, bool);
 template ballast::cuda::kernel_request tall_kernel<double>(batch_work, tall_size, const ballast::cuda::capabilities&, bool);
-template ballast::cuda::kernel_request batch_kernel<float>(batch_work, int, bool);
-template ballast::cuda::kernel_request batch_kernel<double>(batch_work, int, bool);
-template std::vector<ballast::cuda::kernel_request> batch_kernels<float>(const ballast::cuda::capabilities&, bool);
-template std::vector<ballast::cuda::kernel_request> batch_kernels<double>(const ballast::cuda::capabilities&, bool);
+#define BALLAST_INSTANTIATE(S)                                                   \
+  template ballast::cuda::kernel_request batch_kernel<S>(batch_work, int, bool); \
+  template std::vector<ballast::cuda::kernel_request> batch_kernels<S>(const ballast::cuda::capabilities&, bool);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(complex_number<float>)
+BALLAST_INSTANTIATE(complex_number<double>)
+#undef BALLAST_INSTANTIATE
 
 }  // namespace ballast::qr::cuda

@@ -13,7 +13,7 @@
 namespace ballast::qr::cuda {
 
 // By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a thread block for 64 and 128. For 256 rows: a
-// thread block for 64 columns, a cluster for 128 and 256. A matrix gets the first policy that holds it.
+// thread block for 64 columns, a cluster for 128 and 256. A matrix gets the first policy of its kind of numbers that holds it.
 inline constexpr std::array k_batch_policies = {
     batch_policy{},
     batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 4, .resident = 10, .resident_single = 12},
@@ -23,13 +23,25 @@ inline constexpr std::array k_batch_policies = {
     batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 1, .resident_single = 1},
     batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 2, .resident = 1, .resident_single = 1},
     batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 4, .resident = 1, .resident_single = 1},
+    // Complex numbers: two columns for each thread, since a number takes two registers or four.
+    batch_policy{.resident = 8, .resident_single = 10},
+    batch_policy{.lanes = 4, .rows = 4, .groups = 8, .columns = 2, .matrices = 4, .resident = 4, .resident_single = 6},
+    batch_policy{.lanes = 8, .rows = 4, .groups = 16, .columns = 2, .matrices = 1, .resident = 4, .resident_single = 6},
+    batch_policy{.lanes = 8, .rows = 8, .groups = 32, .columns = 2, .matrices = 1, .resident = 2, .resident_single = 2},
+    batch_policy{.lanes = 16, .rows = 8, .groups = 32, .columns = 2, .matrices = 1, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 16, .rows = 8, .groups = 32, .columns = 2, .matrices = 1, .blocks = 2, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 2, .matrices = 1, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 2, .matrices = 1, .blocks = 2, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 2, .matrices = 1, .blocks = 4, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 2, .matrices = 1, .blocks = 8, .resident = 1, .resident_single = 1},
 };
+inline constexpr int k_real_policies = 8;  // those of real numbers come first
 
 enum class batch_work { factor, apply, solve };
 
 // Returns the index in k_batch_policies for m × n on such a device; −1: no policy fits. Only m counts when Q is applied or a system solved,
-// since teams then take some columns each.
-int batch_policy_for(batch_work step, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on);
+// since teams then take some columns each. `complex`: of complex numbers.
+int batch_policy_for(batch_work step, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on, bool complex = false);
 constexpr int batch_width(int which) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
   return p.groups * p.columns * p.blocks;
@@ -54,6 +66,7 @@ bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t
 template <class S>
 ballast::cuda::kernel_request tall_kernel(batch_work step, tall_size size, const ballast::cuda::capabilities& on, bool instrumented);
 
+// S here and below: float, double, or complex_number of them.
 template <class S>
 ballast::cuda::kernel_request batch_kernel(batch_work step, int which, bool instrumented);
 

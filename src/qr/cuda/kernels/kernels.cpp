@@ -237,6 +237,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   add(recovery_names<double>::all(on));
   add(batch_kernels<float>(on, false));
   add(batch_kernels<double>(on, false));
+  add(batch_kernels<complex_number<float>>(on, false));
+  add(batch_kernels<complex_number<double>>(on, false));
   return made;
 }
 

@@ -1,0 +1,29 @@
+// Prints the kernels of QR of complex matrices on cuda; what it prints is compiled into backend_qr_cuda_complex. For the efforts sample and
+// smoke: without the largest clusters.
+// Layer: backend tests.
+#include <cstdio>
+
+#include "qr/cuda/kernels/batch_kernels.hpp"
+#include "simt/emulated_device.hpp"
+#include "support/effort.hpp"
+
+namespace {
+
+using namespace ballast::qr::cuda;
+
+template <class S>
+void print_all() {
+  const int most = ballast::test::chosen_effort() > ballast::test::effort::sample ? 8 : 2;
+  for (const bool instrumented : {false, true}) {
+    for (const ballast::cuda::kernel_request& each : batch_kernels<S>(simt::emulated_capabilities(), instrumented)) {
+      if (each.cluster <= most) std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  print_all<complex_number<float>>();
+  print_all<complex_number<double>>();
+}
