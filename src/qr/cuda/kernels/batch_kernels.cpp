@@ -96,8 +96,13 @@ ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool inst
           .threads = p.lanes * p.groups * p.matrices,
           .shared = shared_of<S>(which),
           .cluster = p.blocks,
-          .spills = instrumented ? 4096 : 1024,  // most of them around the checks, after the steps
-          .stack = instrumented ? 4096 : 512};
+          // Most of them around the checks, after the steps. Complex kernels with eight rows for each thread spill in the steps, too.
+          .spills = is_complex<S>  ? 8192
+                    : instrumented ? 4096
+                                   : 1024,
+          .stack = instrumented    ? 4096
+                   : is_complex<S> ? 1024
+                                   : 512};
 }
 
 template <class S>

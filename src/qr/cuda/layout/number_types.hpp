@@ -9,7 +9,8 @@ namespace ballast::qr::cuda {
 
 namespace numbers {
 
-// Has the layout of std::complex<R>, and the alignment of one load.
+// Has the layout of std::complex<R>, and the alignment of one load. Unlike cuda/block/complex.cuh it is for the host, too, and a real
+// number converts to it, so that a template over the number reads as for real ones.
 template <class R>
 struct alignas(2 * sizeof(R)) complex_number {
   R re, im;
