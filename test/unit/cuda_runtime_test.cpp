@@ -58,6 +58,8 @@ struct fake_state {
   int forbidden = 0;                         // pinned allocations while the mode was not relaxed
   int queries = 0, queries_until_ready = 0;  // counts of queries of streams
   bool out_of_memory = false;
+  int has_road = 1;                         // cuDeviceCanAccessPeer
+  std::vector<driver::pool_access> opened;  // the devices that may use the pool
   driver::result launch_result = 0;
   driver::result load_result = 0;
 };
@@ -95,6 +97,14 @@ void add_device(driver::api& made) {
     return k_success;
   };
   made.default_pool = [](driver::memory_pool* pool, driver::device_id) { return *pool = k_pool, k_success; };
+  made.can_reach = [](int* does, driver::device_id from, driver::device_id memory_of) {
+    fake.calls.push_back("can " + std::to_string(from) + " reach " + std::to_string(memory_of));
+    return *does = fake.has_road, k_success;
+  };
+  made.pool_open = [](driver::memory_pool pool, const driver::pool_access* wanted, std::size_t count) {
+    if (pool != k_pool) return k_invalid_value;
+    return fake.opened.insert(fake.opened.end(), wanted, wanted + count), k_success;
+  };
   made.pool_get = [](driver::memory_pool, int, void* value) { return std::memcpy(value, &fake.threshold, 8), k_success; };
   made.pool_set = [](driver::memory_pool, int which, void* value) {
     if (which != driver::k_release_threshold) return k_invalid_value;
@@ -289,6 +299,26 @@ TEST_F(cuda_runtime, keeps_the_pools_memory_unless_the_application_decided) {
   fake.threshold = 12345;
   (void)open();
   EXPECT_EQ(fake.threshold, 12345u);
+}
+
+// The pool of a device is opened to the device that reaches it, for reading and writing.
+TEST_F(cuda_runtime, opens_its_pool_to_devices_that_have_a_road) {
+  const auto on = open(), other = open_device(api, 13000, k_callers, 5, *kernels);
+  fake.calls.clear();
+  EXPECT_TRUE(on->opens_to(*on));
+  EXPECT_TRUE(fake.opened.empty());
+  EXPECT_TRUE(on->opens_to(*other));
+  EXPECT_THAT(fake.calls, ElementsAre("can 5 reach 3"));
+  ASSERT_EQ(fake.opened.size(), 1U);
+  EXPECT_EQ(fake.opened[0].place_type, driver::k_place_device);
+  EXPECT_EQ(fake.opened[0].place, 5);
+  EXPECT_EQ(fake.opened[0].allowed, driver::k_read_and_write);
+  EXPECT_TRUE(reach_each_other(std::vector{on, other}));
+  fake.has_road = 0;
+  fake.opened.clear();
+  EXPECT_FALSE(on->opens_to(*other));
+  EXPECT_FALSE(reach_each_other(std::vector{on, other}));
+  EXPECT_TRUE(fake.opened.empty());
 }
 
 TEST_F(cuda_runtime, leaves_the_callers_context_as_it_was) {
