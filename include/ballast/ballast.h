@@ -216,8 +216,8 @@ BALLAST_C_API int32_t ballast_options_get_text(const ballast_options* options, c
 #define BALLAST_BACKEND_CPU 2
 #define BALLAST_BACKEND_CUDA 3
 
-// off: compute only. detect: verify, and report what fails. correct: verify, and repair what fails. final_only: kmeans; the last step and the
-// results of a fit as by correct.
+// off: compute only. detect: verify, and report what fails. correct: verify, and repair what fails. final_only: kmeans; the last step and
+// the results of a fit as by correct.
 #define BALLAST_PROTECTION_OFF 0
 #define BALLAST_PROTECTION_DETECT 1
 #define BALLAST_PROTECTION_CORRECT 2

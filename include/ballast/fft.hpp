@@ -142,11 +142,13 @@ class BALLAST_API plan {
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), out_of_memory_error.
   // Every problem runs on every backend.
   // Schemes: "verify_before_store" (default): checksums of every signal (cuda: of every line of a pass), verified before its tile is
-  // stored. Only on cuda, the schemes that TurboFFT compares: "one_sided" (verified after the store), "threadblock" and
-  // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself), "offline" (around
-  // cuFFT); and, with protection off, the variants "v0" (1-D c2c of 2^k points), "v1", "v2", "tuned". docs/design/fft-cuda.md.
-  // Backend automatic: a CUDA device if there is one; but calls with both operands on the host stay on the CPU, on any stream, if copying
-  // them to the device and back would take longer (docs/design/cuda.md). report::backend says what ran.
+  // stored. Only on cuda: "end_to_end" (complex lines of two and three passes, if the input is kept: one check from input to output, after
+  // the store, which covers the data in memory between the passes; all others as the default); the schemes that TurboFFT compares:
+  // "one_sided" (verified after the store), "threadblock" and "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store),
+  // "thread" (every butterfly by itself), "offline" (around cuFFT); and, with protection off, the variants "v0" (1-D c2c of 2^k points),
+  // "v1", "v2", "tuned". docs/design/fft-cuda.md. Backend automatic: a CUDA device if there is one; but calls with both operands on the
+  // host stay on the CPU, on any stream, if copying them to the device and back would take longer (docs/design/cuda.md). report::backend
+  // says what ran.
   explicit plan(fft::problem problem, const execution& where = {}, const options& wanted = {});
   ~plan();
   plan(const plan&);

@@ -77,9 +77,9 @@ BALLAST_HD inline double line_growth(double points, int first, int levels, doubl
 // Returns the stages, for line_growth, that a check from end to end of a line of `passes` passes adds (src/fft/cuda/kernel/line_ends.cuh):
 //   · Each factor between two passes and the product with it round a number by 1u each: two stages.
 //   · The sums of the last pass are multiplied by rounded weights, in three passes by rounded products of weights: two stages.
-// The sums of tiles are added in double, which rounds by nothing that counts. The transforms of the weights are flat within a factor of 1.5
-// to 2, so an impulse at their largest number rounds as much as 3 stages of 4; the margin for constant and sparse data covers that, as the
-// measurements in docs/notebook/fft-cuda.md show.
+// The sums of tiles are added in double, which rounds by nothing that counts. An impulse at the largest weight, at most 4.2 times their
+// root mean square √N, rounds the series of r terms, r = 16, by about 7u at 1/√r of that size: 7u√N. That is a seventh of the threshold, as
+// the measurements in docs/notebook/fft-cuda.md show.
 BALLAST_HD inline double end_to_end_stages(int passes) { return 2.0 * (passes - 1) + 2; }
 
 // Returns the contribution of gradual underflow to ρ from factors of size 1. Each of the two roundings of a part of z_o = f_o y_o errs by

@@ -17,7 +17,7 @@ namespace ballast::run {
 struct settings {
   ballast::backend backend = ballast::backend::automatic;
   int threads = 0;
-  ballast::protection protection = ballast::protection::correct;  // of protection::final_only: correct
+  ballast::protection protection = ballast::protection::correct;  // correct also for final_only
   bool final_only = false;                                        // protection::final_only
   int sampled = 1;                                                // execution::sampled
   std::string_view scheme = {};                                   // empty: the default

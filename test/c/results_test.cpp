@@ -81,7 +81,7 @@ TEST_F(c_results, every_third_call_is_protected) {
     EXPECT_EQ(summary().protection, number % 3 == 0 ? BALLAST_PROTECTION_CORRECT : BALLAST_PROTECTION_OFF);
     EXPECT_EQ(summary().checks > 0, number % 3 == 0);
   }
-  // A struct of an older header is not written behind its end.
+  // A struct of an older header is written up to its last member.
   ballast_summary older{};
   older.size = offsetof(ballast_summary, sampled);
   older.sampled = -1;

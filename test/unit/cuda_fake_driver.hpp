@@ -51,6 +51,8 @@ struct fake_state {
   int forbidden = 0;                         // pinned allocations while the mode was not relaxed
   int queries = 0, queries_until_ready = 0;  // counts of queries of streams
   bool out_of_memory = false;
+  int has_road = 1;                         // cuDeviceCanAccessPeer
+  std::vector<driver::pool_access> opened;  // the devices that may use the pool
   driver::result launch_result = 0;
   driver::result load_result = 0;
   stream made_stream = reinterpret_cast<stream>(0x70);  // the stream that the driver creates
@@ -89,6 +91,14 @@ inline void add_device(driver::api& made) {
     return k_success;
   };
   made.default_pool = [](driver::memory_pool* pool, driver::device_id) { return *pool = k_pool, k_success; };
+  made.can_reach = [](int* does, driver::device_id from, driver::device_id memory_of) {
+    fake.calls.push_back("can " + std::to_string(from) + " reach " + std::to_string(memory_of));
+    return *does = fake.has_road, k_success;
+  };
+  made.pool_open = [](driver::memory_pool pool, const driver::pool_access* wanted, std::size_t count) {
+    if (pool != k_pool) return k_invalid_value;
+    return fake.opened.insert(fake.opened.end(), wanted, wanted + count), k_success;
+  };
   made.pool_get = [](driver::memory_pool, int, void* value) { return std::memcpy(value, &fake.threshold, 8), k_success; };
   made.pool_set = [](driver::memory_pool, int which, void* value) {
     if (which != driver::k_release_threshold) return k_invalid_value;

@@ -108,7 +108,7 @@ TYPED_TEST(cuda_fft_end_to_end, weights_of_inputs_are_neither_small_nor_large) {
       most = std::max({most, first, second});
     }
     EXPECT_GE(least, 0.15) << lengths[0] << " first";
-    EXPECT_LE(most, 3.6) << lengths[0] << " first";
+    EXPECT_LE(most, lengths.size() == 3 ? 4.2 : 3.6) << lengths[0] << " first";
   }
 }
 

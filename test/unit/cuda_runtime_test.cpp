@@ -57,6 +57,26 @@ TEST_F(cuda_runtime, keeps_the_pools_memory_unless_the_application_decided) {
   EXPECT_EQ(fake.threshold, 12345u);
 }
 
+// The pool of a device is opened to the device that reaches it, for reading and writing.
+TEST_F(cuda_runtime, opens_its_pool_to_devices_that_have_a_road) {
+  const auto on = open(), other = open_device(api, 13000, k_callers, 5, *kernels);
+  fake.calls.clear();
+  EXPECT_TRUE(on->opens_to(*on));
+  EXPECT_TRUE(fake.opened.empty());
+  EXPECT_TRUE(on->opens_to(*other));
+  EXPECT_THAT(fake.calls, ElementsAre("can 5 reach 3"));
+  ASSERT_EQ(fake.opened.size(), 1U);
+  EXPECT_EQ(fake.opened[0].place_type, driver::k_place_device);
+  EXPECT_EQ(fake.opened[0].place, 5);
+  EXPECT_EQ(fake.opened[0].allowed, driver::k_read_and_write);
+  EXPECT_TRUE(reach_each_other(std::vector{on, other}));
+  fake.has_road = 0;
+  fake.opened.clear();
+  EXPECT_FALSE(on->opens_to(*other));
+  EXPECT_FALSE(reach_each_other(std::vector{on, other}));
+  EXPECT_TRUE(fake.opened.empty());
+}
+
 TEST_F(cuda_runtime, leaves_the_callers_context_as_it_was) {
   for (const std::vector<driver::context>& before : {std::vector<driver::context>{}, {k_callers}, {k_ours}}) {
     fake.contexts = before;

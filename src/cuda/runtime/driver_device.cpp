@@ -128,11 +128,6 @@ class driver_device final : public device {
 
   const capabilities& about() const noexcept override { return about_; }
 
-  ~driver_device() override {
-    const in_context scope(functions_, context_, std::nothrow);
-    if (scope.status() == driver::k_success) idle_.drop_all(pool_release{functions_});
-  }
-
   // Memory of the device's own streams is kept for the next call (idle_memory): the pool takes about 14 µs for an allocation, and far
   // longer for a large one that it composes of other pieces than before.
   void* allocate(std::int64_t bytes, stream on) override {
@@ -510,6 +505,7 @@ class driver_device final : public device {
   const double patience_ = patience();
   std::atomic<bool> is_silent_ = false;
   driver::memory_pool pool_ = nullptr;
+  // Nothing releases its blocks when the device ends, since the driver may have ended before; they belong to the context.
   idle_memory idle_{about_.memory / k_idle_part};
   std::mutex mutex_;
   std::map<kernel_request, std::unique_ptr<driver_kernel>, by_what_is_loaded> loaded_;

@@ -226,7 +226,7 @@ void along_line<T>::run_stages(short_call<T>& call, bool strikes, const striker<
     else if (where == site::twiddle)
       strike(where, at.twiddle + step, data, scalars);
     else if (at.stage > 0)
-      strike(where, step, data, scalars);  // what waits before the last stage
+      strike(where, step, data, scalars);  // intermediate: the second step has it alone
   };
   const auto step_of = [&](const line<T>& part, T* from, T* to, std::int64_t tiles) {
     T* const done = part.run(from, to, call.swapped, {}, in_turn, strikes, tiles);

@@ -68,7 +68,7 @@ class along_line {
 
   form form_;
   std::int64_t points_;  // complex numbers of the transform
-  short_shape shape_;    // of a short line
+  short_shape shape_;    // zeros unless the line is short
   // A longer line of n1 · n2 points: the transforms of both steps.
   std::unique_ptr<line<T>> first_, second_;
   core::aligned_buffer<T> twiddles_;  // between the two steps

@@ -208,7 +208,10 @@ T* tile_worker<T>::transform_along(const tile_job<T>& job) {
     }
   }
   job.along->run(call, strikes, strike);
-  if (job.scale != 1) kernel_.scale_rows(done, job.transform->rows_out(), static_cast<T>(job.scale));
+  if (job.scale != 1) {
+    const std::int64_t row = 2 * kernel_.lanes;  // as rows of a tile, as many as the used signals fill
+    kernel_.scale_rows(done, (job.used * call.to_stride + row - 1) / row, static_cast<T>(job.scale));
+  }
   how_.injector.strike(site::output, position(job), done, job.used * call.to_stride);
   return done;
 }

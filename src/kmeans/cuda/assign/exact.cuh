@@ -3,7 +3,7 @@
 // Layer: backend "cuda" of K-Means, device code.
 // A row that is open (is_open) is decided by the points as given, and all centroids. Such rows lie together where the first points are the
 // first centroids, so a block lists its own (exact_kernel), all blocks of the next launch decide listed rows (settle_kernel), and a third
-// launch (exact_kernel with `second`) has the blocks that listed rows once more. Nobody adds in the order of arrival: the place of a row in
+// launch (exact_kernel with `second`) has the blocks that listed rows once more. No sum is in the order of arrival: the place of a row in
 // the list changes no result.
 #pragma once
 

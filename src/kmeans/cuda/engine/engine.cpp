@@ -34,6 +34,7 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       own_state_(what.kept == nullptr ? std::make_unique<device_state>(std::move(on)) : nullptr),
       state_(what.kept == nullptr ? *own_state_ : static_cast<device_state&>(*what.kept)),
       device_(state_.on()),
+      lane_(state_, what.how.stream),
       m_(what.points.rows),
       n_(what.points.columns),
       k_(what.clusters),
@@ -45,7 +46,7 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
       call_(device_, state_.rings().take(what.how.workspace, what.how.stream), what.injector, what.how.stream),
       point_stream_(device_, staging_, what.points, what.half, kept_choice(what, all_, *device_), core::thread_count(what.how.threads),
                     what.how.stream),
-      flags_(allocate((k_flags + 1) * static_cast<std::int64_t>(sizeof(row_flags)))) {
+      results_(allocate(k_flag_bytes + room_bytes((m_ + k_row_threads - 1) / k_row_threads, columns(), segments()))) {
   what_.seen.runs_on(device_->about().name);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   points_.given.points = point_stream_.resident();
@@ -75,7 +76,7 @@ void cuda_engine<T>::download(void* to, const void* from, std::int64_t bytes) co
 
 template <class T>
 void cuda_engine<T>::clear_flags() const {
-  device_->zero(flags(), flags_.bytes(), call_.order());
+  device_->zero(flags(), k_flag_bytes, call_.order());
 }
 
 template <class T>
@@ -95,11 +96,31 @@ abft::finding cuda_engine<T>::read_flags(int which) const {
   return finding_of(seen);
 }
 
+// Returns the bytes of room(): for the sums over rows and columns, or those of exact distances.
+template <class T>
+std::int64_t cuda_engine<T>::room_bytes(std::int64_t blocks, std::int64_t columns, std::int64_t segments) {
+  const std::int64_t sums = 2 * segments * columns * static_cast<std::int64_t>(sizeof(column_sums));
+  return sums + blocks * static_cast<std::int64_t>(std::max(sizeof(block_squares), 2 * sizeof(double)));
+}
+
 template <class T>
 void cuda_engine<T>::read(std::span<const reading> parts) const {
   constexpr std::int64_t unit = 16;
-  std::int64_t all = 0;
-  for (const reading& each : parts) all += (each.bytes + unit - 1) / unit * unit;
+  const auto* const begin = static_cast<const unsigned char*>(results_.data());
+  const auto place_of = [&](const reading& each) { return static_cast<const unsigned char*>(each.from) - begin; };
+  std::int64_t all = 0, first = results_.bytes(), end = 0;
+  for (const reading& each : parts) {
+    all += (each.bytes + unit - 1) / unit * unit;
+    if (each.bytes == 0) continue;
+    first = std::min<std::int64_t>(first, place_of(each)), end = std::max<std::int64_t>(end, place_of(each) + each.bytes);
+  }
+  if (first >= 0 && first < end && end <= results_.bytes()) {
+    core::vector<unsigned char> copied(at(end - first));
+    download(copied.data(), begin + first, end - first);
+    for (const reading& each : parts)
+      if (each.bytes > 0) std::memcpy(each.to, copied.data() + (place_of(each) - first), at(each.bytes));
+    return;
+  }
   unsigned char* const room = all <= seeding_.pinned.bytes() ? seeding_.pinned.data() : nullptr;
   std::int64_t at = 0;
   for (const reading& each : parts) {

@@ -81,8 +81,9 @@ class cuda_engine final : public engine<T> {
 
  private:
   using names = kernel_names<T>;
-  using buffer = ballast::cuda::device_buffer;
+  using buffer = lane_buffer;
   static constexpr int k_flags = 4;
+  static constexpr std::int64_t k_flag_bytes = 256;
 
   // A group of centroids on the device, with the data of their row checks.
   struct group {
@@ -134,6 +135,11 @@ class cuda_engine final : public engine<T> {
   bool weighted() const { return !what_.weights.empty(); }
   bool half() const { return what_.half.present(); }
   std::int64_t columns() const { return n_ + (weighted() ? 1 : 0); }
+  // Returns the number of sums over a column: one for each segment of a group's points, so that they can be added in the order of rows.
+  std::int64_t segments() const {
+    const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads, each = rows_of_segment(all_) / k_row_threads;
+    return ranks_ ? (blocks + each - 1) / each : 1;
+  }
 
   // Calls use(piece) for all points, in pieces if the `wanted` part does not stay on the device.
   void each(part wanted, core::function_ref<void(const point_piece<T>&)> use);
@@ -142,7 +148,7 @@ class cuda_engine final : public engine<T> {
   void launch_row_stats(std::int64_t rows, const row_stats_arguments<T>& given, bool strike);
 
   // engine.cpp
-  buffer allocate(std::int64_t bytes) const { return {device_, bytes, what_.how.stream}; }
+  buffer allocate(std::int64_t bytes) const { return {*lane_, bytes}; }
   template <class Value>
   buffer upload(const core::vector<Value>& values) const;
   template <class Value>
@@ -156,13 +162,16 @@ class cuda_engine final : public engine<T> {
   template <class Make, class Arguments>
   void launch_given(int number, Make&& make, std::int64_t blocks, const Arguments& given) const;
   void clear_flags() const;
-  row_flags* flags() const { return static_cast<row_flags*>(flags_.data()); }
+  row_flags* flags() const { return static_cast<row_flags*>(results_.data()); }
   // open_list::count: clear_flags() clears it, too.
   std::uint32_t* open_count() const { return reinterpret_cast<std::uint32_t*>(flags() + k_flags); }
+  // Room for results that the host reads together with the flags: those of one operation.
+  unsigned char* room() const { return static_cast<unsigned char*>(results_.data()) + k_flag_bytes; }
+  static std::int64_t room_bytes(std::int64_t blocks, std::int64_t columns, std::int64_t segments);
   // Returns the findings of flag `which` since clear_flags().
   abft::finding read_flags(int which = 0) const;
   static abft::finding finding_of(const row_flags& seen);
-  // Copies these to the host, and waits once: through pinned memory if a seeding has room.
+  // Copies these to the host, and waits once: through pinned memory if a seeding has room, or by one copy if they all lie in results_.
   struct reading {
     void* to;
     const void* from;
@@ -211,7 +220,7 @@ class cuda_engine final : public engine<T> {
   // results.cpp
   void launch_exact(exact_arguments<T> given);
   template <class Before>
-  void compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before);
+  bool compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before);
   void launch_keep(bool compare);
   void store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const;
 
@@ -229,6 +238,7 @@ class cuda_engine final : public engine<T> {
   const std::unique_ptr<device_state> own_state_;  // if there is no plan
   device_state& state_;
   const std::shared_ptr<ballast::cuda::device> device_;
+  const call_lane lane_;      // before all memory of the call
   std::int64_t m_, n_, k_;    // m of this device
   std::int64_t all_, first_;  // the points of all devices of the group, and the number of the first of this device
   device_ranks ranks_;
@@ -237,7 +247,7 @@ class cuda_engine final : public engine<T> {
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
   point_stream<T> point_stream_;
-  buffer flags_;
+  buffer results_;  // flags, and room()
   sealed<normalization<T>> normalization_;
   point_data points_;
   column_statistics statistics_;

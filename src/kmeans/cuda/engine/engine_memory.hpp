@@ -11,7 +11,7 @@ namespace ballast::kmeans::cuda {
 
 template <class T>
 template <class Value>
-ballast::cuda::device_buffer cuda_engine<T>::upload(const core::vector<Value>& values) const {
+lane_buffer cuda_engine<T>::upload(const core::vector<Value>& values) const {
   buffer made = allocate(static_cast<std::int64_t>(values.size() * sizeof(Value)));
   device_->copy(made.data(), values.data(), made.bytes(), call_.order());
   return made;

@@ -46,6 +46,7 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
   made.repeats = run::repeats_of(what_.how.protection);
   made.scheme = scheme_named(what_.scheme);
   made.kept = &state_;
+  made.lane = &*lane_;
   return made;
 }
 
@@ -215,7 +216,7 @@ std::optional<lloyd_result<T>> cuda_engine<T>::run_lloyd(const sealed_centroids<
   };
   for (;;) {
     seen = runs.run(max_iter - made.iterations, tolerance);
-    collect();
+    if (seen.logged) collect();
     if (ranks_) settle();
     made.iterations = seen.lost ? 0 : made.iterations + seen.iterations;
     const bool fails = seen.reason == device_stop::failure;

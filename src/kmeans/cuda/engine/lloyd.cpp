@@ -51,9 +51,12 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   // For a group: the sums, the members and the totals of all devices.
   if (what_.join) offsets_.joined = take((k * sums + k) * 8 + static_cast<std::int64_t>(sizeof(pass_totals)));
   offsets_.bytes = end;
-  memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
+  const auto memory = [&](std::int64_t bytes) {
+    return what_.lane != nullptr ? lane_buffer(*what_.lane, bytes) : lane_buffer({device_, bytes, call_.order()});
+  };
+  memory_ = memory(end);
   device_->zero(memory_.data(), end, call_.order());
-  for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
+  for (lane_buffer& each : labels_) each = memory(points.m * 4);
 }
 
 // Both kinds of passes share the packed centroids: the groups of tiles and the checks are the same.
@@ -101,7 +104,9 @@ template <class T>
 void lloyd<T>::begin_run(bool anew) {
   first_pass_ = true;
   added_ = false;
-  if (anew) device_->zero(memory_.data(), offsets_.bytes, call_.order());
+  if (!anew) return;
+  device_->zero(memory_.data(), offsets_.bytes, call_.order());
+  untouched_ = true;
 }
 
 template <class T>
@@ -203,8 +208,9 @@ void lloyd<T>::set_centroids(std::span<const T> values, std::span<const T> twin)
 
 // Clears the sums with which a pass begins, as an update does: the host may have run other passes since.
 template <class T>
-void lloyd<T>::prepare_sums() {
-  if (!added_) {
+void lloyd<T>::prepare_sums(bool with_sums) {
+  if (std::exchange(untouched_, false)) return;
+  if (with_sums && !added_) {
     device_->zero(at<void>(offsets_.sums[buffer_of(sums_)]), what_.k * sum_pitch(what_.points.stride) * what_.points.words * 8,
                   call_.order());
     device_->zero(at<void>(offsets_.members[buffer_of(sums_)]), what_.k * 8, call_.order());
@@ -214,7 +220,7 @@ void lloyd<T>::prepare_sums() {
 
 template <class T>
 void lloyd<T>::pass(bool sums, T* distances) {
-  prepare_sums();
+  prepare_sums(sums);
   launch_pass(sums, false, distances);
 }
 
@@ -338,13 +344,17 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     const int wanted = what_.pieces ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
     const indexes before{rows_, sums_, last_sums_, current_};
     for (int i = 0; i < wanted; ++i) {
-      if (made.iterations + i == 0) prepare_sums();
+      if (made.iterations + i == 0) prepare_sums(true);
       launch_pass(true, true, nullptr);
       launch_update(false, true, tolerance);
     }
+    ballast::cuda::event_counters logged{};
     device_->copy(states, at<void>(offsets_.state), sizeof states, call_.order());
+    device_->copy(&logged, call_.events(), sizeof logged, call_.order());
     call_.wait();
-    if (what_.check && !is_possible(states, made.iterations, wanted, tolerance.value)) return {device_stop::failure, check::shift, 0, true};
+    made.logged = logged.written != 0 || logged.false_alarms != 0;
+    if (what_.check && !is_possible(states, made.iterations, wanted, tolerance.value))
+      return {device_stop::failure, check::shift, 0, true, made.logged};
     made.reason = static_cast<device_stop>(state.reason);
     made.failed = static_cast<check>(state.failed);
     // Without checks a wrong number ends the run, or counts wrongly, but does not make it endless.
@@ -389,12 +399,13 @@ stretch lloyd<T>::run_joined(int most, const abft::guarded_threshold& tolerance)
     if (each.bytes() == 0) each = {device_, all_words() * 8};
   const auto words_at = [&](int i) { return static_cast<unsigned long long*>((*what_.words)[static_cast<std::size_t>(i)].data()); };
   stretch made;
+  made.logged = true;  // the host looks
   for (int updates = 0;; ++updates) {
     const bool last = updates == most;
     const auto count = static_cast<std::size_t>(last ? 0 : all_words());
     const std::span own_words(words_at(joins_), count), sums(words_at(2), count);
     if (!last) {
-      if (updates == 0) prepare_sums();
+      if (updates == 0) prepare_sums(true);
       launch_pass(true, true, nullptr);
       enqueue_words(own_words.data());
     }
@@ -406,7 +417,7 @@ stretch lloyd<T>::run_joined(int most, const abft::guarded_threshold& tolerance)
         possible ? std::uint64_t{state.reason} << 40 | std::uint64_t{state.failed & 0xff} << 32 | state.iterations : impossible;
     const std::vector<std::uint64_t> all = what_.join(own_words, sums, own);
     if (what_.check && (own == impossible || !std::ranges::all_of(all, [&](std::uint64_t each) { return each == own; })))
-      return {device_stop::failure, check::shift, 0, true};
+      return {device_stop::failure, check::shift, 0, true, true};
     // Without checks the first device decides.
     made.reason = static_cast<device_stop>(all[0] >> 40);
     made.failed = static_cast<check>(all[0] >> 32 & 0xff);

@@ -46,6 +46,7 @@ struct lloyd_problem {
   std::optional<tile_policy> tile;    // the policy of the scheme; nothing: choose_tile
   std::uint64_t flips = 0;            // tile_arguments::flips, for a scheme
   device_state* kept = nullptr;       // keeps the kernels for later calls, unless `policy` is set; may be null
+  device_lane* lane = nullptr;        // the memory of the call; null: memory of its own
 };
 
 // The result of a stretch of iterations.
@@ -56,6 +57,7 @@ struct stretch {
   // With device_stop::failure: the state of the iterations cannot be what it is, so it is not known which centroids are good. `iterations`
   // is 0.
   bool lost = false;
+  bool logged = false;  // kernels have logged events
 };
 
 template <class T>
@@ -114,7 +116,7 @@ class lloyd : public core::pooled {
   void enqueue_words(unsigned long long* to) const;
   std::int64_t all_words() const;
   std::int64_t sum_words() const { return what_.k * what_.points.words * sum_pitch(what_.points.stride); }
-  void prepare_sums();
+  void prepare_sums(bool with_sums);
   packed_centroids<T> packed_of(int which) const;
   void launch_pass(bool with_sums, bool on_device, T* distances);
   void launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance);
@@ -131,8 +133,9 @@ class lloyd : public core::pooled {
   kernels with_sums_, labels_only_;
   std::unique_ptr<tile_pass<T>> tiles_;  // the kernels of a scheme, instead of these two
   const ballast::cuda::kernel* update_ = nullptr;
-  ballast::cuda::device_buffer memory_;
-  ballast::cuda::device_buffer labels_[2];
+  lane_buffer memory_;
+  lane_buffer labels_[2];
+  bool untouched_ = true;  // no pass has begun since the memory was cleared
   int joins_ = 0;
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, results, sections,

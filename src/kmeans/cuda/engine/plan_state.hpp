@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -44,6 +45,9 @@ enum kernel_number : int {
   k_kernel_numbers = k_batch_kernel + 2
 };
 
+// A lane keeps at most one part in so many of a device's memory.
+inline constexpr std::int64_t k_kept_share = 64;
+
 // The kernels of Lloyd's iterations.
 struct pass_kernels {
   pass_policy policy;  // the policy of the pass with sums
@@ -51,6 +55,87 @@ struct pass_kernels {
   const ballast::cuda::kernel* labels_only = nullptr;
   const ballast::cuda::kernel* update = nullptr;
   std::int64_t resident[2] = {};  // blocks of either pass that the device runs at the same time
+};
+
+// Device memory of a call, which its plan keeps for the next one: memory is lent by size, and goes back when its owner does not need it any
+// more. All work of the call is ordered on one stream. Calls at the same time have lanes of their own.
+class device_lane {
+ public:
+  using device_buffer = ballast::cuda::device_buffer;
+
+  // `most`: the bytes that it keeps at most.
+  device_lane(std::shared_ptr<ballast::cuda::device> on, std::int64_t most) : device_(std::move(on)), most_(most) {}
+  device_lane(const device_lane&) = delete;
+  device_lane& operator=(const device_lane&) = delete;
+  ~device_lane() { begin(nullptr); }  // the stream of the last call may not exist any more
+
+  // Begins a call.
+  void begin(ballast::cuda::stream order) {
+    order_ = order;
+    for (device_buffer& each : idle_) each.release_on(order);
+  }
+
+  device_buffer take(std::int64_t bytes) {
+    for (device_buffer& each : idle_) {
+      if (each.bytes() != bytes) continue;
+      device_buffer made = std::move(each);
+      each = std::move(idle_.back());
+      idle_.pop_back();
+      kept_ -= bytes;
+      return made;
+    }
+    try {
+      return {device_, bytes, order_};
+    } catch (const std::bad_alloc&) {
+      if (idle_.empty()) throw;
+      idle_.clear();
+      kept_ = 0;
+      return {device_, bytes, order_};
+    }
+  }
+  void give(device_buffer memory) noexcept {
+    if (kept_ + memory.bytes() > most_) return;
+    try {
+      const std::int64_t bytes = memory.bytes();
+      idle_.push_back(std::move(memory));
+      kept_ += bytes;
+    } catch (const std::bad_alloc&) {  // it is released
+    }
+  }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> device_;
+  ballast::cuda::stream order_ = nullptr;
+  std::int64_t most_, kept_ = 0;
+  std::vector<device_buffer> idle_;
+};
+
+// Device memory of a lane, or without one memory of its own.
+class lane_buffer {
+ public:
+  lane_buffer() = default;
+  lane_buffer(device_lane& home, std::int64_t bytes) : home_(&home), memory_(home.take((bytes + 255) / 256 * 256)), bytes_(bytes) {}
+  explicit lane_buffer(ballast::cuda::device_buffer own) : memory_(std::move(own)), bytes_(memory_.bytes()) {}
+  lane_buffer(lane_buffer&& other) noexcept { swap(other); }
+  lane_buffer& operator=(lane_buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~lane_buffer() {
+    if (home_ != nullptr && memory_.data() != nullptr) home_->give(std::move(memory_));
+  }
+  void* data() const noexcept { return memory_.data(); }
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void swap(lane_buffer& other) noexcept {
+    std::swap(home_, other.home_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+  }
+  device_lane* home_ = nullptr;
+  ballast::cuda::device_buffer memory_;
+  std::int64_t bytes_ = 0;
 };
 
 // Thread-safe.
@@ -82,6 +167,22 @@ class device_state final : public plan_state {
   void give_pinned(ballast::cuda::pinned_buffer memory) {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(memory));
+  }
+  // The same for lanes.
+  std::unique_ptr<device_lane> take_lane() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!lanes_.empty()) {
+        std::unique_ptr<device_lane> made = std::move(lanes_.back());
+        lanes_.pop_back();
+        return made;
+      }
+    }
+    return std::make_unique<device_lane>(device_, device_->about().memory / k_kept_share);
+  }
+  void give_lane(std::unique_ptr<device_lane> lane) {
+    const std::lock_guard lock(mutex_);
+    lanes_.push_back(std::move(lane));
   }
 
   // Returns a kernel. At its first use it is loaded for make(instrumented), or make() if it has no variant for injection.
@@ -128,6 +229,28 @@ class device_state final : public plan_state {
   std::mutex mutex_;
   std::array<std::unique_ptr<const pass_kernels>, 16> passes_;
   std::vector<ballast::cuda::pinned_buffer> idle_;
+  std::vector<std::unique_ptr<device_lane>> lanes_;
+};
+
+// The lane of one call. Everything that it lends must be back when it ends.
+class call_lane {
+ public:
+  call_lane(device_state& home, ballast::cuda::stream order) : home_(home), order_(order), lane_(home.take_lane()) { lane_->begin(order); }
+  call_lane(const call_lane&) = delete;
+  call_lane& operator=(const call_lane&) = delete;
+  ~call_lane() {
+    try {
+      home_.on()->synchronize(order_);  // the next call may have another stream
+      home_.give_lane(std::move(lane_));
+    } catch (...) {  // a device that fails here keeps nothing
+    }
+  }
+  device_lane& operator*() const noexcept { return *lane_; }
+
+ private:
+  device_state& home_;
+  ballast::cuda::stream order_;
+  std::unique_ptr<device_lane> lane_;
 };
 
 // Pinned memory of one call.

@@ -303,19 +303,19 @@ void cuda_engine<T>::launch_row_stats(std::int64_t rows, const row_stats_argumen
 template <class T>
 abft::finding cuda_engine<T>::make_row_stats() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads, bytes = columns() * static_cast<std::int64_t>(sizeof(column_sums));
-  const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
   const std::int64_t times = protect_ ? 2 : 1;
   // One sum for each segment, so that those of a group can be added in the order of rows; without a group there is one segment.
-  const std::int64_t in_segment = ranks_ ? rows_of_segment(all_) / k_row_threads : blocks,
-                     segments = (blocks + in_segment - 1) / in_segment;
-  const buffer parts = allocate(core::checked_product(times * blocks, bytes)), sums = allocate(times * segments * bytes);
+  const std::int64_t in_segment = ranks_ ? rows_of_segment(all_) / k_row_threads : blocks, segments = this->segments();
+  const buffer parts = allocate(core::checked_product(times * blocks, bytes));
+  auto* const sums = reinterpret_cast<column_sums*>(room());
+  auto* const squares = reinterpret_cast<block_squares*>(sums + times * segments * columns());
   column_sums* const columns_again = static_cast<column_sums*>(parts.data()) + blocks * columns();
   points_.known = false;
   clear_flags();
   const auto add = [&](const point_piece<T>& piece, bool known) {
     const std::int64_t block = piece.first / k_row_threads;
     row_stats_arguments<T> given = row_stats_of(piece);
-    given.squares = static_cast<block_squares*>(squares.data()) + block;
+    given.squares = squares + block;
     given.columns = static_cast<column_sums*>(parts.data()) + block * columns();
     given.columns_again = protect_ ? columns_again + block * columns() : nullptr;
     given.known = known;
@@ -327,7 +327,7 @@ abft::finding cuda_engine<T>::make_row_stats() {
   core::vector<column_sums> both(at(2 * segments * columns()));
   for (const bool again : {false, true}) {
     const column_sums* const from = again ? columns_again : static_cast<const column_sums*>(parts.data());
-    column_sums* const to = static_cast<column_sums*>(sums.data()) + (again ? segments * columns() : 0);
+    column_sums* const to = sums + (again ? segments * columns() : 0);
     for (std::int64_t s = 0; s < segments && (protect_ || !again); ++s) {
       const auto count = static_cast<int>(std::min(in_segment, blocks - s * in_segment));
       launch(k_fold_sums_kernel, names::fold_sums, columns(),
@@ -336,8 +336,8 @@ abft::finding cuda_engine<T>::make_row_stats() {
   }
   statistics_.own_squares.resize(at(blocks));
   row_flags seen{};
-  const reading results[] = {{statistics_.own_squares.data(), squares.data(), squares.bytes()},
-                             {both.data(), sums.data(), times * segments * bytes},
+  const reading results[] = {{statistics_.own_squares.data(), squares, blocks * static_cast<std::int64_t>(sizeof(block_squares))},
+                             {both.data(), sums, times * segments * bytes},
                              {&seen, flags(), sizeof seen}};
   read(results);
   abft::finding found = finding_of(seen);

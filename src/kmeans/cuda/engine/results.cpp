@@ -26,10 +26,10 @@ void cuda_engine<T>::launch_exact(exact_arguments<T> given) {
 }
 
 // Launches the kernel of exact distances until its two computations agree. Calls before(number) before attempt `number`. `parts`: gets
-// exact_arguments::sums, if there are any.
+// exact_arguments::sums, if there are any. Returns whether kernels have logged events: collect() has them.
 template <class T>
 template <class Before>
-void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before) {
+bool cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before) {
   given.k = static_cast<int>(k_);
   given.flags = flags();
   given.check = protect_;
@@ -49,26 +49,35 @@ void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, c
     });
   };
   row_flags seen{};
-  const reading results[] = {{parts.data(), sums, static_cast<std::int64_t>(parts.size() * sizeof(double))}, {&seen, flags(), sizeof seen}};
+  ballast::cuda::event_counters logged{};
+  const reading results[] = {{parts.data(), sums, static_cast<std::int64_t>(parts.size() * sizeof(double))},
+                             {&logged, flags() + k_flags + 1, sizeof logged},
+                             {&seen, flags(), sizeof seen}};
+  const auto any = [&] { return logged.written != 0 || logged.false_alarms != 0; };
+  const auto read_all = [&] {
+    device_->copy(flags() + k_flags + 1, call_.events(), sizeof logged, call_.order());
+    read(std::span(results, protect_ ? 3 : 2));
+  };
   if (!protect_) {
     clear_flags();
     once(0);
-    return read(std::span(results, 1));
+    read_all();
+    return any();
   }
   run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
     clear_flags();
     once(number);
-    read(results);
+    read_all();
     what_.seen.checked(at(m_));
     return finding_of(seen);
   });
+  return any();
 }
 
 template <class T>
 summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   const buffer normalized_centroids = upload(centroids.values()), unshifted = upload(plain);
   std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
-  const buffer sums = allocate(16 * blocks);
   // The paper's schemes find labels without storing distances.
   const bool compares = protect_ && !scheme_named(what_.scheme);
   const buffer passed = compares ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
@@ -76,7 +85,7 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   given.passed = static_cast<T*>(passed.data());
   given.plain = static_cast<const T*>(unshifted.data());
   given.normalized_centroids = static_cast<const T*>(normalized_centroids.data());
-  given.sums = static_cast<double*>(sums.data());
+  given.sums = reinterpret_cast<double*>(room());
   given.settles = !scheme_named(what_.scheme);  // labels of the paper's schemes are those of their arithmetic
   const buffer open = allocate(k_open_rows * static_cast<std::int64_t>(sizeof(open_row) + 2 * sizeof(chosen_label)) +
                                blocks * static_cast<std::int64_t>(sizeof(open_block)));
@@ -87,8 +96,8 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   given.limit = 2 * thresholds::distance(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
   core::vector<double> parts(at(2 * blocks));
-  compute_exact(given, "kmeans.inertia", parts, [&](int) { launch_pass(centroids, false, static_cast<T*>(passed.data())); });
-  collect();
+  const auto assign = [&](int) { launch_pass(centroids, false, static_cast<T*>(passed.data())); };
+  if (compute_exact(given, "kmeans.inertia", parts, assign)) collect();
   if (ranks_) parts = ranks_.all(joined::inertia, parts, centroids.seal());
   blocks = static_cast<std::int64_t>(parts.size()) / 2;
   summed_twice made;

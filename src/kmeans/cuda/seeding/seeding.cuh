@@ -10,8 +10,8 @@ namespace ballast::kmeans::cuda {
 
 // Each thread computes the distances of one row to all candidates; another thread verifies them. Two warps sum each potential in the same
 // order. Taking a candidate commits the block's `closest` and potential only if everything agrees. A candidate that was tried is taken by
-// its stored distances: their potential must have the bits of the one that was found when the distances were verified. Shared memory: the
-// squares, trials × rows; two sums for each candidate and for the stored distances.
+// its stored distances: another thread loads each again, and their potential must have the bits of the one that was found when the
+// distances were verified. Shared memory: the squares, trials × rows; two sums for each candidate and for the stored distances.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_seed_threads)
     seeding_kernel(const __grid_constant__ ballast::cuda::kernel_launch<seeding_arguments<T>, Injector> given) {
@@ -43,8 +43,13 @@ __global__ void __launch_bounds__(k_seed_threads)
   __syncthreads();  // the squares are stored
   const int other = k_seed_threads - 1 - thread;
   bool right = true;
-  if (a.check && !a.known && other < rows) {
-    right = row_is_right(a.normalized, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
+  if (a.check && other < rows) {
+    if (a.known) {
+      const T again = load_again(a.distances + a.candidate * a.apart + first + other);
+      right = ballast::cuda::bits(again) == ballast::cuda::bits(squares[other]);
+    } else {
+      right = row_is_right(a.normalized, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
+    }
     if (!right) flag(a.flags[0], a.normalized.first + first + other);
   }
   // Tasks 2j and 2j + 1 sum the potential with candidate j, the last two without any.
