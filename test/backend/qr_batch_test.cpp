@@ -43,7 +43,12 @@ TYPED_TEST(qr_batch, factors_every_shape_accurately) {
     EXPECT_EQ(made.report.verdict, verdict::clean) << m << " × " << n << to_json(made.report);
     EXPECT_EQ(made.report.backend, this->which);
     EXPECT_EQ(made.report.problem, to_token({precision_of<T>, m, n, count}));
-    EXPECT_EQ(made.report.checks, static_cast<std::uint64_t>(2 * count));
+    // Processors compute larger matrices one after the other, panel by panel.
+    const auto of_tiles = static_cast<std::uint64_t>(2 * count);
+    if (this->on_cuda() || std::max(m, n) <= 256)
+      EXPECT_EQ(made.report.checks, of_tiles) << m << " × " << n;
+    else
+      EXPECT_GT(made.report.checks, of_tiles) << m << " × " << n;
     const ratios seen = worst_of(A, made);
     EXPECT_LT(seen.residual, 10) << m << " × " << n;
     EXPECT_LT(seen.orthogonality, 10) << m << " × " << n;

@@ -373,7 +373,7 @@ TYPED_TEST(qr_plan, reports_a_matrix_without_full_rank_as_such) {
   const dense<T> before = A;
   EXPECT_THROW((void)made.gels(A.view(), B.view()), rank_deficient_error);
   EXPECT_TRUE(same(A, before));
-  // Larger matrices of a batch go one by one: the others are solved.
+  // Of a batch of larger matrices the others are solved, on cuda by other kernels than a single one.
   constexpr index m = 270, n = 3, count = 3;
   dense<T> all = random_matrix<T>(m, n * count, 3), right = random_matrix<T>(m, count, 4);
   for (index i = 0; i < m; ++i) all(i, n + 1) = 0;
@@ -388,7 +388,7 @@ TYPED_TEST(qr_plan, reports_a_matrix_without_full_rank_as_such) {
   } catch (const rank_deficient_error& e) {
     EXPECT_NE(std::string(e.what()).find("column 1 of matrix 1"), std::string::npos) << e.what();
   }
-  for (index i = 0; i < n; ++i) EXPECT_EQ(right(i, 2), solution(i, 0));
+  for (index i = 0; i < n; ++i) EXPECT_NEAR(right(i, 2), solution(i, 0), 100 * abft::unit_roundoff<T>);
 }
 
 #if defined(BALLAST_TEST_QR_ON_CUDA)
@@ -510,7 +510,7 @@ TEST(qr_capture, is_refused_by_calls_that_wait) {
   device->release_stream(stream);
 }
 
-// Single matrices need BLAS; small ones of a batch do not.
+// Larger matrices need BLAS. Small ones do not, alone or in a batch.
 TEST(qr_without_blas, runs_on_the_host_unless_cuda_is_named) {
   const auto device = std::make_shared<simt::emulated_device>();
   device->lacks_blas("no cuBLAS here");
@@ -519,10 +519,11 @@ TEST(qr_without_blas, runs_on_the_host_unless_cuda_is_named) {
   EXPECT_EQ(plan<double>({.rows = 30, .columns = 30, .batch = 1000}).backend(), backend::cuda);
   const plan<double> named({.rows = 30, .columns = 20}, {.backend = backend::cuda});
   EXPECT_EQ(named.backend(), backend::cuda);
-  dense<double> A = random_matrix<double>(30, 20, 1);
+  dense<double> A = random_matrix<double>(30, 20, 1), larger = random_matrix<double>(300, 20, 1);
   std::vector<double> tau(20);
+  EXPECT_EQ(named.geqrf(A.view(), tau).verdict, verdict::clean);
   try {
-    (void)named.geqrf(A.view(), tau);
+    (void)plan<double>({.rows = 300, .columns = 20}, {.backend = backend::cuda}).geqrf(larger.view(), tau);
     FAIL();
   } catch (const unsupported_error& e) {
     EXPECT_NE(std::string(e.what()).find("no cuBLAS here"), std::string::npos) << e.what();
