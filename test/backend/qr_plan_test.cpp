@@ -373,7 +373,7 @@ TYPED_TEST(qr_plan, reports_a_matrix_without_full_rank_as_such) {
   const dense<T> before = A;
   EXPECT_THROW((void)made.gels(A.view(), B.view()), rank_deficient_error);
   EXPECT_TRUE(same(A, before));
-  // Of a batch of larger matrices the others are solved, on cuda by other kernels than a single one.
+  // The others of a batch of larger matrices are solved, on cuda by other kernels than a single one.
   constexpr index m = 270, n = 3, count = 3;
   dense<T> all = random_matrix<T>(m, n * count, 3), right = random_matrix<T>(m, count, 4);
   for (index i = 0; i < m; ++i) all(i, n + 1) = 0;
