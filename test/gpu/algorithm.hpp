@@ -63,8 +63,8 @@ int strike(const algorithm& of, const settings& wanted, const time_limit& limit)
 int threads(const settings& wanted, const time_limit& limit);
 
 // The stage `distributed`: calls on a list of all devices, or twice on the only one. Prints rows of type "distributed", fits whose bits
-// are compared with those of a fit on one device, and "distributed time"; of QR and transforms "distributed call", with an error. Returns
-// the number of fits that differ and of calls whose error is too large.
+// are compared with those of a fit on one device, and "distributed time"; of QR and transforms "distributed call", with an error. With
+// tokens (qr_… and fft_…) only these calls. Returns the number of fits that differ and of calls whose error is too large.
 int distributed(const settings& wanted, const time_limit& limit);
 
 }  // namespace ballast::gpu_check

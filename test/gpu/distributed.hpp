@@ -16,7 +16,8 @@ std::string text_of(const std::vector<int>& devices);
 // `devices` empty: a call without a group on the first device.
 execution where_of(const std::vector<int>& devices, protection level);
 
-// QR and transforms. Prints rows of type "distributed call"; returns how many calls had a wrong result, an alarm or an exception.
+// QR and transforms, those of wanted.tokens if there are any, or its own. Prints rows of type "distributed call"; returns how many calls
+// had a wrong result, an alarm or an exception.
 int distributed_calls(const settings& wanted, const time_limit& limit);
 
 }  // namespace ballast::gpu_check

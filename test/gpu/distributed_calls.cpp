@@ -1,6 +1,7 @@
 // The stage `distributed`, QR of tall matrices and transforms on several devices of one process: errors beside a call on one device, and
 // times of whole calls whose operands lie in pageable memory of the host.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -242,7 +243,15 @@ int distributed_calls(const settings& wanted, const time_limit& limit) {
     return of.precision == precision::f32 ? transform<float, std::complex<float>>(token, of, limit)
                                           : transform<double, std::complex<double>>(token, of, limit);
   };
-  if (wanted.quick) {
+  if (!wanted.tokens.empty()) {
+    for (const std::string& each : wanted.tokens) {
+      const std::array<const char*, 1> one = {each.c_str()};
+      if (each.starts_with("qr"))
+        each_of(one, matrix_of);
+      else
+        each_of(one, transform_of);
+    }
+  } else if (wanted.quick) {
     each_of(k_matrices_quick, matrix_of);
     each_of(k_transforms_quick, transform_of);
   } else {
