@@ -170,6 +170,8 @@ int run(int argc, char** argv) {
   for (const std::string& token : wanted.tokens) {
     if (stage == "threads") {
       (void)strike::parse_subject(token);
+    } else if (stage == "distributed") {
+      (token.starts_with("qr_") ? qr_algorithm() : fft_algorithm()).check_token(token);
     } else if (strikes) {
       of->check_token(strike::parse_subject(token).token);
     } else {

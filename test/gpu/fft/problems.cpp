@@ -8,6 +8,7 @@
 
 #include "fft/cuda/tune/bundle_catalogue.hpp"
 #include "fft/problem.hpp"
+#include "stages.hpp"
 
 namespace ballast::gpu_check {
 namespace {
@@ -94,21 +95,16 @@ std::vector<std::string> fault_set(bool quick) {
 std::vector<std::string> scheme_set() { return {"fft_c2c_f32_n1024_b67_fwd", "fft_c2c_f64_n65536_b3_fwd"}; }
 
 std::vector<std::string> strike_set(bool quick) {
-  if (quick) return {"fft_c2c_f32_n1024_b64_fwd", "fft_r2c_f32_n400_b128_fwd", "end_to_end_fft_c2c_f32_n131072_b1_fwd"};
-  return {"fft_c2c_f32_n1024_b64_fwd",
-          "fft_c2c_f32_n1000_b64_fwd",
-          "fft_c2c_f32_n8192_b8_fwd",
-          "fft_c2c_f64_n1024_b32_fwd",
-          "fft_c2c_f32_n262144_b1_fwd",
-          "fft_c2c_f64_n65536_b1_fwd",
-          "fft_c2c_f32_n1009_b32_fwd",
-          "fft_r2c_f32_n400_b128_fwd",
-          "fft_r2c_f32_n1000_b64_fwd",
-          "fft_c2r_f64_n1000_b32_inv",
-          "fft_dct2_f32_n500_b64_fwd",
-          "fft_dst4_f64_n500_b32_fwd",
-          "end_to_end_fft_c2c_f32_n131072_b1_fwd",
-          "end_to_end_fft_c2c_f64_n65536_b1_inv"};
+  std::vector<std::string> made = {"fft_c2c_f32_n1024_b64_fwd", "fft_r2c_f32_n400_b128_fwd"};
+  if (!quick)
+    made.insert(made.end(),
+                {"fft_c2c_f32_n1000_b64_fwd", "fft_c2c_f32_n8192_b8_fwd", "fft_c2c_f64_n1024_b32_fwd", "fft_c2c_f32_n262144_b1_fwd",
+                 "fft_c2c_f64_n65536_b1_fwd", "fft_c2c_f32_n1009_b32_fwd", "fft_r2c_f32_n1000_b64_fwd", "fft_c2r_f64_n1000_b32_inv",
+                 "fft_dct2_f32_n500_b64_fwd", "fft_dst4_f64_n500_b32_fwd"});
+  if (tested != backend::cuda) return made;  // other backends do not have the scheme
+  made.push_back("end_to_end_fft_c2c_f32_n131072_b1_fwd");
+  if (!quick) made.push_back("end_to_end_fft_c2c_f64_n65536_b1_inv");
+  return made;
 }
 
 std::vector<std::string> sanitizer_set() {
