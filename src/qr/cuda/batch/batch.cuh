@@ -1,7 +1,7 @@
 // QR of many small matrices, Q applied to columns, and triangular systems: a team of threads for each matrix, which it keeps in registers.
 // Layer: backend "cuda" of QR, device code.
 // A team computes a tile from its input. It compares the result with sums from separate loads of the input and, if Q is applied, of V, and
-// only then stores the tile. A tile that fails is recomputed. docs/design/qr-cuda.md, "Batches".
+// only then stores the tile. A tile that fails is recomputed. docs/design/qr-cuda-batches.md.
 #pragma once
 
 #include "abft/attempt.hpp"

@@ -1,6 +1,6 @@
 // A team and the check of its tile: sums from separate loads of the input, to which the reflectors are applied alongside the tile, and
 // their comparison with the tile before it is stored. Sums are in double.
-// Layer: backend "cuda" of QR, device code. docs/design/qr-cuda.md, "Batches", describes the checks.
+// Layer: backend "cuda" of QR, device code. docs/design/qr-cuda-batches.md, describes the checks.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // QR of many matrices of any number of rows, and Q applied to columns: a thread block for each matrix, or for some columns of one.
 // Layer: backend "cuda" of QR, device code.
 // A block computes a tile from its input. It compares the result with sums from separate loads of the input and, if Q is applied, of V, and
-// only then stores the tile. A tile that fails is recomputed. docs/design/qr-cuda.md, "Batches".
+// only then stores the tile. A tile that fails is recomputed. docs/design/qr-cuda-batches.md.
 // Source: LAPACK's conventions for xLARFG and xGEQR2.
 #pragma once
 

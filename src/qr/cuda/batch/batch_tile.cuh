@@ -1,7 +1,7 @@
 // The tile of a team (batch_policy): a small matrix, or columns of one, in the registers of its threads. It is loaded, factored by panels,
 // multiplied by reflectors, and stored.
 // Layer: backend "cuda" of QR, device code.
-// Source: LAPACK's conventions for xLARFG; docs/design/qr-cuda.md, "Batches".
+// Source: LAPACK's conventions for xLARFG; docs/design/qr-cuda-batches.md.
 #pragma once
 
 #include <cmath>

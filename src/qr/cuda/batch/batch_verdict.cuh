@@ -1,5 +1,5 @@
 // The verdict on a tile from the numbers of its check, in kernels for batches: the comparison with its threshold, the comparison of hashes,
-// and the outcome of the attempt. Layer: backend "cuda" of QR, device code. docs/design/qr-cuda.md, "Batches", describes the checks.
+// and the outcome of the attempt. Layer: backend "cuda" of QR, device code. docs/design/qr-cuda-batches.md, describes the checks.
 #pragma once
 
 #include "abft/attempt.hpp"

@@ -1,6 +1,6 @@
 // The tile of a thread block (tall_policy): a matrix of any number of rows, or columns of one, column by column in shared memory or in a
 // slab of device memory; and the sums of its check. Products and sums are in double.
-// Layer: backend "cuda" of QR, device code. docs/design/qr-cuda.md, "Batches", describes the checks.
+// Layer: backend "cuda" of QR, device code. docs/design/qr-cuda-batches.md, describes the checks.
 #pragma once
 
 #include <cmath>

@@ -61,7 +61,7 @@ struct tall_choice {
 // The choice for m × n, to be factored or to have Q applied, n at most k_tall_columns for a factorization. `bytes`: of a number.
 tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::int64_t bytes, const ballast::cuda::capabilities& on);
 // Returns whether these kernels take `count` matrices of this size, and sooner than the whole device takes one after the other. A
-// prediction: docs/design/qr-cuda.md, "Batches".
+// prediction: docs/design/qr-cuda-batches.md.
 bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t bytes, const ballast::cuda::capabilities& on);
 template <class S>
 ballast::cuda::kernel_request tall_kernel(batch_work step, tall_size size, const ballast::cuda::capabilities& on, bool instrumented);
