@@ -21,7 +21,7 @@
 namespace ballast::kmeans {
 namespace {
 
-constexpr std::int64_t k_points = 7000;  // three pieces of the least size
+constexpr std::int64_t k_streamed_points = 7000;  // three pieces of the least size
 
 template <class T>
 class kmeans_streamed : public testing::Test {
@@ -51,13 +51,13 @@ TYPED_TEST(kmeans_streamed, what_stays_is_chosen_by_the_memory) {
 TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
   using T = TypeParam;
   const std::int64_t n = 20, k = 3;
-  const auto points = clouds<T>(k_points, n, k, 5, 0.8);
-  std::vector<T> weights(static_cast<std::size_t>(k_points)), transposed(points.values.size());
+  const auto points = clouds<T>(k_streamed_points, n, k, 5, 0.8);
+  std::vector<T> weights(static_cast<std::size_t>(k_streamed_points)), transposed(points.values.size());
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(0.5 * static_cast<double>(i % 5));
-  for (std::int64_t i = 0; i < k_points; ++i)
+  for (std::int64_t i = 0; i < k_streamed_points; ++i)
     for (std::int64_t f = 0; f < n; ++f)
-      transposed[static_cast<std::size_t>(f * k_points + i)] = points.values[static_cast<std::size_t>(i * n + f)];
-  const matrix_view<const T> by_columns = column_major<const T>(transposed.data(), k_points, n);
+      transposed[static_cast<std::size_t>(f * k_streamed_points + i)] = points.values[static_cast<std::size_t>(i * n + f)];
+  const matrix_view<const T> by_columns = column_major<const T>(transposed.data(), k_streamed_points, n);
   struct outcome {
     model<T> fitted;
     prediction predicted;
@@ -92,8 +92,8 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
       EXPECT_TRUE(std::equal(found.fitted.centroids.data(), found.fitted.centroids.data() + k * n, expected.fitted.centroids.data()));
       EXPECT_EQ(found.predicted.labels, expected.predicted.labels);
       EXPECT_EQ(found.predicted.inertia, expected.predicted.inertia);
-      EXPECT_TRUE(
-          std::equal(found.transformed.values.data(), found.transformed.values.data() + k_points * k, expected.transformed.values.data()));
+      EXPECT_TRUE(std::equal(found.transformed.values.data(), found.transformed.values.data() + k_streamed_points * k,
+                             expected.transformed.values.data()));
       EXPECT_GT(found.copies, expected.copies + 3 * 3) << "the points should have come in pieces";
     }
   }
@@ -104,7 +104,7 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
 TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
   using T = TypeParam;
   const std::int64_t n = 20, k = 3;
-  const auto points = clouds<T>(k_points, n, k, 5, 0.8);
+  const auto points = clouds<T>(k_streamed_points, n, k, 5, 0.8);
   const auto run = [&](cuda::kept_points kept, test::late_device::manner how, std::int64_t left_out, std::int64_t* waits) {
     const auto below = std::make_shared<observed_device>(std::make_shared<simt::emulated_device>());
     below->available = memory_for<T>(kept, points.view(), false, k) - ballast::cuda::k_ring_bytes;
@@ -145,7 +145,7 @@ TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
 TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
   using T = TypeParam;
   const std::int64_t n = 20, k = 3;
-  const auto points = clouds<T>(k_points, n, k, 5, 0.8);
+  const auto points = clouds<T>(k_streamed_points, n, k, 5, 0.8);
   const auto run = [&](cuda::kept_points kept, std::int64_t struck, bool every, protection level, std::int64_t* copies) {
     const auto device = std::make_shared<observed_device>(
         std::make_shared<simt::emulated_device>(with_memory(memory_for<T>(kept, points.view(), false, k))));
