@@ -32,7 +32,7 @@ struct execution {
   ballast::group group = {};
   // s ≥ 1: of s calls of one operation of the plan one has the protection above, the first and every s-th after it; the others have none,
   // and report::protection says off. Further plans of the same problem in the process begin at the second, third, … of s calls, so that
-  // calls that make a plan each are sampled too. A fault that persists is found within s calls. Refused calls do not count. A CUDA graph
+  // calls that make a plan each are sampled too. A fault that persists is found within s calls. A refused call may count. A CUDA graph
   // keeps what the captured call had. Only 1 on a group.
   int sampled = 1;
 };
