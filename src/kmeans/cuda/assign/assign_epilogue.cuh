@@ -368,7 +368,7 @@ struct pass_rows : pass_rechecks<T, P, Injector> {
         row_stats.error = own.most();
         T mine = max(2 * row_stats.error, k_comparable);  // the two owners compute it from two copies of the bound
         given.strike(ballast::cuda::index<1>{}, site::threshold,
-                     this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 3), &mine);
+                     this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + scores::k_other_thresholds), &mine);
         if constexpr (k_checks) {
           if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) row_stats.bad = true, row_stats.failed = check::minimum;
         }
@@ -380,7 +380,8 @@ struct pass_rows : pass_rechecks<T, P, Injector> {
         }
         if constexpr (!scores::k_own_errors)
           given.strike(ballast::cuda::index<k_groups>{}, site::threshold,
-                       this->here(tile, tiles, a.centroids.shape.sections + 2, a.centroids.shape.sections + 3), errors.spread);
+                       this->here(tile, tiles, a.centroids.shape.sections + 2, a.centroids.shape.sections + scores::k_other_thresholds),
+                       errors.spread);
       }
     };
     row_search<T> rows[k_groups];

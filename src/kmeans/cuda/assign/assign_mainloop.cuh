@@ -122,6 +122,7 @@ struct pass_scores {
   // f32: true if each centroid's own norm bounds the error of its scores; false: the largest norm does. With many features this error is a
   // large part of the difference of two scores, and there are more products per score, which hide the additional work.
   static constexpr bool k_own_errors = sizeof(T) == 4 && !k_in_registers;
+  static constexpr int k_other_thresholds = sizeof(T) == 4 && !k_own_errors ? 3 : 2;  // sites of thresholds beside those of sections
   using errors = row_errors<T, k_groups>;
   static constexpr bool k_follows = k_checks && !P.single;  // f32: a largest score affects which columns later groups keep
 
@@ -534,7 +535,8 @@ struct pass_scores {
           for (float& each : largest) strike_minimum(0, each);
           search(rows, scores, columns, largest, twins, of, before, [&](float& threshold) {
             if (Injector::enabled && begins)
-              given.strike(index<1>{}, site::threshold, here(tile, tiles, shape.sections + 1, shape.sections + 3), &threshold);
+              given.strike(index<1>{}, site::threshold, here(tile, tiles, shape.sections + 1, shape.sections + k_other_thresholds),
+                           &threshold);
           });
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
           before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no codes
@@ -567,7 +569,8 @@ struct pass_scores {
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
                                                  const row_search<T> (&rows)[k_groups], row_statistics& row_stats) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
-    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + 3), &limits.row_offset);
+    given.strike(index<1>{}, site::threshold, here(tile, tiles, section, a.centroids.shape.sections + k_other_thresholds),
+                 &limits.row_offset);
     T sums[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;
