@@ -300,7 +300,8 @@ std::optional<report> gels_in_one_go(const batch_task<S>& work, const run::setti
       judged.word = abft::k_fail;
     return judged;
   });
-  if (seen.uncorrectable() && how.protection == protection::correct) {
+  const auto lost = [&] { return seen.uncorrectable() && how.protection == protection::correct; };
+  if (lost()) {
     kept.restore(seen);
     return seen.finish();
   }
@@ -313,6 +314,10 @@ std::optional<report> gels_in_one_go(const batch_task<S>& work, const run::setti
   }
   const std::unique_ptr<engine<S>> near = host::make_engine<S>(run);
   const rank_estimate found = estimate_rank<S>(run, *near, R);
+  if (lost()) {  // the solves of the estimate are verified, too
+    kept.restore(seen);
+    return seen.finish();
+  }
   seen.conditioned(found.condition);
   if (!found.full()) {
     kept.restore(seen);
