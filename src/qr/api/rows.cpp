@@ -19,6 +19,7 @@
 #include "qr/api/packed_rows.hpp"
 #include "qr/api/validation.hpp"
 #include "qr/sites.hpp"
+#include "run/sampling.hpp"
 
 namespace ballast::qr {
 
