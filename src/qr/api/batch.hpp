@@ -11,6 +11,7 @@
 
 #include "qr/api/operation_call.hpp"
 #include "qr/api/plan.hpp"
+#include "qr/driver/rank.hpp"
 
 namespace ballast::qr {
 
@@ -56,6 +57,12 @@ report run_batch(const batch_task<S>& work, const call& now);
 // unsupported_error.
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now);
+
+// gels of one matrix in place by the kernels for batches, on cuda: three launches, after which the host estimates the rank of R. Returns
+// nullopt, and leaves the operands as they were, if those kernels do not take it, or if numbers are so near the ends of the range that they
+// must be scaled. A rank that is not full leaves them, too.
+template <class S>
+std::optional<rank_estimate> gels_in_place(operation_call<S>& here, const batch_task<S>& work);
 
 // Does the task of one complex matrix on cuda as a part of the call `here`, whose engine is that of the host.
 template <class S>

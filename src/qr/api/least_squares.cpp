@@ -130,12 +130,13 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
   if (B.rows != most)
     throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), most, B.rows));
   check_apart(A, B, "A and B", plan.token);
-  if (auto made = run_as_batch<S>({.plan = plan, .what = operation::gels, .A = batch_of(A, 1), .C = batch_of(B, 1)}, now))
-    return *std::move(made);
   return run_operation<S>(plan, counted::gels, now, A.data, [&](operation_call<S>& here) {
     if constexpr (is_complex<S>) {
       if (here.run.which == backend::cuda)
         return conclude(here, gels_by_kernels(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
+    } else {
+      if (const auto seen = gels_in_place<S>(here, {.plan = plan, .what = operation::gels, .A = batch_of(A, 1), .C = batch_of(B, 1)}))
+        return conclude(here, *seen, std::min(A.rows, A.columns), A.rows < A.columns);
     }
     conclude(here, gels_in(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
   });
