@@ -139,8 +139,12 @@ tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::in
     if (tile(width) <= room) return {tall_size::large, static_cast<int>(width), 0};
   }
   width = step == batch_work::factor ? n : std::min<std::int64_t>(n, k_tall_slab_columns);
-  constexpr std::int64_t unit = 256;
-  return {tall_size::outside, static_cast<int>(width), (tile(width) + unit - 1) / unit * unit};
+  constexpr std::int64_t unit = 256, share = 16;
+  const auto pitch = [&](std::int64_t columns) { return (tile(columns) + unit - 1) / unit * unit; };
+  // The memory for Q's products is measured before the number of columns is known, so that they do not change the number of slabs.
+  const std::int64_t widest = step == batch_work::factor ? n : k_tall_slab_columns;
+  const std::int64_t slabs = std::clamp<std::int64_t>(on.memory / share / pitch(widest), 1, on.multiprocessors);
+  return {tall_size::outside, static_cast<int>(width), pitch(width), static_cast<int>(slabs)};
 }
 
 bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t bytes, const ballast::cuda::capabilities& on) {
@@ -151,7 +155,8 @@ bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t
   const double numbers = static_cast<double>(m) * static_cast<double>(n), steps = static_cast<double>(std::min(m, n));
   const double speed = made.size == tall_size::outside ? 3e4 : 1.2e5;
   const double of_block = 20 + steps * (2 + 2.5 * numbers * static_cast<double>(bytes) / speed);
-  const double side_by_side = on.multiprocessors * (made.size == tall_size::small ? k_small_tall.resident : 1.0);
+  const double side_by_side =
+      made.size == tall_size::outside ? made.slabs : on.multiprocessors * (made.size == tall_size::small ? k_small_tall.resident : 1.0);
   const double rounds = std::max(1.0, static_cast<double>(count) / side_by_side);
   return rounds * of_block <= static_cast<double>(count) * (400 + 2 * numbers * steps / 5e6);
 }

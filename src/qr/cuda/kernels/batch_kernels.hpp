@@ -57,6 +57,9 @@ struct tall_choice {
   tall_size size = tall_size::small;
   int width = 1;           // columns of a tile
   std::int64_t pitch = 0;  // bytes of a slab; 0: the tile is in shared memory
+  int slabs = 0;  // blocks that work at a time: one for each multiprocessor, as far as a sixteenth of the device's memory holds them
+
+  std::int64_t slab_bytes() const { return pitch * slabs; }
 };
 // The choice for m × n, to be factored or to have Q applied, n at most k_tall_columns for a factorization. `bytes`: of a number.
 tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::int64_t bytes, const ballast::cuda::capabilities& on);
