@@ -7,6 +7,7 @@
 
 #include "fft/cuda/plan/schedule.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/policy/radices.hpp"
 #include "fft/cuda/tune/candidates.hpp"
 #include "fft/problem.hpp"
 #include "unit/cuda_fft_devices.hpp"
@@ -147,6 +148,40 @@ TEST(cuda_fft_tuning, an_entry_for_few_lines_is_for_few_lines) {
   EXPECT_THAT(lengths(1 << 20, 2), ElementsAre(512, 2048));
   const schedule_request short_lines{.shape = resolve({.shape = {1024}, .batch = 8}), .tuned = &table};
   EXPECT_EQ(make_schedule(short_lines, hopper()).passes.front().policy.threads, 128);
+}
+
+TEST(cuda_fft_tuning, candidate_splits_fit_and_come_in_order) {
+  EXPECT_THAT(candidate_splits(1 << 24, false, hopper()).front(), ElementsAre(4096, 4096));
+  EXPECT_THAT(candidate_splits(1 << 18, false, hopper()).front(), ElementsAre(512, 512));
+  EXPECT_THAT(candidate_splits(1 << 21, true, hopper()).front(), ElementsAre(1024, 2048));
+  EXPECT_THAT(candidate_splits((1 << 18) + 1, false, hopper()), IsEmpty());
+  for (const std::int64_t n : {std::int64_t{1} << 17, std::int64_t{1000000}, std::int64_t{1} << 24}) {
+    for (const bool wide : {false, true}) {
+      const auto all = candidate_splits(n, wide, hopper());
+      EXPECT_FALSE(all.empty()) << n;
+      EXPECT_LE(all.size(), 12u);
+      std::size_t passes = 2;
+      for (const auto& lengths : all) {
+        EXPECT_GE(lengths.size(), passes);
+        passes = lengths.size();
+        std::int64_t product = 1;
+        for (const std::int64_t each : lengths) {
+          EXPECT_TRUE(fits_one_pass(each, wide, hopper())) << each;
+          product *= each;
+        }
+        EXPECT_EQ(product, n);
+        tuning_table table;
+        table.set_split({9, wide, n, true, false}, {lengths, 1});
+        const schedule_request one{.shape = resolve({.precision = wide ? precision::f64 : precision::f32, .shape = {n}, .batch = 64}),
+                                   .precision = wide ? precision::f64 : precision::f32,
+                                   .check = check_form::verify_before_store,
+                                   .tuned = &table};
+        const auto passes_made = make_schedule(one, hopper()).passes;
+        ASSERT_EQ(passes_made.size(), lengths.size());
+        for (std::size_t i = 0; i < lengths.size(); ++i) EXPECT_EQ(passes_made[i].policy.length, lengths[i]);
+      }
+    }
+  }
 }
 
 // A pass in columns copies whole rows of its tile ahead, so all of its tiles have as many lines.

@@ -241,13 +241,10 @@ class builder {
     return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
   }
 
-  // Returns whether so few numbers are transformed that latency decides: not even 128 threads with 16 numbers on each multiprocessor.
-  bool few(std::int64_t length, std::int64_t lines) const { return length * lines <= std::int64_t{2048} * device_.multiprocessors; }
-
   // Returns the passes that the tuning table has for lines of length n, if this device can run them.
   std::optional<std::vector<std::int64_t>> tuned_split(std::int64_t n, std::int64_t lines) const {
     if (wanted_.plain) return {};
-    const auto found = wanted_.tuned->find_split({device_.major, wide_, n, wanted_.check != check_form::none, few(n, lines)});
+    const auto found = wanted_.tuned->find_split({device_.major, wide_, n, wanted_.check != check_form::none, is_few(n, lines, device_)});
     if (!found || !std::ranges::all_of(found->lengths, [&](std::int64_t each) { return fits_one_pass(each, wide_, device_); })) return {};
     return found->lengths;
   }
@@ -471,7 +468,7 @@ class builder {
     wanted.plain = wanted_.plain;
     wanted.columns = made.columns;
     wanted.count = made.lines();
-    wanted.few = few(n, wanted.count);
+    wanted.few = is_few(n, wanted.count, device_);
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     const bool rows_on_boundaries =

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/device/device.hpp"
 #include "cuda/tuning/tuning_table.hpp"
 #include "fft/cuda/policy/policy.hpp"
 
@@ -31,6 +32,11 @@ struct line_request {
   bool stageable = false;    // tiles, or the rows of a tile in columns, are contiguous, aligned, and loaded without conversion
   bool clusterable = false;  // elements of a line are contiguous in memory, so that blocks can take runs of them
 };
+
+// Returns whether so few numbers are transformed that latency decides: not even 128 threads with 16 numbers on each multiprocessor.
+inline bool is_few(std::int64_t length, std::int64_t lines, const ballast::cuda::capabilities& device) {
+  return length * lines <= std::int64_t{2048} * device.multiprocessors;
+}
 
 // The part of a policy that is tuned.
 struct tuned_line {
