@@ -118,7 +118,7 @@ struct line_memory : line_real<P, Injector> {
   // Requests a tile in columns; called by all threads. The columns are a multiple of the lines of a tile.
   __device__ __forceinline__ void request_rows(std::int64_t wanted) const {
     constexpr int k_piece = 16 / static_cast<int>(sizeof(number));  // elements of one copy
-    constexpr int k_pieces = P.lines / k_piece;                     // those of a row
+    constexpr int k_pieces = P.lines / k_piece;                     // number of copies in a row
     static_assert(P.lines % k_piece == 0);
     const tile_place at = place_of(wanted);
     const std::int64_t element = P.source_step != 0 ? P.source_step : a.source.element;

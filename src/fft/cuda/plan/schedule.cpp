@@ -241,6 +241,15 @@ class builder {
     return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
   }
 
+  // Returns the blocks that share a line of length n in one pass; 0 if it takes several. Longer lines than by rule, whose blocks fill a
+  // multiprocessor, are clusters only where the tuning table says so.
+  int cluster_of(std::int64_t n, const axis_request& one) const {
+    if (const int blocks = blocks_of_line(n, wide_, device_); blocks != 0) return blocks;
+    if (one.load != load_form::complex || one.store != store_form::complex || n > k_most_cluster * k_longest_pass) return 0;
+    const auto found = wanted_.tuned->find({.length = static_cast<int>(n), .wide = wide_, .check = wanted_.check}, device_.major);
+    return found && found->cluster > 1 && found->cluster <= most_blocks(device_) ? found->cluster : 0;
+  }
+
   // Returns the passes that the tuning table has for lines of length n, if this device can run them.
   std::optional<std::vector<std::int64_t>> tuned_split(std::int64_t n, std::int64_t lines) const {
     if (wanted_.plain) return {};
@@ -256,8 +265,7 @@ class builder {
     // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
-    if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
-        lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
+    if (one.source_stride == 1 && one.target_stride == 1 && clusterable && lines_of(one) * cluster_of(n, one) >= device_.multiprocessors)
       return {n};
     if (const auto tuned = tuned_split(n, lines_of(one))) return *tuned;
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
