@@ -226,6 +226,7 @@ class cuda_engine final : public engine<T> {
 
   // seeding.cpp
   static constexpr int k_seeding_flags = 3;
+  void reserve_seeding(std::int64_t trials);
   void launch_seeding(int candidate, bool take, bool fresh, bool strike, bool known = false);
   std::pair<std::int64_t, double> block_of(double target) const;
   void include(const T* row, int candidate, bool fresh, bool strike);
