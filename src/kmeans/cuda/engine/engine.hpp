@@ -222,6 +222,7 @@ class cuda_engine final : public engine<T> {
   template <class Before>
   bool compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before);
   void launch_keep(bool compare);
+  void spoil_rows(const matrix_view<T>& values) const;
   void store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const;
 
   // seeding.cpp
