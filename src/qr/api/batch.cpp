@@ -436,6 +436,7 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   if constexpr (is_complex<S>) {
     if (solves) return std::nullopt;  // gels_of() judges the rank
     if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
+    if (!plan.where.scheme.empty()) return std::nullopt;
     return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::optional<report> {
       if (!kernels_take(work)) return std::nullopt;
       run::settings how = plan.settings_for(now);
@@ -472,7 +473,8 @@ template <class S>
 bool has_kernels([[maybe_unused]] const operation_call<S>& here, [[maybe_unused]] operation what, [[maybe_unused]] index rows,
                  [[maybe_unused]] index columns) {
   if constexpr (is_complex<S>)
-    return here.run.which == backend::cuda && cuda::takes_batch(what, {rows, columns, 1}, sizeof(real_of<S>), true);
+    return here.run.which == backend::cuda && here.plan.where.scheme.empty() &&
+           cuda::takes_batch(what, {rows, columns, 1}, sizeof(real_of<S>), true);
   return false;
 }
 

@@ -56,7 +56,8 @@ report run_batch(const batch_task<S>& work, const call& now);
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now);
 
-// Returns whether these kernels do the operation on a complex matrix in this call: on cuda, where they hold it.
+// Returns whether these kernels do the operation on a complex matrix in this call: on cuda, where they hold it, if the caller names no
+// scheme.
 template <class S>
 bool has_kernels(const operation_call<S>& here, operation what, index rows, index columns);
 

@@ -187,7 +187,7 @@ void block_of_columns<S>::transform(const buffer& T) {
     const index k = transposed_ ? s : used - 1 - s;
     formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
     // The identity's columns before a panel hold only zeros in the panel's rows. The panel's own columns are still the identity's, so that
-    // VᵀC is Vᵀ.
+    // VᴴC is Vᴴ.
     const index skipped = first_changed(k), columns = width_ - skipped;
     const index own = unit && first_ + skipped == k * nb ? std::min(H.width, columns) : 0;
     S* const W = static_cast<S*>(W_.data());
@@ -198,7 +198,7 @@ void block_of_columns<S>::transform(const buffer& T) {
     }
     if (own > 0)
       on_.launch(work::copy, tiles(H.width, own),
-                 copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false});
+                 copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false, is_complex<S>});
     if (own < columns) on_.product(H, columns - own, from + own * ldx_, ldx_, W + own * H.width, on_.main());
     on_.strike(site::product, {task_, tasks_, s, used}, W, H.width * columns);
     on_.update(H, transposed_, columns, W, from, ldx_, on_.main());
