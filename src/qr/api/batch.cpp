@@ -73,16 +73,6 @@ bool kernels_take(const batch_task<S>& work) {
   return cuda::takes_batch(work.what, size_of(work), sizeof(real_of<S>), is_complex<S>);
 }
 
-// Complex matrices on cuda have no other way than the kernels for batches.
-template <class S>
-void check_kernels_take(const batch_task<S>& work, std::string_view token) {
-  if (kernels_take(work)) return;
-  throw unsupported_error(fmt::format(
-      "{}: expected complex matrices of up to {} rows and columns that the kernels of this device take for backend cuda, got {} × {}; the "
-      "backends cpu and reference take all",
-      token, k_batch_side, work.rows(), work.columns()));
-}
-
 // Returns the elements of scratch memory: for tau of gels, or for a copy of V.
 template <class S>
 index scratch_of(const batch_task<S>& work) {
@@ -396,7 +386,6 @@ report run_batch(const batch_task<S>& work, const call& now) {
     run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
-    if (is_complex<S> && which == backend::cuda) check_kernels_take(work, plan.token);
     plan.count(counted_as(work.what), how);
     const bool together = which == backend::cuda ? kernels_take(work) : is_small(work);
     if (!together || needs_conjugates(work, which)) return one_by_one(work, how, which);
@@ -409,12 +398,10 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   const prepared& plan = work.plan;
   if (plan.backend != backend::cuda) return std::nullopt;
   if constexpr (is_complex<S>) {
-    // There is no engine for one complex matrix.
-    if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C)))
-      throw unsupported_error(fmt::format(
-          "{}: expected A and C in separate memory for complex numbers on backend cuda, got interleaved ones", plan.token.view()));
-    return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
-      check_kernels_take(work, plan.token);
+    if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
+    if (!plan.where.scheme.empty()) return std::nullopt;
+    return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::optional<report> {
+      if (!kernels_take(work)) return std::nullopt;
       run::settings how = plan.settings_for(now);
       ballast::cuda::refuse_capture(how.stream, plan.token);
       plan.count(counted_as(work.what), how);
@@ -487,6 +474,15 @@ std::optional<rank_estimate> gels_in_place(operation_call<S>& here, const batch_
     on->commit();
   }
   return found;
+}
+
+template <class S>
+bool has_kernels([[maybe_unused]] const operation_call<S>& here, [[maybe_unused]] operation what, [[maybe_unused]] index rows,
+                 [[maybe_unused]] index columns) {
+  if constexpr (is_complex<S>)
+    return here.run.which == backend::cuda && here.plan.where.scheme.empty() &&
+           cuda::takes_batch(what, {rows, columns, 1}, sizeof(real_of<S>), true);
+  return false;
 }
 
 template <class S>
@@ -572,6 +568,7 @@ std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   template batch_task<S> gels_task<S>(const prepared&, const matrix_batch_view<S>&, const matrix_batch_view<S>&);               \
   template report run_batch<S>(const batch_task<S>&, const call&);                                                              \
   template std::optional<report> run_as_batch<S>(const batch_task<S>&, const call&);                                            \
+  template bool has_kernels<S>(const operation_call<S>&, operation, index, index);                                              \
   template void compute_by_kernels<S>(operation_call<S>&, const batch_task<S>&);                                                \
   template void solve_by_kernels<S>(operation_call<S>&, matrix_view<const S>, std::span<const S>, matrix_view<S>);              \
   template pending_report enqueue_batch<S>(const std::shared_ptr<const prepared>&, const batch_task<S>&, const call&);

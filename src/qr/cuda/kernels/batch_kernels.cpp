@@ -52,12 +52,6 @@ std::int64_t shared_of(int which) {
   return shared_of<S>(which, std::make_index_sequence<all.end - all.first>());
 }
 
-template <class S>
-std::string type_of() {
-  const std::string component = sizeof(real_of<S>) == 4 ? "float" : "double";
-  return is_complex<S> ? "ballast::qr::cuda::complex_number<" + component + ">" : component;
-}
-
 // Bytes of shared memory of a block.
 std::int64_t tall_shared(tall_size size, const ballast::cuda::capabilities& on) {
   constexpr std::int64_t reserved = 1024;  // bytes that the driver takes of each block
@@ -83,7 +77,7 @@ int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ball
 template <class S>
 ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool instrumented) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
-  const std::string type = type_of<S>();
+  const std::string type = name_of_number<S>();
   const std::string name = what == batch_work::factor ? "ballast::qr::cuda::batch_factor_kernel" : "ballast::qr::cuda::batch_apply_kernel";
   std::string expression;
   if (what == batch_work::factor) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cuda/device/device.hpp"
@@ -11,6 +12,13 @@
 #include "qr/cuda/batch/tall_args.hpp"
 
 namespace ballast::qr::cuda {
+
+// The name of a type of numbers in the source of the kernels, which know std::complex as complex_number.
+template <class S>
+std::string name_of_number() {
+  const std::string component = sizeof(real_of<S>) == 4 ? "float" : "double";
+  return is_complex<S> ? "ballast::qr::cuda::complex_number<" + component + ">" : component;
+}
 
 // By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a thread block for 64 and 128. For 256 rows: a
 // thread block for 64 columns, a cluster for 128 and 256. A matrix gets the first policy of its kind of numbers that holds it.
