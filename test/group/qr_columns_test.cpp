@@ -17,6 +17,7 @@
 
 #include "group/qr_definitions.hpp"
 #include "inject/injector.hpp"
+#include "inject/plan.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
 
@@ -82,7 +83,6 @@ outcome<T> factor_on(const scene& how, const matrix<T>& A, const matrix<T>& B) {
     const execution where = {.backend = backend::cpu, .threads = how.threads, .protection = how.level, .group = own};
     const block_columns mine{n, how.block, how.ranks, rank}, right{B.columns(), 1, how.ranks, rank};
     const matrix<T> part = columns_of(A, mine), b = columns_of(B, right);
-    inject::plan none;
     const inject::scope strikes(rank == how.struck_rank && how.strikes != nullptr ? how.strikes : nullptr);
     const column_factors<T> factors = factor_columns(part.view(), how.block, where, {});
     const computed<T> q = factors.q();
@@ -98,7 +98,7 @@ outcome<T> factor_on(const scene& how, const matrix<T>& A, const matrix<T>& B) {
     if (m >= n) gather_columns(x.values, right, made.x);
     made.alike = made.alike && (made.tau.empty() || made.tau == factors.tau);
     made.tau = factors.tau;
-    for (const report* each : {&factors.report, &q.report, &projected.report, &x.report}) {
+    for (const report* each : std::initializer_list<const report*>{&factors.report, &q.report, &projected.report, &x.report}) {
       made.detected += each->detected;
       made.checks += each->checks;
       made.clean = made.clean && each->verdict == verdict::clean;
@@ -236,7 +236,6 @@ TEST(qr_columns_data, extreme_and_not_finite) {
     A(i, 20) *= 0x1p-1060;
   }
   for (const int ranks : {1, 3}) {
-    const auto board = std::make_shared<switchboard>(ranks);
     std::mutex mutex;
     for (const double special : {0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
       matrix<double> C = A;
@@ -245,7 +244,7 @@ TEST(qr_columns_data, extreme_and_not_finite) {
         const matrix<double> part = columns_of(C, {30, 4, ranks, rank});
         const auto made = factor_columns(part.view(), 4, {.backend = backend::cpu, .threads = 1, .group = own});
         const std::lock_guard lock(mutex);
-        EXPECT_EQ(made.report.verdict, verdict::clean) << made.report;
+        EXPECT_EQ(made.report.verdict, verdict::clean) << special << ", " << ranks << " ranks";
       });
       for (const auto& each : endings) EXPECT_FALSE(each.error);
     }
@@ -311,6 +310,37 @@ TEST(qr_columns_protection, off_lets_a_bit_pass) {
   }
   EXPECT_GT(different, 0);
 }
+
+// Strikes of the computation on one rank: at every site of QR, and at the blocks that wait between two updates (qr.trailing), V on the
+// other ranks (qr.reflector) and finished blocks (qr.r).
+class qr_columns_strikes : public testing::TestWithParam<const char*> {};
+
+TEST_P(qr_columns_strikes, right_results) {
+  const matrix<double> A = random_matrix<double>(48, 48, 1), B = random_matrix<double>(48, 3, 2);
+  const auto clean = factor_on(scene{}, A, B);
+  ASSERT_EQ(clean.errors, 0) << clean.message;
+  std::uint64_t detected = 0;
+  int reached = 0;
+  for (int seed = 0; seed < (test::sampled() ? 12 : 60); ++seed) {
+    const inject::plan strikes({{.site = inject::site_of((std::string("qr.") + GetParam()).c_str()),
+                                 .seed = static_cast<std::uint64_t>(seed),
+                                 .bit = 61 - seed % 12}});
+    const scene struck{.struck_rank = seed % 3, .strikes = &strikes};
+    const auto found = factor_on(struck, A, B);
+    ASSERT_EQ(found.errors, 0) << "seed " << seed << ": " << found.message;
+    detected += found.detected;
+    expect_definitions(A, B, found, "seed " + std::to_string(seed));
+    scene bare = struck;
+    bare.level = protection::off;
+    const auto without = factor_on(bare, A, B);
+    reached += without.errors > 0 || !same(without, clean) ? 1 : 0;
+  }
+  EXPECT_GT(detected, 0u);
+  EXPECT_GT(reached, 0) << "without protection no strike reached the results";
+}
+
+INSTANTIATE_TEST_SUITE_P(all, qr_columns_strikes, testing::Values("panel", "reflector", "tau", "t", "product", "trailing", "r", "q"),
+                         [](const auto& seen) { return std::string(seen.param); });
 
 TEST(qr_columns_errors, shapes) {
   const matrix<double> A = random_matrix<double>(6, 9, 1);

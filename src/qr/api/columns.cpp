@@ -19,6 +19,7 @@
 #include "qr/api/packed_rows.hpp"
 #include "qr/arithmetic/random.hpp"
 #include "qr/host/columns.hpp"
+#include "qr/host/strike.hpp"
 
 namespace ballast::qr {
 
@@ -59,7 +60,9 @@ class factorization_of_columns {
     if (panels > 0 && mine(0)) next.emplace(factor_panel(0));
     if (panels > 0) send(0, next);
     for (index k = 0; k < panels; ++k) {
-      const panel_message<S> came = here_.take_panel(k, m_, own_, steps_);
+      panel_message<S> came = here_.take_panel(k, m_, own_, steps_);
+      if constexpr (inject::active_injector::enabled)
+        host::strike(here_.run().injector, site::reflector, {k, panels, 0, 1}, came.values.data(), static_cast<index>(came.values.size()));
       // All ranks see the same flags.
       if (came.stopped && here_.repairs()) break;
       std::optional<own_panel<S>> now = std::exchange(next, std::nullopt);
@@ -127,6 +130,11 @@ class factorization_of_columns {
     const auto below = [&](const matrix_view<S>& of) { return of.block(top, 0, m_ - top, of.columns); };
     Q.apply_to(true, {.view = below(from)}, below(to), ranges);
     if (here_.lost()) given_up_ = true;
+    if constexpr (inject::active_injector::enabled) {
+      for (index i = first; i < last; ++i)
+        host::strike(here_.run().injector, site::trailing, {k * local_blocks_ + i, panels_of(steps_, own_.block) * local_blocks_, 0, 1},
+                     &to(top, i * own_.block), m_ - top);
+    }
     if ((k + 1) % 2 == 0) return;
     const index rows = std::min(own_.block, m_ - top);
     const auto go_home = [&](index column, index columns) {
@@ -170,6 +178,8 @@ class factorization_of_columns {
       note(compare(here_.run(), {number, own_.blocks(), 0, 1}, residual, limits.wrong, "qr.columns", number));
     }
     seals_[at(i)] = host::seal_of_columns<S>(block(0, i), abft::k_seal_of_nothing);
+    if constexpr (inject::active_injector::enabled)
+      host::strike(here_.run().injector, site::r, {i, local_blocks_, 0, 1}, block(0, i).data, panel < 0 ? m_ : panel + 1);
   }
 
   void note(const abft::finding& found) {
