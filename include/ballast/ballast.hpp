@@ -12,6 +12,7 @@
 #include <ballast/pending_report.hpp>
 #include <ballast/qr.hpp>
 #include <ballast/qr_columns.hpp>
+#include <ballast/qr_descriptor.hpp>
 #include <ballast/qr_rows.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>

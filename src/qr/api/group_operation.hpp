@@ -23,7 +23,7 @@
 namespace ballast::qr {
 
 // Numbers of the digests.
-enum class group_call : std::uint64_t { factor = 0x51, apply, apply_transposed, solve, factor_columns, q_columns };
+enum class group_call : std::uint64_t { factor = 0x51, apply, apply_transposed, solve, factor_columns, q_columns, redistribute };
 
 // One call: what every member does around its work.
 template <class T>
@@ -59,6 +59,9 @@ class group_operation {
   wire::bytes from_first(std::span<const std::byte> block) {
     return std::move(over_.gather(first() ? block : std::span<const std::byte>())[0]);
   }
+
+  ballast::protection protection() const { return how_.protection; }
+  void checked(std::uint64_t count) { seen_.checked(count); }
 
   // Makes attempts that all ranks make alike: pass(number) is this rank's part of attempt `number`, which may contain exchanges. It returns
   // its finding, or std::nullopt if something below it has failed for good, which is recorded; an attempt passes if it passes on all ranks.
