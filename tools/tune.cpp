@@ -81,7 +81,8 @@ tuned_part tune_devices(const tune_settings& how, const std::string& before, con
   warn(clusters.tiles.warnings());
   tuned_part made;
   made.machine = cuda::current_device()->about().name;
-  made.algorithms = {fft::cuda::line_form::algorithm, kmeans::cuda::pass_form::algorithm, kmeans::cuda::tile_form::algorithm};
+  made.algorithms = {fft::cuda::line_form::algorithm, fft::cuda::split_form::algorithm, kmeans::cuda::pass_form::algorithm,
+                     kmeans::cuda::tile_form::algorithm};
   made.results = fft::cuda::tune(transforms, lines, show);
   for (auto& each : kmeans::cuda::tune(clusterings, kmeans::cuda::all_tuned_schemes(), clusters, show))
     made.results.push_back(std::move(each));
@@ -133,8 +134,8 @@ int run_tune(tune_settings how) {
   files.reserve(file);
   // QR's entries are written by hand: its lines stay as they are, and so do those of the other backend.
   warn(cuda::tuning_warnings(before,
-                             {fft::cuda::line_form::algorithm, kmeans::cuda::pass_form::algorithm, kmeans::cuda::tile_form::algorithm,
-                              qr::cuda::choice_form::algorithm, fft::cpu::choice_form::algorithm}));
+                             {fft::cuda::line_form::algorithm, fft::cuda::split_form::algorithm, kmeans::cuda::pass_form::algorithm,
+                              kmeans::cuda::tile_form::algorithm, qr::cuda::choice_form::algorithm, fft::cpu::choice_form::algorithm}));
   warn(qr::cuda::choice_table::parse(before).warnings());
   const bool shows = !how.quiet && isatty(2) != 0;
   const auto show = [&](const std::string& line) {
