@@ -277,7 +277,7 @@ void exchange::begin_all_to_all(const std::vector<std::span<const std::byte>>& b
 }
 
 std::vector<bytes> exchange::end_all_to_all() {
-  // What came while this rank computed is not late.
+  // Blocks that came while this rank computed are not late.
   while (poll(0)) {
   }
   const auto start = clock::now();
