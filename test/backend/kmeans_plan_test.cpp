@@ -253,7 +253,7 @@ TYPED_TEST(kmeans_plan, stores_results_in_device_memory) {
     EXPECT_EQ(bare.transform(there, v).detected, 0u);
     EXPECT_FALSE(rows_fit()) << seed;
   }
-  // A fault that stays: nobody takes the distances for right ones, and the gaps between rows stay as they were.
+  // A fault that stays: the distances become NaN, and the gaps between rows stay as they were.
   const std::vector<T> before = read(T{}, values);
   inject::request stuck = fault_at(kmeans::site::product, inject::model::stuck_at, 3);
   stuck.bit = sizeof(T) == 4 ? 29 : 61;
