@@ -1,5 +1,5 @@
-// Where the threads of several devices tell each other, turn by turn, which memory they offer and which event its writing ends with. The
-// host waits for no work of a device here.
+// A place where the threads of several devices tell each other, turn by turn, which memory they offer, and which event follows its writing.
+// The host waits for no work of a device here.
 // Layer: group. docs/design/distributed.md, "Devices".
 #pragma once
 

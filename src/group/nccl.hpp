@@ -45,7 +45,7 @@ struct api {
 };
 
 // Returns the functions of the NCCL that this process has loaded: that of $BALLAST_NCCL (a file), else the one among the global symbols,
-// else libnccl.so.2. A communicator can only be used with the library that made it, so none is loaded anew, but for $BALLAST_NCCL. Throws
+// else libnccl.so.2. A communicator can only be used with the library that made it, so none is loaded anew, except $BALLAST_NCCL. Throws
 // unsupported_error: there is none, or it is older than 2.18.
 const api& found();
 

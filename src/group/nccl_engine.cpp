@@ -20,7 +20,7 @@ struct slot_head {
   std::uint64_t round = 0, from = 0, to = 0, parts = 0, more = 0, seal = 0;
 };
 struct part_head {
-  std::uint64_t number = 0, first = 0, count = 0, all = 0;  // of the message; bytes
+  std::uint64_t number = 0, first = 0, count = 0, all = 0;  // part of a message; bytes
 };
 
 std::uint64_t seal_of(const slot_head& value) {
@@ -111,7 +111,7 @@ std::uint64_t nccl_engine::fill(std::byte* slot, int to) {
   return parts;
 }
 
-// Takes the parts of messages out of a slot. What does not fit together is left out: messages have seals.
+// Takes the parts of messages out of a slot. Parts that do not fit together are left out: messages have seals.
 void nccl_engine::read(const std::byte* slot, int from) {
   slot_head head;
   std::memcpy(&head, slot, sizeof head);

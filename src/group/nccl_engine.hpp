@@ -48,7 +48,7 @@ class nccl_engine final : public transport {
   struct stream_of_messages {
     std::deque<bytes> waiting;
     std::size_t sent = 0;        // bytes of the first one that have gone
-    std::uint64_t number = 0;    // of the next one
+    std::uint64_t number = 0;    // the number of the next one
     bytes coming;                // a message of which parts have come
     std::uint64_t expected = 0;  // its number
     bool whole_so_far = false;

@@ -1,4 +1,4 @@
-// See fake_nccl.hpp. Nothing has a thread of its own: whoever asks moves on what can move.
+// See fake_nccl.hpp. It has no thread of its own: each call moves on what can move.
 #include "group/fake_nccl.hpp"
 
 #include <algorithm>

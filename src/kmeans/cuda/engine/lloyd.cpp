@@ -343,18 +343,18 @@ template <class T>
 void lloyd<T>::prepare_join() {
   const ballast::cuda::kernel_request wanted[] = {join_offer_request(call_.instrumented()), join_add_request(call_.instrumented())};
   const auto loaded = device_->load_all(wanted);
-  offer_ = loaded[0];
-  add_ = loaded[1];
-  offers_ = std::make_shared<join_memory>();
-  what_.join->kept->push_back(offers_);
+  joining_.offer = loaded[0];
+  joining_.add = loaded[1];
+  joining_.offers = std::make_shared<join_memory>();
+  what_.join->kept->push_back(joining_.offers);
   const std::int64_t bytes = offer_words(all_words()) * 8;
   const bool on_device = what_.join->link != nullptr || what_.join->meeting->peers();
   for (std::size_t i = 0; i < 2; ++i) {
     if (on_device)
-      offers_->there[i] = {device_, bytes};
+      joining_.offers->there[i] = {device_, bytes};
     else
-      offers_->here[i] = {device_, bytes};
-    offers_->written[i] = device_->make_event(false);
+      joining_.offers->here[i] = {device_, bytes};
+    joining_.offers->written[i] = device_->make_event(false);
   }
   device_->synchronize(nullptr);  // the memory is there, for other streams
 }
@@ -364,7 +364,7 @@ template <class T>
 void lloyd<T>::launch_join() {
   const device_join& with = *what_.join;
   const std::size_t me = with.over->place(), ranks = with.over->size();
-  const std::uint64_t turn = with.link != nullptr ? links_++ : with.meeting->turn(me);
+  const std::uint64_t turn = with.link != nullptr ? joining_.turns++ : with.meeting->turn(me);
   const std::size_t parity = turn % 2;
   const std::int64_t count = all_words(), chunks = join_chunks(count);
   join_offer_arguments offer{};
@@ -374,14 +374,14 @@ void lloyd<T>::launch_join() {
   offer.ends[0] = sum_words();
   offer.ends[1] = offer.ends[0] + what_.k;
   offer.ends[2] = count;
-  offer.to = offers_->offer(parity);
+  offer.to = joining_.offers->offer(parity);
   offer.stamp = turn;
   offer.state = at<loop_state>(offsets_.state);
-  call_.launch(*offer_, chunks, offer);
+  call_.launch(*joining_.offer, chunks, offer);
   auto* const joined = at<unsigned long long>(offsets_.joined);
   if (with.link != nullptr) return with.link->add(offer.to, joined, count, call_.order());
-  device_->record(*offers_->written[parity], call_.order());
-  with.meeting->tell(me, {offer.to, offers_->written[parity].get()});
+  device_->record(*joining_.offers->written[parity], call_.order());
+  with.meeting->tell(me, {offer.to, joining_.offers->written[parity].get()});
   join_add_arguments add{};
   for (std::size_t p = 0; p < ranks; ++p) {
     const wire::device_meeting::offer its = with.meeting->of(p, turn, *with.over);
@@ -396,7 +396,7 @@ void lloyd<T>::launch_join() {
   add.stamp = turn;
   add.state = offer.state;
   add.events = call_.events();
-  call_.launch(*add_, chunks, add);
+  call_.launch(*joining_.add, chunks, add);
 }
 
 // Compares the states of all devices after a stretch, which must be the same. Without checks the first device decides.

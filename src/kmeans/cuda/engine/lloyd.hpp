@@ -32,7 +32,7 @@ struct device_join {
   std::function<std::vector<std::uint64_t>(std::uint64_t own)> states;  // returns a number of every device
 };
 
-// What a device offers at even and odd joins. Other devices read it until the call ends.
+// The words that a device offers at even and at odd joins. Other devices read them until the call ends.
 struct join_memory {
   ballast::cuda::device_buffer there[2];
   ballast::cuda::pinned_buffer here[2];  // if the devices do not reach each other's memory
@@ -153,9 +153,11 @@ class lloyd : public core::pooled {
   lane_buffer memory_;
   lane_buffer labels_[2];
   bool untouched_ = true;  // no pass has begun since the memory was cleared
-  std::shared_ptr<join_memory> offers_;
-  const ballast::cuda::kernel *offer_ = nullptr, *add_ = nullptr;
-  std::uint64_t links_ = 0;  // joins over NCCL
+  struct {
+    std::shared_ptr<join_memory> offers;
+    const ballast::cuda::kernel *offer = nullptr, *add = nullptr;
+    std::uint64_t turns = 0;  // over NCCL
+  } joining_;
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, results, sections,
         checksums, squares, tickets, state, given, given_twin, joined, bytes;

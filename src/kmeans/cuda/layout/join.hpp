@@ -20,7 +20,7 @@ BALLAST_HD constexpr std::int64_t offer_words(std::int64_t words) { return words
 
 struct join_offer_arguments {
   const unsigned long long* parts[3];
-  std::int64_t ends[3];  // of the parts, among all words
+  std::int64_t ends[3];  // the ends of the parts, among all words
   unsigned long long* to;
   unsigned long long stamp;  // the number of the join in the call
   const loop_state* state;   // nothing is done once the iterations have ended

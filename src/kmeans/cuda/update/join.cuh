@@ -14,7 +14,7 @@
 
 namespace ballast::kmeans::cuda {
 
-inline constexpr int k_join_words = k_join_chunk / k_join_threads;  // of a thread
+inline constexpr int k_join_words = k_join_chunk / k_join_threads;  // the words of a thread
 
 // Adds this block's words to two sums; thread s < 2 returns sum s with the stamp. Shared memory: two numbers of each warp, which may be
 // used again after another barrier.
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(k_join_threads)
   for (int p = 0; p < a.devices; ++p) {
     const volatile unsigned long long* const from = a.offers[p];
     std::uint64_t word[k_join_words];
-    // A chunk that differs from its seal is loaded again. What stays wrong is found by the sums over all points, as any wrong sum.
+    // A chunk that differs from its seal is loaded again. The sums over all points show one that stays wrong, as any wrong sum.
     for (int attempt = 0;; ++attempt) {
 #pragma unroll
       for (int j = 0; j < k_join_words; ++j) {
