@@ -235,6 +235,8 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   const pass_policy chosen = choose_pass(with_sums, on);
   made.push_back(pass_request(with_sums, chosen, instrumented));
   made.push_back(update_request(with_sums, instrumented));
+  made.push_back(join_offer_request(instrumented));
+  made.push_back(join_add_request(instrumented));
   pass_problem labels = what;
   labels.sums = false;
   pass_policy without = chosen;
