@@ -22,7 +22,7 @@ namespace {
 
 using ballast::cuda::kernel_request;
 
-// What the caches see of a request.
+// Returns what the caches see of a request.
 std::string key(const kernel_request& each) { return each.header + " " + each.expression; }
 
 bool has(const std::vector<kernel_request>& list, const kernel_request& wanted) {

@@ -11,7 +11,6 @@
 #include "abft/weights.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
-#include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/thresholds.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -66,17 +65,7 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
   points_.given.n = static_cast<int>(n_);
   // A call that failed may have left events.
   if (!call_.fresh()) ballast::cuda::clear_events(*device_, call_.events(), call_.order());
-  state_.prepare(call_.instrumented(), [&] {
-    const int words = sizeof(T) == 4 ? 1 : 2;
-    std::vector<ballast::cuda::kernel_request> wanted = names::all(words, call_.instrumented(), half());
-    // Together, so that what has to be compiled is compiled side by side.
-    if (what_.scheme.empty()) {
-      const pass_problem problem{sizeof(T) == 8, n_, k_, words, weighted(), protect_, true};
-      const serving_pass serving = serve_pass(*device_, problem, all_, call_.instrumented());
-      for (auto& each : pass_kernel_requests(problem, serving.policy, call_.instrumented())) wanted.push_back(std::move(each));
-    }
-    (void)device_->load_all(wanted);
-  });
+  state_.prepare(call_.instrumented(), [&] { (void)device_->load_all(names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented(), half())); });
 }
 
 template <class T>

@@ -11,7 +11,7 @@
 namespace ballast::kmeans::cuda {
 
 struct serving_pass {
-  pass_policy policy;    // of the pass with sums
+  pass_policy policy;    // the policy of the pass with sums
   bool general = false;  // general_pass(): the kernels of choose_pass() are not ready
 };
 

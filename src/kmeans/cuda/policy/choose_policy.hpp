@@ -35,7 +35,7 @@ pass_policy general_pass(const pass_problem& problem, const ballast::cuda::capab
 // Returns the problems whose general passes are all there are, with sums.
 std::vector<pass_problem> general_problems();
 // Returns whether waiting for a kernel of the problem's own, some three seconds, is shorter than the time that iterations with a general
-// pass lose. A prediction: docs/design/kmeans-cuda.md.
+// pass lose. A prediction: docs/design/cuda.md, "The first call".
 bool worth_waiting(const pass_problem& problem, std::int64_t m);
 // Returns the policies that the tuner chooses from: storage of packed centroids and of sums, groups of tiles, chunks, and the warps and
 // blocks that a multiprocessor can hold. The choice of the rules is among them.
