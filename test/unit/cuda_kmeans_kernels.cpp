@@ -2,6 +2,7 @@
 // Layer: test.
 #include <cstdio>
 
+#include "kmeans/cuda/engine/serving_pass.hpp"
 #include "support/effort.hpp"
 #include "unit/cuda_kmeans_problems.hpp"
 
@@ -27,5 +28,15 @@ int main() {
       }
       print(update_request(each, instrumented));
     }
+  }
+  const ballast::cuda::capabilities on = simt::emulated_capabilities(4, 9);
+  const auto print_passes = [&](const pass_problem& what, const pass_policy& chosen, bool instrumented) {
+    for (const ballast::cuda::kernel_request& each : pass_kernel_requests(what, chosen, instrumented)) print(each);
+  };
+  for (const pass_problem& each : tested_general_passes()) print_passes(each, general_pass(each, on), false);
+  if (ballast::test::chosen_effort() == ballast::test::effort::smoke) return 0;
+  for (const bool check : {true, false}) {  // struck by faults
+    for (const pass_problem& each : {pass_problem{false, 20, 37, 1, false, check}, pass_problem{true, 16, 37, 2, false, check}})
+      print_passes(each, struck_general_pass(each, on), true);
   }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -226,12 +227,15 @@ class kmeans_pass : public testing::Test {
   }
 
   // A first pass, and one that changes its sums for centroids that have moved. Returns how many rows of the first got a second look.
+  // `policy`: nothing: choose_pass(). `words`: null, or gets those of the sums and the labels of the second pass.
   template <class T>
   std::uint64_t expect_right_pass(const pass_problem& what, std::int64_t m, std::vector<T> values, std::vector<T> weights,
-                                  const std::vector<T>& centroids) {
+                                  const std::vector<T>& centroids, const std::optional<pass_policy>& policy = {},
+                                  std::vector<unsigned long long>* words = nullptr) {
     call_state state(device_, nullptr);
     points_on_device<T> points(device_, m, static_cast<int>(what.n), what.k, std::move(values), std::move(weights), what.words, what.check,
                                2);
+    points.problem.policy = policy;
     lloyd<T> made(device_, state.call, points.problem);
     made.begin_run();
     made.set_centroids(centroids, centroids);
@@ -242,7 +246,14 @@ class kmeans_pass : public testing::Test {
     for (std::size_t e = 0; e < moved.size(); ++e) moved[e] = centroids[e] + moved[e] / 8;
     made.set_centroids(moved, moved);
     made.pass(true);
-    expect_right(device_, made, points, what, moved, first);
+    const auto second = expect_right(device_, made, points, what, moved, first);
+    if (words != nullptr) {
+      const auto sums = made.read_words();
+      // The sums, the members and the quantities; after these: how often rows got a second look, which depends on the tiles.
+      const std::int64_t bits = what.k * (what.words * sum_pitch(points.problem.points.stride) + 1) + k_quantities;
+      words->assign(sums.begin(), sums.begin() + bits);
+      words->insert(words->end(), second.begin(), second.end());
+    }
     const auto log = state.events();
     EXPECT_EQ(log.events.size(), 0u) << (log.events.empty() ? 0 : log.events[0].residual);
     return looks + scans;

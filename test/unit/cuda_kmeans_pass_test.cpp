@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,35 @@ TEST_F(kmeans_pass, labels_and_sums_are_right) {
         weights[3] = 0;
       }
       expect_right_pass<T>(what, m, normal_numbers<T>(m * what.n, 1), weights, normal_numbers<T>(what.k * what.n, 2));
+    };
+    if (what.f64)
+      run(0.0);
+    else
+      run(0.0f);
+  }
+}
+
+// General passes compute any problem: right labels and sums, and the bits of the problem's own pass.
+TEST_F(kmeans_pass, general_passes_give_the_same_bits) {
+  for (const pass_problem& what : tested_general_passes()) {
+    SCOPED_TRACE(testing::Message() << (what.f64 ? "f64" : "f32") << " n " << what.n << " k " << what.k << " words " << what.words
+                                    << " check " << what.check);
+    const std::int64_t m = 300;
+    const auto run = [&]<class T>(T) {
+      std::vector<T> weights;
+      if (what.weighted) {
+        weights = normal_numbers<T>(m, 9);
+        for (T& w : weights) w = std::min(T(1.9), std::abs(w));
+      }
+      const auto values = normal_numbers<T>(m * what.n, 1), centroids = normal_numbers<T>(what.k * what.n, 2);
+      std::vector<unsigned long long> general, own;
+      expect_right_pass<T>(what, m, values, weights, centroids, general_pass(what, device_->about()), &general);
+      ASSERT_FALSE(general.empty());
+      if (what.n == 16) return;  // the emulator has no pass of its own for this problem
+      expect_right_pass<T>(what, m, values, weights, centroids, std::nullopt, &own);
+      EXPECT_NE(general_pass(what, device_->about()), choose_pass(what, device_->about()));
+      ASSERT_EQ(general.size(), own.size());
+      for (std::size_t e = 0; e < own.size(); ++e) EXPECT_EQ(general[e], own[e]) << e << " of " << own.size();
     };
     if (what.f64)
       run(0.0);
@@ -306,11 +337,12 @@ TEST_F(kmeans_pass, faults_in_sums_are_seen) {
 int seeds(int all) { return ballast::test::chosen_effort() < ballast::test::effort::wide ? all / 2 : all; }
 
 // A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without. In f32 with
-// 20 features each warp multiplies by itself, with 40 four do together.
+// 20 features each warp multiplies by itself, with 40 four do together. The last two: general passes.
 TEST_F(kmeans_pass, faults_are_repaired) {
   const std::int64_t m = 300;
-  for (const auto& [f64, n] : {std::pair<bool, int>{false, 20}, {false, 40}, {true, 20}}) {
-    const auto run = [&, f64 = f64, n = n]<class T>(T) {
+  for (const auto& [f64, n, general] :
+       {std::tuple<bool, int, bool>{false, 20, false}, {false, 40, false}, {true, 20, false}, {false, 20, true}, {true, 16, true}}) {
+    const auto run = [&, f64 = f64, n = n, general = general]<class T>(T) {
       const auto values = normal_numbers<T>(m * n, 1);
       const auto centroids = normal_numbers<T>(37 * n, 2);
       for (const char* site : {"kmeans.points", "kmeans.product", "kmeans.minimum", "kmeans.index", "kmeans.label", "kmeans.sum",
@@ -327,6 +359,7 @@ TEST_F(kmeans_pass, faults_are_repaired) {
             const pass_problem what{f64, n, 37, f64 ? 2 : 1, false, check};
             call_state state(device_, &faults);
             points_on_device<T> points(device_, m, n, 37, values, {}, what.words, check, 2);
+            if (general) points.problem.policy = struck_general_pass(what, device_->about());
             lloyd<T> made(device_, state.call, points.problem);
             made.begin_run();
             made.set_centroids(centroids, centroids);

@@ -43,4 +43,19 @@ inline std::vector<tested_pass> tested_passes() {
   return made;
 }
 
+// Problems that general passes compute: rows in registers, rows that are read again, weights, sums in either memory.
+inline std::vector<pass_problem> tested_general_passes() {
+  return {{false, 20, 37, 1, false, true}, {false, 40, 37, 1, false, true},  {false, 20, 37, 2, true, true}, {true, 20, 37, 2, false, true},
+          {true, 16, 37, 2, false, true},  {false, 20, 37, 1, false, false}, {true, 20, 37, 2, false, false}};
+}
+
+// The general pass of the checked problem, with or without its checks.
+inline pass_policy struck_general_pass(pass_problem what, const ballast::cuda::capabilities& on) {
+  const bool check = what.check;
+  what.check = true;
+  pass_policy made = general_pass(what, on);
+  made.check = check;
+  return made;
+}
+
 }  // namespace ballast::kmeans::cuda

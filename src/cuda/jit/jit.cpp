@@ -91,7 +91,8 @@ capabilities typical_capabilities(std::string_view architecture) {
   constexpr std::int64_t gib = kib * kib * kib;
   if (architecture == "sm_80") return {"sm_80", 8, 0, 108, 2048, 65536, 164 * kib, 163 * kib, 40 * kib * kib, 40 * gib};
   if (architecture == "sm_90a") return {"sm_90a", 9, 0, 132, 2048, 65536, 228 * kib, 227 * kib, 50 * kib * kib, 80 * gib};
-  throw invalid_argument_error(fmt::format("architecture: expected sm_80 or sm_90a, got {}", architecture));
+  if (architecture == "sm_100a") return {"sm_100a", 10, 0, 148, 2048, 65536, 228 * kib, 227 * kib, 126 * kib * kib, 180 * gib};
+  throw invalid_argument_error(fmt::format("architecture: expected sm_80, sm_90a or sm_100a, got {}", architecture));
 }
 
 std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on) {

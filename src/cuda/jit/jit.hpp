@@ -45,8 +45,8 @@ std::vector<std::string> runnable_architectures(int major, int minor);
 // is not newer than the device. Empty if NVRTC knows only newer ones.
 std::string target_architecture(int major, int minor, std::span<const int> known);
 
-// Returns the capabilities that a bundle assumes for devices of "sm_80" (A100) or "sm_90a" (H100 and H200). Policies may depend on them.
-// Throws invalid_argument_error for other architectures.
+// Returns the capabilities that a bundle assumes for devices of "sm_80" (A100), "sm_90a" (H100 and H200) or "sm_100a" (B200). Policies may
+// depend on them. Throws invalid_argument_error for other architectures.
 capabilities typical_capabilities(std::string_view architecture);
 
 // Returns the registers per thread that the request allows: its own budget, or the limit from the launch bound.

@@ -11,6 +11,7 @@
 
 #include "cuda/jit/expression.hpp"
 #include "kmeans/cuda/batch/batch.hpp"
+#include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
 
@@ -233,15 +234,9 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   pass_problem with_sums = what;
   with_sums.sums = true;
   const pass_policy chosen = choose_pass(with_sums, on);
-  made.push_back(pass_request(with_sums, chosen, instrumented));
-  made.push_back(update_request(with_sums, instrumented));
+  for (ballast::cuda::kernel_request& each : pass_kernel_requests(with_sums, chosen, instrumented)) made.push_back(std::move(each));
   made.push_back(join_offer_request(instrumented));
   made.push_back(join_add_request(instrumented));
-  pass_problem labels = what;
-  labels.sums = false;
-  pass_policy without = chosen;
-  without.sums = sum_memory::none;
-  made.push_back(pass_request(labels, without, instrumented));
   allow_lines(made);
   if (instrumented) allow_strikes(made);
   return made;
@@ -291,27 +286,39 @@ class kernel_set {
     const problem what = parse_token(token);
     const bool f64 = what.precision == precision::f64;
     if (what.batch > 1) {
-      for (const bool enqueued : {false, true}) made.push_back(batch_request(what, on_, false, enqueued));
+      for (const bool enqueued : {false, true}) add_once({batch_request(what, on_, false, enqueued)});
       return;
     }
-    for (ballast::cuda::kernel_request& each :
-         kernels_of({f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on_, false)) {
-      if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+    add_once(kernels_of({f64, what.features, what.clusters, f64 || wide ? 2 : 1, weighted, check, true}, on_, false));
+  }
+  // The kernels that every call needs, and those of k-means‖.
+  void add_setup(bool f64, int words) {
+    for (auto list : {f64 ? kernel_names<double>::all(words, false) : kernel_names<float>::all(words, false),
+                      f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false)}) {
+      allow_lines(list);
+      add_once(std::move(list));
     }
+  }
+  void add_passes(const pass_problem& what, const pass_policy& with_sums) {
+    for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, false)) add_once({std::move(each)});
   }
   // The kernels that read points of 16 bits.
   void add_half() {
     for (const int words : {1, 2}) {
       auto half = kernel_names<float>::all(words, false, true);
       allow_lines(half);
-      for (ballast::cuda::kernel_request& each : half) {
-        if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
-      }
+      add_once(std::move(half));
     }
   }
   std::vector<ballast::cuda::kernel_request> made;
 
  private:
+  void add_once(std::vector<ballast::cuda::kernel_request> list) {
+    for (ballast::cuda::kernel_request& each : list) {
+      if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+    }
+  }
+
   const ballast::cuda::capabilities& on_;
 };
 
@@ -319,12 +326,12 @@ class kernel_set {
 
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
   kernel_set list(on);
-  // One problem for each storage of the points (in registers, read again) and of the sums.
-  for (const char* token :
-       {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024", "kmeans_f64_m1048576_n16_k64"})
-    list.add(token, false, false, true);
+  list.add_half();
+  for (const bool f64 : {false, true})
+    for (int words = f64 ? 2 : 1; words <= 2; ++words) list.add_setup(f64, words);
+  for (const pass_problem& each : general_problems()) list.add_passes(each, general_pass(each, on));
+  for (const std::string& token : benchmark_problems()) list.add(token, false, false, true);
   list.add("kmeans_f32_m1048576_n16_k64", false, false, false);
-  list.add("kmeans_f32_m1048576_n16_k64", true, false, true);
   return list.made;
 }
 

@@ -66,7 +66,8 @@ std::vector<std::string> verified_problems();
 std::vector<std::string> sanitized_problems();
 std::vector<std::string> swept_problems();
 
-// Returns the kernels in the bundle: those of some benchmark problems, also for features with few large values. Each once.
+// Returns the kernels in the bundle: all that a first call may need except passes of its own; those of every general pass; and the passes
+// of the benchmark problems with protection. Each once.
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on);
 
 // Returns the kernels of all these problems, with and without protection, whose registers and spills are checked. Each once.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "abft/threshold.hpp"
+#include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/cuda/layout/fixed.hpp"
 #include "kmeans/cuda/layout/join.hpp"
 #include "kmeans/stop.hpp"
@@ -85,14 +86,11 @@ void lloyd<T>::load_kernels() {
   }
   const auto load = [&] {
     pass_kernels made;
-    made.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
-    pass_problem labels = problem_;
-    labels.sums = false;
-    pass_policy without = made.policy;
-    without.sums = sum_memory::none;
-    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, made.policy, instrumented),
-                                                    pass_request(labels, without, instrumented), update_request(problem_, instrumented)};
-    const auto loaded = device_->load_all(wanted);
+    const serving_pass serving =
+        what_.policy ? serving_pass{*what_.policy, false} : serve_pass(*device_, problem_, what_.all, instrumented);
+    made.policy = serving.policy;
+    made.general = serving.general;
+    const auto loaded = device_->load_all(pass_kernel_requests(problem_, made.policy, instrumented));
     made.with_sums = loaded[0];
     made.labels_only = loaded[1];
     made.update = loaded[2];

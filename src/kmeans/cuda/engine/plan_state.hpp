@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -49,7 +50,8 @@ inline constexpr std::int64_t k_kept_share = 64;
 
 // The kernels of Lloyd's iterations.
 struct pass_kernels {
-  pass_policy policy;  // the policy of the pass with sums
+  pass_policy policy;    // the policy of the pass with sums
+  bool general = false;  // general_pass(), for this call only
   const ballast::cuda::kernel* with_sums = nullptr;
   const ballast::cuda::kernel* labels_only = nullptr;
   const ballast::cuda::kernel* update = nullptr;
@@ -209,14 +211,14 @@ class device_state final : public plan_state {
     done.store(true, std::memory_order_release);
   }
 
-  // Returns the kernels of passes, from make() at their first use.
+  // Returns the kernels of passes: from make() at their first use, and again as long as it returns general ones.
   template <class Make>
-  const pass_kernels& passes(int words, bool weighted, bool check, bool instrumented, Make&& make) {
+  pass_kernels passes(int words, bool weighted, bool check, bool instrumented, Make&& make) {
     const std::lock_guard lock(mutex_);
     const std::size_t number =
         8 * (static_cast<std::size_t>(words) - 1) + (check ? 4U : 0U) + (weighted ? 2U : 0U) + (instrumented ? 1U : 0U);
-    std::unique_ptr<const pass_kernels>& known = passes_[number];
-    if (known == nullptr) known = std::make_unique<const pass_kernels>(make());
+    std::optional<pass_kernels>& known = passes_[number];
+    if (!known || known->general) known = make();
     return *known;
   }
 
@@ -226,7 +228,7 @@ class device_state final : public plan_state {
   std::array<std::array<std::atomic<const kernel*>, 2>, k_kernel_numbers> kernels_{};
   std::atomic<bool> prepared_[2] = {};
   std::mutex mutex_;
-  std::array<std::unique_ptr<const pass_kernels>, 16> passes_;
+  std::array<std::optional<pass_kernels>, 16> passes_;
   std::vector<ballast::cuda::pinned_buffer> idle_;
   std::vector<std::unique_ptr<device_lane>> lanes_;
 };

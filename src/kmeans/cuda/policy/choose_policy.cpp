@@ -246,6 +246,59 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   return can_run(what, chosen, on) ? chosen : made;
 }
 
+namespace {
+
+int usual_words(bool f64) { return f64 ? 2 : 1; }
+
+// General passes of the most common kind have more forms than the others.
+bool is_common(const pass_problem& what) { return what.check && !what.weighted && what.words == usual_words(what.f64); }
+
+}  // namespace
+
+pass_policy general_pass(const pass_problem& what, const ballast::cuda::capabilities& on) {
+  pass_policy made;
+  made.words = what.words;
+  made.weighted = what.weighted;
+  made.check = what.check;
+  const int slices = slices_of(what);
+  const bool held = is_common(what) && (slices == 1 || slices == 2 || slices == 4 || slices == 8);
+  const bool few = held && what.k <= k_tile_columns;  // one tile, and the check tile
+  made.slices = held ? slices : 0;
+  made.depth = held ? slices : 1;
+  made.tiles = few ? 2 : held && slices <= (what.f64 ? 2 : 4) ? 8 : 4;  // more of them would spill
+  made.warps = what.f64 ? 4 : 8;
+  made.blocks = 2;
+  made.sums = what.sums ? sum_memory::shared : sum_memory::none;
+  // Only a common pass has a form with sums in shared memory.
+  if (what.sums && !(is_common(what) && fits(what, made, on))) made.sums = sum_memory::global;
+  return made;
+}
+
+std::vector<pass_problem> general_problems() {
+  std::vector<pass_problem> made;
+  for (const bool f64 : {false, true}) {
+    const int slice = f64 ? k_slice<double> : k_slice<float>;
+    for (const bool check : {true, false})
+      for (const bool weighted : {false, true})
+        for (int words = usual_words(f64); words <= 2; ++words) {
+          const pass_problem one{f64, slice, 64, words, weighted, check, true};
+          if (!is_common(one)) {
+            made.push_back(one);
+            continue;
+          }
+          for (const int slices : {1, 2, 3, 4, 8})
+            for (const std::int64_t k : {8, 9, 1 << 20}) made.push_back({f64, slices * slice, k, words, weighted, check, true});
+        }
+  }
+  return made;
+}
+
+bool worth_waiting(const pass_problem& what, std::int64_t m) {
+  // A pass of its own runs at about this many products a second on an H100, a general one at less than half of it.
+  const double speed = what.f64 ? 1e13 : 1e14, seconds = 3, passes = 100;
+  return passes * static_cast<double>(m) * static_cast<double>(what.n) * static_cast<double>(what.k) > seconds * speed;
+}
+
 std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on) {
   std::vector<pass_policy> made;
   const pass_policy rule = by_rules(what, on);

@@ -28,6 +28,15 @@ class pass_tuning;
 // Returns the policy by rules over the capabilities of the device (docs/design/kmeans-cuda.md has the reasons), or the entry of the tuning
 // table for the problem, if it can run. `tuned` null: the table of the installation.
 pass_policy choose_pass(const pass_problem& problem, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
+// Returns one of a small set of policies that computes the problem on any device, slower than the one above but with the same labels and
+// sums: its kernels are in the bundle and serve the first calls of a problem. It reads the packed centroids from global memory, and keeps
+// rows in registers if they have 1, 2, 4 or 8 k-slices and the call is of the most common kind: checked, unweighted, with the usual words.
+pass_policy general_pass(const pass_problem& problem, const ballast::cuda::capabilities& on);
+// Returns the problems whose general passes are all there are, with sums.
+std::vector<pass_problem> general_problems();
+// Returns whether waiting for a kernel of the problem's own, some three seconds, is shorter than the time that iterations with a general
+// pass lose. A prediction: docs/design/cuda.md, "The first call".
+bool worth_waiting(const pass_problem& problem, std::int64_t m);
 // Returns the policies that the tuner chooses from: storage of packed centroids and of sums, groups of tiles, chunks, and the warps and
 // blocks that a multiprocessor can hold. The choice of the rules is among them.
 std::vector<pass_policy> pass_space(const pass_problem& problem, const ballast::cuda::capabilities& on);
