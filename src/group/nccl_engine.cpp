@@ -10,6 +10,7 @@
 
 #include "abft/seal.hpp"
 #include "core/format.hpp"
+#include "group/elapsed.hpp"
 
 namespace ballast::wire {
 
@@ -41,10 +42,6 @@ void wait_a_little(int turns) {
     std::this_thread::yield();
   else
     std::this_thread::sleep_for(std::chrono::microseconds(50));
-}
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
 }  // namespace
