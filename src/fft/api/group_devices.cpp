@@ -212,6 +212,7 @@ report group_plan<T>::implementation::transform_in_room(const implementation& wh
       over.expect_alike(digest(forward));
       call_on_device<T> running(*this, forward, over, seen, given.protection, injector, room);
       running.load(in, forward ? whole.data : whole.spectrum, forward ? data : spectrum);
+      over.barrier();  // all devices have their parts: the time below is of the transform alone
       const auto begin = std::chrono::steady_clock::now();
       running.run();
       seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
