@@ -23,7 +23,7 @@ struct algorithm {
   // Prints a row of type "problem" for each problem of each stage.
   void (*list)(const settings& wanted);
   // Throws invalid_argument_error unless `text` is a problem token.
-  void (*check_token)(std::string_view text);
+  void (*check_token)(std::string_view text, bool struck);  // struck: of the subject of a strike
   // Returns the subjects of the stage `strike` (strike/subjects/subject.hpp): they run with the default scheme, with and without
   // protection.
   std::vector<std::string> (*strike_set)(bool quick);

@@ -171,11 +171,11 @@ int run(int argc, char** argv) {
     if (stage == "threads") {
       (void)strike::parse_subject(token);
     } else if (stage == "distributed") {
-      (token.starts_with("qr_") ? qr_algorithm() : fft_algorithm()).check_token(token);
+      (token.starts_with("qr_") ? qr_algorithm() : fft_algorithm()).check_token(token, false);
     } else if (strikes) {
-      of->check_token(strike::parse_subject(token).token);
+      of->check_token(strike::parse_subject(token).token, true);
     } else {
-      of->check_token(token);
+      of->check_token(token, false);
     }
   }
   if (stage == "list") {

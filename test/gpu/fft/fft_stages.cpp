@@ -50,7 +50,7 @@ const algorithm& fft_algorithm() {
                                             {"tune", tune}},
                                  .record = record_fft,
                                  .list = list,
-                                 .check_token = [](std::string_view text) { (void)fft::parse_token(text); },
+                                 .check_token = [](std::string_view text, bool) { (void)fft::parse_token(text); },
                                  .strike_set = strike_set,
                                  .record_subject = record_subject};
   return made;

@@ -142,7 +142,7 @@ const algorithm& kmeans_algorithm() {
                                             {"tune", clusters::tune}},
                                  .record = clusters::record,
                                  .list = clusters::list,
-                                 .check_token = [](std::string_view text) { (void)kmeans::parse_token(text); },
+                                 .check_token = [](std::string_view text, bool) { (void)kmeans::parse_token(text); },
                                  .strike_set = clusters::strike_set,
                                  .record_subject = clusters::record_subject};
   return made;

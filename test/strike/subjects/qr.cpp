@@ -65,7 +65,8 @@ double floor_of_factors(std::int64_t m, std::int64_t n, bool batch, int each) {
 }
 // Returns the floor for a change of a column to which k reflectors are applied.
 double floor_of_product(std::int64_t m, std::int64_t k, int each) {
-  return 48 + 8 * std::sqrt(static_cast<double>(each * k)) + 4 * std::log2(static_cast<double>(each * m));
+  const auto rows = static_cast<double>(each * m);
+  return 48 + 8 * std::sqrt(static_cast<double>(each * k)) + 4 * std::log2(rows) + std::sqrt(rows) / 8;
 }
 
 // Applies reflector j of `factors` (LAPACK's storage, m rows) to x: subtracts tau times the projection from x[r], r ≥ j.
