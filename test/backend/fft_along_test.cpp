@@ -33,7 +33,7 @@ class fft_along : public testing::Test {
 using precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(fft_along, precisions);
 
-constexpr std::int64_t k_lengths[] = {8, 16, 32, 64, 128, 256};
+constexpr std::int64_t k_lengths[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
 
 // W signals of n points, and where their results go.
 template <class T>

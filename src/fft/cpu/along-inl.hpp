@@ -3,6 +3,8 @@
 // tile lie one after the other, as in memory.
 // Layer: backend "cpu".
 // Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (n = n₁ · n₂); the butterflies are those of stages-inl.hpp.
+#include <numeric>
+
 #include "fft/cpu/across-inl.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/memory-inl.hpp"
@@ -35,10 +37,11 @@ std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { retu
 // ---- Transform ----
 
 // A vector holds L columns of each of S signals. The R1 · R2 matrix of a signal has element j₂ + R2·j₁ in row j₁. Step 1 transforms its
-// columns and multiplies by e^{−2πi k₁j₂/n}; step 2 transforms the rows k₁ of the result, R1 outputs apart.
+// columns and multiplies by e^{−2πi k₁j₂/n}; step 2 transforms the rows k₁ of the result, R1 outputs apart. R1 is a power of two: so the
+// prime factors are in the order of the search for weights.
 template <int R1, int R2>
 struct along {
-  static constexpr int L = HWY_MIN(W, HWY_MIN(R1, R2));
+  static constexpr int L = HWY_MIN(W, std::gcd(R1, R2));
   static constexpr int S = W / L;
   static constexpr int k_points = R1 * R2;
   static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
@@ -141,8 +144,11 @@ short_shape shape_of_short(std::int64_t n) {
     case 8: return across<8>::shape();
     case 16: return along<4, 4>::shape();
     case 32: return along<8, 4>::shape();
+    case 48: return along<4, 12>::shape();
     case 64: return along<8, 8>::shape();
+    case 96: return along<8, 12>::shape();
     case 128: return along<16, 8>::shape();
+    case 192: return along<16, 12>::shape();
     case 256: return along<16, 16>::shape();
     default: return {};
   }
@@ -153,8 +159,11 @@ void short_lines(const short_call<T>& call, short_part part) {
     case 8: return run_lines<across<8> >(call, part);
     case 16: return run_lines<along<4, 4> >(call, part);
     case 32: return run_lines<along<8, 4> >(call, part);
+    case 48: return run_lines<along<4, 12> >(call, part);
     case 64: return run_lines<along<8, 8> >(call, part);
+    case 96: return run_lines<along<8, 12> >(call, part);
     case 128: return run_lines<along<16, 8> >(call, part);
+    case 192: return run_lines<along<16, 12> >(call, part);
     default: return run_lines<along<16, 16> >(call, part);
   }
 }

@@ -110,7 +110,7 @@ struct read_ahead {
   }
 };
 
-// Where the parities of two computations go that are compared: two copies of one word, which come by different ways.
+// The parities of two computations that are compared: two copies of one word, computed from different registers.
 struct parity_pair {
   lane_sums& own;
   lane_sums& others;

@@ -29,6 +29,17 @@ HWY_INLINE void butterfly_4(complex_vector& a, complex_vector& b, complex_vector
   e = plus_i(d0, d1);
 }
 
+HWY_INLINE void butterfly_3(complex_vector& a, complex_vector& b, complex_vector& c) {
+  const D d;
+  const V cosine = hn::Set(d, static_cast<T>(-0.5)), sine = hn::Set(d, static_cast<T>(0.86602540378443864676L));
+  const complex_vector sum = b + c, difference = b - c;
+  const complex_vector A = {hn::MulAdd(cosine, sum.re, a.re), hn::MulAdd(cosine, sum.im, a.im)};
+  const complex_vector B = {hn::Mul(sine, difference.re), hn::Mul(sine, difference.im)};
+  a = a + sum;
+  b = minus_i(A, B);
+  c = plus_i(A, B);
+}
+
 template <int R>
 HWY_INLINE void butterfly(complex_vector* x) {
   if constexpr (R == 2) {
@@ -37,6 +48,27 @@ HWY_INLINE void butterfly(complex_vector* x) {
     x[1] = a - x[1];
   } else if constexpr (R == 4) {
     butterfly_4(x[0], x[1], x[2], x[3]);
+  } else if constexpr (R == 12) {
+    // Columns of a 4 × 3 matrix, factors e^{−2πi jk/12}, rows.
+    const D d;
+    const V c = hn::Set(d, static_cast<T>(0.86602540378443864676L)), h = hn::Set(d, static_cast<T>(0.5)), n = hn::Neg(c);
+#pragma GCC unroll 3
+    for (int j = 0; j < 3; ++j) butterfly_4(x[j], x[j + 3], x[j + 6], x[j + 9]);
+    x[4] = times(x[4], c, hn::Neg(h));
+    x[5] = times(x[5], h, n);
+    x[7] = times(x[7], h, n);
+    x[8] = times(x[8], hn::Neg(h), n);
+    x[10] = {x[10].im, hn::Neg(x[10].re)};
+    x[11] = {hn::Neg(x[11].re), hn::Neg(x[11].im)};
+    complex_vector y[12];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      butterfly_3(x[3 * k], x[3 * k + 1], x[3 * k + 2]);
+#pragma GCC unroll 3
+      for (int i = 0; i < 3; ++i) y[k + 4 * i] = x[3 * k + i];
+    }
+#pragma GCC unroll 12
+    for (int k = 0; k < 12; ++k) x[k] = y[k];
   } else if constexpr (R == 16) {
     // Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows.
     const D d;

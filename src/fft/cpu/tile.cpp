@@ -274,7 +274,10 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
       strike(site::twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
       coarse = struck.data();
     }
-    kernel_.twiddle_rows(done, done, transform.rows_out(), coarse, job.factors.fine, false, job.inverse, job.used, seals);
+    // Blocks of the workspace, which wait for another pass and have seals, are verified there.
+    T* const to = job.to.how == access::blocks ? job.to.base : done;
+    kernel_.twiddle_rows(done, to, transform.rows_out(), coarse, job.factors.fine, false, job.inverse, job.used, seals);
+    done = to;
   } else if (seals != nullptr) {
     make_seals(job, done, seals);
   }

@@ -231,7 +231,9 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
     case access::rows: parity = kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
     case access::blocks:
-    case access::other_rows: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
+    case access::other_rows:
+      if (done != to.base) std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T));
+      break;
     case access::own_rows: copy_rows(done, row, to.base, to.element, job.rows_stored); break;
     case access::complex: parity = scatter<access::complex>(job, done); break;
     case access::scalars: parity = scatter<access::scalars>(job, done); break;
