@@ -49,10 +49,9 @@ std::vector<std::string> strike_set(bool quick) {
        "ormqr_%_m300_n8_b24", "orgqr_%_m1000_n20_b4", "gels_%_m300_n8_b24"},
       quick);
   for (const char* type : {"c128", "c64"}) {
-    for (const char* shape :
-         {"geqrf_%_m300_n160", "geqrf_%_m1500_n64", "geqp3_%_m300_n160", "ormqr_%_m300_n160", "ormqr_right_%_m300_n160",
-          "orgqr_%_m300_n160", "gels_%_m300_n160", "gels_%_m160_n300", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24",
-          "ormqr_right_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
+    for (const char* shape : {"geqrf_%_m300_n160", "geqrf_%_m1500_n64", "ormqr_%_m300_n160", "ormqr_right_%_m300_n160", "orgqr_%_m300_n160",
+                              "gels_%_m300_n160", "gels_%_m160_n300", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24",
+                              "ormqr_right_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
       std::string name = shape;
       made.push_back(name.replace(name.find('%'), 1, type));
       if (quick) break;
