@@ -17,7 +17,7 @@ namespace ballast::wire {
 class exchange;
 class device_meeting;
 class nccl_link;
-}
+}  // namespace ballast::wire
 
 namespace ballast::kmeans {
 

@@ -23,13 +23,13 @@ using test::k_clusters;
 using test::k_features;
 using test::nccl_fault;
 
-struct outcome {
+struct nccl_outcome {
   std::vector<float> centroids;
   std::vector<std::int32_t> labels;
   double inertia = 0;
   int iterations = 0;
   report seen;
-  bool operator==(const outcome& other) const {
+  bool operator==(const nccl_outcome& other) const {
     return centroids == other.centroids && labels == other.labels && iterations == other.iterations &&
            std::bit_cast<std::uint64_t>(inertia) == std::bit_cast<std::uint64_t>(other.inertia);
   }
@@ -45,8 +45,8 @@ class nccl_kmeans : public testing::Test {
   }
   options wanted() const { return {.max_iter = 9, .seed = 3}; }
   // `shares`: the rows of each rank; empty: one device, without a group.
-  outcome fit_on(const std::vector<std::int64_t>& shares, protection level = protection::correct, double patience = 30) {
-    std::vector<outcome> made(std::max<std::size_t>(shares.size(), 1));
+  nccl_outcome fit_on(const std::vector<std::int64_t>& shares, protection level = protection::correct, double patience = 30) {
+    std::vector<nccl_outcome> made(std::max<std::size_t>(shares.size(), 1));
     const auto one = [&](std::size_t r, std::int64_t first, std::int64_t count, const execution& where) {
       const model<float> found = fit(data<float>{.points = row_major<const float>(points_.data() + first * k_features, count, k_features)},
                                      k_clusters, wanted(), where, {.throw_on_uncorrectable = false});
@@ -69,7 +69,7 @@ class nccl_kmeans : public testing::Test {
         });
     for (const std::exception_ptr& each : ends)
       if (each) std::rethrow_exception(each);
-    outcome all = made[0];
+    nccl_outcome all = made[0];
     for (std::size_t r = 1; r < made.size(); ++r) {
       EXPECT_EQ(made[r].centroids, all.centroids) << "rank " << r;
       all.labels.insert(all.labels.end(), made[r].labels.begin(), made[r].labels.end());
@@ -83,10 +83,10 @@ class nccl_kmeans : public testing::Test {
 
 TEST_F(nccl_kmeans, has_the_bits_of_one_device) {
   for (const protection level : {protection::correct, protection::off}) {
-    const outcome alone = fit_on({}, level);
+    const nccl_outcome alone = fit_on({}, level);
     for (const auto& shares : std::vector<std::vector<std::int64_t>>{{2700}, {1024, 1676}, {1024, 1024, 652}}) {
       test::begin_fake_nccl();
-      const outcome made = fit_on(shares, level);
+      const nccl_outcome made = fit_on(shares, level);
       EXPECT_TRUE(made == alone) << shares.size() << " ranks";
       EXPECT_EQ(made.seen.detected, 0U);
       EXPECT_EQ(made.seen.backend, backend::cuda);
@@ -96,13 +96,13 @@ TEST_F(nccl_kmeans, has_the_bits_of_one_device) {
 
 TEST_F(nccl_kmeans, repairs_faults_of_messages_and_sums) {
   test::begin_fake_nccl();
-  const outcome clean = fit_on({1024, 1676});
+  const nccl_outcome clean = fit_on({1024, 1676});
   std::uint64_t struck = 0, detected = 0;
   for (const nccl_fault each : {nccl_fault::bit, nccl_fault::stale, nccl_fault::late, nccl_fault::bit_of_sum, nccl_fault::left_out}) {
     for (std::uint64_t number = 0; number < 6; ++number) {
       const bool of_sum = each == nccl_fault::bit_of_sum || each == nccl_fault::left_out;
       test::begin_fake_nccl({{each, static_cast<int>(number % 2), of_sum ? number : 9 * number, 1, number}});
-      const outcome made = fit_on({1024, 1676});
+      const nccl_outcome made = fit_on({1024, 1676});
       EXPECT_TRUE(made == clean) << "fault " << static_cast<int>(each) << " at " << number;
       EXPECT_EQ(made.seen.uncorrectable, 0U);
       struck += test::struck_nccl();
@@ -115,7 +115,7 @@ TEST_F(nccl_kmeans, repairs_faults_of_messages_and_sums) {
 
 TEST_F(nccl_kmeans, without_protection_a_wrong_sum_reaches_the_result) {
   test::begin_fake_nccl();
-  const outcome clean = fit_on({1024, 1676}, protection::off);
+  const nccl_outcome clean = fit_on({1024, 1676}, protection::off);
   test::begin_fake_nccl({{nccl_fault::left_out, 1, 0, 9}});
   EXPECT_FALSE(fit_on({1024, 1676}, protection::off) == clean);
   EXPECT_GT(test::struck_nccl(), 0U);
