@@ -65,8 +65,8 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   auto lines = fft::cuda::tuning_table::parse(before);
   kmeans::cuda::tuning_tables clusters{kmeans::cuda::pass_tuning(kmeans::cuda::pass_tuning::parse(before)),
                                        kmeans::cuda::tile_tuning(kmeans::cuda::tile_tuning::parse(before))};
-  const std::vector<std::string_view> known = {fft::cuda::line_form::algorithm, kmeans::cuda::pass_form::algorithm,
-                                               kmeans::cuda::tile_form::algorithm};
+  const std::vector<std::string_view> known = {fft::cuda::line_form::algorithm, fft::cuda::split_form::algorithm,
+                                               kmeans::cuda::pass_form::algorithm, kmeans::cuda::tile_form::algorithm};
   const auto warn = [](const std::vector<std::string>& all) {
     for (const std::string& each : all) write_text(stderr, "{}\n", printable(each));
   };

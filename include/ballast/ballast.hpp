@@ -11,6 +11,8 @@
 #include <ballast/kmeans.hpp>
 #include <ballast/pending_report.hpp>
 #include <ballast/qr.hpp>
+#include <ballast/qr_columns.hpp>
+#include <ballast/qr_descriptor.hpp>
 #include <ballast/qr_rows.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>

@@ -164,8 +164,8 @@ struct batch_results {
 // Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group also: different calls on its ranks),
 // unsupported_error, rank_lost_error, device_error, out_of_memory_error, uncorrectable_error. Results are stored after they have been
 // verified: a call that throws uncorrectable_error has stored none, but distances of rows, and fits of a batch, that passed their checks
-// may have been stored. A report with verdict uncorrectable, for calls without throw_on_uncorrectable, means that the results are not to be
-// used.
+// may have been stored, and NaN in place of distances that did not where the rows lie on a device. A report with verdict uncorrectable, for
+// calls without throw_on_uncorrectable, means that the results are not to be used.
 template <class T>
 class plan {
  public:

@@ -245,14 +245,15 @@ void exchange::leave_call() {
 }
 
 std::vector<bytes> exchange::all_to_all(const std::vector<std::span<const std::byte>>& blocks) {
+  begin_all_to_all(blocks);
+  return end_all_to_all();
+}
+
+void exchange::begin_all_to_all(const std::vector<std::span<const std::byte>>& blocks) {
   ++epoch_;
   leave_if_ended();
   waits_.assign(members_.size(), {});
-  const auto start = clock::now();
-  for (wait& each : waits_) {
-    each.asked = start;
-    each.pause = how_.resend_after;
-  }
+  for (wait& each : waits_) each.pause = how_.resend_after;
   waits_[place_].here = true;
   waits_[place_].block.assign(blocks[place_].begin(), blocks[place_].end());
   running_ = true;
@@ -273,6 +274,14 @@ std::vector<bytes> exchange::all_to_all(const std::vector<std::span<const std::b
     accept(value, std::move(each->message));
     each = early_.erase(each);
   }
+}
+
+std::vector<bytes> exchange::end_all_to_all() {
+  // What came while this rank computed is not late.
+  while (poll(0)) {
+  }
+  const auto start = clock::now();
+  for (wait& each : waits_) each.asked = start;
   for (;;) {
     // A rank that ends the call has sent its block of this exchange, if it took part.
     if (ended_.call == call_ && ended_.from >= 0 && !waits_[place_of(ended_.from)].here) leave_if_ended();

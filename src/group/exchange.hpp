@@ -66,6 +66,9 @@ class exchange {
 
   // Sends block p to member p and returns the blocks that came from the members; the own one is copied.
   std::vector<bytes> all_to_all(const std::vector<std::span<const std::byte>>& blocks);
+  // The two halves of it: a rank may compute between them, while the blocks are on their way. No other exchange may begin meanwhile.
+  void begin_all_to_all(const std::vector<std::span<const std::byte>>& blocks);
+  std::vector<bytes> end_all_to_all();
   // Sends one block to all and returns those of all members in their order.
   std::vector<bytes> gather(std::span<const std::byte> block);
   template <class Number>

@@ -267,7 +267,7 @@ class factorizer : public core::pooled {
 };
 
 // The operand of an application of Q: a matrix with at most m rows, zero rows below, or its conjugate; or the first columns of the
-// identity. Only the host's backends take the conjugate.
+// identity.
 template <class S>
 struct operand {
   matrix_view<const S> view;
@@ -386,10 +386,8 @@ class engine : public core::pooled {
   virtual index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                              bool checked) = 0;
 
-  // to ← the conjugate of `from`, as copy_checked(). Without conjugates, which only the host's backends have, a copy.
-  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) {
-    return copy_checked(from, to, nullptr, nullptr, checked);
-  }
+  // to ← the conjugate of `from`, as copy_checked().
+  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) = 0;
 
   // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x (null: as x); abft::k_zero_column
   // if all are zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.
@@ -438,13 +436,9 @@ std::unique_ptr<engine<S>> make_engine(const context& run);
 std::unique_ptr<device_state> make_device_state();
 }  // namespace cuda
 
-// Complex numbers have no engine on cuda: the kernels for batches do their work (api/batch.hpp), and the host's engine the rest.
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run) {
-  if constexpr (!is_complex<S>) {
-    if (run.which == backend::cuda) return cuda::make_engine<S>(run);
-  }
-  return host::make_engine<S>(run);
+  return run.which == backend::cuda ? cuda::make_engine<S>(run) : host::make_engine<S>(run);
 }
 
 }  // namespace ballast::qr

@@ -2,6 +2,7 @@
 // number after each of their steps changed, their store.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -32,7 +33,7 @@ class fft_along : public testing::Test {
 using precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(fft_along, precisions);
 
-constexpr std::int64_t k_lengths[] = {16, 32, 64, 128, 256};
+constexpr std::int64_t k_lengths[] = {8, 16, 32, 64, 128, 256};
 
 // W signals of n points, and where their results go.
 template <class T>
@@ -152,6 +153,7 @@ TYPED_TEST(fft_along, a_change_of_any_number_between_its_steps_is_seen) {
   using T = TypeParam;
   const auto& kernel = kernels<T>();
   for (const std::int64_t n : k_lengths) {
+    if (n == 8) continue;  // there is nothing between its load and its only butterfly
     short_signals<T> given(n);
     const auto points = static_cast<double>(n);
     cpu::lane_sums input, output;
@@ -225,6 +227,51 @@ TYPED_TEST(fft_along, the_store_has_the_parity_of_what_it_stores) {
       }
     }
   }
+}
+
+// The second computation of short lines gives the same bits in other lanes, with one signal as with several groups and a part of one. It
+// sees every flip of a result, in any signal.
+TYPED_TEST(fft_along, a_second_computation_sees_any_changed_bit) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  int lengths = 0;
+  for (const std::int64_t n : k_lengths) {
+    if (!cpu::along_line<T>::is_repeated(n)) continue;
+    ++lengths;
+    const cpu::along_line<T> by(form::complex, n, {}, {});
+    for (const int used : {1, kernel.lanes - 1, 3 * kernel.lanes + 1}) {
+      const std::int64_t stride = 2 * n + 6, scalars = 2 * n * used;
+      const std::vector<T> in = test::noise<T>(stride * used, static_cast<std::uint64_t>(n));
+      core::aligned_buffer<T> out(2 * n * (used + kernel.lanes));
+      for (const bool swapped : {false, true}) {
+        cpu::short_call<T> call;
+        call.from = {in.data(), stride, used, n};
+        call.to = out.data();
+        call.to_stride = 2 * n;
+        call.swapped = swapped;
+        by.run(call, false, [](auto&&...) {});
+        cpu::lane_sums sums;
+        ASSERT_TRUE(by.repeats(call, sums)) << n << " " << used;
+        EXPECT_EQ(cpu::parity_of<T>(sums), cpu::joined_scalars(out.data(), scalars));
+        for (std::int64_t i = 0; i < scalars; ++i) {
+          const T right = out[i];
+          out[i] = std::bit_cast<T>(static_cast<cpu::word_of<T>>(std::bit_cast<cpu::word_of<T>>(right) ^ (cpu::word_of<T>{1} << i % 32)));
+          ASSERT_FALSE(by.repeats(call, sums)) << n << " " << used << " " << i;
+          // Its own parity is still that of the right results.
+          out[i] = right;
+          ASSERT_EQ(cpu::parity_of<T>(sums), cpu::joined_scalars(out.data(), scalars)) << i;
+        }
+        core::aligned_buffer<T> other(out.size());
+        call.to = other.data();
+        by.repeat(call);
+        EXPECT_TRUE(kernel.same_bits(out.data(), other.data(), scalars, sums));
+        EXPECT_EQ(cpu::parity_of<T>(sums), cpu::joined_scalars(out.data(), scalars));
+        other[scalars - 1] = -other[scalars - 1];
+        EXPECT_FALSE(kernel.same_bits(out.data(), other.data(), scalars, sums));
+      }
+    }
+  }
+  EXPECT_GE(lengths, 1);
 }
 
 // ---- Longer lines, whose two steps are stages, and lines of reals ----

@@ -105,6 +105,7 @@ inline std::vector<fft_case> small_cases_of_blocks() {
       {"fft_c2c_f32_n6000_b2_fwd", machine::small, k_sample},
       {"fft_c2c_f64_n1728_b2_inv", machine::small},
       {"fft_c2c_f64_n1728_b3_fwd", machine::small, k_faults},
+      {"fft_c2c_f32_n768_b2_fwd", machine::small, k_bare | k_faults | k_sample},
       // Convolutions.
       {"fft_c2c_f32_n67_b9_fwd", machine::whole, k_faults | k_sample},
       {"fft_c2c_f32_n67_b9_inv"},
@@ -136,6 +137,8 @@ inline std::vector<fft_case> small_cases_of_blocks() {
       {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_protected_only, norm::backward, {{21}, 1}, {{21}, 1}},
       {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_bare | k_sample, norm::backward, {{2}, 130}, {{40}, 1}},
       {"fft_c2c_f32_n256_b40_fwd", machine::whole, k_bare | k_faults, norm::backward, {{40}, 1}, {{40}, 1}},
+      {"fft_c2c_f32_n256_b40_fwd", machine::single, k_bare | k_faults | k_unaligned | k_smoke, norm::backward, {{40}, 1}, {{40}, 1}},
+      {"fft_c2c_f64_n128_b40_inv", machine::single, k_bare | k_faults | k_sample, norm::forward, {{40}, 1}, {{1}, 128}},
       {"fft_c2c_f64_n128_b19_inv", machine::whole, k_protected_only, norm::forward, {{1}, 128}, {{19}, 1}},
       {"fft_c2c_f32_n256_b21_fwd", machine::whole, k_faults | k_sample, norm::backward, {{21}, 1}, {{1}, 256}},
       {"fft_c2c_f32_n64_b130_fwd", machine::whole, k_protected_only, norm::backward, {{130}, 1}, {{1}, 64}},
@@ -282,8 +285,8 @@ inline const std::vector<fft_case>& host_fault_cases() {
           made.push_back({"fft_" + kind + "_" + type + "_n" + rest, machine::whole, k_faults});
       }
     };
-    for (const char* shape :
-         {"64_b40", "100_b20", "37_b20", "134_b20", "422_b20", "526_b18", "4096_b2", "48x32_b2", "6x20x24_b1", "10007_b1"})
+    for (const char* shape : {"64_b40", "100_b20", "37_b20", "134_b20", "422_b20", "526_b18", "4096_b2", "48x32_b2", "6x20x24_b1",
+                              "10007_b1", "8_b300", "16_b330", "32_b70", "16_b5"})
       add("c2c", std::string(shape) + "_fwd");
     for (const char* shape : {"128_b18", "40x33_b1", "6x20x24_b1", "6000_b2"}) add("r2c", std::string(shape) + "_fwd");
     for (const char* shape : {"90_b18", "6x20x24_b1", "6000_b2"}) add("c2r", std::string(shape) + "_inv");

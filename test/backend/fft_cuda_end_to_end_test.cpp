@@ -2,6 +2,7 @@
 // site, and how far residuals of clean data stay below their threshold. fft_cuda_schemes_test.cpp has what every scheme must do.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -186,6 +187,57 @@ TEST_P(fft_cuda_end_to_end_test, trusts_no_verdict_that_is_damaged) {
           ASSERT_FALSE(seen.report.events.empty());
           EXPECT_EQ(seen.report.events[0].index, static_cast<std::int64_t>(signal));
         }
+      }
+    }
+  });
+}
+
+// A struck count of arrivals costs the verdict, so the line is repaired; a result that is wrong then is reported all the same.
+TEST_P(fft_cuda_end_to_end_test, trusts_no_count_that_is_damaged) {
+  with_device([]<class T>(T, hooked_device& device) {
+    const auto in = some_data<T>();
+    const auto clean = run(device, in);
+    const int last = passes() - 1;
+    for (const std::uint32_t count : {1000u, 0x80000000u}) {
+      for (const bool wrong : {false, true}) {
+        SCOPED_TRACE(fmt::format("count {} wrong {}", count, wrong));
+        device.before = [&](int launch, line_arguments& a) {
+          if (launch == last) a.whole_line.records[0].arrived += count;
+        };
+        device.after = [&](int launch, line_arguments& a) {
+          if (wrong && launch == last) static_cast<T*>(a.out)[5] += T(1);
+        };
+        const auto seen = run(device, in);
+        device.before = device.after = {};
+        EXPECT_EQ(seen.report.verdict, wrong ? verdict::recomputed : verdict::clean) << to_json(seen.report);
+        EXPECT_EQ(seen.out, clean.out);
+        ASSERT_EQ(seen.report.events.size(), wrong ? 1u : 0u);
+        if (wrong) EXPECT_EQ(seen.report.events[0].index, 0);
+        EXPECT_EQ(run(device, in).report.verdict, verdict::clean);  // the next call counts from 0
+      }
+    }
+  });
+}
+
+// Numbers whose squares overflow or vanish say nothing about the sums: such lines are computed again with the careful check. That is no
+// alarm for clean data, and repairs what changed between the passes. 10^±18 and 10^±30 in f32, 10^±144 and 10^±240 in f64.
+TEST_P(fft_cuda_end_to_end_test, judges_numbers_that_are_very_large_or_small) {
+  with_device([]<class T>(T, hooked_device& device) {
+    for (const int exponent : {-30, -18, 18, 30}) {
+      const T scale = std::pow(T(10), static_cast<T>(sizeof(T) == 4 ? exponent : 8 * exponent));
+      for (const bool wrong : {false, true}) {
+        SCOPED_TRACE(fmt::format("scale {} wrong {}", scale, wrong));
+        auto in = some_data<T>();
+        for (T& each : in) each *= scale;
+        device.after = [&](int launch, line_arguments& a) {
+          if (wrong && launch == 0) static_cast<T*>(a.out)[7] += 3 * scale;
+        };
+        const auto seen = run(device, in);
+        device.after = {};
+        EXPECT_EQ(seen.report.verdict, wrong ? verdict::recomputed : verdict::clean) << to_json(seen.report);
+        EXPECT_EQ(seen.report.detected, wrong ? 1u : 0u);
+        EXPECT_EQ(seen.report.false_alarms, 0u);
+        EXPECT_LT(error_of(in, seen.out), floor());
       }
     }
   });

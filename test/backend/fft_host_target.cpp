@@ -6,6 +6,8 @@
 #include <string>
 
 #include "backend/fft_target.hpp"
+#include "fft/cpu/one_pass.hpp"
+#include "fft/sites.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::fft {
@@ -18,6 +20,11 @@ class host_target final : public target {
   std::string_view signal_site() const override { return "fft.signal"; }
   std::shared_ptr<const void> prepare(const fft_case&, std::uint64_t) const override { return nullptr; }
   double floor() const override { return test::k_host_floor; }
+  double floor_of(const fft_case& each) const override { return is_repeated(each) ? 0 : floor(); }
+  bool has(const fft_case& each, inject::site where) const override {
+    if (!is_repeated(each)) return true;
+    return where != site::threshold && (where != site::twiddle || each.problem().shape.back() > 8);
+  }
   execution how(std::uint64_t order, protection guard) const override {
     return {.backend = which_, .threads = static_cast<int>(1 + (order - 1) % 3), .protection = guard};
   }
@@ -26,6 +33,13 @@ class host_target final : public target {
   bool same_arithmetic(const test::subject<double>&, bool) const override { return true; }
 
  private:
+  bool is_repeated(const fft_case& each) const {
+    const geometry shape = resolve(each.problem());
+    if (which_ != backend::cpu || shape.n[0] != 1 || shape.n[1] != 1) return false;
+    return each.problem().precision == precision::f32 ? cpu::one_pass<float>::is_repeated(shape)
+                                                      : cpu::one_pass<double>::is_repeated(shape);
+  }
+
   backend which_;
 };
 

@@ -82,6 +82,19 @@ TEST(fft_plan, samples_its_calls) {
   EXPECT_EQ(seen, "1001 0010 0100 ");
 }
 
+// A refused call takes no turn.
+TEST(fft_plan, samples_calls_that_are_not_refused) {
+  std::vector<std::complex<double>> x(50, 1), y(50);
+  const plan made({.precision = precision::f64, .shape = {50}}, {.sampled = 2});
+  std::string seen;
+  for (int call = 0; call < 4; ++call) {
+    seen += made.forward(x, y).protection == protection::correct ? '1' : '0';
+    EXPECT_THROW((void)made.enqueue_forward(x, y), unsupported_error);
+    EXPECT_THROW((void)made.forward(std::span(x).first(40), y), invalid_argument_error);
+  }
+  EXPECT_EQ(seen, "1010");
+}
+
 TEST(fft_plan, refuses_what_this_machine_cannot_run) {
   EXPECT_THROW(plan({.shape = {4}}, {.backend = backend::cuda}), unsupported_error);
   EXPECT_THROW(plan({.shape = {4}}, {.scheme = "hope"}), unsupported_error);

@@ -24,6 +24,7 @@
 #include "backend/fft_cases.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
+#include "inject/site.hpp"
 #include "support/fft_subject.hpp"
 
 namespace ballast::fft {
@@ -42,6 +43,9 @@ class target {
   // the same bits for all of them. The needs of a case in an order exist during the lifetime of the result of `prepare`.
   virtual std::shared_ptr<const void> prepare(const fft_case& which, std::uint64_t order) const = 0;
   virtual double floor() const = 0;  // in units of effect_unit
+  // The floor of a case, and whether it has a site. Short lines on processors are computed twice: every changed bit is found.
+  virtual double floor_of(const fft_case&) const { return floor(); }
+  virtual bool has(const fft_case&, inject::site) const { return true; }
   virtual execution how(std::uint64_t order, protection guard) const = 0;
   // Returns memory that the backend computes in. The host can read it.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const = 0;

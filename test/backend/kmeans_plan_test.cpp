@@ -1,6 +1,7 @@
 // Plans of K-Means on every backend: the bits of the one-line functions for every call and thread; results in the caller's memory, with
 // strides, on the host and on a device; errors of each class; no result of a call that throws.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -234,6 +235,35 @@ TYPED_TEST(kmeans_plan, stores_results_in_device_memory) {
       for (std::int64_t j = 0; j < k_clusters; ++j)
         ASSERT_EQ(distance[at(i * v.row_stride + j * v.column_stride)], far.values(i, j)) << i << " " << j;
   }
+  // Rows on the device are stored by the kernel that computes them. Its faults: in squares, and in distances on their way to memory.
+  const matrix_view<T> v{static_cast<T*>(values.data()), k_points, k_clusters, row, 1};
+  const auto rows_fit = [&] {
+    const std::vector<T> distance = read(T{}, values);
+    bool fit = true;
+    for (std::int64_t i = 0; i < k_points; ++i)
+      for (std::int64_t j = 0; j < k_clusters; ++j) fit = fit && distance[at(i * row + j)] == far.values(i, j);
+    return fit;
+  };
+  const plan<T> bare(this->size_, {}, this->where(2, protection::off));
+  for (std::uint64_t seed = 0; seed < (test::sampled() ? 4u : 16u); ++seed) {
+    const inject::plan faults({fault_at(kmeans::site::product, inject::model::bit_flip, seed)});
+    const inject::scope armed(&faults);
+    EXPECT_EQ(made.transform(there, v).verdict, verdict::corrected) << seed;
+    EXPECT_TRUE(rows_fit()) << seed;
+    EXPECT_EQ(bare.transform(there, v).detected, 0u);
+    EXPECT_FALSE(rows_fit()) << seed;
+  }
+  // A fault that stays: nobody takes the distances for right ones, and the gaps between rows stay as they were.
+  const std::vector<T> before = read(T{}, values);
+  inject::request stuck = fault_at(kmeans::site::product, inject::model::stuck_at, 3);
+  stuck.bit = sizeof(T) == 4 ? 29 : 61;
+  const inject::plan faults({stuck});
+  const inject::scope armed(&faults);
+  EXPECT_THROW((void)made.transform(there, v), uncorrectable_error);
+  const std::vector<T> after = read(T{}, values);
+  for (std::int64_t i = 0; i < k_points; ++i)
+    for (std::int64_t j = 0; j < row && i * row + j < static_cast<std::int64_t>(after.size()); ++j)
+      ASSERT_TRUE(j < k_clusters ? std::isnan(after[at(i * row + j)]) : after[at(i * row + j)] == before[at(i * row + j)]) << i << " " << j;
 }
 
 // A fault that stays: the call throws, and its results are as they were.
@@ -405,6 +435,23 @@ TYPED_TEST(kmeans_plan, refuses_a_stream_that_is_being_captured) {
   device->capture(nullptr);
   EXPECT_EQ(made.fit(points, memory.places(), now).verdict, verdict::clean);
   EXPECT_EQ(memory, expected);
+  // A refused call takes no turn of execution::sampled.
+  execution every_second = this->where();
+  every_second.sampled = 2;
+  const plan<T> sampled(this->size_, {.max_iter = 2, .seed = 1}, every_second);
+  const auto calls = [&](auto&& make) {
+    std::vector<bool> guarded;
+    for (int number = 0; number < 3; ++number) {
+      device->capture(stream);
+      EXPECT_THROW((void)make(), unsupported_error);
+      device->capture(nullptr);
+      guarded.push_back(make().protection != protection::off);
+    }
+    EXPECT_TRUE(guarded[0] != guarded[1] && guarded[0] == guarded[2]);
+  };
+  calls([&] { return sampled.fit(points, memory.places(), now); });
+  calls([&] { return sampled.predict(trained, {memory.labels}, now); });
+  calls([&] { return sampled.transform(trained, row_major(distances.data(), k_points, k_clusters), now); });
   device->release_stream(stream);
 }
 

@@ -333,7 +333,7 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_of_the_check_of_a_tall_matrix_is_found)
   const index m = 2100, n = 3, columns = 2;
   const factored<T> made = factor_on(backend::reference, random_matrix<T>(m, n, 1));
   const matrix<T> X = random_matrix<T>(m, columns, 2);
-  const double off = 0.01;
+  const double off = sizeof(T) == 4 ? 0.2 : 0.01;        // above the floor for any weights
   constexpr index vectors = k_chain_sums - 8 * k_inner;  // the first sum of Vᵀ times the vectors
   struct fault {
     const char* kernel;

@@ -1,9 +1,11 @@
 // Prints the kernels of QR of complex matrices on cuda; what it prints is compiled into backend_qr_cuda_complex. For the efforts sample and
 // smoke: without the largest clusters.
 // Layer: backend tests.
+#include <complex>
 #include <cstdio>
 
 #include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
 
@@ -21,9 +23,18 @@ void print_all() {
   }
 }
 
+// The kernels of the engine for large matrices.
+template <class S>
+void print_engine() {
+  for (const ballast::cuda::kernel_request& each : kernel_names<S>::all(simt::emulated_capabilities(), true))
+    std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
+}
+
 }  // namespace
 
 int main() {
   print_all<complex_number<float>>();
   print_all<complex_number<double>>();
+  print_engine<std::complex<float>>();
+  print_engine<std::complex<double>>();
 }

@@ -238,5 +238,36 @@ TYPED_TEST(qr_rank, large_numbers_of_a_right_hand_side_leave_small_ones_alone) {
   }
 }
 
+// A call whose numbers are so large that they must be scaled counts once, as every other call does.
+TYPED_TEST(qr_rank, every_second_call_is_protected_whatever_its_numbers) {
+  using T = typename TestFixture::T;
+  const index m = 9, n = 4;
+  const plan<T> made({.rows = m, .columns = n}, {.backend = TestFixture::which, .threads = 2, .sampled = 2});
+  bool guarded = false;  // plans of one problem begin with different calls
+  for (int number = 0; number < 4; ++number) {
+    dense<T> A = random_matrix<T>(m, n, number), B = random_matrix<T>(m, 2, number + 10);
+    for (index i = 0; i < m; ++i) B(i, 1) *= static_cast<T>(sizeof(T) == 4 ? 1e32 : 1e250);
+    const report seen = made.gels(A.view(), B.view(), {});
+    EXPECT_EQ(seen.verdict, verdict::clean);
+    if (number > 0) EXPECT_NE(seen.checks > 0, guarded) << number;
+    guarded = seen.checks > 0;
+    EXPECT_EQ(seen.protection == protection::off, !guarded) << number;
+  }
+}
+
+// A refused call leaves the matrices and what lies between their rows and columns as they were.
+TYPED_TEST(qr_rank, gaps_are_not_written) {
+  using T = typename TestFixture::T;
+  const index m = 6, n = 3, pitch = 8;
+  std::vector<T> a(static_cast<std::size_t>(pitch * n)), b(static_cast<std::size_t>(pitch * 2));
+  for (std::size_t e = 0; e < a.size(); ++e) a[e] = static_cast<T>(e % 8 + 1);  // columns are equal
+  for (std::size_t e = 0; e < b.size(); ++e) b[e] = static_cast<T>(e);
+  const std::vector<T> a0 = a, b0 = b;
+  const matrix_view<T> A = column_major(a.data(), m, n, pitch), B = column_major(b.data(), m, index{2}, pitch);
+  EXPECT_NE(refusal([&] { (void)gels(A, B, this->how()); }), "");
+  EXPECT_EQ(a, a0);
+  EXPECT_EQ(b, b0);
+}
+
 }  // namespace
 }  // namespace ballast::qr

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cuda/jit/jit.hpp"
+#include "qr/cuda/kernels/batch_kernels.hpp"
 #include "qr/cuda/kernels/tuning.hpp"
 
 namespace ballast::qr::cuda {
@@ -57,6 +59,27 @@ TEST(qr_tuning, a_line_of_another_version_is_skipped_and_kept) {
     ASSERT_EQ(table.warnings().size(), 1u) << line;
     EXPECT_THAT(table.warnings()[0], HasSubstr("line 2")) << line;
     EXPECT_THAT(table.to_text(), HasSubstr(line));
+  }
+}
+
+// The memory of slabs is a sixteenth of the device's, unless one slab alone is more; the memory that is measured for 32 columns holds the
+// slabs of fewer.
+TEST(qr_tuning, slabs_of_tall_matrices_are_bounded) {
+  ballast::cuda::capabilities on = ballast::cuda::typical_capabilities("sm_90a");
+  on.memory = std::int64_t{80} << 30;
+  for (const std::int64_t bytes : {4, 8}) {
+    for (const std::int64_t m : {3000, 100000, 4000000, 60000000}) {
+      const tall_choice measured = choose_tall(batch_work::apply, m, 32, bytes, on);
+      if (m > 3000) ASSERT_EQ(measured.size, tall_size::outside);
+      EXPECT_LE(measured.slab_bytes(), std::max(on.memory / 16, measured.pitch));
+      EXPECT_LE(measured.slabs, on.multiprocessors);
+      for (const std::int64_t n : {1, 4, 31, 32, 200}) {
+        EXPECT_LE(choose_tall(batch_work::apply, m, n, bytes, on).slab_bytes(), measured.slab_bytes()) << m << " × " << n;
+        const tall_choice factored = choose_tall(batch_work::factor, m, n, bytes, on);
+        EXPECT_LE(factored.slab_bytes(), std::max(on.memory / 16, factored.pitch));
+        EXPECT_EQ(factored.slabs > 0, factored.size == tall_size::outside);
+      }
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <complex>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -284,25 +285,30 @@ namespace {
 
 class host_blas final : public ballast::cuda::blas {
  public:
-#define BALLAST_EMULATED_BLAS(T)                                                                                                           \
+#define BALLAST_EMULATED_COMPLEX_BLAS(T)                                                                                                   \
   void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B, \
             std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
     ballast::core::gemm(trans_a, trans_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);                                                   \
   }                                                                                                                                        \
-  void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
-            std::int64_t ldb) override {                                                                                                   \
-    ballast::core::trmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb);                                                             \
-  }                                                                                                                                        \
   void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
             std::int64_t ldb) override {                                                                                                   \
     ballast::core::trsm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb);                                                             \
-  }                                                                                                                                        \
-  void syrk(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)  \
-      override {                                                                                                                           \
-    symmetric(uplo, trans, n, k, alpha, A, lda, beta, C, ldc);                                                                             \
+  }
+#define BALLAST_EMULATED_BLAS(T)                                                                                                          \
+  BALLAST_EMULATED_COMPLEX_BLAS(T)                                                                                                        \
+  void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,     \
+            std::int64_t ldb) override {                                                                                                  \
+    ballast::core::trmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb);                                                            \
+  }                                                                                                                                       \
+  void syrk(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc) \
+      override {                                                                                                                          \
+    symmetric(uplo, trans, n, k, alpha, A, lda, beta, C, ldc);                                                                            \
   }
   BALLAST_EMULATED_BLAS(float)
   BALLAST_EMULATED_BLAS(double)
+  BALLAST_EMULATED_COMPLEX_BLAS(std::complex<float>)
+  BALLAST_EMULATED_COMPLEX_BLAS(std::complex<double>)
+#undef BALLAST_EMULATED_COMPLEX_BLAS
 #undef BALLAST_EMULATED_BLAS
 
  private:

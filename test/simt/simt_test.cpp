@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "cuda/block/twice.cuh"
 #include "simt/simt_test.hpp"
 
 namespace {
@@ -426,6 +427,16 @@ TEST(simt, the_last_block_sees_what_all_wrote) {
       return sum == 6;
     });
     EXPECT_EQ(right, ordered ? static_cast<int>(k_seeds) : 0);
+  }
+}
+
+// A number that was wrong in one of the calls is made again, whichever call that was.
+TEST(simt, a_number_is_made_until_two_agree) {
+  for (int wrong = 0; wrong < 3; ++wrong) {
+    int calls = 0;
+    const double made = cuda::made_twice([&] { return calls++ == wrong ? -1.0 : 2.0; });
+    EXPECT_EQ(made, 2.0) << wrong;
+    EXPECT_EQ(calls, wrong == 2 ? 2 : 4) << wrong;
   }
 }
 

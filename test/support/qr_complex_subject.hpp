@@ -114,7 +114,10 @@ class qr_complex : public testing::Test {
   using real = real_of<S>;
   static constexpr backend which = Setting::which;
   static constexpr double u = k_unit<S>;
-  static run::settings how(std::string_view scheme = "") { return {.backend = which, .threads = 2, .scheme = scheme}; }
+  // On cuda a named scheme asks for the engine of large matrices, whatever the size.
+  static run::settings how(std::string_view scheme = which == backend::cuda ? "block_checksum" : "") {
+    return {.backend = which, .threads = 2, .scheme = scheme};
+  }
   static std::vector<std::pair<index, index>> shapes() {
     std::vector<std::pair<index, index>> all = {{1, 1}, {5, 1}, {1, 5}, {2, 2}, {16, 7}, {7, 16}, {40, 40}, {70, 33}, {33, 70}, {65, 64}};
     if (which == backend::cpu) all.insert(all.end(), {{150, 130}, {130, 200}, {200, 200}, {6000, 24}, {5000, 17}});
@@ -130,7 +133,13 @@ struct complex_setting_names {
   }
 };
 
+#if defined(BALLAST_TEST_QR_ON_CUDA)
+using complex_settings = testing::Types<setting<std::complex<float>, backend::cuda>, setting<std::complex<double>, backend::cuda>>;
+inline constexpr const char* k_complex_schemes[] = {"block_checksum"};
+#else
 using complex_settings = testing::Types<setting<std::complex<float>, backend::reference>, setting<std::complex<double>, backend::reference>,
                                         setting<std::complex<float>, backend::cpu>, setting<std::complex<double>, backend::cpu>>;
+inline constexpr const char* k_complex_schemes[] = {"block_checksum", "qr_update"};
+#endif
 
 }  // namespace ballast::qr::subjects

@@ -1,6 +1,7 @@
 // The declarations of cuBLAS's interface against the toolkit's, and what is asked of it, on a library of the test's own.
 #include "cuda/device/blas.hpp"
 
+#include <complex>
 #include <new>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ using testing::HasSubstr;
 #ifdef BALLAST_CUBLAS_H
 static_assert(CUBLAS_STATUS_SUCCESS == 0 && CUBLAS_STATUS_ALLOC_FAILED == static_cast<int>(cublas::k_allocation_failed));
 static_assert(CUBLAS_OP_N == static_cast<int>(cublas::k_plain) && CUBLAS_OP_T == static_cast<int>(cublas::k_transposed));
+static_assert(CUBLAS_OP_C == static_cast<int>(cublas::k_conjugated));
+static_assert(sizeof(cuComplex) == sizeof(std::complex<float>) && sizeof(cuDoubleComplex) == sizeof(std::complex<double>));
 static_assert(CUBLAS_FILL_MODE_LOWER == static_cast<int>(cublas::k_lower) && CUBLAS_FILL_MODE_UPPER == static_cast<int>(cublas::k_upper));
 static_assert(CUBLAS_DIAG_NON_UNIT == static_cast<int>(cublas::k_stored) && CUBLAS_DIAG_UNIT == static_cast<int>(cublas::k_unit));
 static_assert(CUBLAS_SIDE_LEFT == static_cast<int>(cublas::k_left) && CUBLAS_SIDE_RIGHT == static_cast<int>(cublas::k_right));
@@ -53,6 +56,22 @@ template <>
 struct plain<cublas::handle> {
   using type = void*;
 };
+template <>
+struct plain<const cuComplex*> {
+  using type = const std::complex<float>*;
+};
+template <>
+struct plain<cuComplex*> {
+  using type = std::complex<float>*;
+};
+template <>
+struct plain<const cuDoubleComplex*> {
+  using type = const std::complex<double>*;
+};
+template <>
+struct plain<cuDoubleComplex*> {
+  using type = std::complex<double>*;
+};
 template <class Function>
 struct shape;
 template <class Result, class... Arguments>
@@ -69,6 +88,10 @@ static_assert(same<decltype(cublas::routines<double>::gemm), decltype(&cublasDge
 static_assert(same<decltype(cublas::routines<double>::trmm), decltype(&cublasDtrmm_v2_64)>);
 static_assert(same<decltype(cublas::routines<double>::trsm), decltype(&cublasDtrsm_v2_64)>);
 static_assert(same<decltype(cublas::routines<double>::syrk), decltype(&cublasDsyrk_v2_64)>);
+static_assert(same<decltype(cublas::complex_routines<std::complex<float>>::gemm), decltype(&cublasCgemm_v2_64)>);
+static_assert(same<decltype(cublas::complex_routines<std::complex<float>>::trsm), decltype(&cublasCtrsm_v2_64)>);
+static_assert(same<decltype(cublas::complex_routines<std::complex<double>>::gemm), decltype(&cublasZgemm_v2_64)>);
+static_assert(same<decltype(cublas::complex_routines<std::complex<double>>::trsm), decltype(&cublasZtrsm_v2_64)>);
 #endif
 
 struct fake_state {

@@ -7,7 +7,9 @@
 
 #include "fft/cuda/plan/schedule.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/policy/radices.hpp"
 #include "fft/cuda/tune/candidates.hpp"
+#include "fft/problem.hpp"
 #include "unit/cuda_fft_devices.hpp"
 
 namespace ballast::fft::cuda {
@@ -21,7 +23,9 @@ TEST(cuda_fft_tuning, comes_back_as_it_was_written) {
   const std::string text =
       "fft sm_80 f64 1000 rows columns unchecked 10.10.10 50 4 split 3 1.25\n"
       "fft sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08\n"
-      "fft sm_90 f64 1024 rows rows checked 16.8.8 64 4 staged_split 3 1\n";
+      "fft sm_90 f64 1024 rows rows checked 16.8.8 64 4 staged_split 3 1\n"
+      "fft_split sm_90 f32 16777216 unchecked 4096.4096 1.2\n"
+      "fft_split sm_90 f64 8388608 few_checked 128.256.256 1\n";
   const tuning_table table = tuning_table::parse("# a comment\n\n" + text);
   EXPECT_EQ(table.to_text(), text);
   EXPECT_EQ(tuning_table::parse(table.to_text()).to_text(), text);
@@ -70,6 +74,8 @@ TEST(cuda_fft_tuning, skips_a_line_that_it_does_not_know_and_warns) {
       {"sm_90 f32 1024 row rows checked 16.8.8 64 4 whole 3 1", "rows or columns"},
       {"sm_90 f32 1024 rows column checked 16.8.8 64 4 whole 3 1", "rows or columns"},
       {"sm_90 f32 1024 rows rows yes 16.8.8 64 4 whole 3 1", "checked or unchecked"},
+      {"sm_90 f32 1024 rows rows few 16.8.8 64 4 whole 3 1", "checked or unchecked"},
+      {"sm_90 f32 1024 rows rows few_yes 16.8.8 64 4 whole 3 1", "checked or unchecked"},
       {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 half 3 1", "whole, split, staged or staged_split"},
       {"sm_90 f32 1024 rows rows checked 64.16 64 4 whole 3 1", "radices from 1 to 32"},
       {"sm_90 f32 1024 rows rows checked 16.x.8 64 4 whole 3 1", "radices from 1 to 32"},
@@ -89,6 +95,125 @@ TEST(cuda_fft_tuning, skips_a_line_that_it_does_not_know_and_warns) {
     EXPECT_EQ(table.entries().size(), 1u);
     EXPECT_EQ(table.to_text(), good + "fft " + line + "\n");
   }
+}
+
+TEST(cuda_fft_tuning, skips_a_split_that_it_does_not_know_and_warns) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"sm_90 f32 1048576 checked 1024.1024", "6 fields"},
+      {"sm_x f32 1048576 checked 1024.1024 1", "an architecture like sm_90"},
+      {"sm_90 bf16 1048576 checked 1024.1024 1", "f32 or f64"},
+      {"sm_90 f32 1048576 many_checked 1024.1024 1", "checked or unchecked"},
+      {"sm_90 f32 1048576 checked 1024.1023 1", "whose product is the length"},
+      {"sm_90 f32 1048576 checked 1048576 1", "lengths from 2 to 16384"},
+      {"sm_90 f32 1024 checked 1024 1", "two or three lengths"},
+      {"sm_90 f32 1024 checked 4.4.8.8 1", "two or three lengths"},
+      {"sm_90 f32 1048576 checked 1024.x 1", "lengths from 2 to 16384"},
+      {"sm_90 f32 1048576 checked 1.1048576 1", "lengths from 2 to 16384"},
+  };
+  const std::string good = "fft_split sm_90 f32 1048576 checked 512.2048 1\n";
+  for (const auto& [line, what] : wrong) {
+    const tuning_table table = tuning_table::parse("fft_split " + std::string(line) + "\n" + good);
+    ASSERT_EQ(table.warnings().size(), 1u) << "accepted: " << line;
+    EXPECT_THAT(table.warnings().front(), HasSubstr(what)) << line;
+    EXPECT_EQ(table.to_text(), good + "fft_split " + line + "\n");
+  }
+}
+
+// Entries for few lines count only there; without one, the entry for any number of lines counts.
+TEST(cuda_fft_tuning, an_entry_for_few_lines_is_for_few_lines) {
+  const tuning_table table = tuning_table::parse(
+      "fft sm_90 f32 1024 rows rows unchecked 16.8.8 64 4 whole 3 1\n"
+      "fft sm_90 f32 1024 rows rows few_unchecked 8.8.4.4 128 1 whole 1 1\n"
+      "fft_split sm_90 f32 1048576 unchecked 512.2048 1\n"
+      "fft_split sm_90 f32 131072 few_unchecked 128.1024 1\n");
+  line_request wanted;
+  wanted.length = 1024;
+  EXPECT_EQ(table.find(wanted, 9)->threads, 64);
+  wanted.few = true;
+  EXPECT_EQ(table.find(wanted, 9)->threads, 128);
+  wanted.check = check_form::verify_before_store;
+  EXPECT_FALSE(table.find(wanted, 9).has_value());
+  EXPECT_EQ(table.find_split({9, false, 1 << 20, false, true})->lengths.front(), 512);
+  EXPECT_FALSE(table.find_split({9, false, 1 << 17, false, false}).has_value());
+  EXPECT_EQ(table.find_split({9, false, 1 << 17, false, true})->lengths.front(), 128);
+
+  const auto lengths = [&](std::int64_t n, std::int64_t batch) {
+    std::vector<int> made;
+    const schedule_request one{.shape = resolve({.shape = {n}, .batch = batch}), .tuned = &table};
+    for (const pass& each : make_schedule(one, hopper()).passes) made.push_back(each.policy.length);
+    return made;
+  };
+  EXPECT_THAT(lengths(1 << 17, 1), ElementsAre(128, 1024));
+  EXPECT_THAT(lengths(1 << 17, 3), ElementsAre(256, 512));
+  EXPECT_THAT(lengths(1 << 20, 2), ElementsAre(512, 2048));
+  const schedule_request short_lines{.shape = resolve({.shape = {1024}, .batch = 8}), .tuned = &table};
+  EXPECT_EQ(make_schedule(short_lines, hopper()).passes.front().policy.threads, 128);
+}
+
+TEST(cuda_fft_tuning, candidate_splits_fit_and_come_in_order) {
+  EXPECT_THAT(candidate_splits(1 << 24, false, hopper()).front(), ElementsAre(4096, 4096));
+  EXPECT_THAT(candidate_splits(1 << 18, false, hopper()).front(), ElementsAre(512, 512));
+  EXPECT_THAT(candidate_splits(1 << 21, true, hopper()).front(), ElementsAre(1024, 2048));
+  EXPECT_THAT(candidate_splits((1 << 18) + 1, false, hopper()), IsEmpty());
+  for (const std::int64_t n : {std::int64_t{1} << 18, std::int64_t{1000000}, std::int64_t{1} << 24}) {
+    for (const bool wide : {false, true}) {
+      const auto all = candidate_splits(n, wide, hopper());
+      EXPECT_FALSE(all.empty()) << n;
+      EXPECT_LE(all.size(), 12u);
+      std::size_t passes = 2;
+      for (const auto& lengths : all) {
+        EXPECT_GE(lengths.size(), passes);
+        passes = lengths.size();
+        std::int64_t product = 1;
+        for (const std::int64_t each : lengths) {
+          EXPECT_TRUE(fits_one_pass(each, wide, hopper())) << each;
+          product *= each;
+        }
+        EXPECT_EQ(product, n);
+        tuning_table table;
+        table.set_split({9, wide, n, true, false}, {lengths, 1});
+        const schedule_request one{.shape = resolve({.precision = wide ? precision::f64 : precision::f32, .shape = {n}, .batch = 64}),
+                                   .precision = wide ? precision::f64 : precision::f32,
+                                   .check = check_form::verify_before_store,
+                                   .tuned = &table};
+        const auto passes_made = make_schedule(one, hopper()).passes;
+        ASSERT_EQ(passes_made.size(), lengths.size());
+        for (std::size_t i = 0; i < lengths.size(); ++i) EXPECT_EQ(passes_made[i].policy.length, lengths[i]);
+      }
+    }
+  }
+}
+
+// Longer lines than the rules give to clusters are one pass where the table says so and there are enough of them.
+TEST(cuda_fft_tuning, a_cluster_of_the_table_is_one_pass) {
+  const tuning_table table = tuning_table::parse("fft sm_90 f32 262144 rows rows unchecked 32.16.32.16 512 1 whole 1 1 16 1\n");
+  const auto passes = [&](problem of, check_form check = check_form::none, const capabilities& on = hopper()) {
+    const schedule_request one{.shape = resolve(of), .check = check, .tuned = &table, .pairs = fusion::never};
+    return make_schedule(one, on).passes.size();
+  };
+  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}), 1u);
+  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}, check_form::verify_before_store), 2u);
+  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}, check_form::none, ampere()), 2u);
+  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 8}), 2u);                              // 8 · 16 blocks, fewer than multiprocessors
+  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024, .input = {{2}, 1 << 19}}), 2u);  // not side by side
+  EXPECT_EQ(passes({.kind = kind::r2c, .shape = {1 << 18}, .batch = 1024}), 2u);
+}
+
+// A pass in columns copies whole rows of its tile ahead, so all of its tiles have as many lines.
+TEST(cuda_fft_tuning, stages_columns_that_fill_whole_tiles) {
+  const tuning_table table = tuning_table::parse(
+      "fft sm_90 f32 512 columns columns unchecked 8.8.8 32 8 staged 2 1\n"
+      "fft sm_90 f32 256 columns columns unchecked 16.16 16 8 staged 2 1\n");
+  const auto staged = [&](problem of, bool aligned = true) {
+    const schedule_request one{.shape = resolve(of), .tuned = &table, .aligned = {.copied = aligned}, .pairs = fusion::never};
+    return make_schedule(one, hopper()).passes.front().policy.stages_columns();
+  };
+  EXPECT_TRUE(staged({.shape = {1 << 18}, .batch = 1024}));
+  EXPECT_FALSE(staged({.shape = {1 << 18}, .batch = 1024}, false));
+  EXPECT_FALSE(staged({.shape = {1 << 18}, .batch = 1024, .input = {{2}, 1 << 20}}));     // lines are not side by side
+  EXPECT_FALSE(staged({.shape = {1 << 18}, .batch = 4, .input = {{1}, (1 << 18) + 1}}));  // signals at odd multiples of 8 bytes
+  EXPECT_TRUE(staged({.shape = {256}, .batch = 40, .input = {{40}, 1}, .output = {{40}, 1}}));
+  EXPECT_FALSE(staged({.shape = {256}, .batch = 42, .input = {{42}, 1}, .output = {{42}, 1}}));  // the last tile has 2 lines
 }
 
 TEST(cuda_fft_tuning, a_line_that_is_in_the_table_gets_its_policy) {

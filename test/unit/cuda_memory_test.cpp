@@ -67,18 +67,21 @@ TEST_F(cuda_memory, gives_idle_memory_back_when_memory_runs_out) {
   fake.calls.clear();
   fake.out_of_memory = true;
   EXPECT_THROW(on->allocate(5000, mine), std::bad_alloc);
-  EXPECT_THAT(fake.calls, ElementsAre("allocate", "release", "synchronize", "allocate"));
+  EXPECT_THAT(fake.calls, ElementsAre("allocate", "release", "untimed event", "record", "synchronize event", "allocate"));
+  fake.calls.clear();
+  EXPECT_THROW(on->allocate(5000, mine), std::bad_alloc) << "another thread may have given memory back";
+  EXPECT_THAT(fake.calls, ElementsAre("allocate", "allocate"));
 }
 
 // A sixteenth of the device's memory.
 TEST_F(cuda_memory, keeps_a_bounded_amount_of_idle_memory) {
-  idle_memory kept(1000);
+  idle_memory kept(1024);
   const auto number = [](int i) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(i)); };
   std::vector<void*> released;
   const auto release = [&](const idle_memory::block& each) { released.push_back(each.memory); };
   kept.serve(k_stream);
   for (int i = 1; i <= 4; ++i) kept.note({number(i), 400, k_stream});
-  kept.note({number(5), 1001, k_stream});
+  kept.note({number(5), 1025, k_stream});
   EXPECT_FALSE(kept.keep(number(5), k_stream, release));
   EXPECT_FALSE(kept.keep(number(6), k_stream, release)) << "never noted";
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(kept.keep(number(i), k_stream, release));
@@ -91,6 +94,8 @@ TEST_F(cuda_memory, keeps_a_bounded_amount_of_idle_memory) {
   EXPECT_EQ(kept.take(400, k_stream), nullptr);
   EXPECT_EQ(kept.idle_bytes(), 0);
   EXPECT_FALSE(kept.keep(number(4), k_second_stream, release)) << "of a caller's stream";
+  EXPECT_TRUE(kept.serves(k_stream, 400));
+  EXPECT_FALSE(kept.serves(k_stream, 1025)) << "larger memory is not rounded up";
 }
 
 TEST_F(cuda_memory, rounds_kept_sizes_by_an_eighth) {

@@ -26,6 +26,18 @@ __device__ __forceinline__ T loaded_twice(const T& from) {
   return agreed<T>(*static_cast<const volatile T*>(&from), &from);
 }
 
+// Returns the number that make() loads or computes anew in each call, after another call has given the same bits.
+template <class Make>
+__device__ __forceinline__ auto made_twice(Make&& make) {
+  auto made = make();
+  for (int trial = 0; trial < 4; ++trial) {
+    const auto again = make();
+    if (bits(again) == bits(made)) break;
+    made = make();
+  }
+  return made;
+}
+
 // Reads a stored number back and compares it with a second one, which make() loads or computes anew in each call; stores that otherwise.
 template <class T, class Make>
 __device__ __forceinline__ void confirm_stored(T* to, Make&& make) {

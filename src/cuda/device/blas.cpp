@@ -30,12 +30,16 @@ std::string bind(void* library, api& functions) {
   find(functions.f64.trmm, "cublasDtrmm_v2_64");
   find(functions.f64.trsm, "cublasDtrsm_v2_64");
   find(functions.f64.syrk, "cublasDsyrk_v2_64");
+  find(functions.c64.gemm, "cublasCgemm_v2_64");
+  find(functions.c64.trsm, "cublasCtrsm_v2_64");
+  find(functions.c128.gemm, "cublasZgemm_v2_64");
+  find(functions.c128.trsm, "cublasZtrsm_v2_64");
   return missing;
 }
 
 namespace {
 
-operation operation_of(char trans) { return trans == 'N' ? k_plain : k_transposed; }
+operation operation_of(char trans) { return trans == 'N' ? k_plain : trans == 'C' ? k_conjugated : k_transposed; }
 triangle triangle_of(char uplo) { return uplo == 'U' ? k_upper : k_lower; }
 diagonal diagonal_of(char diag) { return diag == 'U' ? k_unit : k_stored; }
 side side_of(char which) { return which == 'L' ? k_left : k_right; }
@@ -59,7 +63,7 @@ class bound_blas final : public blas {
     if (scope.status() == driver::k_success) functions_.destroy(handle_);
   }
 
-#define BALLAST_CUBLAS(T, precision)                                                                                                       \
+#define BALLAST_COMPLEX_CUBLAS(T, precision)                                                                                               \
   void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B, \
             std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
     const driver::in_context scope(below_, context_);                                                                                      \
@@ -67,27 +71,32 @@ class bound_blas final : public blas {
         functions_.precision.gemm(handle_, operation_of(trans_a), operation_of(trans_b), m, n, k, &alpha, A, lda, B, ldb, &beta, C, ldc),  \
         "gemm");                                                                                                                           \
   }                                                                                                                                        \
-  void trmm(char which, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,     \
-            std::int64_t ldb) override {                                                                                                   \
-    const driver::in_context scope(below_, context_);                                                                                      \
-    check(functions_.precision.trmm(handle_, side_of(which), triangle_of(uplo), operation_of(trans), diagonal_of(diag), m, n, &alpha, A,   \
-                                    lda, B, ldb, B, ldb),                                                                                  \
-          "trmm");                                                                                                                         \
-  }                                                                                                                                        \
   void trsm(char which, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,     \
             std::int64_t ldb) override {                                                                                                   \
     const driver::in_context scope(below_, context_);                                                                                      \
     check(functions_.precision.trsm(handle_, side_of(which), triangle_of(uplo), operation_of(trans), diagonal_of(diag), m, n, &alpha, A,   \
                                     lda, B, ldb),                                                                                          \
           "trsm");                                                                                                                         \
-  }                                                                                                                                        \
-  void syrk(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)  \
-      override {                                                                                                                           \
-    const driver::in_context scope(below_, context_);                                                                                      \
-    check(functions_.precision.syrk(handle_, triangle_of(uplo), operation_of(trans), n, k, &alpha, A, lda, &beta, C, ldc), "syrk");        \
+  }
+#define BALLAST_CUBLAS(T, precision)                                                                                                      \
+  BALLAST_COMPLEX_CUBLAS(T, precision)                                                                                                    \
+  void trmm(char which, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,    \
+            std::int64_t ldb) override {                                                                                                  \
+    const driver::in_context scope(below_, context_);                                                                                     \
+    check(functions_.precision.trmm(handle_, side_of(which), triangle_of(uplo), operation_of(trans), diagonal_of(diag), m, n, &alpha, A,  \
+                                    lda, B, ldb, B, ldb),                                                                                 \
+          "trmm");                                                                                                                        \
+  }                                                                                                                                       \
+  void syrk(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc) \
+      override {                                                                                                                          \
+    const driver::in_context scope(below_, context_);                                                                                     \
+    check(functions_.precision.syrk(handle_, triangle_of(uplo), operation_of(trans), n, k, &alpha, A, lda, &beta, C, ldc), "syrk");       \
   }
   BALLAST_CUBLAS(float, f32)
   BALLAST_CUBLAS(double, f64)
+  BALLAST_COMPLEX_CUBLAS(std::complex<float>, c64)
+  BALLAST_COMPLEX_CUBLAS(std::complex<double>, c128)
+#undef BALLAST_COMPLEX_CUBLAS
 #undef BALLAST_CUBLAS
 
  private:

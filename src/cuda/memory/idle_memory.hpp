@@ -23,6 +23,8 @@ class idle_memory {
   idle_memory(const idle_memory&) = delete;
   idle_memory& operator=(const idle_memory&) = delete;
 
+  static constexpr std::size_t k_most_blocks = 1024;  // a search goes through all of them
+
   struct block {
     void* memory = nullptr;
     std::int64_t bytes = 0;
@@ -52,9 +54,10 @@ class idle_memory {
     const std::lock_guard lock(mutex_);
     drop([](const noted&) { return true; }, release);
   }
-  bool serves(stream on) const {
+  // Returns whether so many bytes of this stream can be kept.
+  bool serves(stream on, std::int64_t bytes) const {
     const std::lock_guard lock(mutex_);
-    return serves_now(on);
+    return rounded(bytes) <= most_bytes_ && serves_now(on);
   }
 
   // Returns idle memory of this rounded size and stream; null: there is none.
@@ -112,9 +115,6 @@ class idle_memory {
   }
 
  private:
-  // A search goes through all of them.
-  static constexpr std::size_t k_most_blocks = 1024;
-
   struct noted {
     block at;
     bool idle = false;

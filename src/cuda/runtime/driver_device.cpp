@@ -131,7 +131,7 @@ class driver_device final : public device {
   // Memory of the device's own streams is kept for the next call (idle_memory): the pool takes about 14 µs for an allocation, and far
   // longer for a large one that it composes of other pieces than before.
   void* allocate(std::int64_t bytes, stream on) override {
-    const bool kept = idle_.serves(on);
+    const bool kept = idle_.serves(on, bytes);
     const std::int64_t size = kept ? idle_memory::rounded(bytes) : std::max<std::int64_t>(bytes, 1);
     if (kept) {
       if (void* const idle = idle_.take(size, on); idle != nullptr) return idle;
@@ -139,7 +139,10 @@ class driver_device final : public device {
     const in_context scope(functions_, context_);
     driver::address memory = 0;
     driver::result got = functions_.allocate(&memory, static_cast<std::size_t>(size), pool_, on);
-    if (got == driver::k_out_of_memory && return_idle()) got = functions_.allocate(&memory, static_cast<std::size_t>(size), pool_, on);
+    if (got == driver::k_out_of_memory) {
+      return_idle();
+      got = functions_.allocate(&memory, static_cast<std::size_t>(size), pool_, on);
+    }
     check(got, "cuMemAllocFromPoolAsync");
     void* const made = reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr): the driver gives addresses as integers
     if (kept) idle_.note({made, size, on});
@@ -279,7 +282,7 @@ class driver_device final : public device {
   void synchronize(stream on) override {
     check_answers();
     const in_context scope(functions_, context_);
-    if (patience_ > 0) await(on);
+    if (patience_ > 0) await([&] { return functions_.stream_query(on); });
     check(functions_.stream_synchronize(on), "cuStreamSynchronize");
   }
 
@@ -385,16 +388,31 @@ class driver_device final : public device {
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
-  // Returns the idle memory of the device's own streams to the pool, and waits until the pool can use it for other streams. Returns false
-  // if there was none.
-  bool return_idle() {
-    bool any = false;
+  // Returns the idle memory of the device's own streams to the pool, and waits until the pool can use it for other streams. Those streams
+  // may be destroyed meanwhile, so it waits for events.
+  void return_idle() {
+    std::vector<driver::event_handle> behind;
+    behind.reserve(idle_memory::k_most_blocks);
     idle_.drop_all([&](const idle_memory::block& each) {
       pool_release{functions_}(each);
-      (void)functions_.stream_synchronize(each.order);
-      any = true;
+      driver::event_handle made = nullptr;
+      if (functions_.event_create(&made, driver::k_untimed) != driver::k_success) return;
+      (void)functions_.event_record(made, each.order);
+      behind.push_back(made);
     });
-    return any;
+    const auto forget = [&] {
+      for (const driver::event_handle each : behind) functions_.event_destroy(each);
+    };
+    try {
+      for (const driver::event_handle each : behind) {
+        if (patience_ > 0) await([&] { return functions_.event_query(each); });
+        check(functions_.event_synchronize(each), "cuEventSynchronize");
+      }
+    } catch (...) {
+      forget();
+      throw;
+    }
+    forget();
   }
   // Releases memory to the pool. The context is current.
   struct pool_release {
@@ -402,12 +420,13 @@ class driver_device final : public device {
     void operator()(const idle_memory::block& each) const { functions.release(as_address(each.memory), each.order); }
   };
 
-  // Waits until the work of a stream has ended or failed, at most patience_ seconds. Throws device_error after that: a kernel that never
-  // ends cannot be ended by this process, so the device is not used again and its memory is not given back.
-  void await(stream on) {
+  // Waits until work has ended or failed, which query() says, at most patience_ seconds. Throws device_error after that: a kernel that
+  // never ends cannot be ended by this process, so the device is not used again and its memory is not given back.
+  template <class Query>
+  void await(Query&& query) {
     using clock = std::chrono::steady_clock;
     const auto began = clock::now();
-    while (functions_.stream_query(on) == driver::k_not_ready) {
+    while (query() == driver::k_not_ready) {
       const std::chrono::duration<double> waited = clock::now() - began;
       if (waited.count() > patience_) {
         is_silent_ = true;

@@ -206,11 +206,11 @@ report execute(const convolution::implementation& plan, std::span<const Element>
     return std::less<>()(in.data(), out.data() + out.size()) && std::less<>()(out.data(), in.data() + in.size());
   };
   if (overlaps(first) || overlaps(second)) refuse("expected out not to overlap the operands, got an overlap");
-  const convolution::implementation& of = plan.next();
-  return run::in_call(&of.memory, of.where.device, of.token, [&] {
+  return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
+    if (plan.backend == ballast::backend::cuda) ballast::cuda::refuse_capture(now.stream, plan.token);
+    const convolution::implementation& of = plan.next();
     const run::settings how = run::settings_of(of.where, now);
     if (of.backend == ballast::backend::cuda) {
-      ballast::cuda::refuse_capture(how.stream, of.token);
       ballast::cuda::current_device()->synchronize(how.stream);  // earlier work on the stream may still write pinned operands
     }
     inject::active_injector injector(how.faults, site::table());

@@ -367,23 +367,24 @@ operation by(const plan::implementation& plan, const operation& what) {
 }
 
 report execute(const operation& asked, const call& now) {
-  const operation what = by(asked.of.next(asked.way), asked);
-  const plan::implementation& plan = what.of;
-  if (const auto* const single = std::get_if<group_plan<float>>(&plan.devices)) return run_on_devices(*single, what, now);
-  if (const auto* const twice = std::get_if<group_plan<double>>(&plan.devices)) return run_on_devices(*twice, what, now);
-  const shared_text& token = token_of(plan, what.way);
-  return run::in_call(&plan.memory, plan.where.device, token, [&] {
-    const run::settings how = run::settings_of(plan.where, now);
-    if (plan.backend == backend::cuda) ballast::cuda::refuse_capture(how.stream, token);
-    inject::active_injector injector(how.faults, site::table());
+  if (const auto* const single = std::get_if<group_plan<float>>(&asked.of.devices)) return run_on_devices(*single, asked, now);
+  if (const auto* const twice = std::get_if<group_plan<double>>(&asked.of.devices)) return run_on_devices(*twice, asked, now);
+  const shared_text& token = token_of(asked.of, asked.way);
+  return run::in_call(&asked.of.memory, asked.of.where.device, token, [&] {
+    if (asked.of.backend == backend::cuda) ballast::cuda::refuse_capture(now.stream, token);
     const auto on_host = [](const void* memory) {
       return memory == nullptr || ballast::cuda::residence_of(memory) == ballast::cuda::residence::host;
     };
-    const bool here = plan.work_here != nullptr && how.faults == nullptr && on_host(what.in.data) && on_host(what.out.data) &&
-                      on_host(what.in_imaginary) && on_host(what.out_imaginary);
+    const auto all_on_host = [&] {
+      return on_host(asked.in.data) && on_host(asked.out.data) && on_host(asked.in_imaginary) && on_host(asked.out_imaginary);
+    };
+    if (asked.crossed && !all_on_host()) refuse_crossed(asked.of.shape, token);
+    const operation what = by(asked.of.next(asked.way), asked);
+    const plan::implementation& plan = what.of;
+    const run::settings how = run::settings_of(plan.where, now);
+    inject::active_injector injector(how.faults, site::table());
+    const bool here = plan.work_here != nullptr && how.faults == nullptr && all_on_host();
     run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, how, injector);
-    if (what.crossed && !(on_host(what.in.data) && on_host(what.out.data) && on_host(what.in_imaginary) && on_host(what.out_imaginary)))
-      refuse_crossed(plan.shape, token);
     // Earlier work on the stream may still write pinned operands, which the host reads.
     if (here || (what.crossed && plan.backend == backend::cuda)) ballast::cuda::current_device()->synchronize(how.stream);
     const transform& work = here ? *plan.work_here : *plan.work;
@@ -396,20 +397,23 @@ report execute(const operation& asked, const call& now) {
 }
 
 pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner, const operation& asked, const call& now) {
-  const operation what = by(owner->next(asked.way), asked);
-  const plan::implementation& plan = what.of;
-  const shared_text& token = token_of(plan, what.way);
-  if (plan.work == nullptr)
+  const shared_text& token = token_of(*owner, asked.way);
+  if (owner->work == nullptr)
     throw unsupported_error(fmt::format("{}: expected a call without a group of devices for enqueue, got one on a group", token.view()));
-  if (what.crossed) refuse_crossed(plan.shape, token);
-  return run::in_call(&plan.memory, plan.where.device, token, [&] {
+  if (asked.crossed) refuse_crossed(owner->shape, token);
+  return run::in_call(&owner->memory, owner->where.device, token, [&] {
+    const auto refuse = [&] {
+      throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token.view(), to_string(owner->backend)));
+    };
+    if (owner->backend != backend::cuda) refuse();
+    const operation what = by(owner->next(asked.way), asked);
+    const plan::implementation& plan = what.of;
     const run::settings how = run::settings_of(plan.where, now);
     auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
         {}, owner, how, token, plan.backend, plan.scheme, inject::active_injector(how.faults, site::table()), nullptr});
     run::recorder unused(token, plan.backend, plan.scheme, made->how, made->injector);
     made->work = plan.work->enqueue(what.in.data, const_cast<void*>(what.out.data), args_of(what, made->how, unused, made->injector));
-    if (!made->work)
-      throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token.view(), to_string(plan.backend)));
+    if (!made->work) refuse();
     return pending_report(std::move(made));
   });
 }

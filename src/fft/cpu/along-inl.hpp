@@ -3,6 +3,7 @@
 // tile lie one after the other, as in memory.
 // Layer: backend "cpu".
 // Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (n = n₁ · n₂); the butterflies are those of stages-inl.hpp.
+#include "fft/cpu/across-inl.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/memory-inl.hpp"
 #include "fft/cpu/stages-inl.hpp"
@@ -24,6 +25,7 @@ namespace {
 #if HWY_TARGET == HWY_SCALAR
 short_shape shape_of_short(std::int64_t) { return {}; }
 void short_lines(const short_call<T>&, short_part) {}
+bool repeat_lines(const short_call<T>&, lane_sums&) { return false; }
 void turn_rows(const T*, T*, std::int64_t, std::int64_t, const T*, bool) {}
 void encode_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&, const write_ahead<T>&) {}
 void sum_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&) {}
@@ -38,6 +40,7 @@ template <int R1, int R2>
 struct along {
   static constexpr int L = HWY_MIN(W, HWY_MIN(R1, R2));
   static constexpr int S = W / L;
+  static constexpr int k_points = R1 * R2;
   static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
   static constexpr int k_parts = R1 / L;   // vectors in a row of the output
   static_assert(R1 % L == 0 && R2 % L == 0 && (S == 1 || S == 2 || S == 4));
@@ -52,29 +55,6 @@ struct along {
       const hn::Half<D> half;
       return deinterleave(hn::Combine(d, hn::LoadU(half, from[1] + offset), hn::LoadU(half, from[0] + offset)),
                           hn::Combine(d, hn::LoadU(half, from[3] + offset), hn::LoadU(half, from[2] + offset)));
-    }
-  }
-
-  template <bool Stream>
-  static HWY_INLINE void store(const complex_vector& v, T* const* to, std::int64_t offset) {
-    const D d;
-    V low, high;
-    interleave(v, low, high);
-    if constexpr (S == 4) {
-      const hn::Half<D> half;
-      hn::StoreU(hn::LowerHalf(half, low), half, to[0] + offset);
-      hn::StoreU(hn::UpperHalf(half, low), half, to[1] + offset);
-      hn::StoreU(hn::LowerHalf(half, high), half, to[2] + offset);
-      hn::StoreU(hn::UpperHalf(half, high), half, to[3] + offset);
-    } else {
-      T* const second = S == 1 ? to[0] + W : to[1];
-      if constexpr (Stream) {
-        hn::Stream(low, d, to[0] + offset);
-        hn::Stream(high, d, second + offset);
-      } else {
-        hn::StoreU(low, d, to[0] + offset);
-        hn::StoreU(high, d, second + offset);
-      }
     }
   }
 
@@ -109,32 +89,33 @@ struct along {
     }
   }
 
-  template <bool Swapped, bool Stream>
-  static HWY_INLINE void second_step(complex_vector* between, T* const* to) {
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void second_step(complex_vector* between, T* const* to, Sink& sink) {
 #pragma GCC unroll 8
     for (int p = 0; p < k_parts; ++p) {
       complex_vector* const v = between + p * R2;
       butterfly<R2>(v);
 #pragma GCC unroll 16
-      for (int k = 0; k < R2; ++k) store<Stream>(Swapped ? complex_vector{v[k].im, v[k].re} : v[k], to, 2 * (k * R1 + p * L));
+      for (int k = 0; k < R2; ++k) {
+        V low, high;
+        interleave(Swapped ? complex_vector{v[k].im, v[k].re} : v[k], low, high);
+        sink.pair(low, high, to, 2 * (k * R1 + p * L));
+      }
     }
   }
 
-  template <bool Swapped, bool Stream>
-  static HWY_INLINE void whole(const short_call<T>& call, short_part part) {
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void lines(const short_call<T>& call, short_part part, Sink& sink) {
     const D d;
     constexpr int k_vectors_between = k_parts * R2;
     read_ahead ahead = call.ahead;
+    const group_of_signals<S> group(call);
     for (int first = 0; first < call.from.used; first += S) {
       const T* from[S];
       T* to[S];
-      for (int s = 0; s < S; ++s) {
-        // Lanes beyond the last signal compute it again, and the rows of `to` after it get the results.
-        from[s] = call.from.base + HWY_MIN(first + s, call.from.used - 1) * call.from.stride;
-        to[s] = call.to + (first + s) * call.to_stride;
-      }
+      group.point(call, first, from, to);
       ahead.step();
-      for (int l = first; l < HWY_MIN(first + S, call.from.used); ++l) call.later.bring(l, 1);
+      call.later.bring_all(first, HWY_MIN(first + S, call.from.used), call.turned ? 0 : 1);
       complex_vector between[k_vectors_between];
       T* const memory = call.between + first / S * k_vectors_between * k_row;
       if (HWY_LIKELY(part != short_part::second)) first_step<Swapped>(from, call.twiddles, between);
@@ -148,15 +129,8 @@ struct along {
       if (HWY_UNLIKELY(part == short_part::second)) {
         for (int i = 0; i < k_vectors_between; ++i) between[i] = complex_at(memory, i);
       }
-      second_step<Swapped, Stream>(between, to);
+      second_step<Swapped>(between, to, sink);
     }
-  }
-
-  static void run(const short_call<T>& call, short_part part) {
-    if (call.stream && S < 4)
-      call.swapped ? whole<true, (S < 4)>(call, part) : whole<false, (S < 4)>(call, part);
-    else
-      call.swapped ? whole<true, false>(call, part) : whole<false, false>(call, part);
   }
 
   static constexpr short_shape shape() { return {R1, R2, L}; }
@@ -164,6 +138,7 @@ struct along {
 
 short_shape shape_of_short(std::int64_t n) {
   switch (n) {
+    case 8: return across<8>::shape();
     case 16: return along<4, 4>::shape();
     case 32: return along<8, 4>::shape();
     case 64: return along<8, 8>::shape();
@@ -175,11 +150,20 @@ short_shape shape_of_short(std::int64_t n) {
 
 void short_lines(const short_call<T>& call, short_part part) {
   switch (call.from.points) {
-    case 16: return along<4, 4>::run(call, part);
-    case 32: return along<8, 4>::run(call, part);
-    case 64: return along<8, 8>::run(call, part);
-    case 128: return along<16, 8>::run(call, part);
-    default: return along<16, 16>::run(call, part);
+    case 8: return run_lines<across<8> >(call, part);
+    case 16: return run_lines<along<4, 4> >(call, part);
+    case 32: return run_lines<along<8, 4> >(call, part);
+    case 64: return run_lines<along<8, 8> >(call, part);
+    case 128: return run_lines<along<16, 8> >(call, part);
+    default: return run_lines<along<16, 16> >(call, part);
+  }
+}
+
+bool repeat_lines(const short_call<T>& call, lane_sums& sums) {
+  switch (call.from.points) {
+    case 8: return repeat_lines_of<across<8> >(call, sums);
+    case 16: return repeat_lines_of<along<4, 4> >(call, sums);
+    default: return repeat_lines_of<along<8, 4> >(call, sums);
   }
 }
 

@@ -51,6 +51,13 @@ core::aligned_buffer<T> along_the_signal(const rows_of_weights<T>& weights, std:
   return made;
 }
 
+// Returns the number of signals up to whole tiles.
+template <class T>
+std::int64_t padded(std::int64_t signals) {
+  const std::int64_t lanes = kernels<T>().lanes;
+  return (signals + lanes - 1) / lanes * lanes;
+}
+
 // Returns n1 of a line of n1 · n2 points in two steps: a power of two near √n, so that the prime factors of n1, then those of n2, are those
 // of n in the order of the search for weights. 0: there is none.
 template <class T>
@@ -72,6 +79,12 @@ bool along_line<T>::exists(std::int64_t points) {
 }
 
 template <class T>
+bool along_line<T>::is_repeated(std::int64_t points) {
+  const short_shape shape = kernels<T>().shape_of_short(points);
+  return shape.first != 0 && points <= k_longest_repeated && kernels<T>().lanes > shape.columns;
+}
+
+template <class T>
 along_line<T>::along_line(form kind, std::int64_t n, const std::vector<T> (&input)[2], const std::vector<T> (&output)[2])
     : form_(kind), points_(kind == form::complex ? n : n / 2), shape_(kernels<T>().shape_of_short(points_)) {
   if (!is_short()) {
@@ -81,7 +94,9 @@ along_line<T>::along_line(form kind, std::int64_t n, const std::vector<T> (&inpu
     stages_ = first_->stages() + second_->stages();
     twiddle_steps_ = first_->twiddle_steps() + second_->twiddle_steps() + 1;
   }
-  make_twiddles();
+  if (is_short() && shape_.second == 1) stages_ = 1;
+  twiddles_ = make_twiddles();
+  if (is_repeated(points_)) twins_ = make_twiddles();
   if (kind != form::complex) {
     ++stages_;
     ++twiddle_steps_;
@@ -104,9 +119,10 @@ template <class T>
 along_line<T>::~along_line() = default;
 
 template <class T>
-void along_line<T>::make_twiddles() {
+core::aligned_buffer<T> along_line<T>::make_twiddles() const {
   const std::int64_t lanes = kernels<T>().lanes;
-  T* to = nullptr;
+  core::aligned_buffer<T> made(is_short() ? 2 * (shape_.first - 1) * shape_.second / shape_.columns * lanes : 2 * points_);
+  T* to = made.data();
   const auto row = [&](std::int64_t k, std::int64_t column, std::int64_t columns) {
     for (std::int64_t l = 0; l < lanes; ++l) {
       const std::complex<wide<T>> w = root_of_unity<wide<T>>(k * (column + l % columns), points_);
@@ -116,20 +132,17 @@ void along_line<T>::make_twiddles() {
     to += 2 * lanes;
   };
   if (is_short()) {
-    twiddles_ = core::aligned_buffer<T>(2 * (shape_.first - 1) * shape_.second / shape_.columns * lanes);
-    to = twiddles_.data();
     for (std::int64_t column = 0; column < shape_.second; column += shape_.columns) {
       for (std::int64_t k = 1; k < shape_.first; ++k) row(k, column, shape_.columns);
     }
-    return;
+    return made;
   }
-  twiddles_ = core::aligned_buffer<T>(2 * points_);
-  to = twiddles_.data();
   for (std::int64_t first = 0; first < first_->rows_in(); first += lanes) {
     for (std::int64_t column = 0; column < second_->rows_in(); column += lanes) {
       for (std::int64_t k = first; k < first + lanes; ++k) row(k, column, lanes);
     }
   }
+  return made;
 }
 
 template <class T>
@@ -150,7 +163,7 @@ void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& stri
   core::aligned_buffer<T> work, pairs, between;
   if constexpr (inject::active_injector::enabled) {
     if (strikes) {
-      const std::int64_t all = 2 * points_ * kernels<T>().lanes;
+      const std::int64_t all = 2 * points_ * padded<T>(call.from.used);
       work = core::aligned_buffer<T>(2 * all);
       pairs = core::aligned_buffer<T>(all);
       between = core::aligned_buffer<T>(all);
@@ -177,6 +190,23 @@ void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& stri
     call.swapped = true;
     run_complex(call, strikes, strike, at);
   }
+}
+
+template <class T>
+bool along_line<T>::repeats(short_call<T> call, lane_sums& sums) const {
+  call.twiddles = twins_.data();
+  call.turned = true;
+  call.ahead = {};
+  return kernels<T>().repeat_lines(call, sums);
+}
+
+template <class T>
+void along_line<T>::repeat(short_call<T> call) const {
+  call.twiddles = twins_.data();
+  call.turned = true;
+  call.ahead = {};
+  call.later = {};
+  kernels<T>().short_lines(call, short_part::whole);
 }
 
 template <class T>
@@ -310,7 +340,7 @@ core::aligned_buffer<T> along_line<T>::struck_twiddles(const striker<T>& strike,
 // Strikes the signals of a short line between its two steps.
 template <class T>
 void along_line<T>::strike_between(const short_call<T>& call, const striker<T>& strike, inject::site where, std::int64_t step) const {
-  const std::int64_t lanes = kernels<T>().lanes, scalars = 2 * points_ * lanes;
+  const std::int64_t lanes = kernels<T>().lanes, scalars = 2 * points_ * padded<T>(call.from.used);
   const auto used = [&](std::int64_t i) { return signal_between(i / (2 * lanes), i % lanes) < call.from.used; };
   core::vector<T> compact;
   for (std::int64_t i = 0; i < scalars; ++i) {

@@ -25,6 +25,10 @@ class along_line {
   // Returns whether there is code for lines of `points` complex numbers: a kernel (short lines), or two steps by stages.
   static bool exists(std::int64_t points);
 
+  // Returns whether a second computation of a complex line costs less than its sums: the line is short, and `repeat` has other lanes for
+  // each signal.
+  static bool is_repeated(std::int64_t points);
+
   // `kind` and n are those of the line. `input` and `output` are its weights for [swapped], in rows as encoder and output_sum have them;
   // empty without protection.
   along_line(form kind, std::int64_t n, const std::vector<T> (&input)[2], const std::vector<T> (&output)[2]);
@@ -35,6 +39,11 @@ class along_line {
   // Transforms call.from into call.to; fills in the tables of `call`. call.from.points is the number of complex numbers of an input.
   // strikes: faults wait inside of the line. Then its steps run apart, each on all signals.
   void run(short_call<T> call, bool strikes, const striker<T>& strike) const;
+
+  // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again and returns whether
+  // call.to has the same bits; the parity of its own goes to `sums`. `repeat` transforms into call.to.
+  bool repeats(short_call<T> call, lane_sums& sums) const;
+  void repeat(short_call<T> call) const;
 
   // Steps of site::stage and of site::twiddle.
   std::int64_t stages() const { return stages_; }
@@ -58,7 +67,7 @@ class along_line {
     std::int64_t stage = 0, twiddle = 0;
   };
   bool is_short() const { return shape_.first != 0; }
-  void make_twiddles();
+  core::aligned_buffer<T> make_twiddles() const;
   void run_complex(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_short(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_stages(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
@@ -72,6 +81,7 @@ class along_line {
   // A longer line of n1 · n2 points: the transforms of both steps.
   std::unique_ptr<line<T>> first_, second_;
   core::aligned_buffer<T> twiddles_;  // between the two steps
+  core::aligned_buffer<T> twins_;     // the same for `repeat`
   core::aligned_buffer<T> split_;     // e^{−2πi k/n} of the real forms
   core::aligned_buffer<T> input_[2], output_[2];
   std::int64_t stages_ = 2, twiddle_steps_ = 1;

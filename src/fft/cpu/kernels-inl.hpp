@@ -21,12 +21,41 @@ namespace HWY_NAMESPACE {
 namespace {
 
 const kernel_table<T>* table_for_target() {
-  static const kernel_table<T> table = {
-      W,          load_rows,      load_columns,  load_blocks,  sum_tile,       sum_outputs, set_thresholds,
-      compare,    store_rows,     store_columns, join_rows,    seal_blocks,    seal_rows,   extend_seals,
-      stage,      multiply_rows,  twiddle_rows,  scale_rows,   permute_rows,   mix_rows,    split_real,
-      join_real,  shape_of_short, short_lines,   turn_rows,    encode_signals, sum_signals, store_signals,
-      make_pairs, same_pairs,     store_numbers, seal_numbers, seal_tile};
+  static const kernel_table<T> table = {W,
+                                        load_rows,
+                                        load_columns,
+                                        load_blocks,
+                                        sum_tile,
+                                        sum_outputs,
+                                        set_thresholds,
+                                        compare,
+                                        store_rows,
+                                        store_columns,
+                                        join_rows,
+                                        seal_blocks,
+                                        seal_rows,
+                                        extend_seals,
+                                        stage,
+                                        multiply_rows,
+                                        twiddle_rows,
+                                        scale_rows,
+                                        permute_rows,
+                                        mix_rows,
+                                        split_real,
+                                        join_real,
+                                        shape_of_short,
+                                        short_lines,
+                                        turn_rows,
+                                        encode_signals,
+                                        sum_signals,
+                                        store_signals,
+                                        repeat_lines,
+                                        same_bits,
+                                        make_pairs,
+                                        same_pairs,
+                                        store_numbers,
+                                        seal_numbers,
+                                        seal_tile};
   return &table;
 }
 

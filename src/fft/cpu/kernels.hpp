@@ -15,8 +15,9 @@
 namespace ballast::fft::cpu {
 
 inline constexpr int k_max_lanes = 16;
-inline constexpr int k_longest_short = 256;  // points of a short line: one that has a kernel of its own
-inline constexpr int k_block = 16;           // rows summed in working precision before the sum is promoted
+inline constexpr int k_longest_short = 256;    // points of a short line: one that has a kernel of its own
+inline constexpr int k_longest_repeated = 32;  // points of a line whose second computation costs less than its sums (docs/notebook/fft.md)
+inline constexpr int k_block = 16;             // rows summed in working precision before the sum is promoted
 
 // Weighted sums of the lanes of a tile: re and im for both weight vectors.
 struct alignas(64) lane_sums {
@@ -161,6 +162,11 @@ struct write_ahead {
   std::int64_t stride = 0;
   std::int64_t points = 0;
 
+  // Brings a half of signals first … last − 1.
+  void bring_all(int first, int last, int half) const {
+    if (to == nullptr) return;
+    for (int l = first; l < last; ++l) bring(l, half);
+  }
   void bring(int signal, int half) const {
     if (to == nullptr) return;
     const T* const first = to + signal * stride + half * points;
@@ -185,7 +191,8 @@ struct short_call {
   T* pairs = nullptr;
   bool swapped = false;
   bool stream = false;
-  // Memory brings these meanwhile: the next input, and the second half of `later`.
+  bool turned = false;  // a second computation of short lines: the signals of a vector lie in its lanes in reverse order
+  // Memory brings these meanwhile: the next input, and the second half of `later`, if `turned` the first one.
   read_ahead ahead;
   write_ahead<T> later;
 };
@@ -281,6 +288,12 @@ struct kernel_table {
   // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
+
+  // Transforms lines of at most k_longest_repeated points again and returns whether call.to has the same bits. The parity of the results of
+  // this computation goes to `sums`.
+  bool (*repeat_lines)(const short_call<T>& call, lane_sums& sums);
+  // Returns whether the scalars of two computations have the same bits. The parity of the first goes to `sums`.
+  bool (*same_bits)(const T* first, const T* second, std::int64_t scalars, lane_sums& sums);
 
   // Pairs of a long real line (pairs-inl.hpp). same_pairs computes them again and returns whether the results have the same bits, or are
   // both NaN; `parity` becomes that of the results. store_numbers stores complex numbers and returns their parity, computed from the

@@ -19,15 +19,25 @@ form form_of(const geometry& shape) {
   return shape.kind == kind::r2c ? form::real_forward : form::real_inverse;
 }
 
+// Bytes of a tile of signals that are computed twice: with their input, both results and the output it lies in the first-level cache.
+constexpr std::int64_t k_repeated_bytes = 8192;
+
+template <class T>
+std::int64_t signals_of_tile(const geometry& shape) {
+  const std::int64_t lanes = kernels<T>().lanes;
+  if (!one_pass<T>::is_repeated(shape)) return lanes;
+  return lanes * ceil_div(k_repeated_bytes, lanes * shape.n[2] * 2 * static_cast<std::int64_t>(sizeof(T)));
+}
+
 }  // namespace
 
 template <class T>
 one_pass<T>::one_pass(const geometry& shape, bool protect)
     : shape_(shape),
-      lanes_(kernels<T>().lanes),
-      line_(form_of(shape), shape.n[2], 2, protect, shape.kind == kind::c2r && shape.n[2] % 2 == 1),
-      tiles_(ceil_div(shape.batch, lanes_)),
-      scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * lanes_)) {}
+      together_(signals_of_tile<T>(shape)),
+      line_(form_of(shape), shape.n[2], 2, protect && !is_repeated(shape), shape.kind == kind::c2r && shape.n[2] % 2 == 1),
+      tiles_(ceil_div(shape.batch, together_)),
+      scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * together_)) {}
 
 template <class T>
 void one_pass<T>::run(const void* in, void* out, const transform_args& how) const {
@@ -38,14 +48,14 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   memory_.lend([&](scratch_slots<T>& slots) {
     slots.prepare(how.threads, scratch_scalars_, false);
     const crew<T> workers{how, all, slots, how.threads};
-    workers.for_tiles(tiles_, line_.rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
+    workers.for_tiles(tiles_, line_.rows_scratch() * together_ / kernels<T>().lanes, [&](std::int64_t tile, tile_worker<T>& worker) {
       tile_job<T> job = common;
-      const std::int64_t first = tile * lanes_;
-      job.used = static_cast<int>(std::min<std::int64_t>(lanes_, shape_.batch - first));
+      const std::int64_t first = tile * together_;
+      job.used = static_cast<int>(std::min(together_, shape_.batch - first));
       job.from.base = from + first * common.from.lane;
       job.to.base = to + first * common.to.lane;
-      job.stream = common.stream && job.used == lanes_;
-      job.stream_run = common.stream_run && job.used == lanes_;
+      job.stream = common.stream && job.used == together_;
+      job.stream_run = common.stream_run && job.used == together_;
       job.ahead = next_tile(job, first);
       job.interval = tile;
       job.index = first;
@@ -53,6 +63,11 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
       return true;
     });
   });
+}
+
+template <class T>
+bool one_pass<T>::is_repeated(const geometry& shape) {
+  return shape.kind == kind::c2c && along_line<T>::is_repeated(shape.n[2]) && goes_along(shape);
 }
 
 template <class T>
@@ -96,6 +111,7 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
   else
     job.to.how = to.distance == 1 && !one_lane ? access::columns : to.stride[2] == 1 ? access::rows : access::complex;
   if (job.from.how == access::rows && job.to.how == access::rows && goes_along(shape_)) job.along = line_.along();
+  job.repeated = is_repeated(shape_);
   job.stream = (job.to.how == access::rows && may_stream(to, out, how, job.to.lane)) ||
                (job.to.how == access::columns && may_stream(to, out, how, job.to.element));
   job.stream_run = job.along != nullptr && job.to.lane == 2 * line_.rows_out() && is_past_cache<T>(to, how);
@@ -105,10 +121,10 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
 // Returns the prefetch for the tile after `job`, which begins with signal `first`.
 template <class T>
 read_ahead one_pass<T>::next_tile(const tile_job<T>& job, std::int64_t first) const {
-  const std::int64_t after = std::min<std::int64_t>(lanes_, shape_.batch - first - lanes_);
+  const std::int64_t after = std::min(together_, shape_.batch - first - together_);
   if (after <= 0) return {};
   const auto width = static_cast<std::int64_t>(sizeof(T));
-  const T* next = job.from.base + lanes_ * job.from.lane;
+  const T* next = job.from.base + together_ * job.from.lane;
   if (job.from.how == access::rows) return read_ahead(next, after, 2 * line_.rows_in() * width, job.from.lane * width);
   if (job.from.how == access::columns) return read_ahead(next, line_.rows_in(), 2 * after * width, job.from.element * width);
   return {};

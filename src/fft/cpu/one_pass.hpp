@@ -16,13 +16,15 @@ class one_pass final : public transform {
   // Returns whether the vectors of a problem lie along its signals: there is code for it, and it is faster than a tile of signals side by
   // side. The step between reals and their spectrum is not, so lines of reals go along if they would leave half of the lanes empty.
   static bool goes_along(const geometry& shape);
+  // Returns whether its signals are computed twice instead of summed.
+  static bool is_repeated(const geometry& shape);
 
  private:
   tile_job<T> common_job(const T* out, const transform_args& how) const;
   read_ahead next_tile(const tile_job<T>& job, std::int64_t first) const;
 
   geometry shape_;
-  int lanes_;
+  std::int64_t together_;  // signals of a tile
   line<T> line_;
   std::int64_t tiles_;
   std::int64_t scratch_scalars_;

@@ -4,6 +4,7 @@
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/seals-inl.hpp"
 #include "fft/cpu/vectors-inl.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 
 // Highway includes this file once per target, so an ordinary guard does not work.
 #if defined(BALLAST_FFT_STAGES_INL) == defined(HWY_TARGET_TOGGLE)

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/memory.hpp"
 #include "fft/sites.hpp"
@@ -96,13 +97,15 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   } else {
     bool damaged = false;
     const auto once = [&](int number) -> std::optional<abft::finding> {
-      if (job.along != nullptr)
+      if (job.along != nullptr && !job.repeated)
         kernel_.encode_signals(given(job), job.along->input_weights(job.inverse), mine_.input, later(job));
-      else
+      else if (job.along == nullptr)
         damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
       if (damaged) return std::nullopt;
-      set_thresholds(job);
-      strike_sums(job);
+      if (!job.repeated) {
+        set_thresholds(job);
+        strike_sums(job);
+      }
       done = transform(job, seals);
       abft::finding now = verify(job, done);
       // A tile that passes the first time needs no hash.
@@ -128,6 +131,8 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   // Either the stored copy is wrong or the parity computed with the sums. Verify the tile again, which also computes a new parity.
   const auto again = [&](int number) -> std::optional<abft::finding> {
     if (number == 0) return stored;
+    // In place, the input is gone: a second computation is not possible.
+    if (job.repeated) return has_parity(job, done) ? store() : stored;
     const abft::finding now = verify(job, done);
     if (now.word != abft::k_pass) return now;
     if (!now.judged) return stored;  // no checksum can tell whether the tile is still the verified one
@@ -208,12 +213,29 @@ T* tile_worker<T>::transform_along(const tile_job<T>& job) {
     }
   }
   job.along->run(call, strikes, strike);
-  if (job.scale != 1) {
-    const std::int64_t row = 2 * kernel_.lanes;  // as rows of a tile, as many as the used signals fill
-    kernel_.scale_rows(done, (job.used * call.to_stride + row - 1) / row, static_cast<T>(job.scale));
-  }
+  if (job.scale != 1) scale_along(job, done, job.scale);
   how_.injector.strike(site::output, position(job), done, job.used * call.to_stride);
   return done;
+}
+
+// Transforms again, with twins of all factors, and returns whether the results have the bits of `done`. Their parity goes to `output`.
+template <class T>
+bool tile_worker<T>::repeats_along(const tile_job<T>& job, T* done, bool at_once) {
+  short_call<T> call = call_along(job);
+  call.to_stride = scalars_out(job);
+  call.later = later(job);
+  call.to = done;
+  if (at_once && job.check_scale == 1) return job.along->repeats(call, mine_.output);
+  call.to = mine_.spare.data();
+  job.along->repeat(call);
+  if (job.check_scale != 1) scale_along(job, call.to, job.check_scale);
+  return kernel_.same_bits(done, call.to, job.used * scalars_out(job), mine_.output);
+}
+
+template <class T>
+void tile_worker<T>::scale_along(const tile_job<T>& job, T* signals, double factor) {
+  const std::int64_t row = 2 * kernel_.lanes;  // as rows of a tile, as many as the used signals fill
+  kernel_.scale_rows(signals, (job.used * scalars_out(job) + row - 1) / row, static_cast<T>(factor));
 }
 
 template <class T>
@@ -287,6 +309,7 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
 
 template <class T>
 abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
+  if (job.repeated) return compare(job, done);
   const line<T>& transform = *job.transform;
   if (job.along != nullptr) {
     kernel_.sum_signals(signals(job, done), job.along->output_weights(job.inverse), mine_.output);
@@ -298,6 +321,48 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   sum.fine = job.check.fine;
   kernel_.sum_outputs(done, transform.rows_out(), sum);
   return judge(job, done);
+}
+
+// Compares the two computations of signals. Any NaN equals any NaN.
+template <class T>
+abft::finding tile_worker<T>::compare(const tile_job<T>& job, T* done) {
+  const T* const again = mine_.spare.data();
+  const std::int64_t each = scalars_out(job), all = job.used * each;
+  const bool same = repeats_along(job, done, true);
+  if (!same) repeats_along(job, done, false);  // tells where
+  parity_twin_ = parity_of<T>(mine_.output);
+  how_.injector.strike(site::checksum, position(job), mine_.output.parity, std::ssize(mine_.output.parity));
+  // Only one value says that they are the same.
+  std::uint64_t words[2] = {same ? k_lane_pass : ~k_lane_pass, same ? k_lane_pass : ~k_lane_pass};
+  how_.injector.strike(site::comparison, position(job), words, 2);
+  checks_ += static_cast<std::uint64_t>(job.used);
+  abft::finding now;
+  if (words[0] == k_lane_pass && words[1] == k_lane_pass) return now;
+  now.index = job.index;
+  const auto equal = [&](std::int64_t i) {
+    return std::bit_cast<word_of<T>>(done[i]) == std::bit_cast<word_of<T>>(again[i]) || (std::isnan(done[i]) && std::isnan(again[i]));
+  };
+  std::int64_t i = 0;
+  if (same) repeats_along(job, done, false);
+  while (i < all && equal(i)) ++i;
+  // NaN of different bits are no fault. Without them the second computation or the comparison was struck.
+  if (i == all && std::any_of(done, done + all, [](T x) { return std::isnan(x); }) && !same) return now;
+  now.word = abft::k_fail;
+  if (i == all) return now;
+  now.index = job.index + i / each * job.index_lane;
+  now.residual = std::abs(static_cast<double>(done[i]) - static_cast<double>(again[i]));
+  if (now.residual == 0) now.residual = std::numeric_limits<double>::min();  // zeros of different signs
+  return now;
+}
+
+// Returns whether a tile of signals that were computed twice still has its parity, by one of its two copies. Both copies become what it
+// has.
+template <class T>
+bool tile_worker<T>::has_parity(const tile_job<T>& job, const T* done) {
+  const std::uint64_t first = parity_of<T>(mine_.output), second = std::exchange(parity_twin_, 0);
+  kernel_.same_bits(done, done, job.used * scalars_out(job), mine_.output);
+  parity_twin_ = parity_of<T>(mine_.output);
+  return parity_twin_ == first || parity_twin_ == second;
 }
 
 // Compares the sums of a tile.

@@ -57,11 +57,15 @@ class tile_worker {
   T* transform(const tile_job<T>& job, T* seals);
   T* compute(const tile_job<T>& job, T* x, T* y, T* seals);
   T* transform_along(const tile_job<T>& job);
+  bool repeats_along(const tile_job<T>& job, T* done, bool at_once);
+  void scale_along(const tile_job<T>& job, T* signals, double factor);
   short_call<T> call_along(const tile_job<T>& job);
   bool store_at_once(const tile_job<T>& job);
   void set_thresholds(const tile_job<T>& job);
   abft::finding verify(const tile_job<T>& job, T* done);
   abft::finding judge(const tile_job<T>& job, const T* done);
+  abft::finding compare(const tile_job<T>& job, T* done);
+  bool has_parity(const tile_job<T>& job, const T* done);
   std::uint64_t hash(const tile_job<T>& job, const T* done) const;
 
   // Lanes whose numbers the vector code cannot sum: those near overflow, Inf or NaN.
@@ -84,6 +88,7 @@ class tile_worker {
   int slot_;
   const kernel_table<T>& kernel_;
   bool any_special_ = false;
+  std::uint64_t parity_twin_ = 0;  // a second copy of the parity of signals that were computed twice
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;
   bool streamed_ = false;

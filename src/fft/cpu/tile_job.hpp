@@ -51,6 +51,7 @@ template <class T>
 struct tile_job {
   const line<T>* transform = nullptr;
   const along_line<T>* along = nullptr;  // if set, vectors lie along the signals: both sides are access::rows, and the tile is W signals
+  bool repeated = false;  // signals of `along` are computed twice and compared, as many in a tile as it was made for; there are no sums
   tile_view<const T> from;
   tile_view<T> to;
   int used = 0;  // lanes

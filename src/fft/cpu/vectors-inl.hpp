@@ -48,12 +48,56 @@ HWY_INLINE complex_vector complex_at(const T* HWY_RESTRICT tile, std::int64_t ro
   return {hn::Load(d, tile + row * k_row), hn::Load(d, tile + row * k_row + W)};
 }
 
+// ---- Lanes of two vectors ----
+
+// AVX-512 has an instruction for any lanes of two vectors; Highway's exchanges of blocks are two or three.
+#undef BALLAST_FFT_PICKS
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+#define BALLAST_FFT_PICKS 1
+// Returns the lanes which(0) … which(W − 1) of x and, from W on, of y.
+template <class Which>
+HWY_INLINE V pick(V x, V y, Which) {
+  using index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  struct table {
+    alignas(64) index lane[W];
+    constexpr table() : lane{} {
+      for (int i = 0; i < W; ++i) lane[i] = static_cast<index>(Which()(i));
+    }
+  };
+  static constexpr table k_table;
+  const __m512i lanes = _mm512_load_si512(k_table.lane);
+#if BALLAST_FFT_BITS == 32
+  return V{_mm512_permutex2var_ps(x.raw, lanes, y.raw)};
+#else
+  return V{_mm512_permutex2var_pd(x.raw, lanes, y.raw)};
+#endif
+}
+#else
+#define BALLAST_FFT_PICKS 0
+#endif
+
 // ---- Transposition of L × L scalars in registers: of L vectors, in each group of L lanes ----
 
 #if HWY_TARGET == HWY_SCALAR
 template <int L = W>
 HWY_INLINE void transpose(V*) {}
 #else
+// Blocks p0 q0 p2 q2 and p1 q1 p3 q3.
+HWY_INLINE V even_blocks(V p, V q) {
+#if BALLAST_FFT_PICKS
+  return pick(p, q, [](int i) { return i / k_in_block % 2 == 0 ? i : W + i - k_in_block; });
+#else
+  return hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q), p);
+#endif
+}
+HWY_INLINE V odd_blocks(V p, V q) {
+#if BALLAST_FFT_PICKS
+  return pick(p, q, [](int i) { return i / k_in_block % 2 == 1 ? W + i : i + k_in_block; });
+#else
+  return hn::OddEvenBlocks(q, hn::SwapAdjacentBlocks(p));
+#endif
+}
+
 template <int L = W>
 HWY_INLINE void transpose(V* HWY_RESTRICT v) {
   constexpr int k_blocks_of_group = L / k_in_block;
@@ -85,17 +129,15 @@ HWY_INLINE void transpose(V* HWY_RESTRICT v) {
       v[i] = c[i];
     } else if constexpr (L != W) {
       const V p = c[i], q = c[i + k_in_block];
-      v[i] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q), p);
-      v[i + k_in_block] = hn::OddEvenBlocks(q, hn::SwapAdjacentBlocks(p));
+      v[i] = even_blocks(p, q);
+      v[i + k_in_block] = odd_blocks(p, q);
     } else if constexpr (k_blocks == 2) {
       v[i] = hn::ConcatLowerLower(d, c[i + k_in_block], c[i]);
       v[i + k_in_block] = hn::ConcatUpperUpper(d, c[i + k_in_block], c[i]);
     } else {
       const V p = c[i], q = c[i + k_in_block], r = c[i + 2 * k_in_block], s = c[i + 3 * k_in_block];
-      const V p0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q), p);  // p0 q0 p2 q2
-      const V p1 = hn::OddEvenBlocks(q, hn::SwapAdjacentBlocks(p));  // p1 q1 p3 q3
-      const V r0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(s), r);
-      const V r1 = hn::OddEvenBlocks(s, hn::SwapAdjacentBlocks(r));
+      const V p0 = even_blocks(p, q), p1 = odd_blocks(p, q);
+      const V r0 = even_blocks(r, s), r1 = odd_blocks(r, s);
       v[i] = hn::ConcatLowerLower(d, r0, p0);
       v[i + k_in_block] = hn::ConcatLowerLower(d, r1, p1);
       v[i + 2 * k_in_block] = hn::ConcatUpperUpper(d, r0, p0);
@@ -112,6 +154,11 @@ HWY_INLINE void interleave(const complex_vector& x, V& low, V& high) {
   high = x.im;
 #else
   const D d;
+#if BALLAST_FFT_PICKS
+  static_cast<void>(d);
+  low = pick(x.re, x.im, [](int i) { return i / 2 + i % 2 * W; });
+  high = pick(x.re, x.im, [](int i) { return W / 2 + i / 2 + i % 2 * W; });
+#else
   low = hn::InterleaveLower(d, x.re, x.im);  // block b of both: block b of x
   high = hn::InterleaveUpper(d, x.re, x.im);
   if constexpr (k_blocks == 2) {
@@ -119,11 +166,11 @@ HWY_INLINE void interleave(const complex_vector& x, V& low, V& high) {
     low = hn::ConcatLowerLower(d, q, p);
     high = hn::ConcatUpperUpper(d, q, p);
   } else if constexpr (k_blocks == 4) {
-    const V even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high), low);
-    const V odd = hn::OddEvenBlocks(high, hn::SwapAdjacentBlocks(low));
+    const V even = even_blocks(low, high), odd = odd_blocks(low, high);
     low = hn::ConcatLowerLower(d, odd, even);
     high = hn::ConcatUpperUpper(d, odd, even);
   }
+#endif
 #endif
 }
 

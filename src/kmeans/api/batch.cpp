@@ -181,11 +181,12 @@ report fit_side_by_side(const prepared& plan, const batch_data<T>& from, const b
 }  // namespace
 
 template <class T>
-report fit_batch(const prepared& plan, const batch_data<T>& from, const batch_results<T>& to, const run::settings& how,
+report fit_batch(const prepared& plan, operation what, const batch_data<T>& from, const batch_results<T>& to, run::settings how,
                  const shared_text& token, const shared_text& scheme) {
   const backend which = plan.backend_for(operation::batch, how, {from.points.data, to.labels.data()});
+  if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, token);
+  plan.count(what, how);
   if (which != backend::cuda) return fit_each(plan, from, to, how, token, which, plan.row_checksum);
-  ballast::cuda::refuse_capture(how.stream, token);
   if (scheme == k_dmr) return fit_side_by_side(plan, from, to, how, token, scheme);
   return fit_each(plan, from, to, how, token, which, scheme);
 }
@@ -210,7 +211,8 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
       throw invalid_argument_error(fmt::format(
           "{}: enqueue_fit: expected points, weights, centroids and labels in device memory, got a host pointer", plan.token.view()));
   }
-  const run::settings how = plan.settings_for(operation::batch, now);
+  run::settings how = run::settings_of(plan.where, now);
+  plan.count(operation::batch, how);
   auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
       {}, owner, how, plan.token, plan.backend, scheme, inject::active_injector(how.faults, site::table()), nullptr});
   run::recorder unused(plan.token, plan.backend, scheme, made->how, made->injector);
@@ -220,9 +222,9 @@ pending_report enqueue_batch(const std::shared_ptr<const prepared>& owner, const
   return pending_report(std::move(made));
 }
 
-template report fit_batch(const prepared&, const batch_data<float>&, const batch_results<float>&, const run::settings&, const shared_text&,
-                          const shared_text&);
-template report fit_batch(const prepared&, const batch_data<double>&, const batch_results<double>&, const run::settings&,
+template report fit_batch(const prepared&, operation, const batch_data<float>&, const batch_results<float>&, run::settings,
+                          const shared_text&, const shared_text&);
+template report fit_batch(const prepared&, operation, const batch_data<double>&, const batch_results<double>&, run::settings,
                           const shared_text&, const shared_text&);
 template pending_report enqueue_batch(const std::shared_ptr<const prepared>&, const batch_data<float>&, const batch_results<float>&,
                                       const call&);

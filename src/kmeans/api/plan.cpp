@@ -374,17 +374,19 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     if (plan.where.group) return fit_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_fit(plan.one_token, size, plan.options, from);
     check_results(plan.one_token, size, to);
-    const run::settings how = plan.settings_for(operation::fit, now);
+    run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::fit);
     if (scheme == k_dmr) {
       const matrix_view<const T>& points = from.points;
       const auto one = [](auto* value) { return value == nullptr ? std::span(value, 0) : std::span(value, 1); };
       return fit_batch<T>(
-          plan, {{points.data, 1, points.rows, points.columns, points.row_stride, points.column_stride, 0}, from.weights, from.centroids},
+          plan, operation::fit,
+          {{points.data, 1, points.rows, points.columns, points.row_stride, points.column_stride, 0}, from.weights, from.centroids},
           {to.centroids, to.labels, one(to.inertia), one(to.iterations), one(to.stopped)}, how, plan.one_token, scheme);
     }
     const auto which = plan.backend_for(operation::fit, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
+    plan.count(operation::fit, how);
     run::host_staging staging(how.stream);
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
@@ -405,7 +407,7 @@ report plan<T>::fit(const batch_data<T>& from, const batch_results<T>& to, const
   return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
     check_fit(plan.token, plan.problem, plan.options, from);
     check_results(plan.token, plan.problem, to);
-    return fit_batch(plan, from, to, plan.settings_for(operation::batch, now), plan.token, plan.scheme_of(operation::batch));
+    return fit_batch(plan, operation::batch, from, to, run::settings_of(plan.where, now), plan.token, plan.scheme_of(operation::batch));
   });
 }
 
@@ -428,10 +430,11 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     if (plan.where.group) return predict_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_span(plan.one_token, "labels", to.labels, size.points);
-    const run::settings how = plan.settings_for(operation::predict, now);
+    run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::predict);
     const auto which = plan.backend_for(operation::predict, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
+    plan.count(operation::predict, how);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
     const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
@@ -449,10 +452,11 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);
-    const run::settings how = plan.settings_for(operation::transform, now);
+    run::settings how = run::settings_of(plan.where, now);
     const shared_text& scheme = plan.scheme_of(operation::transform);
     const auto which = plan.backend_for(operation::transform, how, {address_of(from), values.data});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
+    plan.count(operation::transform, how);
     run::host_staging staging(how.stream);
     const matrix_view<const T> centroids = staging.read(from.centroids);
     const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);

@@ -34,12 +34,8 @@ struct prepared {
   ballast::backend backend_for(operation op, const run::settings& how, std::initializer_list<const void*> operands) const;
   // Returns the scheme of an operation. Throws unsupported_error if the plan's scheme does not serve it.
   const shared_text& scheme_of(operation op) const;
-  // Counts a call, and returns its settings.
-  run::settings settings_for(operation op, const call& now) const {
-    run::settings how = run::settings_of(where, now);
-    sampled.apply(how, static_cast<std::size_t>(op));
-    return how;
-  }
+  // Counts a call whose operands are accepted, and makes its settings those of this call (execution::sampled).
+  void count(operation op, run::settings& how) const { sampled.apply(how, static_cast<std::size_t>(op)); }
   // Returns the state for an engine of this backend.
   plan_state* state_for(ballast::backend which) const { return which == ballast::backend::cuda ? state.get() : nullptr; }
 
@@ -64,10 +60,10 @@ struct plan<T>::implementation : prepared {
   using prepared::prepared;
 };
 
-// api/batch.cpp: all fits of a batch, one by one, or by scheme k_dmr side by side on the device. The operands have been validated. `token`:
-// of the report.
+// api/batch.cpp: all fits of a batch, one by one, or by scheme k_dmr side by side on the device. The operands have been validated; the call
+// is counted as `what`. `token`: of the report.
 template <class T>
-report fit_batch(const prepared& plan, const batch_data<T>& from, const batch_results<T>& to, const run::settings& how,
+report fit_batch(const prepared& plan, operation what, const batch_data<T>& from, const batch_results<T>& to, run::settings how,
                  const shared_text& token, const shared_text& scheme);
 // The same by k_dmr without waiting. `owner`: the plan.
 template <class T>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -17,7 +18,6 @@
 #include "qr/api/validation.hpp"
 #include "qr/batch.hpp"
 #include "qr/driver/factorization.hpp"
-#include "qr/driver/rank.hpp"
 #include "qr/sites.hpp"
 #include "run/attempt.hpp"
 #include "run/call_scope.hpp"
@@ -71,16 +71,6 @@ template <class S>
 bool kernels_take(const batch_task<S>& work) {
   if (!is_complex<S> && !is_small(work) && work.what == operation::ormqr && work.columns() > k_batch_side) return false;
   return cuda::takes_batch(work.what, size_of(work), sizeof(real_of<S>), is_complex<S>);
-}
-
-// Complex matrices on cuda have no other way than the kernels for batches.
-template <class S>
-void check_kernels_take(const batch_task<S>& work, std::string_view token) {
-  if (kernels_take(work)) return;
-  throw unsupported_error(fmt::format(
-      "{}: expected complex matrices of up to {} rows and columns that the kernels of this device take for backend cuda, got {} × {}; the "
-      "backends cpu and reference take all",
-      token, k_batch_side, work.rows(), work.columns()));
 }
 
 // Returns the elements of scratch memory: for tau of gels, or for a copy of V.
@@ -220,31 +210,49 @@ report in_one_go(const batch_task<S>& work, const run::settings& how, backend wh
   return seen.finish();
 }
 
-// The operands of gels of one matrix while the kernels for batches work on them in place: copies of what they held, and the factors on the
-// host.
+// The operands of gels of one matrix while the kernels for batches work on them in place: copies of what they held. Unless they are given
+// up they get it back, at the latest when an exception ends the call.
 template <class S>
 class kept_operands {
  public:
   // `memory`: of the engine, for both copies.
-  kept_operands(batch_engine<S>& on, const batch_task<S>& work, const matrix_batch_view<S>& A, const matrix_batch_view<S>& B, S* memory)
-      : on_(on), A_(core::extent_of(A)), B_(core::extent_of(B)), in_place_(A.data == work.A.data || B.data == work.C.data), kept_(memory) {
-    if (!in_place_) return;
+  kept_operands(batch_engine<S>& on, run::recorder& seen, const batch_task<S>& work, const matrix_batch_view<S>& A,
+                const matrix_batch_view<S>& B, S* memory)
+      : on_(on),
+        seen_(seen),
+        A_(core::extent_of(A)),
+        B_(core::extent_of(B)),
+        kept_(memory),
+        open_(A.data == work.A.data || B.data == work.C.data) {
+    if (!open_) return;
     on_.copy(A_.first, kept_, A_.elements);
     on_.copy(B_.first, kept_ + A_.elements, B_.elements);
   }
+  ~kept_operands() {
+    try {
+      restore();
+    } catch (const std::exception&) {
+      // The exception that ends the call says what became of the device.
+    }
+  }
+  kept_operands(const kept_operands&) = delete;
+  kept_operands& operator=(const kept_operands&) = delete;
+
   // The operands get their values back. Waits.
-  void restore(run::recorder& seen) const {
-    if (!in_place_) return;
+  void restore() {
+    if (!std::exchange(open_, false)) return;
     on_.copy(kept_, A_.first, A_.elements);
     on_.copy(kept_ + A_.elements, B_.first, B_.elements);
-    on_.collect(seen);
+    on_.collect(seen_);
   }
+  void give_up() { open_ = false; }
 
  private:
   batch_engine<S>& on_;
+  run::recorder& seen_;
   const core::extent<S> A_, B_;
-  const bool in_place_;
   S* const kept_;
+  bool open_;
 };
 
 // Returns whether the largest element of each column needs no power of two on its way through gels.
@@ -273,66 +281,13 @@ core::aligned_buffer<S> triangle_of(const matrix_view<S>& stored) {
   return made;
 }
 
-// gels of one matrix that the kernels for batches take: three launches, after which the host estimates the condition of R. Returns nullopt,
-// and leaves the operands as they were, if numbers are so near the ends of the range that they must be scaled.
-template <class S>
-std::optional<report> gels_in_one_go(const batch_task<S>& work, const run::settings& how) {
-  const prepared& plan = work.plan;
-  inject::active_injector injector(how.faults, site::table());
-  run::recorder seen(plan.token, backend::cuda, plan.scheme, how, injector);
-  const context run{seen, injector, how, backend::cuda, plan.threads, false, false, plan.device.get()};
-  const core::extent<S> of_A = core::extent_of(work.A), of_B = core::extent_of(work.C);
-  const index n = std::min(work.A.rows, work.A.columns), scratch = n + of_A.elements + of_B.elements;
-  const std::unique_ptr<batch_engine<S>> on = cuda::make_batch_engine<S>(run, work.what, size_of(work), scratch);
-  const matrix_batch_view<S> A = on->write(work.A), B = on->write(work.C);
-  core::aligned_buffer<S> right(of_B.elements), factors(of_A.elements), again(of_A.elements);
-  on->copy(core::extent_of(B).first, right.data(), of_B.elements);
-  S* const tau = on->scratch(scratch);
-  const kept_operands<S> kept(*on, work, A, B, tau + n);
-  start_gels(*on, A, B, tau);
-  // The factors are read twice: a number that changes on its way must not refuse a matrix, nor let one pass.
-  run::attempt(seen, how.protection, "qr.store", 0, [&](int) {
-    abft::finding judged;
-    on->copy(core::extent_of(A).first, factors.data(), of_A.elements);
-    if (how.protection != protection::off) on->copy(core::extent_of(A).first, again.data(), of_A.elements);
-    on->collect(seen);
-    if (how.protection != protection::off && std::memcmp(factors.data(), again.data(), static_cast<std::size_t>(of_A.bytes())) != 0)
-      judged.word = abft::k_fail;
-    return judged;
-  });
-  const auto lost = [&] { return seen.uncorrectable() && how.protection == protection::correct; };
-  if (lost()) {
-    kept.restore(seen);
-    return seen.finish();
-  }
-  const core::aligned_buffer<S> triangle = triangle_of<S>(core::in_copy(work.A, factors.data())[0]);
-  const matrix_view<const S> R = column_major(triangle.data(), n, n, n);
-  const matrix_view<const S> given = matrix_view<S>(core::in_copy(work.C, right.data())[0]);
-  if (!is_moderate<S>(R) || !is_moderate<S>(given.block(0, 0, work.A.rows, given.columns))) {
-    kept.restore(seen);
-    return std::nullopt;
-  }
-  const std::unique_ptr<engine<S>> near = host::make_engine<S>(run);
-  const rank_estimate found = estimate_rank<S>(run, *near, R);
-  if (lost()) {  // the solves of the estimate are verified, too
-    kept.restore(seen);
-    return seen.finish();
-  }
-  seen.conditioned(found.condition);
-  if (!found.full()) {
-    kept.restore(seen);
-    throw rank_deficient_error(fmt::format("{}: {}", plan.token.view(), deficient_text(found, n, work.A.rows < work.A.columns)));
-  }
-  on->commit();
-  return seen.finish();
-}
-
-// Returns whether gels_in_one_go() takes the operands: apart in memory, with few numbers between their elements.
+// Returns whether the operands of gels are apart in memory, small, and without other numbers between their elements.
 template <class S>
 bool has_small_operands(const batch_task<S>& work) {
   constexpr index most = 1 << 16;
   const core::extent<S> A = core::extent_of(work.A), B = core::extent_of(work.C);
-  return B.elements > 0 && A.elements <= most + most / 2 && B.elements <= most && !overlap(A, B);
+  return B.elements > 0 && A.elements <= most + most / 2 && B.elements <= most && A.elements == work.A.rows * work.A.columns &&
+         B.elements == work.C.rows * work.C.columns && !overlap(A, B);
 }
 
 // The engine of an enqueued call.
@@ -431,7 +386,6 @@ report run_batch(const batch_task<S>& work, const call& now) {
     run::settings how = plan.settings_for(now);
     const backend which = plan.backend_for(work.operand(), how);
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.token);
-    if (is_complex<S> && which == backend::cuda) check_kernels_take(work, plan.token);
     plan.count(counted_as(work.what), how);
     const bool together = which == backend::cuda ? kernels_take(work) : is_small(work);
     if (!together || needs_conjugates(work, which)) return one_by_one(work, how, which);
@@ -442,16 +396,12 @@ report run_batch(const batch_task<S>& work, const call& now) {
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
   const prepared& plan = work.plan;
-  const bool solves = work.what == operation::gels;
   if (plan.backend != backend::cuda) return std::nullopt;
   if constexpr (is_complex<S>) {
-    if (solves) return std::nullopt;  // gels_of() judges the rank
-    // There is no engine for one complex matrix.
-    if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C)))
-      throw unsupported_error(fmt::format(
-          "{}: expected A and C in separate memory for complex numbers on backend cuda, got interleaved ones", plan.token.view()));
-    return run::in_call(&plan.memory, plan.where.device, plan.token, [&] {
-      check_kernels_take(work, plan.token);
+    if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
+    if (!plan.where.scheme.empty()) return std::nullopt;
+    return run::in_call(&plan.memory, plan.where.device, plan.token, [&]() -> std::optional<report> {
+      if (!kernels_take(work)) return std::nullopt;
       run::settings how = plan.settings_for(now);
       ballast::cuda::refuse_capture(how.stream, plan.token);
       plan.count(counted_as(work.what), how);
@@ -460,7 +410,7 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
     });
   }
   if (!plan.where.scheme.empty() || !is_small(work)) return std::nullopt;
-  if (solves ? !has_small_operands(work) : work.tau.empty() && work.scalars.empty()) return std::nullopt;  // or no reflector
+  if (work.tau.empty() && work.scalars.empty()) return std::nullopt;  // no reflector
   if (work.what == operation::ormqr && overlap(core::extent_of(work.V), core::extent_of(work.C))) return std::nullopt;
   // The result of one team is stored as a whole or not at all.
   const matrix_batch_view<S>& C = work.what == operation::orgqr ? work.A : work.C;
@@ -469,17 +419,70 @@ std::optional<report> run_as_batch(const batch_task<S>& work, const call& now) {
     run::settings how = plan.settings_for(now);
     if (how.faults != nullptr || how.on_progress || plan.backend_for(work.operand(), how) != backend::cuda || !kernels_take(work))
       return std::nullopt;
-    if (!solves && work.what != operation::geqrf &&
-        cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows, sizeof(S), false))
+    if (work.what != operation::geqrf && cuda::batch_copies(left ? C.rows : C.columns, left ? C.columns : C.rows, sizeof(S), false))
       return std::nullopt;
     ballast::cuda::refuse_capture(how.stream, plan.token);
     plan.count(counted_as(work.what), how);
     how.workspace = {};
-    if constexpr (!is_complex<S>) {
-      if (solves) return gels_in_one_go(work, how);
-    }
     return in_one_go(work, how, backend::cuda);
   });
+}
+
+template <class S>
+std::optional<rank_estimate> gels_in_place(operation_call<S>& here, const batch_task<S>& work) {
+  const prepared& plan = here.plan;
+  if (here.run.which != backend::cuda || !plan.where.scheme.empty() || !is_small(work) || !has_small_operands(work)) return std::nullopt;
+  if (here.how.faults != nullptr || here.how.on_progress || !kernels_take(work)) return std::nullopt;
+  run::settings how = here.how;
+  how.workspace = {};
+  run::recorder& seen = here.seen;
+  const context run{seen, here.injector, how, backend::cuda, plan.threads, false, false, plan.device.get()};
+  const core::extent<S> of_A = core::extent_of(work.A), of_B = core::extent_of(work.C);
+  const index n = std::min(work.A.rows, work.A.columns), scratch = n + of_A.elements + of_B.elements;
+  const std::unique_ptr<batch_engine<S>> on = cuda::make_batch_engine<S>(run, work.what, size_of(work), scratch);
+  const matrix_batch_view<S> A = on->write(work.A), B = on->write(work.C);
+  core::aligned_buffer<S> right(of_B.elements), factors(of_A.elements), again(of_A.elements);
+  on->copy(core::extent_of(B).first, right.data(), of_B.elements);
+  S* const tau = on->scratch(scratch);
+  kept_operands<S> kept(*on, seen, work, A, B, tau + n);
+  start_gels(*on, A, B, tau);
+  // The factors are read twice: a number that changes on its way must not refuse a matrix, nor let one pass.
+  run::attempt(seen, how.protection, "qr.store", 0, [&](int) {
+    abft::finding judged;
+    on->copy(core::extent_of(A).first, factors.data(), of_A.elements);
+    if (how.protection != protection::off) on->copy(core::extent_of(A).first, again.data(), of_A.elements);
+    on->collect(seen);
+    if (how.protection != protection::off && std::memcmp(factors.data(), again.data(), static_cast<std::size_t>(of_A.bytes())) != 0)
+      judged.word = abft::k_fail;
+    return judged;
+  });
+  rank_estimate found;
+  if (!here.lost()) {
+    const core::aligned_buffer<S> triangle = triangle_of<S>(core::in_copy(work.A, factors.data())[0]);
+    const matrix_view<const S> R = column_major(triangle.data(), n, n, n);
+    const matrix_view<const S> given = matrix_view<S>(core::in_copy(work.C, right.data())[0]);
+    if (!is_moderate<S>(R) || !is_moderate<S>(given.block(0, 0, work.A.rows, given.columns))) {
+      kept.restore();
+      return std::nullopt;
+    }
+    found = estimate_rank<S>(run, *host::make_engine<S>(run), R);
+  }
+  if (here.lost() || !found.full()) {
+    kept.restore();
+  } else {
+    kept.give_up();
+    on->commit();
+  }
+  return found;
+}
+
+template <class S>
+bool has_kernels([[maybe_unused]] const operation_call<S>& here, [[maybe_unused]] operation what, [[maybe_unused]] index rows,
+                 [[maybe_unused]] index columns) {
+  if constexpr (is_complex<S>)
+    return here.run.which == backend::cuda && here.plan.where.scheme.empty() &&
+           cuda::takes_batch(what, {rows, columns, 1}, sizeof(real_of<S>), true);
+  return false;
 }
 
 template <class S>
@@ -565,6 +568,7 @@ std::int64_t batch_workspace_bytes(const prepared& plan, operation what) {
   template batch_task<S> gels_task<S>(const prepared&, const matrix_batch_view<S>&, const matrix_batch_view<S>&);               \
   template report run_batch<S>(const batch_task<S>&, const call&);                                                              \
   template std::optional<report> run_as_batch<S>(const batch_task<S>&, const call&);                                            \
+  template bool has_kernels<S>(const operation_call<S>&, operation, index, index);                                              \
   template void compute_by_kernels<S>(operation_call<S>&, const batch_task<S>&);                                                \
   template void solve_by_kernels<S>(operation_call<S>&, matrix_view<const S>, std::span<const S>, matrix_view<S>);              \
   template pending_report enqueue_batch<S>(const std::shared_ptr<const prepared>&, const batch_task<S>&, const call&);
@@ -573,5 +577,7 @@ BALLAST_INSTANTIATE(double)
 BALLAST_INSTANTIATE(std::complex<float>)
 BALLAST_INSTANTIATE(std::complex<double>)
 #undef BALLAST_INSTANTIATE
+template std::optional<rank_estimate> gels_in_place<float>(operation_call<float>&, const batch_task<float>&);
+template std::optional<rank_estimate> gels_in_place<double>(operation_call<double>&, const batch_task<double>&);
 
 }  // namespace ballast::qr

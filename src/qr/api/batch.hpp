@@ -11,6 +11,7 @@
 
 #include "qr/api/operation_call.hpp"
 #include "qr/api/plan.hpp"
+#include "qr/driver/rank.hpp"
 
 namespace ballast::qr {
 
@@ -52,12 +53,22 @@ report run_batch(const batch_task<S>& work, const call& now);
 // scheme. They make one launch where the engine for one matrix makes dozens. Returns nullopt, and computes nothing, for other matrices, for
 // operands that interleave in memory, for Q applied to more columns than one team holds (an uncorrectable fault would leave some columns
 // old), for calls that want progress, and for calls with faults, whose sites are those of the engine for one matrix. Takes no workspace
-// from the call. The arguments are checked. Complex matrices on cuda have no other engine: this computes all of them, or throws
-// unsupported_error.
+// from the call. The arguments are checked. Complex matrices are computed here with faults, progress and any number of columns of C, too.
 template <class S>
 std::optional<report> run_as_batch(const batch_task<S>& work, const call& now);
 
-// Does the task of one complex matrix on cuda as a part of the call `here`, whose engine is that of the host.
+// gels of one matrix in place by the kernels for batches, on cuda: three launches, after which the host estimates the rank of R. Returns
+// nullopt, and leaves the operands as they were, if those kernels do not take it, or if numbers are so near the ends of the range that they
+// must be scaled. A rank that is not full leaves them, too.
+template <class S>
+std::optional<rank_estimate> gels_in_place(operation_call<S>& here, const batch_task<S>& work);
+
+// Returns whether these kernels do the operation on a complex matrix in this call: on cuda, where they hold it, if the caller names no
+// scheme.
+template <class S>
+bool has_kernels(const operation_call<S>& here, operation what, index rows, index columns);
+
+// Does the task of one complex matrix by these kernels as a part of the call `here`. has_kernels() returned true.
 template <class S>
 void compute_by_kernels(operation_call<S>& here, const batch_task<S>& work);
 

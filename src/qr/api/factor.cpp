@@ -144,12 +144,11 @@ report factor_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F,
       return;
     }
     const matrix_view<const S> source = on.read(A);
-    if constexpr (is_complex<S>) {
-      if (here.run.which == backend::cuda) {
-        copy_verified<S>(here.run, on, source, F);
-        if (!here.lost()) compute_by_kernels<S>(here, {.plan = plan, .what = operation::geqrf, .A = batch_of(F, 1), .tau = tau});
-        return;
-      }
+    if (has_kernels(here, operation::geqrf, A.rows, A.columns)) {
+      copy_verified<S>(here.run, on, source, F);
+      on.wait();
+      if (!here.lost()) compute_by_kernels<S>(here, {.plan = plan, .what = operation::geqrf, .A = batch_of(F, 1), .tau = tau});
+      return;
     }
     on.copy(source, F);
     on.wait();
@@ -164,12 +163,11 @@ report factor_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F,
 template <class S>
 report form_q_of(const prepared& plan, matrix_view<const S> F, std::span<const S> tau, matrix_view<S> out, const call& now) {
   return run_operation<S>(plan, counted::form_q, now, F.data, [&](operation_call<S>& here) {
-    if constexpr (is_complex<S>) {
-      if (here.run.which == backend::cuda) {
-        copy_verified<S>(here.run, *here.on, F.block(0, 0, out.rows, out.columns), out);
-        if (!here.lost()) compute_by_kernels<S>(here, {.plan = plan, .what = operation::orgqr, .A = batch_of(out, 1), .scalars = tau});
-        return;
-      }
+    if (has_kernels(here, operation::orgqr, out.rows, out.columns)) {
+      copy_verified<S>(here.run, *here.on, F.block(0, 0, out.rows, out.columns), out);
+      here.on->wait();
+      if (!here.lost()) compute_by_kernels<S>(here, {.plan = plan, .what = operation::orgqr, .A = batch_of(out, 1), .scalars = tau});
+      return;
     }
     if (const index width = piece_width(here, F.data, F.rows, out.columns); width > 0)
       apply_out_of_core<S>(here, width, F, tau, false, true, out);

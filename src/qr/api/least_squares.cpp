@@ -50,8 +50,8 @@ rank_estimate gels_out_of_core(operation_call<S>& here, index width, const matri
   return seen;
 }
 
-// gels of a complex matrix on cuda. The kernels work on copies: A and B stay as they are without full rank, which is judged from R as for
-// the other backends.
+// gels of a small complex matrix on cuda. The kernels for batches work on copies: A and B stay as they are without full rank, which is
+// judged from R as for the other backends.
 template <class S>
 rank_estimate gels_by_kernels(operation_call<S>& here, matrix_view<S> A, matrix_view<S> B) {
   engine<S>& on = *here.on;
@@ -61,6 +61,7 @@ rank_estimate gels_by_kernels(operation_call<S>& here, matrix_view<S> A, matrix_
   const owned<S> F(on, A.rows, A.columns), X(on, B.rows, B.columns);
   copy_verified<S>(here.run, on, A, F.view);
   copy_verified<S>(here.run, on, B, X.view);
+  on.wait();  // the kernels run on the caller's stream
   if (here.lost()) return {};
   compute_by_kernels<S>(here, {.plan = here.plan, .what = operation::gels, .A = batch_of(F.view, 1), .C = batch_of(X.view, 1)});
   if (here.lost()) return {};
@@ -130,12 +131,13 @@ report gels_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, const c
   if (B.rows != most)
     throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", plan.token.view(), most, B.rows));
   check_apart(A, B, "A and B", plan.token);
-  if (auto made = run_as_batch<S>({.plan = plan, .what = operation::gels, .A = batch_of(A, 1), .C = batch_of(B, 1)}, now))
-    return *std::move(made);
   return run_operation<S>(plan, counted::gels, now, A.data, [&](operation_call<S>& here) {
     if constexpr (is_complex<S>) {
-      if (here.run.which == backend::cuda)
+      if (has_kernels(here, operation::gels, A.rows, A.columns))
         return conclude(here, gels_by_kernels(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
+    } else {
+      if (const auto seen = gels_in_place<S>(here, {.plan = plan, .what = operation::gels, .A = batch_of(A, 1), .C = batch_of(B, 1)}))
+        return conclude(here, *seen, std::min(A.rows, A.columns), A.rows < A.columns);
     }
     conclude(here, gels_in(here, A, B), std::min(A.rows, A.columns), A.rows < A.columns);
   });
@@ -166,14 +168,14 @@ report solve_of(const prepared& plan, matrix_view<const S> F, std::span<const S>
     const moderate<S> R(here.run, on, factors.view.block(0, 0, n, n));
     conclude(here, estimate_rank<S>(here.run, on, R.view), n, false);
     if (here.lost()) return;
-    if constexpr (is_complex<S>) {
-      if (here.run.which == backend::cuda) {
-        const owned<S> Y(on, m, B.columns);
-        copy_verified<S>(here.run, on, on.read(B), Y.view);
-        if (!here.lost()) solve_by_kernels<S>(here, factors.view, tau, Y.view);
-        if (!here.lost()) copy_verified<S>(here.run, on, Y.view.block(0, 0, n, B.columns), X);
-        return;
-      }
+    if (has_kernels(here, operation::gels, m, n)) {
+      const owned<S> Y(on, m, B.columns);
+      copy_verified<S>(here.run, on, on.read(B), Y.view);
+      on.wait();
+      if (!here.lost()) solve_by_kernels<S>(here, factors.view, tau, Y.view);
+      if (!here.lost()) copy_verified<S>(here.run, on, Y.view.block(0, 0, n, B.columns), X);
+      on.wait();
+      return;
     }
     orthogonal_factor<S> Q(here.run, on, factors.view, on.read(tau).data());
     if (here.lost()) return;

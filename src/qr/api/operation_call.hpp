@@ -23,6 +23,22 @@
 
 namespace ballast::qr {
 
+// The engine of a call, made when it is first used: what the kernels for batches do needs none.
+template <class S>
+class engine_on_demand {
+ public:
+  explicit engine_on_demand(const context& run) : run_(run) {}
+  engine<S>& operator*() const {
+    if (made_ == nullptr) made_ = make_engine<S>(run_);
+    return *made_;
+  }
+  engine<S>* operator->() const { return &**this; }
+
+ private:
+  const context& run_;
+  mutable std::unique_ptr<engine<S>> made_;
+};
+
 template <class S>
 struct operation_call {
   operation_call(const prepared& of, const run::settings& with, ballast::backend which)
@@ -31,7 +47,7 @@ struct operation_call {
         injector(how.faults, site::table()),
         seen(plan.token, which, plan.scheme, how, injector),
         run{seen, injector, how, which, which == backend::reference ? 1 : plan.threads, plan.scheme == k_hybrid, false, plan.device.get()},
-        on(make_engine<S>(run)) {}
+        on(run) {}
   operation_call(const operation_call&) = delete;
   operation_call& operator=(const operation_call&) = delete;
 
@@ -43,7 +59,7 @@ struct operation_call {
   inject::active_injector injector;
   run::recorder seen;
   context run;
-  std::unique_ptr<engine<S>> on;
+  const engine_on_demand<S> on;
 };
 
 // Does work(call) as one call of the plan, and returns its report. `operand`: the address of the matrix.

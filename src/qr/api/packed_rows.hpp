@@ -9,10 +9,10 @@
 #include <ballast/error.hpp>
 #include <ballast/view.hpp>
 
-#include "abft/seal.hpp"
 #include "core/extent.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
+#include "qr/arithmetic/scalar.hpp"
 
 namespace ballast::qr {
 
@@ -32,7 +32,7 @@ void copy_alike(matrix_view<const T> from, matrix_view<T> to) {
     });
     bool alike = true;
     each_tile([&](std::int64_t i, std::int64_t count, std::int64_t j) {
-      for (std::int64_t e = 0; e < count; ++e) alike = abft::word_of(to(i + e, j)) == abft::word_of(from(i + e, j)) && alike;
+      for (std::int64_t e = 0; e < count; ++e) alike = same_bits<T>(to(i + e, j), from(i + e, j)) && alike;
     });
     if (alike) return;
   }

@@ -36,11 +36,6 @@ backend choose_backend(const problem& size, run::settings how, std::string_view 
     if (how.scheme == k_hybrid)
       throw unsupported_error(fmt::format("{}: expected real numbers for scheme hybrid, got complex ones; the other schemes are {} and {}",
                                           token, k_block_checksum, k_qr_update));
-    if (how.backend == backend::cuda && std::max(size.rows, size.columns) > k_batch_side)
-      throw unsupported_error(
-          fmt::format("{}: expected complex matrices of up to {} rows and columns for backend cuda, got {} × {}; the backends cpu and "
-                      "reference take all",
-                      token, k_batch_side, size.rows, size.columns));
     // A plan of one matrix has operations that only the host's backends have.
     if (automatic && (size.batch == 1 || std::max(size.rows, size.columns) > k_batch_side)) how.backend = run::host_backend();
   }

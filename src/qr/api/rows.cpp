@@ -10,22 +10,17 @@
 
 #include <ballast/error.hpp>
 
-#include "abft/seal.hpp"
 #include "core/format.hpp"
 #include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
-#include "inject/injector.hpp"
+#include "qr/api/group_operation.hpp"
 #include "qr/api/packed_rows.hpp"
 #include "qr/api/validation.hpp"
-#include "qr/sites.hpp"
 
 namespace ballast::qr {
 
 namespace {
-
-// Numbers of the digests.
-enum class row_call : std::uint64_t { factor = 0x51, apply, apply_transposed, solve };
 
 // The elements of a view, row by row.
 template <class T>
@@ -69,72 +64,6 @@ rank_factors<T> parts_of(const row_factors<T>& of) {
   return {of.own, of.joined, of.tops};
 }
 
-// One call: what every member does around its work.
-template <class T>
-class row_operation {
- public:
-  row_operation(const execution& where, const call& now, std::string token, row_call what, std::int64_t columns)
-      : group_(where.group),
-        over_(wire::exchange_of(where.group, token)),
-        alone_(where),
-        token_(std::move(token)),
-        how_(run::settings_of(where, now)),
-        quiet_(nullptr, site::table()),
-        seen_(token_, ballast::backend::automatic, "", how_, quiet_),
-        digest_(abft::chained(abft::chained(static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns)), sizeof(T))) {
-    run::check_protection(where, token_, false);
-    alone_.group = {};
-  }
-
-  wire::exchange& over() { return over_; }
-  bool first() const { return over_.place() == 0; }
-  // How a rank computes by itself: a fault that stays is known to all ranks before it is thrown.
-  const execution& alone() const { return alone_; }
-  static call silent() { return {.throw_on_uncorrectable = false}; }
-  void add(const report& part) {
-    if (own_.backend == ballast::backend::automatic) {
-      own_.backend = part.backend;
-      own_.scheme = part.scheme;
-    }
-    own_.merge(part);
-  }
-
-  // Sends what the first rank has to all.
-  wire::bytes from_first(std::span<const std::byte> block) {
-    return std::move(over_.gather(first() ? block : std::span<const std::byte>())[0]);
-  }
-
-  // Runs work() on all ranks and returns the report of all.
-  template <class Work>
-  report run(const Work& work) {
-    try {
-      return wire::in_group(over_, seen_, token_, [&] {
-        over_.expect_alike(digest_);
-        work();
-        report all = seen_.collect();
-        all.merge(own_);
-        all.backend = own_.backend;
-        all.scheme = own_.scheme;
-        return wire::joined(over_, all);
-      });
-    } catch (const wire::ranks_lost&) {
-      over_.regroup();
-      throw rank_lost_error(wire::lost_message(over_, token_), over_.lost());
-    }
-  }
-
- private:
-  group group_;
-  wire::exchange& over_;
-  execution alone_;
-  std::string token_;
-  run::settings how_;
-  inject::active_injector quiet_;
-  run::recorder seen_;
-  std::uint64_t digest_;
-  report own_;
-};
-
 void check_group(const execution& where) {
   if (!where.group) throw invalid_argument_error("qr: group: expected one whose ranks have the rows, got none");
 }
@@ -144,7 +73,7 @@ template <class T>
 row_factors<T> factor_own_rows(matrix_view<const T> A, bool share, const execution& where, const call& now) {
   row_factors<T> made;
   made.where = where;
-  row_operation<T> call(where, now, to_token({precision_of<T>, A.rows, A.columns}), row_call::factor, 0);
+  group_operation<T> call(where, now, to_token({precision_of<T>, A.rows, A.columns}), group_call::factor, 0);
   made.report = call.run([&] {
     if (A.columns < 1) throw invalid_argument_error(fmt::format("qr: A: expected at least one column, got {}", A.columns));
     if (A.rows != 0) check_view(A, "A", to_token({precision_of<T>, A.rows, A.columns}));
@@ -199,7 +128,7 @@ row_factors<T> factor_own_rows(matrix_view<const T> A, bool share, const executi
 
 // Qᵀ B of this rank's rows: those that belong to its triangle, row by row.
 template <class T>
-std::vector<T> own_part(const rank_factors<T>& from, row_operation<T>& call, matrix_view<const T> B) {
+std::vector<T> own_part(const rank_factors<T>& from, group_operation<T>& call, matrix_view<const T> B) {
   if (from.own.storage.rows() == 0) return {};
   matrix<T> C = packed_rows(B, call.alone().device);
   call.add(
@@ -208,7 +137,7 @@ std::vector<T> own_part(const rank_factors<T>& from, row_operation<T>& call, mat
 }
 
 template <class T>
-void check_ranks(const rank_factors<T>& from, row_operation<T>& call) {
+void check_ranks(const rank_factors<T>& from, group_operation<T>& call) {
   if (from.tops.size() != call.over().size() + 1)
     throw invalid_argument_error(
         fmt::format("qr: group: expected the {} ranks that made the factors, got {}", from.tops.size() - 1, call.over().size()));
@@ -220,10 +149,10 @@ void check_rows(std::int64_t expected, std::int64_t rows) {
 
 // Joins the parts of Qᵀ B of all ranks on the first, which computes finish(stack) from them; returns its elements on all ranks.
 template <class T, class Finish>
-computed<T> joined_rows(const rank_factors<T>& from, const execution& where, matrix_view<const T> B, const call& now, row_call what,
+computed<T> joined_rows(const rank_factors<T>& from, const execution& where, matrix_view<const T> B, const call& now, group_call what,
                         const Finish& finish) {
   const std::int64_t n = from.joined.storage.columns();
-  row_operation<T> call(where, now, to_token({precision_of<T>, from.joined.storage.rows(), n}), what, B.columns);
+  group_operation<T> call(where, now, to_token({precision_of<T>, from.joined.storage.rows(), n}), what, B.columns);
   computed<T> made{matrix<T>(n, B.columns, order::column_major), {}};
   made.report = call.run([&] {
     check_ranks(from, call);
@@ -260,7 +189,7 @@ computed<T> joined_rows(const rank_factors<T>& from, const execution& where, mat
 template <class T>
 computed<T> own_rows_of_product(const rank_factors<T>& from, const execution& where, matrix_view<const T> C, const call& now) {
   const std::int64_t n = from.joined.storage.columns(), rows = from.own.storage.rows();
-  row_operation<T> call(where, now, to_token({precision_of<T>, rows, n}), row_call::apply, C.columns);
+  group_operation<T> call(where, now, to_token({precision_of<T>, rows, n}), group_call::apply, C.columns);
   computed<T> made{matrix<T>(rows, C.columns, order::column_major), {}};
   made.report = call.run([&] {
     check_ranks(from, call);
@@ -290,14 +219,14 @@ computed<T> own_rows_of_product(const rank_factors<T>& from, const execution& wh
 // finish(stack) of the two products with Qᵀ.
 template <class T>
 auto keep_product(const factors<T>& joined) {
-  return [&joined](row_operation<T>& on, matrix<T>& stack) {
+  return [&joined](group_operation<T>& on, matrix<T>& stack) {
     on.add(ormqr(side::left, transpose::yes, joined.storage.view(), std::span<const T>(joined.tau), stack.view(), on.alone(), on.silent()));
     return std::move(stack);
   };
 }
 template <class T>
 auto solve_product(const factors<T>& joined) {
-  return [&joined](row_operation<T>& on, matrix<T>& stack) {
+  return [&joined](group_operation<T>& on, matrix<T>& stack) {
     computed<T> found = joined.solve(std::as_const(stack).view(), on.alone(), on.silent());
     on.add(found.report);
     return std::move(found.values);
@@ -403,7 +332,7 @@ computed<T> product_on_devices(const row_factors<T>& of, matrix_view<const T> C,
 }
 
 template <class T, class Finish>
-computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, const call& now, row_call what, const Finish& finish) {
+computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, const call& now, group_call what, const Finish& finish) {
   call_on_devices<T> call = call_for(of, now);
   check_view(B, "B", "qr", 0);
   check_rows(call.first(of.devices.size()), B.rows);
@@ -416,7 +345,7 @@ computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, 
 }
 
 template <class T, class Finish>
-computed<T> joined_by(const row_factors<T>& of, matrix_view<const T> B, const call& now, row_call what, const Finish& finish) {
+computed<T> joined_by(const row_factors<T>& of, matrix_view<const T> B, const call& now, group_call what, const Finish& finish) {
   check_group(of.where);
   return wire::on_devices(of.where) ? joined_on_devices(of, B, now, what, finish)
                                     : joined_rows(parts_of(of), of.where, B, now, what, finish);
@@ -463,12 +392,12 @@ computed<T> row_factors<T>::q(const call& now) const {
 
 template <class T>
 computed<T> row_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
-  return joined_by(*this, B, now, row_call::apply_transposed, keep_product(joined));
+  return joined_by(*this, B, now, group_call::apply_transposed, keep_product(joined));
 }
 
 template <class T>
 computed<T> row_factors<T>::solve(matrix_view<const T> B, const call& now) const {
-  return joined_by(*this, B, now, row_call::solve, solve_product(joined));
+  return joined_by(*this, B, now, group_call::solve, solve_product(joined));
 }
 
 template class row_factors<float>;

@@ -73,15 +73,30 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
   // Two blocks if that is not slower, even for two columns: two threads then have work, and a fault costs only half of it.
   const index width = std::clamp<index>((columns + 1) / 2, std::clamp<index>(columns, 1, work_->least_columns), work_->most_columns);
   const index tasks = (columns + width - 1) / width;
+  prepare(transposed);
+  core::vector<range> ranges;
+  ranges.reserve(static_cast<std::size_t>(tasks));
+  for (index t = 0; t < tasks; ++t) ranges.push_back({t * width, std::min(width, columns - t * width)});
+  apply_to(transposed, X, result, ranges);
+}
+
+template <class S>
+void orthogonal_factor<S>::prepare(bool transposed) {
   // encode() first: it takes longer than form(), and its result is needed later.
   if (protected_) work_->encode(transposed);
   if (work_->panels > 0 && !formed_) work_->form();
   formed_ = true;
+}
+
+template <class S>
+void orthogonal_factor<S>::apply_to(bool transposed, const operand<S>& X, const matrix_view<S>& result, std::span<const range> ranges) {
+  const index tasks = static_cast<index>(ranges.size());
   work_->each(tasks, [&](index s) {
     // Most panels change the identity's last columns: the longest task starts first, for threads, and while encode() runs.
-    const index t = X.identity ? tasks - 1 - s : s, first = t * width;
-    const auto block = work_->open(transposed, X, t, tasks, first, std::min(width, columns - first), result);
-    apply_block(*block, t, tasks, first);
+    const index t = X.identity ? tasks - 1 - s : s;
+    const range& here = ranges[static_cast<std::size_t>(t)];
+    const auto block = work_->open(transposed, X, t, tasks, here.first, here.width, result);
+    apply_block(*block, t, tasks, here.first);
   });
   work_->wait();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "abft/attempt.hpp"
 #include "qr/contract.hpp"
@@ -18,6 +19,15 @@ class orthogonal_factor {
   // result ← op(Q) X for `result.columns` columns. result: m rows, on.works_on(result), apart from X. The first call computes the factors
   // T; the checks of the blocks cover them. Every block is verified. Call run.seen.uncorrectable() before using the result.
   void apply(bool transposed, const operand<S>& X, const matrix_view<S>& result);
+
+  // The two steps of it, for a caller who divides the columns: prepare() once, then apply_to() for disjoint ranges, also in several calls.
+  // A column's result depends on its range alone.
+  struct range {
+    index first, width;  // width ≤ most_columns()
+  };
+  void prepare(bool transposed);
+  void apply_to(bool transposed, const operand<S>& X, const matrix_view<S>& result, std::span<const range> ranges);
+  index most_columns() const { return work_->most_columns; }
 
  private:
   void apply_block(applied_block<S>& X, index task, index tasks, index first) const;

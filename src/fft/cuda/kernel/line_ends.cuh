@@ -192,17 +192,12 @@ struct line_ends : line_transform<P, Injector> {
       if (threadIdx.x == 0) launch.strike(count, where, inject::device_position{whole, e.lines, 0, 1, 0, 1}, data);
     };
     hit(index<4>{}, site::checksum, value);
-    // As in line_tile::verify_line.
-    constexpr double tiny = P.wide ? 1e-250 : 1e-30;
-    constexpr double huge = P.wide ? 1e250 : 1e30;
     const double residual = larger_residual(value);
-    abft::guarded_threshold tau;
-    tau.value = a.slope[0] * a.slope[0] * norm + a.offset[0] * a.offset[0];
-    tau.twin = a.slope[1] * a.slope[1] * norm + a.offset[1] * a.offset[1];
+    abft::guarded_threshold tau = this->squared_threshold(norm);
     hit(index<1>{}, site::threshold, &tau.value);
     std::uint32_t word = abft::verify(residual * residual, tau);
     hit(index<1>{}, site::comparison, &word);
-    const bool judged = (norm >= tiny && norm <= huge) || (norm == 0 && residual == 0);
+    const bool judged = (norm >= below::k_tiny_square && norm <= below::k_huge_square) || (norm == 0 && residual == 0);
     const bool failed = __syncthreads_or(judged && word != abft::k_pass) != 0;
     const bool open = __syncthreads_or(!judged) != 0;
     const std::uint32_t state = failed ? abft::k_fail : open ? k_unjudged : word;

@@ -3,6 +3,7 @@
 // Layer: fft/cuda kernels; a part of line.cuh.
 #pragma once
 
+#include "abft/verify.hpp"
 #include "cuda/block/sums.cuh"
 #include "cuda/block/vector.cuh"
 #include "fft/cuda/kernel/line_exchange.cuh"
@@ -506,6 +507,18 @@ struct line_sums : line_exchange<P, Injector> {
         add_slots<true, own>(0, value, norm);
       }
     }
+  }
+
+  // The range of ‖x‖² in which squares neither overflow nor underflow. Outside of it a sum says nothing.
+  static constexpr double k_tiny_square = P.wide ? 1e-250 : 1e-30;
+  static constexpr double k_huge_square = P.wide ? 1e250 : 1e30;
+
+  // Returns the square of the threshold of a line with this ‖x‖², from both copies of its numbers. Squares avoid a root.
+  __device__ __forceinline__ abft::guarded_threshold squared_threshold(double square_of_inputs) const {
+    abft::guarded_threshold tau;
+    tau.value = a.slope[0] * a.slope[0] * square_of_inputs + a.offset[0] * a.offset[0];
+    tau.twin = a.slope[1] * a.slope[1] * square_of_inputs + a.offset[1] * a.offset[1];
+    return tau;
   }
 
   // Returns the maximum of |Re ρ| + |Im ρ| over both vectors; NaN if either is NaN.

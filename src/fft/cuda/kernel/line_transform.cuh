@@ -132,8 +132,8 @@ struct line_transform : line_sums<P, Injector> {
   __device__ __forceinline__ void checked_butterflies() {
     constexpr int r = P.radix[S];
     constexpr int count = P.butterflies(S);
-    constexpr double tiny = P.wide ? 1e-250 : 1e-30;
-    constexpr double huge = P.wide ? 1e250 : 1e30;
+    constexpr double tiny = below::k_tiny_square;
+    constexpr double huge = below::k_huge_square;
     constexpr bool columns = S == 0 ? P.in_columns : P.out_columns;
     const int line = line_of(columns);
     number given[count * r];

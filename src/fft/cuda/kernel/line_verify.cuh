@@ -91,12 +91,10 @@ struct line_tile : line_transform<P, Injector> {
     const double norm_square = static_cast<double>(norm_here);
     // Squares of elements far from 1 overflow or underflow: such a line fails here, and is judged after another computation, with
     // careful_norms.
-    constexpr double tiny = P.wide ? 1e-250 : 1e-30;
-    constexpr double huge = P.wide ? 1e250 : 1e30;
+    constexpr double tiny = below::k_tiny_square;
+    constexpr double huge = below::k_huge_square;
     const bool in_range = norm_square >= tiny && norm_square <= huge;  // false for NaN
-    abft::guarded_threshold tau;                                       // squared, which avoids a root
-    tau.value = a.slope[0] * a.slope[0] * norm_square + a.offset[0] * a.offset[0];
-    tau.twin = a.slope[1] * a.slope[1] * norm_square + a.offset[1] * a.offset[1];
+    abft::guarded_threshold tau = this->squared_threshold(norm_square);
     if constexpr (Injector::enabled) {
       if (leads()) strike(index<1>{}, site::threshold, a.pass, a.passes, &tau.value, line, P.lines);
     }

@@ -45,6 +45,10 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) repair_kernel(const _
   line_tile<P, Injector> tile(given);
   for (std::uint32_t line = 0; line < e.lines; ++line) {
     if (__syncthreads_or(!needs_nothing(a, line)) == 0) continue;
+    if constexpr (P.repair == repair_form::pass) {
+      // A struck counter has kept a count of arrivals, which would hide the end of the repair. The last pass counts from 0.
+      if (blockIdx.x == 0 && threadIdx.x == 0) ballast::cuda::reset_counter(&e.records[line].arrived);
+    }
     for (std::uint32_t i = blockIdx.x; i < e.tiles; i += gridDim.x) {
       tile.changed = false;
       tile.select(std::int64_t{line} * e.tiles + i);

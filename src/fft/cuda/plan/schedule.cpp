@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include <ballast/error.hpp>
@@ -240,6 +241,23 @@ class builder {
     return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
   }
 
+  // Returns the blocks that share a line of length n in one pass; 0 if it takes several. Longer lines than by rule, whose blocks fill a
+  // multiprocessor, are clusters only where the tuning table says so.
+  int cluster_of(std::int64_t n, const axis_request& one) const {
+    if (const int blocks = blocks_of_line(n, wide_, device_); blocks != 0) return blocks;
+    if (one.load != load_form::complex || one.store != store_form::complex || n > k_most_cluster * k_longest_pass) return 0;
+    const auto found = wanted_.tuned->find({.length = static_cast<int>(n), .wide = wide_, .check = wanted_.check}, device_.major);
+    return found && found->cluster > 1 && found->cluster <= most_blocks(device_) ? found->cluster : 0;
+  }
+
+  // Returns the passes that the tuning table has for lines of length n, if this device can run them.
+  std::optional<std::vector<std::int64_t>> tuned_split(std::int64_t n, std::int64_t lines) const {
+    if (wanted_.plain) return {};
+    const auto found = wanted_.tuned->find_split({device_.major, wide_, n, wanted_.check != check_form::none, is_few(n, lines, device_)});
+    if (!found || !std::ranges::all_of(found->lengths, [&](std::int64_t each) { return fits_one_pass(each, wide_, device_); })) return {};
+    return found->lengths;
+  }
+
   // Returns the lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
   std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
     if (wanted_.fallback) return fallback_split(n);
@@ -247,9 +265,9 @@ class builder {
     // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
-    if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
-        lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
+    if (one.source_stride == 1 && one.target_stride == 1 && clusterable && lines_of(one) * cluster_of(n, one) >= device_.multiprocessors)
       return {n};
+    if (const auto tuned = tuned_split(n, lines_of(one))) return *tuned;
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
     std::vector<std::int64_t> best;
     double least = std::numeric_limits<double>::infinity();
@@ -458,9 +476,14 @@ class builder {
     wanted.plain = wanted_.plain;
     wanted.columns = made.columns;
     wanted.count = made.lines();
+    wanted.few = is_few(n, wanted.count, device_);
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
-    wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
+    const bool rows_on_boundaries =
+        wide_ || (source % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
+    wanted.stageable =
+        wanted_.aligned.copied && read_as_it_is &&
+        (wanted.in_columns ? rows_on_boundaries && dims[0].source == 1 : on_boundaries && source == 1 && dims[0].source == n);
     wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
     // A cluster exchanges mirror images between the halves of its runs. If the length is no power of two, runs may be odd.
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;

@@ -27,6 +27,16 @@ bool in_columns(const std::string& order) {
   return order == "columns";
 }
 
+// Reads "checked", "unchecked", or one of these after "few_".
+void read_check(const std::string& word, bool& checked, bool& few) {
+  few = word.starts_with("few_");
+  const std::string rest = few ? word.substr(4) : word;
+  if (rest != "checked" && rest != "unchecked") throw unknown_tuning("checked or unchecked, or one of them after few_");
+  checked = rest == "checked";
+}
+
+std::string check_word(bool checked, bool few) { return std::string(few ? "few_" : "") + (checked ? "checked" : "unchecked"); }
+
 std::vector<int> read_radices(const std::string& text, int length) {
   std::vector<int> radices;
   std::istringstream factors(text);
@@ -54,8 +64,7 @@ void line_form::read(std::istream& words, key& at, value& chosen) {
   at.wide = type == "f64";
   at.in_columns = in_columns(in);
   at.out_columns = in_columns(out);
-  if (checked != "checked" && checked != "unchecked") throw unknown_tuning("checked or unchecked");
-  at.checked = checked == "checked";
+  read_check(checked, at.checked, at.few);
   if (exchange != "whole" && exchange != "split" && exchange != "staged" && exchange != "staged_split")
     throw unknown_tuning("whole, split, staged or staged_split");
   chosen.split = exchange.ends_with("split");
@@ -72,8 +81,8 @@ void line_form::read(std::istream& words, key& at, value& chosen) {
 
 void line_form::write(std::ostream& to, const key& at, const value& chosen) {
   const auto order = [](bool columns) { return columns ? " columns" : " rows"; };
-  to << "sm_" << at.major << "0 " << (at.wide ? "f64 " : "f32 ") << at.length << order(at.in_columns) << order(at.out_columns)
-     << (at.checked ? " checked " : " unchecked ");
+  to << "sm_" << at.major << "0 " << (at.wide ? "f64 " : "f32 ") << at.length << order(at.in_columns) << order(at.out_columns) << ' '
+     << check_word(at.checked, at.few) << ' ';
   for (std::size_t s = 0; s < chosen.radices.size(); ++s) to << (s == 0 ? "" : ".") << chosen.radices[s];
   to << ' ' << chosen.threads << ' ' << chosen.lines
      << (chosen.staged  ? (chosen.split ? " staged_split " : " staged ")
@@ -83,6 +92,51 @@ void line_form::write(std::ostream& to, const key& at, const value& chosen) {
   if (chosen.cluster > 1) to << ' ' << chosen.cluster << ' ' << chosen.cluster_after;
 }
 
+void split_form::read(std::istream& words, key& at, value& chosen) {
+  std::string arch, type, checked, lengths;
+  if (!(words >> arch >> type >> at.length >> checked >> lengths >> chosen.gain)) throw unknown_tuning("6 fields");
+  at.major = ballast::cuda::read_architecture(arch) / 10;
+  if (type != "f32" && type != "f64") throw unknown_tuning("f32 or f64");
+  at.wide = type == "f64";
+  read_check(checked, at.checked, at.few);
+  std::istringstream factors(lengths);
+  std::int64_t product = 1;
+  for (std::string factor; std::getline(factors, factor, '.');) {
+    std::int64_t length = 0;
+    if (std::from_chars(factor.data(), factor.data() + factor.size(), length).ec != std::errc{} || length < 2 || length > k_longest_pass)
+      throw unknown_tuning("lengths from 2 to " + std::to_string(k_longest_pass));
+    chosen.lengths.push_back(length);
+    if (product <= at.length) product *= length;
+  }
+  if (chosen.lengths.size() < 2 || chosen.lengths.size() > 3 || product != at.length)
+    throw unknown_tuning("two or three lengths whose product is the length");
+}
+
+void split_form::write(std::ostream& to, const key& at, const value& chosen) {
+  to << "sm_" << at.major << "0 " << (at.wide ? "f64 " : "f32 ") << at.length << ' ' << check_word(at.checked, at.few) << ' ';
+  for (std::size_t i = 0; i < chosen.lengths.size(); ++i) to << (i == 0 ? "" : ".") << chosen.lengths[i];
+  to << ' ' << chosen.gain;
+}
+
+std::optional<tuned_line> tuning_table::find(const line_request& wanted, int major) const {
+  line_form::key at = key_of(wanted, major);
+  if (auto found = entries_type::find(at); found || !at.few) return found;
+  at.few = false;
+  return entries_type::find(at);
+}
+
+std::optional<split_form::value> tuning_table::find_split(split_form::key at) const {
+  if (auto found = splits_.find(at); found || !at.few) return found;
+  at.few = false;
+  return splits_.find(at);
+}
+
+std::vector<std::string> tuning_table::warnings() const {
+  std::vector<std::string> all = entries_type::warnings();
+  all.insert(all.end(), splits_.warnings().begin(), splits_.warnings().end());
+  return all;
+}
+
 std::vector<std::pair<line_request, tuned_line>> tuning_table::lines() const {
   std::vector<std::pair<line_request, tuned_line>> made;
   for (const auto& [at, value] : entries()) {
@@ -90,7 +144,8 @@ std::vector<std::pair<line_request, tuned_line>> tuning_table::lines() const {
                      .wide = at.wide,
                      .in_columns = at.in_columns,
                      .out_columns = at.out_columns,
-                     .check = at.checked ? check_form::verify_before_store : check_form::none},
+                     .check = at.checked ? check_form::verify_before_store : check_form::none,
+                     .few = at.few},
                     value});
   }
   return made;
@@ -102,7 +157,7 @@ const tuning_table& tuning_table::rules() {
 }
 
 const tuning_table& tuning_table::active() {
-  static const tuning_table table(installed());
+  static const tuning_table table(entries_type::installed(), splits_type::installed());
   return table;
 }
 

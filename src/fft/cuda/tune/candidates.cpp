@@ -61,7 +61,8 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   const bool columns = wanted.in_columns || wanted.out_columns;
   const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
   for (const int limit : {4, 8, 16, 32}) {
-    if (wanted.wide ? limit >= 16 && n > 16 : limit == 4 && n > 64) continue;
+    // A short chain of instructions pays where latency decides, and threads of few numbers have one.
+    if (wanted.wide ? limit >= 16 && n > 16 : limit == 4 && n > 64 && !wanted.few) continue;
     if (limit == 32 && !std::has_single_bit(static_cast<unsigned>(n))) continue;
     const std::vector<int> radices = split_into_radices(n, std::max(limit, prime));
     if (radices.empty() || radices.size() > k_max_stages) continue;
@@ -73,7 +74,9 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
       for (const auto& [threads, block] : blocks_of(fewest, wanted.check == check_form::none ? fewest : even)) {
         const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
         if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
-        if (columns && lines < (wanted.wide ? 4 : 8)) continue;
+        // Four lines of the longest passes fill a multiprocessor.
+        const bool half = wanted.few || n >= (wanted.wide ? 2048 : 4096);
+        if (columns && lines < (wanted.wide ? 4 : 8) / (half ? 2 : 1)) continue;
         if (lines > std::max(64, 2048 / n)) continue;
         for (const bool split : {false, true}) {
           for (const int registers : {40, 64, 80, 96, 112, 128, 168}) {
@@ -104,6 +107,30 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
       }
     }
   }
+  return made;
+}
+
+std::vector<std::vector<std::int64_t>> candidate_splits(std::int64_t n, bool wide, const ballast::cuda::capabilities& device) {
+  constexpr std::size_t k_most = 12;
+  const std::int64_t longest = wide ? 2048 : 4096;  // four lines of them fill the registers of a multiprocessor
+  std::vector<std::vector<std::int64_t>> made;
+  const auto fits = [&](std::int64_t length) { return length >= 2 && length <= longest && fits_one_pass(length, wide, device); };
+  for (std::int64_t a = 2; a <= longest && a <= n / 2; ++a) {
+    if (n % a != 0 || !fits(a)) continue;
+    const std::int64_t rest = n / a;
+    if (fits(rest) && std::max(a, rest) <= 8 * std::min(a, rest)) made.push_back({a, rest});
+    for (std::int64_t b = 2; b <= longest && b <= rest / 2; ++b) {
+      if (rest % b != 0 || !fits(b) || !fits(rest / b)) continue;
+      const auto [low, high] = std::minmax({a, b, rest / b});
+      if (high <= 4 * low) made.push_back({a, b, rest / b});
+    }
+  }
+  const auto uneven = [](const std::vector<std::int64_t>& lengths) {
+    const auto [low, high] = std::ranges::minmax(lengths);
+    return std::pair(lengths.size(), static_cast<double>(high) / static_cast<double>(low));
+  };
+  std::ranges::stable_sort(made, {}, uneven);
+  if (made.size() > k_most) made.resize(k_most);
   return made;
 }
 

@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/counter_rng.hpp"
@@ -22,6 +23,12 @@ namespace ballast::fft::cuda {
 namespace {
 
 using ballast::cuda::device_buffer;
+
+// Without fusing, so that each pass is a launch.
+transform_options options_for(check_form check) { return {.check = check, .origin = policy_origin::rules, .pairs = fusion::never}; }
+transform_options options_for(check_form check, const tuning_table& tuned) {
+  return {.check = check, .origin = policy_origin::trial, .pairs = fusion::never, .trial = &tuned};
+}
 
 // A problem with data on the device.
 class trial {
@@ -68,18 +75,46 @@ class trial {
     return make_schedule(wanted, device_->about()).passes;
   }
 
+  // The entry of the table for the passes of these lines.
+  split_form::key split_key(check_form check) const {
+    const std::int64_t n = what_.problem.shape.back();
+    return {device_->about().major, what_.problem.precision == precision::f64, n, check != check_form::none,
+            is_few(n, shape_.batch, device_->about())};
+  }
+
+  // Returns the lengths of passes that are faster than `to_beat`, with their time, each with the policies that the table has for them. Only
+  // signals of one axis that take several passes have a choice.
+  std::optional<std::pair<split_form::value, double>> fastest_split(check_form check, const tuning_table& table, double to_beat) const {
+    if (what_.problem.shape.size() != 1 || what_.problem.kind != kind::c2c) return {};
+    const auto now = passes(options_for(check, table));
+    if (now.size() < 2 || now.front().convolution != 0) return {};
+    std::vector<tuning_table> tables;
+    std::vector<split_form::value> values;
+    std::vector<ballast::cuda::tuning_candidate> tried;
+    for (auto& lengths : candidate_splits(what_.problem.shape[0], what_.problem.precision == precision::f64, device_->about())) {
+      values.push_back({std::move(lengths), 1});
+      tables.push_back(table);
+      tables.back().set_split(split_key(check), values.back());
+    }
+    for (const tuning_table& with : tables) {
+      ballast::cuda::tuning_candidate one;
+      auto kernels = passes(options_for(check, with));
+      one.tuned = kernel_for(kernels.front().policy, false);
+      for (std::size_t i = 1; i < kernels.size(); ++i) one.others.push_back(kernel_for(kernels[i].policy, false));
+      one.seconds = [this, &with, check] { return seconds(options_for(check, with)); };
+      tried.push_back(std::move(one));
+    }
+    const auto winner = ballast::cuda::fastest(*device_, tried, to_beat);
+    if (!winner) return {};
+    return std::pair(values[winner->index], winner->seconds);
+  }
+
  private:
   const token& what_;
   geometry shape_;
   std::shared_ptr<ballast::cuda::device> device_;
   device_buffer in_, out_;
 };
-
-// Without fusing, so that each pass is a launch.
-transform_options options_for(check_form check) { return {.check = check, .origin = policy_origin::rules, .pairs = fusion::never}; }
-transform_options options_for(check_form check, const tuning_table& tuned) {
-  return {.check = check, .origin = policy_origin::trial, .pairs = fusion::never, .trial = &tuned};
-}
 
 }  // namespace
 
@@ -96,7 +131,16 @@ std::vector<ballast::cuda::tuning_result> tune(const std::vector<std::string>& t
       const transform_options by_rules = options_for(check);
       const double by_rule = timed.seconds(by_rules);
       double best = timed.seconds(options_for(check, table));
-      const std::size_t count = timed.passes(by_rules).size();
+      if (const auto split = timed.fastest_split(check, table, best)) {
+        best = split->second;
+        split_form::value chosen = split->first;
+        chosen.gain = ballast::cuda::noted_gain(by_rule, best);
+        table.set_split(timed.split_key(check), chosen);
+        tuning_table only;
+        only.set_split(timed.split_key(check), chosen);
+        results.push_back({name, only.to_text(), best, by_rule});
+      }
+      const std::size_t count = timed.passes(options_for(check, table)).size();
       for (std::size_t number = 0; number < count; ++number) {
         const line_request request = timed.passes(options_for(check, table))[number].request;
         const auto lines = candidates(request, device->about());

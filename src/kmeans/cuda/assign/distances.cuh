@@ -17,9 +17,8 @@ __device__ __forceinline__ double multiply_add(double a, double b, double c) { r
 
 // Computes squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; after the last centroid, its distance is repeated. Features
 // are summed in chains of k_chain: in a longer chain of equal terms (duplicated features) every step would round alike, and the row check
-// would detect the error. `Again`: the point is loaded twice. A wrong coordinate changes all distances of the group, and its shares in
-// their weighted sum may cancel.
-template <bool Again = false, class T>
+// would detect the error.
+template <class T>
 __device__ __forceinline__ void group_distances(const T* x, const checked_centroids<T>& from, int stride, int first,
                                                 T (&squares)[k_group]) {
   const T* rows[k_group];
@@ -31,14 +30,7 @@ __device__ __forceinline__ void group_distances(const T* x, const checked_centro
   for (int begin = 0; begin < stride; begin += k_chain) {
     T chain[k_group] = {};
     for (int f = begin; f < min(begin + k_chain, stride); f += k_vector<T>) {
-      auto own = *reinterpret_cast<const vector<T>*>(x + f);
-      if constexpr (Again) {
-        const auto again = arch::load_itself(reinterpret_cast<const vector<T>*>(x + f));
-#pragma unroll
-        for (int i = 0; i < k_vector<T>; ++i) {
-          if (ballast::cuda::bits(own.at[i]) != ballast::cuda::bits(again.at[i])) own.at[i] = ballast::cuda::loaded_twice(x[f + i]);
-        }
-      }
+      const auto own = *reinterpret_cast<const vector<T>*>(x + f);
 #pragma unroll
       for (int j = 0; j < k_group; ++j) {
         const auto c = *reinterpret_cast<const vector<T>*>(rows[j] + f);
@@ -54,7 +46,16 @@ __device__ __forceinline__ void group_distances(const T* x, const checked_centro
   }
 }
 
-// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and x · Σ w_j c_j. Both are 0 from feature n on.
+// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and `product` = x · Σ w_j c_j.
+template <class T>
+__device__ __forceinline__ bool sums_agree(const normalized_points<T>& p, const checked_centroids<T>& from, std::int64_t row, int section,
+                                           double found, double product) {
+  const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
+  const double residual = found - (size - 2 * product);
+  return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
+}
+
+// The same with a product that it computes. x and the sum of centroids are 0 from feature n on.
 template <class T>
 __device__ __forceinline__ bool sum_is_right(const normalized_points<T>& p, const checked_centroids<T>& from, std::int64_t row, int section,
                                              double found) {
@@ -70,9 +71,7 @@ __device__ __forceinline__ bool sum_is_right(const normalized_points<T>& p, cons
     }
     product += chain;
   }
-  const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
-  const double residual = found - (size - 2 * product);
-  return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
+  return sums_agree(p, from, row, section, found, product);
 }
 
 // The same from the distances. square(j): ‖x − c_j‖².
@@ -102,72 +101,252 @@ __device__ __forceinline__ double given_square(const given_points<T>& from, std:
   return sum;
 }
 
-// One block processes k_row_threads rows and one section of centroids. Normalized coordinates were rounded once: a distance errs by u(‖x‖ +
-// ‖c‖), relative to itself at most 5u if it is at least ‖x‖/2, since ‖c‖ ≤ ‖x‖ + ‖x − c‖. A shorter one is computed from the coordinates as
-// given.
+// Returns the distance of a square, rounded once: a root in double that is rounded to float is the root in float. `unscale` is a power of
+// two.
+__device__ __forceinline__ float distance_of(float square, double unscale) {
+  return static_cast<float>(__dmul_rn(static_cast<double>(sqrtf(square)), unscale));
+}
+__device__ __forceinline__ double distance_of(double square, double unscale) { return __dmul_rn(sqrt(square), unscale); }
+
+// How the threads of distances_kernel divide a distance_tile.
+template <class T>
+struct distance_threads {
+  using tile = distance_tile<T>;
+  // Of the distances, a thread computes those of neighbouring rows to some centroids.
+  static constexpr int k_own_rows = 4;
+  static constexpr int k_own_columns = tile::k_rows * k_section / k_row_threads / k_own_rows;
+  static constexpr int k_across = k_section / k_own_columns;
+  static constexpr int k_vectors = k_own_columns / k_vector<T>;  // of columns; they are k_across vectors apart
+  // Of a row and its check, a thread has some columns and the same part of each slab of features.
+  static constexpr int k_parts = k_row_threads / tile::k_rows;
+  static constexpr int k_part_columns = k_section / k_parts;
+  static constexpr int k_part_features = tile::k_features / k_parts;
+  static_assert(k_vectors * k_vector<T> == k_own_columns && k_own_rows % k_vector<T> == 0);
+  static_assert(2 * sizeof(double) * k_row_threads <= sizeof(tile::x));
+};
+
+// Stores the coordinates of a slab, feature by feature: load(row, feature) returns a vector of the row. `mirrored`: other threads load the
+// same. Called by the block.
+template <class T, int Rows, int Stride, class Load>
+__device__ __forceinline__ void store_slab(T* to, bool mirrored, Load&& load) {
+  constexpr int vectors = k_slice<T> / k_vector<T>, each = Rows * vectors / k_row_threads;
+  static_assert(each * k_row_threads == Rows * vectors);
+  const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
+  vector<T> own[each];
+#pragma unroll
+  for (int i = 0; i < each; ++i) own[i] = load((i * k_row_threads + thread) / vectors, thread % vectors * k_vector<T>);
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const int row = (i * k_row_threads + thread) / vectors, f = thread % vectors * k_vector<T>;
+#pragma unroll
+    for (int j = 0; j < k_vector<T>; ++j) to[(f + j) * Stride + row] = own[i].at[j];
+  }
+}
+
+// Computes the squared distances of a tile: ‖x − c_j‖² of `rows` rows from `first` on to the centroids of a section, whose last one
+// repeats. Features are summed in chains of k_chain, as group_distances does, with the same bits. Without `Check` it loads the rows once.
+// With it, returns the part of x · Σ w_j c_j that a thread has (distance_threads), and whether all coordinates that it used are the same as
+// those of another load: a wrong one changes all distances of a row, and its shares in their weighted sum may cancel. Called by the block;
+// the squares are stored for all threads.
+template <bool Check, class T>
+__device__ __forceinline__ bool tile_distances(const distances_arguments<T>& a, distance_tile<T>& tile, std::int64_t first, int rows,
+                                               int section, double& product) {
+  using threads = distance_threads<T>;
+  constexpr int height = threads::k_own_rows, width = threads::k_own_columns;
+  constexpr int down = distance_tile<T>::k_row_stride, across = distance_tile<T>::k_column_stride;
+  const int stride = a.normalized.stride, thread = static_cast<int>(threadIdx.x);
+  const int own_row = thread / threads::k_across * height, own_column = thread % threads::k_across * k_vector<T>;
+  const int part_row = thread % distance_tile<T>::k_rows, part = thread / distance_tile<T>::k_rows;
+  const T* const x = a.normalized.x + first * stride;
+  T chain[height][width] = {};
+  double part_chain = 0;
+  decltype(ballast::cuda::bits(T(0))) differences = 0;
+  product = 0;
+  const auto point = [&](int row, int f) { return x + std::int64_t{row < rows ? row : rows - 1} * stride + f; };
+  const auto centroid = [&](int column, int f) {
+    const int j = section * k_section + column;
+    return a.centroids.rows + std::int64_t{j < a.centroids.count ? j : a.centroids.count - 1} * stride + f;
+  };
+#pragma unroll 1
+  for (int begin = 0; begin < stride; begin += distance_tile<T>::k_features) {
+    store_slab<T, distance_tile<T>::k_rows, down>(
+        tile.x, false, [&](int row, int f) { return *reinterpret_cast<const vector<T>*>(point(row, begin + f)); });
+    if constexpr (Check) {
+      store_slab<T, distance_tile<T>::k_rows, down>(
+          tile.again, true, [&](int row, int f) { return arch::load_itself(reinterpret_cast<const vector<T>*>(point(row, begin + f))); });
+    }
+    store_slab<T, k_section, across>(tile.c, false,
+                                     [&](int column, int f) { return *reinterpret_cast<const vector<T>*>(centroid(column, begin + f)); });
+    __syncthreads();  // the slab is stored
+#pragma unroll 4
+    for (int f = 0; f < distance_tile<T>::k_features; ++f) {
+      T own[height], c[width];
+#pragma unroll
+      for (int i = 0; i < height; i += k_vector<T>) {
+        const auto v = *reinterpret_cast<const vector<T>*>(tile.x + f * down + own_row + i);
+        [[maybe_unused]] vector<T> w = v;
+        if constexpr (Check) w = *reinterpret_cast<const vector<T>*>(tile.again + f * down + own_row + i);
+#pragma unroll
+        for (int e = 0; e < k_vector<T>; ++e) {
+          own[i + e] = v.at[e];
+          if constexpr (Check) differences |= ballast::cuda::bits(v.at[e]) ^ ballast::cuda::bits(w.at[e]);
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < threads::k_vectors; ++q) {
+        const auto v = *reinterpret_cast<const vector<T>*>(tile.c + f * across + q * threads::k_across * k_vector<T> + own_column);
+#pragma unroll
+        for (int e = 0; e < k_vector<T>; ++e) c[q * k_vector<T> + e] = v.at[e];
+      }
+#pragma unroll
+      for (int i = 0; i < height; ++i) {
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          const T d = own[i] - c[j];
+          chain[i][j] = multiply_add(d, d, chain[i][j]);
+        }
+      }
+    }
+    if constexpr (Check) {
+      const double* const checksum = a.centroids.checksum + std::int64_t{section} * stride + begin;
+#pragma unroll
+      for (int i = 0; i < threads::k_part_features; ++i) {
+        const int f = part * threads::k_part_features + i;
+        part_chain = __fma_rn(static_cast<double>(tile.again[f * down + part_row]), load_again(checksum + f), part_chain);
+      }
+    }
+    const int end = begin + distance_tile<T>::k_features;
+    if (end % k_chain == 0 || end >= stride) {
+#pragma unroll
+      for (int i = 0; i < height; ++i) {
+#pragma unroll
+        for (int q = 0; q < threads::k_vectors; ++q) {
+          auto& to =
+              *reinterpret_cast<vector<T>*>(tile.squares + (own_row + i) * across + q * threads::k_across * k_vector<T> + own_column);
+          vector<T> sum = {};
+          if (end > k_chain) sum = to;
+#pragma unroll
+          for (int e = 0; e < k_vector<T>; ++e) {
+            T& more = chain[i][q * k_vector<T> + e];
+            sum.at[e] += more;
+            more = 0;
+          }
+          to = sum;
+        }
+      }
+      product += part_chain;
+      part_chain = 0;
+    }
+    __syncthreads();  // the slab is read, and the squares are stored
+  }
+  return differences == 0;
+}
+
+// Replaces the short distances among those of a row that a thread has, bit by bit of `near`, by those of the coordinates as given. `to`:
+// their squares; `number`: of the first centroid. Many features are added by a whole warp. Called by all threads.
+template <bool Half, class T>
+__device__ __forceinline__ void measure_near(const distances_arguments<T>& a, std::uint64_t near, std::int64_t row, int number, T* to) {
+  constexpr int few = 64;
+  const int n = a.given.n;
+  const auto centroid = [&](int j) { return a.plain + std::int64_t{j} * n; };
+  if (n < few) {
+#pragma unroll 1
+    for (; near != 0; near &= near - 1) {
+      const int e = __ffsll(static_cast<long long>(near)) - 1;
+      to[e] = static_cast<T>(given_square<Half, false>(a.given, row, centroid(number + e), 0, 1, n));
+    }
+    return;
+  }
+#pragma unroll 1
+  for (;;) {
+    unsigned open = __ballot_sync(0xffffffffu, near != 0);
+    if (open == 0) break;
+    const int e = near == 0 ? 0 : __ffsll(static_cast<long long>(near)) - 1;
+#pragma unroll 1
+    for (; open != 0; open &= open - 1) {
+      const int lane = __ffs(static_cast<int>(open)) - 1;
+      const int j = __shfl_sync(0xffffffffu, number + e, lane);
+      const auto of = static_cast<std::int64_t>(__shfl_sync(0xffffffffu, static_cast<long long>(row), lane));
+      double sum[1] = {given_square<Half, false>(a.given, of, centroid(j), arch::lane(), 32, n)};
+      ballast::cuda::add_lanes<32, 32, 1>(sum);
+      if (arch::lane() == lane) to[e] = static_cast<T>(sum[0]);
+    }
+    near &= near - 1;
+  }
+}
+
+// One block computes the distances of some rows to one section of centroids, and stores them. Normalized coordinates were rounded once: a
+// distance errs by u(‖x‖ + ‖c‖), relative to itself at most 5u if it is at least ‖x‖/2, since ‖c‖ ≤ ‖x‖ + ‖x − c‖. A shorter one is
+// computed from the coordinates as given. With `check`, the squares, which other threads made distances of, must pass the row check, and
+// the stored distances are computed again. Shared memory: a distance_tile.
 template <class T, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
+  using threads = distance_threads<T>;
+  constexpr int height = distance_tile<T>::k_rows, across = distance_tile<T>::k_column_stride, elements = height * k_section;
   const distances_arguments<T>& a = given.arguments;
-  const int sections = (a.centroids.count + k_section - 1) / k_section;
-  const int section = static_cast<int>(blockIdx.x % sections);
+  auto& tile = *reinterpret_cast<distance_tile<T>*>(arch::shared_memory());
+  const int count = a.centroids.count, sections = (count + k_section - 1) / k_section;
+  const int section = static_cast<int>(blockIdx.x % sections), left = section * k_section;
   const std::int64_t block = blockIdx.x / sections;
-  const std::int64_t first = block * k_row_threads;  // relative to the first row of this call
+  const std::int64_t first = a.first + block * height;  // of the rows of the piece
   const int thread = static_cast<int>(threadIdx.x);
-  const int rows = static_cast<int>(min(a.rows - first, static_cast<std::int64_t>(k_row_threads)));
-  const int last = min((section + 1) * k_section, a.centroids.count);
-  if (thread < rows) {
-    const T* const x = a.normalized.x + (a.first + first + thread) * a.normalized.stride;
-    T* const to = a.squares + (first + thread) * a.centroids.count;
-    const T least = load_again(a.normalized.norm + a.first + first + thread) / 4;
-    std::uint64_t near = 0;  // bit j: distance number j of the section is short
-    for (int j = section * k_section; j < last; j += k_group) {
-      T squares[k_group];
-      if (a.check) {
-        group_distances<true>(x, a.centroids, a.normalized.stride, j, squares);
-      } else {
-        group_distances(x, a.centroids, a.normalized.stride, j, squares);
-      }
-      for (int i = 0; i < k_group && j + i < last; ++i) {
-        near |= std::uint64_t{squares[i] > least ? 0u : 1u} << (j + i) % k_section;
-        to[j + i] = squares[i];
-      }
-    }
-#pragma unroll 1
-    for (; near != 0; near &= near - 1) {
-      const int j = section * k_section + __ffsll(static_cast<long long>(near)) - 1;
-      to[j] = static_cast<T>(
-          given_square<Half, false>(a.given, a.first + first + thread, a.plain + std::int64_t{j} * a.given.n, 0, 1, a.given.n));
-    }
-    if constexpr (Injector::enabled) {
-      for (int j = section * k_section; j < last; ++j)
-        given.strike(
-            ballast::cuda::index<1>{}, site::product,
-            {a.first / k_row_threads + block, (a.normalized.m + k_row_threads - 1) / k_row_threads, j, a.centroids.count, thread, rows},
-            to + j);
-    }
+  const int rows = static_cast<int>(min(a.rows - block * height, static_cast<std::int64_t>(height)));
+  const int columns = min(count - left, k_section);
+  double product = 0;
+  bool same = true;
+  if (a.check) {
+    same = tile_distances<true>(a, tile, first, rows, section, product);
+  } else {
+    (void)tile_distances<false>(a, tile, first, rows, section, product);
   }
-  __syncthreads();  // the distances are stored
-  const int other = k_row_threads - 1 - thread;
-  if (!a.check || other >= rows) return;
-  const T* const of = a.squares + (first + other) * a.centroids.count;
-  const std::int64_t row = a.first + first + other;
-  if (!row_is_right(a.normalized, a.centroids, row, section, [&](int j) { return load_again(of + j); }))
-    flag(*a.flags, a.normalized.first + row);
-}
-
-// Computes distances from their squares, in the units of the points. With `compare`, other threads compute them again and compare.
-template <class T>
-__global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_constant__ finish_arguments<T> a) {
-  std::int64_t i = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
-  if (i >= a.count) return;
-  if (a.compare) i = a.count - 1 - i;
-  const T made = static_cast<T>(__dmul_rn(sqrt(static_cast<double>(a.squares[i])), a.unscale));
-  if (!a.compare) {
-    a.values[i] = made;
-  } else if (!(a.values[i] == made)) {
-    flag(*a.flags, i);
+  const int row = thread % height, begin = thread / height * threads::k_part_columns;
+  const int end = min(begin + threads::k_part_columns, columns);
+  T* const own = tile.squares + row * across;
+  std::uint64_t near = 0;  // bit e: distance begin + e is short
+  if (row < rows) {
+    const T least = load_again(a.normalized.norm + first + row) / 4;
+    for (int j = begin; j < end; ++j) near |= std::uint64_t{own[j] > least ? 0u : 1u} << (j - begin);
   }
+  measure_near<Half>(a, near, first + row, left + begin, own + begin);
+  [[maybe_unused]] const std::int64_t which = first / height, all = (a.normalized.m + height - 1) / height;
+  if constexpr (Injector::enabled) {
+    for (int j = begin; row < rows && j < end; ++j)
+      given.strike(ballast::cuda::index<1>{}, site::product, {which, all, left + j, 2 * count, row, rows}, own + j);
+  }
+  __syncthreads();  // the squares are final
+  T* const values = a.values + block * height * a.value_stride + left;
+  for (int e = thread; e < elements; e += k_row_threads) {
+    const int r = e / k_section, j = e % k_section;
+    if (r >= rows || j >= columns) continue;
+    T made = distance_of(tile.squares[r * across + j], a.unscale);
+    given.strike(ballast::cuda::index<1>{}, site::product, {which, all, count + left + j, 2 * count, r, rows}, &made);
+    values[r * a.value_stride + j] = made;
+  }
+  if (!a.check) return;
+  double found = 0;
+  if (row < rows) {
+    for (int j = begin; j < end; ++j)
+      found = __fma_rn(static_cast<double>(load_again(a.centroids.weight + left + j)), static_cast<double>(load_again(own + j)), found);
+  }
+  auto* const sums = reinterpret_cast<double*>(tile.x);  // found and product of each thread
+  sums[thread] = found;
+  sums[k_row_threads + thread] = product;
+  if (!same) flag(*a.flags, a.normalized.first + first + min(thread / threads::k_across * threads::k_own_rows, rows - 1));
+  __syncthreads();  // the distances and sums are stored
+  for (int e = k_row_threads - 1 - thread; e < elements; e += k_row_threads) {
+    const int r = e / k_section, j = e % k_section;
+    if (r >= rows || j >= columns) continue;
+    const T again = distance_of(load_again(tile.squares + r * across + j), a.unscale);
+    if (!(load_again(values + r * a.value_stride + j) == again)) flag(*a.flags, a.normalized.first + first + r);
+  }
+  if (thread >= rows) return;
+  found = product = 0;
+  for (int p = 0; p < threads::k_parts; ++p) {
+    found += load_again(sums + p * height + thread);
+    product += load_again(sums + k_row_threads + p * height + thread);
+  }
+  if (!sums_agree(a.normalized, a.centroids, first + thread, section, found, product)) flag(*a.flags, a.normalized.first + first + thread);
 }
 
 // Computes the distances of rows to centroids that are so far away that they were moved nearer: sums in double, scaled by their largest
@@ -191,7 +370,7 @@ __global__ void __launch_bounds__(k_row_threads) far_kernel(const __grid_constan
     sum = __fma_rn(part, part, sum);
   }
   const T made = static_cast<T>(2 * (largest * sqrt(sum)));
-  T& to = a.values[row * a.k + j];
+  T& to = a.values[row * a.value_stride + j];
   if (!a.compare) {
     to = made;
   } else if (!alike(to, made)) {

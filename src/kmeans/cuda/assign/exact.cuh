@@ -32,6 +32,8 @@ __device__ __forceinline__ double order_slack(int n) { return 1 + 4 * static_cas
 // at most `bound`. Searches only part `part` of `parts` of the centroids.
 template <bool Half, class T>
 __device__ __noinline__ nearest nearest_given(const exact_arguments<T>& a, std::int64_t row, int part, int parts, double bound) {
+  // Lanes that disagreed about what they search, after a fault, would wait for each other forever.
+  row = __shfl_sync(0xffffffffu, row, 0), part = __shfl_sync(0xffffffffu, part, 0), bound = __shfl_sync(0xffffffffu, bound, 0);
   const int n = a.given.n, lanes = n < 32 ? 1 : n < 128 ? 8 : 32, together = 32 / lanes, group = arch::lane() / lanes;
   constexpr int chunk = 128;  // features after which a whole warp looks whether the sum is above `most` already: then it returns that sum
   const auto square = [&](int j, double most) {
@@ -43,7 +45,7 @@ __device__ __noinline__ nearest nearest_given(const exact_arguments<T>& a, std::
       double all = sum;
 #pragma unroll 1
       for (int apart = 1; apart < lanes; apart *= 2) all += __shfl_xor_sync(0xffffffffu, all, apart);
-      if (end == n || (lanes == 32 && all > most)) return all;
+      if (end == n || (lanes == 32 && __any_sync(0xffffffffu, all > most))) return all;
     }
     return sum;
   };
@@ -198,7 +200,8 @@ __global__ void __launch_bounds__(k_row_threads, 4)
   for (int task = static_cast<int>(blockIdx.x); task < (a.check ? 2 : 1) * count; task += static_cast<int>(gridDim.x)) {
     const bool again = task >= count;
     const int e = again ? task - count : task;
-    const std::int64_t row = load_again(&a.open.rows[e].row);
+    const bool listed = static_cast<unsigned>(e) < static_cast<unsigned>(k_open_rows);
+    const std::int64_t row = __shfl_sync(0xffffffffu, listed ? load_again(&a.open.rows[e].row) : -1, 0);
     const bool inside = row >= 0 && row < a.given.m;  // false only after a fault
     if (inside) {
       const double bound = bound_of(a, load_again(&a.open.rows[e].distance));
@@ -211,7 +214,7 @@ __global__ void __launch_bounds__(k_row_threads, 4)
       for (int w = 1; w < warps; ++w) all.template consider<T>(best[w]);
       auto label = static_cast<std::uint32_t>(inside ? all.index : -1);
       if (!again) given.strike(ballast::cuda::index<1>{}, site::index, {e, count, 0, 1, 0, 1}, &label);
-      a.open.chosen[e + (again ? k_open_rows : 0)] = {row, static_cast<std::int64_t>(static_cast<std::int32_t>(label))};
+      if (listed) a.open.chosen[e + (again ? k_open_rows : 0)] = {row, static_cast<std::int64_t>(static_cast<std::int32_t>(label))};
     }
     __syncthreads();  // the label is stored
   }

@@ -25,7 +25,7 @@ enum cover_flag : int { k_rows, k_potentials, k_kept };
 
 template <class T>
 void cuda_engine<T>::begin_candidates() {
-  begin_seeding(1);
+  reserve_seeding(1);
   if (seeding_.nearest.bytes() == 0) seeding_.nearest = allocate(4 * m_);
 }
 

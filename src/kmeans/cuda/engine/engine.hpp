@@ -222,10 +222,12 @@ class cuda_engine final : public engine<T> {
   template <class Before>
   bool compute_exact(exact_arguments<T> given, const char* site, core::vector<double>& parts, Before&& before);
   void launch_keep(bool compare);
+  void spoil_rows(const matrix_view<T>& values) const;
   void store_rows(const buffer& from, std::int64_t first, std::int64_t count, const matrix_view<T>& values) const;
 
   // seeding.cpp
   static constexpr int k_seeding_flags = 3;
+  void reserve_seeding(std::int64_t trials);
   void launch_seeding(int candidate, bool take, bool fresh, bool strike, bool known = false);
   std::pair<std::int64_t, double> block_of(double target) const;
   void include(const T* row, int candidate, bool fresh, bool strike);

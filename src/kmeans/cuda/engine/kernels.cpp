@@ -86,7 +86,7 @@ auto kernel_names<T>::row_stats(int words, bool half, bool instrumented) -> requ
               ballast::cuda::kernel_expression(kernel("row_stats_kernel"), {k_type<T>, std::to_string(words), literal(half)}, instrumented),
           .threads = k_row_threads,
           .shared = k_row_threads * (static_cast<std::int64_t>(sizeof(row_statistics<T>)) + 8) +
-                    2 * static_cast<std::int64_t>(sizeof(block_squares)) +
+                    2 * static_cast<std::int64_t>(sizeof(block_squares)) + 2 * 8 * (128 / static_cast<std::int64_t>(sizeof(T))) +
                     static_cast<std::int64_t>(sizeof(T)) * k_row_threads * (128 / static_cast<std::int64_t>(sizeof(T)) + 2)};
 }
 
@@ -101,12 +101,8 @@ template <class T>
 auto kernel_names<T>::distances(bool half, bool instrumented) -> request {
   return {.header = "kmeans/cuda/assign/distances.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>, literal(half)}, instrumented),
-          .threads = k_row_threads};
-}
-
-template <class T>
-auto kernel_names<T>::finish() -> request {
-  return {.header = "kmeans/cuda/assign/distances.cuh", .expression = kernel("finish_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+          .threads = k_row_threads,
+          .shared = sizeof(distance_tile<T>)};
 }
 
 template <class T>
@@ -214,7 +210,6 @@ auto kernel_names<T>::all(int words, bool instrumented, bool half) -> std::vecto
   made.push_back(row_stats(words, half, instrumented));
   made.push_back(gather(half));
   made.push_back(distances(half, instrumented));
-  made.push_back(finish());
   made.push_back(far(half));
   made.push_back(keep(instrumented));
   made.push_back(exact(half, instrumented));

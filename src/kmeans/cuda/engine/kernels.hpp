@@ -26,7 +26,6 @@ struct kernel_names {
   static request row_stats(int words, bool half, bool instrumented);
   static request gather(bool half);
   static request distances(bool half, bool instrumented);
-  static request finish();
   static request far(bool half);
   static request keep(bool instrumented);
   static request exact(bool half, bool instrumented);

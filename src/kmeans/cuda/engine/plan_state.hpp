@@ -35,7 +35,6 @@ enum kernel_number : int {
   k_settle_kernel = k_exact_kernel + 2,
   k_fold_ranges_kernel = k_settle_kernel + 2,
   k_fold_sums_kernel,
-  k_finish_kernel,
   k_keep_kernel,
   k_labelled_kernel,                         // 2: words per sum
   k_seeding_kernel = k_labelled_kernel + 2,  // 2: up to 8 candidates per step; more

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "abft/threshold.hpp"
+#include "cuda/device/residence.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
 #include "kmeans/scale.hpp"
@@ -188,13 +189,30 @@ void cuda_engine<T>::store_rows(const buffer& from, std::int64_t first, std::int
   staging.commit();
 }
 
+// Overwrites rows on the device, whose distances could not be computed right, with NaN.
+template <class T>
+void cuda_engine<T>::spoil_rows(const matrix_view<T>& values) const {
+  constexpr std::int64_t bytes = std::int64_t{1} << 20;
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t most = std::max<std::int64_t>(1, bytes / (k_ * size));
+  const buffer none = upload(core::vector<T>(at(std::min(values.rows, most) * k_), std::numeric_limits<T>::quiet_NaN()));
+  for (std::int64_t first = 0; first < values.rows; first += most)
+    device_->copy_columns(&values(first, 0), values.row_stride * size, none.data(), k_ * size, k_ * size,
+                          std::min(most, values.rows - first), call_.order());
+  call_.wait();
+}
+
 template <class T>
 void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core::vector<T>& plain, matrix_view<const T> outer,
                                const matrix_view<T>& values) {
   const auto size = static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t height = distance_tile<T>::k_rows;
+  // Rows of a matrix on the device are stored where they belong; others by chunks, which are copied.
+  const bool there =
+      values.column_stride == 1 && values.row_stride >= k_ && ballast::cuda::residence_of(values.data) == ballast::cuda::residence::device;
   std::int64_t chunk_bytes = std::int64_t{1} << 28;
   // The driver takes long to find the free memory.
-  if (m_ > (std::int64_t{1} << 24) / (k_ * size)) chunk_bytes = std::min(chunk_bytes, device_->available_memory() / 4);
+  if (!there && m_ > (std::int64_t{1} << 24) / (k_ * size)) chunk_bytes = std::min(chunk_bytes, device_->available_memory() / 4);
   group all;
   make_group(centroids.values().data(), k_, all);
   core::vector<std::int32_t> far;  // centroids that were moved nearer
@@ -206,19 +224,22 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
   core::vector<T> units(far.empty() ? 0 : at(k_ * n_));
   for (std::size_t e = 0; e < units.size(); ++e) units[e] = outer(static_cast<std::int64_t>(e) / n_, static_cast<std::int64_t>(e) % n_);
   const buffer unshifted = upload(plain), as_given = upload(units), far_columns = upload(far);
-  const std::int64_t rows =
-      std::min((m_ + k_row_threads - 1) / k_row_threads, std::max<std::int64_t>(1, chunk_bytes / (k_ * size * k_row_threads))) *
-      k_row_threads;
-  const buffer squares = allocate(core::checked_product(rows, k_) * size), made = allocate(rows * k_ * size);
+  const std::int64_t in_chunk = there ? m_ : std::max<std::int64_t>(1, chunk_bytes / (k_ * size * height)) * height;
+  const std::int64_t rows = std::min((m_ + height - 1) / height * height, in_chunk);
+  const buffer made = there ? buffer() : allocate(core::checked_product(rows, k_) * size);
   const std::int64_t sections = (k_ + k_section - 1) / k_section;
   each(part::both, [&](const point_piece<T>& piece) {
     for (std::int64_t first = 0; first < piece.normalized.m && !stop(); first += rows) {
       const std::int64_t count = std::min(rows, piece.normalized.m - first);
+      T* const to = there ? values.data + (piece.first + first) * values.row_stride : static_cast<T*>(made.data());
+      const std::int64_t stride = there ? values.row_stride : k_;
       const distances_arguments<T> given{piece.normalized,
                                          all.view,
                                          first,
                                          count,
-                                         static_cast<T*>(squares.data()),
+                                         to,
+                                         stride,
+                                         1 / static_cast<double>(normalization_.values().scale),
                                          flags(),
                                          protect_,
                                          piece.given,
@@ -227,24 +248,14 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
                               static_cast<const T*>(as_given.data()),
                               static_cast<const std::int32_t*>(far_columns.data()),
                               static_cast<int>(far.size()),
-                              static_cast<int>(k_),
-                              static_cast<T*>(made.data()),
+                              to,
+                              stride,
                               first,
                               count,
                               false,
-                              flags() + 1};
-      finish_arguments<T> last{static_cast<const T*>(squares.data()),
-                               static_cast<T*>(made.data()),
-                               count * k_,
-                               1 / static_cast<double>(normalization_.values().scale),
-                               false,
-                               flags() + 1};
+                              flags()};
       const auto once = [&] {
-        launch_given(k_distances_kernel, names::distances, (count + k_row_threads - 1) / k_row_threads * sections, given);
-        for (const bool compare : {false, true}) {
-          last.compare = compare;
-          if (protect_ || !compare) launch(k_finish_kernel, names::finish, (last.count + k_row_threads - 1) / k_row_threads, last);
-        }
+        launch_given(k_distances_kernel, names::distances, (count + height - 1) / height * sections, given);
         for (const bool compare : {false, true}) {
           beyond.compare = compare;
           if (beyond.count > 0 && (protect_ || !compare))
@@ -254,15 +265,20 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
       if (!protect_) {
         once();
       } else {
-        run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
+        const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
           clear_flags();
           once();
           what_.seen.checked(at(count * sections + count * k_));
-          const abft::finding found = read_flags();
-          return found.word != abft::k_pass ? found : read_flags(1);
+          return read_flags();
         });
+        if (there && how == abft::outcome::uncorrectable && what_.how.throw_on_uncorrectable)
+          spoil_rows(values.block(piece.first + first, 0, count, k_));
       }
-      if (!stop()) store_rows(made, piece.first + first, count, values);
+      if (there) {
+        if (!protect_) call_.wait();  // with protection the flags have been read
+      } else if (!stop()) {
+        store_rows(made, piece.first + first, count, values);
+      }
     }
   });
 }

@@ -16,8 +16,9 @@ enum seeding_flag : int { k_rows, k_potentials, k_closest };
 
 }  // namespace
 
+// Makes room for a seeding that tries so many candidates at once.
 template <class T>
-void cuda_engine<T>::begin_seeding(std::int64_t trials) {
+void cuda_engine<T>::reserve_seeding(std::int64_t trials) {
   seeding_.trials = static_cast<int>(trials);
   seeding_.blocks = (m_ + k_seed_threads - 1) / k_seed_threads;
   seeding_.taken.clear();
@@ -26,14 +27,20 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
   if (seeding_.closest.bytes() == 0) seeding_.closest = allocate(m_ * static_cast<std::int64_t>(sizeof(T)));
   if (seeding_.potential.bytes() == 0) seeding_.potential = allocate(8 * seeding_.blocks);
   if (seeding_.tried.bytes() < 8 * seeding_.blocks * trials) seeding_.tried = allocate(8 * seeding_.blocks * trials);
-  // The distances to the candidates of a step, so that the one that is taken needs no second reading of the points. Not if memory is
-  // scarce.
-  const std::int64_t kept = m_ * trials * static_cast<std::int64_t>(sizeof(T));
-  if (point_stream_.kept() == kept_points::all && seeding_.distances.bytes() < kept && 2 * kept <= device_->available_memory())
-    seeding_.distances = allocate(kept);
   constexpr std::int64_t most = std::int64_t{4} << 20;
   const std::int64_t room = 4096 + 8 * seeding_.blocks * (trials + 1) + trials * std::max<std::int64_t>(k_seed_threads, 2 * n_ + 8) * 8;
   if (seeding_.pinned.bytes() < room && room <= most) seeding_.pinned = pinned_room(state_, room, call_.order());
+}
+
+template <class T>
+void cuda_engine<T>::begin_seeding(std::int64_t trials) {
+  reserve_seeding(trials);
+  // The distances to the candidates of a step, so that the one that is taken needs no second reading of the points. Not if memory is
+  // scarce. Those of an earlier seeding with fewer trials have no room for all.
+  const std::int64_t kept = m_ * trials * static_cast<std::int64_t>(sizeof(T));
+  if (seeding_.distances.bytes() >= kept) return;
+  seeding_.distances = buffer();
+  if (point_stream_.kept() == kept_points::all && 2 * kept <= device_->available_memory()) seeding_.distances = allocate(kept);
 }
 
 // Tries seeding_.candidates, or takes the only candidate.
@@ -224,6 +231,7 @@ double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   return potential;
 }
 
+template void cuda_engine<float>::reserve_seeding(std::int64_t);
 template void cuda_engine<float>::begin_seeding(std::int64_t);
 template std::int64_t cuda_engine<float>::row_from(std::int64_t, std::int64_t, const float*, double, double);
 template std::int64_t cuda_engine<float>::row_by_weight(double);
@@ -231,6 +239,7 @@ template std::int64_t cuda_engine<float>::row_by_potential(double);
 template core::vector<std::int64_t> cuda_engine<float>::rows_by_potential(std::span<const double>);
 template core::vector<double> cuda_engine<float>::try_candidates(const float*, std::int64_t);
 template double cuda_engine<float>::take_centroid(const float*, std::int64_t);
+template void cuda_engine<double>::reserve_seeding(std::int64_t);
 template void cuda_engine<double>::begin_seeding(std::int64_t);
 template std::int64_t cuda_engine<double>::row_from(std::int64_t, std::int64_t, const double*, double, double);
 template std::int64_t cuda_engine<double>::row_by_weight(double);

@@ -200,13 +200,30 @@ struct checked_centroids {
   double limit;  // thresholds::distance
 };
 
+// The shared memory of a block of distances_kernel: the coordinates of a slab of features, of the rows twice, from separate loads; and the
+// squared distances of the rows to a section of centroids. A row of each has one vector more than it needs, so that neighbouring threads
+// use different banks. Blocks of f64 have half of the rows in the same memory.
+template <class T>
+struct distance_tile {
+  static constexpr int k_rows = sizeof(T) == 4 ? 128 : 64;
+  static constexpr int k_features = k_slice<T>;
+  static constexpr int k_row_stride = k_rows + k_vector<T>;
+  static constexpr int k_column_stride = k_section + k_vector<T>;
+  alignas(16) T x[k_features * k_row_stride];  // feature by feature
+  alignas(16) T again[k_features * k_row_stride];
+  alignas(16) T c[k_features * k_column_stride];
+  alignas(16) T squares[k_rows * k_column_stride];  // row by row
+};
+
 template <class T>
 struct distances_arguments {
   normalized_points<T> normalized;
   checked_centroids<T> centroids;
   std::int64_t first;  // first row
   std::int64_t rows;
-  T* squares;  // rows × count
+  T* values;                  // rows × count: the distances, in the units of the points
+  std::int64_t value_stride;  // of the rows of `values`
+  double unscale;             // a power of two
   row_flags* flags;
   bool check;
   given_points<T> given;
@@ -220,20 +237,10 @@ struct far_arguments {
   const T* centroids;           // k × n
   const std::int32_t* columns;  // count: the numbers of these centroids
   int count;
-  int k;
   T* values;  // rows × k
+  std::int64_t value_stride;
   std::int64_t first;
   std::int64_t rows;
-  bool compare;  // compares with values instead of writing them
-  row_flags* flags;
-};
-
-template <class T>
-struct finish_arguments {
-  const T* squares;
-  T* values;  // may be `squares`
-  std::int64_t count;
-  double unscale;
   bool compare;  // compares with values instead of writing them
   row_flags* flags;
 };

@@ -105,8 +105,10 @@ struct square_sum {
   __device__ __forceinline__ double value() const { return sum + rest; }
 };
 
-template <int Words, class T>
-__device__ __forceinline__ std::uint64_t word_signature(const normalized_points<T>& p, int column, T product, T rest) {
+// Returns Σ_w multiplier(w) · word w of a column; multiplier(w): signature_weight.
+template <int Words, class T, class Multiplier>
+__device__ __forceinline__ std::uint64_t word_signature(const normalized_points<T>& p, int column, T product, T rest,
+                                                        Multiplier&& multiplier) {
   std::int32_t word[Words];
   const T unit = p.unit[column];
   if (p.columns == p.n) {
@@ -115,7 +117,7 @@ __device__ __forceinline__ std::uint64_t word_signature(const normalized_points<
     split<Words>(product, rest, unit, word);
   }
   std::uint64_t sum = 0;
-  for (int w = 0; w < Words; ++w) sum += signature_weight(column, w) * static_cast<std::uint64_t>(std::int64_t{word[w]});
+  for (int w = 0; w < Words; ++w) sum += multiplier(w) * static_cast<std::uint64_t>(std::int64_t{word[w]});
   return sum;
 }
 
@@ -125,9 +127,11 @@ class row_accumulator {
  public:
   __device__ __forceinline__ row_accumulator(const normalized_points<T>& p, T weight)
       : points_(p), weight_(weight), weighted_(p.columns > p.n) {}
-  __device__ __forceinline__ void add(int f, T value) {
+  // `multipliers`: signature_weight of the words of feature f.
+  __device__ __forceinline__ void add(int f, T value, const std::uint64_t* multipliers) {
     const T product = weighted_ ? rounded_product(weight_, value) : value;
-    signature_ += word_signature<Words>(points_, f, product, weighted_ ? product_rest(weight_, value, product) : T(0));
+    signature_ += word_signature<Words>(points_, f, product, weighted_ ? product_rest(weight_, value, product) : T(0),
+                                        [&](int w) { return multipliers[w]; });
     norm_.add(value);
     const T rounded = multiplied(value);
     projection_.add_product(rounded, points_.direction[f]);
@@ -135,7 +139,8 @@ class row_accumulator {
     cut_ = __fma_rn(off, off, cut_);
   }
   __device__ __forceinline__ row_statistics<T> made() {
-    if (weighted_) signature_ += word_signature<Words>(points_, points_.n, weight_, T(0));
+    if (weighted_)
+      signature_ += word_signature<Words>(points_, points_.n, weight_, T(0), [&](int w) { return signature_weight(points_.n, w); });
     const double square = norm_.value();
     return {signature_, square, static_cast<T>(square), static_cast<T>(sqrt(cut_) * (1 + 0x1p-20)), static_cast<T>(projection_.value())};
   }
@@ -195,13 +200,17 @@ __device__ __forceinline__ void load_tile(T* tile, int rows, int features, bool 
 }
 
 // Calls use(begin, count) for each tile of a block's rows, as load_tile stores it: features `begin` to begin + count − 1 of `features`.
-// Called by the block.
-template <class T, class Value, class Use>
-__device__ __forceinline__ void each_tile(T* tile, int rows, int features, bool rows_first, bool mirrored, Value&& value, Use&& use) {
+// `multipliers` then has their signature_weight, Words for each. Called by the block.
+template <int Words, class T, class Value, class Use>
+__device__ __forceinline__ void each_tile(T* tile, std::uint64_t* multipliers, int rows, int features, bool rows_first, bool mirrored,
+                                          Value&& value, Use&& use) {
+  static_assert(k_tile_features<T> * Words <= k_row_threads);
+  const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
 #pragma unroll 1
   for (int begin = 0; begin < features; begin += k_tile_features<T>) {
     const int count = min(k_tile_features<T>, features - begin);
     load_tile(tile, rows, count, rows_first, mirrored, [&](int r, int f) { return value(r, begin + f); });
+    if (thread < k_tile_features<T> * Words) multipliers[thread] = signature_weight(begin + thread / Words, thread % Words);
     __syncthreads();  // the tile is stored
     use(begin, count);
     __syncthreads();  // the tile is read
@@ -276,7 +285,8 @@ __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, 
 // Computes the row statistics, and the sums of the columns over the rows of the block. Thread t computes the statistics of row t of its
 // block from the given points, unless they are known. With `check`, thread T − 1 − t computes them again from the stored x; they must be
 // equal bit for bit, and the padding must be 0. So must the sums, which are kept twice and compared after they were folded. Shared memory:
-// the statistics of each thread's row, their squares again, and the sums over them; the weights of the rows; a tile of the rows.
+// the statistics of each thread's row, their squares again, and the sums over them; signature_weight of the features of a tile; the weights
+// of the rows; a tile of the rows.
 template <class T, int Words, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     row_stats_kernel(const __grid_constant__ ballast::cuda::kernel_launch<row_stats_arguments<T>, Injector> given) {
@@ -285,7 +295,8 @@ __global__ void __launch_bounds__(k_row_threads)
   auto* const made = reinterpret_cast<row_statistics<T>*>(arch::shared_memory());
   auto* const sums = reinterpret_cast<block_squares*>(made + k_row_threads);
   auto* const squares = reinterpret_cast<double*>(sums + 2);  // computed from x
-  T* const weights = reinterpret_cast<T*>(squares + k_row_threads);
+  auto* const multipliers = reinterpret_cast<std::uint64_t*>(squares + k_row_threads);
+  T* const weights = reinterpret_cast<T*>(multipliers + 2 * k_tile_features<T>);
   T* const tile = weights + k_row_threads;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
@@ -315,10 +326,10 @@ __global__ void __launch_bounds__(k_row_threads)
     const T weight = weighted && thread < rows ? compute_weight(a.given, first + thread) : T(1);
     weights[thread] = weight;
     row_accumulator<Words, T> own(p, weight);
-    each_tile(
-        tile, rows, p.n, a.rows_first, false, [&](int r, int f) { return compute_x<Half>(a.given, first + r, f); },
+    each_tile<Words>(
+        tile, multipliers, rows, p.n, a.rows_first, false, [&](int r, int f) { return compute_x<Half>(a.given, first + r, f); },
         [&](int begin, int count) {
-          for (int f = 0; thread < rows && f < count; ++f) own.add(begin + f, tile[thread * k_tile_stride<T> + f]);
+          for (int f = 0; thread < rows && f < count; ++f) own.add(begin + f, tile[thread * k_tile_stride<T> + f], multipliers + f * Words);
           add(begin, count, false);
         });
     if (thread < rows) {
@@ -339,13 +350,13 @@ __global__ void __launch_bounds__(k_row_threads)
     weights[other] = weight;
     row_accumulator<Words, T> own(p, weight);
     bool right = true;
-    each_tile(
-        tile, rows, p.stride, false, true, [&](int r, int f) { return load_again(p.x + (first + r) * p.stride + f); },
+    each_tile<Words>(
+        tile, multipliers, rows, p.stride, false, true, [&](int r, int f) { return load_again(p.x + (first + r) * p.stride + f); },
         [&](int begin, int count) {
           const T* const x = tile + other * k_tile_stride<T>;
           for (int f = 0; other < rows && f < count; ++f) {
             if (begin + f < p.n) {
-              own.add(begin + f, x[f]);
+              own.add(begin + f, x[f], multipliers + f * Words);
             } else {
               right = right && x[f] == 0;
             }

@@ -240,17 +240,26 @@ struct tall_tile {
   }
 
   // Stores the tile; elements with `scaled(row, column)` get their original units back. `checked`: as in batch_tile::shift_to_store.
+  // Nothing checks what is computed here, so it is computed twice.
   template <bool Factors, class Scaled>
   __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, bool checked, Scaled&& scaled) const {
     for (int j = warp(); j < columns; j += warps) {
       const int shift = checked_shift<S, Factors>(own.shift[j], own.exponent[j], checked);
-      const binary_scale back(-shift);
-      for (int i = lane(); i < m; i += 32) {
-        S value = ballast::cuda::loaded_twice(column(j)[i]);
-        if (shift != 0 && scaled(i, j)) value = static_cast<S>(back(static_cast<double>(value)));
-        to[i * down + j * across] = value;
+      S* const at = to + j * across;
+      if (shift == 0) {
+        for (int i = lane(); i < m; i += 32) at[i * down] = ballast::cuda::loaded_twice(column(j)[i]);
+      } else {
+        for (int i = lane(); i < m; i += 32)
+          at[i * down] = ballast::cuda::made_twice([&] { return in_unit(column(j)[i], scaled(i, j) ? shift : 0); });
       }
     }
+  }
+
+ private:
+  // x · 2^−shift, loaded and computed anew in each call.
+  static __device__ __forceinline__ S in_unit(const volatile S& x, int shift) {
+    const binary_scale back(-static_cast<int>(arch::opaque(static_cast<unsigned>(shift))));
+    return static_cast<S>(back(static_cast<double>(x)));
   }
 };
 

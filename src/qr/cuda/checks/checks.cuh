@@ -14,6 +14,7 @@
 #include "qr/cuda/checks/check_sums.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
 #include "qr/cuda/layout/matrix.cuh"
+#include "qr/cuda/layout/number.cuh"
 #include "qr/cuda/layout/rows.cuh"
 #include "qr/thresholds.hpp"
 
@@ -35,19 +36,19 @@ __device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t l
   for (int i = here.row; i < rows; i += k_block_rows) {
     each_column<S>(
         here.part, upper ? i : 0, columns, [&](int l) { return X[i + l * ld]; },
-        [&](int l, S x) { own += abft::value_hash(x, static_cast<std::uint64_t>(i + l * rows)); });
+        [&](int l, S x) { own += result_hash_of(x, static_cast<std::uint64_t>(i + l * rows)); });
   }
   return hash_over_block(own);
 }
 
-// Called by one thread block: z = T x, or Tᵀ x.
+// Called by one thread block: z = T x, or Tᴴ x.
 template <class S>
-__device__ __forceinline__ void times_t(const reflectors<S>& h, bool transposed, const double* x, double* z) {
+__device__ __forceinline__ void times_t(const reflectors<S>& h, bool transposed, const wide_of<S>* x, wide_of<S>* z) {
   const int w = h.width;
   for (int i = static_cast<int>(threadIdx.x); i < w; i += k_threads) {
-    double sum = 0;
+    wide_of<S> sum = 0;
     for (int j = transposed ? 0 : i; j < (transposed ? i + 1 : w); ++j)
-      sum += static_cast<double>(transposed ? h.T[j + i * h.ldt] : h.T[i + j * h.ldt]) * x[j];
+      sum = plus_product(sum, conjugated_if(transposed, widened(transposed ? h.T[j + i * h.ldt] : h.T[i + j * h.ldt])), x[j]);
     z[i] = sum;
   }
 }
@@ -61,20 +62,25 @@ __global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant_
 // Computes T x and |T| |x|, k_block_rows rows in each thread block.
 template <class S>
 __global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__ open_arguments<S> a) {
-  auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct opened_parts>();
+  using wide = wide_of<S>;
+  auto& several = arch::shared_object<wide[k_row_parts - 1][1][k_block_rows], struct opened_parts>();
+  auto& sizes = arch::shared_object<double[k_row_parts - 1][1][k_block_rows], struct opened_sizes>();
   const row_part own;
   const int w = a.h.width, i = static_cast<int>(blockIdx.x) * k_block_rows + own.row;
-  double sum[2] = {};  // T x, |T| |x|
+  wide sum[1] = {};     // T x
+  double size[1] = {};  // |T| |x|
   each_column<S>(
       own.part, i, w, [&](int l) { return a.h.T[i + l * a.h.ldt]; },
       [&](int l, S t) {
-        sum[0] += static_cast<double>(t) * a.x[l];
-        sum[1] += fabs(static_cast<double>(t) * a.x[l]);
+        const wide term = times_real(widened(t), a.x[l]);
+        sum[0] += term;
+        size[0] += magnitude(term);
       });
   add_parts(own, sum, several);
+  add_parts(own, size, sizes);
   if (own.part > 0 || i >= w) return;
   a.tx[i] = sum[0];
-  a.tx[w + i] = sum[1];
+  a.tx_size[i] = size[0];
 }
 
 // Returns the largest of `count` norms, each √Σ of `blocks` squares; NaN if one of them is NaN. Called by one thread block; thread 0 gets
@@ -93,15 +99,17 @@ __device__ __forceinline__ double largest_norm(const double* squares, std::int64
   return most;
 }
 
-// Adds up the sums over the rows of V like fold_kernel; the last thread block evaluates the checks. Orthogonality: compares Tᵀ Vᵀ V T x
-// with (T + Tᵀ) x; eight lanes compute element i from column i of T. Reflectors: τ‖v‖² − 2 of each. It also computes the operand of the
-// second pass over V, and the checkpoint. p was computed with the same T x: if that is wrong by e, the two sides differ by TᵀT⁻¹e.
+// Adds up the sums over the rows of V like fold_kernel; the last thread block evaluates the checks. Orthogonality: compares Tᴴ Vᴴ V T x
+// with (T + Tᴴ) x; eight lanes compute element i from column i of T. Reflectors: |τ|²/Re τ ‖v‖² − 2 of each. It also computes the operand
+// of the second pass over V, and the checkpoint. p was computed with the same T x: if that is wrong by e, the two sides differ by TᵀT⁻¹e.
 template <class S>
 __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant__ judge_arguments<S> a) {
   auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
   auto& limit = arch::shared_object<double[k_most_wide], struct judged_limit>();
   auto& tail = arch::shared_object<double[k_most_wide], struct judged_tail>();
-  auto& factor = arch::shared_object<double[5][k_most_wide], struct judged_factors>();
+  using wide = wide_of<S>;
+  auto& factor = arch::shared_object<wide[4][k_most_wide], struct judged_factors>();
+  auto& bound = arch::shared_object<double[k_most_wide], struct judged_bounds>();
   const int w = a.h.width;
   const std::int64_t folds = (a.fold.count + 31) / 32;
   if (blockIdx.x < folds) {
@@ -113,13 +121,15 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   }
   if (!is_last_block(a.arrived)) return;
   const double* const sums = a.fold.to;
-  const double p_norm = sqrt(sums[8 * w]);
+  constexpr int of_vectors = k_panel_sums<S> - 4;  // the sums of the checkpoint come after so many for each column
+  const double p_norm = sqrt(sums[k_panel_sums<S> * w]);
   const int i = static_cast<int>(threadIdx.x);
   if (i < w) {
-    const double g = sums[w + i], x = a.x[i];
-    factor[0][i] = g - x;
-    factor[1][i] = fabs(g) + p_norm + fabs(x);
-    for (int v = 0; v < 3; ++v) factor[2 + v][i] = sums[(v == 0 ? 0 : v + 1) * w + i];
+    const wide g = number_at<wide>(sums, w + i);
+    const double x = a.x[i];
+    factor[0][i] = g - wide(x);
+    bound[i] = magnitude(g) + p_norm + fabs(x);
+    for (int v = 0; v < 3; ++v) factor[1 + v][i] = number_at<wide>(sums, (v == 0 ? 0 : v + 1) * w + i);
   }
   __syncthreads();  // the factors of T's columns are stored
   // Eight lanes share a column of T, each with every eighth element. All elements are loaded before they are used.
@@ -133,27 +143,30 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
       const int j = lanes * decltype(e)::value + part;
       t[decltype(e)::value] = j <= column && column < w ? a.h.T[j + column * a.h.ldt] : S(0);
     });
-    double sum[5] = {};  // T's column times g − x, its rounding bound, times the sums of y, c1 and c2
+    wide sum[4] = {};     // T's column times g − x, times the sums of y, c1 and c2
+    double most[1] = {};  // the rounding bound of the first
     ballast::cuda::unrolled<each>([&](auto e) {
       const int j = lanes * decltype(e)::value + part;
       if (j > column || column >= w) return;
-      const double own = static_cast<double>(t[decltype(e)::value]);
-      sum[0] += own * factor[0][j];
-      sum[1] += fabs(own) * factor[1][j];
-      for (int v = 2; v < 5; ++v) sum[v] += own * factor[v][j];
+      const wide own = widened(t[decltype(e)::value]);
+      most[0] += magnitude(own) * bound[j];
+      for (int v = 0; v < 4; ++v) sum[v] = plus_conjugate_product(sum[v], own, factor[v][j]);
     });
-    ballast::cuda::add_lanes<k_threads, lanes, 1>(sum);
+    ballast::cuda::add_lanes<k_threads, lanes, 1>(all_components(sum));
+    ballast::cuda::add_lanes<k_threads, lanes, 1>(most);
     if (part != 0 || column >= w) continue;
-    off[column] = fabs(sum[0] - a.tx[column]);
-    limit[column] = thresholds::orthogonality<S>(sum[1] + a.tx[w + column], a.m);
-    for (int v = 0; v < 3; ++v) a.tz[v * w + column] = sum[2 + v];
+    off[column] = magnitude(sum[0] - a.tx[column]);
+    limit[column] = thresholds::orthogonality<real_of<S>>(most[0] + a.tx_size[column], k_reals<S> * a.m);
+    for (int v = 0; v < 3; ++v) a.tz[v * w + column] = sum[1 + v];
   }
   if (i < w) {
-    for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(4 + q) * w + i];
+    for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(of_vectors + q) * w + i];
     // A tau of 0 belongs to v = e₁. tau must equal T's diagonal to the bit.
-    const double tau = static_cast<double>(a.tau[i]), square = sums[7 * w + i];
-    const bool same = ballast::cuda::bits(a.tau[i]) == ballast::cuda::bits(a.h.T[i + i * a.h.ldt]);
-    tail[i] = !same ? std::numeric_limits<double>::quiet_NaN() : fabs(tau == 0 ? square - 1 : tau * square - 2);
+    const wide tau = widened(a.tau[i]);
+    const double square = sums[(of_vectors + 3) * w + i];
+    const double scale = is_complex<S> ? square_of(tau) / real_part(tau) : real_part(tau);
+    tail[i] = !same_bits_of(a.tau[i], a.h.T[i + i * a.h.ldt]) ? std::numeric_limits<double>::quiet_NaN()
+                                                              : fabs(tau == wide(0.0) ? square - 1 : scale * square - 2);
   }
   __syncthreads();  // the results of all columns are stored
   if (arch::warp() != 0) return;
@@ -188,8 +201,8 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
 // Adds up the partial sums of the warps that share the columns of the same rows: a lane holds sums of `Rows` rows for `Sums` vectors of
 // weights. The first of these warps gets the result. `several`: memory for the partial sums of the other warps. Called by the whole block;
 // `several` may be reused after another barrier.
-template <int Sums, int Rows>
-__device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int sharing, double (*several)[Sums][Rows][32]) {
+template <int Sums, int Rows, class Wide>
+__device__ __forceinline__ void add_sharing_warps(Wide (&sum)[Rows][Sums], int sharing, Wide (*several)[Sums][Rows][32]) {
   if (sharing == 1) return;
   const int lane = arch::lane(), warp = arch::warp(), part = warp % sharing;
   if (part > 0) {
@@ -205,12 +218,16 @@ __device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int
   }
 }
 
+// Vectors of a panel in shared memory: for real numbers with a stride that is free of bank conflicts.
+template <class S>
+inline constexpr int k_vector_stride = is_complex<S> ? 3 : 4;
+
 // Accumulates V times the vectors over columns begin … end − 1, for a lane's rows from `row` on. Head: some rows belong to V's triangle;
 // then it also accumulates the part of c1 and c2 that R accounts for. `vectors`: for each column the elements of y's, c1's and c2's tz.
 template <bool Head, class S, bool Whole>
-__device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const row_groups<const S, k_lane_rows<S>>& V,
-                                        const double (*vectors)[4], const transformed_arguments<S>& a, std::int64_t row, int begin,
-                                        int end) {
+__device__ __forceinline__ void lose_by(wide_of<S> (&sum)[k_lane_rows<S>][5], const row_groups<const S, k_lane_rows<S>>& V,
+                                        const wide_of<S> (*vectors)[k_vector_stride<S>], const transformed_arguments<S>& a,
+                                        std::int64_t row, int begin, int end) {
   constexpr int together = 8, rows = k_lane_rows<S>;  // loads of so many columns are in flight at the same time
 #pragma unroll 1
   for (int first = begin; first < end; first += together) {
@@ -226,10 +243,10 @@ __device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const 
       for (int q = 0; q < 2 && Head && a.c != nullptr; ++q) d[q] = a.d[l + q * a.ldd];
       for (int h = 0; h < rows; ++h) {
         const S read = x[decltype(c)::value].at[h];
-        const double v = Head ? element(read, row + h, l) : static_cast<double>(read);
-        for (int q = 0; q < 3; ++q) sum[h][q] += v * vectors[l][q];
+        const wide_of<S> v = Head ? element(read, row + h, l) : widened(read);
+        for (int q = 0; q < 3; ++q) sum[h][q] = plus_product(sum[h][q], v, vectors[l][q]);
         if (!Head || row + h > l) continue;
-        for (int q = 0; q < 2; ++q) sum[h][3 + q] += static_cast<double>(read) * d[q];
+        for (int q = 0; q < 2; ++q) sum[h][3 + q] += times_real(widened(read), d[q]);
       }
     });
   }
@@ -239,16 +256,17 @@ __device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const 
 // of the same rows.
 template <class S>
 __global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
-  constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
+  using wide = wide_of<S>;
+  constexpr int rows = k_lane_rows<S>, warps = k_threads / 32, stride = k_vector_stride<S>;
   auto& squares = arch::shared_object<double[warps], struct transformed_squares>();
-  auto& vectors = arch::shared_object<double[k_most_wide][4], struct transformed_vectors>();
-  auto& several = arch::shared_object<double[warps][5][rows][32], struct transformed_parts>();
+  auto& vectors = arch::shared_object<wide[k_most_wide][stride], struct transformed_vectors>();
+  auto& several = arch::shared_object<wide[warps][5][rows][32], struct transformed_parts>();
   const int w = a.h.width, sharing = sharing_warps(a.h.rows), part = arch::warp() % sharing;
   const bool checksums = a.c != nullptr;
   const row_groups<const S, rows> V(a.h.V, a.h.ldv, a.h.rows, w);
-  for (int e = static_cast<int>(threadIdx.x); e < 4 * w; e += k_threads) {
+  for (int e = static_cast<int>(threadIdx.x); e < stride * w; e += k_threads) {
     const int l = e % w, q = e / w;
-    vectors[l][q] = q < (checksums ? 3 : 1) ? a.tz[q * w + l] : 0;
+    vectors[l][q] = q < (checksums ? 3 : 1) ? a.tz[q * w + l] : wide(0.0);
   }
   __syncthreads();  // the vectors are in shared memory
   const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
@@ -256,7 +274,7 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel
   for (std::int64_t first = std::int64_t{blockIdx.x} * lane_block<S>(sharing); first < a.h.rows;
        first += std::int64_t{gridDim.x} * lane_block<S>(sharing)) {
     const std::int64_t top = first + arch::warp() / sharing * 32 * rows, row = top + rows * arch::lane();
-    double sum[rows][5] = {};
+    wide sum[rows][5] = {};
     if (top < w) {
       lose_by<true, S, false>(sum, V, vectors, a, row, begin, end);
     } else if (V.are_whole(top, 32 * rows)) {
@@ -270,12 +288,12 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel
       if (i >= a.h.rows || part > 0) continue;
       a.next[i] = a.y[i] - sum[h][0];
       for (int q = 0; q < 2 && checksums; ++q) {
-        double r = static_cast<double>(a.c[i + q * a.ldc]) - sum[h][1 + q];
+        wide r = widened(a.c[i + q * a.ldc]) - sum[h][1 + q];
         if (i < w) {
           a.head[i + q * w] = r;
           r -= sum[h][3 + q];
         }
-        square[q] += r * r;
+        square[q] += square_of(r);
       }
     }
     if (sharing > 1) __syncthreads();  // the partial sums have been read
@@ -310,14 +328,15 @@ __device__ __forceinline__ column_range range_of(const block_list& all, std::int
 template <class S>
 __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant__ weigh_arguments<S> a) {
   auto& squares = arch::shared_object<double[k_threads / 32], struct weighed_sums>();
-  auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct weighed_parts>();
+  using wide = wide_of<S>;
+  auto& several = arch::shared_object<wide[k_row_parts - 1][2][k_block_rows], struct weighed_parts>();
   const std::int64_t slabs = row_blocks(a.rows);
   const std::int64_t chunk = blockIdx.x / slabs, b = a.first_block + chunk;
   const column_range here = range_of(a.blocks, b);
   const row_part own;
   const std::int64_t i = blockIdx.x % slabs * k_block_rows + own.row;
   const int begin = a.r && here.panel && i > here.first ? static_cast<int>(i - here.first < here.width ? i - here.first : here.width) : 0;
-  double sum[2] = {};
+  wide sum[2] = {};
   unsigned long long hash = 0;
   if (i < a.rows) {
     each_column<S, 4>(
@@ -325,25 +344,25 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
         [&](int l, S read) {
           const std::int64_t j = here.first + l;
           // The seal uses the same load that is verified, so that no fault fits between the two.
-          if (a.seal != nullptr && i < here.first) hash += abft::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
-          double x = static_cast<double>(read);
+          if (a.seal != nullptr && i < here.first) hash += result_hash_of(read, static_cast<std::uint64_t>(i + l * here.first));
+          wide x = widened(read);
           if (a.shifts != nullptr && a.shifts[j] != 0) {
             // Rounded like the data: below the normal numbers the shift loses digits.
-            x = static_cast<double>(std::ldexp(read, a.shifts[j]));
+            x = widened(shifted_number(read, a.shifts[j]));
           }
-          for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? x * a.z[j + q * a.ldz] : 0;
+          for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? times_real(x, a.z[j + q * a.ldz]) : wide(0.0);
         });
   }
   add_parts(own, sum, several);
   const bool there = i < a.rows && own.part == 0;
   for (int q = 0; q < 2; ++q) {
     if (q == a.count) break;
-    if (a.init != nullptr && there) sum[q] = static_cast<double>(a.init[i + q * a.ldi + 2 * chunk * a.ldi]) - sum[q];
+    if (a.init != nullptr && there) sum[q] = widened(a.init[i + q * a.ldi + 2 * chunk * a.ldi]) - sum[q];
     if (a.from != nullptr && there) sum[q] = a.from[i + q * a.ldi] - sum[q];
-    if (a.to_column != nullptr && there) a.to_column[i + q * a.ldi + 2 * chunk * a.ldi] = static_cast<S>(sum[q]);
+    if (a.to_column != nullptr && there) a.to_column[i + q * a.ldi + 2 * chunk * a.ldi] = narrowed<S>(sum[q]);
     if (a.to != nullptr && there) a.to[i + q * a.ldi + a.count * chunk * a.ldi] = sum[q];
     if (a.squares == nullptr) continue;
-    const double square = over_block<false>(own.part == 0 ? sum[q] * sum[q] : 0, squares);
+    const double square = over_block<false>(own.part == 0 ? square_of(sum[q]) : 0, squares);
     if (threadIdx.x == 0) a.squares[a.count * std::int64_t{blockIdx.x} + q] = square;
   }
   if (a.norm == nullptr) return;
@@ -392,7 +411,7 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
   const std::int64_t rows = a.upper && l + 1 < a.rows ? l + 1 : a.rows;
   unsigned long long own = 0;
   for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
-    own += abft::value_hash(a.X[i + l * a.ld], static_cast<std::uint64_t>(i + l * a.rows));
+    own += result_hash_of(a.X[i + l * a.ld], static_cast<std::uint64_t>(i + l * a.rows));
   own = hash_over_block(own);
   if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
@@ -412,7 +431,7 @@ __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant_
   const std::int64_t j = blockIdx.x - 2 * a.count, k = j / a.panels.width, rows = k * a.panels.width, l = j - rows;
   unsigned long long own = 0;
   for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
-    own += abft::value_hash(a.panels.A[i + j * a.panels.lda], static_cast<std::uint64_t>(i + l * rows));
+    own += result_hash_of(a.panels.A[i + j * a.panels.lda], static_cast<std::uint64_t>(i + l * rows));
   own = hash_over_block(own);
   if (threadIdx.x == 0) atomicAdd(a.to + 3 * k + 1, own);
 }
@@ -438,7 +457,7 @@ __global__ void __launch_bounds__(k_threads) accept_kernel(const __grid_constant
   const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
   if (i >= a.rows || is_closed(a.gate)) return;
   if (a.carried != nullptr) a.carried[i] = a.next[i];
-  for (int q = 0; q < 2 && i < a.width; ++q) a.to[i + q * a.ld] = static_cast<S>(a.head[i + q * a.width]);
+  for (int q = 0; q < 2 && i < a.width; ++q) a.to[i + q * a.ld] = narrowed<S>(a.head[i + q * a.width]);
 }
 
 // One thread block for each panel.
@@ -448,8 +467,7 @@ __global__ void __launch_bounds__(k_threads) taus_kernel(const __grid_constant__
   const int w = static_cast<int>(left < a.width ? left : a.width);
   const S* const T = a.T + blockIdx.x * a.width * a.width;
   int differ = 0;
-  for (int j = static_cast<int>(threadIdx.x); j < w; j += k_threads)
-    differ |= ballast::cuda::bits(a.tau[first + j]) != ballast::cuda::bits(T[j * (w + 1)]) ? 1 : 0;
+  for (int j = static_cast<int>(threadIdx.x); j < w; j += k_threads) differ |= !same_bits_of(a.tau[first + j], T[j * (w + 1)]) ? 1 : 0;
   differ = __syncthreads_or(differ);
   if (threadIdx.x == 0) a.to[blockIdx.x] = differ != 0 ? 1 : 0;
 }

@@ -15,7 +15,7 @@ namespace ballast::qr::cuda {
 // Accumulates both checksums and the product over columns begin … end − 1 for a lane's rows from `row` on, and copies these elements.
 // `weights`: three for each column. Shifted: columns count as 2^shift times their value.
 template <bool Whole, bool Shifted, class S>
-__device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], const row_groups<const S, k_lane_rows<S>>& X,
+__device__ __forceinline__ void encode_rows(wide_of<S> (&sum)[k_lane_rows<S>][3], const row_groups<const S, k_lane_rows<S>>& X,
                                             const row_groups<S, k_lane_rows<S>>& copy, const double (*weights)[4], const int* shifts,
                                             bool copies, std::int64_t row, int begin, int end) {
   constexpr int rows = k_lane_rows<S>, together = Shifted || !Whole ? 1 : 4;  // loads of so many columns are in flight at the same time
@@ -33,11 +33,11 @@ __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], co
       constexpr int at = decltype(c)::value;
       const int l = first + at;
       // Rounded like the data: below the normal numbers the shift loses digits.
-      const auto worked_on = [&](S x) { return static_cast<double>(Shifted ? std::ldexp(x, shifts[l]) : x); };
+      const auto worked_on = [&](S x) { return widened(Shifted ? shifted_number(x, shifts[l]) : x); };
       for (int h = 0; h < rows; ++h) {
-        const double x = worked_on(columns[at].at[h]);
-        for (int q = 0; q < 2; ++q) sum[h][q] += x * weights[l][q];
-        sum[h][2] += worked_on(product[at].at[h]) * weights[l][2];
+        const wide_of<S> x = worked_on(columns[at].at[h]);
+        for (int q = 0; q < 2; ++q) sum[h][q] += times_real(x, weights[l][q]);
+        sum[h][2] += times_real(worked_on(product[at].at[h]), weights[l][2]);
       }
       if (copies) copy.template store<Whole>(copied[at], row, l);
     });
@@ -55,7 +55,7 @@ template <class S>
 __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(const __grid_constant__ encode_arguments<S> a) {
   constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
   auto& weights = arch::shared_object<double[k_most_wide][4], struct encode_weights>();
-  auto& several = arch::shared_object<double[warps][3][rows][32], struct encode_parts>();
+  auto& several = arch::shared_object<wide_of<S>[warps][3][rows][32], struct encode_parts>();
   const int sharing = a.sharing, part = arch::warp() % sharing;
   const std::int64_t slabs = encode_blocks<S>(a.rows, sharing), b = blockIdx.x / slabs;
   const column_range here = range_of(a.blocks, b);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(cons
   const std::int64_t top = blockIdx.x % slabs * lane_block<S>(sharing) + arch::warp() / sharing * 32 * rows,
                      row = top + rows * arch::lane();
   const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
-  double sum[rows][3] = {};
+  wide_of<S> sum[rows][3] = {};
   if (a.shifts != nullptr) {
     encode_rows<false, true>(sum, X, copy, weights, a.shifts + here.first, copies, row, begin, end);
   } else if (X.are_whole(top, 32 * rows) && (!copies || copy.are_whole(top, 32 * rows))) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(cons
   for (int h = 0; h < rows; ++h) {
     const std::int64_t i = row + h;
     if (i >= a.rows || part > 0) continue;
-    for (int q = 0; q < 2; ++q) a.to[i + (2 * b + q) * a.rows] = static_cast<S>(sum[h][q]);
+    for (int q = 0; q < 2; ++q) a.to[i + (2 * b + q) * a.rows] = narrowed<S>(sum[h][q]);
     a.parts[i + b * a.rows] = sum[h][2];
   }
 }

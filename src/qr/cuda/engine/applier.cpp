@@ -48,7 +48,7 @@ class block_of_columns final : public applied_block<S> {
         odd_(at(width), 0) {
     if (Q.panels == 0) return;
     W_ = on_.template allocate_of<S>(2 * Q.panel_width * width);
-    sums_ = on_.template allocate_of<double>(2 * k_vectors * width);
+    sums_ = on_.template allocate_of<wide>(2 * k_vectors * width);
     sizes_ = on_.template allocate_of<column_result>(width);
     shifts_ = on_.template allocate_of<int>(width);
   }
@@ -60,12 +60,13 @@ class block_of_columns final : public applied_block<S> {
 
  private:
   using buffer = ballast::cuda::device_buffer;
+  using wide = wide_of<S>;
   void load();
   void scale();
   void measure();
   void shift(int sign);
   void transform(const buffer& T);
-  void dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b, double* to);
+  void dots(const S* X, index row_stride, index column_stride, index rows, bool conjugated, const int* shifts, const wide* b, wide* to);
   bool shifted() const {
     return std::any_of(shift_.begin(), shift_.end(), [](int e) { return e != 0; });
   }
@@ -94,17 +95,17 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   const buffer own_b = again && seen != nullptr ? Q_.under_q(transposed_) : buffer();
   transform(again ? own_t : Q_.T_);
   if (seen == nullptr) return;
-  // bᵀx for b = op(Q)ᵀa, from another reading of the operand, so that a wrong load does not agree with itself.
+  // xᴴb for b = op(Q)ᴴa, from another reading of the operand, so that a wrong load does not agree with itself.
   on_.join(on_.update_stream());
-  double* const encoded = static_cast<double*>(sums_.data());
-  double* const found = encoded + k_vectors * width_;
-  const auto* const b = static_cast<const double*>((again ? own_b : Q_.b_).data());
+  wide* const encoded = static_cast<wide*>(sums_.data());
+  wide* const found = encoded + k_vectors * width_;
+  const auto* const b = static_cast<const wide*>((again ? own_b : Q_.b_).data());
   const bool unit = from_.identity;
   dots(unit ? nullptr : &from_.view(0, first_), from_.view.row_stride, from_.view.column_stride, unit ? Q_.m_ : from_.view.rows,
-       shifted() ? static_cast<const int*>(shifts_.data()) : nullptr, b, encoded);
+       from_.conjugated, shifted() ? static_cast<const int*>(shifts_.data()) : nullptr, b, encoded);
   on_.strike(site::checksum, {task_, tasks_, 0, 1}, encoded, k_vectors * width_);
-  dots(X_, 1, ldx_, Q_.m_, nullptr, static_cast<const double*>(Q_.a_.data()), found);
-  on_.template fetch<double>(encoded, 2 * k_vectors * width_, [this, seen](const double* made) {
+  dots(X_, 1, ldx_, Q_.m_, false, nullptr, static_cast<const wide*>(Q_.a_.data()), found);
+  on_.template fetch<wide>(encoded, 2 * k_vectors * width_, [this, seen](const wide* made) {
     *seen = compare_applied(width_, made, made + k_vectors * width_, norm_.data(), odd_.data());
   });
 }
@@ -113,10 +114,10 @@ template <class S>
 void block_of_columns<S>::load() {
   const index m = Q_.m_;
   const bool unit = from_.identity;
-  on_.launch(
-      work::copy, tiles(m, width_),
-      copy_arguments<S>{unit ? nullptr : from_.view.data + first_ * from_.view.column_stride, from_.view.row_stride,
-                        from_.view.column_stride, X_, 1, ldx_, m, width_, unit ? m : from_.view.rows, first_, nullptr, nullptr, 1, false});
+  on_.launch(work::copy, tiles(m, width_),
+             copy_arguments<S>{unit ? nullptr : from_.view.data + first_ * from_.view.column_stride, from_.view.row_stride,
+                               from_.view.column_stride, X_, 1, ldx_, m, width_, unit ? m : from_.view.rows, first_, nullptr, nullptr, 1,
+                               false, from_.conjugated});
 }
 
 template <class S>
@@ -152,7 +153,7 @@ void block_of_columns<S>::measure() {
     for (index j = 0; j < width_; ++j) {
       const int e = made[j].exponent;
       odd_[at(j)] = made[j].finite == 0 ? 1 : 0;
-      shift_[at(j)] = abft::product_shift<S>(e);
+      shift_[at(j)] = abft::product_shift<real_of<S>>(e);
       norm_[at(j)] = std::ldexp(made[j].norm, e + shift_[at(j)]);
     }
   });
@@ -160,17 +161,17 @@ void block_of_columns<S>::measure() {
 }
 
 template <class S>
-void block_of_columns<S>::dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b,
-                               double* to) {
+void block_of_columns<S>::dots(const S* X, index row_stride, index column_stride, index rows, bool conjugated, const int* shifts,
+                               const wide* b, wide* to) {
   // Four blocks for each multiprocessor, if that leaves each of them k_dot_rows rows.
   const index groups = (width_ + k_dot_columns - 1) / k_dot_columns, wanted = 4 * on_.device()->about().multiprocessors;
   const index chunks = X == nullptr ? 1 : std::clamp<index>(wanted / groups, 1, std::max<index>(1, rows / k_dot_rows));
-  const buffer parts = chunks > 1 ? on_.template allocate_of<double>(chunks * k_vectors * width_) : buffer();
-  double* const made = chunks > 1 ? static_cast<double*>(parts.data()) : to;
+  const buffer parts = chunks > 1 ? on_.template allocate_of<wide>(chunks * k_vectors * width_) : buffer();
+  wide* const made = chunks > 1 ? static_cast<wide*>(parts.data()) : to;
   on_.launch(work::dots, groups * chunks,
-             dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, made, chunks});
-  const index count = k_vectors * width_;
-  if (chunks > 1) on_.launch(work::fold, (count + 31) / 32, fold_arguments{made, chunks, count, to});
+             dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, made, chunks, conjugated});
+  const index count = k_reals<S> * k_vectors * width_;
+  if (chunks > 1) on_.launch(work::fold, (count + 31) / 32, fold_arguments{reals(made), chunks, count, reals(to)});
 }
 
 // Applies all panels in turn. Panels that begin below the last row of the identity's columns leave their zeros alone.
@@ -186,7 +187,7 @@ void block_of_columns<S>::transform(const buffer& T) {
     const index k = transposed_ ? s : used - 1 - s;
     formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
     // The identity's columns before a panel hold only zeros in the panel's rows. The panel's own columns are still the identity's, so that
-    // VᵀC is Vᵀ.
+    // VᴴC is Vᴴ.
     const index skipped = first_changed(k), columns = width_ - skipped;
     const index own = unit && first_ + skipped == k * nb ? std::min(H.width, columns) : 0;
     S* const W = static_cast<S*>(W_.data());
@@ -197,7 +198,7 @@ void block_of_columns<S>::transform(const buffer& T) {
     }
     if (own > 0)
       on_.launch(work::copy, tiles(H.width, own),
-                 copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false});
+                 copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false, is_complex<S>});
     if (own < columns) on_.product(H, columns - own, from + own * ldx_, ldx_, W + own * H.width, on_.main());
     on_.strike(site::product, {task_, tasks_, s, used}, W, H.width * columns);
     on_.update(H, transposed_, columns, W, from, ldx_, on_.main());
@@ -225,7 +226,8 @@ device_applier<S>::device_applier(session<S>& on, const matrix_view<const S>& V,
   if (count == 0) return;
   // Products of deep panels are fast, but the zeros of V and T cost width / count of the work each. At least two panels if there are two
   // columns, so that the smallest problem is computed, and struck, like large ones.
-  this->panel_width = std::min<index>((count + 1) / 2, count >= 4096 ? k_wide_most : count >= 1024 ? k_wide_most / 2 : k_wide_most / 4);
+  const index wanted = count >= 4096 ? k_wide_most : count >= 1024 ? k_wide_most / 2 : k_wide_most / 4;
+  this->panel_width = std::min({(count + 1) / 2, wanted, index{wide_most<S>}});
   this->most_columns = this->least_columns = block_columns(on.device()->about(), this->panel_width);
   this->panels = (count + this->panel_width - 1) / this->panel_width;
   scratch_ = on_.template allocate_of<S>(core::checked_product(m_, this->panel_width));
@@ -271,25 +273,28 @@ void device_applier<S>::form() {
 
 template <class S>
 auto device_applier<S>::under_q(bool transposed) const -> buffer {
-  buffer made = on_.template allocate_of<double>(k_vectors * m_);
+  using wide = wide_of<S>;
+  buffer made = on_.template allocate_of<wide>(k_vectors * m_);
   on_.copy(made.data(), a_.data(), made.bytes());
   on_.fork(on_.update_stream());
-  // H_j is symmetric, so op(Q) only decides the order.
-  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, chain_parts_,
+  // A real H_j is symmetric, so op(Q) only decides the order.
+  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<wide*>(made.data())}, chain_parts_,
                    on_.update_stream());
   return made;
 }
 
 template <class S>
 void device_applier<S>::encode(bool transposed) {
-  a_ = on_.template allocate_of<double>(k_vectors * m_);
+  a_ = on_.template allocate_of<wide_of<S>>(k_vectors * m_);
+  if (is_complex<S>) on_.device()->zero(a_.data(), a_.bytes(), on_.main());
   draw();
   b_ = under_q(transposed);
 }
 
 template <class S>
 void device_applier<S>::draw() {
-  on_.launch(work::random, k_vectors * slabs(m_), random_arguments{static_cast<double*>(a_.data()), m_, k_application_stream, true});
+  on_.launch(work::random, k_vectors * slabs(m_),
+             random_arguments{static_cast<double*>(a_.data()), m_, k_application_stream, true, static_cast<int>(k_reals<S>)});
 }
 
 template <class S>
@@ -305,5 +310,7 @@ void device_applier<S>::each(index count, core::function_ref<void(index)> body) 
 
 template class device_applier<float>;
 template class device_applier<double>;
+template class device_applier<std::complex<float>>;
+template class device_applier<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

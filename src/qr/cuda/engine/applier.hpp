@@ -32,7 +32,7 @@ class device_applier final : public applier<S> {
 
   index width_of(index k) const { return std::min(this->panel_width, V_.columns - k * this->panel_width); }
   buffer make_t() const;
-  // Computes op(Q)ᵀa on the update stream. It shares only V and tau with the products.
+  // Computes op(Q)ᴴa on the update stream. It shares only V and tau with the products.
   buffer under_q(bool transposed) const;
   // V of panel k, formed in scratch_.
   void draw();  // a
@@ -46,7 +46,7 @@ class device_applier final : public applier<S> {
   buffer T_;
   buffer scratch_;  // V of a panel with its ones and zeros
   buffer image_;    // the image of scratch_
-  buffer a_, b_;    // m × k_vectors: random a, and op(Q)ᵀa
+  buffer a_, b_;    // m × k_vectors of wide_of<S>: random real a, and op(Q)ᴴa
   buffer chain_parts_;
 };
 

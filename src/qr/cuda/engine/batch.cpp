@@ -30,17 +30,17 @@ struct batch_layout {
   std::int64_t slabs = 0;  // their first byte, after the front
   std::int64_t bytes = 0;  // scratch() and slabs
 };
-// One block on each multiprocessor has a slab. Complex numbers have none: their tiles are in registers.
+// Complex numbers have no slabs: their tiles are in registers.
 std::int64_t slab_bytes(operation what, const batch_size& size, std::int64_t number, const ballast::cuda::capabilities& on) {
   const bool factors = what == operation::geqrf || what == operation::gels, applies = what != operation::geqrf;
   const std::int64_t m = what == operation::gels ? std::max(size.m, size.n) : size.m,
                      n = what == operation::gels ? std::min(size.m, size.n) : size.n;
-  std::int64_t pitch = 0;
-  if (factors && batch_policy_for(batch_work::factor, m, n, on) < 0) pitch = choose_tall(batch_work::factor, m, n, number, on).pitch;
+  std::int64_t bytes = 0;
+  if (factors && batch_policy_for(batch_work::factor, m, n, on) < 0) bytes = choose_tall(batch_work::factor, m, n, number, on).slab_bytes();
   // The columns of C, or of B, are not known when a workspace is measured.
   if (applies && batch_policy_for(batch_work::apply, m, 1, on) < 0)
-    pitch = std::max(pitch, choose_tall(batch_work::apply, m, k_tall_slab_columns, number, on).pitch);
-  return pitch * on.multiprocessors;
+    bytes = std::max(bytes, choose_tall(batch_work::apply, m, k_tall_slab_columns, number, on).slab_bytes());
+  return bytes;
 }
 template <class S>
 batch_layout layout_of(operation what, const batch_size& size, index scratch_elements) {
@@ -268,7 +268,7 @@ class device_batch final : public batch_engine<S> {
                                                 ? plan_->tall_kernel_for<S>(device_, what, tall.size, instrumented)
                                                 : device_->load(tall_kernel<S>(what, tall.size, device_->about(), instrumented));
       // A block of the outside size takes one item after the other, in its slab.
-      const std::int64_t most = tall.pitch == 0 ? std::numeric_limits<std::int32_t>::max() : device_->about().multiprocessors;
+      const std::int64_t most = tall.pitch == 0 ? std::numeric_limits<std::int32_t>::max() : tall.slabs;
       call_.launch(kernel, std::min(items, most), given);
     }
   }

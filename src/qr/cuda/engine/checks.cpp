@@ -34,7 +34,7 @@ void device_factorizer<S>::hash(const S* X, index ld, index rows, index columns,
 
 // y = init − block b times weights first_weight …, `count` vectors of m values. Also computes the largest norm of these vectors.
 template <class S>
-void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
+void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const wide* from, int count, index first_weight, wide* y,
                                        double* norm, unsigned long long* seal, stream on) {
   const index m = shape_.m;
   double* const squares = numbers(scratch_.partial, k_weigh_sums * row_blocks(m));
@@ -109,28 +109,29 @@ template <class S>
 index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::position& where) {
   const layout::block& here = shape_[b];
   const index m = shape_.m, w = here.width;
-  double* const y = numbers(scratch_.vectors, 2 * m);
+  wide* const y = sums_in(scratch_.vectors, 2 * m);
   weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr, on_.main());
-  core::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
+  core::vector<double> r(at(2 * k_reals<S> * m)), d(at(w)), e(at(w));
   core::vector<S> c(at(m));
-  on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(double)));
+  on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(wide)));
   on_.copy(d.data(), weights() + here.first, w * static_cast<index>(sizeof(double)));
   on_.copy(e.data(), weights() + shape_.n + here.first, w * static_cast<index>(sizeof(double)));
   on_.copy(c.data(), checksums(here.group), m * static_cast<index>(sizeof(S)));
   core::vector<S> X = read_block(b);
   const bool triangle = finished && here.panel;
-  const index found = repair_block<S>({.columns = w,
-                                       .X = X.data(),
-                                       .ldx = m,
-                                       .full_rows = triangle ? here.first : m,
-                                       .triangle = triangle,
-                                       .c1 = c.data(),
-                                       .d = d.data(),
-                                       .e = e.data(),
-                                       .r = r.data(),
-                                       .s = r.data() + m,
-                                       .threshold = threshold},
-                                      on_.run().injector, where);
+  const index found = repair_block<real>({.columns = w,
+                                          .X = reals(X.data()),
+                                          .ldx = k_reals<S> * m,
+                                          .full_rows = triangle ? here.first : m,
+                                          .triangle = triangle,
+                                          .components = k_reals<S>,
+                                          .c1 = reals(c.data()),
+                                          .d = d.data(),
+                                          .e = e.data(),
+                                          .r = r.data(),
+                                          .s = r.data() + k_reals<S> * m,
+                                          .threshold = threshold},
+                                         on_.run().injector, where);
   if (found < 0) return found;
   write_block(b, X);
   return found;
@@ -141,8 +142,8 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
   const layout::block& here = shape_[b];
   const index m = shape_.m;
   const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
-  double* const y = numbers(scratch_.vectors, 2 * m);
-  double* const next = y + m;
+  wide* const y = sums_in(scratch_.vectors, 2 * m);
+  wide* const next = y + m;
   on_.launch(work::weigh, row_blocks(m),
              weigh_arguments<S>{.X = source_.data,
                                 .row_stride = source_.row_stride,
@@ -160,13 +161,13 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
                                 .to = y});
   for (index k = 0; k < passed; ++k) {
     const reflectors<S> h = reflector(k);
-    double* const sums = numbers(scratch_.sums, 9 * nb() + 1);
-    double* const tz = sums + 8 * h.width + 1;
-    products({.h = h, .y = y + shape_[k].first}, sums);
+    wide* const tz = sums_in(scratch_.sums, judge_sums());
+    wide* const sums = tz + h.width;
+    products({.h = h, .y = y + shape_[k].first}, qr::reals(sums));
     on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
     on_.launch(work::transformed, transformed_blocks<S>(h.rows),
                transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
-    on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
+    on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(wide)));
   }
   double* const norm = numbers(scratch_.sums, 1);
   weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm, nullptr, on_.main());
@@ -178,7 +179,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
 // Computes the sums of each block of rows. Returns the arguments of the kernel that adds them up.
 template <class S>
 fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums, stream on) {
-  const index blocks = product_blocks(given.h.rows, k_pass_blocks), count = 8 * given.h.width + 1;
+  const index blocks = product_blocks(given.h.rows, k_pass_blocks), count = k_panel_sums<S> * given.h.width + 1;
   products_arguments<S> all = given;
   all.partial = numbers(scratch_.partial, blocks * count);
   all.columns = given.h.width;
@@ -199,33 +200,34 @@ panel_result* device_factorizer<S>::panel_results() {
   return static_cast<panel_result*>(scratch_.results.data());
 }
 
-// The first pass over V, and the checks of V, T and tau against each other. Returns Tᵀ times the sums of checks_.carried, c1 and c2.
+// The first pass over V, and the checks of V, T and tau against each other. Returns Tᴴ times the sums of checks_.carried, c1 and c2.
 // `whole`: the sums include the checksum columns; and seals and the checkpoint are computed if the panel is verified again at the end.
 // Otherwise only V, T and tau are read.
 template <class S>
-double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
+auto device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) -> wide* {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index w = b.width, m = shape_.m;
-  double* const tx = numbers(scratch_.sums, judge_sums());
-  double* const sums = tx + 2 * w;
-  double* const tz = sums + 8 * w + 1;
+  wide* const tx = sums_in(scratch_.sums, judge_sums());
+  wide* const tz = tx + w;
+  double* const sums = qr::reals(tz + 3 * w);
+  double* const tx_size = sums + k_panel_sums<S> * w + 1;
   const bool kept = whole && !shape_.one_block();  // seals and the checkpoint are computed
   const double* const x = static_cast<const double*>(checks_.random.data()) + b.first;
-  on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
+  on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx, tx_size}, on);
   const fold_arguments fold =
       partial_products({.h = h,
-                        .y = static_cast<const double*>(checks_.carried.data()) + b.first,
+                        .y = wides(checks_.carried) + b.first,
                         .tx = tx,
                         .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
                         .ldc = m,
-                        .weights = kept ? static_cast<const double*>(checks_.row_weights.data()) + b.first : nullptr},
+                        .weights = kept ? static_cast<const double*>(checks_.row_weights.data()) + k_reals<S> * b.first : nullptr},
                        sums, on);
   double* const checkpoint = kept ? static_cast<double*>(checks_.checkpoints.data()) + 4 * nb() * k : nullptr;
   auto* const seals = kept ? static_cast<unsigned long long*>(checks_.seals.data()) + 3 * k : nullptr;
   const int hashes = !kept ? 0 : shape_.single_group ? 1 : 2;
   on_.launch(work::judge, (fold.count + 31) / 32 + hashes,
-             judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, hashes > 0 ? seals : nullptr,
+             judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tx_size, tz, checkpoint, hashes > 0 ? seals : nullptr,
                                 hashes > 1 ? seals + 2 : nullptr, to, arrived(), gate_of_checks(), ahead_.limits.reflectors},
              on);
   return tz;
@@ -253,17 +255,17 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const bool checksummed = !shape_.single_group;
-  const double* const tz = judge(k, true, to, on);
+  const wide* const tz = judge(k, true, to, on);
   on_.launch(work::transformed, transformed_blocks<S>(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
-                                      .y = static_cast<const double*>(checks_.carried.data()) + b.first,
-                                      .next = static_cast<double*>(checks_.next.data()) + b.first,
+                                      .y = wides(checks_.carried) + b.first,
+                                      .next = wides(checks_.next) + b.first,
                                       .c = checksummed ? checksums(b.group) + b.first : nullptr,
                                       .ldc = shape_.m,
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
-                                      .head = static_cast<double*>(checks_.head.data()),
+                                      .head = wides(checks_.head),
                                       .squares = numbers(scratch_.partial, 2 * transformed_blocks<S>(h.rows)),
                                       .norm = &to->data,
                                       .arrived = arrived(),
@@ -293,7 +295,7 @@ template <class S>
 void device_factorizer<S>::allocate_checks() {
   if (!checked()) return;
   const index rows = row_blocks(shape_.m);
-  (void)numbers(scratch_.partial, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (8 * nb() + 1)));
+  (void)numbers(scratch_.partial, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (k_panel_sums<S> * nb() + 1)));
   (void)numbers(scratch_.sums, judge_sums());
 }
 
@@ -302,9 +304,8 @@ void device_factorizer<S>::take_over(index k, stream on) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   on_.launch(work::accept, slabs(rows),
-             accept_arguments<S>{static_cast<const double*>(checks_.head.data()), shape_.single_group ? 0 : b.width,
-                                 checksums(b.group) + b.first, shape_.m, static_cast<const double*>(checks_.next.data()) + b.first,
-                                 static_cast<double*>(checks_.carried.data()) + b.first, rows, gate()},
+             accept_arguments<S>{wides(checks_.head), shape_.single_group ? 0 : b.width, checksums(b.group) + b.first, shape_.m,
+                                 wides(checks_.next) + b.first, wides(checks_.carried) + b.first, rows, gate()},
              on);
 }
 
@@ -325,15 +326,15 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
   for (index k = 0; k < panels; k += together) {
     const index panels_here = std::min(together, panels - k), first = shape_[k].first, columns = shape_.steps - first;
     const index each = product_blocks(m - first, k_pass_blocks);
-    double* const partial = numbers(scratch_.partial, panels_here * each * (8 * nb() + 1));
+    double* const partial = numbers(scratch_.partial, panels_here * each * (k_panel_sums<S> * nb() + 1));
     on_.launch(products_of(nb()), panels_here * each,
                products_arguments<S>{.h = reflector(k),
-                                     .weights = static_cast<const double*>(checks_.row_weights.data()) + first,
+                                     .weights = static_cast<const double*>(checks_.row_weights.data()) + k_reals<S> * first,
                                      .partial = partial,
                                      .columns = columns,
                                      .blocks = each});
     on_.launch(work::fold_checkpoints, panels_here * ((4 * nb() + 31) / 32),
-               checkpoints_arguments{partial, m - first, columns, nb(), each, again + 4 * nb() * k});
+               checkpoints_arguments{partial, m - first, columns, nb(), each, k_panel_sums<S>, again + 4 * nb() * k});
   }
   const index others = shape_.single_group ? 0 : count - panels;
   double* const ends = numbers(scratch_.vectors, panels + others);
@@ -390,12 +391,12 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index m = shape_.m, w = b.width;
-  double* const sums = numbers(scratch_.sums, 9 * nb() + 1);
-  products({.h = h, .weights = static_cast<const double*>(checks_.row_weights.data()) + b.first}, sums);
-  core::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(m));
-  on_.copy(now.data(), sums + 4 * w, 4 * w * static_cast<index>(sizeof(double)));
+  double* const sums = numbers(scratch_.sums, judge_sums());
+  products({.h = h, .weights = static_cast<const double*>(checks_.row_weights.data()) + k_reals<S> * b.first}, sums);
+  core::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(k_reals<S> * m));
+  on_.copy(now.data(), sums + (k_panel_sums<S> - 4) * w, 4 * w * static_cast<index>(sizeof(double)));
   on_.copy(kept.data(), static_cast<const double*>(checks_.checkpoints.data()) + 4 * nb() * k, 4 * w * static_cast<index>(sizeof(double)));
-  on_.copy(weight.data(), checks_.row_weights.data(), m * static_cast<index>(sizeof(double)));
+  on_.copy(weight.data(), checks_.row_weights.data(), k_reals<S> * m * static_cast<index>(sizeof(double)));
   core::vector<S> V = read_block(k);
   checkpoint_repair<S> repair(m, weight.data());
   for (index l = 0; l < w; ++l) {
@@ -405,11 +406,11 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   return true;
 }
 
-// checks_.carried is Qᵀ(A r) for the verified V; the checkpoints confirm that these are the stored V.
+// checks_.carried is Qᴴ(A r) for the verified V; the checkpoints confirm that these are the stored V.
 template <class S>
 void device_factorizer<S>::measure_certificate(double* residual) {
   const index m = shape_.m, steps = shape_.steps, count = shape_.count();
-  double* const parts = numbers(scratch_.parts, m * count);
+  wide* const parts = sums_in(scratch_.parts, m * count);
   on_.launch(work::weigh, row_blocks(steps) * count,
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
@@ -424,16 +425,17 @@ void device_factorizer<S>::measure_certificate(double* residual) {
                                 .count = 1,
                                 .ldi = m,
                                 .to = parts});
-  double* const squares = numbers(scratch_.partial, slabs(m));
-  on_.launch(
-      work::combine, slabs(m),
-      combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(checks_.carried.data()), nullptr, squares, steps});
+  const index blocks = slabs(k_reals<S> * m);
+  double* const squares = numbers(scratch_.partial, blocks);
+  combine(parts, count, wides(checks_.carried), nullptr, squares, steps, on_.main());
   double* const norm = numbers(scratch_.sums, 1);
-  on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), 1, norm});
+  on_.launch(work::norm, 1, norm_arguments{squares, blocks, 1, norm});
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }
 
 template class device_factorizer<float>;
 template class device_factorizer<double>;
+template class device_factorizer<std::complex<float>>;
+template class device_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

@@ -26,13 +26,13 @@ cholesky_qr_memory memory_of(void* data, int width) {
 
 // The ‖QᵀQ − I‖ whose square is an eighth of a unit roundoff.
 template <class S>
-constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
+constexpr double k_near = sizeof(real_of<S>) == 4 ? 0x1p-14 : 0x1p-28;
 
 // One factor is enough if tr G⁻¹ is at most this, G the Gram matrix of w columns of length 1. Orthonormal columns have tr G⁻¹ = w. In
 // double Q is then about as far from orthonormal as with LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
 template <class S>
 double most_of_inverse(int width) {
-  return sizeof(S) == 4 ? 0x1p20 : 1.6 * width;
+  return sizeof(real_of<S>) == 4 ? 0x1p20 : 1.6 * width;
 }
 
 }  // namespace
@@ -188,5 +188,7 @@ bool device_factorizer<S>::settle() {
 
 template class device_factorizer<float>;
 template class device_factorizer<double>;
+template class device_factorizer<std::complex<float>>;
+template class device_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <ballast/error.hpp>
+
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 
 namespace ballast::qr::cuda {
@@ -37,17 +39,19 @@ stream_set::stream_set(const std::shared_ptr<ballast::cuda::device>& on)
 
 template <class S>
 kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
-    : choices(choice_table::active().choices_for(on.about().major, sizeof(S) == 8)) {
+    : choices(choice_table::active().choices_for(on.about().major, sizeof(real_of<S>) == 8)) {
   const ballast::cuda::capabilities& about = on.about();
   // Together, so that what has to be compiled is compiled side by side; `works` are the first of them.
   std::vector<ballast::cuda::kernel_request> wanted = kernel_names<S>::all(about, instrumented);
   const std::size_t own = wanted.size();
   std::array<std::optional<std::size_t>, k_real_policies> at;
-  for (int which = 0; which < k_real_policies; ++which) {
-    ballast::cuda::kernel_request each = batch_kernel<S>(batch_work::factor, which, false);
-    if (each.cluster > 1 || each.shared > about.shared_per_block) continue;
-    at[static_cast<std::size_t>(which)] = wanted.size();
-    wanted.push_back(std::move(each));
+  if constexpr (!is_complex<S>) {
+    for (int which = 0; which < k_real_policies; ++which) {
+      ballast::cuda::kernel_request each = batch_kernel<S>(batch_work::factor, which, false);
+      if (each.cluster > 1 || each.shared > about.shared_per_block) continue;
+      at[static_cast<std::size_t>(which)] = wanted.size();
+      wanted.push_back(std::move(each));
+    }
   }
   works = on.load_all(wanted);
   for (std::size_t which = 0; which < small.size(); ++which) {
@@ -65,16 +69,26 @@ kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
 }
 
 template <class S>
-const ballast::cuda::kernel& kernel_table<S>::match(ballast::cuda::device& on) const {
-  const ballast::cuda::kernel* made = match_.load();
-  if (made == nullptr) match_ = made = &on.load(recovery_names<S>::match());
-  return *made;
+const ballast::cuda::kernel& kernel_table<S>::match([[maybe_unused]] ballast::cuda::device& on) const {
+  if constexpr (is_complex<S>) {
+    refuse_complex_recovery();
+  } else {
+    const ballast::cuda::kernel* made = match_.load();
+    if (made == nullptr) match_ = made = &on.load(recovery_names<S>::match());
+    return *made;
+  }
+}
+
+void refuse_complex_recovery() {
+  throw unsupported_error("qr: expected real numbers for recovery by QR update on backend cuda, got complex ones");
 }
 
 void plan_tables::move_to(const std::shared_ptr<ballast::cuda::device>& on) {
   if (on_ == on) return;
   for (auto& each : floats_) each = {};
   for (auto& each : doubles_) each = {};
+  for (auto& each : complex_floats_) each = {};
+  for (auto& each : complex_doubles_) each = {};
   for (auto& each : workspaces_) each = nullptr;
   pool_ = nullptr;
   batch_kernels_ = {};
@@ -87,6 +101,10 @@ device_tables<S> plan_tables::tables(const std::shared_ptr<ballast::cuda::device
   const auto mine = [&]() -> device_tables<S>& {
     if constexpr (std::is_same_v<S, float>) {
       return floats_[instrumented ? 1 : 0];
+    } else if constexpr (std::is_same_v<S, std::complex<float>>) {
+      return complex_floats_[instrumented ? 1 : 0];
+    } else if constexpr (std::is_same_v<S, std::complex<double>>) {
+      return complex_doubles_[instrumented ? 1 : 0];
     } else {
       return doubles_[instrumented ? 1 : 0];
     }
@@ -155,7 +173,8 @@ const ballast::cuda::kernel& plan_tables::tall_kernel_for(const std::shared_ptr<
 template <class S>
 device_tables<S> tables_of(device_state* kept, const std::shared_ptr<ballast::cuda::device>& on, bool instrumented) {
   if (kept != nullptr) return static_cast<plan_tables*>(kept)->tables<S>(on, instrumented);
-  const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
+  const std::string name = std::string("qr kernels of ") + (is_complex<S> ? "complex " : "") +
+                           (sizeof(real_of<S>) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
   return {on, shared_pool<stream_set_pool>::of(on, "qr stream sets", k_idle_stream_sets),
           std::static_pointer_cast<const kernel_table<S>>(
               ballast::cuda::find_or_make_kept(on, name, [&] { return std::make_shared<kernel_table<S>>(*on, instrumented); }))};
@@ -163,10 +182,14 @@ device_tables<S> tables_of(device_state* kept, const std::shared_ptr<ballast::cu
 
 std::unique_ptr<device_state> make_device_state() { return std::make_unique<plan_tables>(); }
 
-template struct kernel_table<float>;
-template struct kernel_table<double>;
-template device_tables<float> tables_of<float>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
-template device_tables<double> tables_of<double>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
+#define BALLAST_INSTANTIATE(S)     \
+  template struct kernel_table<S>; \
+  template device_tables<S> tables_of<S>(device_state*, const std::shared_ptr<ballast::cuda::device>&, bool);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
+#undef BALLAST_INSTANTIATE
 template const ballast::cuda::kernel& plan_tables::tall_kernel_for<float>(const std::shared_ptr<ballast::cuda::device>&, batch_work,
                                                                           tall_size, bool);
 template const ballast::cuda::kernel& plan_tables::tall_kernel_for<double>(const std::shared_ptr<ballast::cuda::device>&, batch_work,

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <complex>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -54,7 +55,7 @@ struct shared_pool final : ballast::cuda::shared_state {
   Pool pool;
 };
 
-// The loaded kernels for floats or doubles. A device keeps this table, because looking up about fifty kernels by name takes 90 µs.
+// The loaded kernels for one type of numbers. A device keeps this table, because looking up about fifty kernels by name takes 90 µs.
 template <class S>
 struct kernel_table final : ballast::cuda::shared_state {
   kernel_table(ballast::cuda::device& on, bool instrumented);
@@ -72,6 +73,9 @@ struct kernel_table final : ballast::cuda::shared_state {
  private:
   mutable std::atomic<const ballast::cuda::kernel*> match_ = nullptr;
 };
+
+// Recovery by QR update has no kernels for complex numbers: plans refuse its scheme. Throws unsupported_error.
+[[noreturn]] void refuse_complex_recovery();
 
 // The shared resources of calls with numbers of type S.
 template <class S>
@@ -117,6 +121,8 @@ class plan_tables final : public device_state {
   std::shared_ptr<ballast::cuda::device> on_;  // the device of everything below
   device_tables<float> floats_[2];             // [1]: instrumented
   device_tables<double> doubles_[2];
+  device_tables<std::complex<float>> complex_floats_[2];
+  device_tables<std::complex<double>> complex_doubles_[2];
   std::shared_ptr<void> pool_;
   std::array<std::shared_ptr<ballast::cuda::workspace_pool>, 4> workspaces_;  // by operation
   // By type of numbers, instrumentation and batch_work.

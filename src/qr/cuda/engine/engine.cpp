@@ -48,14 +48,21 @@ class device_engine final : public engine<S> {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { copy_scaled(from, to, nullptr, nullptr); }
 
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    copy_then(from, to, rows, columns, [](const copy_arguments<S>&) {});
+    copy_then(from, to, rows, columns, false, [](const copy_arguments<S>&) {});
   }
 
   index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                      bool checked) override {
+    return copy_compared(from, to, rows, columns, false, checked);
+  }
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
+    return copy_compared(from, to, nullptr, nullptr, is_complex<S>, checked);
+  }
+  index copy_compared(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, bool conjugated,
+                      bool checked) {
     constexpr long long none = std::numeric_limits<long long>::max();
     long long first = none;
-    copy_then(from, to, rows, columns, [&](const copy_arguments<S>& made) {
+    copy_then(from, to, rows, columns, conjugated, [&](const copy_arguments<S>& made) {
       for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
         for (index i = 0; i < made.rows; ++i)
           on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
@@ -120,7 +127,9 @@ class device_engine final : public engine<S> {
 
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
-    if (on_.run().hybrid) return std::make_unique<hybrid_factorizer<S>>(on_, shape, A, tau, source);
+    if constexpr (!is_complex<S>) {
+      if (on_.run().hybrid) return std::make_unique<hybrid_factorizer<S>>(on_, shape, A, tau, source);
+    }
     return std::make_unique<device_factorizer<S>>(on_, shape, A, tau, source);
   }
 
@@ -133,16 +142,17 @@ class device_engine final : public engine<S> {
     const index n = U.rows, k = B.columns;
     copy(B, X);
     // BLAS libraries multiply by reciprocals of the diagonal. The reciprocal of a number below this is Inf.
-    constexpr double smallest = sizeof(S) == 4 ? 0x1p-120 : 0x1p-1000;
+    constexpr double smallest = sizeof(real_of<S>) == 4 ? 0x1p-120 : 0x1p-1000;
     if (look_at_diagonal(U, smallest)[1] == 0) {
       for (index first = 0; first < k; first += width)
         on_.blas(on_.main())
-            .trsm('L', 'U', transposed ? 'T' : 'N', 'N', n, std::min(width, k - first), S(1), U.data, U.column_stride,
+            .trsm('L', 'U', transposed ? k_adjoint<S> : 'N', 'N', n, std::min(width, k - first), S(1), U.data, U.column_stride,
                   X.data + first * X.column_stride, X.column_stride);
     } else {
-      const ballast::cuda::device_buffer rest = on_.template allocate_of<double>(core::checked_product(n, k));
-      on_.launch(work::solve, k,
-                 solve_arguments<S>{U.data, U.column_stride, n, transposed, X.data, X.column_stride, static_cast<double*>(rest.data())});
+      const ballast::cuda::device_buffer rest = on_.template allocate_of<wide_of<S>>(core::checked_product(n, k));
+      on_.launch(
+          work::solve, k,
+          solve_arguments<S>{U.data, U.column_stride, n, transposed, X.data, X.column_stride, static_cast<wide_of<S>*>(rest.data())});
     }
     if (seen == nullptr) return;
     const index chunks = solve_chunks(n);
@@ -172,7 +182,8 @@ class device_engine final : public engine<S> {
  private:
   // Copies, and calls then(copy) before a copy for the host returns there.
   template <class Then>
-  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, Then&& then) {
+  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, bool conjugated,
+                 Then&& then) {
     if (to.rows == 0 || to.columns == 0) return;
     // Either side may lie on the host.
     ballast::cuda::device_staging sides(on_.device(), on_.main());
@@ -194,7 +205,8 @@ class device_engine final : public engine<S> {
                                  static_cast<const int*>(row_shifts.data()),
                                  static_cast<const int*>(column_shifts.data()),
                                  1,
-                                 false};
+                                 false,
+                                 conjugated};
     on_.launch(work::copy, tiles(to.rows, to.columns), made);
     then(made);
     sides.commit();
@@ -223,5 +235,7 @@ std::unique_ptr<engine<S>> make_engine(const context& run) {
 
 template std::unique_ptr<engine<float>> make_engine<float>(const context& run);
 template std::unique_ptr<engine<double>> make_engine<double>(const context& run);
+template std::unique_ptr<engine<std::complex<float>>> make_engine<std::complex<float>>(const context& run);
+template std::unique_ptr<engine<std::complex<double>>> make_engine<std::complex<double>>(const context& run);
 
 }  // namespace ballast::qr::cuda

@@ -243,7 +243,7 @@ bool device_factorizer<S>::joins_pairs(index k) const {
 }
 
 // V = [V_k, V_k+1], the second below as many zeros as the first has columns, and
-// T = [T_k, −T_k (V_kᵀ V_k+1) T_k+1; 0, T_k+1]: H_k H_k+1 = I − V T Vᵀ. `first` may already be at its place in `memory`.
+// T = [T_k, −T_k (V_kᴴ V_k+1) T_k+1; 0, T_k+1]: H_k H_k+1 = I − V T Vᴴ. `first` may already be at its place in `memory`.
 template <class S>
 formed_reflector<S> device_factorizer<S>::join_pair(index k, const S* first, const S* second, buffer& memory, stream on) {
   const index rows = shape_.m - shape_[k].first, a = shape_[k].width, b = shape_[k + 1].width, w = a + b;
@@ -260,7 +260,7 @@ formed_reflector<S> device_factorizer<S>::join_pair(index k, const S* first, con
   device.copy_columns(T, w * size, this->T(k), a * size, a * size, a, on);
   device.copy_columns(T + w * a + a, w * size, this->T(k + 1), b * size, b * size, b, on);
   ballast::cuda::blas& blas = on_.blas(on);
-  blas.gemm('T', 'N', a, b, rows - a, S(1), V + a, rows, V + rows * a + a, rows, S(0), product, a);
+  blas.gemm(k_adjoint<S>, 'N', a, b, rows - a, S(1), V + a, rows, V + rows * a + a, rows, S(0), product, a);
   blas.gemm('N', 'N', a, b, a, S(1), this->T(k), a, product, a, S(0), applied, a);
   blas.gemm('N', 'N', a, b, b, S(-1), applied, a, this->T(k + 1), b, S(0), T + w * a, w);
   return {V, rows, w, T};
@@ -273,7 +273,7 @@ S* device_factorizer<S>::pair_memory(buffer& memory, stream on) {
   return static_cast<S*>(memory.data());
 }
 
-// C ← Hᵀ C for the given columns; C begins with H's first row. Panel k is H's last panel. Injection may strike VᵀC of the blocks `struck`.
+// C ← Hᴴ C for the given columns; C begins with H's first row. Panel k is H's last panel. Injection may strike VᵀC of the blocks `struck`.
 template <class S>
 void device_factorizer<S>::apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck) {
   if (on_.multiplies(H, columns.width)) {
@@ -512,5 +512,7 @@ std::uint64_t device_factorizer<S>::hash_block(index b) {
 
 template class device_factorizer<float>;
 template class device_factorizer<double>;
+template class device_factorizer<std::complex<float>>;
+template class device_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

@@ -64,6 +64,8 @@ class device_factorizer : public factorizer<S> {
  protected:
   using buffer = ballast::cuda::device_buffer;
   using stream = ballast::cuda::stream;
+  using real = real_of<S>;
+  using wide = wide_of<S>;  // of sums
 
   // The columns that one product updates: whole sections of the matrix, except for the lookahead block. A block that is recomputed gets
   // products of the same shapes at the same positions, so that it gets the same bits.
@@ -84,7 +86,8 @@ class device_factorizer : public factorizer<S> {
   index nb() const { return shape_.panel_width; }
   block_list blocks() const { return {shape_.steps, shape_.n, static_cast<int>(nb())}; }
   // input.cpp
-  void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to);
+  void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, wide* to);
+  void combine(const wide* parts, index chunks, const wide* from, wide* to, double* squares, index there, stream on);
   column_result* column_results(index columns);
   void draw(stream on);
   void scan_columns(bool r, const double* gram, column_size* sizes);
@@ -154,7 +157,7 @@ class device_factorizer : public factorizer<S> {
   // checks.cpp
   fold_arguments partial_products(const products_arguments<S>& given, double* sums, stream on);
   void products(const products_arguments<S>& given, double* sums);
-  double* judge(index k, bool whole, panel_result* to, stream on);
+  wide* judge(index k, bool whole, panel_result* to, stream on);
   void sum_panel(index k, panel_result* to, stream on);
   void take_over(index k, stream on);
   void measure_panel_once(index k, panel_sums* seen);
@@ -162,12 +165,15 @@ class device_factorizer : public factorizer<S> {
   std::uint32_t* arrived() const { return static_cast<std::uint32_t*>(checks_.arrived.data()); }
   panel_result* panel_results();
   void hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to);
-  void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm,
+  void weigh_block(index b, bool finished, const S* init, const wide* from, int count, index first_weight, wide* y, double* norm,
                    unsigned long long* seal, stream on);
   static constexpr index k_weigh_sums = 3;  // for each block of rows: two squares and a hash
-  index judge_sums() const { return 13 * nb() + 8; }
+  // Doubles of judge(): T x and Tᴴ times three sums, the sums over V, and |T| |x|.
+  index judge_sums() const { return (4 * k_reals<S> + k_panel_sums<S> + 1) * nb() + 1; }
   void allocate_checks();
   double* numbers(buffer& of, index count);
+  wide* sums_in(buffer& of, index count) { return reinterpret_cast<wide*>(numbers(of, k_reals<S> * count)); }
+  static wide* wides(const buffer& of) { return static_cast<wide*>(of.data()); }
   void measure_entry(index k, double* norm, stream on);
   core::vector<S> read_block(index b);
   void write_block(index b, const core::vector<S>& values);

@@ -98,13 +98,13 @@ void device_factorizer<S>::prepare(bool keep) {
   if (checks_.C.data() != nullptr) return;
   const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
   checks_.C = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
-  for (buffer* each : {&checks_.product, &checks_.carried, &checks_.next}) *each = on_.template allocate_of<double>(m);
+  for (buffer* each : {&checks_.product, &checks_.carried, &checks_.next}) *each = on_.template allocate_of<wide>(m);
   checks_.random = on_.template allocate_of<double>(n);
   updates_.W_of_checksums = on_.template allocate_of<S>(4 * nb() * groups);
-  checks_.head = on_.template allocate_of<double>(2 * nb());
+  checks_.head = on_.template allocate_of<wide>(2 * nb());
   checks_.arrived = on_.template allocate_of<std::uint32_t>(1);
   if (!shape_.one_block()) {
-    checks_.row_weights = on_.template allocate_of<double>(m);
+    checks_.row_weights = on_.template allocate_of<double>(k_reals<S> * m);
     checks_.checkpoints = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     checks_.again = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     checks_.seals = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
@@ -128,7 +128,7 @@ void device_factorizer<S>::draw(stream on) {
     if (to.data() == nullptr) return;
     on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, on);
   };
-  random(checks_.row_weights, shape_.m, k_checkpoint_stream, false);
+  random(checks_.row_weights, k_reals<S> * shape_.m, k_checkpoint_stream, false);
   random(checks_.random, shape_.n, k_orthogonality_stream, true);
 }
 
@@ -141,9 +141,9 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   checks_.weights = on_.upload(weights, 3 * n);
   const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
   const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
-  double* const product = static_cast<double*>(checks_.product.data());
+  wide* const product = wides(checks_.product);
   if (shape_.single_group) {
-    double* const y = numbers(scratch_.vectors, 2 * m);
+    wide* const y = sums_in(scratch_.vectors, 2 * m);
     for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
     on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(checks_.C.data()), m, nullptr, nullptr, m});
     weigh_matrix(from, scaled_by, false, 2, product);
@@ -151,20 +151,19 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     on_.fork(checks);
   } else {
     S* const copy = keep && source_.data == nullptr ? copy_memory() : nullptr;
-    double* const parts = groups == 1 ? product : numbers(scratch_.parts, core::checked_product(m, groups));
+    wide* const parts = groups == 1 ? product : sums_in(scratch_.parts, core::checked_product(m, groups));
     const int sharing = encode_sharing<S>(m, groups);
     on_.launch(work::encode, encode_blocks<S>(m, sharing) * groups,
                encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
                                    static_cast<S*>(checks_.C.data()), parts, copy, sharing});
     on_.fork(checks);
-    if (parts != product)
-      on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m}, checks);
+    if (parts != product) combine(parts, groups, nullptr, product, nullptr, m, checks);
     if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
   }
   const index columns = 2 * groups + 1;
   column_result* const to = column_results(columns);
   on_.scan(scan_arguments<S>{static_cast<const S*>(checks_.C.data()), m, m, 0, false, false, to}, 2 * groups, checks);
-  on_.scan(scan_arguments<double>{product, m, m, 0, false, false, to + 2 * groups}, 1, checks);
+  on_.scan(scan_arguments<wide>{product, m, m, 0, false, false, to + 2 * groups}, 1, checks);
   checks_.brought = on_.template bring<column_result>(to, columns, checks);
   checks_.encoded = squares;
 }
@@ -185,9 +184,9 @@ void device_factorizer<S>::await_encoded() {
 
 // to = X times the weights of column `weight`; `r`: X holds a factorization, and only R is multiplied.
 template <class S>
-void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to) {
+void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, wide* to) {
   const index m = shape_.m, count = shape_.count();
-  double* const parts = numbers(scratch_.parts, core::checked_product(m, count));
+  wide* const parts = sums_in(scratch_.parts, core::checked_product(m, count));
   on_.launch(work::weigh, row_blocks(m) * count,
              weigh_arguments<S>{.X = X.data,
                                 .row_stride = X.row_stride,
@@ -203,7 +202,19 @@ void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int
                                 .count = 1,
                                 .ldi = m,
                                 .to = parts});
-  on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(count), m, nullptr, to, nullptr, m});
+  combine(parts, count, nullptr, to, nullptr, m, on_.main());
+}
+
+// Adds up the sums of `chunks` chunks, or subtracts them from `from`; rows from `there` on are 0 in all chunks. The components of a complex
+// number are two rows.
+template <class S>
+void device_factorizer<S>::combine(const wide* parts, index chunks, const wide* from, wide* to, double* squares, index there, stream on) {
+  constexpr index reals = k_reals<S>;
+  const auto doubles = [](auto* x) { return qr::reals(x); };
+  on_.launch(
+      work::combine, slabs(reals * shape_.m),
+      combine_arguments{doubles(parts), static_cast<int>(chunks), reals * shape_.m, doubles(from), doubles(to), squares, reals * there},
+      on);
 }
 
 template <class S>
@@ -230,5 +241,7 @@ void device_factorizer<S>::reload(index b) {
 
 template class device_factorizer<float>;
 template class device_factorizer<double>;
+template class device_factorizer<std::complex<float>>;
+template class device_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

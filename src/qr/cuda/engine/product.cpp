@@ -77,7 +77,7 @@ void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* 
       return;
     }
   }
-  blas(on).gemm('T', 'N', H.width, n, H.rows, S(1), H.V, H.rows, C, ldc, S(0), W, H.width);
+  blas(on).gemm(k_adjoint<S>, 'N', H.width, n, H.rows, S(1), H.V, H.rows, C, ldc, S(0), W, H.width);
 }
 
 template <class S>
@@ -88,7 +88,7 @@ void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int6
 
 template <class S>
 bool session<S>::narrow(const formed_reflector<S>& H, std::int64_t n) const {
-  return n <= k_narrow_columns && H.width <= k_most_wide && H.rows <= k_narrow_most_rows;
+  return !is_complex<S> && n <= k_narrow_columns && H.width <= k_most_wide && H.rows <= k_narrow_most_rows;
 }
 
 template <class S>
@@ -112,14 +112,14 @@ product_parts session<S>::product_in_parts(const formed_reflector<S>& H, const s
 
 template <class S>
 void session<S>::apply_t(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts) const {
-  if (H.width <= k_most_wide) {
+  if (!is_complex<S> && H.width <= k_most_wide) {
     const bool few = parts.data != nullptr;
     const std::int64_t each = few ? k_apply_t_few : k_apply_t_many;
     launch(few ? work::apply_t_few : work::apply_t_many, (n + each - 1) / each,
            apply_t_arguments<S>{H.T, static_cast<int>(H.width), transposed, n, parts.data, parts.chunks, W}, on);
     return;
   }
-  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
+  blas(on).gemm(transposed ? k_adjoint<S> : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
 }
 
 template <class S>
@@ -158,6 +158,8 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
   template void session<S>::subtract(const formed_reflector<S>&, std::int64_t, const S*, S*, std::int64_t, stream) const;
 BALLAST_PRODUCTS(float)
 BALLAST_PRODUCTS(double)
+BALLAST_PRODUCTS(std::complex<float>)
+BALLAST_PRODUCTS(std::complex<double>)
 #undef BALLAST_PRODUCTS
 
 }  // namespace ballast::qr::cuda

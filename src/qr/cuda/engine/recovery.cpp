@@ -57,20 +57,24 @@ template void reduce_hessenberg(session<double>&, double*, index, index, index, 
 // ----------------------------------------------------------------------------------------------------------- the whole matrix
 
 template <class S>
-void device_factorizer<S>::measure_matrix(matrix_sums* seen) {
-  const index m = shape_.m;
-  on_.strike(site::checksum, {}, static_cast<S*>(checks_.C.data()), 2 * m);
-  double* const y = numbers(scratch_.vectors, 2 * m);
-  const auto R = column_major<const S>(A_, m, shape_.n, lda_);
-  for (index q = 0; q < 2; ++q) weigh_matrix(R, nullptr, true, q, y + q * m);
-  double* const partial = numbers(scratch_.partial, 3 * slabs(m));
-  double* const sums = numbers(scratch_.sums, 3);
-  on_.launch_match({static_cast<const S*>(checks_.C.data()), y, m, partial}, slabs(m));
-  on_.launch(work::fold, 1, fold_arguments{partial, slabs(m), 3, sums});
-  on_.template fetch<double>(sums, 3, [seen](const double* made) {
-    const double square = made[0] != made[0] || made[0] > made[2] ? made[0] : made[2];
-    *seen = {std::sqrt(square), made[0] / square, made[1] / square, made[2] / square};
-  });
+void device_factorizer<S>::measure_matrix([[maybe_unused]] matrix_sums* seen) {
+  if constexpr (is_complex<S>) {
+    refuse_complex_recovery();
+  } else {
+    const index m = shape_.m;
+    on_.strike(site::checksum, {}, static_cast<S*>(checks_.C.data()), 2 * m);
+    double* const y = numbers(scratch_.vectors, 2 * m);
+    const auto R = column_major<const S>(A_, m, shape_.n, lda_);
+    for (index q = 0; q < 2; ++q) weigh_matrix(R, nullptr, true, q, y + q * m);
+    double* const partial = numbers(scratch_.partial, 3 * slabs(m));
+    double* const sums = numbers(scratch_.sums, 3);
+    on_.launch_match({static_cast<const S*>(checks_.C.data()), y, m, partial}, slabs(m));
+    on_.launch(work::fold, 1, fold_arguments{partial, slabs(m), 3, sums});
+    on_.template fetch<double>(sums, 3, [seen](const double* made) {
+      const double square = made[0] != made[0] || made[0] > made[2] ? made[0] : made[2];
+      *seen = {std::sqrt(square), made[0] / square, made[1] / square, made[2] / square};
+    });
+  }
 }
 
 // The explicit factors during the recovery; R stays in place.
@@ -85,12 +89,16 @@ struct device_factorizer<S>::rotated {
 };
 
 template <class S>
-void device_factorizer<S>::recover_column(index j) {
-  on_.join(on_.update_stream());
-  rotated work = split_column(j);
-  rotate_back(j, work);
-  reflectors_of(work);
-  panels_.formed = -1;
+void device_factorizer<S>::recover_column([[maybe_unused]] index j) {
+  if constexpr (is_complex<S>) {
+    refuse_complex_recovery();
+  } else {
+    on_.join(on_.update_stream());
+    rotated work = split_column(j);
+    rotate_back(j, work);
+    reflectors_of(work);
+    panels_.formed = -1;
+  }
 }
 
 // Computes w, Q̃, and R̃ without its column j. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of
@@ -196,5 +204,10 @@ void device_factorizer<S>::reflectors_of(rotated& work) {
 
 template class device_factorizer<float>;
 template class device_factorizer<double>;
+// A plan refuses the scheme of a single group for complex numbers.
+template void device_factorizer<std::complex<float>>::measure_matrix(matrix_sums*);
+template void device_factorizer<std::complex<float>>::recover_column(index);
+template void device_factorizer<std::complex<double>>::measure_matrix(matrix_sums*);
+template void device_factorizer<std::complex<double>>::recover_column(index);
 
 }  // namespace ballast::qr::cuda

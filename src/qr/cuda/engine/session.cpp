@@ -164,13 +164,14 @@ auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
   // Slabs end at a line of memory.
   const std::int64_t each = (rows + blocks - 1) / blocks;
   made.slab = (each + 15) / 16 * 16;
-  const std::int64_t bytes = panel_front(blocks, threads) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
+  const std::int64_t bytes = panel_front<S>(blocks, threads) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
   made.resident = bytes <= panel_shared_bytes(made.cluster, device_->about());
   return made;
 }
 
 template <class S>
 bool session<S>::uses_cholesky_qr(std::int64_t rows, std::int64_t width) const {
+  if (is_complex<S>) return false;
   if (width > widest_panel(device_->about()) || rows < 2 * width) return false;
   return (width > k_inner && rows >= choices().tall_rows) ||
          !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
@@ -200,6 +201,7 @@ void session<S>::launch_panel(int cluster, const panel_arguments<S>& given) cons
 
 template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, const buffer& parts, stream on) const {
+  if (is_complex<S>) return device_->launch(*tables_.kernels->chains[0], k_vectors, &given, sizeof given, on);
   if (const std::int64_t blocks = tall_chain_blocks(given.rows, given.count); blocks > 0) {
     auto* const of_blocks = static_cast<double*>(parts.data());
     double* const all = of_blocks + blocks * k_chain_sums;
@@ -225,7 +227,7 @@ auto session<S>::chain_parts(std::int64_t rows, std::int64_t count) const -> buf
 template <class S>
 std::int64_t session<S>::tall_chain_blocks(std::int64_t rows, std::int64_t count) const {
   constexpr std::int64_t least = 2048, ratio = 8, rows_of_block = 8 * k_tall_chain_threads / 32;
-  if (rows < least || rows < ratio * count) return 0;
+  if (is_complex<S> || rows < least || rows < ratio * count) return 0;
   return std::min<std::int64_t>(2 * device_->about().multiprocessors, (rows + rows_of_block - 1) / rows_of_block);
 }
 
@@ -254,21 +256,25 @@ void session<S>::make_t(const matrix_view<const S>& V, std::int64_t width, const
   // Two blocks for each multiprocessor, if that leaves each of them chunk_rows rows.
   const std::int64_t chunks = std::clamp<std::int64_t>((2 * device_->about().multiprocessors + blocks - 1) / blocks, 1,
                                                        std::max<std::int64_t>(1, V.rows / choices().chunk_rows));
-  const buffer gram = allocate_of<double>(numbers);
-  const buffer parts = chunks > 1 ? allocate_of<double>(core::checked_product(chunks, numbers)) : buffer();
+  using wide = wide_of<S>;
+  const buffer gram = allocate_of<wide>(numbers);
+  const buffer parts = chunks > 1 ? allocate_of<wide>(core::checked_product(chunks, numbers)) : buffer();
   wide_arguments<S> all{.V = V.data,
                         .ldv = V.column_stride,
                         .rows = V.rows,
                         .count = V.columns,
                         .width = static_cast<int>(width),
                         .tau = tau,
-                        .G = static_cast<double*>(chunks > 1 ? parts.data() : gram.data()),
+                        .G = static_cast<wide*>(chunks > 1 ? parts.data() : gram.data()),
                         .chunks = static_cast<int>(chunks),
                         .T = T,
                         .half = 0};
   launch(work::wide_gram, blocks * chunks, all);
-  all.G = static_cast<double*>(gram.data());
-  if (chunks > 1) launch(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
+  all.G = static_cast<wide*>(gram.data());
+  const std::int64_t doubles = k_reals<S> * numbers;
+  if (chunks > 1)
+    launch(work::fold, (doubles + 31) / 32,
+           fold_arguments{static_cast<const double*>(parts.data()), chunks, doubles, static_cast<double*>(gram.data())});
   constexpr std::int64_t warps = k_threads / 32;
   launch(work::wide_parts, (panels * ((width + k_inner - 1) / k_inner) + warps - 1) / warps, all);
   for (all.half = k_inner; all.half < all.width; all.half *= 2)
@@ -278,7 +284,8 @@ void session<S>::make_t(const matrix_view<const S>& V, std::int64_t width, const
 template <class S>
 bool session<S>::factor_small(const matrix_view<S>& A, S* tau) const {
   const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
-  const ballast::cuda::kernel* const kernel = which < 0 ? nullptr : tables_.kernels->small[static_cast<std::size_t>(which)];
+  const ballast::cuda::kernel* const kernel =
+      is_complex<S> || which < 0 ? nullptr : tables_.kernels->small[static_cast<std::size_t>(which)];
   if (kernel == nullptr) return false;
   const batch_factor_arguments<S> given{.A = {A.data, A.row_stride, A.column_stride, 0},
                                         .tau = tau,
@@ -293,23 +300,31 @@ bool session<S>::factor_small(const matrix_view<S>& A, S* tau) const {
 template <class S>
 template <class T>
 void session<S>::strike_armed(inject::site where, const inject::position& here, T* data, std::int64_t count, stream on) const {
-  const strike_arguments<T> given{data,
-                                  count,
-                                  here.interval,
-                                  here.intervals,
-                                  static_cast<std::int32_t>(here.step),
-                                  static_cast<std::int32_t>(here.steps),
-                                  static_cast<std::int32_t>(where)};
-  ballast::cuda::launch(*device_, device_->load(kernel_names<T>::strike()), 1, given, faults_, on);
+  const strike_arguments<real_of<T>> given{reals(data),
+                                           k_reals<T> * count,
+                                           here.interval,
+                                           here.intervals,
+                                           static_cast<std::int32_t>(here.step),
+                                           static_cast<std::int32_t>(here.steps),
+                                           static_cast<std::int32_t>(where)};
+  ballast::cuda::launch(*device_, device_->load(kernel_names<real_of<T>>::strike()), 1, given, faults_, on);
 }
 
 template class session<float>;
 template class session<double>;
-template void session<float>::scan(scan_arguments<float>, std::int64_t, stream) const;
-template void session<float>::scan(scan_arguments<double>, std::int64_t, stream) const;
-template void session<double>::scan(scan_arguments<double>, std::int64_t, stream) const;
-template void session<float>::strike_armed(inject::site, const inject::position&, float*, std::int64_t, stream) const;
-template void session<float>::strike_armed(inject::site, const inject::position&, double*, std::int64_t, stream) const;
-template void session<double>::strike_armed(inject::site, const inject::position&, double*, std::int64_t, stream) const;
+template class session<std::complex<float>>;
+template class session<std::complex<double>>;
+#define BALLAST_INSTANTIATE(S, T)                                                \
+  template void session<S>::scan(scan_arguments<T>, std::int64_t, stream) const; \
+  template void session<S>::strike_armed(inject::site, const inject::position&, T*, std::int64_t, stream) const;
+BALLAST_INSTANTIATE(float, float)
+BALLAST_INSTANTIATE(float, double)
+BALLAST_INSTANTIATE(double, double)
+BALLAST_INSTANTIATE(std::complex<float>, std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<float>, std::complex<double>)
+BALLAST_INSTANTIATE(std::complex<double>, std::complex<double>)
+#undef BALLAST_INSTANTIATE
+template void session<std::complex<float>>::strike_armed(inject::site, const inject::position&, double*, std::int64_t, stream) const;
+template void session<std::complex<double>>::strike_armed(inject::site, const inject::position&, double*, std::int64_t, stream) const;
 
 }  // namespace ballast::qr::cuda

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,7 +24,11 @@
 
 namespace ballast::qr::cuda {
 
-// A block reflector H = I − V T Vᵀ as an operand of products.
+// The transposition of BLAS that is the adjoint.
+template <class S>
+inline constexpr char k_adjoint = is_complex<S> ? 'C' : 'T';
+
+// A block reflector H = I − V T Vᴴ as an operand of products.
 template <class S>
 struct formed_reflector {
   const S* V;  // rows × width, contiguous, with its ones and zeros
@@ -156,7 +161,7 @@ class session {
   void launch(work what, std::int64_t blocks, const Arguments& given, stream on) const {
     device_->launch(kernel_of(what), blocks, &given, sizeof given, on);
   }
-  // Computes the norms of so many columns of floats or doubles.
+  // Computes the norms of so many columns of numbers of type S, or of the same in double.
   template <class T>
   void scan(scan_arguments<T> given, std::int64_t columns, stream on) const;
   void launch_match(const match_arguments<S>& given, std::int64_t blocks) const {
@@ -196,11 +201,11 @@ class session {
   bool multiplies(const formed_reflector<S>& H, std::int64_t n) const;
   static std::int64_t image_bytes(std::int64_t rows, std::int64_t width);
   void make_image(formed_reflector<S>& H, void* to, stream on) const;
-  // Computes W = VᵀC for n columns C. W has room for twice as many numbers, which update() needs.
+  // Computes W = VᴴC for n columns C. W has room for twice as many numbers, which update() needs.
   void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
-  // C ← H C, or HᵀC where `transposed`, with W from product().
+  // C ← H C, or HᴴC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
-  // The two steps of update(): the second half of W ← T W, or Tᵀ W; then C ← C − V times that half, TW.
+  // The two steps of update(): the second half of W ← T W, or Tᴴ W; then C ← C − V times that half, TW.
   void apply_t(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts = {}) const;
   void subtract(const formed_reflector<S>& H, std::int64_t n, const S* TW, S* C, std::int64_t ldc, stream on) const;
   // Returns whether Ballast's own kernels (narrow.cuh) compute the products of so few columns. product_in_parts(): the product of some

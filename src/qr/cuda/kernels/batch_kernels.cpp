@@ -52,12 +52,6 @@ std::int64_t shared_of(int which) {
   return shared_of<S>(which, std::make_index_sequence<all.end - all.first>());
 }
 
-template <class S>
-std::string type_of() {
-  const std::string component = sizeof(real_of<S>) == 4 ? "float" : "double";
-  return is_complex<S> ? "ballast::qr::cuda::complex_number<" + component + ">" : component;
-}
-
 // Bytes of shared memory of a block.
 std::int64_t tall_shared(tall_size size, const ballast::cuda::capabilities& on) {
   constexpr std::int64_t reserved = 1024;  // bytes that the driver takes of each block
@@ -83,7 +77,7 @@ int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ball
 template <class S>
 ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool instrumented) {
   const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
-  const std::string type = type_of<S>();
+  const std::string type = name_of_number<S>();
   const std::string name = what == batch_work::factor ? "ballast::qr::cuda::batch_factor_kernel" : "ballast::qr::cuda::batch_apply_kernel";
   std::string expression;
   if (what == batch_work::factor) {
@@ -139,8 +133,12 @@ tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::in
     if (tile(width) <= room) return {tall_size::large, static_cast<int>(width), 0};
   }
   width = step == batch_work::factor ? n : std::min<std::int64_t>(n, k_tall_slab_columns);
-  constexpr std::int64_t unit = 256;
-  return {tall_size::outside, static_cast<int>(width), (tile(width) + unit - 1) / unit * unit};
+  constexpr std::int64_t unit = 256, share = 16;
+  const auto pitch = [&](std::int64_t columns) { return (tile(columns) + unit - 1) / unit * unit; };
+  // The memory for Q's products is measured before the number of columns is known, so that they do not change the number of slabs.
+  const std::int64_t widest = step == batch_work::factor ? n : k_tall_slab_columns;
+  const std::int64_t slabs = std::clamp<std::int64_t>(on.memory / share / pitch(widest), 1, on.multiprocessors);
+  return {tall_size::outside, static_cast<int>(width), pitch(width), static_cast<int>(slabs)};
 }
 
 bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t bytes, const ballast::cuda::capabilities& on) {
@@ -151,7 +149,8 @@ bool takes_tall(std::int64_t m, std::int64_t n, std::int64_t count, std::int64_t
   const double numbers = static_cast<double>(m) * static_cast<double>(n), steps = static_cast<double>(std::min(m, n));
   const double speed = made.size == tall_size::outside ? 3e4 : 1.2e5;
   const double of_block = 20 + steps * (2 + 2.5 * numbers * static_cast<double>(bytes) / speed);
-  const double side_by_side = on.multiprocessors * (made.size == tall_size::small ? k_small_tall.resident : 1.0);
+  const double side_by_side =
+      made.size == tall_size::outside ? made.slabs : on.multiprocessors * (made.size == tall_size::small ? k_small_tall.resident : 1.0);
   const double rounds = std::max(1.0, static_cast<double>(count) / side_by_side);
   return rounds * of_block <= static_cast<double>(count) * (400 + 2 * numbers * steps / 5e6);
 }

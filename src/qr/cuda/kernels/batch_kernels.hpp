@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cuda/device/device.hpp"
@@ -11,6 +12,13 @@
 #include "qr/cuda/batch/tall_args.hpp"
 
 namespace ballast::qr::cuda {
+
+// The name of a type of numbers in the source of the kernels, which know std::complex as complex_number.
+template <class S>
+std::string name_of_number() {
+  const std::string component = sizeof(real_of<S>) == 4 ? "float" : "double";
+  return is_complex<S> ? "ballast::qr::cuda::complex_number<" + component + ">" : component;
+}
 
 // By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a thread block for 64 and 128. For 256 rows: a
 // thread block for 64 columns, a cluster for 128 and 256. A matrix gets the first policy of its kind of numbers that holds it.
@@ -57,6 +65,9 @@ struct tall_choice {
   tall_size size = tall_size::small;
   int width = 1;           // columns of a tile
   std::int64_t pitch = 0;  // bytes of a slab; 0: the tile is in shared memory
+  int slabs = 0;  // blocks that work at a time: one for each multiprocessor, as far as a sixteenth of the device's memory holds them
+
+  std::int64_t slab_bytes() const { return pitch * slabs; }
 };
 // The choice for m × n, to be factored or to have Q applied, n at most k_tall_columns for a factorization. `bytes`: of a number.
 tall_choice choose_tall(batch_work step, std::int64_t m, std::int64_t n, std::int64_t bytes, const ballast::cuda::capabilities& on);

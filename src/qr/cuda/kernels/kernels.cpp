@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "qr/cuda/kernels/batch_kernels.hpp"
 #include "qr/cuda/kernels/recovery_kernels.hpp"
@@ -13,9 +14,6 @@ namespace ballast::qr::cuda {
 namespace {
 
 constexpr const char* k_prefix = "ballast::qr::cuda::";
-
-template <class S>
-constexpr const char* k_type = sizeof(S) == 4 ? "float" : "double";
 
 struct row {
   const char* header;
@@ -94,6 +92,12 @@ std::int64_t panel_shared_bytes(int which, const ballast::cuda::capabilities& on
 
 namespace {
 
+// The kernel for complex numbers has one block for each vector, and no cluster.
+template <class S>
+cluster_shape chain_shape(int which) {
+  return is_complex<S> ? cluster_shape{1, k_complex_chain_threads} : k_chain_clusters[which];
+}
+
 // Static shared memory of the Cholesky QR kernels, at most.
 constexpr std::int64_t k_static_shared = 4 << 10;
 
@@ -130,7 +134,9 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
                       : gram > 0                 ? k_gram_threads
                       : substituted > 0          ? substitute_threads(substituted)
                                                  : k_threads;
-  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
+  std::string parameters = !here.typed                 ? std::to_string(threads)
+                           : what == work::scan_double ? name_of_number<wide_of<S>>()
+                                                       : name_of_number<S>();
   for (const int each : {staged ? 0 : gram, substituted, multiplied, applied}) {
     if (each > 0) parameters.append(1, ',').append(std::to_string(each));
   }
@@ -138,7 +144,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (multiplied > 0) made.blocks = product_resident(multiplied);
   if (gram > 0) {
     made.blocks = gram_resident(gram);
-    if (staged) made.shared = gram_stages<S>::bytes;
+    if (staged) made.shared = gram_stages<real_of<S>>::bytes;
     made.spills = 64;  // the sums of 64 columns and the next rows take all registers
     made.stack = 16;
   }
@@ -163,7 +169,7 @@ template <class S>
 auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) -> request {
   const auto [blocks, threads] = k_clusters[which];
   return {.header = "qr/cuda/panel/panel.cuh",
-          .expression = expression("panel_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
+          .expression = expression("panel_kernel", name_of_number<S>() + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
           .shared = panel_shared_bytes(which, on),
           .cluster = blocks,
@@ -173,23 +179,24 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
 
 template <class S>
 auto kernel_names<S>::chain(int which) -> request {
-  const auto [blocks, threads] = k_chain_clusters[which];
+  const auto [blocks, threads] = chain_shape<S>(which);
   return {.header = "qr/cuda/update/apply.cuh",
-          .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
+          .expression = expression("chain_kernel", name_of_number<S>() + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = chain_bytes(threads),
+          .shared = is_complex<S> ? 0 : chain_bytes(threads),
           .cluster = blocks};
 }
 
 template <class S>
 auto kernel_names<S>::strike() -> request {
-  return {.header = "qr/cuda/layout/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32, .stack = 64};
+  return {
+      .header = "qr/cuda/layout/matrix.cuh", .expression = expression("strike_kernel", name_of_number<S>()), .threads = 32, .stack = 64};
 }
 
 // Products by warpgroups (wgmma) exist on compute capability 9.0 only.
 template <class S>
 bool kernel_names<S>::multiplies(const ballast::cuda::capabilities& on) {
-  return sizeof(S) == 4 && on.major == 9 && on.minor == 0 && k_ring_bytes <= on.shared_per_block;
+  return std::is_same_v<S, float> && on.major == 9 && on.minor == 0 && k_ring_bytes <= on.shared_per_block;
 }
 
 template <class S>
@@ -200,13 +207,14 @@ bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
 template <class S>
 bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& on) {
   const auto [blocks, threads] = k_chain_clusters[which];
+  if (is_complex<S>) return which == 0;
   return blocks == 1 || (on.major >= 9 && chain_bytes(threads) <= on.shared_per_block);
 }
 
 template <class S>
 auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrumented) -> std::vector<request> {
   std::vector<request> made;
-  const work end = multiplies(on) ? work::count : work::split;
+  const work end = multiplies(on) ? work::count : is_complex<S> ? work::tall_chain : work::split;
   for (int w = 0; w < static_cast<int>(end); ++w) made.push_back(of(static_cast<work>(w), on));
   for (int t = 0; t < k_cluster_count; ++t) {
     if (runs(t, on)) made.push_back(panel(t, on));
@@ -215,14 +223,16 @@ auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrument
     if (runs_chain(t, on)) made.push_back(chain(t));
   }
   if (instrumented) {
-    made.push_back(strike());
-    if (sizeof(S) == 4) made.push_back(kernel_names<double>::strike());  // sums in double are struck, too
+    made.push_back(kernel_names<real_of<S>>::strike());
+    if (sizeof(real_of<S>) == 4) made.push_back(kernel_names<double>::strike());  // sums in double are struck, too
   }
   return made;
 }
 
 template struct kernel_names<float>;
 template struct kernel_names<double>;
+template struct kernel_names<std::complex<float>>;
+template struct kernel_names<std::complex<double>>;
 
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
   std::vector<ballast::cuda::kernel_request> made;
@@ -233,6 +243,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   };
   add(kernel_names<float>::all(on, false));
   add(kernel_names<double>::all(on, false));
+  add(kernel_names<std::complex<float>>::all(on, false));
+  add(kernel_names<std::complex<double>>::all(on, false));
   add(recovery_names<float>::all(on));
   add(recovery_names<double>::all(on));
   add(batch_kernels<float>(on, false));

@@ -2,10 +2,12 @@
 // Layer: backend "cuda" of QR.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <vector>
 
 #include "cuda/device/device.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "qr/cuda/layout/kernel_args.hpp"
 
 namespace ballast::qr::cuda {
@@ -54,12 +56,13 @@ enum class work {
   accept,
   taus,
   dots,
-  tall_chain,
   wide_gram,
   wide_parts,
   wide_join,
   solve,
   solve_check,
+  // Only for real numbers:
+  tall_chain,
   gram_128,  // for panels of at most 128 columns, and so on
   gram_64,
   gram_32,
@@ -95,14 +98,14 @@ constexpr work products_of(std::int64_t width) {
   return width <= 32 ? work::products_32 : width <= 64 ? work::products_64 : work::products_128;
 }
 
-// S: float or double.
+// S: float, double, or std::complex of them, which the kernels know as complex_number.
 template <class S>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
   static request of(work step, const ballast::cuda::capabilities& on);
   static request panel(int which, const ballast::cuda::capabilities& on);  // `which` indexes k_clusters
   static request chain(int which);                                         // `which` indexes k_chain_clusters
-  static request strike();
+  static request strike();                                                 // S: float or double; complex numbers are struck by components
   // Returns whether product.cuh computes products of floats on such a device.
   static bool multiplies(const ballast::cuda::capabilities& on);
   // Returns whether entry `which` of k_clusters can run on such a device.

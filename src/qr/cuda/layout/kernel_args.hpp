@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/macros.hpp"
+#include "qr/arithmetic/number.hpp"
 #include "qr/cuda/layout/matrix_args.hpp"
 #include "qr/cuda/layout/shapes.hpp"
 
@@ -151,21 +152,27 @@ struct block_list {
   int width;
 };
 
+// The sums over the rows of V for each of its columns: four products, and the four of its checkpoint.
+template <class S>
+inline constexpr int k_panel_sums = 4 * static_cast<int>(k_reals<S>) + 4;
+
 // Sums over the rows of V. A null pointer leaves out its sums.
 template <class S>
 struct products_arguments {
   reflectors<S> h = {};
-  const double* y = nullptr;   // one number for each row
-  const double* tx = nullptr;  // `width` numbers: p = V tx
-  const S* c = nullptr;        // two columns of `rows` numbers
+  const wide_of<S>* y = nullptr;   // one number for each row
+  const wide_of<S>* tx = nullptr;  // `width` numbers: p = V tx
+  const S* c = nullptr;            // two columns of `rows` numbers
   std::int64_t ldc = 0;
-  const double* weights = nullptr;  // one for each row: for the checkpoint of V
-  // 8 · width + 1 numbers for each thread block: Vᵀ times y, p, c1, c2; Σv, Σwv, Σw²v, Σv²; ‖p‖².
+  const double* weights = nullptr;  // one for each component of a row: for the checkpoint of V
+  // k_panel_sums · width + 1 numbers for each thread block: Vᴴ times y, p, c1, c2, by components; Σv, Σwv, Σw²v, Σv² over the components of
+  // V; ‖p‖².
   double* partial = nullptr;
   // The number of reflectors: h and the panels after it are summed, the last one narrower if fewer reflectors are left. With `weights`
   // alone.
   std::int64_t columns = 0;
-  // Thread blocks for each panel, whose sums begin blocks · (8 · width + 1) apart. Some blocks are idle for panels with few rows.
+  // Thread blocks for each panel, whose sums begin blocks · (k_panel_sums · width + 1) apart. Some blocks are idle for panels with few
+  // rows.
   std::int64_t blocks = 0;
 };
 
@@ -207,6 +214,7 @@ struct fold_arguments {
 struct checkpoints_arguments {
   const double* partial;
   std::int64_t rows, columns, width, blocks;  // as in products_arguments
+  std::int64_t sums;                          // k_panel_sums
   double* to;                                 // 4 · width numbers for each panel
 };
 
@@ -216,9 +224,10 @@ struct judge_arguments {
   fold_arguments fold;  // adds up products_arguments::partial
   std::int64_t m;       // rows of the whole matrix
   const S* tau;
-  const double* x;     // `width` numbers
-  const double* tx;    // computed with open_arguments
-  double* tz;          // 3 × width: Tᵀ times the sums of y, c1, c2
+  const double* x;       // `width` numbers
+  const wide_of<S>* tx;  // computed with open_arguments, as tx_size
+  const double* tx_size;
+  wide_of<S>* tz;      // 3 × width: Tᴴ times the sums of y, c1, c2
   double* checkpoint;  // 4 × width; null: the checkpoint is not kept
   // Hashes of T, and of R's rows within the panel. One thread block each computes them, after the blocks that compute sums; null: not
   // computed. They are complete before T is checked.
@@ -235,35 +244,36 @@ template <class S>
 struct open_arguments {
   reflectors<S> h;
   const double* x;
-  double* tx;  // 2 × width: T x, and |T| |x|
+  wide_of<S>* tx;   // `width` numbers: T x
+  double* tx_size;  // and |T| |x|
 };
 
 // y ← y − V tz.
 template <class S>
 struct transformed_arguments {
   reflectors<S> h = {};
-  const double* tz = nullptr;  // for y, c1, c2: `width` numbers each
-  const double* y = nullptr;
-  double* next = nullptr;
+  const wide_of<S>* tz = nullptr;  // for y, c1, c2: `width` numbers each
+  const wide_of<S>* y = nullptr;
+  wide_of<S>* next = nullptr;
   const S* c = nullptr;  // null: only y is transformed
   std::int64_t ldc = 0;
   const double* d = nullptr;  // width × 2: the weights of R's columns
   std::int64_t ldd = 0;
-  double* head = nullptr;     // 2 × width: c1 and c2 in R's rows
-  double* squares = nullptr;  // 2 for each thread block: of c1 and c2 below R's rows
-  double* norm = nullptr;     // the larger of the norms of c1 and c2 below R's rows
+  wide_of<S>* head = nullptr;  // 2 × width: c1 and c2 in R's rows
+  double* squares = nullptr;   // 2 for each thread block: of c1 and c2 below R's rows
+  double* norm = nullptr;      // the larger of the norms of c1 and c2 below R's rows
   std::uint32_t* arrived = nullptr;
   panel_gate* gate = nullptr;  // closed unless the norm is at most `limit`; null: there is no gate
   double limit = 0;
 };
 
-// z = T x or Tᵀ x.
+// z = T x or Tᴴ x.
 template <class S>
 struct small_arguments {
   reflectors<S> h;
   bool transposed;
-  const double* x;
-  double* z;
+  const wide_of<S>* x;
+  wide_of<S>* z;
 };
 
 // Multiplies blocks of columns by weights. It has many members because each of the results is optional, and has its own pointer.
@@ -283,10 +293,10 @@ struct weigh_arguments {
   // The products are subtracted from `init` or `from`: count columns of ldi rows, 2 · ldi apart for each block. Both null: the products are
   // stored with their own sign.
   const S* init = nullptr;
-  const double* from = nullptr;  // the same in double, one column
+  const wide_of<S>* from = nullptr;  // the same in double, one column
   std::int64_t ldi;
   S* to_column = nullptr;     // count columns of ldi rows, 2 · ldi apart for each block; null: not stored
-  double* to = nullptr;       // count columns of ldi rows, count · ldi apart for each block; null: not stored
+  wide_of<S>* to = nullptr;   // count columns of ldi rows, count · ldi apart for each block; null: not stored
   double* squares = nullptr;  // count for each thread block; null: not stored
   // For a single block of columns: the largest norm of its products (null: not computed), and the hash of its rows above its diagonal block
   // (null: not computed).
@@ -308,10 +318,10 @@ struct encode_arguments {
   block_list blocks;
   const double* z;  // n × 3: the weights of both checksums, and of the certificate's product
   std::int64_t ldz;
-  S* to;          // two columns for each block
-  double* parts;  // one column for each block
-  S* copy;        // rows × n; null: no copy
-  int sharing;    // warps that share the columns of the same rows
+  S* to;              // two columns for each block
+  wide_of<S>* parts;  // one column for each block
+  S* copy;            // rows × n; null: no copy
+  int sharing;        // warps that share the columns of the same rows
 };
 
 // Adds up the sums of chunks.
@@ -355,12 +365,12 @@ struct changes_arguments {
 // Stores the results of a verified panel: the checksums of R's rows, and the certificate's product. Or copies all rows of checksum columns.
 template <class S>
 struct accept_arguments {
-  const double* head;  // width × 2
+  const wide_of<S>* head;  // width × 2
   std::int64_t width;
   S* to;
   std::int64_t ld;
-  const double* next;  // rows
-  double* carried;     // null: no product
+  const wide_of<S>* next;  // rows
+  wide_of<S>* carried;     // null: no product
   std::int64_t rows;
   const panel_gate* gate = nullptr;  // closed: the kernel does nothing; null: there is no gate
 };
@@ -455,13 +465,13 @@ struct wide_arguments {
   int width;
   const S* tau;
   // VᵀV of each block, above the diagonal. wide_gram_kernel writes one for each of `chunks` chunks of rows.
-  double* G;
+  wide_of<S>* G;
   int chunks;
   S* T;
   int half;  // columns that have a common T already
 };
 
-// y ← op(Q)ᵀ y for k_vectors vectors, without T.
+// y ← op(Q)ᴴ y for k_vectors vectors, without T.
 template <class S>
 struct chain_arguments {
   const S* V;
@@ -470,7 +480,7 @@ struct chain_arguments {
   std::int64_t count;
   const S* tau;
   bool last_first;
-  double* y;  // rows × k_vectors
+  wide_of<S>* y;  // rows × k_vectors
 };
 
 // One step of the same by all multiprocessors. Step s applies group s − 1 and computes the sums of group s, in the order of the groups.
@@ -482,7 +492,7 @@ struct tall_chain_arguments {
   double* parts;       // k_chain_sums of each block: those of group `step`
 };
 
-// to[j + q · columns] = Σ_i b(i, q) x(i, j), over the rows of a chunk. The sums of chunk c begin at to[c · k_vectors · columns].
+// to[j + q · columns] = Σ_i b(i, q) conj(x(i, j)), over the rows of a chunk. The sums of chunk c begin at to[c · k_vectors · columns].
 template <class S>
 struct dots_arguments {
   const S* X;  // null: the identity; column 0 is its column `first`
@@ -491,10 +501,11 @@ struct dots_arguments {
   std::int64_t first;
   std::int64_t columns;
   const int* shifts;
-  const double* b;
+  const wide_of<S>* b;
   std::int64_t ldb;
-  double* to;
-  std::int64_t chunks;  // 1 for the identity
+  wide_of<S>* to;
+  std::int64_t chunks;      // 1 for the identity
+  bool conjugated = false;  // x is the conjugate of what is stored
 };
 
 template <class S>
@@ -505,7 +516,7 @@ struct solve_arguments {
   bool transposed;
   S* X;  // the right-hand sides, overwritten
   std::int64_t ldx;
-  double* rest;  // n numbers for each right-hand side
+  wide_of<S>* rest;  // n numbers for each right-hand side
 };
 
 // As qr::solve_sums.

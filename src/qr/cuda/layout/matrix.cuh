@@ -14,6 +14,7 @@
 #include "cuda/block/unroll.cuh"
 #include "qr/arithmetic/random.hpp"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/number.cuh"
 
 namespace ballast::qr::cuda {
 
@@ -38,7 +39,8 @@ __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__
     } else if (i < a.there) {
       x = a.from[i * a.from_row + j * a.from_column];
       const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
-      if (shift != 0) x = std::ldexp(x, shift);
+      if (shift != 0) x = shifted_number(x, shift);
+      x = conjugated_if(a.conjugated, x);
     }
     tile[r * (k_tile + 1) + c] = x;
   }
@@ -64,10 +66,10 @@ __global__ void __launch_bounds__(k_threads) compare_kernel(const __grid_constan
     if (i >= a.rows || j >= a.columns) continue;
     S expected = a.from[i * a.from_row + j * a.from_column];
     const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
-    if (shift != 0) expected = std::ldexp(expected, shift);
+    if (shift != 0) expected = shifted_number(expected, shift);
+    expected = conjugated_if(a.conjugated, expected);
     const S seen = a.to[i * a.to_row + j * a.to_column];
-    if (abft::word_of(expected) != abft::word_of(seen))
-      atomicMin(reinterpret_cast<unsigned long long*>(given.differs), static_cast<unsigned long long>(j));
+    if (!same_bits_of(expected, seen)) atomicMin(reinterpret_cast<unsigned long long*>(given.differs), static_cast<unsigned long long>(j));
   }
 }
 
@@ -123,10 +125,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
       const std::int64_t at = i + decltype(q)::value * k_threads;
       read[decltype(q)::value] = at < bottom ? x[at] : S(0);
     });
-    ballast::cuda::unrolled<together>([&](auto q) {
-      const auto each = static_cast<double>(read[decltype(q)::value]);
-      sum += each * each;
-    });
+    ballast::cuda::unrolled<together>([&](auto q) { sum += square_of(widened(read[decltype(q)::value])); });
   }
   if (!known) sum = over_block<false>(sum, several);
   if (a.chunks > 1 && !known) {
@@ -144,7 +143,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   } else {
     double most = 0;
     for (std::int64_t i = begin + threadIdx.x; i < end; i += k_threads) {
-      const double size = fabs(static_cast<double>(x[i]));
+      const double size = largest_component(x[i]);
       if (most == most && !(size <= most)) most = size;
     }
     most = over_block<true>(most, several);
@@ -153,8 +152,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
       made.exponent = std::ilogb(most);
       sum = 0;
       for (std::int64_t i = begin + threadIdx.x; i < end; i += k_threads) {
-        const double each = std::ldexp(static_cast<double>(x[i]), -made.exponent);
-        sum += each * each;
+        sum += square_of(shifted_number(widened(x[i]), -made.exponent));
       }
       made.norm = sqrt(over_block<false>(sum, several));
     }
@@ -173,10 +171,10 @@ __global__ void __launch_bounds__(k_threads) exponents_kernel(const __grid_const
   double most = none;
 #pragma unroll 8
   for (std::int64_t i = begin + threadIdx.x; i < end; i += k_threads) {
-    const double x = static_cast<double>(a.X[i * a.row_stride + j * a.column_stride]);
-    const double e = !(fabs(x) <= std::numeric_limits<double>::max()) ? std::numeric_limits<double>::quiet_NaN()
-                     : x == 0                                         ? none
-                                                                      : std::ilogb(x) + (a.row_shifts != nullptr ? a.row_shifts[i] : 0);
+    const double x = largest_component(a.X[i * a.row_stride + j * a.column_stride]);
+    const double e = !(x <= std::numeric_limits<double>::max()) ? std::numeric_limits<double>::quiet_NaN()
+                     : x == 0                                   ? none
+                                                                : std::ilogb(x) + (a.row_shifts != nullptr ? a.row_shifts[i] : 0);
     if (most == most && !(e <= most)) most = e;
   }
   most = over_block<true>(most, several);
@@ -194,9 +192,9 @@ __global__ void __launch_bounds__(k_threads) diagonal_kernel(const __grid_consta
   }
   __syncthreads();  // both are set
   for (std::int64_t i = threadIdx.x; i < a.n; i += k_threads) {
-    const double x = static_cast<double>(a.R[i + i * a.ld]);
+    const double x = largest_component(a.R[i + i * a.ld]);
     if (x == 0) atomicMin(&first, static_cast<unsigned long long>(i));
-    if (fabs(x) < a.small) atomicAdd(&small, 1ull);
+    if (x < a.small) atomicAdd(&small, 1ull);
   }
   __syncthreads();  // all elements have been compared
   if (threadIdx.x != 0) return;
@@ -211,12 +209,9 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   const std::int64_t i = blockIdx.x % slabs * k_threads + threadIdx.x;
   if (i >= a.rows) return;
   const bool none = a.state != nullptr && a.state->stage < k_cholesky_qr_orthonormal;
-  const auto make = [&] {
-    const volatile S* const from = a.from + i + j * a.ld;
-    return none || i < j ? S(0) : i == j ? S(1) : *from;
-  };
+  const auto make = [&] { return none || i < j ? S(0) : i == j ? S(1) : loaded_again(a.from + i + j * a.ld); };
   if (a.checked) {
-    ballast::cuda::store_compared(a.to + i + j * a.rows, make);
+    store_number_compared(a.to + i + j * a.rows, make);
   } else {
     a.to[i + j * a.rows] = make();
   }
@@ -249,7 +244,7 @@ __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__
     return a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
   };
   // All computations of a call use the same weights: after a fault in one, each recomputation would fail like the first.
-  ballast::cuda::store_compared(a.to + i + q * a.count, draw);
+  ballast::cuda::store_compared(a.to + (i + q * a.count) * a.stride, draw);
 }
 
 // Strikes the words that a fault of the call selects: the device's counterpart of inject::fault_injector::strike, for tests. One thread

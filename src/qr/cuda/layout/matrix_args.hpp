@@ -26,6 +26,7 @@ struct copy_arguments {
   const int* column_shifts;
   int sign;    // +1 or −1: the sign with which shifts are applied
   bool upper;  // true: only elements on and above the diagonal
+  bool conjugated = false;
 };
 
 // Compares a copy with its source; no identity.
@@ -104,12 +105,13 @@ struct hold_arguments {
   } zero[2];  // V and T
 };
 
-// Column q of `count` numbers: number i of stream + q is random weight i.
+// Column q of `count` numbers, `stride` doubles apart: number i of stream + q is random weight i.
 struct random_arguments {
   double* to;
   std::int64_t count;
   std::uint64_t stream;
   bool with_sign;
+  int stride = 1;  // 2: the real parts of complex numbers
 };
 
 template <class S>

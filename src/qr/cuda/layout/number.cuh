@@ -1,4 +1,4 @@
-// The numbers of the kernels for batches: float, double, and complex numbers of them, with what the kernels need of all four. The
+// The numbers of the kernels: float, double, and complex numbers of them, with what the kernels need of all four. The
 // counterpart of qr/arithmetic/scalar.hpp on a device.
 // Layer: backend "cuda" of QR, device code. complex_number has the layout of std::complex.
 #pragma once
@@ -8,6 +8,7 @@
 
 #include "abft/seal.hpp"
 #include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
 #include "cuda/block/twice.cuh"
 #include "qr/cuda/layout/number_types.hpp"
 
@@ -152,6 +153,99 @@ __device__ __forceinline__ S number_loaded_twice(const S& from) {
     return {ballast::cuda::loaded_twice(from.re), ballast::cuda::loaded_twice(from.im)};
   else
     return ballast::cuda::loaded_twice(from);
+}
+
+// A term of the hash of results, abft::value_hash, over numbers.
+template <class S>
+__device__ __forceinline__ std::uint64_t result_hash_of(S x, std::uint64_t place) {
+  if constexpr (is_complex<S>)
+    return abft::value_hash(x.re, 2 * place) + abft::value_hash(x.im, 2 * place + 1);
+  else
+    return abft::value_hash(x, place);
+}
+
+template <class S>
+__device__ __forceinline__ bool same_bits_of(S a, S b) {
+  if constexpr (is_complex<S>)
+    return ballast::cuda::bits(a.re) == ballast::cuda::bits(b.re) && ballast::cuda::bits(a.im) == ballast::cuda::bits(b.im);
+  else
+    return ballast::cuda::bits(a) == ballast::cuda::bits(b);
+}
+
+// Stores a number that make() computes twice, as ballast::cuda::store_compared.
+template <class S, class Make>
+__device__ __forceinline__ void store_number_compared(S* to, Make&& make) {
+  if constexpr (is_complex<S>) {
+    ballast::cuda::store_compared(&to->re, [&] { return make().re; });
+    ballast::cuda::store_compared(&to->im, [&] { return make().im; });
+  } else {
+    ballast::cuda::store_compared(to, make);
+  }
+}
+
+// x · 2^e, rounded like x.
+template <class S>
+__device__ __forceinline__ S shifted_number(S x, int e) {
+  if constexpr (is_complex<S>)
+    return {std::ldexp(x.re, e), std::ldexp(x.im, e)};
+  else
+    return std::ldexp(x, e);
+}
+
+// A number rounded from double.
+template <class S>
+__device__ __forceinline__ S narrowed(wide_of<S> x) {
+  if constexpr (is_complex<S>)
+    return {static_cast<real_of<S>>(x.re), static_cast<real_of<S>>(x.im)};
+  else
+    return static_cast<S>(x);
+}
+
+template <class S>
+__device__ __forceinline__ S conjugate_of(S x) {
+  return conjugated_if(true, x);
+}
+template <class S>
+__device__ __forceinline__ S negative_of(S x) {
+  if constexpr (is_complex<S>)
+    return {-x.re, -x.im};
+  else
+    return -x;
+}
+// A real number times a number.
+template <class S>
+__device__ __forceinline__ S times_real(S x, real_of<S> by) {
+  if constexpr (is_complex<S>)
+    return {x.re * by, x.im * by};
+  else
+    return x * by;
+}
+
+// |x| of a number in double whose square is within the range.
+template <class S>
+__device__ __forceinline__ double magnitude(S x) {
+  if constexpr (is_complex<S>)
+    return sqrt(square_of(x));
+  else
+    return fabs(x);
+}
+
+// A number from an array of its components.
+template <class Wide>
+__device__ __forceinline__ Wide number_at(const double* components, std::int64_t i) {
+  if constexpr (is_complex<Wide>)
+    return {components[2 * i], components[2 * i + 1]};
+  else
+    return components[i];
+}
+
+// An array of numbers as one of their components, of whose sums a warp or block adds up each.
+template <class S, int Count>
+__device__ __forceinline__ auto& all_components(S (&x)[Count]) {
+  if constexpr (is_complex<S>)
+    return reinterpret_cast<real_of<S>(&)[2 * Count]>(x);
+  else
+    return x;
 }
 
 // An array of numbers as one of their components.

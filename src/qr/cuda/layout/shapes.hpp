@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/macros.hpp"
+#include "qr/arithmetic/number.hpp"
 #include "qr/arithmetic/random.hpp"
 
 namespace ballast::qr::cuda {
@@ -59,8 +60,9 @@ BALLAST_HD constexpr std::int64_t encode_blocks(std::int64_t rows, int sharing) 
 }
 
 // Bytes of shared memory before the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
+template <class S>
 BALLAST_HD constexpr std::int64_t panel_front(int blocks, int threads) {
-  return 8 * (std::int64_t{2} * blocks * k_inner + 5 * k_inner + k_inner * k_inner + threads / 32 + 5);
+  return 8 * (k_reals<S> * (std::int64_t{2} * blocks * k_inner + 5 * k_inner + k_inner * k_inner + 3) + threads / 32 + 2);
 }
 
 // --- Cholesky QR panels (cholesky_qr.cuh, small_factor.cuh).
@@ -158,6 +160,9 @@ struct split_shape {
 // --- Applications of Q (apply.cuh).
 
 inline constexpr int k_wide_most = 512;  // reflectors of the widest block
+// The same for complex numbers, of which a strip of half as many rows fits into static shared memory.
+template <class S>
+inline constexpr int wide_most = is_complex<S> ? k_wide_most / 2 : k_wide_most;
 inline constexpr int k_wide_tile = 64;   // rows and columns of VᵀV that one thread block computes
 inline constexpr int k_wide_strip = 16;  // columns of T that one thread block joins
 BALLAST_HD constexpr int wide_tiles(int width) { return (width + k_wide_tile - 1) / k_wide_tile; }
@@ -168,6 +173,7 @@ inline constexpr int k_dot_rows = 1024;   // the least rows of a chunk of severa
 inline constexpr int k_chain_sums = 896;  // sums of a group of reflectors
 // Bytes of shared memory of chain_kernel.
 BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
+inline constexpr int k_complex_chain_threads = 512;
 inline constexpr int k_tall_chain_threads = 128;
 BALLAST_HD constexpr std::int64_t tall_chain_bytes() { return 8 * ((1 + k_tall_chain_threads / 32) * k_chain_sums + k_inner * k_vectors); }
 

@@ -12,20 +12,23 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/sums.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/number.cuh"
 
 namespace ballast::qr::cuda {
 
 // The shared memory before the slab.
-template <int Blocks, int Threads>
+template <class S, int Blocks, int Threads>
 struct panel_memory {
-  double slots[2][Blocks][k_inner];  // the sums sent by each block, for two exchanges
-  double row[2][k_inner];            // row j, from the block that has it
-  double part[k_inner];              // the sums that this block sends
-  double weight[k_inner];            // row j of the reflector's update of the columns
-  double z[k_inner];                 // V_lᵀ v_j for l < j
-  double T[k_inner][k_inner];        // T[column][row]
+  using wide = wide_of<S>;
+  wide slots[2][Blocks][k_inner];  // the sums sent by each block, for two exchanges
+  wide row[2][k_inner];            // row j, from the block that has it
+  wide part[k_inner];              // the sums that this block sends
+  wide weight[k_inner];            // row j of the reflector's update of the columns
+  wide z[k_inner];                 // V_lᴴ v_j for l < j
+  wide T[k_inner][k_inner];        // T[column][row]
+  wide scale, tau, alpha;
   double several[Threads / 32];
-  double scale, beta, tau, alpha;
+  double beta;
   int plain;  // 1 if the squared norm is in the range where it is accurate, else 0
 };
 
@@ -39,9 +42,20 @@ __device__ __forceinline__ void sync_cluster() {
   }
 }
 
+// Sends a number to the same place of another block.
+template <class Wide>
+__device__ __forceinline__ void send_number(Wide* to, unsigned block, Wide x) {
+  if constexpr (is_complex<Wide>) {
+    arch::store_remote(&to->re, block, x.re);
+    arch::store_remote(&to->im, block, x.im);
+  } else {
+    arch::store_remote(to, block, x);
+  }
+}
+
 // Sends part[0 … count − 1] of this block to its place in slots[half] of all blocks. The caller needs a barrier of the cluster afterwards.
-template <int Blocks, int Threads>
-__device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int half, int rank, int count) {
+template <class S, int Blocks, int Threads>
+__device__ __forceinline__ void send(panel_memory<S, Blocks, Threads>& own, int half, int rank, int count) {
   __syncthreads();  // `part` is complete
   for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
     const int to = e / k_inner, l = e % k_inner;
@@ -49,7 +63,7 @@ __device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int hal
     if constexpr (Blocks == 1) {
       own.slots[half][0][l] = own.part[l];
     } else {
-      arch::store_remote(&own.slots[half][rank][l], static_cast<unsigned>(to), own.part[l]);
+      send_number(&own.slots[half][rank][l], static_cast<unsigned>(to), own.part[l]);
     }
   }
 }
@@ -58,8 +72,8 @@ __device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int hal
 __device__ __forceinline__ double larger(double a, double b) { return a != a || a > b ? a : b; }
 
 // Reduces one number of each lane over all warps of the block: the sum, or the largest. The result is in part[0] after the next barrier.
-template <bool Largest, int Blocks, int Threads>
-__device__ __forceinline__ void gather(panel_memory<Blocks, Threads>& own, double value) {
+template <bool Largest, class S, int Blocks, int Threads>
+__device__ __forceinline__ void gather(panel_memory<S, Blocks, Threads>& own, double value) {
   for (int distance = 1; distance < 32; distance *= 2) {
     const double other = __shfl_xor_sync(0xffffffffu, value, distance);
     value = Largest ? larger(value, other) : value + other;
@@ -74,20 +88,22 @@ __device__ __forceinline__ void gather(panel_memory<Blocks, Threads>& own, doubl
 }
 
 // Sets the weights of the new reflector for the columns to its right. Called by the first warp, lane l for column l. g: the dot product of
-// column l with the tail of the pivot; h: its element in row j.
-template <int Blocks, int Threads>
-__device__ __forceinline__ void set_weights(panel_memory<Blocks, Threads>& own, int l, int j, double g, double h, double scale,
-                                            double tau) {
-  own.weight[l] = l > j && tau != 0 ? tau * (h + scale * g) : 0;
-  own.z[l] = l < j ? h + scale * g : 0;
+// column l with the tail of the pivot; h: its element in row j. The columns get Hᴴ, so that conj(τ) is their factor.
+template <class S, int Blocks, int Threads, class Wide>
+__device__ __forceinline__ void set_weights(panel_memory<S, Blocks, Threads>& own, int l, int j, Wide g, Wide h, Wide scale, Wide tau) {
+  const Wide product = plus_conjugate_product(h, scale, g);  // vᴴ times column l
+  own.weight[l] = l > j && !(tau == Wide(0.0)) ? conjugate_of(tau) * product : Wide(0.0);
+  own.z[l] = l < j ? conjugate_of(product) : Wide(0.0);
 }
 
 // A thread block that factors its slab of the panel.
 // Thread mapping: lane i of a warp has rows i, i + 32, … of the slab, warp w has columns w, w + Threads / 32, ….
 template <class S, int Blocks, int Threads>
 struct panel_block {
-  using memory = panel_memory<Blocks, Threads>;
-  static_assert(sizeof(memory) == panel_front(Blocks, Threads));
+  using memory = panel_memory<S, Blocks, Threads>;
+  using wide = wide_of<S>;
+  using real = real_of<S>;
+  static_assert(sizeof(memory) == panel_front<S>(Blocks, Threads));
   static constexpr int warps = Threads / 32;
 
   const panel_arguments<S>& a;
@@ -138,12 +154,12 @@ struct panel_block {
   // Computes the dot products of the pivot's tail below row j with all columns, into `part`.
   __device__ __forceinline__ void dots(int j, const S* pivot) const {
     for (int l = warp; l < w; l += warps) {
-      double sum[1] = {0};
+      wide sum[1] = {};
       for (std::int64_t i = below(j) + lane; i < count; i += 32) {
         const S y = l == j ? pivot[i] : X[i + l * ld];
-        sum[0] += static_cast<double>(pivot[i]) * static_cast<double>(y);
+        sum[0] = plus_conjugate_product(sum[0], widened(pivot[i]), widened(y));
       }
-      ballast::cuda::add_lanes<Threads, 32, 1>(sum);
+      ballast::cuda::add_lanes<Threads, 32, 1>(all_components(sum));
       if (lane == 0) own.part[l] = sum[0];
     }
   }
@@ -153,84 +169,101 @@ struct panel_block {
     for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
       const int to = e / k_inner, l = e % k_inner;
       if (l >= w) continue;
-      const double h = static_cast<double>(l == j ? pivot[j - first] : X[j - first + l * ld]);
+      const wide h = widened(l == j ? pivot[j - first] : X[j - first + l * ld]);
       if constexpr (Blocks == 1) {
         own.row[half][l] = h;
       } else {
-        arch::store_remote(&own.row[half][l], static_cast<unsigned>(to), h);
+        send_number(&own.row[half][l], static_cast<unsigned>(to), h);
       }
     }
   }
 
   // Computes reflector j from the sums and the row that all blocks have sent. Called by the first warp, lane l for column l. g and h
   // receive its sum and its element, as in set_weights().
-  __device__ __forceinline__ void reflector(int j, double& g, double& h) const {
+  __device__ __forceinline__ void reflector(int j, wide& g, wide& h) const {
     for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[half][r][lane];
-    h = lane < w ? own.row[half][lane] : 0;
-    const double squares = __shfl_sync(0xffffffffu, g, j), alpha = __shfl_sync(0xffffffffu, h, j);
+    h = lane < w ? own.row[half][lane] : wide(0.0);
+    const wide alpha = __shfl_sync(0xffffffffu, h, j);
+    // What the reflector turns to zero: the tail, and the imaginary part of the pivot.
+    const double head = real_part(alpha), squares = real_part(__shfl_sync(0xffffffffu, g, j)) + square_of(imaginary(alpha));
     // Squares of floats neither underflow nor overflow in double.
     const bool plain =
-        fabs(alpha) <= 0x1p450 && (sizeof(S) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
-    const double beta = plain ? -copysign(sqrt(alpha * alpha + squares), alpha) : alpha;
-    const double scale = plain ? 1 / (alpha - beta) : 0, tau = plain ? (beta - alpha) / beta : 0;
+        fabs(head) <= 0x1p450 && (sizeof(real) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
+    const double beta = plain ? -copysign(sqrt(head * head + squares), head) : head;
+    const wide scale = plain ? quotient(wide(1.0), alpha - wide(beta)) : wide(0.0), tau = rounded(plain ? tau_of(beta, alpha) : wide(0.0));
     if (lane == 0) {
       own.scale = scale;
       own.beta = beta;
-      own.tau = static_cast<double>(static_cast<S>(tau));
+      own.tau = tau;
       own.alpha = alpha;
-      own.plain = plain || j + 1 >= a.rows || (sizeof(S) == 4 && squares == 0);
+      own.plain = plain || (imaginary(alpha) == 0 && (j + 1 >= a.rows || (sizeof(real) == 4 && squares == 0)));
     }
-    set_weights(own, lane, j, g, h, scale, static_cast<double>(static_cast<S>(tau)));
+    set_weights(own, lane, j, g, h, scale, tau);
+  }
+  // τ of a pivot that becomes the real number β: (β − α) / β.
+  __device__ __forceinline__ static wide tau_of(double beta, wide alpha) {
+    if constexpr (is_complex<S>)
+      return {(beta - alpha.re) / beta, -alpha.im / beta};
+    else
+      return (beta - alpha) / beta;
+  }
+  __device__ __forceinline__ static wide rounded(wide x) { return widened(narrowed<S>(x)); }
+  __device__ __forceinline__ static double imaginary(wide x) {
+    if constexpr (is_complex<S>)
+      return x.im;
+    else
+      return 0;
   }
 
   // Computes reflector j if the squares of its tail leave the range, or if the tail holds Inf or NaN: the tail is scaled by its largest
   // element, and stored as v itself.
-  __device__ __forceinline__ void rescale(int j, S* pivot, double g, double h) {
+  __device__ __forceinline__ void rescale(int j, S* pivot, wide g, wide h) {
     const std::int64_t begin = below(j) + threadIdx.x;
     double most = 0;
-    for (std::int64_t i = begin; i < count; i += Threads) most = larger(most, fabs(static_cast<double>(pivot[i])));
+    for (std::int64_t i = begin; i < count; i += Threads) most = larger(most, largest_component(pivot[i]));
     gather<true>(own, most);
     send(own, half, rank, 1);
     sync_cluster<Blocks>();  // all blocks have sent
-    most = own.slots[half][0][0];
-    for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[half][r][0]);
+    most = real_part(own.slots[half][0][0]);
+    for (int r = 1; r < Blocks; ++r) most = larger(most, real_part(own.slots[half][r][0]));
     half ^= 1;
-    const double alpha = own.alpha;
-    double beta = alpha, tau = 0;
-    if (!(most == 0)) {
-      const double top = larger(most, fabs(alpha));
+    const wide alpha = own.alpha;
+    double beta = real_part(alpha);
+    wide tau = 0.0;
+    if (!(most == 0 && imaginary(alpha) == 0)) {
+      const double top = larger(most, largest_component(alpha));
       const int e = top <= std::numeric_limits<double>::max() ? -std::ilogb(top) : 0;
       double squares = 0;
       for (std::int64_t i = begin; i < count; i += Threads) {
-        const double x = std::ldexp(static_cast<double>(pivot[i]), e);
-        squares += x * x;
+        squares += square_of(shifted_number(widened(pivot[i]), e));
       }
       gather<false>(own, squares);
       send(own, half, rank, 1);
       sync_cluster<Blocks>();  // all blocks have sent
       squares = 0;
-      for (int r = 0; r < Blocks; ++r) squares += own.slots[half][r][0];
+      for (int r = 0; r < Blocks; ++r) squares += real_part(own.slots[half][r][0]);
       half ^= 1;
-      const double head = std::ldexp(alpha, e);
-      const double scaled = -copysign(sqrt(head * head + squares), head);
-      tau = static_cast<double>(static_cast<S>((scaled - head) / scaled));
+      const wide head = shifted_number(alpha, e);
+      const double scaled = -copysign(sqrt(square_of(head) + squares), real_part(head));
+      tau = rounded(tau_of(scaled, head));
       beta = std::ldexp(scaled, -e);
       for (std::int64_t i = begin; i < count; i += Threads)
-        pivot[i] = static_cast<S>(std::ldexp(static_cast<double>(pivot[i]), e) / (head - scaled));
+        pivot[i] = narrowed<S>(quotient(shifted_number(widened(pivot[i]), e), head - wide(scaled)));
       __syncthreads();  // v is complete
       dots(j, pivot);
       send(own, half, rank, w);
       sync_cluster<Blocks>();  // all blocks have sent
       if (warp == 0) {
-        g = 0;
+        g = 0.0;
         for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[half][r][lane];
       }
       half ^= 1;
     }
     if (warp == 0) {
-      set_weights(own, lane, j, g, h, tau == 0 ? 0.0 : 1.0, tau);
+      const wide scale = tau == wide(0.0) ? 0.0 : 1.0;
+      set_weights(own, lane, j, g, h, scale, tau);
       if (lane == 0) {
-        own.scale = tau == 0 ? 0 : 1;
+        own.scale = scale;
         own.beta = beta;
         own.tau = tau;
       }
@@ -238,33 +271,33 @@ struct panel_block {
     __syncthreads();  // the reflector is complete
   }
 
-  // T: column j is −τ T Vᵀv_j above the diagonal. Computed by the last warp of the first block, lane l for row l.
+  // T: column j is −τ T Vᴴv_j above the diagonal. Computed by the last warp of the first block, lane l for row l.
   __device__ __forceinline__ void extend_t(int j) const {
     if (rank == 0 && warp == warps - 1) {
-      double sums[4] = {};
+      wide sums[4] = {};
       int q = 0;  // the sum includes q < lane: T is zero there
       for (; q + 4 <= j; q += 4) {
-        for (int s = 0; s < 4; ++s) sums[s] += own.T[q + s][lane] * own.z[q + s];
+        for (int s = 0; s < 4; ++s) sums[s] = plus_product(sums[s], own.T[q + s][lane], own.z[q + s]);
       }
-      for (; q < j; ++q) sums[0] += own.T[q][lane] * own.z[q];
-      const double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      own.T[j][lane] = lane < j ? static_cast<double>(static_cast<S>(-own.tau * sum)) : lane == j ? own.tau : 0;
+      for (; q < j; ++q) sums[0] = plus_product(sums[0], own.T[q][lane], own.z[q]);
+      const wide sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      own.T[j][lane] = lane < j ? rounded(negative_of(own.tau * sum)) : lane == j ? own.tau : wide(0.0);
     }
-    if (rank == 0 && threadIdx.x == 0) a.tau[j] = static_cast<S>(own.tau);
+    if (rank == 0 && threadIdx.x == 0) a.tau[j] = narrowed<S>(own.tau);
   }
 
   // Applies reflector j, and computes the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to
   // the slab; column j + 1 is read from the slab and written to `next`, so that no warp waits for another.
   __device__ __forceinline__ void apply(int j, const S* pivot, S* next, bool with_row) const {
-    const double scale = own.scale, next_weight = j + 1 < w ? own.weight[j + 1] : 0;
+    const wide scale = own.scale, next_weight = j + 1 < w ? own.weight[j + 1] : wide(0.0);
     constexpr int mine = k_inner / warps;  // columns of a warp
-    double sum[mine] = {}, weight[mine];
+    wide sum[mine] = {}, weight[mine];
     for (int c = 0; c < mine; ++c) weight[c] = own.weight[warp + c * warps];
     for (std::int64_t i = below(j) + lane; i < count; i += 32) {
-      const S v = static_cast<S>(static_cast<double>(pivot[i]) * scale);
+      const S v = narrowed<S>(widened(pivot[i]) * scale);
       S x = 0;
-      if (j + 1 < w) x = static_cast<S>(static_cast<double>(X[i + (j + 1) * ld]) - static_cast<double>(v) * next_weight);
-      const double factor = first + i > j + 1 ? static_cast<double>(x) : 0;
+      if (j + 1 < w) x = narrowed<S>(minus_product(widened(X[i + (j + 1) * ld]), widened(v), next_weight));
+      const wide factor = first + i > j + 1 ? widened(x) : wide(0.0);
       for (int c = 0; c < mine; ++c) {
         const int l = warp + c * warps;
         if (l >= w) continue;
@@ -276,12 +309,12 @@ struct panel_block {
         } else if (l == j + 1) {
           next[i] = y = x;
         } else {
-          X[i + l * ld] = y = static_cast<S>(static_cast<double>(X[i + l * ld]) - static_cast<double>(v) * weight[c]);
+          X[i + l * ld] = y = narrowed<S>(minus_product(widened(X[i + l * ld]), widened(v), weight[c]));
         }
-        sum[c] += factor * static_cast<double>(y);
+        sum[c] = plus_conjugate_product(sum[c], factor, widened(y));
       }
     }
-    ballast::cuda::add_lanes<Threads, 32, 1>(sum);
+    ballast::cuda::add_lanes<Threads, 32, 1>(all_components(sum));
     for (int c = 0; c < mine; ++c) {
       const int l = warp + c * warps;
       if (l >= w) continue;
@@ -289,7 +322,7 @@ struct panel_block {
       // Row j belongs to R.
       if (with_row && lane == 0 && l >= j) {
         S& r = X[j - first + l * ld];
-        r = l == j ? static_cast<S>(own.beta) : static_cast<S>(static_cast<double>(r) - weight[c]);
+        r = l == j ? S(static_cast<real>(own.beta)) : narrowed<S>(widened(r) - weight[c]);
       }
     }
   }
@@ -304,7 +337,7 @@ struct panel_block {
     if (rank == 0) {
       for (int e = static_cast<int>(threadIdx.x); e < w * w; e += Threads) {
         const int l = e / w, i = e % w;
-        a.T[i + l * a.ldt] = i <= l ? static_cast<S>(own.T[l][i]) : S(0);
+        a.T[i + l * a.ldt] = i <= l ? narrowed<S>(own.T[l][i]) : S(0);
       }
     }
   }
@@ -323,7 +356,7 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
     send(block.own, block.half, block.rank, block.w);
     if (has_row) block.send_row(j, pivot);
     sync_cluster<Blocks>();  // all blocks have sent
-    double g = 0, h = 0;
+    wide_of<S> g = 0.0, h = 0.0;
     if (block.warp == 0) block.reflector(j, g, h);
     block.half ^= 1;
     __syncthreads();  // the reflector is complete

@@ -12,6 +12,7 @@
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/checks/checks.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/number.cuh"
 #include "qr/cuda/panel/panel.cuh"
 
 namespace ballast::qr::cuda {
@@ -32,7 +33,7 @@ struct reflector_block {
 // conflicts. While they are multiplied, the next rows are loaded into registers. Warp (r, c) of 2 × 4 has 32 rows and 16 columns of the
 // tile.
 template <class S>
-__global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_constant__ wide_arguments<S> a) {
+__device__ __forceinline__ void real_wide_gram(const wide_arguments<S>& a) {
   constexpr int strip = 16, stride = strip + 4, each = k_wide_tile * strip / k_threads;
   auto& left = arch::shared_object<double[k_wide_tile * stride], struct gram_left>();
   auto& right = arch::shared_object<double[k_wide_tile * stride], struct gram_right>();
@@ -99,6 +100,67 @@ __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_const
   });
 }
 
+// The same tiles for complex numbers, by multiplications and additions: thread (r, c) of 16 × 16 has rows r, r + 16, … and columns c, c +
+// 16, … of the tile.
+template <class S>
+__device__ __forceinline__ void complex_wide_gram(const wide_arguments<S>& a) {
+  using wide = wide_of<S>;
+  constexpr int strip = 8, stride = strip + 1, side = 16, own = k_wide_tile / side;
+  auto& left = arch::shared_object<wide[k_wide_tile * stride], struct complex_gram_left>();
+  auto& right = arch::shared_object<wide[k_wide_tile * stride], struct complex_gram_right>();
+  const int tiles = wide_tiles(a.width), pairs = tiles * (tiles + 1) / 2;
+  const std::int64_t chunk = blockIdx.x % a.chunks, k = blockIdx.x / a.chunks / pairs;
+  int row_tile = 0, rest = static_cast<int>(blockIdx.x / a.chunks % pairs);
+  for (; rest >= tiles - row_tile; ++row_tile) rest -= tiles - row_tile;
+  const reflectors<S> h = reflector_block<S>(a, k).h;
+  const int top = row_tile * k_wide_tile, first = (row_tile + rest) * k_wide_tile, thread = static_cast<int>(threadIdx.x);
+  if (first >= h.width) return;
+  const int r = thread / side, c = thread % side;
+  const std::int64_t rows = ((h.rows + a.chunks - 1) / a.chunks + strip - 1) / strip * strip, last = (chunk + 1) * rows;
+  const std::int64_t end = last < h.rows ? last : h.rows;
+  wide sum[own][own] = {};
+  // The columns to the right have zeros above their own rows.
+  for (std::int64_t begin = chunk * rows > first ? chunk * rows : first; begin < end; begin += strip) {
+    __syncthreads();  // the rows before have been read
+    for (int e = thread; e < k_wide_tile * strip; e += k_threads) {
+      const int l = e / strip, to = l * stride + e % strip;
+      const std::int64_t i = begin + e % strip;
+      left[to] = i < end && top + l < h.width ? element(h.V[i + (top + l) * h.ldv], i, top + l) : wide(0.0);
+      right[to] = i < end && first + l < h.width ? element(h.V[i + (first + l) * h.ldv], i, first + l) : wide(0.0);
+    }
+    __syncthreads();  // the rows are in shared memory
+    for (int i = 0; i < strip; ++i) {
+      wide u[own], v[own];
+      ballast::cuda::unrolled<own>([&](auto q) {
+        u[decltype(q)::value] = left[(r + side * decltype(q)::value) * stride + i];
+        v[decltype(q)::value] = right[(c + side * decltype(q)::value) * stride + i];
+      });
+      ballast::cuda::unrolled<own>([&](auto p) {
+        ballast::cuda::unrolled<own>([&](auto q) {
+          wide& to = sum[decltype(p)::value][decltype(q)::value];
+          to = plus_conjugate_product(to, u[decltype(p)::value], v[decltype(q)::value]);
+        });
+      });
+    }
+  }
+  const std::int64_t panels = (a.count + a.width - 1) / a.width;
+  wide* const G = a.G + (chunk * panels + k) * a.width * a.width;
+  ballast::cuda::unrolled<own>([&](auto p) {
+    ballast::cuda::unrolled<own>([&](auto q) {
+      const int i = top + r + side * decltype(p)::value, j = first + c + side * decltype(q)::value;
+      if (i < j && j < h.width) G[i + static_cast<std::int64_t>(j) * h.width] = sum[decltype(p)::value][decltype(q)::value];
+    });
+  });
+}
+
+template <class S>
+__global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_constant__ wide_arguments<S> a) {
+  if constexpr (is_complex<S>)
+    complex_wide_gram<S>(a);
+  else
+    real_wide_gram<S>(a);
+}
+
 // Writes zeros, and T of k_inner columns on the diagonal: column j is −τ_j T G_j above the diagonal, τ_j on it. A warp for each k_inner
 // columns, of which it zeroes all rows. Lane i has the rows i, i + 32, … to zero, row i of the part, and row i of G.
 template <class S>
@@ -111,43 +173,66 @@ __global__ void __launch_bounds__(k_threads) wide_parts_kernel(const __grid_cons
   const int w = h.width - first < k_inner ? h.width - first : k_inner;
   if (w <= 0) return;
   S* const T = a.T + k * a.width * a.width + static_cast<std::int64_t>(first) * h.width;
-  const double* const G = a.G + k * a.width * a.width + static_cast<std::int64_t>(first) * h.width + first;
+  using wide = wide_of<S>;
+  const wide* const G = a.G + k * a.width * a.width + static_cast<std::int64_t>(first) * h.width + first;
   for (int j = 0; j < w; ++j) {
     for (int i = lane; i < h.width; i += 32) T[i + static_cast<std::int64_t>(j) * h.width] = S(0);
   }
-  double g[k_inner], row[k_inner];
-  ballast::cuda::unrolled<k_inner>([&](auto q) {
-    constexpr int j = decltype(q)::value;
-    g[j] = j < w && lane < j ? G[lane + static_cast<std::int64_t>(j) * h.width] : 0;
-  });
-  const double own = lane < w ? static_cast<double>(a.tau[k * a.width + first + lane]) : 0;
-  ballast::cuda::unrolled<k_inner>([&](auto q) {
-    constexpr int j = decltype(q)::value;
-    double sum = 0;
-    ballast::cuda::unrolled<j>([&](auto l) { sum += row[decltype(l)::value] * __shfl_sync(0xffffffffu, g[j], decltype(l)::value); });
-    const double tau = __shfl_sync(0xffffffffu, own, j);
-    row[j] = lane < j ? static_cast<double>(static_cast<S>(-tau * sum)) : lane == j ? tau : 0;
-    if (j < w && lane <= j) T[first + lane + static_cast<std::int64_t>(j) * h.width] = static_cast<S>(row[j]);
-  });
+  wide row[k_inner];
+  const wide own = lane < w ? widened(a.tau[k * a.width + first + lane]) : wide(0.0);
+  if constexpr (is_complex<S>) {
+    // Each column of G is loaded when it is used: the registers hold one row of complex numbers, not two.
+    ballast::cuda::unrolled<k_inner>([&](auto q) {
+      constexpr int j = decltype(q)::value;
+      const wide g = j < w && lane < j ? G[lane + static_cast<std::int64_t>(j) * h.width] : wide(0.0),
+                 tau = __shfl_sync(0xffffffffu, own, j);
+      wide sum = 0.0;
+      ballast::cuda::unrolled<j>(
+          [&](auto l) { sum = plus_product(sum, row[decltype(l)::value], __shfl_sync(0xffffffffu, g, decltype(l)::value)); });
+      row[j] = lane < j ? widened(narrowed<S>(negative_of(tau * sum))) : lane == j ? tau : wide(0.0);
+      if (j < w && lane <= j) T[first + lane + static_cast<std::int64_t>(j) * h.width] = narrowed<S>(row[j]);
+    });
+    return;
+  } else {
+    double g[k_inner];
+    ballast::cuda::unrolled<k_inner>([&](auto q) {
+      constexpr int j = decltype(q)::value;
+      g[j] = j < w && lane < j ? G[lane + static_cast<std::int64_t>(j) * h.width] : 0;
+    });
+    ballast::cuda::unrolled<k_inner>([&](auto q) {
+      constexpr int j = decltype(q)::value;
+      double sum = 0;
+      ballast::cuda::unrolled<j>([&](auto l) { sum += row[decltype(l)::value] * __shfl_sync(0xffffffffu, g[j], decltype(l)::value); });
+      const double tau = __shfl_sync(0xffffffffu, own, j);
+      row[j] = lane < j ? static_cast<double>(static_cast<S>(-tau * sum)) : lane == j ? tau : 0;
+      if (j < w && lane <= j) T[first + lane + static_cast<std::int64_t>(j) * h.width] = static_cast<S>(row[j]);
+    });
+  }
 }
 
 // Computes T12 for a strip of its columns: V1ᵀV2 T2, then −T1 times that. Thread i has row i of the strip, and `Columns` columns; the strip
 // has `half` rows.
 template <class S, int Columns>
-__device__ __forceinline__ void join_strip(const reflectors<S>& h, const double* G, S* T, int first, int half, int c0, int columns,
-                                           double (&strip)[k_wide_most / 2 * k_wide_strip]) {
+__device__ __forceinline__ void join_strip(const reflectors<S>& h, const wide_of<S>* G, S* T, int first, int half, int c0, int columns,
+                                           wide_of<S> (&strip)[wide_most<S> / 2 * k_wide_strip]) {
+  using wide = wide_of<S>;
   const int thread = static_cast<int>(threadIdx.x), i = thread % half, own = thread / half * Columns;
   const std::int64_t ld = h.width;
   const int deep = c0 + columns;  // rows of T2 that these columns have
   for (int e = thread; e < deep * k_wide_strip; e += k_threads) {
     const int l = e % deep, c = e / deep;
-    strip[c * half + l] = c < columns ? static_cast<double>(T[first + half + l + (first + half + c0 + c) * ld]) : 0;
+    strip[c * half + l] = c < columns ? widened(T[first + half + l + (first + half + c0 + c) * ld]) : wide(0.0);
   }
   __syncthreads();  // T2's columns are in shared memory
-  double sum[Columns] = {};
+  wide sum[Columns] = {};
+  const auto add = [&](wide x, int l) {
+    ballast::cuda::unrolled<Columns>([&](auto c) {
+      wide& to = sum[decltype(c)::value];
+      to = plus_product(to, x, strip[(own + decltype(c)::value) * half + l]);
+    });
+  };
   for (int l = 0; l < deep; ++l) {
-    const double g = G[first + i + (first + half + l) * ld];
-    ballast::cuda::unrolled<Columns>([&](auto c) { sum[decltype(c)::value] += g * strip[(own + decltype(c)::value) * half + l]; });
+    add(G[first + i + (first + half + l) * ld], l);
   }
   __syncthreads();  // T2's columns have been read
   ballast::cuda::unrolled<Columns>([&](auto c) {
@@ -156,19 +241,18 @@ __device__ __forceinline__ void join_strip(const reflectors<S>& h, const double*
   });
   __syncthreads();  // V1ᵀV2 T2 is complete
   for (int l = i / 32 * 32; l < half; ++l) {
-    const double x = static_cast<double>(T[first + i + (first + l) * ld]);
-    ballast::cuda::unrolled<Columns>([&](auto c) { sum[decltype(c)::value] += x * strip[(own + decltype(c)::value) * half + l]; });
+    add(widened(T[first + i + (first + l) * ld]), l);
   }
   ballast::cuda::unrolled<Columns>([&](auto c) {
     const int column = own + decltype(c)::value;
-    if (column < columns) T[first + i + (first + half + c0 + column) * ld] = static_cast<S>(-sum[decltype(c)::value]);
+    if (column < columns) T[first + i + (first + half + c0 + column) * ld] = narrowed<S>(negative_of(sum[decltype(c)::value]));
   });
 }
 
 // One thread block for each block of reflectors, pair of halves and strip of columns.
 template <class S>
 __global__ void __launch_bounds__(k_threads, 2) wide_join_kernel(const __grid_constant__ wide_arguments<S> a) {
-  auto& strip = arch::shared_object<double[k_wide_most / 2 * k_wide_strip], struct joined_strip>();
+  auto& strip = arch::shared_object<wide_of<S>[wide_most<S> / 2 * k_wide_strip], struct joined_strip>();
   const int half = a.half, pairs = wide_pairs(a.width, half), strips = half / k_wide_strip;
   const std::int64_t k = blockIdx.x / (pairs * strips);
   const int rest = static_cast<int>(blockIdx.x % (pairs * strips));
@@ -176,7 +260,7 @@ __global__ void __launch_bounds__(k_threads, 2) wide_join_kernel(const __grid_co
   const reflectors<S> h = reflector_block<S>(a, k).h;
   const int left = h.width - first - half - c0, columns = left < k_wide_strip ? left : k_wide_strip;
   if (columns <= 0) return;
-  const double* const G = a.G + k * a.width * a.width;
+  const wide_of<S>* const G = a.G + k * a.width * a.width;
   S* const T = a.T + k * a.width * a.width;
   static_assert(k_wide_strip == 16 && k_threads == 256 && k_wide_most == 512);
   if (half == 32) {
@@ -185,7 +269,7 @@ __global__ void __launch_bounds__(k_threads, 2) wide_join_kernel(const __grid_co
     join_strip<S, 4>(h, G, T, first, half, c0, columns, strip);
   } else if (half == 128) {
     join_strip<S, 8>(h, G, T, first, half, c0, columns, strip);
-  } else {
+  } else if constexpr (wide_most<S> == k_wide_most) {
     join_strip<S, 16>(h, G, T, first, half, c0, columns, strip);
   }
 }
@@ -338,7 +422,7 @@ __device__ void solve_group(const chain_arguments<S>& a, std::int64_t column, co
 // same rows in every group, so that y needs no barrier; the rows of all warps interleave, so that the last groups, which have few rows,
 // keep all warps busy.
 template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+__device__ __forceinline__ void real_chain(const chain_arguments<S>& a) {
   constexpr int warps = Threads / 32;
   static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
   auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
@@ -377,6 +461,47 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
   sync_cluster<Blocks>();  // no block exits while others may still read from it
 }
 
+// The same for complex numbers, where op(Q)ᴴ = … H_j … or … H_jᴴ …: one reflector after the other, one thread block for each vector. A
+// thread has the same rows for every reflector, so that y needs no barrier.
+template <class S, int Threads>
+__device__ __forceinline__ void complex_chain(const chain_arguments<S>& a) {
+  using wide = wide_of<S>;
+  constexpr int warps = Threads / 32;
+  auto& several = arch::shared_object<wide[2][warps], struct complex_chain_sums>();
+  wide* const y = a.y + std::int64_t{blockIdx.x} * a.rows;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (std::int64_t step = 0; step < a.count; ++step) {
+    const std::int64_t j = a.last_first ? a.count - 1 - step : step;
+    const S* const v = a.V + j * a.ldv;
+    const std::int64_t begin = j / Threads * Threads + thread;
+    wide sum[1] = {};
+#pragma unroll 4
+    for (std::int64_t i = begin; i < a.rows; i += Threads) {
+      if (i >= j) sum[0] = plus_conjugate_product(sum[0], i == j ? wide(1.0) : widened(v[i]), y[i]);
+    }
+    ballast::cuda::add_lanes<Threads, 32, 1>(all_components(sum));
+    wide* const own = several[step % 2];  // the barrier of the next step separates its two uses
+    if (arch::lane() == 0) own[arch::warp()] = sum[0];
+    __syncthreads();  // the sums of the warps are stored
+    wide all = own[0];
+    for (int w = 1; w < warps; ++w) all += own[w];
+    // op(Q)ᴴ = Q applies H_j, and Qᴴ its conjugate transpose.
+    const wide factor = conjugated_if(!a.last_first, widened(a.tau[j])) * all;
+#pragma unroll 4
+    for (std::int64_t i = begin; i < a.rows; i += Threads) {
+      if (i >= j) y[i] = minus_product(y[i], i == j ? wide(1.0) : widened(v[i]), factor);
+    }
+  }
+}
+
+template <class S, int Blocks, int Threads>
+__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+  if constexpr (is_complex<S>)
+    complex_chain<S, Threads>(a);
+  else
+    real_chain<S, Blocks, Threads>(a);
+}
+
 // The same for tall V: one pass of all multiprocessors for each launch, between which fold_kernel adds the sums of the blocks.
 template <class S>
 __global__ void __launch_bounds__(k_tall_chain_threads, 2) tall_chain_kernel(const __grid_constant__ tall_chain_arguments<S> a) {
@@ -402,11 +527,12 @@ __global__ void __launch_bounds__(k_tall_chain_threads, 2) tall_chain_kernel(con
   add_warps<k_tall_chain_threads>(sum, own.parts, [&](int e, double all) { parts[e] = all; });
 }
 
-// One thread block for each k_dot_columns columns and chunk of rows: computes Σ_i b(i, q) x(i, j) for all vectors.
+// One thread block for each k_dot_columns columns and chunk of rows: computes Σ_i b(i, q) conj(x(i, j)) for all vectors.
 template <class S>
 __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__ dots_arguments<S> a) {
+  using wide = wide_of<S>;
   constexpr int count = k_dot_columns * k_vectors;
-  auto& several = arch::shared_object<double[count * (k_threads / 32)], struct dotted_sums>();
+  auto& several = arch::shared_object<double[k_reals<S> * count * (k_threads / 32)], struct dotted_sums>();
   const std::int64_t chunk = blockIdx.x % a.chunks, first = blockIdx.x / a.chunks * k_dot_columns;
   const std::int64_t left = a.columns - first;
   const int there = left < k_dot_columns ? static_cast<int>(left) : k_dot_columns;
@@ -415,30 +541,35 @@ __global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__
     // A column of the identity selects one number of each vector.
     if (thread < count && thread % k_dot_columns < there) {
       const std::int64_t j = first + thread % k_dot_columns, q = thread / k_dot_columns;
-      a.to[j + q * a.columns] = a.first + j < a.rows ? a.b[a.first + j + q * a.ldb] : 0;
+      a.to[j + q * a.columns] = a.first + j < a.rows ? a.b[a.first + j + q * a.ldb] : wide(0.0);
     }
     return;
   }
-  double sum[count] = {};
+  wide sum[count] = {};
   int shift[k_dot_columns];
   for (int c = 0; c < k_dot_columns; ++c) shift[c] = a.shifts != nullptr && c < there ? a.shifts[first + c] : 0;
   const std::int64_t each = (a.rows + a.chunks - 1) / a.chunks, begin = chunk * each;
   const std::int64_t end = begin + each < a.rows ? begin + each : a.rows;
   for (std::int64_t i = begin + thread; i < end; i += k_threads) {
-    double b[k_vectors], x[k_dot_columns];
+    wide b[k_vectors], x[k_dot_columns];
     ballast::cuda::unrolled<k_dot_columns>([&](auto c) {
       constexpr int own = decltype(c)::value;
       S read = own < there ? a.X[i * a.row_stride + (first + own) * a.column_stride] : S(0);
-      if (shift[own] != 0) read = std::ldexp(read, shift[own]);
-      x[own] = static_cast<double>(read);
+      if (shift[own] != 0) read = shifted_number(read, shift[own]);
+      x[own] = conjugated_if(a.conjugated, widened(read));
     });
     ballast::cuda::unrolled<k_vectors>([&](auto q) { b[decltype(q)::value] = a.b[i + decltype(q)::value * a.ldb]; });
-    ballast::cuda::unrolled<count>(
-        [&](auto e) { sum[decltype(e)::value] += b[decltype(e)::value / k_dot_columns] * x[decltype(e)::value % k_dot_columns]; });
+    ballast::cuda::unrolled<count>([&](auto e) {
+      wide& to = sum[decltype(e)::value];
+      to = plus_conjugate_product(to, x[decltype(e)::value % k_dot_columns], b[decltype(e)::value / k_dot_columns]);
+    });
   }
-  const double all = ballast::cuda::add_block<k_threads>(sum, several);
-  if (thread < count && thread % k_dot_columns < there)
-    a.to[chunk * a.columns * k_vectors + first + thread % k_dot_columns + thread / k_dot_columns * a.columns] = all;
+  constexpr int parts = static_cast<int>(k_reals<S>);
+  const double all = ballast::cuda::add_block<k_threads>(all_components(sum), several);
+  const int at = thread / parts;
+  if (thread < parts * count && at % k_dot_columns < there)
+    components(
+        a.to)[parts * (chunk * a.columns * k_vectors + first + at % k_dot_columns + at / k_dot_columns * a.columns) + thread % parts] = all;
 }
 
 }  // namespace ballast::qr::cuda

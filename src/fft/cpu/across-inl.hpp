@@ -1,0 +1,249 @@
+// Short lines: the signals of a vector, the destination of results, and the second computation that is compared with them. Also
+// signals of 8 points, W at a time in registers: a vector has one part of one number of each. Both ends are transposed.
+// Layer: backend "cpu".
+#include "fft/cpu/kernels.hpp"
+#include "fft/cpu/stages-inl.hpp"
+#include "fft/cpu/sums-inl.hpp"
+
+// Highway includes this file once per target, so an ordinary guard does not work.
+#if defined(BALLAST_FFT_ACROSS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_ACROSS_INL
+#else
+#define BALLAST_FFT_ACROSS_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_SCALAR
+bool same_bits(const T*, const T*, std::int64_t, lane_sums&) { return false; }
+#else
+
+// ---- Signals of a vector, destinations ----
+
+// The signals of a group of vectors: S of them from number `first` on. Beyond the last signal, the last one is read again.
+template <int S>
+struct group_of_signals {
+  std::int64_t from_at[S], to_at[S];
+
+  explicit group_of_signals(const short_call<T>& call) {
+#pragma GCC unroll 16
+    for (int s = 0; s < S; ++s) {
+      const int which = call.turned ? S - 1 - s : s;
+      from_at[s] = which * call.from.stride;
+      to_at[s] = which * call.to_stride;
+    }
+  }
+  HWY_INLINE void point(const short_call<T>& call, int first, const T** from, T** to) const {
+    const T* const base = call.from.base + first * call.from.stride;
+    T* const results = call.to + first * call.to_stride;
+    if (HWY_LIKELY(first + S <= call.from.used)) {
+#pragma GCC unroll 16
+      for (int s = 0; s < S; ++s) from[s] = base + from_at[s];
+    } else {
+      const std::int64_t last = (call.from.used - 1 - first) * call.from.stride;
+      for (int s = 0; s < S; ++s) from[s] = base + (call.from.stride < 0 ? HWY_MAX(from_at[s], last) : HWY_MIN(from_at[s], last));
+    }
+#pragma GCC unroll 16
+    for (int s = 0; s < S; ++s) to[s] = results + to_at[s];
+  }
+};
+
+// Stores two vectors: the next ones of one signal, one of each of two, or half a one of each of four.
+template <int S, bool Stream>
+struct to_memory {
+  HWY_INLINE void row(V v, T* to) {
+    const D d;
+    if constexpr (Stream)
+      hn::Stream(v, d, to);
+    else
+      hn::StoreU(v, d, to);
+  }
+  HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
+    if constexpr (S == 4) {
+      const hn::Half<D> half;
+      hn::StoreU(hn::LowerHalf(half, low), half, to[0] + offset);
+      hn::StoreU(hn::UpperHalf(half, low), half, to[1] + offset);
+      hn::StoreU(hn::LowerHalf(half, high), half, to[2] + offset);
+      hn::StoreU(hn::UpperHalf(half, high), half, to[3] + offset);
+    } else {
+      row(low, to[0] + offset);
+      row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
+    }
+  }
+};
+
+// Compares with what is there instead, and joins the parity of the numbers that it is given.
+template <int S>
+struct with_memory {
+  word_vector differs, parity;
+
+  HWY_INLINE with_memory() : differs(hn::Zero(words())), parity(differs) {}
+
+  HWY_INLINE void compare(V v, V there) {
+    const words d;
+    const word_vector w = hn::BitCast(d, v);
+    differs = hn::Or(differs, hn::Xor(w, hn::BitCast(d, there)));
+    parity = hn::Xor(parity, w);
+  }
+  HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
+  HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
+    const D d;
+    if constexpr (S == 4) {
+      const hn::Half<D> half;
+      compare(low, hn::Combine(d, hn::LoadU(half, to[1] + offset), hn::LoadU(half, to[0] + offset)));
+      compare(high, hn::Combine(d, hn::LoadU(half, to[3] + offset), hn::LoadU(half, to[2] + offset)));
+    } else {
+      row(low, to[0] + offset);
+      row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
+    }
+  }
+  HWY_INLINE bool same() const { return hn::AllTrue(words(), hn::Eq(differs, hn::Zero(words()))); }
+};
+
+// Returns whether the scalars of two computations have the same bits. Their parity goes to `sums`.
+bool same_bits(const T* a, const T* b, std::int64_t scalars, lane_sums& sums) {
+  const D d;
+  with_memory<1> by;
+  std::int64_t i = 0;
+  for (; i + W <= scalars; i += W) by.row(hn::LoadU(d, a + i), b + i);
+  if (i < scalars) {
+    const auto rest = hn::FirstN(d, static_cast<std::size_t>(scalars - i));
+    by.compare(hn::MaskedLoad(rest, d, a + i), hn::MaskedLoad(rest, d, b + i));
+  }
+  std::memset(sums.parity, 0, sizeof sums.parity);
+  add_parity(by.parity, sums);
+  return by.same();
+}
+
+// Transforms again, by Line::lines(call, sink) for whole groups of Line::S signals, and compares with call.to.
+template <class Line, bool Swapped>
+HWY_INLINE bool repeat_by(const short_call<T>& call, lane_sums& sums) {
+  with_memory<Line::S> by;
+  short_call<T> part = call;
+  part.from.used = call.from.used / Line::S * Line::S;
+  Line::template lines<Swapped>(part, short_part::whole, by);
+  std::memset(sums.parity, 0, sizeof sums.parity);
+  bool same = true;
+  if (const int rest = call.from.used - part.from.used; rest > 0) {
+    HWY_ALIGN T made[2 * Line::k_points * Line::S];
+    const std::int64_t scalars = 2 * Line::k_points;
+    part.from.base += part.from.used * call.from.stride;
+    part.from.used = rest;
+    part.to = made;
+    part.to_stride = scalars;
+    to_memory<Line::S, false> store;
+    Line::template lines<Swapped>(part, short_part::whole, store);
+    lane_sums other;
+    for (int l = 0; l < rest; ++l) {
+      same = same_bits(made + l * scalars, call.to + (call.from.used - rest + l) * call.to_stride, scalars, other) && same;
+      for (std::size_t i = 0; i < std::size(sums.parity); ++i) sums.parity[i] ^= other.parity[i];
+    }
+  }
+  add_parity(by.parity, sums);
+  return same && by.same();
+}
+
+// ---- Lines of so few points that vectors along them would be half empty ----
+
+template <int N>
+struct across {
+  static constexpr int S = W;
+  static constexpr int k_points = N;
+  static constexpr int k_pieces = 2 * N / W;  // vectors of a signal in memory
+  static_assert(2 * N % W == 0);
+
+  template <bool Swapped>
+  static HWY_INLINE void load(const T* const* from, complex_vector* x) {
+    const D d;
+#pragma GCC unroll 8
+    for (int p = 0; p < k_pieces; ++p) {
+      V v[W];
+#pragma GCC unroll 16
+      for (int l = 0; l < W; ++l) v[l] = hn::LoadU(d, from[l] + p * W);
+      transpose(v);
+#pragma GCC unroll 8
+      for (int i = 0; i < W / 2; ++i) {
+        const complex_vector z = {v[2 * i], v[2 * i + 1]};
+        x[p * W / 2 + i] = Swapped ? complex_vector{z.im, z.re} : z;
+      }
+    }
+  }
+
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void store(const complex_vector* x, T* const* to, Sink& sink) {
+#pragma GCC unroll 8
+    for (int p = 0; p < k_pieces; ++p) {
+      V v[W];
+#pragma GCC unroll 8
+      for (int i = 0; i < W / 2; ++i) {
+        const complex_vector& z = x[p * W / 2 + i];
+        v[2 * i] = Swapped ? z.im : z.re;
+        v[2 * i + 1] = Swapped ? z.re : z.im;
+      }
+      transpose(v);
+#pragma GCC unroll 16
+      for (int l = 0; l < W; ++l) sink.row(v[l], to[l] + p * W);
+    }
+  }
+
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void lines(const short_call<T>& call, short_part part, Sink& sink) {
+    const D d;
+    read_ahead ahead = call.ahead;
+    const group_of_signals<W> group(call);
+    for (int first = 0; first < call.from.used; first += W) {
+      const T* from[W];
+      T* to[W];
+      group.point(call, first, from, to);
+      ahead.step();
+      call.later.bring_all(first, HWY_MIN(first + W, call.from.used), call.turned ? 0 : 1);
+      complex_vector x[N];
+      T* const memory = call.between + first / W * N * k_row;
+      if (HWY_LIKELY(part != short_part::second)) load<Swapped>(from, x);
+      if (HWY_UNLIKELY(part == short_part::first)) {
+        for (int i = 0; i < N; ++i) {
+          hn::Store(x[i].re, d, memory + i * k_row);
+          hn::Store(x[i].im, d, memory + i * k_row + W);
+        }
+        continue;
+      }
+      if (HWY_UNLIKELY(part == short_part::second)) {
+        for (int i = 0; i < N; ++i) x[i] = complex_at(memory, i);
+      }
+      butterfly<N>(x);
+      store<Swapped>(x, to, sink);
+    }
+  }
+
+  static constexpr short_shape shape() { return {N, 1, 1}; }
+};
+
+// Runs short lines.
+template <class Line>
+void run_lines(const short_call<T>& call, short_part part) {
+  if (call.stream && Line::S != 4) {
+    to_memory<Line::S, true> past_cache;
+    call.swapped ? Line::template lines<true>(call, part, past_cache) : Line::template lines<false>(call, part, past_cache);
+  } else {
+    to_memory<Line::S, false> sink;
+    call.swapped ? Line::template lines<true>(call, part, sink) : Line::template lines<false>(call, part, sink);
+  }
+}
+
+template <class Line>
+bool repeat_lines_of(const short_call<T>& call, lane_sums& sums) {
+  return call.swapped ? repeat_by<Line, true>(call, sums) : repeat_by<Line, false>(call, sums);
+}
+
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

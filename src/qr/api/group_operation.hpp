@@ -1,0 +1,133 @@
+// One call of QR on all ranks of a group: what every member of row_factors and column_factors does around its work.
+// Layer: algorithm, over group/session.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <ballast/error.hpp>
+#include <ballast/execution.hpp>
+
+#include "abft/attempt.hpp"
+#include "abft/seal.hpp"
+#include "group/session.hpp"
+#include "inject/injector.hpp"
+#include "qr/sites.hpp"
+#include "run/attempt.hpp"
+#include "run/sampling.hpp"
+#include "run/settings.hpp"
+
+namespace ballast::qr {
+
+// Numbers of the digests.
+enum class group_call : std::uint64_t { factor = 0x51, apply, apply_transposed, solve, factor_columns, q_columns, redistribute };
+
+// One call: what every member does around its work.
+template <class T>
+class group_operation {
+ public:
+  group_operation(const execution& where, const call& now, std::string token, group_call what, std::int64_t columns)
+      : group_(where.group),
+        over_(wire::exchange_of(where.group, token)),
+        alone_(where),
+        token_(std::move(token)),
+        how_(run::settings_of(where, now)),
+        quiet_(nullptr, site::table()),
+        seen_(token_, ballast::backend::automatic, "", how_, quiet_),
+        digest_(abft::chained(abft::chained(static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns)), sizeof(T))) {
+    run::check_protection(where, token_, false);
+    alone_.group = {};
+  }
+
+  wire::exchange& over() { return over_; }
+  bool first() const { return over_.place() == 0; }
+  // How a rank computes by itself: a fault that stays is known to all ranks before it is thrown.
+  const execution& alone() const { return alone_; }
+  static call silent() { return {.throw_on_uncorrectable = false}; }
+  void add(const report& part) {
+    if (own_.backend == ballast::backend::automatic) {
+      own_.backend = part.backend;
+      own_.scheme = part.scheme;
+    }
+    own_.merge(part);
+  }
+
+  // Sends what the first rank has to all.
+  wire::bytes from_first(std::span<const std::byte> block) {
+    return std::move(over_.gather(first() ? block : std::span<const std::byte>())[0]);
+  }
+
+  ballast::protection protection() const { return how_.protection; }
+  void checked(std::uint64_t count) { seen_.checked(count); }
+
+  // Makes attempts that all ranks make alike: pass(number) is this rank's part of attempt `number`, which may contain exchanges. It returns
+  // its finding, or std::nullopt if something below it has failed for good, which is recorded; an attempt passes if it passes on all ranks.
+  template <class Pass>
+  void attempt(const char* site, const Pass& pass) {
+    struct verdict {
+      std::uint64_t failed = 0, wrong = 0, judged = 1, bits = 0;
+      double residual = 0, threshold = 0;
+      std::int64_t index = -1;
+    };
+    run::attempt(seen_, how_.protection, site, 0, [&](int number) -> std::optional<abft::finding> {
+      const std::optional<abft::finding> own = pass(number);
+      verdict mine{.failed = own ? std::uint64_t{0} : 1};
+      if (own) mine = {0, own->word == abft::k_pass ? 0u : 1u, own->judged ? 1u : 0u, own->bits, own->residual, own->threshold, own->index};
+      abft::finding all = own.value_or(abft::finding{});
+      all.word = abft::k_pass;
+      abft::result_hash bits;
+      bool failed = false, computed = true;
+      for (const auto& each : over_.gather(std::span<const verdict>(&mine, 1))) {
+        const verdict& other = each.at(0);
+        failed = failed || other.failed != 0;
+        all.judged = all.judged && other.judged != 0;
+        computed = computed && other.bits != 0;
+        bits.add(other.bits);
+        if (other.wrong == 0 || all.word != abft::k_pass) continue;
+        all.word = abft::k_fail;
+        all.residual = other.residual;
+        all.threshold = other.threshold;
+        all.index = other.index;
+      }
+      if (failed) return std::nullopt;
+      all.bits = computed ? bits.bits() : 0;
+      if (all.word != abft::k_pass && mine.wrong == 0) all.check = "group.verdict";
+      return all;
+    });
+  }
+
+  // Runs work() on all ranks and returns the report of all.
+  template <class Work>
+  report run(const Work& work) {
+    try {
+      return wire::in_group(over_, seen_, token_, [&] {
+        over_.expect_alike(digest_);
+        work();
+        report all = seen_.collect();
+        all.merge(own_);
+        all.backend = own_.backend;
+        all.scheme = own_.scheme;
+        return wire::joined(over_, all);
+      });
+    } catch (const wire::ranks_lost&) {
+      over_.regroup();
+      throw rank_lost_error(wire::lost_message(over_, token_), over_.lost());
+    }
+  }
+
+ private:
+  group group_;
+  wire::exchange& over_;
+  execution alone_;
+  std::string token_;
+  run::settings how_;
+  inject::active_injector quiet_;
+  run::recorder seen_;
+  std::uint64_t digest_;
+  report own_;
+};
+
+}  // namespace ballast::qr

@@ -1,0 +1,93 @@
+// Checksums of divided blocks of columns. See columns.hpp.
+// Layer: backend (host).
+#include "qr/host/columns.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "abft/seal.hpp"
+#include "abft/weights.hpp"
+#include "core/at.hpp"
+#include "core/memory.hpp"
+#include "qr/arithmetic/random.hpp"
+#include "qr/host/factorizer.hpp"
+#include "qr/host/kernels.hpp"
+
+namespace ballast::qr::host {
+
+using core::at;
+
+template <class S>
+double encode_columns(const context& run, const matrix_view<const S>& A, index first, double* weights, S* c) {
+  constexpr int least = sizeof(real_of<S>) == 4 ? -90 : -900;
+  const kernels<S>& by = kernels_of<S>(run);
+  double squares = 0;
+  bool judged = true, finite = true;
+  for (index l = 0; l < A.columns; ++l) {
+    const column_size size = size_of(by, A.rows, &A(0, l));
+    finite = finite && size.finite;
+    judged = judged && size.finite && (size.norm == 0 || size.exponent >= least);
+    // The norm times this power of two is in [1, 2).
+    const double weighted = size.norm * abft::equilibrating(size.norm);
+    weights[l] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(first + l));
+    squares += weights[l] * weighted * (weights[l] * weighted);
+    if (judged) weights[l] *= abft::equilibrating(size.norm) * abft::power_of_two(-size.exponent);
+  }
+  if (!judged) {
+    std::fill_n(c, A.rows, S(0));
+    return finite ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  }
+  core::vector<wide_of<S>> sum(at(A.rows), wide_of<S>(0));
+  by.subtract_weighted(A.rows, A.columns, A.data, A.column_stride, 1, weights, A.columns, sum.data(), A.rows);
+  double of_sum = 0;
+  for (index i = 0; i < A.rows; ++i) {
+    c[i] = static_cast<S>(-sum[at(i)]);
+    of_sum += square_of(sum[at(i)]);
+  }
+  return std::sqrt(squares) + std::sqrt(of_sum);
+}
+
+template <class S>
+double residual_of_columns(const context& run, const matrix_view<const S>& A, index panel, const double* weights, const S* c) {
+  const kernels<S>& by = kernels_of<S>(run);
+  const index whole = panel < 0 ? A.rows : panel;
+  core::vector<wide_of<S>> rest(at(A.rows));
+  for (index i = 0; i < A.rows; ++i) rest[at(i)] = static_cast<wide_of<S>>(c[i]);
+  if (whole > 0) by.subtract_weighted(whole, A.columns, A.data, A.column_stride, 1, weights, A.columns, rest.data(), A.rows);
+  for (index l = 0; l < A.columns; ++l) {
+    const index end = std::min(A.rows, whole + l + 1);
+    for (index i = whole; i < end; ++i) rest[at(i)] -= static_cast<wide_of<S>>(A(i, l)) * weights[l];
+  }
+  double squares = 0;
+  for (const wide_of<S>& each : rest) squares += square_of(each);
+  return std::sqrt(squares);
+}
+
+template <class S>
+std::uint64_t seal_of_columns(const matrix_view<const S>& A, std::uint64_t made) {
+  for (index l = 0; l < A.columns; ++l) made = abft::seal_of(reals(&A(0, l)), A.rows * k_reals<S>, made);
+  return made;
+}
+
+template <class S>
+void subtract_columns(const context& run, const matrix_view<const S>& R, index count, const wide_of<S>* x, index ldx, wide_of<S>* y,
+                      index ldy) {
+  const kernels<S>& by = kernels_of<S>(run);
+  for (index j = 0; j < count; j += 4)
+    by.subtract(R.rows, R.columns, R.data, R.column_stride, static_cast<int>(std::min<index>(4, count - j)), x + j * ldx, ldx, y + j * ldy,
+                ldy);
+}
+
+#define BALLAST_INSTANTIATE(S)                                                                                         \
+  template double encode_columns<S>(const context&, const matrix_view<const S>&, index, double*, S*);                  \
+  template double residual_of_columns<S>(const context&, const matrix_view<const S>&, index, const double*, const S*); \
+  template std::uint64_t seal_of_columns<S>(const matrix_view<const S>&, std::uint64_t);                               \
+  template void subtract_columns<S>(const context&, const matrix_view<const S>&, index, const wide_of<S>*, index, wide_of<S>*, index);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+BALLAST_INSTANTIATE(std::complex<float>)
+BALLAST_INSTANTIATE(std::complex<double>)
+#undef BALLAST_INSTANTIATE
+
+}  // namespace ballast::qr::host
