@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -359,7 +358,6 @@ TEST_F(kmeans_pass, faults_are_repaired) {
             const pass_problem what{f64, n, 37, f64 ? 2 : 1, false, check};
             call_state state(device_, &faults);
             points_on_device<T> points(device_, m, n, 37, values, {}, what.words, check, 2);
-            if (general) points.problem.policy = struck_general_pass(what, device_->about());
             lloyd<T> made(device_, state.call, points.problem);
             made.begin_run();
             made.set_centroids(centroids, centroids);
