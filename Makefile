@@ -77,12 +77,14 @@ campaign:
 	cmake --build --preset release --target group_campaign
 	build/release/bin/group_campaign --faults $(FAULTS) --jobs 2
 
-# Writes docs/benchmarks/cpu.md on this machine: some minutes. Let nothing else run.
+# Writes docs/benchmarks/cpu.md and cpu-fft.md on this machine: 40 minutes or so, of which transforms take 30. Let nothing else run.
+# `make bench PAGE=fft` writes the page of transforms alone.
 bench:
 	scripts/install-dependencies bench
+	scripts/rivals-environment
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DBALLAST_BUILD_TESTS=OFF
 	cmake --build build/bench
-	scripts/benchmark-cpu build/bench/bin docs/benchmarks/cpu.md
+	scripts/benchmark-cpu $(if $(PAGE),--only $(PAGE)) build/bench/bin docs/benchmarks
 
 format:
 	scripts/install-dependencies lint

@@ -2,7 +2,9 @@
 // Layer: tools, over the public API.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@ struct settings {
   bool peers = false;   // true: run the rivals, too
   std::string python;   // the interpreter for rivals in Python
   std::string scripts;  // the folder bench/peers
+  std::string rivals;   // an environment of Python with MKL, DUCC and SciPy; empty: none
 };
 
 // One way to solve the problem. run() solves it once, and returns the seconds of the compared part.
@@ -31,6 +34,9 @@ struct subject {
   double flops = 0;  // nominal flops of one run, by the convention of the field; 0 without a convention
   std::string unit;  // the unit of one run: "batch", "Lloyd iteration", "factorization"
   std::vector<variant> variants;
+  std::int64_t bytes = 0;                      // the bytes of input and output together; 0 without a floor
+  ballast::precision type = precision::f32;    // precision of the floor
+  std::map<std::string, std::string> missing;  // rivals that are not compared, with the reason
 };
 
 // Throw ballast::invalid_argument_error if the token belongs to another algorithm.

@@ -1,5 +1,5 @@
-// Compares the FFT with FFTW (planned with MEASURE): out of place, the same data, the same number of threads. On a GPU it compares with
-// cuFFT (planned by default and with PATIENT_JIT), with data in device memory and times from events.
+// Compares the FFT with FFTW (planned with MEASURE), MKL, DUCC and pocketfft: out of place, the same number of threads. On a GPU it
+// compares with cuFFT (planned by default and with PATIENT_JIT), with data in device memory and times from events.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -10,55 +10,18 @@
 #include <type_traits>
 #include <vector>
 
-#include <fftw3.h>
 #include <fmt/format.h>
 
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
 #include "cuda/device/cufft.hpp"
+#include "fft_rivals.hpp"
 #include "gpu.hpp"
 #include "stopwatch.hpp"
 
 namespace ballast::bench {
 namespace {
-
-// One interface for both precisions of FFTW.
-template <class T>
-struct fftw;
-
-#define BALLAST_BENCH_FFTW(T, p)                                                                                                  \
-  template <>                                                                                                                     \
-  struct fftw<T> {                                                                                                                \
-    using complex = p##_complex;                                                                                                  \
-    using plan = p##_plan;                                                                                                        \
-    static void threads(int n) {                                                                                                  \
-      static const int ready = p##_init_threads();                                                                                \
-      (void)ready;                                                                                                                \
-      p##_plan_with_nthreads(n);                                                                                                  \
-    }                                                                                                                             \
-    static plan c2c(int rank, const int* n, int batch, complex* in, int id, complex* out, int od, int sign) {                     \
-      return p##_plan_many_dft(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, sign, FFTW_MEASURE | FFTW_DESTROY_INPUT); \
-    }                                                                                                                             \
-    static plan r2c(int rank, const int* n, int batch, T* in, int id, complex* out, int od) {                                     \
-      return p##_plan_many_dft_r2c(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);   \
-    }                                                                                                                             \
-    static plan c2r(int rank, const int* n, int batch, complex* in, int id, T* out, int od) {                                     \
-      return p##_plan_many_dft_c2r(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);   \
-    }                                                                                                                             \
-    static void execute(plan made) { p##_execute(made); }                                                                         \
-    static void destroy(plan made) { p##_destroy_plan(made); }                                                                    \
-  };
-
-BALLAST_BENCH_FFTW(float, fftwf)
-BALLAST_BENCH_FFTW(double, fftw)
-
-template <class In, class Out>
-struct data {
-  std::vector<In> in;
-  std::vector<Out> out;
-  std::vector<In> destroyed;  // c2r: FFTW's input, which it overwrites; zeros stay numbers however often it is transformed
-};
 
 void fill(std::vector<float>& x) {
   std::mt19937 random(1);
@@ -93,6 +56,11 @@ frame make_frame(const fft::token& wanted) {
   all.out_size = problem.kind == fft::kind::r2c ? half : points;
   all.made.token = fft::to_token(problem, wanted.direction);
   all.made.unit = "batch";
+  const std::int64_t scalar = problem.precision == precision::f32 ? 4 : 8;
+  all.made.bytes = problem.batch * scalar *
+                   (all.in_size * (problem.kind == fft::kind::c2c || problem.kind == fft::kind::c2r ? 2 : 1) +
+                    all.out_size * (problem.kind == fft::kind::c2c || problem.kind == fft::kind::r2c ? 2 : 1));
+  all.made.type = problem.precision;
   all.made.flops = (problem.kind == fft::kind::c2c ? 5.0 : 2.5) * static_cast<double>(points) * std::log2(static_cast<double>(points)) *
                    static_cast<double>(problem.batch);
   return all;
@@ -101,7 +69,9 @@ frame make_frame(const fft::token& wanted) {
 // Starts the transform on the stream of `now`.
 template <class In, class Out>
 pending_report enqueue(const fft::plan& plan, fft::direction way, std::span<const In> in, std::span<Out> out, const call& now) {
-  if constexpr (std::is_floating_point_v<In>) {
+  if constexpr (std::is_floating_point_v<In> && std::is_floating_point_v<Out>) {
+    return way == fft::direction::forward ? plan.enqueue_forward(in, out, now) : plan.enqueue_inverse(in, out, now);
+  } else if constexpr (std::is_floating_point_v<In>) {
     return plan.enqueue_forward(in, out, now);
   } else if constexpr (std::is_floating_point_v<Out>) {
     return plan.enqueue_inverse(in, out, now);
@@ -139,7 +109,7 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
                                return gpu::seconds_of([&] { (void)enqueue(*plan, way, in, out, {.stream = gpu::stream()}); });
                              }});
   }
-  if (how.peers) {
+  if (how.peers && problem.kind != fft::kind::r2r) {
     for (const bool patient : {false, true}) {
       auto plan = std::make_shared<cuda::cufft_plan>(problem, wanted.direction, patient);
       made.variants.push_back({patient ? "cuFFT, PATIENT_JIT" : "cuFFT", [held, plan] {
@@ -160,48 +130,33 @@ subject make(const fft::token& wanted, const settings& how) {
   held->in.resize(static_cast<std::size_t>(in_size * problem.batch));
   held->out.resize(static_cast<std::size_t>(out_size * problem.batch));
 
-  if (how.peers) {  // planned before the data are filled in, because FFTW's MEASURE overwrites the arrays
-    std::vector<int> n(problem.shape.begin(), problem.shape.end());
-    const int rank = static_cast<int>(n.size());
-    const int batch = static_cast<int>(problem.batch);
-    fftw<T>::threads(how.threads);
-    typename fftw<T>::plan plan;
-    if constexpr (std::is_same_v<In, Out>) {
-      const int sign = wanted.direction == fft::direction::forward ? FFTW_FORWARD : FFTW_BACKWARD;
-      plan = fftw<T>::c2c(rank, n.data(), batch, reinterpret_cast<typename fftw<T>::complex*>(held->in.data()), static_cast<int>(in_size),
-                          reinterpret_cast<typename fftw<T>::complex*>(held->out.data()), static_cast<int>(out_size), sign);
-    } else if constexpr (std::is_same_v<In, T>) {
-      plan = fftw<T>::r2c(rank, n.data(), batch, held->in.data(), static_cast<int>(in_size),
-                          reinterpret_cast<typename fftw<T>::complex*>(held->out.data()), static_cast<int>(out_size));
-    } else {
-      held->destroyed.resize(held->in.size());
-      plan = fftw<T>::c2r(rank, n.data(), batch, reinterpret_cast<typename fftw<T>::complex*>(held->destroyed.data()),
-                          static_cast<int>(in_size), held->out.data(), static_cast<int>(out_size));
-    }
-    if (plan == nullptr) throw unsupported_error(fmt::format("{}: FFTW made no plan", made.token));
-    const auto destroy = [](auto* p) {
-      fftw<T>::destroy(*p);
-      delete p;
-    };
-    std::shared_ptr<typename fftw<T>::plan> shared(new typename fftw<T>::plan(plan), destroy);
-    made.variants.push_back({"FFTW", [held, shared] { return seconds_of([&] { fftw<T>::execute(*shared); }); }});
+  if (how.peers) add_fftw(made, wanted, how, held);  // planned before the data are filled in, because FFTW's MEASURE overwrites the arrays
+  if constexpr (!std::is_same_v<In, T> && std::is_same_v<Out, T>) {
+    // A spectrum of reals: what libraries make of another one differs.
+    std::vector<T> reals(held->out.size());
+    fill(reals);
+    fft::problem back = problem;
+    back.kind = fft::kind::r2c;
+    (void)fft::plan(back, {.backend = how.backend, .threads = how.threads, .protection = protection::off}).forward(reals, held->in);
+  } else {
+    fill(held->in);
   }
-  fill(held->in);
   std::ranges::fill(held->destroyed, In{});
   for (const auto level : {protection::off, protection::correct}) {
     auto plan = std::make_shared<fft::plan>(problem, execution{.backend = how.backend, .threads = how.threads, .protection = level});
     const bool forward = wanted.direction == fft::direction::forward;
     made.variants.push_back({std::string(to_string(level)), [held, plan, forward] {
                                return seconds_of([&] {
-                                 if constexpr (!std::is_same_v<Out, T>) {
+                                 if constexpr (!std::is_same_v<Out, T> || std::is_same_v<In, Out>) {
                                    if (forward) (void)plan->forward(held->in, held->out);
                                  }
-                                 if constexpr (!std::is_same_v<In, T>) {
+                                 if constexpr (!std::is_same_v<In, T> || std::is_same_v<In, Out>) {
                                    if (!forward) (void)plan->inverse(held->in, held->out);
                                  }
                                });
                              }});
   }
+  if (how.peers) add_others(made, wanted, how, held);
   return made;
 }
 
@@ -210,6 +165,7 @@ subject make(const fft::token& wanted, const settings& how) {
   switch (wanted.problem.kind) {
     case fft::kind::c2c: return make<T, std::complex<T>, std::complex<T>>(wanted, how);
     case fft::kind::r2c: return make<T, T, std::complex<T>>(wanted, how);
+    case fft::kind::r2r: return make<T, T, T>(wanted, how);
     default: return make<T, std::complex<T>, T>(wanted, how);
   }
 }

@@ -13,62 +13,18 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
+#include "child.hpp"
 #include "stopwatch.hpp"
 
 namespace ballast::bench {
 namespace {
 
 constexpr int k_iterations = 20;
-
-// A child process that answers each line of input with one measurement.
-class child {
- public:
-  explicit child(const std::vector<std::string>& command) {
-    int to[2], from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) throw error("pipe failed");
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(to[0], 0);
-      dup2(from[1], 1);
-      for (const int each : {to[0], to[1], from[0], from[1]}) close(each);
-      std::vector<char*> arguments;
-      for (const auto& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
-      arguments.push_back(nullptr);
-      execvp(arguments[0], arguments.data());
-      _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    requests_ = fdopen(to[1], "w");
-    answers_ = fdopen(from[0], "r");
-  }
-  ~child() {
-    std::fclose(requests_);
-    std::fclose(answers_);
-    waitpid(pid_, nullptr, 0);
-  }
-  child(const child&) = delete;
-  child& operator=(const child&) = delete;
-
-  double ask() {
-    std::fputs("run\n", requests_);
-    std::fflush(requests_);
-    double seconds = 0;
-    if (std::fscanf(answers_, "%lf", &seconds) != 1) throw error("scikit-learn gave no time: is python3-sklearn installed?");
-    return seconds;
-  }
-
- private:
-  pid_t pid_ = -1;
-  std::FILE* requests_ = nullptr;
-  std::FILE* answers_ = nullptr;
-};
 
 template <class Values>
 void write_raw(const std::filesystem::path& file, const Values& values) {
@@ -107,10 +63,12 @@ void add_variants(subject& made, const settings& how, const Fit& fit) {
 
 // The files that scikit_learn.py reads lie in `folder`.
 void add_scikit_learn(subject& made, const kmeans::problem& wanted, const settings& how, const std::shared_ptr<scratch_folder>& folder) {
-  auto rival = std::make_shared<child>(std::vector<std::string>{
-      how.python, how.scripts + "/scikit_learn.py", folder->path.string(), wanted.precision == precision::f32 ? "float32" : "float64",
-      std::to_string(wanted.points), std::to_string(wanted.features), std::to_string(wanted.clusters), std::to_string(how.threads),
-      wanted.storage == kmeans::storage::csr ? "csr" : "dense"});
+  auto rival = std::make_shared<child>(
+      std::vector<std::string>{how.python, how.scripts + "/scikit_learn.py", folder->path.string(),
+                               wanted.precision == precision::f32 ? "float32" : "float64", std::to_string(wanted.points),
+                               std::to_string(wanted.features), std::to_string(wanted.clusters), std::to_string(how.threads),
+                               wanted.storage == kmeans::storage::csr ? "csr" : "dense"},
+      "scikit-learn (is python3-sklearn installed?)");
   rival->ask();  // makes the child read the files and warm up
   made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,10 @@
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
+#include "floors.hpp"
 #include "run/restart.hpp"
+#include "suites.hpp"
+#include "table.hpp"
 
 namespace ballast::bench {
 namespace {
@@ -72,6 +76,7 @@ nlohmann::ordered_json measure(const subject& what, int repeat, double least_sec
     if (what.flops > 0) row["gflops"] = what.flops / medians[each.name] * 1e-9;
     out["variants"][each.name] = std::move(row);
   }
+  for (const auto& [name, why] : what.missing) out["missing"][name] = why;
   out["protection_overhead"] = medians.at("correct") / medians.at("off") - 1;
   // With several rivals (cuFFT has two plans) compare with the fastest.
   double best = 0;
@@ -84,53 +89,6 @@ nlohmann::ordered_json measure(const subject& what, int repeat, double least_sec
   }
   return out;
 }
-
-// The problems of docs/benchmarks/cpu.md.
-const std::vector<std::string> k_suite = {"fft_c2c_f32_n64_b262144_fwd",
-                                          "fft_c2c_f32_n128_b131072_fwd",
-                                          "fft_c2c_f32_n256_b65536_fwd",
-                                          "fft_c2c_f32_n512_b32768_fwd",
-                                          "fft_c2c_f32_n1024_b16384_fwd",
-                                          "fft_c2c_f32_n2048_b8192_fwd",
-                                          "fft_c2c_f32_n4096_b4096_fwd",
-                                          "fft_c2c_f32_n8192_b2048_fwd",
-                                          "fft_c2c_f32_n16384_b1024_fwd",
-                                          "fft_c2c_f32_n32768_b512_fwd",
-                                          "fft_c2c_f32_n65536_b256_fwd",
-                                          "fft_c2c_f32_n131072_b128_fwd",
-                                          "fft_c2c_f32_n262144_b64_fwd",
-                                          "fft_c2c_f32_n524288_b32_fwd",
-                                          "fft_c2c_f32_n1048576_b16_fwd",
-                                          "fft_c2c_f64_n64_b131072_fwd",
-                                          "fft_c2c_f64_n1024_b8192_fwd",
-                                          "fft_c2c_f64_n16384_b512_fwd",
-                                          "fft_c2c_f64_n262144_b32_fwd",
-                                          "fft_c2c_f64_n1048576_b8_fwd",
-                                          "fft_c2c_f32_n1000_b16384_fwd",
-                                          "fft_c2c_f32_n4099_b1024_fwd",
-                                          "fft_r2c_f32_n1024_b16384_fwd",
-                                          "fft_r2c_f32_n320x320_b64_fwd",
-                                          "fft_c2c_f64_n128x128x128_b2_fwd",
-                                          "kmeans_f32_m131072_n128_k128",
-                                          "kmeans_f32_m131072_n8_k8",
-                                          "kmeans_f32_m1000000_n16_k64",
-                                          "kmeans_f32_m131072_n64_k1024",
-                                          "kmeans_f64_m131072_n128_k128",
-                                          "kmeans_f32_m100000_n10000_k20_csr",
-                                          "kmeans_f32_m100000_n10000_k100_csr",
-                                          "kmeans_bf16_m131072_n128_k128",
-                                          "qr_f64_m1024_n1024",
-                                          "qr_f64_m2048_n2048",
-                                          "qr_f64_m4096_n4096",
-                                          "qr_f64_m20000_n500",
-                                          "qr_f64_m200000_n64",
-                                          "qr_f32_m2048_n2048",
-                                          "qr_c64_m1024_n1024",
-                                          "qr_c128_m1024_n1024",
-                                          "qr_c128_m20000_n200",
-                                          "geqp3_f64_m1024_n1024",
-                                          "geqp3_f64_m2048_n2048",
-                                          "geqp3_f32_m2048_n2048"};
 
 void print_row(const nlohmann::ordered_json& row) {
   const auto& variants = row.at("variants");
@@ -159,7 +117,8 @@ int run(int argc, char** argv) {
   how.python = "/usr/bin/python3";
   how.scripts = BALLAST_BENCH_SCRIPTS;
   app.add_option("TOKEN", tokens, "problems, for instance fft_c2c_f32_n1024_b16384_fwd, kmeans_f32_m131072_n128_k128, qr_f64_m2048_n2048");
-  app.add_option("--suite", suite, "take the problems of a published table")->check(CLI::IsMember({"cpu"}));
+  app.add_option("--suite", suite, "take the problems of a published table")->check(CLI::IsMember({"cpu", "fft", "fft-short"}));
+  app.add_option("--rivals", how.rivals, "an environment of Python that has MKL, DUCC and SciPy (scripts/rivals-environment)");
   app.add_flag("--peers", how.peers, "run the rivals, too");
   app.add_option("--repeat", repeat, "repetitions of each variant; medians are printed")->check(CLI::Range(1, 1000))->capture_default_str();
   app.add_option("--min-time", least, "seconds that one repetition lasts at least")->check(CLI::Range(1e-6, 60.0))->capture_default_str();
@@ -174,7 +133,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  if (suite == "cpu") tokens.insert(tokens.end(), k_suite.begin(), k_suite.end());
+  if (!suite.empty()) {
+    for (std::string& each : problems_of(suite)) tokens.push_back(std::move(each));
+  }
   if (tokens.empty()) throw invalid_argument_error("bench: expected at least one TOKEN or --suite, got none");
   const library_information info = information();
   how.backend = *parse_backend(backend);
@@ -183,16 +144,25 @@ int run(int argc, char** argv) {
   nlohmann::ordered_json all = {
       {"operation", "bench"}, {"version", info.version}, {"backend", backend}, {"simd", info.simd},
       {"blas", info.blas},    {"threads", how.threads},  {"repeat", repeat},   {"results", nlohmann::ordered_json::array()}};
-  if (!json) {
+  const bool page = suite.starts_with("fft");  // the page of transforms has all rivals and floors
+  std::optional<fft_table> table;
+  if (page) {
+    table.emplace(measure_floors(how.threads));
+    if (!json) table->print_head();
+  } else if (!json) {
     fmt::print("| problem | off, ms | GFLOP/s | correct, ms | protection |{}\n",
                how.peers ? " rival, ms | speed-up, off | speed-up, correct |" : "");
     fmt::print("|---|---|---|---|---|{}\n", how.peers ? "---|---|---|" : "");
   }
   for (const std::string& token : tokens) {
-    auto row = measure(make(token, how), repeat, least);
-    if (!json) print_row(row);
+    const subject what = make(token, how);
+    auto row = measure(what, repeat, least);
+    if (page) table->add(what, row);
+    if (!json && !page) print_row(row);
+    if (!json && page) table->print_last();
     all["results"].push_back(std::move(row));
   }
+  if (page && !json) table->print_summary();
   if (json) fmt::print("{}\n", all.dump(2));
   return 0;
 }

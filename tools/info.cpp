@@ -93,7 +93,7 @@ void add_bench(command_line& program) {
 }
 
 void add_tune(command_line& program) {
-  add_program(program, "tune", "Measure which GPU kernels are fastest on this machine for problems given by their tokens, and keep them",
+  add_program(program, "tune", "Measure what is fastest on this machine for problems given by their tokens, and keep it for later plans",
               "ballast-kernels", {"tune"}, "it is installed beside this program");
 }
 

@@ -190,8 +190,9 @@ int run_check(const std::vector<std::string>& architectures, const selection& ch
 }
 
 int run(int argc, char** argv) {
-  tools::command_line program("ballast-kernels",
-                              "Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU.");
+  tools::command_line program(
+      "ballast-kernels",
+      "Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU, and transforms on a processor.");
   std::vector<std::string> architectures{"sm_80", "sm_90a"};
   std::string file;
   selection chosen;
@@ -209,16 +210,18 @@ int run(int argc, char** argv) {
   check.action([&] { return run_check(architectures, chosen); });
   ptx.action([&] { return run_ptx(architectures, chosen); });
   std::vector<std::string> tokens;
-  std::string backend = "cuda", table;
+  std::string backend = "auto", table;
+  int threads = 0;
   bool quiet = false;
-  tools::command_line& tune =
-      program.subcommand("tune", "measure which policies are fastest on this machine's GPU and keep the winners with their gains");
+  tools::command_line& tune = program.subcommand("tune", "measure what is fastest on this machine and keep the winners with their gains");
   tune.operands("TOKEN", tokens,
                 "problems, for instance fft_c2c_f32_n1024_b16384_fwd or kmeans_f32_m131072_n128_k128; default: common transforms");
-  tune.choice("--backend", backend, "what is tuned", {"cuda"});
+  tune.choice("--backend", backend, "what is tuned; auto: kernels for the GPU, where there is none transforms on the processor",
+              {"auto", "cpu", "cuda"});
+  tune.integer("--threads", threads, "cpu: threads of the plans that will use the entry; 0: as many as a plan takes by itself", 0);
   tune.text("-o,--output", table, "the table to add to; default: the one that plans read, tuning.txt in the cache folder");
   tune.flag("--quiet", quiet, "print nothing but errors");
-  tune.action([&] { return tools::run_tune(tokens, table, quiet); });
+  tune.action([&] { return tools::run_tune({tokens, backend, threads, table, quiet}); });
   if (const std::optional<int> ended = program.parse(argc, argv)) return *ended;
   return program.run();
 }

@@ -141,6 +141,8 @@ const std::vector<std::string_view>& schemes();
 }  // namespace cuda
 namespace cpu {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
-}
+// The same by the user's tuning table, if it has the problem for a plan of so many threads.
+std::unique_ptr<transform> make_tuned_transform(const geometry& shape, precision type, bool protect, int threads);
+}  // namespace cpu
 
 }  // namespace ballast::fft

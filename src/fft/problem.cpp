@@ -398,4 +398,18 @@ geometry resolve(const problem& value) {
   return made->inner;
 }
 
+double nominal_flops(const array_problem& value) {
+  double flops = 0;
+  for (const axis& each : value.axes) {
+    const std::int64_t n = each.n;
+    if (n == 1) continue;
+    std::int64_t rest = n;
+    for (std::int64_t factor = 2; factor <= 13; ++factor) {
+      while (rest % factor == 0) rest /= factor;
+    }
+    flops += (value.kind == kind::c2c ? 5 : 2.5) * std::log2(static_cast<double>(n)) * (rest == 1 ? 1 : 3);
+  }
+  return flops * static_cast<double>(value.points()) * static_cast<double>(value.signals());
+}
+
 }  // namespace ballast::fft

@@ -24,6 +24,9 @@ geometry resolve(const problem& value);
 // Returns the factor of the norm that multiplies every element of the result.
 double norm_factor(const array_problem& value, norm wanted, direction way);
 
+// Returns the nominal operations of all signals. Lengths with large prime factors take the time of about three times as many.
+double nominal_flops(const array_problem& value);
+
 // Returns the direction that the kind implies: forward for c2c, where the caller chooses.
 direction natural_direction(kind value);
 

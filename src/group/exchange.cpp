@@ -9,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "group/elapsed.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::wire {
@@ -19,10 +20,6 @@ constexpr double k_longest_pause = 1;       // seconds between two requests for 
 constexpr double k_longest_wait = 0.05;     // seconds until losses are looked for again
 constexpr int k_waits_at_end = 12;          // pauses of resend_after for which end_call() waits
 constexpr std::size_t k_small = 32 * 1024;  // bytes that add() sends whole to all ranks
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
 
 std::vector<int> list_of(std::span<const std::byte> body) {
   std::vector<std::int32_t> made(body.size() / 4);
@@ -277,7 +274,7 @@ void exchange::begin_all_to_all(const std::vector<std::span<const std::byte>>& b
 }
 
 std::vector<bytes> exchange::end_all_to_all() {
-  // What came while this rank computed is not late.
+  // Blocks that came while this rank computed are not late.
   while (poll(0)) {
   }
   const auto start = clock::now();

@@ -51,6 +51,8 @@ class exchange {
   int rank() const { return rank_; }
   std::size_t place() const { return place_; }
   std::size_t size() const { return members_.size(); }
+  // Returns whether the engine knows that a member has ended.
+  bool has_ended(std::size_t place) const { return over_->lost(members_[place]); }
 
   // begin_call: begins a call; its checks and faults are recorded in `seen`, unless that is null. end_call: gives the other ranks a moment
   // to confirm the last blocks. A rank that has not will ask in the next call.

@@ -9,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "group/nccl_engine.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
 #include "group/thread_engine.hpp"
@@ -52,6 +53,19 @@ group group::devices(std::vector<int> numbers, const group_options& how) {
     if (each < 0) throw invalid_argument_error(fmt::format("group: devices: expected numbers from 0 on, got {}", each));
   group made;
   made.state_ = std::make_shared<state>(std::move(numbers), how);
+  return made;
+}
+
+group group::nccl(void* communicator, const group_options& how) {
+  check(how);
+  if (communicator == nullptr) throw invalid_argument_error("group: nccl: expected a communicator, got null");
+  const nccl::api& functions = nccl::found();
+  const auto engine = std::make_shared<wire::nccl_engine>(functions, communicator, how.patience, std::int64_t{64} << 10);
+  group_options own = how;
+  own.patience = 1e15;  // the engine finds who is silent
+  group made(engine, own);
+  made.state_->how = how;
+  made.state_->link = std::make_shared<wire::nccl_link>(functions, communicator, engine);
   return made;
 }
 

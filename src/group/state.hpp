@@ -12,12 +12,13 @@
 #include <ballast/group.hpp>
 
 #include "group/exchange.hpp"
+#include "group/nccl_engine.hpp"
 #include "group/thread_engine.hpp"
 
 namespace ballast {
 
 namespace wire {
-enum class road { none, host, peers };
+enum class road { none, host, peers, link };
 }
 
 inline namespace abi_1 {
@@ -26,8 +27,9 @@ struct group::state {
   state(std::shared_ptr<transport> engine, const group_options& how) : over(std::in_place, std::move(engine), how), how(how) {}
   state(std::vector<int> numbers, const group_options& how) : devices(std::move(numbers)), how(how) {}
 
-  std::optional<wire::exchange> over;  // for one rank of an engine
-  std::vector<int> devices;            // empty: the group has an engine
+  std::optional<wire::exchange> over;     // for one rank of an engine
+  std::vector<int> devices;               // empty: the group has an engine
+  std::shared_ptr<wire::nccl_link> link;  // NCCL: the rank computes on its device
   group_options how;
   // How exchanges between the memories of devices went in the last call that had any.
   std::atomic<wire::road> road = wire::road::none;

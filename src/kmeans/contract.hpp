@@ -260,6 +260,7 @@ template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);
 // The points of devices of a group are divided at multiples of these rows.
 std::int64_t rows_of_segment_of(std::int64_t points);
+inline constexpr std::size_t k_most_devices = 32;  // devices of one process
 // Makes the state of a plan on the current device. `enqueued`: bytes of device memory of enqueued fits (batch.hpp); 0: there are none.
 std::shared_ptr<plan_state> make_plan_state(std::int64_t enqueued);
 

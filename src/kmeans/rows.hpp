@@ -15,6 +15,8 @@
 
 namespace ballast::wire {
 class exchange;
+class device_meeting;
+class nccl_link;
 }
 
 namespace ballast::kmeans {
@@ -35,8 +37,11 @@ struct rank_rows {
   bool weighted = false;           // they have weights
   std::vector<row_part<T>> parts;  // none of them empty; the rows of the caller are parts[own]
   int own = -1;                    // −1: the caller has no rows
-  // For a device: keeps memory that other ranks may read until all have left the call.
+  // For a device: keeps memory that other ranks may read until all have left the call; and how the devices add words, those of one process
+  // or those of ranks over NCCL.
   std::vector<std::shared_ptr<void>>* kept = nullptr;
+  wire::device_meeting* meeting = nullptr;
+  wire::nccl_link* link = nullptr;
 };
 
 // The state of a fit: alike on all ranks, or one iteration less on some.

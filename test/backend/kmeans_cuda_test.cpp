@@ -357,6 +357,32 @@ TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
   }
 }
 
+// Distances from points to neighbours that rounding of normalized coordinates would spoil, of features that one thread adds and of
+// features that a warp adds: each has an error relative to itself.
+TYPED_TEST(kmeans_cuda, short_distances_are_those_of_the_coordinates_as_given) {
+  using T = TypeParam;
+  constexpr std::int64_t m = 140, k = 66;
+  for (const std::int64_t n : {5, 63, 70, 130}) {
+    const std::vector<T> x = bands<T>(m, n, 8);
+    std::vector<T> c(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(k * n));
+    for (std::int64_t j = 0; j < k; ++j) c[at(j * n + j % n)] += static_cast<T>(j) * 64 * k_u<T>;  // row 0 is centroid 0
+    const auto found = transform(row_major(x.data(), m, n), row_major<const T>(c.data(), k, n), {.backend = backend::cuda});
+    EXPECT_EQ(found.report.verdict, verdict::clean);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < k; ++j) {
+        long double sum = 0;
+        for (std::int64_t f = 0; f < n; ++f) {
+          const long double d = static_cast<long double>(x[at(i * n + f)]) - static_cast<long double>(c[at(j * n + f)]);
+          sum += d * d;
+        }
+        const auto expected = static_cast<double>(std::sqrt(sum));
+        EXPECT_NEAR(static_cast<double>(found.values(i, j)), expected, (static_cast<double>(n) / 2 + 16) * k_u<T> * expected)
+            << n << ": " << i << " " << j;
+      }
+    }
+  }
+}
+
 // Most rows lie between two centroids, so that a second look decides them. Labels are struck when they are found, in the second look and
 // when they are stored: what is handed out are the nearest centroids, or a report says why not.
 TYPED_TEST(kmeans_cuda, a_struck_label_is_not_handed_out) {

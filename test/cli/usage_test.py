@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import resource
 import shutil
@@ -138,9 +139,50 @@ class Usage(WithFolder):
             self.assertFalse(table.exists())
 
     def test_tune_refuses_what_it_cannot_tune(self):
-        for arguments in (("--backend", "cpu"), ("fft_nonsense",), ("--colour",)):
-            done = run("tune", *arguments, status=2)
-            self.assertTrue(done.stderr.strip())
+        for arguments, part in ((("--backend", "metal"), "metal"), (("fft_nonsense",), "fft_nonsense"), (("--colour",), "colour"),
+                                (("--backend", "cpu", "kmeans_f32_m1024_n8_k4"), "expected transforms"),
+                                (("--backend", "cpu", "fft_dct2_f32_n64_b4_fwd"), "takes apart"),
+                                (("--backend", "cpu", "--threads", "-1", "fft_c2c_f32_n64_b4_fwd"), "-1")):
+            done = run("tune", *arguments, "-o", self.dir / "tuning.txt", status=2)
+            self.assertIn(part, done.stderr)
+            self.assertFalse((self.dir / "tuning.txt").exists())
+
+    # The table of one process is read by the plans of the next one: another choice gives other bits of the same transform.
+    @unittest.skipUnless(Path("/proc/cpuinfo").is_file() and platform.machine() == "x86_64", "the processor's name is that of x86-64")
+    def test_a_tuned_choice_is_read_by_later_processes(self):
+        about = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines() if ":" in line)
+        about = {key.strip(): value.strip() for key, value in about.items()}
+        processor = f"{about['vendor_id']}-{about['cpu family']}-{about['model']}"
+        cache = self.dir / "cache"
+        cache.mkdir(mode=0o700)
+        table, source = cache / "tuning.txt", self.dir / "x.npy"
+        random = np.random.default_rng(1)
+        np.save(source, random.standard_normal((8, 4096)) + 1j * random.standard_normal((8, 4096)))
+        os.environ["BALLAST_CACHE_DIR"] = str(cache)
+        try:
+            def transformed():
+                run("fft", source, "--backend", "cpu", "--threads", 1, "-o", self.dir / "y.npy")
+                return np.load(self.dir / "y.npy")
+            rule = transformed()
+            line = f"fft_cpu {run_json('info')['simd']} {processor} 1 c2c f64 1x1x4096 8 checked matrix 256x16 by_size 0 1.5\n"
+            table.write_text("fft_cpu AVX9 Other-1-1 1 c2c f64 1x1x4096 8 checked matrix 64x64 by_size 0 1.5\nfft_cpu damaged\n")
+            self.assertTrue((transformed() == rule).all())
+            table.write_text(table.read_text() + line)
+            tuned = transformed()
+            self.assertFalse((tuned == rule).all())
+            self.assertLess(np.linalg.norm(tuned - rule), 1e-14 * np.linalg.norm(rule))
+            # The tuner adds to the file, warns of the damaged line, and keeps it and the lines of other processors.
+            done = run("tune", "--backend", "cpu", "--threads", 1, "fft_c2c_f64_n64_b16_fwd")
+            self.assertIn('expected 13 fields, got "damaged"', done.stderr)
+            for kept in (line, "fft_cpu damaged\n", "AVX9 Other-1-1 1"):
+                self.assertIn(kept, table.read_text())
+            # A file that is no table stays.
+            table.write_bytes(b"fft\0\x01")
+            done = run("tune", "--backend", "cpu", "fft_c2c_f64_n64_b16_fwd", status=2)
+            self.assertIn("expected a table of ballast tune", done.stderr)
+            self.assertEqual(table.read_bytes(), b"fft\0\x01")
+        finally:
+            del os.environ["BALLAST_CACHE_DIR"]
 
     def test_info_about_cuda_is_consistent(self):
         cuda = run_json("info")["cuda"]

@@ -45,6 +45,7 @@ const char* road_of(const execution& where) {
   switch (where.group.internal()->road.load()) {
     case wire::road::peers: return "peer";
     case wire::road::host: return "host";
+    case wire::road::link:
     case wire::road::none: break;
   }
   return "none";

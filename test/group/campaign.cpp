@@ -27,6 +27,8 @@
 #include <ballast/error.hpp>
 #include <ballast/fft_group.hpp>
 #include <ballast/kmeans.hpp>
+#include <ballast/qr_columns.hpp>
+#include <ballast/qr_descriptor.hpp>
 #include <ballast/qr_rows.hpp>
 
 #include "abft/seal.hpp"
@@ -147,6 +149,35 @@ void factor(const group& own, stored& made) {
   }
 }
 
+// Block columns, which came from ScaLAPACK's layout on a grid of 1 × P and blocks of another width.
+template <class T>
+void factor_columns(const group& own, stored& made) {
+  constexpr std::int64_t n = 20, p = 2, block = 4;
+  const std::vector<T> A = numbers<T>(n * n, 20), B = numbers<T>(n * p, 21);
+  const qr::block_columns given{n, 3, static_cast<int>(own.size()), own.rank()};
+  std::vector<T> mine;
+  for (std::int64_t j = 0; j < given.count(); ++j)
+    mine.insert(mine.end(), A.begin() + given.global(j) * n, A.begin() + (given.global(j) + 1) * n);
+  const int desc[] = {1, 0, static_cast<int>(n), static_cast<int>(n), 7, 3, 0, 0, static_cast<int>(n)};
+  const auto columns = qr::to_block_columns(std::span<const T>(mine), desc, {1, given.ranks, false}, block, on(own));
+  made.add(columns.values);
+  made.add(columns.report);
+  const auto factors = qr::factor_columns(std::as_const(columns.values).view(), block, on(own));
+  made.add(factors.storage);
+  made.add(std::span<const T>(factors.tau));
+  made.add(factors.report);
+  const auto b = column_major<const T>(B.data(), n, p);
+  const auto q = factors.q();
+  const auto x = factors.solve(b);
+  const auto projected = factors.apply_transposed(b);
+  for (const auto* each : {&q, &x, &projected}) {
+    made.add(each->values);
+    made.add(each->report);
+  }
+  made.add(qr::from_block_columns(factors.storage.view(), block, std::span(mine), desc, {1, given.ranks, false}, on(own)));
+  made.add(std::span<const T>(mine));
+}
+
 template <class T>
 std::vector<std::complex<T>> complex_numbers(std::int64_t count, std::uint64_t stream) {
   const std::vector<T> real = numbers<T>(2 * count, stream);
@@ -184,6 +215,8 @@ std::vector<scene> scenes() {
           {"kmeans predict, transform", [](const group& own, stored& made) { assign<float>(own, made); }},
           {"qr rows", [](const group& own, stored& made) { factor<float>(own, made); }},
           {"qr rows", [](const group& own, stored& made) { factor<double>(own, made); }},
+          {"qr columns", [](const group& own, stored& made) { factor_columns<float>(own, made); }},
+          {"qr columns", [](const group& own, stored& made) { factor_columns<double>(own, made); }},
           {"fft 2-D",
            [](const group& own, stored& made) {
              transform<float>(own, {12, 9}, {}, made);

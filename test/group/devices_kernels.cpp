@@ -28,6 +28,10 @@ void print_all() {
 }  // namespace
 
 int main() {
+  for (const bool instrumented : {false, true}) {
+    print(ballast::kmeans::cuda::join_offer_request(instrumented));
+    print(ballast::kmeans::cuda::join_add_request(instrumented));
+  }
   print_all<float>();
   print_all<double>();
 }

@@ -32,7 +32,7 @@ using wire::wire_fault;
 
 template <class T>
 struct outcome {
-  matrix<T> q, r, x, projected, storage;  // of all ranks
+  matrix<T> q, r, x, projected, storage;  // the parts of all ranks together
   std::vector<T> tau;
   int ended = 0, lost = 0, errors = 0, refused = 0;
   std::uint64_t detected = 0, checks = 0, injected = 0;

@@ -167,18 +167,20 @@ class forwarding_blas final : public cuda::blas {
  public:
   using around = std::function<void(const char* name, core::function_ref<void()> work)>;
   forwarding_blas(std::unique_ptr<cuda::blas> inner, around use) : inner_(std::move(inner)), around_(std::move(use)) {}
-#define BALLAST_FORWARDED_BLAS(T)                                                                                                          \
+#define BALLAST_FORWARDED_COMPLEX_BLAS(T)                                                                                                  \
   void gemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
             std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
     around_("gemm", [&] { inner_->gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc); });                                          \
   }                                                                                                                                        \
-  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
-      override {                                                                                                                           \
-    around_("trmm", [&] { inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                                       \
-  }                                                                                                                                        \
   void trsm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
       override {                                                                                                                           \
     around_("trsm", [&] { inner_->trsm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                                       \
+  }
+#define BALLAST_FORWARDED_BLAS(T)                                                                                                          \
+  BALLAST_FORWARDED_COMPLEX_BLAS(T)                                                                                                        \
+  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
+      override {                                                                                                                           \
+    around_("trmm", [&] { inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                                       \
   }                                                                                                                                        \
   void syrk(char u, char t, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)         \
       override {                                                                                                                           \
@@ -186,6 +188,9 @@ class forwarding_blas final : public cuda::blas {
   }
   BALLAST_FORWARDED_BLAS(float)
   BALLAST_FORWARDED_BLAS(double)
+  BALLAST_FORWARDED_COMPLEX_BLAS(std::complex<float>)
+  BALLAST_FORWARDED_COMPLEX_BLAS(std::complex<double>)
+#undef BALLAST_FORWARDED_COMPLEX_BLAS
 #undef BALLAST_FORWARDED_BLAS
 
  private:

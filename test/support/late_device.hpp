@@ -143,18 +143,20 @@ class late_device final : public forwarding_device {
   class late_blas final : public cuda::blas {
    public:
     late_blas(late_device& on, std::unique_ptr<cuda::blas> inner, cuda::stream order) : on_(on), inner_(std::move(inner)), order_(order) {}
-#define BALLAST_LATE_BLAS(T)                                                                                                               \
+#define BALLAST_LATE_COMPLEX_BLAS(T)                                                                                                       \
   void gemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
             std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
     on_.later(order_, [=, this] { inner_->gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc); });                                  \
   }                                                                                                                                        \
-  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
-      override {                                                                                                                           \
-    on_.later(order_, [=, this] { inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                               \
-  }                                                                                                                                        \
   void trsm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
       override {                                                                                                                           \
     on_.later(order_, [=, this] { inner_->trsm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                               \
+  }
+#define BALLAST_LATE_BLAS(T)                                                                                                               \
+  BALLAST_LATE_COMPLEX_BLAS(T)                                                                                                             \
+  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
+      override {                                                                                                                           \
+    on_.later(order_, [=, this] { inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                               \
   }                                                                                                                                        \
   void syrk(char u, char t, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)         \
       override {                                                                                                                           \
@@ -162,6 +164,9 @@ class late_device final : public forwarding_device {
   }
     BALLAST_LATE_BLAS(float)
     BALLAST_LATE_BLAS(double)
+    BALLAST_LATE_COMPLEX_BLAS(std::complex<float>)
+    BALLAST_LATE_COMPLEX_BLAS(std::complex<double>)
+#undef BALLAST_LATE_COMPLEX_BLAS
 #undef BALLAST_LATE_BLAS
 
    private:

@@ -117,26 +117,34 @@ driver::api make_driver() {
 }
 
 template <class T>
-cublas::routines<T> make_routines() {
+cublas::complex_routines<T> make_complex_routines() {
   using std::to_string;
-  cublas::routines<T> made{};
+  cublas::complex_routines<T> made{};
   made.gemm = [](cublas::handle, cublas::operation a, cublas::operation b, std::int64_t m, std::int64_t n, std::int64_t k, const T* alpha,
                  const T*, std::int64_t lda, const T*, std::int64_t ldb, const T* beta, T*, std::int64_t ldc) {
     fake.calls.push_back("gemm " + to_string(a) + to_string(b) + " " + to_string(m) + "x" + to_string(n) + "x" + to_string(k) + " " +
-                         to_string(static_cast<int>(*alpha)) + " " + to_string(lda) + " " + to_string(ldb) + " " +
-                         to_string(static_cast<int>(*beta)) + " " + to_string(ldc) + (fake.contexts.empty() ? " without a context" : ""));
-    return fake.next;
-  };
-  made.trmm = [](cublas::handle, cublas::side side, cublas::triangle uplo, cublas::operation trans, cublas::diagonal diag, std::int64_t m,
-                 std::int64_t n, const T*, const T*, std::int64_t, const T* B, std::int64_t ldb, T* C, std::int64_t ldc) {
-    fake.calls.push_back("trmm " + to_string(side) + to_string(uplo) + to_string(trans) + to_string(diag) + " " + to_string(m) + "x" +
-                         to_string(n) + (B == C && ldb == ldc ? " in place" : ""));
+                         to_string(static_cast<int>(std::real(*alpha))) + " " + to_string(lda) + " " + to_string(ldb) + " " +
+                         to_string(static_cast<int>(std::real(*beta))) + " " + to_string(ldc) +
+                         (fake.contexts.empty() ? " without a context" : ""));
     return fake.next;
   };
   made.trsm = [](cublas::handle, cublas::side side, cublas::triangle uplo, cublas::operation trans, cublas::diagonal diag, std::int64_t m,
                  std::int64_t n, const T*, const T*, std::int64_t, T*, std::int64_t) {
     fake.calls.push_back("trsm " + to_string(side) + to_string(uplo) + to_string(trans) + to_string(diag) + " " + to_string(m) + "x" +
                          to_string(n));
+    return fake.next;
+  };
+  return made;
+}
+
+template <class T>
+cublas::routines<T> make_routines() {
+  using std::to_string;
+  cublas::routines<T> made{make_complex_routines<T>(), nullptr, nullptr};
+  made.trmm = [](cublas::handle, cublas::side side, cublas::triangle uplo, cublas::operation trans, cublas::diagonal diag, std::int64_t m,
+                 std::int64_t n, const T*, const T*, std::int64_t, const T* B, std::int64_t ldb, T* C, std::int64_t ldc) {
+    fake.calls.push_back("trmm " + to_string(side) + to_string(uplo) + to_string(trans) + to_string(diag) + " " + to_string(m) + "x" +
+                         to_string(n) + (B == C && ldb == ldc ? " in place" : ""));
     return fake.next;
   };
   made.syrk = [](cublas::handle, cublas::triangle uplo, cublas::operation trans, std::int64_t n, std::int64_t k, const T*, const T*,
@@ -159,6 +167,8 @@ cublas::api make_library() {
   made.words = [](cublas::status) { return "fake words"; };
   made.f32 = make_routines<float>();
   made.f64 = make_routines<double>();
+  made.c64 = make_complex_routines<std::complex<float>>();
+  made.c128 = make_complex_routines<std::complex<double>>();
   return made;
 }
 
@@ -188,6 +198,16 @@ TYPED_TEST(cuda_blas, hands_over_what_it_is_asked) {
     EXPECT_TRUE(fake.contexts.empty());
   }
   EXPECT_THAT(fake.calls, ElementsAre("destroy"));
+}
+
+TYPED_TEST(cuda_blas, hands_over_complex_products) {
+  using T = std::complex<TypeParam>;
+  T* const p = nullptr;
+  const auto made = cublas::make(this->library, this->below, k_ours, blas_math::full, k_stream);
+  fake.calls.clear();
+  made->gemm('C', 'N', 2, 3, 4, T(5), p, 6, p, 7, T(8), p, 9);
+  made->trsm('L', 'U', 'C', 'N', 2, 3, T(1), p, 4, p, 5);
+  EXPECT_THAT(fake.calls, ElementsAre("gemm 20 2x3x4 5 6 7 8 9", "trsm 0120 2x3"));
 }
 
 TYPED_TEST(cuda_blas, rounds_to_tf32_only_when_asked) {

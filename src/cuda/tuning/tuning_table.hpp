@@ -86,6 +86,7 @@ class tuning_entries {
   }
 
   void set(const key& at, value chosen) { entries_.insert_or_assign(at, std::move(chosen)); }
+  void remove(const key& at) { entries_.erase(at); }
   std::optional<value> find(const key& at) const {
     const auto found = entries_.find(at);
     return found == entries_.end() ? std::nullopt : std::optional<value>(found->second);

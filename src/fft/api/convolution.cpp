@@ -127,12 +127,12 @@ std::shared_ptr<convolution::implementation> prepare_convolution(convolution_pro
   made->scheme = run::choose_scheme(how, known.front(), known, token);
   const bool protect = how.protection != protection::off;
   fft::problem lines{.kind = problem.complex ? kind::c2c : kind::r2c, .precision = problem.precision, .shape = made->padded};
-  made->of_kernel = make_work(made->backend, describe(lines), lines.precision, protect, made->scheme.view());
+  made->of_kernel = make_work(made->backend, describe(lines), lines.precision, protect, 0, made->scheme.view());
   lines.batch = made->group;
-  made->forward = make_work(made->backend, describe(lines), lines.precision, protect, made->scheme.view());
+  made->forward = make_work(made->backend, describe(lines), lines.precision, protect, 0, made->scheme.view());
   if (!problem.complex) lines.kind = kind::c2r;
   const array_problem back = describe(lines);
-  made->backward = make_work(made->backend, back, lines.precision, protect, made->scheme.view());
+  made->backward = make_work(made->backend, back, lines.precision, protect, 0, made->scheme.view());
   if (protect && problem.precision == precision::f32) made->powers.for_f32 = make_circle_powers<double>(made->padded);
   if (protect && problem.precision == precision::f64) made->powers.for_f64 = make_circle_powers<long double>(made->padded);
   made->scale = norm_factor(back, norm::backward, direction::inverse);

@@ -1,4 +1,5 @@
-// The exchange that turns one division of an array among the devices of a process into another, from device memory to device memory.
+// The exchange that turns one division of an array among devices, of one process or of ranks over NCCL, into another, from device memory
+// to device memory.
 // Layer: algorithm, over fft/cuda/group. Source: docs/design/distributed.md, "Devices".
 #pragma once
 
@@ -17,6 +18,7 @@
 #include "fft/cuda/group/boxes.hpp"
 #include "fft/sites.hpp"
 #include "group/exchange.hpp"
+#include "group/nccl_engine.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
@@ -26,6 +28,7 @@ namespace ballast::fft {
 struct device_room {
   std::shared_ptr<ballast::cuda::device> on;
   bool peers = false;                      // the devices reach each other's memory
+  wire::nccl_link* link = nullptr;         // the devices are those of ranks; or null
   std::int64_t chunk = 0;                  // bytes of `staged` for each device
   ballast::cuda::device_buffer halves[2];  // the data before and after a step
   ballast::cuda::device_buffer sums;       // the sums of all blocks that are sent, then of all that have come
@@ -116,7 +119,7 @@ class exchange_on_devices {
     for (std::size_t p = 0; verify_ && p < ranks_; ++p) sum(from_, mine, sent_to(p), p);
     for (std::size_t p = 0; p < ranks_; ++p)
       if (room_.peers || p == me_) copy(from_, mine, sent_to(p), halves_[p], becomes_.of(p));
-    if (!room_.peers) through_host(injector);
+    if (!room_.peers) by_packed_blocks(injector);
     const std::vector<std::uint64_t> sent = read_sums(0);
     for (std::size_t p = 0; p < ranks_; ++p)
       if (room_.peers || p == me_) strike(site::block, p, halves_[p], becomes_.of(p), sent_to(p), injector);
@@ -130,32 +133,58 @@ class exchange_on_devices {
     return right;
   }
 
-  // Every device packs its blocks; then by rounds all copy a chunk of each to the host, and fetch what the others have copied there.
-  void through_host(inject::active_injector& injector) {
-    const auto bytes_of = [](const box& part) { return part.size() * k_bytes; };
-    std::vector<std::int64_t> out_at(ranks_), in_at(ranks_);
-    std::int64_t most = 0, out_end = 0, in_end = 0;
+  // The blocks for all others, or from all others, one after the other in `packed`.
+  struct packing {
+    unsigned char* data = nullptr;
+    std::vector<std::int64_t> at;
+  };
+  template <class Part>
+  packing room_for(int which, const Part& part) {
+    packing made{nullptr, std::vector<std::int64_t>(ranks_)};
+    std::int64_t end = 0;
+    for (std::size_t p = 0; p < ranks_; ++p)
+      if (p != me_) made.at[p] = std::exchange(end, end + bytes_of(part(p)));
+    if (room_.packed[which].bytes() < end) room_.packed[which] = ballast::cuda::device_buffer(room_.on, end);
+    made.data = static_cast<unsigned char*>(room_.packed[which].data());
+    return made;
+  }
+  static std::int64_t bytes_of(const box& part) { return part.size() * k_bytes; }
+
+  void by_packed_blocks(inject::active_injector& injector) {
+    const packing out = room_for(0, [&](std::size_t p) { return sent_to(p); });
+    const packing in = room_for(1, [&](std::size_t q) { return come_from(q); });
+    for (std::size_t p = 0; p < ranks_; ++p)
+      if (p != me_) copy(from_, was_.of(me_), sent_to(p), reinterpret_cast<element*>(out.data + out.at[p]), sent_to(p));
+    room_.link != nullptr ? through_link(out, in, injector) : through_host(out, in, injector);
+    for (std::size_t q = 0; q < ranks_; ++q)
+      if (q != me_) copy(reinterpret_cast<const element*>(in.data + in.at[q]), come_from(q), come_from(q), here_, becomes_.of(me_));
+  }
+
+  void through_link(const packing& out, const packing& in, inject::active_injector& injector) {
+    std::vector<wire::nccl_link::block> go(ranks_), come(ranks_);
     for (std::size_t p = 0; p < ranks_; ++p) {
+      if (p == me_) continue;
+      strike(site::block, p, reinterpret_cast<element*>(out.data + out.at[p]), sent_to(p), sent_to(p), injector);
+      go[p] = {out.data + out.at[p], bytes_of(sent_to(p))};
+      come[p] = {in.data + in.at[p], bytes_of(come_from(p))};
+    }
+    room_.link->exchange(go, come, nullptr);
+    room_.link->finish(nullptr);
+  }
+
+  // By rounds all copy a chunk of each block to the host, and fetch what the others have copied there.
+  void through_host(const packing& out, const packing& in, inject::active_injector& injector) {
+    std::int64_t most = 0;
+    for (std::size_t p = 0; p < ranks_; ++p)
       for (std::size_t q = 0; q < ranks_; ++q)
         if (q != p) most = std::max(most, bytes_of(common(was_.of(q), becomes_.of(p))));
-      if (p == me_) continue;
-      out_at[p] = std::exchange(out_end, out_end + bytes_of(sent_to(p)));
-      in_at[p] = std::exchange(in_end, in_end + bytes_of(come_from(p)));
-    }
-    const auto grown = [&](ballast::cuda::device_buffer& buffer, std::int64_t bytes) {
-      if (buffer.bytes() < bytes) buffer = ballast::cuda::device_buffer(room_.on, bytes);
-      return static_cast<unsigned char*>(buffer.data());
-    };
-    unsigned char* const out = grown(room_.packed[0], out_end);
-    unsigned char* const in = grown(room_.packed[1], in_end);
-    for (std::size_t p = 0; p < ranks_; ++p)
-      if (p != me_) copy(from_, was_.of(me_), sent_to(p), reinterpret_cast<element*>(out + out_at[p]), sent_to(p));
     const auto chunk = room_.chunk;
     const auto staged = static_cast<unsigned char*>(room_.staged.data());
     for (std::int64_t begin = 0; begin < most; begin += chunk) {
       const auto size = [&](const box& part) { return std::clamp<std::int64_t>(bytes_of(part) - begin, 0, chunk); };
       for (std::size_t p = 0; p < ranks_; ++p)
-        if (p != me_) room_.on->copy(staged + static_cast<std::int64_t>(p) * chunk, out + out_at[p] + begin, size(sent_to(p)), nullptr);
+        if (p != me_)
+          room_.on->copy(staged + static_cast<std::int64_t>(p) * chunk, out.data + out.at[p] + begin, size(sent_to(p)), nullptr);
       room_.on->synchronize(nullptr);
       for (std::size_t p = 0; p < ranks_ && begin == 0; ++p) {
         if (p == me_) continue;
@@ -166,12 +195,10 @@ class exchange_on_devices {
       over_.barrier();  // the chunks of all are there
       for (std::size_t q = 0; q < ranks_; ++q)
         if (q != me_)
-          room_.on->copy(in + in_at[q] + begin, staged_[q] + static_cast<std::int64_t>(me_) * chunk, size(come_from(q)), nullptr);
+          room_.on->copy(in.data + in.at[q] + begin, staged_[q] + static_cast<std::int64_t>(me_) * chunk, size(come_from(q)), nullptr);
       room_.on->synchronize(nullptr);
       over_.barrier();  // all have fetched them
     }
-    for (std::size_t q = 0; q < ranks_; ++q)
-      if (q != me_) copy(reinterpret_cast<const element*>(in + in_at[q]), come_from(q), come_from(q), here_, becomes_.of(me_));
   }
 
   // Strikes one line of a part in the memory of a device: the part is not contiguous.

@@ -207,10 +207,12 @@ report group_plan<T>::implementation::transform_in_room(const implementation& wh
     return wire::in_group(over, seen, token, [&] {
       for (ballast::cuda::device_buffer& each : room.halves) each = ballast::cuda::device_buffer(room.on, half_bytes());
       room.sums = ballast::cuda::device_buffer(room.on, static_cast<std::int64_t>(2 * ranks * sizeof(std::uint64_t)));
-      if (!room.peers) room.staged = ballast::cuda::pinned_buffer(room.on, static_cast<std::int64_t>(ranks) * room.chunk);
+      if (!room.peers && room.link == nullptr)
+        room.staged = ballast::cuda::pinned_buffer(room.on, static_cast<std::int64_t>(ranks) * room.chunk);
       over.expect_alike(digest(forward));
       call_on_device<T> running(*this, forward, over, seen, given.protection, injector, room);
       running.load(in, forward ? whole.data : whole.spectrum, forward ? data : spectrum);
+      over.barrier();  // all devices have their parts: the time below is of the transform alone
       const auto begin = std::chrono::steady_clock::now();
       running.run();
       seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -261,10 +263,46 @@ report group_plan<T>::implementation::transform_on_devices(bool forward, std::sp
   return std::move(reports[0]);
 }
 
+// A call of one rank over NCCL, with its own parts.
+template <class T>
+template <class In, class Out>
+report group_plan<T>::implementation::transform_on_own_device(bool forward, std::span<const In> in, std::span<Out> out,
+                                                              const call& now) const {
+  group::state& state = *where.group.internal();
+  wire::exchange& over = *state.over;
+  const run::settings given = run::settings_of(where, now);
+  const int number = state.link->device_number();
+  return run::in_call(nullptr, number, token, [&] {
+    wire::prepare(over, [&] {
+      wire::check_call_on_devices(now, token);
+      check_operands(forward, in, out);
+      for (const void* each : {static_cast<const void*>(in.data()), static_cast<const void*>(out.data())})
+        if (ballast::cuda::residence_of(each) != ballast::cuda::residence::host) state.link->device()->synchronize(nullptr);
+    });
+    double seconds = 0;
+    if (!one_dimension) {
+      device_room room;
+      room.on = state.link->device();
+      room.link = state.link.get();
+      report made = transform_in_room(*this, forward, in, out, given, over, room, seconds);
+      state.road = wire::road::link;
+      state.seconds = seconds;
+      return made;
+    }
+    part_of_array<const In> source(in, forward ? data : spectrum, forward ? data : spectrum, false);
+    part_of_array<Out> result(out, forward ? spectrum : data, forward ? spectrum : data, false);
+    report made = transform_own(forward, source.view(), result.view(), given, over);
+    if (made.verdict != verdict::uncorrectable) result.commit();
+    state.road = wire::road::host;
+    return made;
+  });
+}
+
 template std::int64_t group_plan<float>::implementation::half_bytes() const;
 template std::int64_t group_plan<double>::implementation::half_bytes() const;
-#define BALLAST_CALLS(T, In, Out) \
-  template report group_plan<T>::implementation::transform_on_devices(bool, std::span<const In>, std::span<Out>, const call&) const;
+#define BALLAST_CALLS(T, In, Out)                                                                                                    \
+  template report group_plan<T>::implementation::transform_on_devices(bool, std::span<const In>, std::span<Out>, const call&) const; \
+  template report group_plan<T>::implementation::transform_on_own_device(bool, std::span<const In>, std::span<Out>, const call&) const;
 BALLAST_CALLS(float, std::complex<float>, std::complex<float>)
 BALLAST_CALLS(float, float, std::complex<float>)
 BALLAST_CALLS(float, std::complex<float>, float)

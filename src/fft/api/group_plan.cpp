@@ -375,6 +375,7 @@ template <class T>
 template <class In, class Out>
 report group_plan<T>::implementation::transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const {
   if (!devices.empty()) return transform_on_devices(forward, in, out, now);
+  if (where.group.internal()->link != nullptr) return transform_on_own_device(forward, in, out, now);
   return transform_own(forward, in, out, run::settings_of(where, now), wire::exchange_of(where.group, token));
 }
 
@@ -422,6 +423,11 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
     made->place = over.place();
     made->ranks = over.size();
     made->choose_grid();
+    if (const auto& link = where.group.internal()->link; link != nullptr) {
+      wire::check_execution_on_devices(where, made->token);
+      made->where.backend = ballast::backend::cuda;
+      made->where.device = link->device_number();
+    }
   }
   made->divide();
   if (made->devices.empty()) made->plan_lines();

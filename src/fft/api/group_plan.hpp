@@ -68,6 +68,8 @@ struct group_plan<T>::implementation {
   report transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given, wire::exchange& over) const;
   template <class In, class Out>
   report transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
+  template <class In, class Out>
+  report transform_on_own_device(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
   // The call of one device, for two and three dimensions, with the data of all steps in its memory: `whole` has the arrays. Peers write to
   // the room; it outlives the call on all devices. `seconds`: of the steps, without the copies of operands and result.
   template <class In, class Out>

@@ -36,7 +36,7 @@
 namespace ballast::fft {
 
 std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect,
-                                           std::string_view scheme) {
+                                           [[maybe_unused]] int threads, std::string_view scheme) {
   if (which == backend::cuda) return cuda::make_transform(shape, type, protect, scheme);
   composite::transform_maker make = reference::make_transform;
 #if defined(BALLAST_HAS_CPU)
@@ -44,31 +44,22 @@ std::unique_ptr<const transform> make_work(backend which, const array_problem& s
 #endif
   auto nest = shape.split ? std::nullopt : nest_of(shape);
   if (!nest) return composite::make_composite(shape, type, protect, make, which == backend::reference);
+#if defined(BALLAST_HAS_CPU)
+  // A nest runs on several threads itself, and the table has no problems with loops around them.
+  const bool alone = nest->outer.empty() && which == backend::cpu;
+  auto work = alone ? cpu::make_tuned_transform(nest->inner, type, protect, threads) : make(nest->inner, type, protect);
+#else
   auto work = make(nest->inner, type, protect);
+#endif
   return composite::make_nest(std::move(*nest), type, std::move(work), which == backend::cpu);
 }
 
 namespace {
 
-// Nominal operations. Lengths with large prime factors take the time of about three times as many.
-double flops_of(const array_problem& g) {
-  double flops = 0;
-  for (const axis& each : g.axes) {
-    const std::int64_t n = each.n;
-    if (n == 1) continue;
-    std::int64_t rest = n;
-    for (std::int64_t factor = 2; factor <= 13; ++factor) {
-      while (rest % factor == 0) rest /= factor;
-    }
-    flops += (g.kind == kind::c2c ? 5 : 2.5) * std::log2(static_cast<double>(n)) * (rest == 1 ? 1 : 3);
-  }
-  return flops * static_cast<double>(g.points()) * static_cast<double>(g.signals());
-}
-
 // Without the cpu backend nothing runs on several threads.
 int threads_for([[maybe_unused]] const array_problem& shape, [[maybe_unused]] precision type, [[maybe_unused]] const run::settings& how) {
 #if defined(BALLAST_HAS_CPU)
-  return core::worthwhile_threads(how.threads, flops_of(shape) / run::flops_per_second(type));
+  return core::worthwhile_threads(how.threads, nominal_flops(shape) / run::flops_per_second(type));
 #else
   return 1;
 #endif
@@ -83,7 +74,7 @@ bool stays_here(const plan::implementation& made, const fft::problem& problem, c
     return static_cast<double>(s.extent) * (s.real ? 1 : 2) * (problem.precision == precision::f32 ? 4 : 8);
   };
   return run::copying_takes_longer(
-      {bytes(made.shape.input) + bytes(made.shape.output), flops_of(made.shape), problem.precision, made.threads});
+      {bytes(made.shape.input) + bytes(made.shape.output), nominal_flops(made.shape), problem.precision, made.threads});
 #else
   (void)made, (void)problem, (void)how;
   return false;
@@ -141,8 +132,9 @@ std::shared_ptr<plan::implementation> make_implementation(fft::problem problem, 
   made->scheme = scheme;
   made->threads = threads_for(made->shape, problem.precision, how);
   const bool protect = how.protection != ballast::protection::off;
-  made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
-  if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
+  made->work = make_work(made->backend, made->shape, problem.precision, protect, made->threads, scheme);
+  if (stays_here(*made, problem, how))
+    made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, made->threads, scheme);
   made->problem = std::move(problem);
   made->where = where;
   made->wanted = wanted;

@@ -37,8 +37,8 @@ struct plan::implementation {
   run::sampled_plans<implementation> sampled;
 };
 
-// The transform of a backend that runs here.
-std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect,
+// The transform of a backend that runs here, for a plan of so many threads; 0: not by the user's tuning table, which is for these.
+std::unique_ptr<const transform> make_work(backend which, const array_problem& shape, precision type, bool protect, int threads,
                                            std::string_view scheme);
 
 }  // namespace ballast::fft

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET == HWY_SCALAR
-bool same_bits(const T*, const T*, std::int64_t, lane_sums&) { return false; }
+bool same_bits(const T*, const T*, std::int64_t, const parity_pair&) { return false; }
 #else
 
 // ---- Signals of a vector, destinations ----
@@ -52,6 +52,11 @@ struct group_of_signals {
   }
 };
 
+HWY_INLINE void clear_parities(const parity_pair& to) {
+  std::memset(to.own.parity, 0, sizeof to.own.parity);
+  std::memset(to.others.parity, 0, sizeof to.others.parity);
+}
+
 // Stores two vectors: the next ones of one signal, one of each of two, or half a one of each of four.
 template <int S, bool Stream>
 struct to_memory {
@@ -76,18 +81,19 @@ struct to_memory {
   }
 };
 
-// Compares with what is there instead, and joins the parity of the numbers that it is given.
+// Compares with what is there instead, and joins the parities of the numbers that it is given and of those that are there.
 template <int S>
 struct with_memory {
-  word_vector differs, parity;
+  word_vector differs, own, others;
 
-  HWY_INLINE with_memory() : differs(hn::Zero(words())), parity(differs) {}
+  HWY_INLINE with_memory() : differs(hn::Zero(words())), own(differs), others(differs) {}
 
   HWY_INLINE void compare(V v, V there) {
     const words d;
-    const word_vector w = hn::BitCast(d, v);
-    differs = hn::Or(differs, hn::Xor(w, hn::BitCast(d, there)));
-    parity = hn::Xor(parity, w);
+    const word_vector x = hn::BitCast(d, v), y = hn::BitCast(d, there);
+    differs = hn::Or(differs, hn::Xor(x, y));
+    own = hn::Xor(own, x);
+    others = hn::Xor(others, y);
   }
   HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
@@ -101,11 +107,15 @@ struct with_memory {
       row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
     }
   }
+  // Adds the parities.
+  HWY_INLINE void add_to(const parity_pair& to) const {
+    add_parity(own, to.own);
+    add_parity(others, to.others);
+  }
   HWY_INLINE bool same() const { return hn::AllTrue(words(), hn::Eq(differs, hn::Zero(words()))); }
 };
 
-// Returns whether the scalars of two computations have the same bits. Their parity goes to `sums`.
-bool same_bits(const T* a, const T* b, std::int64_t scalars, lane_sums& sums) {
+bool same_bits(const T* a, const T* b, std::int64_t scalars, const parity_pair& to) {
   const D d;
   with_memory<1> by;
   std::int64_t i = 0;
@@ -114,19 +124,19 @@ bool same_bits(const T* a, const T* b, std::int64_t scalars, lane_sums& sums) {
     const auto rest = hn::FirstN(d, static_cast<std::size_t>(scalars - i));
     by.compare(hn::MaskedLoad(rest, d, a + i), hn::MaskedLoad(rest, d, b + i));
   }
-  std::memset(sums.parity, 0, sizeof sums.parity);
-  add_parity(by.parity, sums);
+  clear_parities(to);
+  by.add_to(to);
   return by.same();
 }
 
 // Transforms again, by Line::lines(call, sink) for whole groups of Line::S signals, and compares with call.to.
 template <class Line, bool Swapped>
-HWY_INLINE bool repeat_by(const short_call<T>& call, lane_sums& sums) {
+HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
   with_memory<Line::S> by;
   short_call<T> part = call;
   part.from.used = call.from.used / Line::S * Line::S;
   Line::template lines<Swapped>(part, short_part::whole, by);
-  std::memset(sums.parity, 0, sizeof sums.parity);
+  clear_parities(to);
   bool same = true;
   if (const int rest = call.from.used - part.from.used; rest > 0) {
     HWY_ALIGN T made[2 * Line::k_points * Line::S];
@@ -137,13 +147,15 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, lane_sums& sums) {
     part.to_stride = scalars;
     to_memory<Line::S, false> store;
     Line::template lines<Swapped>(part, short_part::whole, store);
-    lane_sums other;
+    with_memory<1> last;
     for (int l = 0; l < rest; ++l) {
-      same = same_bits(made + l * scalars, call.to + (call.from.used - rest + l) * call.to_stride, scalars, other) && same;
-      for (std::size_t i = 0; i < std::size(sums.parity); ++i) sums.parity[i] ^= other.parity[i];
+      for (std::int64_t i = 0; i < scalars; i += W)
+        last.row(hn::Load(D(), made + l * scalars + i), call.to + (call.from.used - rest + l) * call.to_stride + i);
     }
+    last.add_to(to);
+    same = last.same();
   }
-  add_parity(by.parity, sums);
+  by.add_to(to);
   return same && by.same();
 }
 
@@ -235,8 +247,8 @@ void run_lines(const short_call<T>& call, short_part part) {
 }
 
 template <class Line>
-bool repeat_lines_of(const short_call<T>& call, lane_sums& sums) {
-  return call.swapped ? repeat_by<Line, true>(call, sums) : repeat_by<Line, false>(call, sums);
+bool repeat_lines_of(const short_call<T>& call, const parity_pair& to) {
+  return call.swapped ? repeat_by<Line, true>(call, to) : repeat_by<Line, false>(call, to);
 }
 
 #endif

@@ -25,7 +25,7 @@ namespace {
 #if HWY_TARGET == HWY_SCALAR
 short_shape shape_of_short(std::int64_t) { return {}; }
 void short_lines(const short_call<T>&, short_part) {}
-bool repeat_lines(const short_call<T>&, lane_sums&) { return false; }
+bool repeat_lines(const short_call<T>&, const parity_pair&) { return false; }
 void turn_rows(const T*, T*, std::int64_t, std::int64_t, const T*, bool) {}
 void encode_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&, const write_ahead<T>&) {}
 void sum_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&) {}
@@ -159,11 +159,11 @@ void short_lines(const short_call<T>& call, short_part part) {
   }
 }
 
-bool repeat_lines(const short_call<T>& call, lane_sums& sums) {
+bool repeat_lines(const short_call<T>& call, const parity_pair& to) {
   switch (call.from.points) {
-    case 8: return repeat_lines_of<across<8> >(call, sums);
-    case 16: return repeat_lines_of<along<4, 4> >(call, sums);
-    default: return repeat_lines_of<along<8, 4> >(call, sums);
+    case 8: return repeat_lines_of<across<8> >(call, to);
+    case 16: return repeat_lines_of<along<4, 4> >(call, to);
+    default: return repeat_lines_of<along<8, 4> >(call, to);
   }
 }
 

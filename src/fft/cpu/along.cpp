@@ -193,11 +193,11 @@ void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& stri
 }
 
 template <class T>
-bool along_line<T>::repeats(short_call<T> call, lane_sums& sums) const {
+bool along_line<T>::repeats(short_call<T> call, const parity_pair& to) const {
   call.twiddles = twins_.data();
   call.turned = true;
   call.ahead = {};
-  return kernels<T>().repeat_lines(call, sums);
+  return kernels<T>().repeat_lines(call, to);
 }
 
 template <class T>

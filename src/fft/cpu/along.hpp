@@ -41,8 +41,8 @@ class along_line {
   void run(short_call<T> call, bool strikes, const striker<T>& strike) const;
 
   // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again and returns whether
-  // call.to has the same bits; the parity of its own goes to `sums`. `repeat` transforms into call.to.
-  bool repeats(short_call<T> call, lane_sums& sums) const;
+  // call.to has the same bits. `repeat` transforms into call.to.
+  bool repeats(short_call<T> call, const parity_pair& to) const;
   void repeat(short_call<T> call) const;
 
   // Steps of site::stage and of site::twiddle.

@@ -110,6 +110,12 @@ struct read_ahead {
   }
 };
 
+// Where the parities of two computations go that are compared: two copies of one word, which come by different ways.
+struct parity_pair {
+  lane_sums& own;
+  lane_sums& others;
+};
+
 template <class T>
 using word_of = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
@@ -289,11 +295,10 @@ struct kernel_table {
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
 
-  // Transforms lines of at most k_longest_repeated points again and returns whether call.to has the same bits. The parity of the results of
-  // this computation goes to `sums`.
-  bool (*repeat_lines)(const short_call<T>& call, lane_sums& sums);
-  // Returns whether the scalars of two computations have the same bits. The parity of the first goes to `sums`.
-  bool (*same_bits)(const T* first, const T* second, std::int64_t scalars, lane_sums& sums);
+  // Transforms lines of at most k_longest_repeated points again and returns whether call.to has the same bits.
+  bool (*repeat_lines)(const short_call<T>& call, const parity_pair& to);
+  // Returns whether the scalars of two computations, `own` and `others`, have the same bits.
+  bool (*same_bits)(const T* own, const T* others, std::int64_t scalars, const parity_pair& to);
 
   // Pairs of a long real line (pairs-inl.hpp). same_pairs computes them again and returns whether the results have the same bits, or are
   // both NaN; `parity` becomes that of the results. store_numbers stores complex numbers and returns their parity, computed from the

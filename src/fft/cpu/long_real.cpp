@@ -50,12 +50,12 @@ bool long_real<T>::takes(const geometry& shape) {
 }
 
 template <class T>
-long_real<T>::long_real(const geometry& shape, line_split split, bool protect)
+long_real<T>::long_real(const geometry& shape, line_split split, bool protect, sharing share)
     : shape_(shape),
       m_(shape.n[2] / 2),
       spectrum_(shape.kind == kind::r2c),
       chunks_(m_ / 2 / k_pairs + 1),
-      inner_(line_of(m_), split, protect) {
+      inner_(line_of(m_), split, protect, share) {
   make_factors(factors_[0]);
   if (protect) make_factors(factors_[1]);
 }

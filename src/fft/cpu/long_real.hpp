@@ -24,7 +24,7 @@ class long_real final : public transform {
   // Returns whether it takes the lines of a problem: of one axis, of even length, with contiguous elements on both sides.
   static bool takes(const geometry& shape);
   // `split`: that of n/2 points.
-  long_real(const geometry& shape, line_split split, bool protect);
+  long_real(const geometry& shape, line_split split, bool protect, sharing share = sharing::by_size);
   void run(const void* in, void* out, const transform_args& how) const override;
 
  private:

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "core/memory.hpp"
 #include "fft/sites.hpp"
@@ -218,18 +217,18 @@ T* tile_worker<T>::transform_along(const tile_job<T>& job) {
   return done;
 }
 
-// Transforms again, with twins of all factors, and returns whether the results have the bits of `done`. Their parity goes to `output`.
+// Transforms again, with twins of all factors, and returns whether the results have the bits of `done`. The sums get the parities of both.
 template <class T>
 bool tile_worker<T>::repeats_along(const tile_job<T>& job, T* done, bool at_once) {
   short_call<T> call = call_along(job);
   call.to_stride = scalars_out(job);
   call.later = later(job);
   call.to = done;
-  if (at_once && job.check_scale == 1) return job.along->repeats(call, mine_.output);
+  if (at_once && job.check_scale == 1) return job.along->repeats(call, {mine_.output, mine_.input});
   call.to = mine_.spare.data();
   job.along->repeat(call);
   if (job.check_scale != 1) scale_along(job, call.to, job.check_scale);
-  return kernel_.same_bits(done, call.to, job.used * scalars_out(job), mine_.output);
+  return kernel_.same_bits(done, call.to, job.used * scalars_out(job), {mine_.output, mine_.input});
 }
 
 template <class T>
@@ -330,7 +329,6 @@ abft::finding tile_worker<T>::compare(const tile_job<T>& job, T* done) {
   const std::int64_t each = scalars_out(job), all = job.used * each;
   const bool same = repeats_along(job, done, true);
   if (!same) repeats_along(job, done, false);  // tells where
-  parity_twin_ = parity_of<T>(mine_.output);
   how_.injector.strike(site::checksum, position(job), mine_.output.parity, std::ssize(mine_.output.parity));
   // Only one value says that they are the same.
   std::uint64_t words[2] = {same ? k_lane_pass : ~k_lane_pass, same ? k_lane_pass : ~k_lane_pass};
@@ -359,10 +357,10 @@ abft::finding tile_worker<T>::compare(const tile_job<T>& job, T* done) {
 // has.
 template <class T>
 bool tile_worker<T>::has_parity(const tile_job<T>& job, const T* done) {
-  const std::uint64_t first = parity_of<T>(mine_.output), second = std::exchange(parity_twin_, 0);
-  kernel_.same_bits(done, done, job.used * scalars_out(job), mine_.output);
-  parity_twin_ = parity_of<T>(mine_.output);
-  return parity_twin_ == first || parity_twin_ == second;
+  const std::uint64_t first = parity_of<T>(mine_.output), second = parity_of<T>(mine_.input);
+  kernel_.same_bits(done, done, job.used * scalars_out(job), {mine_.output, mine_.input});
+  const std::uint64_t now = parity_of<T>(mine_.output);
+  return now == first || now == second;
 }
 
 // Compares the sums of a tile.

@@ -88,7 +88,6 @@ class tile_worker {
   int slot_;
   const kernel_table<T>& kernel_;
   bool any_special_ = false;
-  std::uint64_t parity_twin_ = 0;  // a second copy of the parity of signals that were computed twice
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;
   bool streamed_ = false;

@@ -1,63 +1,65 @@
-// Selects the implementation of a problem on the CPU: one pass, a volume or a convolution.
+// Constructs a transform on the CPU by a choice: one pass, a volume or a convolution.
 // Layer: backend "cpu".
+#include "fft/cpu/transform.hpp"
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "fft/cpu/convolution.hpp"
 #include "fft/cpu/long_real.hpp"
 #include "fft/cpu/one_pass.hpp"
+#include "fft/cpu/tuning.hpp"
 #include "fft/cpu/volume.hpp"
 
 namespace ballast::fft::cpu {
 namespace {
 
-// Lines of up to this many points are transformed in one pass: the two buffers of a tile (128 bytes a row with AVX-512) then stay in the
-// second-level cache. With many signals one pass is faster for buffers up to the size of the third-level cache, because each check is
-// computed once, not twice: 2^24 points as 16384 × 1024, protected, take 25 ms in one pass and 32 ms in two; unprotected they take the same
-// (2 threads, Zen 5, f32).
-constexpr std::int64_t k_one_pass = 2048;
-constexpr std::int64_t k_one_pass_many = k_longest_line;
-constexpr std::int64_t k_many_tiles = 16;
-
-// Axes of length 1 waste lanes, so problems get their other axes last. Real kinds keep their last axis.
-geometry with_short_axes_first(geometry shape) {
-  for (std::size_t axis = shape.kind == kind::c2c ? 2 : 1; axis > 0; --axis) {
-    for (std::size_t rest = axis; shape.n[axis] == 1 && rest > 0; --rest) {
-      for (side* each : {&shape.input, &shape.output}) {
-        std::swap(each->length[axis], each->length[rest - 1]);
-        std::swap(each->stride[axis], each->stride[rest - 1]);
-      }
-      std::swap(shape.n[axis], shape.n[rest - 1]);
-    }
-  }
-  return shape;
-}
-
 template <class T>
-std::unique_ptr<transform> make(const geometry& given, bool protect) {
+std::unique_ptr<transform> make(const geometry& given, bool protect, const choice& by) {
   const geometry shape = with_short_axes_first(given);
-  const std::int64_t n = shape.n[2];
-  if (shape.n[0] != 1 || shape.n[1] != 1) return std::make_unique<volume<T>>(shape, std::nullopt, protect);
-  const int lanes = kernels<T>().lanes;
-  const std::int64_t length = shape.kind != kind::c2c && n % 2 == 0 ? n / 2 : n;  // points of the complex transform
-  const std::int64_t most = shape.batch >= k_many_tiles * lanes ? k_one_pass_many : k_one_pass;
-  const bool along = one_pass<T>::goes_along(shape);
-  const bool few = !along && shape.batch < lanes / 2 && length >= 16 * lanes;  // too few signals to fill the lanes of a tile
-  if (long_real<T>::takes(shape) && !along && (few || length > most)) {
-    if (const auto half = split_line(length)) return std::make_unique<long_real<T>>(shape, *half, protect);
+  const line_split split{by.n1, by.n2};
+  switch (by.how) {
+    case method::volume: return std::make_unique<volume<T>>(shape, std::nullopt, protect, by.share);
+    case method::matrix: return std::make_unique<volume<T>>(shape, split, protect, by.share);
+    case method::half_matrix: return std::make_unique<long_real<T>>(shape, split, protect, by.share);
+    case method::convolution: return std::make_unique<convolution<T>>(shape, protect);
+    case method::tile: break;
   }
-  const auto split = split_line(n);
-  if (split && ((!along && length > most) || (few && shape.kind == kind::c2c))) return std::make_unique<volume<T>>(shape, split, protect);
-  if (!split && length > k_longest_convolved_line) return std::make_unique<convolution<T>>(shape, protect);
   return std::make_unique<one_pass<T>>(shape, protect);
 }
 
+// A transform that takes at most so many threads.
+class with_fewer_threads final : public transform {
+ public:
+  with_fewer_threads(std::unique_ptr<transform> work, int most) : work_(std::move(work)), most_(most) {}
+  void run(const void* in, void* out, const transform_args& how) const override {
+    transform_args fewer = how;
+    fewer.threads = std::min(how.threads, most_);
+    work_->run(in, out, fewer);
+  }
+
+ private:
+  std::unique_ptr<transform> work_;
+  int most_;
+};
+
 }  // namespace
 
+std::unique_ptr<transform> make_chosen_transform(const geometry& shape, precision type, bool protect, const choice& by) {
+  auto made = type == precision::f32 ? make<float>(shape, protect, by) : make<double>(shape, protect, by);
+  if (by.threads > 0) return std::make_unique<with_fewer_threads>(std::move(made), by.threads);
+  return made;
+}
+
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect) {
-  if (type == precision::f32) return make<float>(shape, protect);
-  return make<double>(shape, protect);
+  return make_chosen_transform(shape, type, protect, choose_by_rule(shape, type));
+}
+
+std::unique_ptr<transform> make_tuned_transform(const geometry& shape, precision type, bool protect, int threads) {
+  return make_chosen_transform(shape, type, protect, choose(shape, type, protect, threads, installed_choices()));
 }
 
 }  // namespace ballast::fft::cpu

@@ -77,8 +77,8 @@ volume_layout::volume_layout(const geometry& shape, std::optional<line_split> sp
 }
 
 template <class T>
-volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect)
-    : shape_(shape), lanes_(kernels<T>().lanes), layout_(shape, split, lanes_, sizeof(T)) {
+volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect, sharing share)
+    : shape_(shape), lanes_(kernels<T>().lanes), layout_(shape, split, lanes_, sizeof(T)), share_(share) {
   make_lines(protect);
   if (!split) return;
   make_factors(factors_[0]);
@@ -151,6 +151,7 @@ void volume<T>::prepare(workspace& memory, const transform_args& how, int signal
 
 template <class T>
 bool volume<T>::takes_whole_signals(std::int64_t batch, int threads) const {
+  if (share_ != sharing::by_size) return share_ == sharing::signals && batch > 1;
   return batch >= 2 * threads && layout_.signal_scalars() * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
 }
 

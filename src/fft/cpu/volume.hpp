@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "fft/cpu/choice.hpp"
 #include "fft/cpu/workspace.hpp"
 
 namespace ballast::fft::cpu {
@@ -68,7 +69,7 @@ template <class T>
 class volume final : public transform {
  public:
   // `split`: the only axis, n[2], is a long line. Otherwise the axes are those of the problem.
-  volume(const geometry& shape, std::optional<line_split> split, bool protect);
+  volume(const geometry& shape, std::optional<line_split> split, bool protect, sharing share = sharing::by_size);
   void run(const void* in, void* out, const transform_args& how) const override;
 
   // The memory shared by the passes of one signal. data: what is between the turning and the turned pass, of a plane for each thread or of
@@ -100,7 +101,7 @@ class volume final : public transform {
   // Allocates what an earlier call has not, for `signals` signals at the same time.
   void prepare(workspace& memory, const transform_args& how, int signals) const;
   part_outcome run_part(const part& one, const transform_args& how, workspace& memory) const;
-  // Returns whether signals are so small that each is transformed by one thread, in the cache of its core.
+  // Returns whether each signal is transformed by one thread: as chosen, or if they are so small that they stay in the cache of its core.
   bool takes_whole_signals(std::int64_t batch, int threads) const;
 
   std::int64_t tiles_of_signal() const { return layout_.outer_tiles + layout_.turning_tiles + layout_.turned_tiles; }
@@ -123,6 +124,7 @@ class volume final : public transform {
   geometry shape_;
   int lanes_;
   volume_layout layout_;
+  sharing share_;
   std::unique_ptr<line<T>> axis_[3];
   factor_tables factors_[2];  // the second set belongs to the check
   std::int64_t scratch_scalars_ = 0;

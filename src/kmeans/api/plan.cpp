@@ -193,6 +193,9 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
     if (!how.scheme.empty() && how.scheme != k_scheme)
       throw unsupported_error(fmt::format("{}: scheme: expected {} for a group of devices, got {}", token.view(), k_scheme, how.scheme));
     if (size.batch != 1) throw unsupported_error(fmt::format("{}: group: expected one data set, got {}", token.view(), size.batch));
+    if (where.group.internal()->devices.size() > cuda::k_most_devices)
+      throw unsupported_error(fmt::format("{}: group: expected at most {} devices of one process, got {}", token.view(),
+                                          cuda::k_most_devices, where.group.internal()->devices.size()));
   } else if (how.group) {
     how.group = {};
     if (how.backend == ballast::backend::automatic) how.backend = run::host_backend();
@@ -226,7 +229,12 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
     host_is_faster[i] = kmeans::host_is_faster(static_cast<operation>(i), size, wanted, threads);
 }
 
-bool prepared::on_devices() const { return wire::on_devices(where); }
+bool prepared::on_devices() const { return wire::on_devices(where) || (where.group && where.group.internal()->link != nullptr); }
+
+std::vector<int> prepared::device_numbers() const {
+  const group::state& state = *where.group.internal();
+  return state.link != nullptr ? std::vector<int>{state.link->device_number()} : state.devices;
+}
 
 void prepared::choose_schemes(bool takes_batch) {
   const bool device = backend == ballast::backend::cuda;
@@ -280,7 +288,8 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
   implementation_ = run::in_call(nullptr, where.device, token, [&] {
     const bool of_engine = where.group && where.group.internal()->over;
     check_problem(token, own, of_engine);
-    if (where.group && !of_engine && (own.storage != storage::dense || own.spherical))
+    const bool of_devices = where.group && (!of_engine || where.group.internal()->link != nullptr);
+    if (of_devices && (own.storage != storage::dense || own.spherical))
       throw unsupported_error(fmt::format("{}: a group of devices clusters dense points", token));
     if (own.precision == precision::f64 && (own.storage == storage::f16 || own.storage == storage::bf16))
       throw invalid_argument_error(fmt::format("{}: points in half precision: expected plan<float>, got plan<double>", token));
@@ -288,7 +297,7 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
     auto made = std::make_shared<implementation>(own, wanted, where);
     if (made->on_devices()) {
       made->choose_schemes(false);
-      for (const int number : where.group.internal()->devices) {
+      for (const int number : made->device_numbers()) {
         const ballast::cuda::device_scope on(number);
         made->states.push_back(cuda::make_plan_state(0));
       }

@@ -25,8 +25,9 @@ inline constexpr std::size_t k_operations = 4;
 struct prepared {
   // Chooses the backend. `size` and `options` have been validated.
   prepared(const kmeans::problem& size, const kmeans::options& wanted, const execution& where);
-  // Returns whether calls run on a group of devices.
+  // Returns whether calls run on devices of a group: those of one process, or that of a rank over NCCL. Returns their numbers here.
   bool on_devices() const;
+  std::vector<int> device_numbers() const;
   // Chooses the schemes. `takes_batch`: a block of the device can hold a fit.
   void choose_schemes(bool takes_batch);
 

@@ -31,8 +31,8 @@ constexpr index k_most_block = 96;  // applier::most_columns of the host's backe
 
 // ---------------------------------------------------------------- The factorization.
 
-// One factorization on one rank. Two buffers hold the rank's columns, and behind them the checksum of each of its blocks: each update reads
-// one and writes the other, so that a struck update is computed again. What is finished gathers in the first, home.
+// One factorization on one rank. Two buffers hold the rank's columns, followed by the checksum of each of its blocks. Each update reads one
+// and writes the other, so that a struck update is computed again. Finished rows and panels gather in the first buffer, their home.
 template <class S>
 class factorization_of_columns {
  public:
@@ -377,8 +377,8 @@ computed<S> columns_of_q(const column_factors<S>& of, const call& now) {
 
 // ---------------------------------------------------------------- Least squares.
 
-// X ← R⁻¹ Y on this rank's columns, with R's block columns from their owners, the last first. Computed in double, but for the solves with
-// the diagonal blocks. `check`: Σ_i a_i Y_i = Σ_j (aᴴR)_j X_j for a random a, which covers all steps; a finding.
+// X ← R⁻¹ Y on this rank's columns, with R's block columns from their owners, the last first. Computed in double, except for the solves
+// with the diagonal blocks. `check`: Σ_i a_i Y_i = Σ_j (aᴴR)_j X_j for a random a, which covers all steps; a finding.
 template <class S>
 class back_substitution {
  public:
@@ -444,7 +444,7 @@ class back_substitution {
     abft::finding worst;
     if (!here_.is_protected()) return worst;
     for (std::size_t j = 0; j < sums.size(); ++j) {
-      // What leaves the range of numbers is not compared.
+      // Sums that leave the range of numbers are not compared.
       if (!std::isfinite(sizes[j])) continue;
       const index number = static_cast<index>(j);
       const abft::finding found = compare(here_.run(), {number, static_cast<index>(sums.size()), 0, 1}, size_of_number(sums[j]),

@@ -1,4 +1,4 @@
-// What the calls of column_factors need of their rank: its engine, and the messages with panels and block columns of R.
+// The part of a rank in the calls of column_factors: its engine, and the messages with panels and block columns of R.
 // Layer: algorithm, over group_operation.hpp.
 #pragma once
 

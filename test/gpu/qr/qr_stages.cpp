@@ -2,6 +2,7 @@
 #include "qr_stages.hpp"
 
 #include <algorithm>
+#include <complex>
 #include <string>
 
 #include <ballast/error.hpp>
@@ -37,7 +38,7 @@ int record(test::recording_device& on, const settings&) {
 
 // Several panels; tall panels by Cholesky QR; column pivoting; right-hand sides; a small matrix and a batch, by a part of a warp, a warp, a
 // block.
-// Complex matrices have kernels for batches only.
+// Complex matrices: the same by the engine for large ones, and batches by the kernels for them.
 std::vector<std::string> strike_set(bool quick) {
   std::vector<std::string> made = in_both_precisions(
       {"geqrf_%_m300_n160",   "geqrf_%_m1500_n64",    "geqp3_%_m300_n160",   "ormqr_%_m300_n160",      "ormqr_right_%_m300_n160",
@@ -48,8 +49,10 @@ std::vector<std::string> strike_set(bool quick) {
        "ormqr_%_m300_n8_b24", "orgqr_%_m1000_n20_b4", "gels_%_m300_n8_b24"},
       quick);
   for (const char* type : {"c128", "c64"}) {
-    for (const char* shape : {"geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24", "ormqr_right_%_m32_n24_b24",
-                              "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
+    for (const char* shape :
+         {"geqrf_%_m300_n160", "geqrf_%_m1500_n64", "geqp3_%_m300_n160", "ormqr_%_m300_n160", "ormqr_right_%_m300_n160",
+          "orgqr_%_m300_n160", "gels_%_m300_n160", "gels_%_m160_n300", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24",
+          "ormqr_right_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
       std::string name = shape;
       made.push_back(name.replace(name.find('%'), 1, type));
       if (quick) break;
@@ -59,18 +62,17 @@ std::vector<std::string> strike_set(bool quick) {
   return made;
 }
 
-template <class S>
+// S: as for kernel_names. Number: the same in the kernels for batches.
+template <class S, class Number = S>
 void record_kernels(test::recording_device& on, const qr::problem& what) {
-  if constexpr (!qr::is_complex<S>) {
-    if (what.batch == 1)
-      for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
-  }
+  if (what.batch == 1)
+    for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
   // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
   for (const qr::cuda::batch_work step : {qr::cuda::batch_work::factor, qr::cuda::batch_work::apply, qr::cuda::batch_work::solve}) {
     const bool solves = step == qr::cuda::batch_work::solve;
     const std::int64_t columns = std::min(what.rows, what.columns), rows = solves ? columns : std::max(what.rows, what.columns);
     const int which = qr::cuda::batch_policy_for(step, rows, columns, on.about(), what.complex);
-    if (which >= 0) (void)on.load(qr::cuda::batch_kernel<S>(step, which, false));
+    if (which >= 0) (void)on.load(qr::cuda::batch_kernel<Number>(step, which, false));
     if constexpr (!qr::is_complex<S>) {
       if (which < 0 && what.batch > 1) {
         const qr::cuda::tall_choice tall = qr::cuda::choose_tall(step, rows, columns, sizeof(S), on.about());
@@ -84,7 +86,8 @@ void record_subject(test::recording_device& on, const std::string& name) {
   const qr::problem what = qr::parse_token(strike::parse_subject(name).token);
   const bool single = what.precision == precision::f32;
   if (what.complex) {
-    single ? record_kernels<qr::cuda::complex_number<float>>(on, what) : record_kernels<qr::cuda::complex_number<double>>(on, what);
+    single ? record_kernels<std::complex<float>, qr::cuda::complex_number<float>>(on, what)
+           : record_kernels<std::complex<double>, qr::cuda::complex_number<double>>(on, what);
   } else {
     single ? record_kernels<float>(on, what) : record_kernels<double>(on, what);
   }

@@ -112,12 +112,12 @@ __device__ __forceinline__ double distance_of(double square, double unscale) { r
 template <class T>
 struct distance_threads {
   using tile = distance_tile<T>;
-  // Of the distances, a thread computes those of neighbouring rows to some centroids.
+  // A thread computes the distances of neighbouring rows to some centroids.
   static constexpr int k_own_rows = 4;
   static constexpr int k_own_columns = tile::k_rows * k_section / k_row_threads / k_own_rows;
   static constexpr int k_across = k_section / k_own_columns;
-  static constexpr int k_vectors = k_own_columns / k_vector<T>;  // of columns; they are k_across vectors apart
-  // Of a row and its check, a thread has some columns and the same part of each slab of features.
+  static constexpr int k_vectors = k_own_columns / k_vector<T>;  // a thread has so many of columns, k_across vectors apart
+  // A thread checks some columns of a row, and the same part of each slab of features.
   static constexpr int k_parts = k_row_threads / tile::k_rows;
   static constexpr int k_part_columns = k_section / k_parts;
   static constexpr int k_part_features = tile::k_features / k_parts;
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(k_row_threads)
   const int count = a.centroids.count, sections = (count + k_section - 1) / k_section;
   const int section = static_cast<int>(blockIdx.x % sections), left = section * k_section;
   const std::int64_t block = blockIdx.x / sections;
-  const std::int64_t first = a.first + block * height;  // of the rows of the piece
+  const std::int64_t first = a.first + block * height;  // the first row, in the piece
   const int thread = static_cast<int>(threadIdx.x);
   const int rows = static_cast<int>(min(a.rows - block * height, static_cast<std::int64_t>(height)));
   const int columns = min(count - left, k_section);

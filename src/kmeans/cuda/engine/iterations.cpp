@@ -20,8 +20,8 @@ namespace {
 // Returns the name of a check in reports.
 const char* name_of(std::uint32_t which) {
   static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points", "kmeans.assignment", "kmeans.assignment",
-                                          "kmeans.centroid",   "kmeans.total",  "kmeans.shift"};
-  static_assert(std::size(names) == static_cast<std::size_t>(check::shift) + 1);
+                                          "kmeans.centroid",   "kmeans.total",  "kmeans.shift",      "group.sum"};
+  static_assert(std::size(names) == static_cast<std::size_t>(check::join) + 1);
   return which < std::size(names) ? names[which] : "kmeans";
 }
 void name_event(const ballast::cuda::device_event& seen, ballast::cuda::event_log::entry& made) {
@@ -64,11 +64,12 @@ lloyd<T>& cuda_engine<T>::iterations() {
     };
   }
   if (ranks_) {
-    what.words = std::make_shared<std::array<ballast::cuda::pinned_buffer, 3>>();
-    what_.rows->kept->push_back(what.words);
-    what.join = [this](std::span<const unsigned long long> own, std::span<unsigned long long> to, std::uint64_t state) {
-      return ranks_.add_in_place(joined::stretch, own, to, state, what_.how.protection, what_.how.threads);
-    };
+    device_join& with = what.join.emplace();
+    with.over = what_.rows->over;
+    with.meeting = what_.rows->meeting;
+    with.link = what_.rows->link;
+    with.kept = what_.rows->kept;
+    with.states = [this](std::uint64_t own) { return ranks_.add(joined::stretch, {}, own); };
   }
   known = std::make_unique<lloyd<T>>(device_, call_, what);
   return *known;

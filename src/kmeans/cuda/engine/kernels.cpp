@@ -235,6 +235,8 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   with_sums.sums = true;
   const pass_policy chosen = choose_pass(with_sums, on);
   for (ballast::cuda::kernel_request& each : pass_kernel_requests(with_sums, chosen, instrumented)) made.push_back(std::move(each));
+  made.push_back(join_offer_request(instrumented));
+  made.push_back(join_add_request(instrumented));
   allow_lines(made);
   if (instrumented) allow_strikes(made);
   return made;

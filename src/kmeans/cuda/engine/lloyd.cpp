@@ -7,6 +7,7 @@
 #include "abft/threshold.hpp"
 #include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/cuda/layout/fixed.hpp"
+#include "kmeans/cuda/layout/join.hpp"
 #include "kmeans/stop.hpp"
 #include "kmeans/thresholds.hpp"
 
@@ -58,6 +59,17 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   memory_ = memory(end);
   device_->zero(memory_.data(), end, call_.order());
   for (lane_buffer& each : labels_) each = memory(points.m * 4);
+  if (what_.join) prepare_join();
+}
+
+// Work of this device may read what others offer.
+template <class T>
+lloyd<T>::~lloyd() {
+  if (!what_.join) return;
+  try {
+    call_.wait();
+  } catch (...) {  // a device that fails here does no more work
+  }
 }
 
 // Both kinds of passes share the packed centroids: the groups of tiles and the checks are the same.
@@ -232,17 +244,12 @@ std::int64_t lloyd<T>::all_words() const {
 }
 
 template <class T>
-void lloyd<T>::enqueue_words(unsigned long long* to) const {
-  const std::int64_t sums = sum_words(), k = what_.k;
-  device_->copy(to, at<void>(offsets_.sums[buffer_of(last_sums_)]), sums * 8, call_.order());
-  device_->copy(to + sums, at<void>(offsets_.members[buffer_of(last_sums_)]), k * 8, call_.order());
-  device_->copy(to + sums + k, at<void>(offsets_.totals[last_sums_]), k_total_words * 8, call_.order());
-}
-
-template <class T>
 core::vector<unsigned long long> lloyd<T>::read_words() const {
   core::vector<unsigned long long> made(static_cast<std::size_t>(all_words()));
-  enqueue_words(made.data());
+  const std::int64_t sums = sum_words(), k = what_.k;
+  device_->copy(made.data(), at<void>(offsets_.sums[buffer_of(last_sums_)]), sums * 8, call_.order());
+  device_->copy(made.data() + sums, at<void>(offsets_.members[buffer_of(last_sums_)]), k * 8, call_.order());
+  device_->copy(made.data() + sums + k, at<void>(offsets_.totals[last_sums_]), k_total_words * 8, call_.order());
   call_.wait();
   return made;
 }
@@ -329,9 +336,83 @@ bool is_possible(const loop_state (&state)[2], int before, int wanted, double to
                           (reason == device_stop::tolerance && rule == stop_rule::tolerance));
 }
 
+// Loads the kernels that add the sums of all devices, and makes the memory for what this one offers.
+template <class T>
+void lloyd<T>::prepare_join() {
+  const ballast::cuda::kernel_request wanted[] = {join_offer_request(call_.instrumented()), join_add_request(call_.instrumented())};
+  const auto loaded = device_->load_all(wanted);
+  joining_.offer = loaded[0];
+  joining_.add = loaded[1];
+  joining_.offers = std::make_shared<join_memory>();
+  what_.join->kept->push_back(joining_.offers);
+  const std::int64_t bytes = offer_words(all_words()) * 8;
+  const bool on_device = what_.join->link != nullptr || what_.join->meeting->peers();
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (on_device)
+      joining_.offers->there[i] = {device_, bytes};
+    else
+      joining_.offers->here[i] = {device_, bytes};
+    joining_.offers->written[i] = device_->make_event(false);
+  }
+  device_->synchronize(nullptr);  // the memory is there, for other streams
+}
+
+// Offers the sums of the last pass, and adds those of all devices. Kernels do nothing once the iterations have ended.
+template <class T>
+void lloyd<T>::launch_join() {
+  const device_join& with = *what_.join;
+  const std::size_t me = with.over->place(), ranks = with.over->size();
+  const std::uint64_t turn = with.link != nullptr ? joining_.turns++ : with.meeting->turn(me);
+  const std::size_t parity = turn % 2;
+  const std::int64_t count = all_words(), chunks = join_chunks(count);
+  join_offer_arguments offer{};
+  offer.parts[0] = at<unsigned long long>(offsets_.sums[buffer_of(last_sums_)]);
+  offer.parts[1] = at<unsigned long long>(offsets_.members[buffer_of(last_sums_)]);
+  offer.parts[2] = at<unsigned long long>(offsets_.totals[last_sums_]);
+  offer.ends[0] = sum_words();
+  offer.ends[1] = offer.ends[0] + what_.k;
+  offer.ends[2] = count;
+  offer.to = joining_.offers->offer(parity);
+  offer.stamp = turn;
+  offer.state = at<loop_state>(offsets_.state);
+  call_.launch(*joining_.offer, chunks, offer);
+  auto* const joined = at<unsigned long long>(offsets_.joined);
+  if (with.link != nullptr) return with.link->add(offer.to, joined, count, call_.order());
+  device_->record(*joining_.offers->written[parity], call_.order());
+  with.meeting->tell(me, {offer.to, joining_.offers->written[parity].get()});
+  join_add_arguments add{};
+  for (std::size_t p = 0; p < ranks; ++p) {
+    const wire::device_meeting::offer its = with.meeting->of(p, turn, *with.over);
+    add.offers[p] = static_cast<const unsigned long long*>(its.memory);
+    if (p != me) device_->wait(*its.written, call_.order());
+  }
+  add.devices = static_cast<int>(ranks);
+  add.repeats = what_.repeats;
+  add.check = what_.check;
+  add.words = count;
+  add.to = joined;
+  add.stamp = turn;
+  add.state = offer.state;
+  add.events = call_.events();
+  call_.launch(*joining_.add, chunks, add);
+}
+
+// Compares the states of all devices after a stretch, which must be the same. Without checks the first device decides.
+template <class T>
+bool lloyd<T>::alike_everywhere(bool possible, loop_state& state) const {
+  constexpr std::uint64_t impossible = ~std::uint64_t{0};
+  const std::uint64_t own =
+      possible ? std::uint64_t{state.reason} << 40 | std::uint64_t{state.failed & 0xff} << 32 | state.iterations : impossible;
+  const std::vector<std::uint64_t> all = what_.join->states(own);
+  if (what_.check) return possible && std::ranges::all_of(all, [&](std::uint64_t each) { return each == own; });
+  state.reason = static_cast<std::uint32_t>(all[0] >> 40);
+  state.failed = static_cast<std::uint32_t>(all[0] >> 32 & 0xff);
+  state.iterations = static_cast<std::uint32_t>(all[0]);
+  return true;
+}
+
 template <class T>
 stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
-  if (what_.join) return run_joined(most, tolerance);
   loop_state states[2] = {};
   const loop_state& state = states[0];
   device_->zero(at<void>(offsets_.state), sizeof states, call_.order());
@@ -344,6 +425,7 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     for (int i = 0; i < wanted; ++i) {
       if (made.iterations + i == 0) prepare_sums(true);
       launch_pass(true, true, nullptr);
+      if (what_.join) launch_join();
       launch_update(false, true, tolerance);
     }
     ballast::cuda::event_counters logged{};
@@ -351,8 +433,9 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     device_->copy(&logged, call_.events(), sizeof logged, call_.order());
     call_.wait();
     made.logged = logged.written != 0 || logged.false_alarms != 0;
-    if (what_.check && !is_possible(states, made.iterations, wanted, tolerance.value))
-      return {device_stop::failure, check::shift, 0, true, made.logged};
+    bool possible = !what_.check || is_possible(states, made.iterations, wanted, tolerance.value);
+    if (what_.join) possible = alike_everywhere(possible, states[0]);
+    if (what_.check && !possible) return {device_stop::failure, check::shift, 0, true, made.logged};
     made.reason = static_cast<device_stop>(state.reason);
     made.failed = static_cast<check>(state.failed);
     // Without checks a wrong number ends the run, or counts wrongly, but does not make it endless.
@@ -381,53 +464,6 @@ void lloyd<T>::end_stretch(stretch& made, const indexes& before, int complete) {
     sums_ = 1 - last_sums_;
   } else {
     last_sums_ = before.last_sums;
-  }
-}
-
-// The iterations of a device of a group: after each pass the sums of all devices are added, from which every device computes the same
-// centroids and decides alike. The states of the iteration before are compared in the same exchange; if they differ, all begin again.
-template <class T>
-stretch lloyd<T>::run_joined(int most, const abft::guarded_threshold& tolerance) {
-  constexpr std::uint64_t impossible = ~std::uint64_t{0};
-  loop_state states[2] = {};
-  const loop_state& state = states[0];
-  device_->zero(at<void>(offsets_.state), sizeof states, call_.order());
-  const indexes before{rows_, sums_, last_sums_, current_};
-  for (ballast::cuda::pinned_buffer& each : *what_.words)
-    if (each.bytes() == 0) each = {device_, all_words() * 8};
-  const auto words_at = [&](int i) { return static_cast<unsigned long long*>((*what_.words)[static_cast<std::size_t>(i)].data()); };
-  stretch made;
-  made.logged = true;  // the host looks
-  for (int updates = 0;; ++updates) {
-    const bool last = updates == most;
-    const auto count = static_cast<std::size_t>(last ? 0 : all_words());
-    const std::span own_words(words_at(joins_), count), sums(words_at(2), count);
-    if (!last) {
-      if (updates == 0) prepare_sums(true);
-      launch_pass(true, true, nullptr);
-      enqueue_words(own_words.data());
-    }
-    joins_ = 1 - joins_;
-    device_->copy(states, at<void>(offsets_.state), sizeof states, call_.order());
-    call_.wait();
-    const bool possible = !what_.check || updates == 0 || is_possible(states, updates - 1, 1, tolerance.value);
-    const std::uint64_t own =
-        possible ? std::uint64_t{state.reason} << 40 | std::uint64_t{state.failed & 0xff} << 32 | state.iterations : impossible;
-    const std::vector<std::uint64_t> all = what_.join(own_words, sums, own);
-    if (what_.check && (own == impossible || !std::ranges::all_of(all, [&](std::uint64_t each) { return each == own; })))
-      return {device_stop::failure, check::shift, 0, true, true};
-    // Without checks the first device decides.
-    made.reason = static_cast<device_stop>(all[0] >> 40);
-    made.failed = static_cast<check>(all[0] >> 32 & 0xff);
-    if (last || made.reason != device_stop::none) {
-      const auto iterations = static_cast<std::int64_t>(all[0] & 0xffffffff);
-      end_stretch(
-          made, before,
-          made.reason == device_stop::none ? updates : static_cast<int>(std::clamp(iterations, std::int64_t{0}, std::int64_t{updates})));
-      return made;
-    }
-    device_->copy(at<void>(offsets_.joined), sums.data(), static_cast<std::int64_t>(sums.size_bytes()), call_.order());
-    launch_update(false, true, tolerance);
   }
 }
 

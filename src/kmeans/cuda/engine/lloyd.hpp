@@ -2,7 +2,6 @@
 // Layer: backend "cuda" of K-Means, host.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,12 +14,33 @@
 #include "core/function_ref.hpp"
 #include "core/memory.hpp"
 #include "cuda/call/device_call.hpp"
+#include "group/device_meeting.hpp"
+#include "group/nccl_engine.hpp"
 #include "kmeans/cuda/engine/plan_state.hpp"
 #include "kmeans/cuda/engine/tile_pass.hpp"
 #include "kmeans/cuda/policy/choose_policy.hpp"
 #include "kmeans/sums.hpp"
 
 namespace ballast::kmeans::cuda {
+
+// How a device of a group adds its sums to those of the others, without the host: in the memory of devices of one process, or over NCCL.
+struct device_join {
+  wire::exchange* over = nullptr;
+  wire::device_meeting* meeting = nullptr;
+  wire::nccl_link* link = nullptr;                                      // or null
+  std::vector<std::shared_ptr<void>>* kept = nullptr;                   // keeps the offers until all devices have left the call
+  std::function<std::vector<std::uint64_t>(std::uint64_t own)> states;  // returns a number of every device
+};
+
+// The words that a device offers at even and at odd joins. Other devices read them until the call ends.
+struct join_memory {
+  ballast::cuda::device_buffer there[2];
+  ballast::cuda::pinned_buffer here[2];  // if the devices do not reach each other's memory
+  std::unique_ptr<ballast::cuda::stream_event> written[2];
+  unsigned long long* offer(std::size_t parity) const {
+    return static_cast<unsigned long long*>(here[parity].data() != nullptr ? here[parity].data() : there[parity].data());
+  }
+};
 
 // The constants of all iterations of a call. It owns none of the device memory that it refers to.
 template <class T>
@@ -32,13 +52,8 @@ struct lloyd_problem {
   const unsigned long long* expected = nullptr;  // words × columns: Σ word over all points
   std::uint64_t members = 0;                     // number of points of positive weight
   std::int64_t all = 0;                          // number of points: more than points.m if the call has a group
-  // For a group of devices; empty: there is none. It writes the sums of `own` over all devices to `to`, and returns the `state` of each.
-  // `own` stays as it is until the next call but one.
-  std::function<std::vector<std::uint64_t>(std::span<const unsigned long long> own, std::span<unsigned long long> to, std::uint64_t state)>
-      join;
-  // For a group: the words of this device at even and odd joins, which other devices may read until the call ends; the sums over all.
-  std::shared_ptr<std::array<ballast::cuda::pinned_buffer, 3>> words;
-  double spread = 0;  // √(Σ‖x‖² / m)
+  std::optional<device_join> join;               // for a group of devices
+  double spread = 0;                             // √(Σ‖x‖² / m)
   bool check = true;
   int repeats = 0;                    // abft::attempts; 0: detect only
   std::optional<pass_policy> policy;  // nothing: choose_pass
@@ -65,6 +80,7 @@ class lloyd : public core::pooled {
  public:
   // `call` and all that `problem` points to must outlive this object.
   lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& problem);
+  ~lloyd();
 
   // Starts a run: no point has a label. `anew`: clears the memory of the kernels, which may be wrong.
   void begin_run(bool anew = false);
@@ -108,12 +124,13 @@ class lloyd : public core::pooled {
   // Returns the index of the buffer of these sums.
   int buffer_of(int sums) const { return tiles_ != nullptr ? sums : 0; }
   void load_kernels();
-  stretch run_joined(int most, const abft::guarded_threshold& tolerance);
+  void prepare_join();
+  void launch_join();
+  bool alike_everywhere(bool possible, loop_state& state) const;
   struct indexes {
     int rows, sums, last_sums, labels;
   };
   void end_stretch(stretch& made, const indexes& before, int complete);
-  void enqueue_words(unsigned long long* to) const;
   std::int64_t all_words() const;
   std::int64_t sum_words() const { return what_.k * what_.points.words * sum_pitch(what_.points.stride); }
   void prepare_sums(bool with_sums);
@@ -136,7 +153,11 @@ class lloyd : public core::pooled {
   lane_buffer memory_;
   lane_buffer labels_[2];
   bool untouched_ = true;  // no pass has begun since the memory was cleared
-  int joins_ = 0;
+  struct {
+    std::shared_ptr<join_memory> offers;
+    const ballast::cuda::kernel *offer = nullptr, *add = nullptr;
+    std::uint64_t turns = 0;  // over NCCL
+  } joining_;
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, results, sections,
         checksums, squares, tickets, state, given, given_twin, joined, bytes;

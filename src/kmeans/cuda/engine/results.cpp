@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "abft/threshold.hpp"
-#include "cuda/device/residence.hpp"
 #include "kmeans/cuda/engine/engine.hpp"
 #include "kmeans/cuda/engine/engine_memory.hpp"
 #include "kmeans/scale.hpp"
@@ -207,9 +206,8 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
                                const matrix_view<T>& values) {
   const auto size = static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t height = distance_tile<T>::k_rows;
-  // Rows of a matrix on the device are stored where they belong; others by chunks, which are copied.
-  const bool there =
-      values.column_stride == 1 && values.row_stride >= k_ && ballast::cuda::residence_of(values.data) == ballast::cuda::residence::device;
+  // Rows that this device's kernels can reach are stored where they belong; others by chunks, which are copied.
+  const bool there = values.column_stride == 1 && values.row_stride >= k_ && device_->accessible(values.data);
   std::int64_t chunk_bytes = std::int64_t{1} << 28;
   // The driver takes long to find the free memory.
   if (!there && m_ > (std::int64_t{1} << 24) / (k_ * size)) chunk_bytes = std::min(chunk_bytes, device_->available_memory() / 4);

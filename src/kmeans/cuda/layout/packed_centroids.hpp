@@ -138,7 +138,7 @@ struct pass_totals {
 };
 
 // Kinds of checks, reported in events.
-enum class check : std::uint32_t { row, projection, minimum, distance, centroid, totals, shift };
+enum class check : std::uint32_t { row, projection, minimum, distance, centroid, totals, shift, join };
 
 // The reason why iterations stopped on the device.
 enum class device_stop : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };

@@ -222,7 +222,7 @@ struct distances_arguments {
   std::int64_t first;  // first row
   std::int64_t rows;
   T* values;                  // rows × count: the distances, in the units of the points
-  std::int64_t value_stride;  // of the rows of `values`
+  std::int64_t value_stride;  // elements from one row of `values` to the next
   double unscale;             // a power of two
   row_flags* flags;
   bool check;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/jit/expression.hpp"
+#include "kmeans/cuda/layout/join.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -363,6 +364,24 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.spills = 128;
   made.stack = k_stack;
   return made;
+}
+
+namespace {
+ballast::cuda::kernel_request join_request(const char* name, bool instrumented) {
+  ballast::cuda::kernel_request made;
+  made.header = "kmeans/cuda/update/join.cuh";
+  made.expression = ballast::cuda::kernel_expression(name, {}, instrumented);
+  made.threads = k_join_threads;
+  made.shared = 2 * 8 * k_join_threads / 32;
+  return made;
+}
+}  // namespace
+
+ballast::cuda::kernel_request join_offer_request(bool instrumented) {
+  return join_request("ballast::kmeans::cuda::join_offer_kernel", instrumented);
+}
+ballast::cuda::kernel_request join_add_request(bool instrumented) {
+  return join_request("ballast::kmeans::cuda::join_add_kernel", instrumented);
 }
 
 void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels) {

@@ -47,6 +47,9 @@ packed_shape shape_of(const pass_problem& problem, const pass_policy& chosen);
 
 ballast::cuda::kernel_request pass_request(const pass_problem& problem, const pass_policy& chosen, bool instrumented);
 ballast::cuda::kernel_request update_request(const pass_problem& problem, bool instrumented);
+// The kernels that add the sums of the devices of a group.
+ballast::cuda::kernel_request join_offer_request(bool instrumented);
+ballast::cuda::kernel_request join_add_request(bool instrumented);
 
 // Sets the register budgets of the kernels with injection: an injection is a function call, around which a thread saves its registers to
 // memory.

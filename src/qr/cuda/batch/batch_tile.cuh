@@ -259,22 +259,6 @@ struct batch_tile {
     return checked_shift<real, Factors>(own.shift[column], own.exponent[column], checked);
   }
 
-  // Stores x, or its conjugate, in its original unit if `scaled`. Nothing checks what is computed here, so it is computed twice.
-  static __device__ __forceinline__ void store_turned(S* to, S x, bool scaled, int shift, bool conjugated) {
-    const auto store_component = [&](real* at, real from, bool negated) {
-      ballast::cuda::store_compared(at, [&] {
-        const binary_scale back(scaled ? -static_cast<int>(arch::opaque(static_cast<unsigned>(shift))) : 0);
-        const auto value = static_cast<real>(back(static_cast<double>(arch::opaque(from))));
-        return negated ? -value : value;
-      });
-    };
-    if constexpr (is_complex<S>) {
-      store_component(&to->re, x.re, false);
-      store_component(&to->im, x.im, conjugated);
-    } else {
-      store_component(to, x, false);
-    }
-  }
   // Stores the tile, or its conjugate; elements with `scaled(row, column)` get their original units back. `Factors`, `checked`: as above.
   template <bool Factors, class Scaled>
   __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, bool checked, bool conjugated,
@@ -282,16 +266,7 @@ struct batch_tile {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
       if (column >= columns) continue;
-      const int shift = shift_to_store<Factors>(column, checked);
       S* const at = to + column * across;
-      S* const own_rows = at + row_of(0) * down;
-      if (shift != 0 || (is_complex<S> && conjugated)) {
-        for (int r = 0; r < P.rows; ++r) {
-          if (row_of(r) < rows)
-            store_turned(own_rows + r * (shape::row_step * down), x[c][r], scaled(row_of(r), column), shift, conjugated);
-        }
-        continue;
-      }
       if (all_words(to, down, across, rows)) {
         for (int r = 0; r < P.rows; r += k_word) {
           word here;
@@ -300,9 +275,40 @@ struct batch_tile {
         }
         continue;
       }
+      S* const own_rows = at + row_of(0) * down;
       for (int r = 0; r < P.rows; ++r) {
         if (row_of(r) < rows) own_rows[r * (shape::row_step * down)] = x[c][r];
       }
+    }
+    // Columns of extreme size, and conjugates, which are rare: from memory, since x has no address.
+#pragma unroll 1
+    for (int c = 0; c < P.columns; ++c) {
+      const int column = column_of(c);
+      if (column >= columns) continue;
+      const int shift = shift_to_store<Factors>(column, checked);
+      if (shift == 0 && !(is_complex<S> && conjugated)) continue;
+#pragma unroll 1
+      for (int r = 0; r < P.rows; ++r) {
+        const int row = row_of(r);
+        if (row < rows) turn_stored(to + row * down + column * across, scaled(row, column), shift, conjugated);
+      }
+    }
+  }
+  // Gives a stored number, or its conjugate, its original unit if `scaled`. Nothing checks what is computed here, so it is computed twice.
+  static __device__ __forceinline__ void turn_stored(S* at, bool scaled, int shift, bool conjugated) {
+    const auto turn = [scaled, shift](real* component, bool negated) {
+      const real stored = ballast::cuda::loaded_twice(*component);
+      ballast::cuda::store_compared(component, [&] {
+        const binary_scale back(scaled ? -static_cast<int>(arch::opaque(static_cast<unsigned>(shift))) : 0);
+        const auto value = static_cast<real>(back(static_cast<double>(arch::opaque(stored))));
+        return negated ? -value : value;
+      });
+    };
+    if constexpr (is_complex<S>) {
+      turn(&at->re, false);
+      turn(&at->im, conjugated);
+    } else {
+      turn(at, false);
     }
   }
 

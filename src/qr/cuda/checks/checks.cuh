@@ -228,7 +228,7 @@ template <bool Head, class S, bool Whole>
 __device__ __forceinline__ void lose_by(wide_of<S> (&sum)[k_lane_rows<S>][5], const row_groups<const S, k_lane_rows<S>>& V,
                                         const wide_of<S> (*vectors)[k_vector_stride<S>], const transformed_arguments<S>& a,
                                         std::int64_t row, int begin, int end) {
-  constexpr int together = 8, rows = k_lane_rows<S>;  // loads of so many columns are in flight at the same time
+  constexpr int together = is_complex<S> ? 4 : 8, rows = k_lane_rows<S>;  // loads of so many columns are in flight at the same time
 #pragma unroll 1
   for (int first = begin; first < end; first += together) {
     typename row_groups<const S, rows>::group x[together] = {};

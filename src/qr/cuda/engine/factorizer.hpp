@@ -65,7 +65,7 @@ class device_factorizer : public factorizer<S> {
   using buffer = ballast::cuda::device_buffer;
   using stream = ballast::cuda::stream;
   using real = real_of<S>;
-  using wide = wide_of<S>;  // of sums
+  using wide = wide_of<S>;
 
   // The columns that one product updates: whole sections of the matrix, except for the lookahead block. A block that is recomputed gets
   // products of the same shapes at the same positions, so that it gets the same bits.
@@ -168,7 +168,7 @@ class device_factorizer : public factorizer<S> {
   void weigh_block(index b, bool finished, const S* init, const wide* from, int count, index first_weight, wide* y, double* norm,
                    unsigned long long* seal, stream on);
   static constexpr index k_weigh_sums = 3;  // for each block of rows: two squares and a hash
-  // Doubles of judge(): T x and Tᴴ times three sums, the sums over V, and |T| |x|.
+  // The doubles of judge(): T x and Tᴴ times three sums, the sums over V, and |T| |x|.
   index judge_sums() const { return (4 * k_reals<S> + k_panel_sums<S> + 1) * nb() + 1; }
   void allocate_checks();
   double* numbers(buffer& of, index count);

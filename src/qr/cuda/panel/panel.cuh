@@ -184,7 +184,7 @@ struct panel_block {
     for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[half][r][lane];
     h = lane < w ? own.row[half][lane] : wide(0.0);
     const wide alpha = __shfl_sync(0xffffffffu, h, j);
-    // What the reflector turns to zero: the tail, and the imaginary part of the pivot.
+    // The reflector turns the tail to zero, and the imaginary part of the pivot.
     const double head = real_part(alpha), squares = real_part(__shfl_sync(0xffffffffu, g, j)) + square_of(imaginary(alpha));
     // Squares of floats neither underflow nor overflow in double.
     const bool plain =
