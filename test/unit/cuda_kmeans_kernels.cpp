@@ -34,9 +34,4 @@ int main() {
     for (const ballast::cuda::kernel_request& each : pass_kernel_requests(what, chosen, instrumented)) print(each);
   };
   for (const pass_problem& each : tested_general_passes()) print_passes(each, general_pass(each, on), false);
-  if (ballast::test::chosen_effort() == ballast::test::effort::smoke) return 0;
-  for (const bool check : {true, false}) {  // struck by faults
-    for (const pass_problem& each : {pass_problem{false, 20, 37, 1, false, check}, pass_problem{true, 16, 37, 2, false, check}})
-      print_passes(each, struck_general_pass(each, on), true);
-  }
 }

@@ -49,13 +49,4 @@ inline std::vector<pass_problem> tested_general_passes() {
           {true, 16, 37, 2, false, true},  {false, 20, 37, 1, false, false}, {true, 20, 37, 2, false, false}};
 }
 
-// The general pass of the checked problem, with or without its checks.
-inline pass_policy struck_general_pass(pass_problem what, const ballast::cuda::capabilities& on) {
-  const bool check = what.check;
-  what.check = true;
-  pass_policy made = general_pass(what, on);
-  made.check = check;
-  return made;
-}
-
 }  // namespace ballast::kmeans::cuda

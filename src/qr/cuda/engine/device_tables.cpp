@@ -45,11 +45,13 @@ kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
   std::vector<ballast::cuda::kernel_request> wanted = kernel_names<S>::all(about, instrumented);
   const std::size_t own = wanted.size();
   std::array<std::optional<std::size_t>, k_real_policies> at;
-  for (int which = 0; !is_complex<S> && which < k_real_policies; ++which) {
-    ballast::cuda::kernel_request each = batch_kernel<S>(batch_work::factor, which, false);
-    if (each.cluster > 1 || each.shared > about.shared_per_block) continue;
-    at[static_cast<std::size_t>(which)] = wanted.size();
-    wanted.push_back(std::move(each));
+  if constexpr (!is_complex<S>) {
+    for (int which = 0; which < k_real_policies; ++which) {
+      ballast::cuda::kernel_request each = batch_kernel<S>(batch_work::factor, which, false);
+      if (each.cluster > 1 || each.shared > about.shared_per_block) continue;
+      at[static_cast<std::size_t>(which)] = wanted.size();
+      wanted.push_back(std::move(each));
+    }
   }
   works = on.load_all(wanted);
   for (std::size_t which = 0; which < small.size(); ++which) {
