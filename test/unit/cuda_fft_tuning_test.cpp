@@ -196,7 +196,7 @@ TEST(cuda_fft_tuning, a_cluster_of_the_table_is_one_pass) {
   EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}, check_form::none, ampere()), 2u);
   EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 8}), 2u);                              // 8 · 16 blocks, fewer than multiprocessors
   EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024, .input = {{2}, 1 << 19}}), 2u);  // not side by side
-  EXPECT_EQ(passes({.kind = kind::r2c, .shape = {1 << 18}, .batch = 1024}), 2u);
+  EXPECT_EQ(passes({.kind = kind::r2c, .shape = {1 << 19}, .batch = 1024}), 2u);
 }
 
 // A pass in columns copies whole rows of its tile ahead, so all of its tiles have as many lines.

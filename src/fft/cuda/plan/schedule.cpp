@@ -213,7 +213,9 @@ class builder {
     const auto primes = prime_factors(half);
     if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
     if (!fits_one_pass(half, wide_, device_) && !std::has_single_bit(static_cast<std::uint64_t>(half))) return false;
-    return split_length(half, one).size() == 1;
+    // Clusters that only the tuning table has take complex lines alone (cluster_of).
+    const bool by_rule = fits_one_pass(half, wide_, device_) || blocks_of_line(half, wide_, device_) != 0;
+    return by_rule && split_length(half, one).size() == 1;
   }
 
   std::int64_t& elements(pass_buffer part) { return made_.elements[static_cast<std::size_t>(part)]; }
