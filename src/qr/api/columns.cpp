@@ -398,15 +398,14 @@ class back_substitution {
         sizes[at(j)] += std::abs(a[at(i)]) * size_of_number(y[at(i + j * n)]);
       }
     }
+    refused_ = -1;
     send(panels - 1);
     for (index k = panels - 1; k >= 0; --k) {
       const index top = k * block, width = std::min(block, n - top);
       const matrix_message<S> R = here_.take_matrix(static_cast<int>(k % of_.own.ranks), top + width, width);
       if (k > 0) send(k - 1);
-      if (R.refused >= 0)
-        throw rank_deficient_error(fmt::format("{}: expected columns of full rank for least squares, got column {} of R without a pivot",
-                                               here_.token(), R.refused));
-      if (p == 0) continue;
+      if (R.refused >= 0) refused_ = R.refused;  // all messages are taken before the call ends, so that all ranks see it
+      if (p == 0 || refused_ >= 0) continue;
       solve_block(R.view(), top, width, y, X);
       std::vector<wide> x(at(width * p));
       for (index j = 0; j < p; ++j)
@@ -425,8 +424,10 @@ class back_substitution {
       }
       if (top > 0) host::subtract_columns<S>(here_.run(), R.view().block(0, 0, top, width), p, x.data(), width, y.data(), n);
     }
-    return judge(sums, sizes);
+    return refused_ >= 0 ? abft::finding{} : judge(sums, sizes);
   }
+  // A column that depends on the others, as the last pass has seen; −1: there is none.
+  index refused() const { return refused_; }
 
  private:
   void solve_block(const matrix_view<const S>& R, index top, index width, const std::vector<wide>& y, matrix<S>& X) {
@@ -471,6 +472,7 @@ class back_substitution {
   rank_call<S>& here_;
   const column_factors<S>& of_;
   const matrix<S>& Y_;
+  index refused_ = -1;
 };
 
 template <class S>
@@ -480,6 +482,7 @@ computed<S> solution_of(const column_factors<S>& of, matrix_view<const S> B, con
   const problem size{precision_of<real_of<S>>, m, n, 1, is_complex<S>};
   group_operation<S> call(of.where, now, to_token(size), group_call::solve, n);
   computed<S> made;
+  index refused = -1;
   made.report = call.run([&] {
     check_view(B, "B", to_token(size), 0);
     if (m < n)
@@ -493,8 +496,12 @@ computed<S> solution_of(const column_factors<S>& of, matrix_view<const S> B, con
       made.values = matrix<S>(n, B.columns, order::column_major);
       back_substitution<S> work(here, of, Y);
       call.attempt("qr.substitution", [&](int) { return std::optional(work.pass(made.values)); });
+      refused = work.refused();
     });
   });
+  if (refused >= 0)
+    throw rank_deficient_error(
+        fmt::format("{}: expected columns of full rank for least squares, got column {} of R without a pivot", to_token(size), refused));
   return made;
 }
 

@@ -154,6 +154,7 @@ computed<T> joined_rows(const rank_factors<T>& from, const execution& where, mat
   const std::int64_t n = from.joined.storage.columns();
   group_operation<T> call(where, now, to_token({precision_of<T>, from.joined.storage.rows(), n}), what, B.columns);
   computed<T> made{matrix<T>(n, B.columns, order::column_major), {}};
+  std::string refused;
   made.report = call.run([&] {
     check_ranks(from, call);
     check_rows(from.own.storage.rows(), B.rows);
@@ -179,9 +180,13 @@ computed<T> joined_rows(const rank_factors<T>& from, const execution& where, mat
     const wire::bytes sent = call.from_first(block);
     if (sent.empty()) throw error("qr: the first rank sent nothing");
     const wire::bytes rest(sent.begin() + 1, sent.end());
-    if (sent[0] != std::byte{0}) throw rank_deficient_error(std::string(reinterpret_cast<const char*>(rest.data()), rest.size()));
+    if (sent[0] != std::byte{0}) {
+      refused.assign(reinterpret_cast<const char*>(rest.data()), rest.size());
+      return;
+    }
     if (!store_rows(rest, made.values.view(), 0)) throw error("qr: the result has another size than expected");
   });
+  if (!refused.empty()) throw rank_deficient_error(refused);  // after the call: the others may still wait for messages in it
   return made;
 }
 
