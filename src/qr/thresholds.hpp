@@ -27,8 +27,8 @@ BALLAST_HD inline abft::tiers residual(double norm, std::int64_t m, std::int64_t
 
 // Thresholds of |aᵀ(op(Q) x) − (op(Q)ᵀa)ᵀx| for a column x of m elements with 2-norm `norm`, Q of `reflectors` reflectors, and a with
 // random elements in ±[1, 2). The rounding error of op(Q) x is a vector as long as the residual above, here for one column. Its product
-// with a is a random number of 1.5 times that length. Where x is near the range of Q (the columns that were factored, say), the products
-// vᵀx are sums of numbers of one sign, whose rounding grows with the root of their length: 90 u·norm was measured for 10⁶ × 32 in double
+// with a is a random number of 1.5 times that length. The products vᵀx are sums of numbers of one sign if x is near the range of Q; their
+// rounding grows with the root of their length: 90 u·norm was measured for 10⁶ × 32 in double
 // precision on an H200.
 template <class T>
 BALLAST_HD inline abft::tiers application(double norm, std::int64_t m, std::int64_t reflectors) {

@@ -122,7 +122,7 @@ TEST_F(nccl_ranks, name_a_rank_that_is_silent) {
       try {
         std::rethrow_exception(ends[r]);
       } catch (const rank_lost_error& lost) {
-        // A rank that the loss holds a round behind may be named, too.
+        // A rank that waits for the lost one in the round before may be named, too.
         EXPECT_EQ(std::ranges::count(lost.ranks(), 1), 1) << lost.what();
         EXPECT_EQ(std::ranges::count(lost.ranks(), static_cast<int>(r)), 0) << lost.what();
         ++named;
