@@ -2,6 +2,8 @@
 #include "kmeans/cuda/engine/lloyd.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 
 #include "abft/threshold.hpp"
@@ -325,7 +327,7 @@ std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
 bool is_possible(const loop_state (&state)[2], int before, int wanted, double tolerance) {
   const loop_state &one = state[0], &twin = state[1];
   if (one.reason != twin.reason || one.iterations != twin.iterations || one.changed != twin.changed) return false;
-  if (std::memcmp(&one.shift, &twin.shift, sizeof one.shift) != 0) return false;
+  if (std::bit_cast<std::uint64_t>(one.shift) != std::bit_cast<std::uint64_t>(twin.shift)) return false;
   const std::int64_t complete = std::int64_t{one.iterations} - before;
   if (complete < 0 || complete > wanted) return false;
   const auto reason = static_cast<device_stop>(one.reason);
