@@ -250,15 +250,15 @@ struct tall_tile {
         for (int i = lane(); i < m; i += 32) at[i * down] = ballast::cuda::loaded_twice(column(j)[i]);
       } else {
         for (int i = lane(); i < m; i += 32)
-          at[i * down] = ballast::cuda::made_twice([&] { return in_unit(column(j)[i], scaled(i, j) ? shift : 0); });
+          at[i * down] = ballast::cuda::made_twice([&] { return in_unit(column(j)[i], scaled(i, j), shift); });
       }
     }
   }
 
  private:
-  // x · 2^−shift, loaded and computed anew in each call.
-  static __device__ __forceinline__ S in_unit(const volatile S& x, int shift) {
-    const binary_scale back(-static_cast<int>(arch::opaque(static_cast<unsigned>(shift))));
+  // x · 2^−shift, or x unless `scaled`; loaded and computed anew in each call, the choice of the factor included.
+  static __device__ __forceinline__ S in_unit(const volatile S& x, bool scaled, int shift) {
+    const binary_scale back(scaled ? -static_cast<int>(arch::opaque(static_cast<unsigned>(shift))) : 0);
     return static_cast<S>(back(static_cast<double>(x)));
   }
 };
