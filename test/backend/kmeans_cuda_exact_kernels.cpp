@@ -15,8 +15,8 @@ struct shape {
   bool unprotected = false, faults = false, weights = false;
 };
 
-// Shapes of kmeans_exact_test.cpp, kmeans_clean_rows_test.cpp, kmeans_cuda_control_test.cpp and kmeans_open_rows_test.cpp. A kernel depends
-// on few ranges of n and k.
+// Shapes of kmeans_exact_test.cpp, kmeans_clean_rows_test.cpp, kmeans_cuda_control_test.cpp, kmeans_open_rows_test.cpp and
+// kmeans_serve_test.cpp. A kernel depends on few ranges of n and k.
 constexpr shape k_shapes[] = {{1, 2, both, true, false, true},
                               {1, 3, both, true},
                               {1, 4, both, true},
@@ -28,6 +28,8 @@ constexpr shape k_shapes[] = {{1, 2, both, true, false, true},
                               {2, 128, both},
                               {40, 300, both},
                               {6, 5, both, true, true},
+                              {6, 5, f32, true, true, true},
+                              {300, 9, f32, true},
                               {6, 150, f32, true, true}};
 
 template <class T>
@@ -37,6 +39,8 @@ void print_all() {
     for (const bool instrumented : {false, true})
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented)) print(each);
   }
+  for (const bool instrumented : {false, true})
+    for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented)) print(each);
   for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(false)) print(each);
   for (const shape& each : k_shapes) {
     if ((each.precisions & (sizeof(T) == 4 ? f32 : f64)) == 0) continue;

@@ -123,6 +123,7 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
 
 template <class T>
 report driver<T>::predict(matrix_view<const T> centroids, const prediction_results& to) {
+  engine_->serve_only();
   choose_normalization(centroids, false);
   const summed_twice inertia = label(centroids);
   engine_->settle();

@@ -17,11 +17,16 @@ namespace ballast::kmeans::cuda {
 // with r² k_lift² = `exact`. Rounding moves x by u‖x‖ and a centroid by u‖c‖ ≤ u (‖x‖ + r) at most. So the centroid that is the nearest by
 // normalized coordinates is at most 2u (2‖x‖ + r) farther than the nearest, and its squared distance is larger by 4u (2‖x‖ + r) r. That may
 // be a share of r²: 2⁻¹⁰, in f64 2⁻³⁰. At r = 0 there is no nearer one.
+// norm: ‖x‖².
+template <class T>
+__device__ __forceinline__ bool is_open_at(double norm, double exact) {
+  constexpr double share = sizeof(T) == 4 ? 0x1p-10 : 0x1p-30, u = std::numeric_limits<T>::epsilon() / 2;
+  const double r = sqrt(exact) / k_lift<T>;
+  return r > 0 && 4 * u * (2 * sqrt(norm) + r) > share * r;
+}
 template <class T>
 __device__ __forceinline__ bool is_open(const exact_arguments<T>& a, std::int64_t row, double exact) {
-  constexpr double share = sizeof(T) == 4 ? 0x1p-10 : 0x1p-30, u = std::numeric_limits<T>::epsilon() / 2;
-  const double r = sqrt(exact) / k_lift<T>, norm = sqrt(static_cast<double>(load_again(a.normalized.norm + row)));
-  return r > 0 && 4 * u * (2 * norm + r) > share * r;
+  return is_open_at<T>(static_cast<double>(load_again(a.normalized.norm + row)), exact);
 }
 
 // Returns the slack of a sum of n squares in double in any order of additions, relative to the sum.

@@ -40,6 +40,9 @@ class cuda_engine final : public engine<T> {
   void settle() override;
   abft::finding agreed(const abft::finding& own) override;
 
+  // serve.cpp
+  void serve_only() override;
+
   // prepare.cpp
   ranges<T> column_stats() override;
   void normalize(const normalization<T>& chosen) override;
@@ -217,6 +220,10 @@ class cuda_engine final : public engine<T> {
   void verify_own_row_stats();
   void verify_row_stats();
 
+  // serve.cpp
+  point_sums measure_as_given();
+  summed_twice serve(const sealed_centroids<T>& centroids, const core::vector<T>& plain);
+
   // results.cpp
   void launch_exact(exact_arguments<T> given);
   template <class Before>
@@ -246,6 +253,7 @@ class cuda_engine final : public engine<T> {
   device_ranks ranks_;
   bool protect_;
   bool bare_ = false;
+  bool serves_ = false;  // the points are labelled as they are given
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
   point_stream<T> point_stream_;
@@ -254,6 +262,7 @@ class cuda_engine final : public engine<T> {
   point_data points_;
   column_statistics statistics_;
   buffer best_labels_[2];  // m, two copies: see keep_labels
+  buffer served_labels_;   // m: of serve()
   host_copies host_;
   std::unique_ptr<lloyd<T>> lloyd_, bare_lloyd_;  // with labels, sums and kernels of their own
   seeding seeding_;

@@ -12,6 +12,7 @@
 #include "cuda/jit/expression.hpp"
 #include "kmeans/cuda/batch/batch.hpp"
 #include "kmeans/cuda/engine/serving_pass.hpp"
+#include "kmeans/cuda/layout/serve_args.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
 
@@ -144,6 +145,34 @@ auto kernel_names<T>::labelled(int words) -> request {
 }
 
 template <class T>
+auto kernel_names<T>::serve_pack(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/assign/serve.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("serve_pack_kernel"), {k_type<T>}, instrumented),
+          .threads = k_serve_pack_threads,
+          .shared = k_tile_columns * static_cast<std::int64_t>(sizeof(serve_norms<T>))};
+}
+
+template <class T>
+auto kernel_names<T>::serve(std::int64_t n, std::int64_t k, bool instrumented) -> request {
+  const serve_policy chosen = serve_policy_of(n, k);
+  return {.header = "kmeans/cuda/assign/serve.cuh",
+          .expression = ballast::cuda::kernel_expression(
+              kernel("serve_kernel"), {k_type<T>, std::to_string(chosen.warps), std::to_string(chosen.tiles)}, instrumented),
+          .threads = 32 * chosen.warps,
+          .shared = serve_shared_bytes<T>(chosen, padded_features<T>(n))};
+}
+
+template <class T>
+auto kernel_names<T>::serving(bool instrumented) -> std::vector<request> {
+  std::vector<request> made;
+  if (sizeof(T) == 8) return made;
+  made.push_back(serve_pack(instrumented));
+  for (const std::int64_t n : {k_serve_features, k_serve_most_features})
+    for (const int k : {k_tile_columns, k_tile_columns + 1}) made.push_back(serve(n, k, instrumented));
+  return made;
+}
+
+template <class T>
 auto kernel_names<T>::seeding(int trials, bool instrumented) -> request {
   return {.header = "kmeans/cuda/seeding/seeding.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("seeding_kernel"), {k_type<T>}, instrumented),
@@ -229,6 +258,10 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
       what.f64 ? kernel_names<double>::all(what.words, instrumented) : kernel_names<float>::all(what.words, instrumented);
   // Injection into seeding happens only if a test requests it.
   if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
+  if (!what.f64) {
+    made.push_back(kernel_names<float>::serve_pack(instrumented));
+    if (what.n <= k_serve_most_features) made.push_back(kernel_names<float>::serve(what.n, what.k, instrumented));
+  }
   for (ballast::cuda::kernel_request& each : what.f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false))
     made.push_back(std::move(each));
   pass_problem with_sums = what;
@@ -294,7 +327,8 @@ class kernel_set {
   // The kernels that every call needs, and those of k-means‖.
   void add_setup(bool f64, int words) {
     for (auto list : {f64 ? kernel_names<double>::all(words, false) : kernel_names<float>::all(words, false),
-                      f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false)}) {
+                      f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false),
+                      f64 ? kernel_names<double>::serving(false) : kernel_names<float>::serving(false)}) {
       allow_lines(list);
       add_once(std::move(list));
     }

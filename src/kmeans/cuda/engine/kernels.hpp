@@ -31,6 +31,9 @@ struct kernel_names {
   static request exact(bool half, bool instrumented);
   static request settle(bool half, bool instrumented);
   static request labelled(int words);
+  // The kernels that label points as they are given, for a problem; f32.
+  static request serve_pack(bool instrumented);
+  static request serve(std::int64_t n, std::int64_t k, bool instrumented);
   static request seeding(int trials, bool instrumented);
   static request cover(bool instrumented);
   static request draw(bool instrumented);
@@ -43,6 +46,8 @@ struct kernel_names {
 
   // Returns the kernels that every call needs, with `words` words per sum.
   static std::vector<request> all(int words, bool instrumented, bool half = false);
+  // Returns all instances of the kernels that label points as they are given; none in f64.
+  static std::vector<request> serving(bool instrumented);
   // Returns the kernels of k-means‖.
   static std::vector<request> candidates(bool instrumented);
 };

@@ -33,7 +33,9 @@ enum kernel_number : int {
   k_far_kernel = k_distances_kernel + 2,
   k_exact_kernel = k_far_kernel + 2,
   k_settle_kernel = k_exact_kernel + 2,
-  k_fold_ranges_kernel = k_settle_kernel + 2,
+  k_serve_pack_kernel = k_settle_kernel + 2,
+  k_serve_kernel,
+  k_fold_ranges_kernel,
   k_fold_sums_kernel,
   k_keep_kernel,
   k_labelled_kernel,                         // 2: words per sum

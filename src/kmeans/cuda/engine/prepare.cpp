@@ -391,6 +391,7 @@ void cuda_engine<T>::normalize(const normalization<T>& chosen) {
   points_.normalized.n = static_cast<int>(n_);
   points_.normalized.stride = static_cast<int>(padded_features<T>(n_));
   points_.normalized.columns = static_cast<int>(columns());
+  if (serves_) return;
   // Rows after the last point are 0.
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
@@ -438,6 +439,7 @@ void cuda_engine<T>::normalize(const normalization<T>& chosen) {
 
 template <class T>
 point_sums cuda_engine<T>::measure() {
+  if (serves_) return measure_as_given();
   if (!std::exchange(statistics_.unread, false)) verify_row_stats();
   point_sums made;
   made.clear(n_, weighted());

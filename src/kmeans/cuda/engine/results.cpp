@@ -76,6 +76,7 @@ bool cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, c
 
 template <class T>
 summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
+  if (serves_) return serve(centroids, plain);
   const buffer normalized_centroids = upload(centroids.values()), unshifted = upload(plain);
   std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   // The paper's schemes find labels without storing distances.
@@ -134,7 +135,7 @@ bool cuda_engine<T>::kept_labels_fit() {
 template <class T>
 void cuda_engine<T>::store_labels(std::span<std::int32_t> to, bool kept) {
   if (to.empty() || (kept && best_labels_[0].bytes() == 0)) return;
-  download(to.data(), kept ? best_labels_[0].data() : iterations().labels(), 4 * m_);
+  download(to.data(), kept ? best_labels_[0].data() : serves_ ? served_labels_.data() : iterations().labels(), 4 * m_);
 }
 
 template <class T>

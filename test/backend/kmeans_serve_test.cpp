@@ -1,0 +1,232 @@
+// predict of points as they are given (serve.cuh): its labels and inertia are those of the final pass of a fit, which prepares the points;
+// and faults at every site of the kernel are found.
+// Layer: backend tests, on the emulator.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/kmeans.hpp>
+
+#include "backend/kmeans_cases.hpp"
+#include "inject/injector.hpp"
+#include "inject/plan.hpp"
+#include "kmeans/cuda/layout/serve_args.hpp"
+#include "kmeans/sites.hpp"
+#include "support/struck_device.hpp"
+
+namespace ballast::kmeans {
+namespace {
+
+using T = float;
+
+run::settings how(protection level, const inject::plan* faults = nullptr) {
+  return {.backend = backend::cuda, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults};
+}
+
+// Counts the launches of kernels by name.
+struct kernels_counted {
+  std::shared_ptr<test::struck_device> device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
+  test::current_device_guard here{device};
+
+  // Calls use() and returns how often it launched these kernels.
+  template <class Use>
+  std::pair<std::int64_t, std::int64_t> launches(const char* one, const char* other, Use&& use) {
+    const auto nothing = [](const void*) {};
+    device->strikes = {{one, 0, nothing}, {other, 0, nothing}};
+    use();
+    return {device->strikes[0].seen, device->strikes[1].seen};
+  }
+};
+
+struct kind_of_points {
+  const char* name;
+  data_set<T> (*make)(std::int64_t m, std::int64_t n, std::int64_t k);
+};
+
+data_set<T> changed(data_set<T> of, const auto& change) {
+  for (std::size_t e = 0; e < of.values.size(); ++e) of.values[e] = change(of.values[e], static_cast<std::int64_t>(e));
+  return of;
+}
+
+const kind_of_points k_kinds[] = {
+    {"clouds", [](std::int64_t m, std::int64_t n, std::int64_t k) { return clouds<T>(m, n, k, 7, 0.4); }},
+    {"noise", [](std::int64_t m, std::int64_t n, std::int64_t) { return clouds<T>(m, n, 1, 8, 1.0); }},
+    {"whole numbers", [](std::int64_t m, std::int64_t n,
+                         std::int64_t k) { return changed(clouds<T>(m, n, k, 9, 1.0), [](T x, std::int64_t) { return std::round(x); }); }},
+    {"far from the origin", [](std::int64_t m, std::int64_t n, std::int64_t k) { return clouds<T>(m, n, k, 10, 0.4, 1e4); }},
+    {"narrow clouds far apart", [](std::int64_t m, std::int64_t n, std::int64_t k) { return clouds<T>(m, n, k, 11, 1e-6); }},
+    {"tiny", [](std::int64_t m, std::int64_t n, std::int64_t k) { return clouds<T>(m, n, k, 12, 0.4, 0, 1e-30); }},
+    {"huge", [](std::int64_t m, std::int64_t n, std::int64_t k) { return clouds<T>(m, n, k, 13, 0.4, 0, 1e30); }},
+    {"fill values",
+     [](std::int64_t m, std::int64_t n, std::int64_t k) {
+       return changed(clouds<T>(m, n, k, 14, 0.4), [&](T x, std::int64_t e) { return e % 97 == 5 ? T(1e20) : x; });
+     }},
+    {"equal points", [](std::int64_t m, std::int64_t n, std::int64_t k) {
+       auto made = clouds<T>(m, n, k, 15, 0.4);
+       for (std::int64_t e = n * (m / 2); e < n * m; ++e)
+         made.values[static_cast<std::size_t>(e)] = made.values[static_cast<std::size_t>(e % n)];
+       return made;
+     }}};
+
+TEST(kmeans_serve, labels_and_inertia_are_those_of_a_fit) {
+  kernels_counted counted;
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{700, 6, 5}, {300, 3, 20}, {300, 40, 300}, {400, 2, 128}, {257, 300, 9}, {16, 6, 5}}) {
+    for (const kind_of_points& kind : k_kinds) {
+      for (const protection level : {protection::correct, protection::off}) {
+        if (level == protection::off && k > 20) continue;
+        SCOPED_TRACE(std::string(kind.name) + ": " + std::to_string(m) + " × " + std::to_string(n) + ", k " + std::to_string(k));
+        const data_set<T> points = kind.make(m, n, k);
+        const request<T> wanted{.clusters = k, .init = init::given, .centroids = points.rows(std::min(k, m)), .max_iter = 1, .tol = 0};
+        if (k > m) continue;
+        model<T> expected;
+        const auto [none, passes] =
+            counted.launches("serve_kernel", "exact_kernel", [&] { expected = fit(points.view(), wanted, how(level)); });
+        EXPECT_EQ(none, 0);
+        EXPECT_GT(passes, 0);
+        prediction found;
+        const auto [served, prepared] = counted.launches("serve_kernel", "row_stats_kernel",
+                                                         [&] { found = predict(points.view(), expected.centroids.view(), how(level)); });
+        EXPECT_EQ(served, 1);
+        EXPECT_EQ(prepared, 0);
+        EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
+        EXPECT_EQ(found.labels, expected.labels);
+        EXPECT_EQ(found.inertia, expected.inertia);
+      }
+    }
+  }
+}
+
+// The same points with other strides: by columns, and rows that do not begin where a whole load can.
+TEST(kmeans_serve, strides) {
+  const test::current_device_guard here(std::make_shared<simt::emulated_device>());
+  const std::int64_t m = 300, n = 6, k = 5;
+  const auto points = clouds<T>(m, n, k, 17, 0.8);
+  const auto expected = predict(points.view(), points.rows(k), how(protection::correct));
+  for (const bool by_columns : {false, true}) {
+    for (const std::int64_t gap : {0, 1, 2}) {
+      const std::int64_t apart = (by_columns ? m : n) + gap;
+      std::vector<T> memory(static_cast<std::size_t>(apart * (by_columns ? n : m) + gap), std::numeric_limits<T>::quiet_NaN());
+      matrix_view<T> view{memory.data() + gap, m, n, by_columns ? 1 : apart, by_columns ? apart : 1};
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t f = 0; f < n; ++f) view(i, f) = points.view()(i, f);
+      const auto found = predict(matrix_view<const T>(view), points.rows(k), how(protection::correct));
+      EXPECT_EQ(found.labels, expected.labels);
+      EXPECT_EQ(found.inertia, expected.inertia);
+    }
+  }
+}
+
+// Weighted points are prepared; the labels are the same.
+TEST(kmeans_serve, weighted_points_are_prepared) {
+  kernels_counted counted;
+  const auto points = clouds<T>(300, 6, 5, 18, 0.8);
+  const std::vector<T> ones(300, T(1));
+  const auto expected = predict(points.view(), points.rows(5), how(protection::correct));
+  prediction found;
+  const auto [served, prepared] = counted.launches("serve_kernel", "row_stats_kernel", [&] {
+    found = predict(points.view(), points.rows(5), std::span<const T>(ones), how(protection::correct));
+  });
+  EXPECT_EQ(served, 0);
+  EXPECT_GT(prepared, 0);
+  EXPECT_EQ(found.labels, expected.labels);
+  EXPECT_EQ(found.inertia, expected.inertia);
+}
+
+// Points that lie half-way between two centroids, or almost: labels that only exact distances decide.
+data_set<T> near_ties(const data_set<T>& centroids, std::int64_t m) {
+  const std::int64_t n = centroids.n, k = centroids.m;
+  data_set<T> made{m, n, std::vector<T>(static_cast<std::size_t>(m * n))};
+  for (std::int64_t e = 0; e < m * n; ++e) {
+    const std::int64_t i = e / n, f = e % n, a = i % k, b = (i + 1 + i / k % (k - 1)) % k;
+    const double step = i % 3 == 0 ? 0.3 : 1e-5 * (static_cast<double>(i % 6) - 2.5);
+    const double from = centroids.view()(a, f), to = centroids.view()(b, f);
+    made.values[static_cast<std::size_t>(e)] = static_cast<T>(from + (to - from) * (0.5 + step));
+  }
+  return made;
+}
+
+TEST(kmeans_serve, faults_at_every_site) {
+  const test::current_device_guard here(std::make_shared<simt::emulated_device>());
+  const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
+  const auto points = near_ties(centroids, 512);
+  const auto clean = predict(points.view(), centroids.view(), how(protection::correct));
+  ASSERT_EQ(clean.report.verdict, verdict::clean);
+  for (const char* name : {"kmeans.range", "kmeans.normalization", "kmeans.points", "kmeans.norm", "kmeans.product", "kmeans.minimum",
+                           "kmeans.index", "kmeans.label", "kmeans.centroid", "kmeans.inertia", "kmeans.threshold"}) {
+    const inject::site where = inject::site_of(name);
+    int detected = 0, changed = 0;
+    for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+      for (std::uint64_t seed = 0; seed < (test::sampled() ? 12u : 48u); ++seed) {
+        inject::request fault = fault_at(where, static_cast<inject::model>(model), seed);
+        if (seed % 2 == 1) fault.bit = -1;
+        const inject::plan faults({fault});
+        SCOPED_TRACE(std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed));
+        const auto found = predict(points.view(), centroids.view(), how(protection::correct, &faults));
+        detected += found.report.detected > 0;
+        if (found.report.verdict == verdict::uncorrectable) {
+          EXPECT_EQ(fault.model, inject::model::stuck_at);
+        } else {
+          EXPECT_EQ(found.labels, clean.labels) << to_json(found.report);
+          EXPECT_EQ(found.inertia, clean.inertia) << to_json(found.report);
+        }
+        const auto bare = predict(points.view(), centroids.view(), how(protection::off, &faults));
+        EXPECT_EQ(bare.report.detected, 0u);
+        changed += bare.labels != clean.labels || bare.inertia != clean.inertia;
+      }
+    }
+    EXPECT_GT(detected, 0) << name;
+    EXPECT_GT(changed, 0) << name << ": with protection off no fault reached the output";
+  }
+}
+
+// Faults in memory between the launches, and a report of what was found without a repair.
+TEST(kmeans_serve, faults_between_launches) {
+  const auto device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard here(device);
+  const auto points = clouds<T>(512, 6, 5, 21, 0.8);
+  const auto clean = predict(points.view(), points.rows(5), how(protection::correct));
+  using arguments = cuda::serve_arguments<T>;
+  struct change {
+    const char* what;
+    const char* kernel;
+    std::function<void(const arguments&)> make;
+  };
+  const std::vector<change> changes = {
+      {"a packed number", "serve_pack_kernel",
+       [&](const arguments& a) { device->set(a.centroids[0].packed + 3, static_cast<std::uint16_t>(0x4800)); }},
+      {"a start value", "serve_pack_kernel", [&](const arguments& a) { device->set(a.centroids[0].starts + 1, T(50)); }},
+      {"a plain centroid", "serve_pack_kernel", [&](const arguments& a) { device->alter(a.centroids[0].plain + 7, 0.5); }},
+      {"the shift", "serve_pack_kernel", [&](const arguments& a) { device->alter(a.centroids[0].shift + 2, 3); }},
+      {"a sum", "serve_kernel", [&](const arguments& a) { device->alter(a.sums, 1); }},
+  };
+  for (const change& each : changes) {
+    SCOPED_TRACE(each.what);
+    const auto strike = [&] {
+      device->strikes = {{each.kernel, 0, [&](const void* of) { each.make(*static_cast<const arguments*>(of)); }}};
+    };
+    strike();
+    const auto found = predict(points.view(), points.rows(5), how(protection::correct));
+    EXPECT_TRUE(device->strikes[0].met());
+    EXPECT_EQ(found.report.verdict, verdict::recomputed) << to_json(found.report);
+    EXPECT_EQ(found.labels, clean.labels);
+    EXPECT_EQ(found.inertia, clean.inertia);
+    strike();
+    EXPECT_EQ(predict(points.view(), points.rows(5), how(protection::detect)).report.verdict, verdict::uncorrectable);
+    strike();
+    const auto bare = predict(points.view(), points.rows(5), how(protection::off));
+    EXPECT_EQ(bare.report.detected, 0u);
+    EXPECT_TRUE(bare.labels != clean.labels || bare.inertia != clean.inertia);
+  }
+  device->strikes.clear();
+}
+
+}  // namespace
+}  // namespace ballast::kmeans
