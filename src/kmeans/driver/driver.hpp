@@ -4,6 +4,7 @@
 // Source: D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; scikit-learn's conventions for tol, convergence and empty clusters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "core/function_ref.hpp"
 #include "core/memory.hpp"
+#include "core/parallel.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/contract.hpp"
 #include "run/staging.hpp"
@@ -100,6 +102,8 @@ class driver {
   sealed_centroids<T> denormalize(const core::vector<T>& centroids);
   double denormalize(double inertia, int exponent) const;
   core::vector<T> scaled(matrix_view<const T> centroids);
+  template <class Use>
+  void each_centroid(Use&& use) const;
   abft::finding compare_normalized(matrix_view<const T> outer, const core::vector<T>& inner) const;
 
   // seeding.cpp
@@ -153,6 +157,18 @@ class driver {
   bool bare_ = false;               // the passes are bare (engine::set_bare)
   double pass_inertia_ = 0;         // inertia of the last pass, for on_progress
 };
+
+// Calls use(j) for each centroid j, on several threads if it has enough coordinates.
+template <class T>
+template <class Use>
+void driver<T>::each_centroid(Use&& use) const {
+  constexpr double seconds = 2e-9;  // for a coordinate, about
+  const std::int64_t rows = std::max<std::int64_t>(1, 8192 / n_), tasks = (k_ + rows - 1) / rows;
+  const int threads = core::worthwhile_threads(how_.threads, static_cast<double>(k_) * static_cast<double>(n_) * seconds);
+  core::parallel_for(threads, tasks, [&](std::int64_t task, int) {
+    for (std::int64_t j = task * rows; j < std::min(k_, (task + 1) * rows); ++j) use(j);
+  });
+}
 
 // Verifies a value that was stored: it must be the value that was sealed.
 template <class T>

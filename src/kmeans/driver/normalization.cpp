@@ -70,14 +70,16 @@ void driver<T>::make_normalization(const ranges<T>& seen, matrix_view<const T> c
     largest = std::max({largest, std::abs(low), std::abs(high)});
     spread = std::max({spread, high / 4 - static_cast<double>(centre[at(f)]) / 4, static_cast<double>(centre[at(f)]) / 4 - low / 4});
   }
-  double nearest = std::numeric_limits<double>::infinity();
-  for (std::int64_t j = 0; j < centroids.rows; ++j) {
-    double far = 0;
-    for (std::int64_t f = 0; f < n_; ++f)
-      far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) / 4 - static_cast<double>(centre[at(f)]) / 4));
-    nearest = std::min(nearest, far);
+  if (centroids.rows > 0) {
+    core::vector<double> far(at(k_), 0.0);
+    each_centroid([&](std::int64_t j) {
+      double own = 0;
+      for (std::int64_t f = 0; f < n_; ++f)
+        own = std::max(own, std::abs(static_cast<double>(centroids(j, f)) / 4 - static_cast<double>(centre[at(f)]) / 4));
+      far[at(j)] = own;
+    });
+    spread = std::max(spread, *std::ranges::min_element(far));
   }
-  if (centroids.rows > 0) spread = std::max(spread, nearest);
   normalization<T> made;
   made.scale = scale_for<T>(spread, largest);
   made.shift.resize(at(n_));
@@ -130,14 +132,17 @@ abft::finding driver<T>::verify_normalization(const ranges<T>& seen, matrix_view
   const double root_n = std::sqrt(static_cast<double>(n_));
   const double least = 4 * root_n * static_cast<double>(std::numeric_limits<T>::denorm_min()) + 1e-150;  // whose square underflows
   expect_true(found >= reach * (1 - slack) - least && found <= root_n * reach * (1 + slack) + least);
-  double top = std::numeric_limits<double>::infinity();
-  for (std::int64_t j = centroids.rows; j-- > 0;) {
-    double far = 0;
-    for (std::int64_t f = n_; f-- > 0;)
-      far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) * scale - static_cast<double>(chosen.shift[at(f)])));
-    top = std::min(top, far);
+  double top = reach;
+  if (centroids.rows > 0) {
+    core::vector<double> far(at(k_), 0.0);
+    each_centroid([&](std::int64_t j) {
+      double own = 0;
+      for (std::int64_t f = n_; f-- > 0;)
+        own = std::max(own, std::abs(static_cast<double>(centroids(j, f)) * scale - static_cast<double>(chosen.shift[at(f)])));
+      far[at(j)] = own;
+    });
+    top = std::max(reach, *std::ranges::min_element(far));
   }
-  top = centroids.rows > 0 ? std::max(top, reach) : reach;
   const double quarter = top / 4 / scale;  // finite for all data: a distance of two numbers may be beyond the largest
   expect_true(std::isfinite(quarter));
   if (std::isfinite(quarter)) {
@@ -159,10 +164,16 @@ abft::finding driver<T>::verify_normalization(const ranges<T>& seen, matrix_view
 // Surveys the points and normalizes them. `measured`: measure() also without protection.
 template <class T>
 void driver<T>::choose_normalization(matrix_view<const T> centroids, bool measured) {
+  core::vector<unsigned char> refused(centroids.rows > 0 ? at(k_) : 0, 0);
+  if (centroids.rows > 0) {
+    each_centroid([&](std::int64_t j) {
+      bool finite = true;
+      for (std::int64_t f = 0; f < n_; ++f) finite = finite & (std::abs(centroids(j, f)) <= std::numeric_limits<T>::max());
+      refused[at(j)] = finite ? 0 : 1;
+    });
+  }
   for (std::int64_t j = 0; j < centroids.rows; ++j) {
-    bool finite = true;
-    for (std::int64_t f = 0; f < n_; ++f) finite = finite & (std::abs(centroids(j, f)) <= std::numeric_limits<T>::max());
-    for (std::int64_t f = 0; !finite && f < n_; ++f)
+    for (std::int64_t f = 0; refused[at(j)] != 0 && f < n_; ++f)
       if (!std::isfinite(centroids(j, f)))
         throw invalid_argument_error(
             fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_.view(), centroids(j, f), j, f));
@@ -255,15 +266,11 @@ abft::finding driver<T>::compare_normalized(matrix_view<const T> outer, const co
     }
   };
   // Divides only if there is a number to report.
-  constexpr double seconds = 2e-9;  // for a coordinate, about
-  const std::int64_t rows = std::max<std::int64_t>(1, 8192 / n_), tasks = (k_ + rows - 1) / rows;
-  const int threads = core::worthwhile_threads(how_.threads, static_cast<double>(k_) * static_cast<double>(n_) * seconds);
-  core::vector<std::int64_t> counts(at(tasks), 0);
-  core::parallel_for(threads, tasks, [&](std::int64_t task, int) {
+  core::vector<std::int64_t> counts(at(k_), 0);
+  each_centroid([&](std::int64_t j) {
     std::int64_t count = 0;
-    for (std::int64_t j = std::min(k_, (task + 1) * rows); j-- > task * rows;)
-      compare_row(j, [&](double difference, double limit) { count += difference <= limit ? 0 : 1; });
-    counts[at(task)] = count;
+    compare_row(j, [&](double difference, double limit) { count += difference <= limit ? 0 : 1; });
+    counts[at(j)] = count;
   });
   const std::int64_t wrong = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   double worst = 0;
@@ -289,7 +296,7 @@ sealed_centroids<T> driver<T>::carry(std::int64_t step, const Convert& convert, 
   sealed_centroids<T> made;
   const auto compute = [&] {
     core::vector<T> values(at(core::checked_product(k_, n_)));
-    for (std::int64_t j = 0; j < k_; ++j) convert(j, values.data() + j * n_);
+    each_centroid([&](std::int64_t j) { convert(j, values.data() + j * n_); });
     injector_.strike(site::centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
     made = sealed_centroids<T>(std::move(values));
   };

@@ -141,7 +141,7 @@ template <class T>
 void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) const {
   const auto stride = static_cast<std::int64_t>(points_.normalized.stride);
   const std::int64_t sections = (count + k_section - 1) / k_section;
-  core::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
+  core::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight(at(count));
   core::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
   // In data with duplicated features the terms of a square are equal and each step of a long chain rounds alike: chains of k_chain, as on
   // the device.
@@ -155,18 +155,22 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
     }
     return square;
   };
-  for (std::int64_t j = 0; j < count; ++j) {
-    const std::int64_t s = j / k_section;
-    weight.push_back(static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j))));
-    const double w = static_cast<double>(weight.back());
-    for (std::int64_t f = 0; f < n_; ++f) {
-      const double c = static_cast<double>(rows[j * n_ + f]);
-      padded[at(j * stride + f)] = rows[j * n_ + f];
-      checksum[at(s * stride + f)] += w * c;
+  constexpr double seconds = 3e-9;  // for a coordinate, about
+  const int threads = core::worthwhile_threads(what_.how.threads, static_cast<double>(count) * static_cast<double>(n_) * seconds);
+  core::parallel_for(threads, sections, [&](std::int64_t s, int) {
+    double* const sum = checksum.data() + s * stride;
+    for (std::int64_t j = s * k_section; j < std::min(count, (s + 1) * k_section); ++j) {
+      weight[at(j)] = static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j)));
+      const double w = static_cast<double>(weight[at(j)]);
+      T* const to = padded.data() + j * stride;
+      for (std::int64_t f = 0; f < n_; ++f) {
+        to[f] = rows[j * n_ + f];
+        sum[f] += w * static_cast<double>(rows[j * n_ + f]);
+      }
+      norms[at(s)] += w * square_of(rows + j * n_);
+      weights[at(s)] += w;
     }
-    norms[at(s)] += w * square_of(rows + j * n_);
-    weights[at(s)] += w;
-  }
+  });
   // One copy for all.
   std::int64_t bytes = 0;
   const auto place = [&](const auto& values) {
