@@ -156,7 +156,7 @@ data_set<T> near_ties(const data_set<T>& centroids, std::int64_t m) {
 TEST(kmeans_serve, faults_at_every_site) {
   const test::current_device_guard here(std::make_shared<simt::emulated_device>());
   const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
-  const auto points = near_ties(centroids, 144);
+  const auto points = near_ties(centroids, 256);
   const auto clean = predict(points.view(), centroids.view(), how(protection::correct));
   ASSERT_EQ(clean.report.verdict, verdict::clean);
   for (const char* name : {"kmeans.range", "kmeans.normalization", "kmeans.points", "kmeans.norm", "kmeans.product", "kmeans.minimum",

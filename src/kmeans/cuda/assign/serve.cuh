@@ -427,10 +427,11 @@ struct serving {
 #pragma unroll
     for (int q = 0; q < k_halves; ++q) {
       found& each = rows_of[q];
-      if (time == 0) {
-        given.strike(index<1>{}, site::threshold, here(q, k_halves), &spread[q]);
-        given.strike(index<1>{}, site::minimum, here(q, k_halves), &each.best);
-        given.strike(index<1>{}, site::index, here(q, 4), reinterpret_cast<std::uint32_t*>(&each.column));
+      if (Injector::enabled && time == 0 && t == 0) {  // the lane that decides
+        const auto of_row = [&](int steps) { return inject::device_position{blockIdx.x, gridDim.x, q, steps, 8 * warp + g, 8 * Warps}; };
+        given.strike(index<1>{}, site::threshold, of_row(2), &spread[q]);
+        given.strike(index<1>{}, site::minimum, of_row(2), &each.best);
+        given.strike(index<1>{}, site::index, of_row(4), reinterpret_cast<std::uint32_t*>(&each.column));
       }
       const bool certain = each.best - each.second > spread[q] && static_cast<unsigned>(each.column) < static_cast<unsigned>(a.k);
       const int r = own + 8 * q + g;
