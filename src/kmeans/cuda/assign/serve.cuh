@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(k_serve_pack_threads)
   to.bounds[tile] = all;
 }
 
-// The state of a thread. With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g and g + 8 of 16; lane t has columns 2t
-// and 2t + 1 of each tile. q numbers the rows of a lane.
+// The state of a thread. It has many members because places in shared memory are among them. With g = lane / 4 and t = lane % 4, the four
+// lanes of a group have rows g and g + 8 of 16; lane t has columns 2t and 2t + 1 of each tile. q numbers the rows of a lane.
 template <class T, int Warps, int Tiles, class Injector>
 struct serving {
   using fragment = operands<T>;
