@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <regex>
@@ -40,6 +41,7 @@ struct job {
   cuda::kernel_request wanted;
   std::shared_ptr<const cuda::image> made;
   std::string failure;
+  double seconds = 0;  // processor time of the compiler; 0: it was in the cache
 };
 
 using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabilities&);
@@ -80,7 +82,7 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
     int number = first++;
     for (const cuda::kernel_request& wanted : list(on)) {
       if (wanted.expression.find(chosen.filter) == std::string::npos) continue;
-      if (number++ % chosen.every == 0) jobs.push_back({on, wanted, nullptr, ""});
+      if (number++ % chosen.every == 0) jobs.push_back({on, wanted, nullptr, "", 0});
     }
   }
   std::atomic<std::size_t> next{0};
@@ -88,7 +90,9 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       try {
         const std::string target = ptx ? "compute" + jobs[i].on.name.substr(2) : jobs[i].on.name;
-        jobs[i].made = cuda::kernels().get(jobs[i].wanted, target).made;
+        const cuda::kernel_cache::found got = cuda::kernels().get(jobs[i].wanted, target);
+        jobs[i].made = got.made;
+        jobs[i].seconds = got.seconds;
       } catch (const std::exception& refused) {
         jobs[i].failure = refused.what();
       }
@@ -105,16 +109,20 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
   return jobs;
 }
 
-int run_bundle(const std::vector<std::string>& architectures, const selection& chosen, const std::filesystem::path& file) {
+int run_bundle(const std::vector<std::string>& architectures, const selection& chosen, const std::filesystem::path& file, bool list) {
   tools::outputs files;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
   files.reserve(file);
   std::vector<cuda::image> images;
+  double seconds = 0;
   for (const job& each : compile_all(architectures, common, chosen)) {
     if (each.made == nullptr) {
       tools::write_text(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;
     }
+    seconds += each.seconds;
+    if (list)
+      tools::write_text("{:<10} {:>7.3f} s {:>7} bytes  {}\n", each.on.name, each.seconds, each.made->code.size(), each.wanted.expression);
     // Several problems may need the same kernel: store it once.
     const auto same = [&](const cuda::image& other) { return other.text == each.made->text; };
     if (std::ranges::none_of(images, same)) images.push_back(*each.made);
@@ -123,7 +131,10 @@ int run_bundle(const std::vector<std::string>& architectures, const selection& c
     for (const cuda::image& each : images) put(cuda::pack(each));
   });
   files.commit();
-  tools::write_text("{}: {} kernels\n", tools::printable(file), images.size());
+  std::size_t bytes = 0;
+  for (const cuda::image& each : images) bytes += each.code.size();
+  tools::write_text("{}: {} kernels, {:.1f} MB, {:.0f} s of the compiler\n", tools::printable(file), images.size(),
+                    1e-6 * static_cast<double>(bytes), seconds);
   return 0;
 }
 
@@ -189,24 +200,37 @@ int run_check(const std::vector<std::string>& architectures, const selection& ch
   return failures == 0 ? 0 : 1;
 }
 
+// Returns the architectures of a bundle: machine code for A100, for H100 and H200, and where NVRTC knows it for B200; PTX for all others.
+std::vector<std::string> bundled_architectures() {
+  std::vector<std::string> made{"sm_80", "sm_90a"};
+  const cuda::nvrtc::compiler* const with = cuda::nvrtc::find(std::numeric_limits<int>::max());
+  if (with != nullptr && std::ranges::find(with->architectures(), 100) != with->architectures().end()) made.emplace_back("sm_100a");
+  made.emplace_back("compute_90");
+  return made;
+}
+
 int run(int argc, char** argv) {
   tools::command_line program(
       "ballast-kernels",
       "Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU, and transforms on a processor.");
-  std::vector<std::string> architectures{"sm_80", "sm_90a"};
+  std::vector<std::string> architectures{"sm_80", "sm_90a"}, bundled;
   std::string file;
   selection chosen;
   tools::command_line& bundle = program.subcommand("bundle", "write them into one file");
   tools::command_line& check =
       program.subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
   tools::command_line& ptx = program.subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
-  for (tools::command_line* command : {&bundle, &check, &ptx}) command->list("--arch", architectures, "architectures, separated by commas");
+  for (tools::command_line* command : {&check, &ptx}) command->list("--arch", architectures, "architectures, separated by commas");
+  bundle.list("--arch", bundled,
+              "architectures, separated by commas; default: sm_80, sm_90a, sm_100a if NVRTC knows it, and PTX, compute_90");
   for (tools::command_line* command : {&bundle, &check, &ptx}) {
     command->text("--filter", chosen.filter, "only kernels whose expression contains this text");
     command->integer("--every", chosen.every, "one of so many kernels, for each architecture others", 1);
   }
+  bool list = false;
+  bundle.flag("--list", list, "print the compiler's processor time and the bytes of each; 0 s: it was in the cache of kernels");
   bundle.text("-o", file, "the file to write", tools::presence::required);
-  bundle.action([&] { return run_bundle(architectures, chosen, file); });
+  bundle.action([&] { return run_bundle(bundled.empty() ? bundled_architectures() : bundled, chosen, file, list); });
   check.action([&] { return run_check(architectures, chosen); });
   ptx.action([&] { return run_ptx(architectures, chosen); });
   std::vector<std::string> tokens;

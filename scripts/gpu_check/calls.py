@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -12,13 +13,31 @@ from .rows import geometric_mean, number, rows_of
 
 RIVALS = 0.25  # the share of the rivals in what first calls leave
 COLD = {"kmeans": 20, "qr": 50}  # seconds of first calls: QR compiles most of its kernels
+NO_GPU = 4  # exit status
 LEAST = {"kmeans": 1.5, "qr": 2.5}  # × the best rival in the geometric mean, protected
 TITLES = {"kmeans": "K-Means", "qr": "QR"}
-# The problems whose first call is timed, in a process of its own each.
+# The problems whose first call is timed, in a process of its own each: by the stage `calls` the first `AMONG_CALLS`, by the stage
+# `first_call` all. The bundle has passes of their own for the first two of K-Means, but not for the others.
 FIRST_CALLS = {
-    "kmeans": ("kmeans_f32_m1048576_n128_k128", "kmeans_f32_m131072_n8_k8", "kmeans_f64_m1048576_n16_k64"),
-    "qr": ("qr_f64_m1000000_n32",),
+    "kmeans": (
+        "kmeans_f32_m1048576_n128_k128",
+        "kmeans_f32_m131072_n8_k8",
+        "kmeans_f64_m1048576_n16_k64",
+        "kmeans_f32_m100003_n37_k50",
+        "kmeans_f32_m20011_n300_k700",
+        "kmeans_f64_m50021_n75_k11",
+    ),
+    "qr": (
+        "qr_f64_m1000000_n32",
+        "qr_f32_m2048_n2048",
+        "qr_f64_m200_n200",
+        "qr_f64_m17_n17_b301",
+        "qr_f32_m100_n60_b1000",
+        "qr_f64_m1000_n20_b200",
+    ),
 }
+AMONG_CALLS = {"kmeans": 3, "qr": 1}
+FIRST_CALL_LIMITS = {"kmeans": (50, 300), "qr": (300, 300)}  # milliseconds with the bundle: the median, the most
 OURS = ("off", "correct", "final_only", "sampled")
 SHOWN = 25  # calls in the table
 
@@ -41,13 +60,22 @@ def run(check, made, limit):
         made["rows"] += check.rows_in(output)
         if status not in (0, None):
             made.update(status="failed", detail=f"rivals: exit status {status}: {check.tail('calls-rivals')}")
-    first_calls(check, made, cold)
+    first_calls(check, made, cold, FIRST_CALLS[check.algorithm][: AMONG_CALLS[check.algorithm]])
 
 
-def first_calls(check, made, limit):
+def run_first_calls(check, made, limit):
+    """The stage `first_call`: first calls alone, of the problems that --problems names or of the list."""
+    problems = check.wanted.problems or FIRST_CALLS.get(check.algorithm)
+    if not problems:
+        made.update(status="not run", detail=f"expected {' or '.join(FIRST_CALLS)}, got {check.algorithm}; the stage first_calls is that of fft")
+        return
+    made["status"] = "passed"
+    first_calls(check, made, limit, problems)
+
+
+def first_calls(check, made, limit, problems):
     """Each problem in a process of its own with an empty cache of kernels: with the bundle beside the programs, if there is one, and
     without."""
-    problems = FIRST_CALLS[check.algorithm]
     ways = (["bundle"] if check.bundle_file().exists() else []) + ["compiled"]
     share = limit / (len(problems) * len(ways))
     with tempfile.TemporaryDirectory(dir=check.out) as folder:
@@ -60,7 +88,13 @@ def first_calls(check, made, limit):
             cache.mkdir()
             command = [program if way == "bundle" else alone, "first_call", "--only", check.algorithm, token]
             status, output = check.execute("first-call", command, share, {"BALLAST_CACHE_DIR": str(cache)})
-            found = [row for row in check.rows_in(output) if row["type"] == "first call"]
+            if status == NO_GPU:
+                made.update(status="no GPU", detail=check.tail("first-call"))
+                return
+            rows = check.rows_in(output)
+            found = [row for row in rows if row["type"] == "first call"]
+            if not made["rows"]:
+                made["rows"] += [row for row in rows if row["type"] == "info"]  # the stage `first_call` has no other program that tells of the device
             made["rows"] += [dict(row, kernels=way) for row in found]
             if not found:
                 why = f"longer than {share:.0f} s" if status is None else check.tail("first-call")
@@ -116,13 +150,23 @@ def ratios_of(entries, algorithm):
     return [entry["ratio"] for entry in entries if entry["ratio"] and entry["token"].startswith(algorithm)]
 
 
-def targets(entries):
+def first_call_times(result, algorithm, kernels):
+    rows = rows_of(result, "first call")
+    return [row["milliseconds"] for row in rows if row.get("kernels") == kernels and "milliseconds" in row and row["token"].startswith(algorithm)]
+
+
+def targets(entries, result):
     made = pages.Targets()
     for algorithm, least in LEAST.items():
         ratios = ratios_of(entries, algorithm)
         title = TITLES[algorithm]
         made.at_least(f"{title}, protected: ≥ {least}× the best rival in the geometric mean", geometric_mean(ratios), least, "{:.2f}×")
         made.at_least(f"{title}, protected: no call slower than the best rival", min(ratios, default=None), 1.0, "{:.2f}×")
+    for algorithm, (median, most) in FIRST_CALL_LIMITS.items():
+        times = first_call_times(result, algorithm, "bundle")
+        title = TITLES[algorithm]
+        made.at_most(f"{title}, first call with the bundle, median: ≤ {median} ms", statistics.median(times) if times else None, median, "{:.0f} ms")
+        made.at_most(f"{title}, first call with the bundle, the longest: ≤ {most} ms", max(times, default=None), most, "{:.0f} ms")
     return made.all
 
 
@@ -223,7 +267,7 @@ def profile_section(entries):
 def page(result):
     """The page of whole calls, as lines."""
     entries = calls_of(result)
-    reached = targets(entries)
+    reached = targets(entries, result)
     lines = pages.head(
         result,
         "Whole calls on {device}: what users of K-Means and QR wait for",
@@ -254,7 +298,16 @@ def page(result):
     return lines + pages.short_section(result, reached, behind, "Nothing of the targets that were measured.")
 
 
+def first_call_table(result):
+    for algorithm, title in TITLES.items():
+        for kernels in ("bundle", "compiled"):
+            times = first_call_times(result, algorithm, kernels)
+            if times:
+                yield f"{title}, first calls, {kernels}: median {statistics.median(times):.0f} ms, {min(times):.0f} to {max(times):.0f}"
+
+
 def table(result):
+    yield from first_call_table(result)
     entries = calls_of(result)
     if not entries:
         return

@@ -420,11 +420,31 @@ echo '{{"type": "call", "token": "kmeans_f32_m1000_n16_k8", "call": "predict", "
                      "| `qr_f64_m64_n32` | geqrf | 2 | – | +3% | +25% |",
                      "| `qr_f64_m8_n8_b9` | | no such kernel | | | | |",
                      "PyTorch was not measured: not on this machine",
+                     "| K-Means, first call with the bundle, median: ≤ 50 ms | reached | 30 ms |",
+                     "| QR, first call with the bundle, the longest: ≤ 300 ms | reached | 30 ms |",
                      "| `kmeans_f32_m131072_n8_k8` | 30 | 1200 |",
                      "| `kmeans_f64_m1048576_n16_k64` | no compiler | no compiler |",
                      "| `qr_f64_m64_n32` | geqrf | 3 | 1.25 | 12 | pass_kernel 1 (4) | wait 0.5 (4) |",
                      "- `qr_f64_m64_n32`, geqrf: 0.80× cuSOLVER"):
             self.assertIn(line + "\n", text)
+
+    def test_first_calls_have_a_process_for_each_problem(self):
+        arguments = ("--programs", self.fake, "--out", self.out, "--stages", "first_call")
+        status, out, error = check(*arguments, "--only", "qr", "--problems", "qr_f64_m200_n200", "qr_f32_m9_n5_b7")
+        self.assertEqual(status, 0, out + error)
+        self.assertRegex(out, r"first_call +passed")
+        self.assertIn("QR, first calls, compiled: median 1200 ms, 1200 to 1200", out)
+        rows = [row for stage in json.loads((self.out / "gpu-check.json").read_text())["stages"] for row in stage["rows"] if row["type"] == "first call"]
+        self.assertEqual([(row["token"], row["kernels"]) for row in rows], [("qr_f64_m200_n200", "compiled"), ("qr_f32_m9_n5_b7", "compiled")])
+        page = self.out / "calls.md"
+        status, _, error = check("--report", self.out / "gpu-check.json", page, "--only", "calls")
+        self.assertEqual(status, 0, error)
+        self.assertIn("| `qr_f32_m9_n5_b7` | – | 1200 |\n", page.read_text())
+        status, out, _ = check(*arguments, "--only", "kmeans")  # the list, of which one problem fails
+        self.assertEqual(status, 1, out)
+        self.assertRegex(out, r"first_call +failed .*first call of kmeans_f64_m1048576_n16_k64: no compiler")
+        status, out, _ = check(*arguments, "--only", "fft")
+        self.assertRegex(out, r"first_call +not run .*expected kmeans or qr")
 
     def test_a_program_that_was_not_built_is_a_failed_stage(self):
         (self.fake / "ballast-gpu-check-production").unlink()

@@ -56,6 +56,10 @@ TEST(cuda_architecture, of_bundles_is_known) {
   EXPECT_EQ(typical_capabilities("sm_80").shared_per_block, 163 * 1024);
   EXPECT_EQ(typical_capabilities("sm_90a").major, 9);
   EXPECT_THROW(typical_capabilities("sm_75"), invalid_argument_error);
+  EXPECT_EQ(typical_capabilities("compute_90").shared_per_block, 99 * 1024);
+  EXPECT_EQ(translatable_architectures(12, 0), (std::vector<std::string>{"compute_90", "compute_80"}));
+  EXPECT_EQ(translatable_architectures(8, 7), (std::vector<std::string>{"compute_80"}));
+  EXPECT_TRUE(translatable_architectures(7, 5).empty());
 }
 
 TEST(cuda_request, text_changes_with_everything_that_decides_about_the_code) {
@@ -393,6 +397,33 @@ TEST_F(cuda_jit, a_folder_is_made_for_this_user_alone_also_a_relative_one) {
   umask(before);
   EXPECT_EQ(fs::status(folder / "deep" / "cache").permissions(), fs::perms::owner_all);
   EXPECT_EQ(fs::status(folder / "deep" / "cache" / "entry").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+// PTX of the bundle serves a device that has no machine code there, if nothing can compile.
+TEST_F(cuda_jit, without_a_compiler_a_bundle_serves_other_devices_by_ptx) {
+  BALLAST_NEED_NVRTC();
+  kernel_cache maker = fresh();
+  const image general = *maker.get(k_probe, "compute_90").made, machine = *maker.get(k_probe, "sm_90a").made;
+  EXPECT_THAT(general.code, HasSubstr(".target sm_90"));
+  const fs::path file = folder / "both.bundle";
+  write_bundle(file, std::vector{general, machine});
+  const auto with = [&](auto compiler) { return kernel_cache({.bundle = file, .compiler = compiler}); };
+  const auto nothing = [](int) -> const nvrtc::compiler* { return nullptr; };
+  kernel_cache without = with(nothing);
+  EXPECT_EQ(without.why_not(12, 0, k_any), "");
+  const auto got = without.get(k_probe, 12, 0, k_any);
+  EXPECT_EQ(got.from, kernel_cache::origin::bundle);
+  EXPECT_EQ(*got.made, general);
+  EXPECT_EQ(without.why_not_ready({&k_probe, 1}, 12, 0, k_any, false), "");
+  EXPECT_EQ(*without.get(k_probe, 9, 0, k_any).made, machine);
+  // Devices that are too old, and drivers that know no code of this toolkit.
+  EXPECT_THAT(without.why_not(8, 0, k_any), HasSubstr("has none"));
+  EXPECT_THROW((void)without.get(k_probe, 8, 0, k_any), unsupported_error);
+  EXPECT_THROW((void)without.get(k_probe, 12, 0, general.toolkit / 1000 - 1), unsupported_error);
+  EXPECT_THROW((void)without.get(k_doubled, 12, 0, k_any), unsupported_error);
+  // A compiler that knows the device makes machine code.
+  kernel_cache able = with([](int newest) { return nvrtc::find(newest); });
+  EXPECT_EQ(able.get(k_probe, 12, 0, k_any).from, kernel_cache::origin::compiler);
 }
 
 TEST_F(cuda_jit, a_bundle_replaces_no_device) {

@@ -86,13 +86,22 @@ std::string target_architecture(int major, int minor, std::span<const int> known
   return newest == 0 ? "" : fmt::format("compute_{}", newest);
 }
 
+std::vector<std::string> translatable_architectures(int major, int minor) {
+  std::vector<std::string> list;
+  for (const int each : {90, 80}) {
+    if (each <= 10 * major + minor) list.push_back(fmt::format("compute_{}", each));
+  }
+  return list;
+}
+
 capabilities typical_capabilities(std::string_view architecture) {
   constexpr std::int64_t kib = 1024;
   constexpr std::int64_t gib = kib * kib * kib;
   if (architecture == "sm_80") return {"sm_80", 8, 0, 108, 2048, 65536, 164 * kib, 163 * kib, 40 * kib * kib, 40 * gib};
   if (architecture == "sm_90a") return {"sm_90a", 9, 0, 132, 2048, 65536, 228 * kib, 227 * kib, 50 * kib * kib, 80 * gib};
   if (architecture == "sm_100a") return {"sm_100a", 10, 0, 148, 2048, 65536, 228 * kib, 227 * kib, 126 * kib * kib, 180 * gib};
-  throw invalid_argument_error(fmt::format("architecture: expected sm_80, sm_90a or sm_100a, got {}", architecture));
+  if (architecture == "compute_90") return {"compute_90", 12, 0, 170, 1536, 65536, 100 * kib, 99 * kib, 96 * kib * kib, 32 * gib};
+  throw invalid_argument_error(fmt::format("architecture: expected sm_80, sm_90a, sm_100a or compute_90, got {}", architecture));
 }
 
 std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on) {
@@ -297,16 +306,13 @@ std::shared_ptr<kernel_cache::pending> kernel_cache::slot_of(const std::string& 
   return held;
 }
 
-std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, const std::function<found()>& make, origin& from) {
+kernel_cache::found kernel_cache::remembered(const std::string& text, const std::function<found()>& make) {
   const std::shared_ptr<pending> slot = slot_of(text);
   const std::scoped_lock lock(slot->mutex);  // other threads that need this image wait here
-  from = origin::memory;
-  if (slot->made == nullptr) {
-    const found got = make();
-    from = got.from;
-    slot->made = got.made;
-  }
-  return slot->made;
+  if (slot->made != nullptr) return {slot->made, origin::memory};
+  found got = make();
+  slot->made = got.made;
+  return got;
 }
 
 kernel_cache::target kernel_cache::target_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
@@ -328,24 +334,25 @@ std::optional<kernel_cache::found> kernel_cache::read_for(const kernel_request& 
     if (ready && ready->toolkit / 1000 <= newest_toolkit) return found{std::make_shared<const image>(std::move(*ready)), origin::bundle};
   }
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
-  if (with == nullptr) return std::nullopt;
-  const std::string architecture = target_architecture(major, minor, with->architectures());
-  if (architecture.empty()) return std::nullopt;
+  const std::string architecture = with == nullptr ? "" : target_architecture(major, minor, with->architectures());
+  if (architecture.empty()) {
+    // Only without a compiler: the driver takes as long for PTX as a compiler, and its code has no instructions of the architecture's own.
+    for (const std::string& each : translatable_architectures(major, minor)) {
+      auto ready = bundle_.find(request_text(wanted, each));
+      if (ready && ready->toolkit / 1000 <= newest_toolkit) return found{std::make_shared<const image>(std::move(*ready)), origin::bundle};
+    }
+    return std::nullopt;
+  }
   auto kept = read(request_text(wanted, architecture), target{*with, architecture}.toolkit());
   if (kept == nullptr) return std::nullopt;
   return found{std::move(kept), origin::disk};
 }
 
 kernel_cache::found kernel_cache::get(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
-  found got;
-  got.made = remembered(
-      memory_text(wanted, major, minor, newest_toolkit),
-      [&]() -> found {
-        if (auto ready = read_for(wanted, major, minor, newest_toolkit)) return std::move(*ready);
-        return compile(wanted, target_for(wanted, major, minor, newest_toolkit));
-      },
-      got.from);
-  return got;
+  return remembered(memory_text(wanted, major, minor, newest_toolkit), [&]() -> found {
+    if (auto ready = read_for(wanted, major, minor, newest_toolkit)) return std::move(*ready);
+    return compile(wanted, target_for(wanted, major, minor, newest_toolkit));
+  });
 }
 
 void kernel_cache::settle() {
@@ -442,19 +449,14 @@ void kernel_cache::for_each(std::span<const kernel_request> wanted, const std::f
 }
 
 kernel_cache::found kernel_cache::get(const kernel_request& wanted, const std::string& architecture) {
-  found got;
-  got.made = remembered(
-      request_text(wanted, architecture),
-      [&]() -> found {
-        const int any = std::numeric_limits<int>::max();
-        const nvrtc::compiler* with = settings_.compiler(any);
-        if (with == nullptr) throw unsupported_error(fmt::format("{}: {}", wanted.expression, nvrtc::why_not_found(any)));
-        const target what{*with, architecture};
-        if (auto kept = read(request_text(wanted, architecture), what.toolkit())) return {std::move(kept), origin::disk};
-        return compile(wanted, what);
-      },
-      got.from);
-  return got;
+  return remembered(request_text(wanted, architecture), [&]() -> found {
+    const int any = std::numeric_limits<int>::max();
+    const nvrtc::compiler* with = settings_.compiler(any);
+    if (with == nullptr) throw unsupported_error(fmt::format("{}: {}", wanted.expression, nvrtc::why_not_found(any)));
+    const target what{*with, architecture};
+    if (auto kept = read(request_text(wanted, architecture), what.toolkit())) return {std::move(kept), origin::disk};
+    return compile(wanted, what);
+  });
 }
 
 kernel_cache::found kernel_cache::compile(const kernel_request& wanted, const target& what) {
@@ -462,7 +464,7 @@ kernel_cache::found kernel_cache::compile(const kernel_request& wanted, const ta
   auto made = std::make_shared<const image>(
       image{request_text(wanted, what.architecture), what.toolkit(), std::move(compiled.name), std::move(compiled.image), compiled.uses});
   write(*made);
-  return {std::move(made), origin::compiler};
+  return {std::move(made), origin::compiler, compiled.seconds};
 }
 
 std::string kernel_cache::name_of(const std::string& text, int toolkit) const {
@@ -489,7 +491,8 @@ void kernel_cache::write(const image& made) {
 }
 
 std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) const {
-  const auto architectures = runnable_architectures(major, minor);
+  auto architectures = runnable_architectures(major, minor);
+  for (std::string& each : translatable_architectures(major, minor)) architectures.push_back(std::move(each));
   if (std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
   if (with == nullptr)

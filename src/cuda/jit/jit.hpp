@@ -45,8 +45,13 @@ std::vector<std::string> runnable_architectures(int major, int minor);
 // is not newer than the device. Empty if NVRTC knows only newer ones.
 std::string target_architecture(int major, int minor, std::span<const int> known);
 
-// Returns the capabilities that a bundle assumes for devices of "sm_80" (A100), "sm_90a" (H100 and H200) or "sm_100a" (B200). Policies may
-// depend on them. Throws invalid_argument_error for other architectures.
+// Returns the architectures whose PTX a bundle may have for a device of this compute capability, best first. The driver translates it,
+// which takes about as long as a compilation: it serves where there is no compiler.
+std::vector<std::string> translatable_architectures(int major, int minor);
+
+// Returns the capabilities that a bundle assumes for devices of "sm_80" (A100), "sm_90a" (H100 and H200) or "sm_100a" (B200), or for those
+// that get PTX, "compute_90": of compute capability 12.0 (RTX 5090), which have the least shared memory. Policies may depend on them.
+// Throws invalid_argument_error for other architectures.
 capabilities typical_capabilities(std::string_view architecture);
 
 // Returns the registers per thread that the request allows: its own budget, or the limit from the launch bound.
@@ -96,6 +101,7 @@ class kernel_cache {
   struct found {
     std::shared_ptr<const image> made;
     origin from = origin::memory;
+    double seconds = 0;  // processor time of the compiler, if it is from there
   };
 
   explicit kernel_cache(settings wanted);
@@ -137,7 +143,7 @@ class kernel_cache {
   static constexpr std::size_t k_most_helpers = 2;
   static void for_each(std::span<const kernel_request> wanted, const std::function<void(const kernel_request&)>& body);
   std::shared_ptr<pending> slot_of(const std::string& text);
-  std::shared_ptr<const image> remembered(const std::string& text, const std::function<found()>& make, origin& from);
+  found remembered(const std::string& text, const std::function<found()>& make);
   // Returns the compiler and the architecture for such a device. Throws unsupported_error, with the reason, if there is no suitable
   // compiler.
   target target_for(const kernel_request& wanted, int major, int minor, int newest_toolkit);

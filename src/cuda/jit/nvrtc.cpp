@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <pthread.h>
+#include <time.h>
 
 #include "core/format.hpp"
 #include "core/function_ref.hpp"
@@ -51,21 +52,31 @@ compiler::compiler(void* library, std::string path) : path_(std::move(path)) {
 namespace {
 
 // Runs `body` on a thread with a large stack. Compilers are recursive: unrolled templates need more stack than a caller's thread has (8 MiB
-// or far less).
-void on_large_stack(core::function_ref<void()> body) {
+// or far less). Returns the processor time of that thread in seconds.
+double on_large_stack(core::function_ref<void()> body) {
   constexpr std::size_t k_bytes = std::size_t{256} << 20;  // address space only
   pthread_attr_t attributes;
   pthread_t thread;
-  const auto run = [](void* given) -> void* {
-    (*static_cast<core::function_ref<void()>*>(given))();
+  struct work {
+    core::function_ref<void()> body;
+    double seconds;
+  };
+  work given{body, 0};
+  const auto run = [](void* passed) -> void* {
+    work& what = *static_cast<work*>(passed);
+    what.body();
+    timespec used{};
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0)
+      what.seconds = static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
     return nullptr;
   };
   const bool prepared = pthread_attr_init(&attributes) == 0;
   const bool started =
-      prepared && pthread_attr_setstacksize(&attributes, k_bytes) == 0 && pthread_create(&thread, &attributes, run, &body) == 0;
+      prepared && pthread_attr_setstacksize(&attributes, k_bytes) == 0 && pthread_create(&thread, &attributes, run, &given) == 0;
   if (prepared) pthread_attr_destroy(&attributes);
   if (!started) throw error("NVRTC: expected a thread with a stack of 256 MiB, got none");
   pthread_join(thread, nullptr);
+  return given.seconds;
 }
 
 }  // namespace
@@ -112,7 +123,8 @@ result compiler::compile(std::string_view header, const std::string& expression,
   list.push_back(target.c_str());
   list.insert(list.end(), more.begin(), more.end());
   status compiled = 0;
-  on_large_stack([&] { compiled = functions_.compile(made, static_cast<int>(list.size()), list.data()); });
+  result out;
+  out.seconds = on_large_stack([&] { compiled = functions_.compile(made, static_cast<int>(list.size()), list.data()); });
 
   // The sizes of texts include the terminating zero.
   const auto fetch = [&](status (*size_of)(program, std::size_t*), status (*get)(program, char*), const char* call) {
@@ -123,7 +135,6 @@ result compiler::compile(std::string_view header, const std::string& expression,
     if (const status got = get(made, content.data()); got != 0) fail(got, call, "");
     return content;
   };
-  result out;
   out.log = fetch(functions_.log_size, functions_.log, "nvrtcGetProgramLog");
   while (!out.log.empty() && out.log.back() == '\0') out.log.pop_back();
   if (compiled != 0) fail(compiled, "nvrtcCompileProgram", out.log);

@@ -34,6 +34,7 @@ struct result {
   std::string image;  // cubin, or PTX if the architecture is "compute_…"
   resources uses;
   std::string log;
+  double seconds = 0;  // processor time of the thread that compiled
 };
 
 // Thrown if a kernel does not compile: the source is wrong, not the machine. Contains the compiler's log.
