@@ -130,7 +130,6 @@ class qr_subject final : public subject {
   qr_subject(std::string_view operation, const qr::problem& wanted, std::string_view scheme)
       : operation_(operation),
         scheme_(scheme),
-        size_(wanted),
         m_(wanted.rows),
         n_(wanted.columns),
         steps_(std::min(m_, n_)),
@@ -159,7 +158,7 @@ class qr_subject final : public subject {
     execution at = where;
     if (!scheme_.empty()) at.scheme = scheme_;
     if (at.backend == backend::cuda && count_ == 1 && at.scheme.empty()) at.scheme = "block_checksum";
-    plan_.emplace(size_, at);
+    plan_.emplace(qr::problem{.rows = m_, .columns = n_, .batch = count_}, at);
   }
   void reset() override {
     a_.set(given_);
@@ -362,7 +361,6 @@ class qr_subject final : public subject {
   }
 
   std::string operation_, scheme_;
-  qr::problem size_;
   std::int64_t m_, n_, steps_, count_, right_rows_, right_columns_;
   std::vector<T> given_, right_, taus_;
   operand<T> a_, b_, tau_;

@@ -19,7 +19,7 @@ struct recovery_names {
   static request givens();
   static request tail();
   static request store();
-  static request match();      // of the components of complex numbers
+  static request match();      // takes the components of complex numbers
   static request make_one();   // the plain recovery: computes one rotation
   static request apply_one();  // the plain recovery: applies it to two rows
   // Columns in a block of rotations on such a device: the most threads whose tile takes at most half of a block's shared memory, so that
