@@ -471,7 +471,7 @@ int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
 }
 
 constexpr const char* k_schemes =
-    "Complex numbers: Q is unitary, R has a real diagonal; backends cpu and reference, cuda up to 256 × 256.\n"
+    "Complex numbers: Q is unitary, R has a real diagonal; one complex matrix takes cuda only with --backend cuda.\n"
     "Schemes: block_checksum (default), qr_update (one pair of checksum columns, recovery by QR update), hybrid (the same on a GPU with "
     "its\n"
     "panels on the processor, --backend cuda).";

@@ -51,8 +51,8 @@ struct options {
 
 // All functions take float, double, std::complex<float> and std::complex<double>. For complex numbers ᵀ below means the conjugate
 // transpose, as in LAPACK's complex routines: Q is unitary, tau is complex, the diagonal of R is real, and a norm is that of the absolute
-// values. The backends reference and cpu compute them, with the schemes block_checksum and qr_update; a plan of them for cuda or hybrid
-// throws unsupported_error.
+// values. Every backend computes them, with all of its schemes; a plan of one complex matrix whose execution names neither the backend cuda
+// nor the scheme hybrid takes a backend of the host.
 //
 // A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used in place, others are copied. Every
 // operand may lie in host memory or in device memory of the plan's CUDA device. A backend copies the operands of the other memory, in the

@@ -1,5 +1,5 @@
-"""Protected QR factorization and least squares, with the functions of numpy.linalg, and scipy.linalg's qr_multiply. float32, float64
-and, on processors, complex64 and complex128; stacks of matrices for qr and qr_multiply."""
+"""Protected QR factorization and least squares, with the functions of numpy.linalg, and scipy.linalg's qr_multiply. float32, float64,
+complex64 and complex128; stacks of matrices for qr and qr_multiply."""
 
 import math
 import re
@@ -142,7 +142,7 @@ def qr(a, mode="reduced", pivoting=False):
     reflectors, transposed as numpy returns it, and tau). "economic" and "full" are scipy.linalg.qr's names for the first two.
     pivoting: as scipy.linalg.qr: a[:, P] = Q R with a falling diagonal of R; the result has the array P (…, n) as another item, an array
     of NumPy's.
-    Complex matrices give a unitary Q and a real diagonal of R, in the memory of processors, and on a device without pivoting, which raises UnsupportedError there. Other types than float32, float64, complex64, complex128 and integers raise UnsupportedTypeError (a TypeError).
+    Complex matrices give a unitary Q and a real diagonal of R. Other types than float32, float64, complex64, complex128 and integers raise UnsupportedTypeError (a TypeError).
     Q and R have no fixed signs: they are LAPACK's up to the sign of a row.
     """
     if mode not in _MODES:
@@ -235,7 +235,7 @@ def lstsq(a, b, rcond=None, *, driver="gels"):
     driver="gelsy", for a of any rank: column pivoting finds the rank, the largest r for which the leading r × r block of R has a condition
     number below 1 / rcond (None: 2 u max(m, n); negative: 2 u), and x is the solution of least norm, as by LAPACK's xGELSY. residuals is
     empty, as scipy.linalg.lstsq's for this driver.
-    Complex a or b: x is complex, residuals and s are real; on a device with driver="gels", others there raise UnsupportedError.
+    Complex a or b: x is complex, residuals and s are real.
     x and residuals are protected. s, the singular values, is computed from R by numpy and is not.
     """
     if driver not in ("gels", "gelsy"):

@@ -192,6 +192,13 @@ def test_complex_matrices_small_and_large(device, dtype):
         x = np.asarray(ballast.linalg.lstsq(device(values), device(right), driver="gels")[0])
         gradient = values.conj().T @ (values @ x - right)
         assert np.abs(gradient).max() < near * np.linalg.norm(values) * np.linalg.norm(right)
+        q, r, order = (np.asarray(each) for each in ballast.linalg.qr(device(values), pivoting=True))
+        assert np.allclose(q @ r, values[:, order], atol=near) and np.all(np.diff(np.abs(np.diag(r))) <= near)
+        values[:, -1] = 1j * values[:, 0]  # of rank n - 1
+        found, _, rank, _ = ballast.linalg.lstsq(device(values), device(right), driver="gelsy")
+        assert rank == shape[1] - 1
+        gradient = values.conj().T @ (values @ np.asarray(found) - right)
+        assert np.abs(gradient).max() < near * np.linalg.norm(values) * np.linalg.norm(right)
 
 
 def test_kmeans(device):

@@ -6,6 +6,7 @@
 
 #include "qr/cuda/kernels/batch_kernels.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
+#include "qr/cuda/kernels/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
 
@@ -23,11 +24,18 @@ void print_all() {
   }
 }
 
-// The kernels of the engine for large matrices.
+// The kernels of the engine for large matrices. Recovery as in qr_cuda_kernels.cpp.
 template <class S>
 void print_engine() {
-  for (const ballast::cuda::kernel_request& each : kernel_names<S>::all(simt::emulated_capabilities(), true))
-    std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
+  const auto print = [](const auto& list) {
+    for (const ballast::cuda::kernel_request& each : list) std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
+  };
+  ballast::cuda::capabilities about = simt::emulated_capabilities();
+  print(kernel_names<S>::all(about, true));
+  for (const std::int64_t shared : {about.shared_per_block, std::int64_t{50} << 10}) {
+    about.shared_per_block = shared;
+    print(recovery_names<S>::all(about));
+  }
 }
 
 }  // namespace

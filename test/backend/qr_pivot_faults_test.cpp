@@ -96,15 +96,17 @@ TYPED_TEST(qr_pivot_faults, without_protection_a_fault_in_the_choice_reaches_the
   }
 }
 
-// The scheme for one matrix that is not named is the default.
+// The scheme for one matrix that is not named is the default. On the emulator qr_update takes its turn with complex numbers only.
+template <class T>
 std::vector<std::string> schemes_for(backend which) {
-  return which == backend::cuda ? std::vector<std::string>{""} : std::vector<std::string>{"block_checksum", "qr_update"};
+  if (which == backend::cuda && !is_complex<T>) return {""};
+  return {"block_checksum", "qr_update"};
 }
 
 TYPED_TEST(qr_pivot_faults, faults_in_the_factorization_are_repaired) {
   using T = typename TestFixture::T;
   const dense<T> A = any_random<T>(40, 24, 21), B = any_random<T>(40, 2, 22), low = low_rank<T>(40, 24, 9, 23);
-  for (const std::string& scheme : schemes_for(this->which)) {
+  for (const std::string& scheme : schemes_for<T>(this->which)) {
     const run::settings how = this->how(scheme);
     const pivoted<T> clean = factor_in_order(A, how);
     const solved<T> clean_x = solve(low, B, 1e-5, how);
@@ -134,13 +136,14 @@ TYPED_TEST(qr_pivot_faults, faults_in_the_factorization_are_repaired) {
 TYPED_TEST(qr_pivot_faults, without_protection_faults_in_the_factorization_reach_the_solution) {
   using T = typename TestFixture::T;
   const dense<T> B = any_random<T>(40, 2, 22), low = low_rank<T>(40, 24, 9, 23);
-  for (const std::string& scheme : schemes_for(this->which)) {
+  for (const std::string& scheme : schemes_for<T>(this->which)) {
     run::settings off = this->how(scheme), detect = off;
     off.protection = protection::off;
     detect.protection = protection::detect;
     const solved<T> clean = solve(low, B, 1e-5, off);
     for (const inject::site where :
          {site::panel, site::reflector, site::tau, site::t, site::product, site::trailing, site::r, site::q, site::store}) {
+      if (this->which == backend::cuda && scheme == "qr_update" && !test::taken(static_cast<std::uint64_t>(where), 3)) continue;
       // Most of QᴴB lies below the rows that the solution takes.
       int reached = 0;
       for (std::uint64_t seed = 0; seed < 60 && reached < 4; ++seed) {
@@ -150,8 +153,8 @@ TYPED_TEST(qr_pivot_faults, without_protection_faults_in_the_factorization_reach
         EXPECT_EQ(struck.seen.verdict, verdict::clean) << name;
         const bool wrong = struck.rank != clean.rank || !(change(struck.X, clean.X) <= 3e4);
         reached += wrong ? 1 : 0;
-        const solved<T> told = solve(low, B, 1e-5, detect, &faults);
         if (wrong) {
+          const solved<T> told = solve(low, B, 1e-5, detect, &faults);
           EXPECT_EQ(told.seen.verdict, verdict::uncorrectable) << name << to_json(told.seen);
         }
       }

@@ -354,7 +354,7 @@ TEST_F(c_arguments, matrices) {
   std::vector<std::int32_t> whole(6);
   const tensor integers(whole, {3, 2});
   invalid(ballast_qr_factor(integers, nullptr, nullptr, &made_factors, nullptr, wrong), "A: expected elements of float64, got int32");
-  // A plan for complex numbers takes no others, and none of the scheme that is for real ones.
+  // A plan for complex numbers takes no others.
   set(with, "complex", 1);
   set(with, "precision", "f32");
   qr_plan of_complex;
@@ -365,9 +365,9 @@ TEST_F(c_arguments, matrices) {
   std::int64_t order[2] = {};
   invalid(ballast_qr_geqp3(of_complex, matrix, order, complex_scalars, nullptr, nullptr, wrong),
           "A: expected elements of complex64, got float64");
-  set(with, "scheme", "hybrid");
+  set(with, "scheme", "qr_updated");
   qr_plan none_such;
-  refused(ballast_qr_plan_create(with, &none_such, wrong), BALLAST_UNSUPPORTED, "scheme hybrid, got complex ones");
+  refused(ballast_qr_plan_create(with, &none_such, wrong), BALLAST_UNSUPPORTED, "got qr_updated");
   invalid(ballast_options_set_integer(with, "complex", 2, wrong), "complex: expected 0 or 1, got 2");
   set(with, "scheme", "");
   set(with, "complex", std::int64_t{0});

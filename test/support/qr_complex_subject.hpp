@@ -137,11 +137,11 @@ struct complex_setting_names {
 
 #if defined(BALLAST_TEST_QR_ON_CUDA)
 using complex_settings = testing::Types<setting<std::complex<float>, backend::cuda>, setting<std::complex<double>, backend::cuda>>;
-inline constexpr const char* k_complex_schemes[] = {"block_checksum"};
 #else
 using complex_settings = testing::Types<setting<std::complex<float>, backend::reference>, setting<std::complex<double>, backend::reference>,
                                         setting<std::complex<float>, backend::cpu>, setting<std::complex<double>, backend::cpu>>;
-inline constexpr const char* k_complex_schemes[] = {"block_checksum", "qr_update"};
 #endif
+// The scheme hybrid of cuda: qr_cuda_complex_schemes_test.cpp.
+inline constexpr const char* k_complex_schemes[] = {"block_checksum", "qr_update"};
 
 }  // namespace ballast::qr::subjects

@@ -23,7 +23,9 @@ namespace ballast::qr::subjects {
 template <class T>
 using longest = std::conditional_t<is_complex<T>, long_complex, long double>;
 
-#if defined(BALLAST_TEST_QR_ON_CUDA)
+#if defined(BALLAST_TEST_QR_COMPLEX)
+using pivot_settings = complex_settings;
+#elif defined(BALLAST_TEST_QR_ON_CUDA)
 using pivot_settings = settings;
 #else
 using pivot_settings = testing::Types<setting<float, backend::reference>, setting<double, backend::reference>,

@@ -318,21 +318,8 @@ void factor_in_order(operation_call<S>& here, const matrix_view<const S>& A, con
 
 }  // namespace
 
-namespace {
-
-template <class S>
-void refuse_complex_on_cuda(const prepared& plan) {
-  if (is_complex<S> && plan.backend == backend::cuda)
-    throw unsupported_error(fmt::format(
-        "{}: expected real numbers for column pivoting on backend cuda, got complex ones; the backends cpu and reference take them",
-        plan.token.view()));
-}
-
-}  // namespace
-
 template <class S>
 report geqp3_of(const prepared& plan, matrix_view<S> A, std::span<index> pivots, std::span<S> tau, const call& now) {
-  refuse_complex_on_cuda<S>(plan);
   check_view(A, "A", plan.token);
   check_tau(tau, std::min(A.rows, A.columns), plan.token);
   check_pivots(pivots, A.columns, plan.token);
@@ -343,7 +330,6 @@ report geqp3_of(const prepared& plan, matrix_view<S> A, std::span<index> pivots,
 template <class S>
 report factor_pivoted_of(const prepared& plan, matrix_view<const S> A, matrix_view<S> F, std::span<index> pivots, std::span<S> tau,
                          const call& now) {
-  refuse_complex_on_cuda<S>(plan);
   check_view(A, "A", plan.token);
   return run_operation<S>(plan, counted::geqp3, now, A.data, [&](operation_call<S>& here) { factor_in_order<S>(here, A, F, pivots, tau); });
 }
@@ -373,7 +359,6 @@ template <class S>
 report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::span<index> pivots, double rcond, index& rank,
                 const call& now) {
   const index m = A.rows, n = A.columns, steps = std::min(m, n);
-  refuse_complex_on_cuda<S>(plan);
   check_view(A, "A", plan.token);
   check_view(B, "B", plan.token);
   check_pivots(pivots, n, plan.token);

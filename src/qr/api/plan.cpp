@@ -32,24 +32,21 @@ bool needs_no_blas(const problem& size) {
 // The backend of a plan. If the caller names none: cuda, unless the device lacks cuBLAS.
 backend choose_backend(const problem& size, run::settings how, std::string_view token) {
   const bool automatic = how.backend == backend::automatic;
-  if (size.complex) {
-    if (how.scheme == k_hybrid)
-      throw unsupported_error(fmt::format("{}: expected real numbers for scheme hybrid, got complex ones; the other schemes are {} and {}",
-                                          token, k_block_checksum, k_qr_update));
-    // A plan of one matrix has operations that only the host's backends have.
-    if (automatic && (size.batch == 1 || std::max(size.rows, size.columns) > k_batch_side)) how.backend = run::host_backend();
+  if (automatic && how.scheme == k_hybrid) {
+    how.backend = backend::cuda;
+  } else if (automatic && size.complex && (size.batch == 1 || std::max(size.rows, size.columns) > k_batch_side)) {
+    // The engine for large complex matrices has not been timed beside the host's.
+    how.backend = run::host_backend();
   }
-  if (automatic && how.scheme == k_hybrid) how.backend = backend::cuda;
   const backend best = run::choose_backend(how, token);
-  if (automatic && size.complex && best == backend::cuda && !needs_no_blas(size)) return run::host_backend();
   if (how.backend == backend::automatic && best == backend::cuda && !needs_no_blas(size) &&
-      !ballast::cuda::current_device()->why_no_blas().empty())
+      (size.complex || !ballast::cuda::current_device()->why_no_blas().empty()))
     return run::host_backend();
   return best;
 }
 
 std::vector<std::string_view> schemes_of(const problem& size, backend which) {
-  if (size.batch > 1 || (size.complex && which == backend::cuda)) return {k_block_checksum};
+  if (size.batch > 1) return {k_block_checksum};
   if (which == backend::cuda) return {k_block_checksum, k_qr_update, k_hybrid};
   return {k_block_checksum, k_qr_update};
 }

@@ -33,7 +33,7 @@ void record_subject(test::recording_device& on, const std::string& name) {
   settings only;
   const strike::subject_name parsed = strike::parse_subject(name);
   only.tokens = {parsed.token};
-  only.schemes = {parsed.operation == "end_to_end" ? parsed.operation : "offline"};  // offline: only the default scheme
+  only.schemes = {parsed.scheme.empty() ? "offline" : parsed.scheme};  // offline: only the default scheme
   if (record_fft(on, only) > 0) throw error("a problem of the stage strike was refused: " + name);
 }
 

@@ -38,7 +38,7 @@ int record(test::recording_device& on, const settings&) {
 
 // Several panels; tall panels by Cholesky QR; column pivoting; right-hand sides; a small matrix and a batch, by a part of a warp, a warp, a
 // block.
-// Complex matrices: the same by the engine for large ones, and batches by the kernels for them.
+// Complex matrices: the same by the engine for large ones, also by the scheme qr_update, and batches by the kernels for them.
 std::vector<std::string> strike_set(bool quick) {
   std::vector<std::string> made = in_both_precisions(
       {"geqrf_%_m300_n160",   "geqrf_%_m1500_n64",    "geqp3_%_m300_n160",   "ormqr_%_m300_n160",      "ormqr_right_%_m300_n160",
@@ -49,9 +49,10 @@ std::vector<std::string> strike_set(bool quick) {
        "ormqr_%_m300_n8_b24", "orgqr_%_m1000_n20_b4", "gels_%_m300_n8_b24"},
       quick);
   for (const char* type : {"c128", "c64"}) {
-    for (const char* shape : {"geqrf_%_m300_n160", "geqrf_%_m1500_n64", "ormqr_%_m300_n160", "ormqr_right_%_m300_n160", "orgqr_%_m300_n160",
-                              "gels_%_m300_n160", "gels_%_m160_n300", "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24",
-                              "ormqr_right_%_m32_n24_b24", "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
+    for (const char* shape : {"geqrf_%_m300_n160", "geqrf_%_m1500_n64", "geqp3_%_m300_n160", "qr_update_geqrf_%_m300_n160",
+                              "ormqr_%_m300_n160", "ormqr_right_%_m300_n160", "orgqr_%_m300_n160", "gels_%_m300_n160", "gels_%_m160_n300",
+                              "geqrf_%_m32_n24_b24", "geqrf_%_m100_n64_b4", "ormqr_%_m32_n24_b24", "ormqr_right_%_m32_n24_b24",
+                              "orgqr_%_m32_n24_b24", "gels_%_m32_n24_b24", "gels_%_m24_n32_b24"}) {
       std::string name = shape;
       made.push_back(name.replace(name.find('%'), 1, type));
       if (quick) break;
@@ -63,9 +64,11 @@ std::vector<std::string> strike_set(bool quick) {
 
 // S: as for kernel_names. Number: the same in the kernels for batches.
 template <class S, class Number = S>
-void record_kernels(test::recording_device& on, const qr::problem& what) {
+void record_kernels(test::recording_device& on, const qr::problem& what, bool qr_update) {
   if (what.batch == 1)
     for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
+  if (qr_update)
+    for (const ballast::cuda::kernel_request& each : qr::cuda::recovery_names<S>::all(on.about())) (void)on.load(each);
   // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
   for (const qr::cuda::batch_work step : {qr::cuda::batch_work::factor, qr::cuda::batch_work::apply, qr::cuda::batch_work::solve}) {
     const bool solves = step == qr::cuda::batch_work::solve;
@@ -82,13 +85,14 @@ void record_kernels(test::recording_device& on, const qr::problem& what) {
 }
 
 void record_subject(test::recording_device& on, const std::string& name) {
-  const qr::problem what = qr::parse_token(strike::parse_subject(name).token);
-  const bool single = what.precision == precision::f32;
+  const strike::subject_name parsed = strike::parse_subject(name);
+  const qr::problem what = qr::parse_token(parsed.token);
+  const bool single = what.precision == precision::f32, qr_update = !parsed.scheme.empty();
   if (what.complex) {
-    single ? record_kernels<std::complex<float>, qr::cuda::complex_number<float>>(on, what)
-           : record_kernels<std::complex<double>, qr::cuda::complex_number<double>>(on, what);
+    single ? record_kernels<std::complex<float>, qr::cuda::complex_number<float>>(on, what, qr_update)
+           : record_kernels<std::complex<double>, qr::cuda::complex_number<double>>(on, what, qr_update);
   } else {
-    single ? record_kernels<float>(on, what) : record_kernels<double>(on, what);
+    single ? record_kernels<float>(on, what, qr_update) : record_kernels<double>(on, what, qr_update);
   }
 }
 

@@ -55,11 +55,13 @@ auto components(const std::vector<W>& x) {
 // Returns the floor of docs/protection.md, as a factor of u and the norm of a column, for a change of a column in a block during its
 // factorization. In R, V and tau the change grows by at most the condition number of the matrix, which for a random one is about (√m +
 // √n)/(√m − √n).
-// In a batch there are no blocks, and the norm is that of the matrix. `each`: the components of a number.
-double floor_of_factors(std::int64_t m, std::int64_t n, bool batch, int each) {
+// In a batch there are no blocks, and the norm is that of the matrix. The block of the scheme qr_update is the matrix. `each`: the
+// components of a number.
+double floor_of_factors(std::int64_t m, std::int64_t n, bool batch, bool qr_update, int each) {
   const double block = batch ? 1 : n >= 2048 ? 128 : n >= 192 ? 64 : 32;
   const double rows = std::sqrt(static_cast<double>(m)), columns = std::sqrt(static_cast<double>(n));
   const double condition = m > n ? (rows + columns) / (rows - columns) : static_cast<double>(std::min(m, n));
+  if (qr_update) return (32 + 16 * std::sqrt(static_cast<double>(each * m)) + 2 * columns) * 2 * columns * condition;
   return (12 + 2 * std::log2(static_cast<double>(each * m)) + std::sqrt(static_cast<double>(each * std::min(m, n))) / 8) * 2 *
          std::sqrt(block) * condition;
 }
@@ -125,9 +127,9 @@ double factor(std::vector<W>& a, std::int64_t m, std::int64_t n, std::vector<W>&
 template <class T>
 class qr_subject final : public subject {
  public:
-  qr_subject(std::string_view operation, const qr::problem& wanted)
+  qr_subject(std::string_view operation, const qr::problem& wanted, std::string_view scheme)
       : operation_(operation),
-        size_(wanted),
+        scheme_(scheme),
         m_(wanted.rows),
         n_(wanted.columns),
         steps_(std::min(m_, n_)),
@@ -154,8 +156,9 @@ class qr_subject final : public subject {
   // One matrix is for the engine for one matrix; the kernels for batches have their own problems.
   void prepare(const execution& where) override {
     execution at = where;
+    if (!scheme_.empty()) at.scheme = scheme_;
     if (at.backend == backend::cuda && count_ == 1 && at.scheme.empty()) at.scheme = "block_checksum";
-    plan_.emplace(size_, at);
+    plan_.emplace(qr::problem{.rows = m_, .columns = n_, .batch = count_}, at);
   }
   void reset() override {
     a_.set(given_);
@@ -235,6 +238,7 @@ class qr_subject final : public subject {
 
   static std::int64_t half(std::int64_t n) { return std::max<std::int64_t>(n / 2, 1); }
   bool makes_tau() const { return operation_ == "geqrf" || operation_ == "geqp3"; }
+  bool updates() const { return scheme_ == "qr_update"; }
   bool solves() const { return operation_ == "gels" || operation_ == "gelsy"; }
   bool has_right() const { return !makes_tau() && operation_ != "orgqr"; }
   std::vector<T> order() const {
@@ -264,7 +268,7 @@ class qr_subject final : public subject {
     for (const std::int64_t each : order) to.order.push_back(static_cast<W>(static_cast<component>(each)));
     // gels keeps factors of A itself only for one matrix with m ≥ n (ballast/qr.hpp).
     if (makes_tau() || (operation_ == "gels" && !turned && count_ == 1)) {
-      const double floor = floor_of_factors(rows, columns, count_ > 1, k_components<T>);
+      const double floor = floor_of_factors(rows, columns, count_ > 1, updates(), k_components<T>);
       to.factors.insert(to.factors.end(), factors.begin(), factors.end());
       for (const double size : sizes) to.factor_floors.push_back(floor * size * k_unit_roundoff<component>);
       if (makes_tau()) {
@@ -337,7 +341,7 @@ class qr_subject final : public subject {
     }
     // The floor of a solution is the sum of the floors of all steps. gelsy factors R of m < n once more.
     const int factored = operation_ == "gelsy" && m_ < n_ ? 2 : solves() ? 1 : 0;
-    floor += factored * floor_of_factors(std::max(m_, n_), steps_, count_ > 1, k_components<T>);
+    floor += factored * floor_of_factors(std::max(m_, n_), steps_, count_ > 1, updates(), k_components<T>);
     to.right.insert(to.right.end(), x.begin(), x.end());
     for (const double size : sizes) to.right_floors.push_back(floor * size * k_unit_roundoff<component>);
   }
@@ -356,8 +360,7 @@ class qr_subject final : public subject {
     return made;
   }
 
-  std::string operation_;
-  qr::problem size_;
+  std::string operation_, scheme_;
   std::int64_t m_, n_, steps_, count_, right_rows_, right_columns_;
   std::vector<T> given_, right_, taus_;
   operand<T> a_, b_, tau_;
@@ -368,13 +371,13 @@ class qr_subject final : public subject {
 
 }  // namespace
 
-std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token) {
+std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token, std::string_view scheme) {
   const qr::problem parsed = qr::parse_token(token);
   const bool single = parsed.precision == precision::f32;
-  if (parsed.complex && single) return std::make_unique<qr_subject<std::complex<float>>>(operation, parsed);
-  if (parsed.complex) return std::make_unique<qr_subject<std::complex<double>>>(operation, parsed);
-  if (single) return std::make_unique<qr_subject<float>>(operation, parsed);
-  return std::make_unique<qr_subject<double>>(operation, parsed);
+  if (parsed.complex && single) return std::make_unique<qr_subject<std::complex<float>>>(operation, parsed, scheme);
+  if (parsed.complex) return std::make_unique<qr_subject<std::complex<double>>>(operation, parsed, scheme);
+  if (single) return std::make_unique<qr_subject<float>>(operation, parsed, scheme);
+  return std::make_unique<qr_subject<double>>(operation, parsed, scheme);
 }
 
 }  // namespace ballast::strike

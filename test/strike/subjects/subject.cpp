@@ -9,30 +9,35 @@
 namespace ballast::strike {
 
 subject_name parse_subject(std::string_view name) {
-  if (name.starts_with("fft_")) return {"fft", std::string(name)};
-  constexpr std::string_view scheme = "end_to_end_";
-  if (name.starts_with("end_to_end_fft_")) return {"end_to_end", std::string(name.substr(scheme.size()))};
-  if (name.starts_with("convolve_") || name.starts_with("correlate_")) return {"convolve", std::string(name)};
+  if (name.starts_with("fft_")) return {"fft", std::string(name), ""};
+  for (const std::string_view scheme : {"end_to_end", "qr_update"}) {
+    if (!name.starts_with(std::string(scheme) + '_')) continue;
+    subject_name parsed = parse_subject(name.substr(scheme.size() + 1));
+    if (!parsed.scheme.empty() || !parsed.token.starts_with(scheme == "end_to_end" ? "fft_" : "qr_")) break;
+    parsed.scheme = scheme;
+    return parsed;
+  }
+  if (name.starts_with("convolve_") || name.starts_with("correlate_")) return {"convolve", std::string(name), ""};
   for (const std::string_view operation :
        {"kmeans", "predict", "transform", "geqrf", "geqp3", "ormqr_right", "ormqr", "orgqr", "gelsy", "gels"}) {
     if (!name.starts_with(operation) || name.size() <= operation.size() || name[operation.size()] != '_') continue;
     const bool clusters = operation == "kmeans" || operation == "predict" || operation == "transform";
-    return {std::string(operation), (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size()))};
+    return {std::string(operation), (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size())), ""};
   }
   throw invalid_argument_error(
       "expected a problem such as fft_c2c_f32_n4096_b64_fwd, end_to_end_fft_…, convolve_real_f32_n4096_m33_full, kmeans_f32_m8000_n32_k64, "
       "predict_…, "
       "transform_…, geqrf_f32_m384_n256, geqp3_…, "
-      "ormqr_…, ormqr_right_…, orgqr_…, gels_… or gelsy_…, got \"" +
+      "ormqr_…, ormqr_right_…, orgqr_…, gels_…, gelsy_… or qr_update_geqrf_…, got \"" +
       std::string(name) + '"');
 }
 
 std::unique_ptr<subject> make_subject(std::string_view name, backend on) {
   const subject_name parsed = parse_subject(name);
-  if (parsed.operation == "fft") return make_fft(parsed.token, on, "");
-  if (parsed.operation == "end_to_end") return make_fft(parsed.token, on, parsed.operation);
+  if (parsed.operation == "fft") return make_fft(parsed.token, on, parsed.scheme);
   if (parsed.operation == "convolve") return make_convolve(parsed.token);
-  return parsed.token.starts_with("kmeans_") ? make_kmeans(parsed.operation, parsed.token) : make_qr(parsed.operation, parsed.token);
+  return parsed.token.starts_with("kmeans_") ? make_kmeans(parsed.operation, parsed.token)
+                                             : make_qr(parsed.operation, parsed.token, parsed.scheme);
 }
 
 template <class T>

@@ -87,10 +87,12 @@ class subject {
 //   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
 //   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…, gelsy_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…,
 //   geqrf_c128_…
+//   qr_update_geqrf_…, qr_update_geqp3_…, …     the same by the scheme qr_update
 // Batches have "_b" and a number at the end. Throws invalid_argument_error.
 struct subject_name {
   std::string operation;  // "fft", "kmeans", …, "ormqr_right", …
   std::string token;      // the token of the algorithm
+  std::string scheme;     // empty: the default
 };
 subject_name parse_subject(std::string_view name);
 
@@ -100,7 +102,7 @@ std::unique_ptr<subject> make_subject(std::string_view name, backend on);
 std::unique_ptr<subject> make_fft(std::string_view token, backend on, std::string_view scheme);
 std::unique_ptr<subject> make_convolve(std::string_view token);
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token);
-std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token);
+std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token, std::string_view scheme);
 
 // The type of references: the next higher precision.
 template <class T>

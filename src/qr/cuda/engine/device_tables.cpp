@@ -69,18 +69,10 @@ kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
 }
 
 template <class S>
-const ballast::cuda::kernel& kernel_table<S>::match([[maybe_unused]] ballast::cuda::device& on) const {
-  if constexpr (is_complex<S>) {
-    refuse_complex_recovery();
-  } else {
-    const ballast::cuda::kernel* made = match_.load();
-    if (made == nullptr) match_ = made = &on.load(recovery_names<S>::match());
-    return *made;
-  }
-}
-
-void refuse_complex_recovery() {
-  throw unsupported_error("qr: expected real numbers for recovery by QR update on backend cuda, got complex ones");
+const ballast::cuda::kernel& kernel_table<S>::match(ballast::cuda::device& on) const {
+  const ballast::cuda::kernel* made = match_.load();
+  if (made == nullptr) match_ = made = &on.load(recovery_names<S>::match());
+  return *made;
 }
 
 void plan_tables::move_to(const std::shared_ptr<ballast::cuda::device>& on) {

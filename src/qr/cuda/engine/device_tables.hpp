@@ -74,9 +74,6 @@ struct kernel_table final : ballast::cuda::shared_state {
   mutable std::atomic<const ballast::cuda::kernel*> match_ = nullptr;
 };
 
-// Recovery by QR update has no kernels for complex numbers: plans refuse its scheme. Throws unsupported_error.
-[[noreturn]] void refuse_complex_recovery();
-
 // The shared resources of calls with numbers of type S.
 template <class S>
 struct device_tables {

@@ -127,9 +127,7 @@ class device_engine final : public engine<S> {
 
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
-    if constexpr (!is_complex<S>) {
-      if (on_.run().hybrid) return std::make_unique<hybrid_factorizer<S>>(on_, shape, A, tau, source);
-    }
+    if (on_.run().hybrid) return std::make_unique<hybrid_factorizer<S>>(on_, shape, A, tau, source);
     return std::make_unique<device_factorizer<S>>(on_, shape, A, tau, source);
   }
 

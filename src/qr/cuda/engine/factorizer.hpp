@@ -182,6 +182,7 @@ class device_factorizer : public factorizer<S> {
   struct rotated;
   rotated split_column(index j);
   void rotate_back(index j, rotated& work);
+  core::vector<S> turns_of_r();
   void reflectors_of(rotated& work);
 
   session<S>& on_;

@@ -17,6 +17,7 @@
 #include "qr/arithmetic/random.hpp"
 #include "qr/checks/checkpoint_repair.hpp"
 #include "qr/checks/slabs.hpp"
+#include "qr/host/strike.hpp"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
@@ -60,13 +61,14 @@ void at_least(const std::shared_ptr<ballast::cuda::device>& on, ballast::cuda::p
   memory = ballast::cuda::pinned_buffer(on, bytes);
 }
 
-// Returns the sum of abft::value_hash over columns of `rows` numbers, as the device computes it.
+// Returns the sum of abft::value_hash over the components of columns of `rows` numbers, as the device computes it.
 template <class S>
 std::uint64_t hash_of(int threads, const S* X, index rows, index columns) {
   core::vector<std::uint64_t> sums(at(columns));
+  const index each = k_reals<S> * rows;
   core::parallel_for(threads, columns, [&](index j, int) {
     std::uint64_t sum = 0;
-    for (index i = 0; i < rows; ++i) sum += abft::value_hash(X[i + j * rows], static_cast<std::uint64_t>(i + j * rows));
+    for (index i = j * each; i < (j + 1) * each; ++i) sum += abft::value_hash(reals(X)[i], static_cast<std::uint64_t>(i));
     sums[at(j)] = sum;
   });
   std::uint64_t all = 0;
@@ -239,16 +241,16 @@ void hybrid_factorizer<S>::factor_panel(index k, bool finite) {
   inject::active_injector& injector = this->on_.run().injector;
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < w; ++j) {
-      injector.strike(site::transfer, {b.first + j, this->shape_.steps, 0, 3}, X + j * rows, rows);
-      injector.strike(site::panel, {b.first + j, this->shape_.steps, 0, 1}, X + j * rows, rows);
+      host::strike(injector, site::transfer, {b.first + j, this->shape_.steps, 0, 3}, X + j * rows, rows);
+      host::strike(injector, site::panel, {b.first + j, this->shape_.steps, 0, 1}, X + j * rows, rows);
     }
   }
   kernels_.factor_panel(rows, w, X, rows, tau_here(), T_here(), this->on_.run().threads, finite, true);
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < w; ++j) {
-      injector.strike(site::reflector, {b.first + j, std::min(m - 1, this->shape_.n), 0, 3}, X + j + 1 + j * rows, rows - j - 1);
-      injector.strike(site::tau, {b.first + j, this->shape_.steps, 0, 1}, tau_here() + j, 1);
-      injector.strike(site::t, {b.first + j, this->shape_.steps, 0, 2}, T_here() + j * w, j + 1);
+      host::strike(injector, site::reflector, {b.first + j, std::min(m - 1, this->shape_.n), 0, 3}, X + j + 1 + j * rows, rows - j - 1);
+      host::strike(injector, site::tau, {b.first + j, this->shape_.steps, 0, 1}, tau_here() + j, 1);
+      host::strike(injector, site::t, {b.first + j, this->shape_.steps, 0, 2}, T_here() + j * w, j + 1);
     }
   }
   send(k);
@@ -294,12 +296,12 @@ void hybrid_factorizer<S>::measure_panel(index k, panel_sums* seen) {
 template <class S>
 void hybrid_factorizer<S>::take_checkpoint(index k) {
   if (row_weights_.empty()) {
-    row_weights_.resize(at(this->shape_.m));
+    row_weights_.resize(at(k_reals<S> * this->shape_.m));
     for (std::size_t i = 0; i < row_weights_.size(); ++i) row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, i);
   }
   const index first = this->shape_[k].first;
-  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, panel(), this->shape_.m - first, T_here()), row_weights_.data() + first,
-                checkpoints_[at(k)]);
+  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, panel(), this->shape_.m - first, T_here()),
+                row_weights_.data() + k_reals<S> * first, checkpoints_[at(k)]);
 }
 
 // Copies the panel to the host, where the same sums in the same order agree to the bit with those from before it was sent.
@@ -309,7 +311,8 @@ bool hybrid_factorizer<S>::repair_v(index k, index* column) {
   const index m = this->shape_.m;
   core::vector<S> V = this->read_block(k);
   core::vector<double> now;
-  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, V.data() + b.first, m, nullptr), row_weights_.data() + b.first, now);
+  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, V.data() + b.first, m, nullptr),
+                row_weights_.data() + k_reals<S> * b.first, now);
   checkpoint_repair<S> repair(m, row_weights_.data());
   for (index l = 0; l < b.width; ++l) {
     if (!repair.column(V.data() + l * m, b.first + l, checkpoints_[at(k)].data() + l, now.data() + l, b.width, column)) return false;
@@ -326,5 +329,7 @@ void hybrid_factorizer<S>::recover_column(index j) {
 
 template class hybrid_factorizer<float>;
 template class hybrid_factorizer<double>;
+template class hybrid_factorizer<std::complex<float>>;
+template class hybrid_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

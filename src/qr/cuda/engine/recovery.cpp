@@ -53,56 +53,54 @@ void reduce_hessenberg(session<S>& on, S* R, index ld, index count, index n, S* 
 
 template void reduce_hessenberg(session<float>&, float*, index, index, index, float*, float*, float*, bool);
 template void reduce_hessenberg(session<double>&, double*, index, index, index, double*, double*, double*, bool);
+template void reduce_hessenberg(session<std::complex<float>>&, std::complex<float>*, index, index, index, std::complex<float>*,
+                                std::complex<float>*, std::complex<float>*, bool);
+template void reduce_hessenberg(session<std::complex<double>>&, std::complex<double>*, index, index, index, std::complex<double>*,
+                                std::complex<double>*, std::complex<double>*, bool);
 
 // ----------------------------------------------------------------------------------------------------------- the whole matrix
 
 template <class S>
-void device_factorizer<S>::measure_matrix([[maybe_unused]] matrix_sums* seen) {
-  if constexpr (is_complex<S>) {
-    refuse_complex_recovery();
-  } else {
-    const index m = shape_.m;
-    on_.strike(site::checksum, {}, static_cast<S*>(checks_.C.data()), 2 * m);
-    double* const y = numbers(scratch_.vectors, 2 * m);
-    const auto R = column_major<const S>(A_, m, shape_.n, lda_);
-    for (index q = 0; q < 2; ++q) weigh_matrix(R, nullptr, true, q, y + q * m);
-    double* const partial = numbers(scratch_.partial, 3 * slabs(m));
-    double* const sums = numbers(scratch_.sums, 3);
-    on_.launch_match({static_cast<const S*>(checks_.C.data()), y, m, partial}, slabs(m));
-    on_.launch(work::fold, 1, fold_arguments{partial, slabs(m), 3, sums});
-    on_.template fetch<double>(sums, 3, [seen](const double* made) {
-      const double square = made[0] != made[0] || made[0] > made[2] ? made[0] : made[2];
-      *seen = {std::sqrt(square), made[0] / square, made[1] / square, made[2] / square};
-    });
-  }
+void device_factorizer<S>::measure_matrix(matrix_sums* seen) {
+  const index m = shape_.m, rows = k_reals<S> * m;
+  auto* const checksums = static_cast<S*>(checks_.C.data());
+  on_.strike(site::checksum, {}, checksums, 2 * m);
+  wide* const y = sums_in(scratch_.vectors, 2 * m);
+  const auto R = column_major<const S>(A_, m, shape_.n, lda_);
+  for (index q = 0; q < 2; ++q) weigh_matrix(R, nullptr, true, q, y + q * m);
+  double* const partial = numbers(scratch_.partial, 3 * slabs(rows));
+  double* const sums = numbers(scratch_.sums, 3);
+  on_.launch_match({qr::reals(checksums), qr::reals(y), rows, partial}, slabs(rows));
+  on_.launch(work::fold, 1, fold_arguments{partial, slabs(rows), 3, sums});
+  on_.template fetch<double>(sums, 3, [seen](const double* made) {
+    const double square = made[0] != made[0] || made[0] > made[2] ? made[0] : made[2];
+    *seen = {std::sqrt(square), made[0] / square, made[1] / square, made[2] / square};
+  });
 }
 
 // The explicit factors during the recovery; R stays in place.
 template <class S>
 struct device_factorizer<S>::rotated {
-  index length = 0;  // columns of Q: steps, plus one if m > steps
-  buffer w;          // Q̃ᵀ a_j; its tail is folded into one element
-  buffer Q;          // m × length
-  buffer Y;          // R's subdiagonal
-  buffer rotations;  // c and s of J, then of G: length each
+  index length = 0;      // columns of Q: steps, plus one if m > steps
+  buffer w;              // Q̃ᵀ a_j; its tail is folded into one element
+  buffer Q;              // m × length
+  buffer Y;              // R's subdiagonal
+  buffer rotations;      // c and s of J, then of G: length each
+  core::vector<S> turn;  // complex: R_ii / |R_ii| after the rotations, by which column i of Q has been multiplied; row i of R has not
   static S* of(const buffer& memory) { return static_cast<S*>(memory.data()); }
 };
 
 template <class S>
-void device_factorizer<S>::recover_column([[maybe_unused]] index j) {
-  if constexpr (is_complex<S>) {
-    refuse_complex_recovery();
-  } else {
-    on_.join(on_.update_stream());
-    rotated work = split_column(j);
-    rotate_back(j, work);
-    reflectors_of(work);
-    panels_.formed = -1;
-  }
+void device_factorizer<S>::recover_column(index j) {
+  on_.join(on_.update_stream());
+  rotated work = split_column(j);
+  rotate_back(j, work);
+  reflectors_of(work);
+  panels_.formed = -1;
 }
 
-// Computes w, Q̃, and R̃ without its column j. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column of
-// Q̃.
+// Computes w = Q̃ᴴ a_j, Q̃, and R̃ without its column j. If m > steps, the part of a_j outside the span of Q̃'s columns becomes one more column
+// of Q̃.
 template <class S>
 auto device_factorizer<S>::split_column(index j) -> rotated {
   const index m = shape_.m, k = shape_.steps;
@@ -140,7 +138,7 @@ auto device_factorizer<S>::split_column(index j) -> rotated {
   return made;
 }
 
-// Applies the two sweeps of rotations, J and G.
+// Applies the two sweeps of rotations, J and G. Q R = (Q D)(D̄ R) with |D_ii| = 1 then makes the diagonal of a complex R real.
 template <class S>
 void device_factorizer<S>::rotate_back(index j, rotated& work) {
   const index m = shape_.m, n = shape_.n, count = work.length - 1;
@@ -154,14 +152,32 @@ void device_factorizer<S>::rotate_back(index j, rotated& work) {
   launch(on_, recovery_names<S>::givens(), 1, givens_arguments<S>{w, work.length, c, s});
   launch(on_, recovery_names<S>::rows(rotating::up, static_cast<int>(each)), (n + each - 1) / each,
          rotate_rows_arguments<S>{A_, lda_, 0, count, 0, n, Y, c, s, j, w});
-  const auto rotate = [&](const S* cosines, const S* sines, bool up) {
-    if (count > 0) launch(on_, recovery_names<S>::columns(), slabs(m), rotate_columns_arguments<S>{Q, m, m, 0, count, cosines, sines, up});
+  const auto rotate = [&](const S* cosines, const S* sines, bool up, const buffer& turns) {
+    if (count == 0 && turns.data() == nullptr) return;
+    launch(on_, recovery_names<S>::columns(), slabs(m),
+           rotate_columns_arguments<S>{Q, m, m, 0, count, cosines, sines, up, static_cast<const S*>(turns.data()),
+                                       static_cast<index>(work.turn.size())});
   };
-  rotate(c, s, true);
+  rotate(c, s, true, {});
   S* const c2 = s + work.length;
   S* const s2 = c2 + work.length;
   reduce_hessenberg(on_, A_, lda_, count, n, Y, c2, s2, on_.run().plain_recovery);
-  rotate(c2, s2, false);
+  if constexpr (is_complex<S>) work.turn = turns_of_r();
+  rotate(c2, s2, false, is_complex<S> ? on_.upload(work.turn.data(), static_cast<index>(work.turn.size())) : buffer());
+}
+
+// Returns R_ii / |R_ii|; 1 where R_ii is real.
+template <class S>
+auto device_factorizer<S>::turns_of_r() -> core::vector<S> {
+  const index k = shape_.steps;
+  const buffer packed = on_.template allocate_of<S>(k);
+  on_.launch(work::copy, tiles(1, k),
+             copy_arguments<S>{A_, 1, lda_ + 1, static_cast<S*>(packed.data()), 1, 1, 1, k, 1, 0, nullptr, nullptr, 1, false});
+  core::vector<S> turns(at(k));
+  on_.copy(turns.data(), packed.data(), packed.bytes());
+  on_.wait();
+  for (S& each : turns) each = imaginary_part(each) == 0 ? S(1) : static_cast<S>(static_cast<wide>(each) / size_of_number(each));
+  return turns;
 }
 
 // Reconstructs the reflectors of Q's first `steps` columns, panel by panel: the host factors the square block on the diagonal, products
@@ -183,18 +199,19 @@ void device_factorizer<S>::reflectors_of(rotated& work) {
     if (right > 0) products.trsm('L', 'L', 'N', 'U', w, right, S(1), D, m, D + w * m, m);
     if (right > 0 && below > 0) products.gemm('N', 'N', below, right, w, S(-1), D + w, m, D + w * m, m, S(1), D + w * (m + 1), m);
   }
-  // A reflector without a tail is stored with tau = 0.
+  // A reflector without a tail is stored with tau = 0. A complex tau that is not 2 stays.
   const buffer tails = on_.template allocate_of<column_result>(k);
   auto* const norms = static_cast<column_result*>(tails.data());
   on_.scan(scan_arguments<S>{Q, m, m, 1, false, true, norms}, k, on_.main());
   on_.template fetch<column_result>(norms, k, [&](const column_result* made) {
     for (index c = 0; c < k; ++c) {
-      if (made[c].finite == 0 || made[c].norm != 0) continue;
+      if (made[c].finite == 0 || made[c].norm != 0 || imaginary_part(tau[at(c)]) != 0) continue;
       tau[at(c)] = 0;
       sign[at(c)] = -sign[at(c)];
     }
   });
   on_.wait();
+  for (index c = 0; c < k && is_complex<S>; ++c) sign[at(c)] = times(sign[at(c)], conjugate(work.turn[at(c)]));
   const buffer signs = on_.upload(sign.data(), k);
   on_.copy(tau_, tau.data(), k * size);
   launch(on_, recovery_names<S>::store(), slabs(m * shape_.n),
@@ -204,10 +221,7 @@ void device_factorizer<S>::reflectors_of(rotated& work) {
 
 template class device_factorizer<float>;
 template class device_factorizer<double>;
-// A plan refuses the scheme of a single group for complex numbers.
-template void device_factorizer<std::complex<float>>::measure_matrix(matrix_sums*);
-template void device_factorizer<std::complex<float>>::recover_column(index);
-template void device_factorizer<std::complex<double>>::measure_matrix(matrix_sums*);
-template void device_factorizer<std::complex<double>>::recover_column(index);
+template class device_factorizer<std::complex<float>>;
+template class device_factorizer<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

@@ -164,7 +164,7 @@ class session {
   // Computes the norms of so many columns of numbers of type S, or of the same in double.
   template <class T>
   void scan(scan_arguments<T> given, std::int64_t columns, stream on) const;
-  void launch_match(const match_arguments<S>& given, std::int64_t blocks) const {
+  void launch_match(const match_arguments<real_of<S>>& given, std::int64_t blocks) const {
     device_->launch(tables_.kernels->match(*device_), blocks, &given, sizeof given, main());
   }
   void launch_panel(int cluster, const panel_arguments<S>& given) const;

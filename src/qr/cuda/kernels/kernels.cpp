@@ -247,6 +247,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   add(kernel_names<std::complex<double>>::all(on, false));
   add(recovery_names<float>::all(on));
   add(recovery_names<double>::all(on));
+  add(recovery_names<std::complex<float>>::all(on));
+  add(recovery_names<std::complex<double>>::all(on));
   add(batch_kernels<float>(on, false));
   add(batch_kernels<double>(on, false));
   add(batch_kernels<complex_number<float>>(on, false));

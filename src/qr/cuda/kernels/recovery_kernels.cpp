@@ -2,8 +2,11 @@
 // Layer: backend "cuda" of QR.
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 
+#include <complex>
 #include <cstdint>
 #include <string>
+
+#include "qr/cuda/kernels/batch_kernels.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -11,8 +14,8 @@ template <class S>
 auto recovery_names<S>::rows(rotating how, int columns) -> request {
   const char* const mode = how == rotating::up ? "up" : how == rotating::down ? "down" : "making";
   return {.header = "qr/cuda/recovery/recovery.cuh",
-          .expression = std::string("ballast::qr::cuda::rotate_rows_kernel<") + (sizeof(S) == 4 ? "float," : "double,") +
-                        std::to_string(columns) + ",ballast::qr::cuda::rotating::" + mode + ">",
+          .expression = std::string("ballast::qr::cuda::rotate_rows_kernel<") + name_of_number<S>() + "," + std::to_string(columns) +
+                        ",ballast::qr::cuda::rotating::" + mode + ">",
           .threads = columns,
           .shared = (columns * (k_rotated_rows + 1) + 2 * k_rotated_rows) * static_cast<std::int64_t>(sizeof(S))};
 }
@@ -22,7 +25,7 @@ namespace {
 template <class S>
 ballast::cuda::kernel_request named(const char* name, int threads) {
   return {.header = "qr/cuda/recovery/recovery.cuh",
-          .expression = std::string("ballast::qr::cuda::") + name + (sizeof(S) == 4 ? "<float>" : "<double>"),
+          .expression = std::string("ballast::qr::cuda::") + name + "<" + name_of_number<S>() + ">",
           .threads = threads};
 }
 
@@ -46,7 +49,7 @@ auto recovery_names<S>::store() -> request {
 }
 template <class S>
 auto recovery_names<S>::match() -> request {
-  return named<S>("match_kernel", k_threads);
+  return named<real_of<S>>("match_kernel", k_threads);
 }
 template <class S>
 auto recovery_names<S>::make_one() -> request {
@@ -81,5 +84,7 @@ auto recovery_names<S>::all(const ballast::cuda::capabilities& on) -> std::vecto
 
 template struct recovery_names<float>;
 template struct recovery_names<double>;
+template struct recovery_names<std::complex<float>>;
+template struct recovery_names<std::complex<double>>;
 
 }  // namespace ballast::qr::cuda

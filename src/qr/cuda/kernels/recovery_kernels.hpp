@@ -10,7 +10,7 @@
 
 namespace ballast::qr::cuda {
 
-// S: float or double.
+// S: float, double, or std::complex of one of these.
 template <class S>
 struct recovery_names {
   using request = ballast::cuda::kernel_request;
@@ -19,7 +19,7 @@ struct recovery_names {
   static request givens();
   static request tail();
   static request store();
-  static request match();
+  static request match();      // takes the components of complex numbers
   static request make_one();   // the plain recovery: computes one rotation
   static request apply_one();  // the plain recovery: applies it to two rows
   // Columns in a block of rotations on such a device: the most threads whose tile takes at most half of a block's shared memory, so that

@@ -6,7 +6,7 @@
 
 namespace ballast::qr::cuda {
 
-// Rotation i acts on rows i and i + 1: [x; y] ← [c s; −s c] [x; y].
+// Rotation i acts on rows i and i + 1: [x; y] ← [c̄ s̄; −s c] [x; y]. For real numbers c̄ is c.
 enum class rotating { up, down, making };
 
 template <class S>
@@ -31,6 +31,9 @@ struct rotate_columns_arguments {
   const S* c;
   const S* s;
   bool up;
+  // Rotating down complex columns: column i < turned is multiplied by turns[i] at the end.
+  const S* turns = nullptr;
+  std::int64_t turned = 0;
 };
 
 // Computes c, s of the rotations that turn w into a multiple of e₁ from the bottom up; w[0] becomes its norm.
@@ -50,7 +53,7 @@ struct tail_arguments {
   S* column;
 };
 
-// Multiplies row i of R by sign_i, and copies V below the diagonal from Q's storage.
+// Multiplies row i of R by sign_i, after which R_ii is real, and copies V below the diagonal from Q's storage. Complex: |sign_i| = 1.
 template <class S>
 struct store_factors_arguments {
   S* A;
@@ -60,7 +63,7 @@ struct store_factors_arguments {
   const S* sign;
 };
 
-// Computes r = c1 − y1, s = c2 − y2, and Σr², Σrs, Σs² for each thread block.
+// Computes r = c1 − y1, s = c2 − y2, and Σr², Σrs, Σs² for each thread block. The components of a complex number are two rows; S is real.
 template <class S>
 struct match_arguments {
   const S* c;       // rows × 2

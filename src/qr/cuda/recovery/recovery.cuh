@@ -9,9 +9,25 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/sums.cuh"
 #include "qr/cuda/layout/matrix.cuh"
+#include "qr/cuda/layout/number.cuh"
 #include "qr/cuda/layout/rotations.hpp"
 
 namespace ballast::qr::cuda {
+
+// √(a² + b²) without overflow. Not both are zero.
+__device__ __forceinline__ double length_of(double a, double b) {
+  const double most = a > b ? a : b, ratio = (a > b ? b : a) / most;
+  return most * sqrt(1 + ratio * ratio);
+}
+
+// |x|, as length_of().
+template <class S>
+__device__ __forceinline__ double safe_size(S x) {
+  if constexpr (is_complex<S>)
+    return x == S(0) ? 0 : length_of(fabs(static_cast<double>(x.re)), fabs(static_cast<double>(x.im)));
+  else
+    return fabs(static_cast<double>(x));
+}
 
 // Computes the rotation that turns [x; y] into [size; 0], and returns size; the rotation is the identity if y is zero.
 template <class S>
@@ -21,12 +37,20 @@ __device__ __forceinline__ S make_rotation(S x, S y, S& c, S& s) {
     s = S(0);
     return x;
   }
-  const double a = fabs(static_cast<double>(x)), b = fabs(static_cast<double>(y));
-  const double most = a > b ? a : b, ratio = (a > b ? b : a) / most;
-  const double size = most * sqrt(1 + ratio * ratio);
-  c = static_cast<S>(static_cast<double>(x) / size);
-  s = static_cast<S>(static_cast<double>(y) / size);
-  return static_cast<S>(size);
+  const double size = length_of(safe_size(x), safe_size(y));
+  c = each_component(x, [&](double part) { return part / size; });
+  s = each_component(y, [&](double part) { return part / size; });
+  return narrowed<S>(wide_of<S>(size));
+}
+
+// [x; y] rotated: the new x; the new y.
+template <class S>
+__device__ __forceinline__ S rotated_up(S c, S s, S x, S y) {
+  return conjugate_of(c) * x + conjugate_of(s) * y;
+}
+template <class S>
+__device__ __forceinline__ S rotated_down(S c, S s, S x, S y) {
+  return c * y - s * x;
 }
 
 // Applies rotations first … last − 1 to rows, on Columns columns of R in each thread block: a thread has one column, and keeps the row
@@ -84,8 +108,8 @@ __global__ void __launch_bounds__(Columns) rotate_rows_kernel(const __grid_const
         const std::int64_t i = top + q;
         if (i >= stop || i > own) continue;
         const S c = cs[q], s = cs[rows + q], x = line[q];
-        line[q] = c * carry - s * x;
-        carry = c * x + s * carry;
+        line[q] = rotated_down(c, s, x, carry);
+        carry = rotated_up(c, s, x, carry);
       }
       __syncthreads();  // the rotated rows are in the tile
       store(top + 1, a.first + 1, stop + 1);
@@ -122,8 +146,8 @@ __global__ void __launch_bounds__(Columns) rotate_rows_kernel(const __grid_const
           s = cs[rows + q];
         }
         const S x = carry, y = line[q];
-        line[q] = c * x + s * y;
-        carry = c * y - s * x;
+        line[q] = rotated_up(c, s, x, y);
+        carry = rotated_down(c, s, x, y);
       }
       __syncthreads();  // the rotated rows are in the tile
       store(top, a.first, stop);
@@ -133,7 +157,8 @@ __global__ void __launch_bounds__(Columns) rotate_rows_kernel(const __grid_const
   }
 }
 
-// One row for each thread, neighbouring rows for neighbouring threads: rotates columns i and i + 1 of Q.
+// One row for each thread, neighbouring rows for neighbouring threads: rotates columns i and i + 1 of Q. Q G*, where G is applied to rows
+// of R: the rotation of a row of Q has the conjugates of c and s.
 template <class S>
 __global__ void __launch_bounds__(k_threads) rotate_columns_kernel(const __grid_constant__ rotate_columns_arguments<S> a) {
   const std::int64_t r = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
@@ -142,19 +167,25 @@ __global__ void __launch_bounds__(k_threads) rotate_columns_kernel(const __grid_
   if (a.up) {
     S carry = q[a.last * a.ld];
     for (std::int64_t i = a.last - 1; i >= a.first; --i) {
-      const S c = a.c[i], s = a.s[i], x = q[i * a.ld];
-      q[(i + 1) * a.ld] = c * carry - s * x;
-      carry = c * x + s * carry;
+      const S c = conjugate_of(a.c[i]), s = conjugate_of(a.s[i]), x = q[i * a.ld];
+      q[(i + 1) * a.ld] = rotated_down(c, s, x, carry);
+      carry = rotated_up(c, s, x, carry);
     }
     q[a.first * a.ld] = carry;
   } else {
+    const auto turned = [&](std::int64_t i, S x) {
+      if constexpr (is_complex<S>) {
+        if (i < a.turned) x = x * a.turns[i];
+      }
+      return x;
+    };
     S carry = q[a.first * a.ld];
     for (std::int64_t i = a.first; i < a.last; ++i) {
-      const S c = a.c[i], s = a.s[i], y = q[(i + 1) * a.ld];
-      q[i * a.ld] = c * carry + s * y;
-      carry = c * y - s * carry;
+      const S c = conjugate_of(a.c[i]), s = conjugate_of(a.s[i]), y = q[(i + 1) * a.ld];
+      q[i * a.ld] = turned(i, rotated_up(c, s, carry, y));
+      carry = rotated_down(c, s, carry, y);
     }
-    q[a.last * a.ld] = carry;
+    q[a.last * a.ld] = turned(a.last, carry);
   }
 }
 
@@ -185,12 +216,12 @@ template <class S>
 __global__ void __launch_bounds__(k_threads) tail_kernel(const __grid_constant__ tail_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct tail_sums>();
   double sum = 0;
-  for (std::int64_t i = a.k + threadIdx.x; i < a.rows; i += k_threads) sum += static_cast<double>(a.w[i]) * static_cast<double>(a.w[i]);
+  for (std::int64_t i = a.k + threadIdx.x; i < a.rows; i += k_threads) sum += square_of(widened(a.w[i]));
   const double norm = sqrt(over_block<false>(sum, several));
   for (std::int64_t i = a.k + threadIdx.x; i < a.rows; i += k_threads)
-    a.column[i] = norm > 0 ? static_cast<S>(static_cast<double>(a.w[i]) / norm) : i == a.k ? S(1) : S(0);
+    a.column[i] = norm > 0 ? each_component(a.w[i], [&](double part) { return part / norm; }) : i == a.k ? S(1) : S(0);
   __syncthreads();  // w has been read
-  if (threadIdx.x == 0) a.w[a.k] = static_cast<S>(norm);
+  if (threadIdx.x == 0) a.w[a.k] = narrowed<S>(wide_of<S>(norm));
 }
 
 // One element for each thread.
@@ -202,6 +233,9 @@ __global__ void __launch_bounds__(k_threads) store_factors_kernel(const __grid_c
   S& x = a.A[i + j * a.lda];
   if (i <= j && i < a.steps) {
     x = a.sign[i] * x;
+    if constexpr (is_complex<S>) {
+      if (i == j) x.im = 0;
+    }
   } else if (j < a.steps) {
     x = a.Q[i + j * a.rows];
   }
@@ -240,8 +274,8 @@ __global__ void __launch_bounds__(k_threads) apply_one_kernel(const __grid_const
   const std::int64_t i = a.first, j = a.first_column + std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
   if (j >= a.columns) return;
   S* const x = a.R + i + j * a.ld;
-  const S c = a.c[i], s = a.s[i], up = c * x[0] + s * x[1];
-  x[1] = c * x[1] - s * x[0];
+  const S c = a.c[i], s = a.s[i], up = rotated_up(c, s, x[0], x[1]);
+  x[1] = rotated_down(c, s, x[0], x[1]);
   x[0] = up;
 }
 
