@@ -11,6 +11,7 @@
 
 #include "core/counter_rng.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast::kmeans {
 
@@ -152,8 +153,8 @@ core::vector<T> driver<T>::draw_parallel(const options& wanted, std::uint64_t ru
   core::vector<T> weighed;
   for (const double each : weights) weighed.push_back(static_cast<T>(each));
   const std::unique_ptr<engine<T>> chooser = make_engine(
-      engine_args<T>{row_major<const T>(candidates.data(), count, n_), weighed, k_, how_, recorder_, injector_, strike_seeding_, {}, kept_},
-      backend_);
+      engine_args<T>{row_major<const T>(candidates.data(), count, n_), weighed, k_, how_, recorder_, injector_, strike_seeding_, {}, sparse_ ? nullptr : kept_},
+      sparse_ && backend_ == ballast::backend::cuda ? run::host_backend() : backend_);  // the engine of sparse points seeds on the host
   normalization<T> same;
   same.shift.assign(at(n_), T(0));
   const T heaviest = *std::ranges::max_element(weighed);  // NaN only after a fault without protection

@@ -14,6 +14,7 @@
 #include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
+#include "kmeans/cuda/sparse/arguments.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -195,6 +196,32 @@ auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda:
 }
 
 template <class T>
+auto kernel_names<T>::sparse_search(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/sparse/search.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("sparse_search_kernel"), {k_type<T>}, instrumented),
+          .threads = k_sparse_threads};
+}
+
+template <class T>
+auto kernel_names<T>::sparse_sums(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/sparse/sums.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("sparse_sums_kernel"), {k_type<T>}, instrumented),
+          .threads = k_sparse_threads};
+}
+
+template <class T>
+auto kernel_names<T>::sparse_convert(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/sparse/sums.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("sparse_convert_kernel"), {}, instrumented),
+          .threads = k_sparse_threads};
+}
+
+template <class T>
+auto kernel_names<T>::sparse(bool instrumented) -> std::vector<request> {
+  return {sparse_search(instrumented), sparse_sums(instrumented), sparse_convert(instrumented)};
+}
+
+template <class T>
 auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
   return {cover(instrumented), draw(instrumented), nearest()};
 }
@@ -302,6 +329,13 @@ class kernel_set {
   void add_passes(const pass_problem& what, const pass_policy& with_sums) {
     for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, false)) add_once({std::move(each)});
   }
+  // The kernels of points in compressed rows.
+  void add_sparse() {
+    for (auto list : {kernel_names<float>::sparse(false), kernel_names<double>::sparse(false)}) {
+      allow_lines(list);
+      add_once(std::move(list));
+    }
+  }
   // The kernels that read points of 16 bits.
   void add_half() {
     for (const int words : {1, 2}) {
@@ -327,6 +361,7 @@ class kernel_set {
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
   kernel_set list(on);
   list.add_half();
+  list.add_sparse();
   for (const bool f64 : {false, true})
     for (int words = f64 ? 2 : 1; words <= 2; ++words) list.add_setup(f64, words);
   for (const pass_problem& each : general_problems()) list.add_passes(each, general_pass(each, on));
@@ -348,6 +383,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     }
   }
   list.add_half();
+  list.add_sparse();
   return list.made;
 }
 
