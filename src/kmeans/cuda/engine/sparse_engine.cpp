@@ -314,6 +314,7 @@ void sparse_engine<T>::launch_sums() {
   given.label = static_cast<const std::int32_t*>(memory_.label.data());
   given.unit = static_cast<const double*>(memory_.unit.data());
   given.sums = static_cast<unsigned long long*>(memory_.sums.data());
+  given.clusters = static_cast<std::int32_t>(this->k_);
   given.words = words_;
   given.word_bits = word_bits_;
   launch(k_sparse_sums_kernel, kernel_names<T>::sparse_sums, (this->m_ + k_warps - 1) / k_warps, given);

@@ -61,6 +61,7 @@ struct sparse_sums_arguments {
   const std::int32_t* label = nullptr;
   const double* unit = nullptr;         // n: |w x| · unit < 2^word_bits
   unsigned long long* sums = nullptr;   // k × n × words
+  std::int32_t clusters = 0;
   int words = 0, word_bits = 0;
 };
 

@@ -25,8 +25,9 @@ __global__ void __launch_bounds__(k_sparse_threads)
   if (row >= a.points.m) return;
   const std::int64_t end = first_of(a.points, row + 1);
   const double weight = a.point_weights == nullptr ? 1.0 : static_cast<double>(a.point_weights[row] * a.weight_scale);
-  if (weight == 0) return;
-  unsigned long long* const sums = a.sums + a.label[row] * a.points.n * a.words;
+  const std::int32_t label = a.label[row];
+  if (weight == 0 || label < 0 || label >= a.clusters) return;  // a label that is none comes from a fault; the row is missing in the sums
+  unsigned long long* const sums = a.sums + label * a.points.n * a.words;
   const double shift = static_cast<double>(std::int64_t{1} << a.word_bits);
   for (std::int64_t at = first_of(a.points, row) + arch::lane(); at < end; at += 32) {
     const sparse_element<T> mine = load_element(a.points, at);
