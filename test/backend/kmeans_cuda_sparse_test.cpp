@@ -1,4 +1,5 @@
-// K-Means of points in compressed rows on cuda: rows on the device, parts of arrays, sums in several words, protection of a part of the work.
+// K-Means of points in compressed rows on cuda: rows on the device, parts of arrays, sums in several words, protection of a part of the
+// work.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -87,7 +88,7 @@ TYPED_TEST(kmeans_cuda_sparse, rows_on_the_device_are_used_as_they_lie) {
   EXPECT_EQ(labels.inertia, expected_labels.inertia);
   EXPECT_EQ(test_calls::predict_any(from, host).labels, expected_labels.labels);
   EXPECT_EQ(distances.report.verdict, verdict::clean);
-  // What lies on the device is checked, too.
+  // Arrays on the device are checked, too.
   std::vector<std::int32_t> wrong = points.indices;
   wrong[0] = 50;
   const on_device<std::int32_t> wrong_columns(this->device_, wrong);
@@ -117,7 +118,9 @@ TYPED_TEST(kmeans_cuda_sparse, sums_keep_small_elements_beside_large_ones) {
   const double large = sizeof(T) == 4 ? 0x1p40 : 0x1p120;
   sparse_set<T> points(m, n);
   for (std::int64_t i = 0; i < m; ++i) {
-    points.at(i, 0) = static_cast<T>(i % 3 == 0 ? large : i % 3 == 1 ? 1.0 + static_cast<double>(i) / 64 : -3.0 - static_cast<double>(i) / 32);
+    points.at(i, 0) = static_cast<T>(i % 3 == 0   ? large
+                                     : i % 3 == 1 ? 1.0 + static_cast<double>(i) / 64
+                                                  : -3.0 - static_cast<double>(i) / 32);
     points.at(i, 1 + i % 3) = static_cast<T>(large / 8);
   }
   points.compress([] { return false; });
@@ -175,7 +178,8 @@ TYPED_TEST(kmeans_cuda_sparse, strikes_of_kernels_are_repaired_and_reach_the_out
       EXPECT_EQ(found.labels, clean.labels);
       how.protection = protection::off;
       const auto bare = fit_data(operands(points, wanted), wanted, how);
-      changed += bare.labels != clean.labels || std::memcmp(bare.centroids.data(), clean.centroids.data(), bare.centroids.size() * sizeof(T)) != 0;
+      changed +=
+          bare.labels != clean.labels || std::memcmp(bare.centroids.data(), clean.centroids.data(), bare.centroids.size() * sizeof(T)) != 0;
     }
     EXPECT_GT(detected, 0) << static_cast<std::uint32_t>(where);
     EXPECT_GT(changed, 0) << static_cast<std::uint32_t>(where);

@@ -28,7 +28,7 @@ namespace {
 template <class T>
 class kmeans_sparse : public kmeans_backend<T> {
  protected:
-  // Of the same points in a matrix: for cuda those of the reference backend.
+  // The settings for the same points in a matrix: for cuda the reference backend.
   run::settings how_dense() const {
     run::settings made = this->how();
     if (this->on_cuda) made.backend = backend::reference;

@@ -233,7 +233,7 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
   }
   if (size.storage != storage::dense || size.spherical) {
     const bool csr = size.storage == storage::csr;
-    if (csr && how.backend == ballast::backend::automatic) how.backend = run::host_backend();  // where a device is faster has not been measured
+    if (csr && how.backend == ballast::backend::automatic) how.backend = run::host_backend();  // no GPU has been timed yet
     const auto expect = [&](bool good, std::string_view what) {
       if (good) return;
       const std::string_view points = csr                              ? "points in compressed rows"
@@ -498,7 +498,8 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     const matrix_view<const T> centroids = staging.read(from.centroids);
     const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
     const driver_args<T> args = {shape, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
-    return run_call(size, here, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });
+    return run_call(size, here, from, centroids, args,
+                    [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });
   });
 }
 

@@ -115,8 +115,8 @@ void check_span(std::string_view token, std::string_view name, std::span<T> give
         fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
 }
 
-// Compressed rows whose every index lies within the arrays and the matrix, with ascending columns in each row. What lies on a device is
-// checked when its copy is there.
+// Compressed rows whose every index lies within the arrays and the matrix, with ascending columns in each row. Arrays on a device are
+// checked when their copy is there.
 template <class T, class Index>
 void check_rows(std::string_view token, const csr_view<const T, Index>& given, std::int64_t rows, std::int64_t columns) {
   if (given.rows != rows || given.columns != columns)

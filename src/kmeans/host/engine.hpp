@@ -165,8 +165,9 @@ class host_engine : public engine<T> {
   std::int64_t first_block(std::int64_t group) const { return group * division_.blocks / division_.groups; }
   inject::position at_block(std::int64_t block) const { return {block, division_.blocks, 0, 1}; }
 
-  // What cuda's engine of sparse points, which derives from this one, does by its device. search: kernels::assign of a loaded block.
-  // prepare_search: called when the packed centroids of a pass are there. load_for_search: loads a block; `again`: after a failure. add_points: adds the points of a block to the sums of their labels.
+  // Steps that cuda's engine of sparse points, which derives from this one, does on its device. prepare_search is called when the packed
+  // centroids of a pass are there. search: kernels::assign of a loaded block. load_for_search loads a block; `again`: after a failure.
+  // add_points adds the points of a block to the sums of their labels.
   virtual void prepare_search() {}
   virtual row_failure search(worker& here, const packed_centroids<T>& centroids, search_kind what);
   virtual void load_for_search(worker& here, int slot, std::int64_t block, bool again);

@@ -34,7 +34,7 @@ constexpr kind_of_call k_calls[] = {
 };
 constexpr std::size_t k_sampled_call = 1;  // the call that is also timed with execution::sampled
 constexpr std::size_t k_seeded = 5;        // calls from here on begin with seeding
-constexpr std::size_t k_of_rows = 4;       // of points in compressed rows: calls that compute on the device
+constexpr std::size_t k_of_rows = 4;       // the calls of points in compressed rows that compute on the device
 
 // Points repeat after so many numbers: random ones for all would take the host longer than all calls.
 constexpr std::int64_t k_different = std::int64_t{1} << 24;
@@ -107,10 +107,9 @@ class operands {
     const auto* const values = static_cast<const T*>(points_.data());
     if (sparse()) {
       const auto array = [](const auto* first, std::int64_t count) { return std::span(first, static_cast<std::size_t>(count)); };
-      from.sparse = csr_view<const T, std::int32_t>{what_.points, what_.features,
-                                                    array(static_cast<const std::int32_t*>(offsets_.data()), what_.points + 1),
-                                                    array(static_cast<const std::int32_t*>(columns_.data()), stored_),
-                                                    array(values, stored_)};
+      from.sparse = csr_view<const T, std::int32_t>{
+          what_.points, what_.features, array(static_cast<const std::int32_t*>(offsets_.data()), what_.points + 1),
+          array(static_cast<const std::int32_t*>(columns_.data()), stored_), array(values, stored_)};
     } else {
       from.points = row_major(values, what_.points, what_.features);
     }
@@ -188,11 +187,11 @@ int time(const std::string& token, bool quick, double seconds) {
 
 std::vector<std::string> called_set(bool quick) {
   if (quick) return {"kmeans_f32_m3000_n8_k8", "kmeans_f64_m2000_n16_k20"};
-  return {"kmeans_f32_m131072_n8_k8",      "kmeans_f32_m131072_n64_k8",     "kmeans_f32_m131072_n128_k128",
-          "kmeans_f32_m1048576_n16_k64",   "kmeans_f32_m1048576_n128_k128", "kmeans_f32_m65536_n1024_k256",
-          "kmeans_f32_m262144_n256_k1024", "kmeans_f32_m1048576_n64_k1024", "kmeans_f32_m10485760_n32_k64",
-          "kmeans_f32_m1327_n33_k1327",    "kmeans_f32_m100000_n16_k2000",  "kmeans_f64_m1048576_n16_k64",
-          "kmeans_f64_m1048576_n128_k128", "kmeans_f32_m4194304_n128_k1000", "kmeans_f32_m100000_n10000_k100_csr",
+  return {"kmeans_f32_m131072_n8_k8",         "kmeans_f32_m131072_n64_k8",      "kmeans_f32_m131072_n128_k128",
+          "kmeans_f32_m1048576_n16_k64",      "kmeans_f32_m1048576_n128_k128",  "kmeans_f32_m65536_n1024_k256",
+          "kmeans_f32_m262144_n256_k1024",    "kmeans_f32_m1048576_n64_k1024",  "kmeans_f32_m10485760_n32_k64",
+          "kmeans_f32_m1327_n33_k1327",       "kmeans_f32_m100000_n16_k2000",   "kmeans_f64_m1048576_n16_k64",
+          "kmeans_f64_m1048576_n128_k128",    "kmeans_f32_m4194304_n128_k1000", "kmeans_f32_m100000_n10000_k100_csr",
           "kmeans_f32_m1000000_n2000_k20_csr"};
 }
 

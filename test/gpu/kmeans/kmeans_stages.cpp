@@ -111,10 +111,10 @@ int record(test::recording_device& on, const settings& wanted) {
 // One pass of about a thousand points, so that a call takes about a millisecond, for each storage of packed centroids and sums that so
 // few points choose; a batch; labels alone and distances.
 std::vector<std::string> strike_set(bool quick) {
-  return in_both_precisions({"kmeans_%_m2000_n16_k20", "predict_%_m2000_n16_k20", "transform_%_m1000_n16_k20", "kmeans_%_m200_n8_k6_b24",
-                             "kmeans_%_m1500_n40_k150", "predict_%_m1500_n40_k150", "kmeans_%_m2000_n200_k20_csr",
-                             "predict_%_m1500_n100_k90_csr"},
-                            quick);
+  return in_both_precisions(
+      {"kmeans_%_m2000_n16_k20", "predict_%_m2000_n16_k20", "transform_%_m1000_n16_k20", "kmeans_%_m200_n8_k6_b24",
+       "kmeans_%_m1500_n40_k150", "predict_%_m1500_n40_k150", "kmeans_%_m2000_n200_k20_csr", "predict_%_m1500_n100_k90_csr"},
+      quick);
 }
 
 void record_subject(test::recording_device& on, const std::string& name) {

@@ -41,7 +41,7 @@ struct kernel_names {
   // `enqueued`: the variant that verifies and stores the fits without the host.
   static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented, bool enqueued);
 
-  // Of points in compressed rows.
+  // The kernels of points in compressed rows.
   static request sparse_search(bool instrumented);
   static request sparse_sums(bool instrumented);
   static request sparse_convert(bool instrumented);

@@ -87,7 +87,8 @@ void sparse_engine<T>::upload_points() {
   points_.n = this->n_;
   points_.scale = this->source_.scale;
   const auto& weights = this->source_.weights;
-  weights_ = static_cast<const T*>(read(weights.data(), 0, static_cast<std::int64_t>(sizeof(T)), static_cast<std::int64_t>(weights.size())));
+  weights_ =
+      static_cast<const T*>(read(weights.data(), 0, static_cast<std::int64_t>(sizeof(T)), static_cast<std::int64_t>(weights.size())));
 }
 
 // Also finds the range of the elements of each feature, in units of the weights.

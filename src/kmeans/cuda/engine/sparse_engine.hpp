@@ -1,7 +1,7 @@
-// K-Means of points in compressed rows on a GPU. The device searches the centroids and sums the points by their labels: everything that costs
-// k operations for a stored element of each iteration. The host backend, from which this engine derives, does the rest: the statistics
-// before, the choice of first centroids, the rows that scores do not decide, each repetition of a block that fails a check, distances.
-// Layer: backend "cuda", implements contract.hpp.
+// K-Means of points in compressed rows on a GPU. The device searches the centroids and sums the points by their labels: everything that
+// costs k operations for a stored element of each iteration. The host backend, from which this engine derives, does the rest: the
+// statistics before, the choice of first centroids, the rows that scores do not decide, each repetition of a block that fails a check,
+// distances. Layer: backend "cuda", implements contract.hpp.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ class sparse_engine final : public host::host_engine<T> {
   std::unique_ptr<ballast::cuda::device_staging> staged_;
   sparse_points<T> points_;
   const T* weights_ = nullptr;
-  bool rows_read_ = false;   // the squares of all rows, and in a fit their projections, are known
-  bool light_ = false;       // blocks need no coordinates: the device has searched them
+  bool rows_read_ = false;  // the squares of all rows, and in a fit their projections, are known
+  bool light_ = false;      // blocks need no coordinates: the device has searched them
   magnitudes magnitudes_;
   int words_ = 1, word_bits_ = 0;
   search_results found_;

@@ -6,13 +6,13 @@
 
 namespace ballast::kmeans::cuda {
 
-inline constexpr int k_sparse_threads = 128;  // of each kernel
+inline constexpr int k_sparse_threads = 128;  // the threads of a block
 
 // The points of a call in device memory, as they were given. Row i has the elements offsets[i] − origin to offsets[i + 1] − origin − 1.
 template <class T>
 struct sparse_points {
   const T* values = nullptr;
-  const void* columns = nullptr;  // of 32 or of 64 bits, like the offsets
+  const void* columns = nullptr;  // numbers of 32 or of 64 bits, like the offsets
   const void* offsets = nullptr;
   bool wide = false;  // 64 bits
   std::int64_t origin = 0;
@@ -25,31 +25,31 @@ struct sparse_points {
 template <class T>
 struct sparse_centroids {
   const T* packed = nullptr;
-  const T* norms = nullptr;                   // per column, like the next two
-  const T* weights = nullptr;                 // of the row check
-  const T* start = nullptr;                   // −w ‖c‖²
-  const std::int32_t* names[2] = {};          // per column, for each of the two searches
+  const T* norms = nullptr;                    // per column, like the next two
+  const T* weights = nullptr;                  // w of the row check
+  const T* start = nullptr;                    // −w ‖c‖²
+  const std::int32_t* names[2] = {};           // per column, for each of the two searches
   const std::int64_t* first_column = nullptr;  // sections + 1
-  const T* checksum = nullptr;                // sections × n
-  const T* rest = nullptr;                    // sections
-  const T* limits = nullptr;                  // sections × 3: slope², offset², doubt² of a residual
+  const T* checksum = nullptr;                 // sections × n
+  const T* rest = nullptr;                     // sections
+  const T* limits = nullptr;                   // sections × 3: slope², offset², doubt² of a residual
   int sections = 0;
 };
 
-// What the search says of a row, beside its label. doubtful: of the first row of a warp, for all of its rows.
+// The state of a row after the search. The first row of a warp is doubtful if a residual of any of its rows stands out.
 enum sparse_state : unsigned char { k_undecided = 1, k_failed = 2, k_doubtful = 4 };
 
 template <class T>
 struct sparse_search_arguments {
   sparse_points<T> points;
   sparse_centroids<T> centroids;
-  const T* squares = nullptr;        // m, of checks alone: ‖x‖², computed from another load
+  const T* squares = nullptr;           // m, of checks alone: ‖x‖², computed from another load
   T square = 0, least = 0, offset = 0;  // thresholds::score_margin
-  std::int32_t* label = nullptr;     // m
-  std::int32_t* twin = nullptr;      // m: by the second search
-  T* minimum = nullptr;              // m: the smallest score
-  unsigned char* state = nullptr;    // m: sparse_state
-  int rows = 0;                      // of a warp
+  std::int32_t* label = nullptr;        // m
+  std::int32_t* twin = nullptr;         // m: by the second search
+  T* minimum = nullptr;                 // m: the smallest score
+  unsigned char* state = nullptr;       // m: sparse_state
+  int rows = 0;                         // the rows of a warp
   bool check = false;
 };
 
@@ -59,8 +59,8 @@ struct sparse_sums_arguments {
   const T* point_weights = nullptr;  // m; null: all 1
   T weight_scale = 1;
   const std::int32_t* label = nullptr;
-  const double* unit = nullptr;         // n: |w x| · unit < 2^word_bits
-  unsigned long long* sums = nullptr;   // k × n × words
+  const double* unit = nullptr;        // n: |w x| · unit < 2^word_bits
+  unsigned long long* sums = nullptr;  // k × n × words
   std::int32_t clusters = 0;
   int words = 0, word_bits = 0;
 };

@@ -119,9 +119,9 @@ __device__ __forceinline__ sparse_products<T> multiply_row(const sparse_search_a
   return made;
 }
 
-// Checks: the weighted sum of the scores of a section against the product with its checksum centroid; a second search, which joins the lanes
-// in another order; and residuals that stand out among those of the other rows of the warp (kmeans/block.hpp, stands_out). Lane g mod 32
-// keeps the residuals of section g.
+// Checks: the weighted sum of the scores of a section against the product with its checksum centroid; a second search, which joins the
+// lanes in another order; and residuals that stand out among those of the other rows of the warp (kmeans/block.hpp, stands_out). Lane g mod
+// 32 keeps the residuals of section g.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_sparse_threads)
     sparse_search_kernel(const __grid_constant__ ballast::cuda::kernel_launch<sparse_search_arguments<T>, Injector> given) {

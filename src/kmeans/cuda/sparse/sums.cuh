@@ -34,8 +34,7 @@ __global__ void __launch_bounds__(k_sparse_threads)
     double rest = weight * static_cast<double>(mine.x) * a.unit[mine.feature];
     for (int word = 0; word < a.words; ++word) {
       const double whole = nearest_integer(rest);
-      arch::add_global(sums + std::int64_t{mine.feature} * a.words + word,
-                       static_cast<unsigned long long>(static_cast<long long>(whole)));
+      arch::add_global(sums + std::int64_t{mine.feature} * a.words + word, static_cast<unsigned long long>(static_cast<long long>(whole)));
       rest = (rest - whole) * shift;
     }
   }
