@@ -218,7 +218,10 @@ auto kernel_names<T>::sparse_convert(bool instrumented) -> request {
 
 template <class T>
 auto kernel_names<T>::sparse(bool instrumented) -> std::vector<request> {
-  return {sparse_search(instrumented), sparse_sums(instrumented), sparse_convert(instrumented)};
+  std::vector<request> made = {sparse_search(instrumented), sparse_sums(instrumented), sparse_convert(instrumented)};
+  allow_lines(made);
+  if (instrumented) allow_strikes(made);
+  return made;
 }
 
 template <class T>
@@ -331,10 +334,7 @@ class kernel_set {
   }
   // The kernels of points in compressed rows.
   void add_sparse() {
-    for (auto list : {kernel_names<float>::sparse(false), kernel_names<double>::sparse(false)}) {
-      allow_lines(list);
-      add_once(std::move(list));
-    }
+    for (auto list : {kernel_names<float>::sparse(false), kernel_names<double>::sparse(false)}) add_once(std::move(list));
   }
   // The kernels that read points of 16 bits.
   void add_half() {
