@@ -431,7 +431,7 @@ typedef struct {
                               // storage "f16" and "bf16" these types; of "csr" the values of the stored elements, one axis
   const DLTensor* weights;    // m weights >= 0 without gaps, not all zero (batch: b x m); null: all 1
   const DLTensor* centroids;  // k x n (batch: b x k x n): of predict and transform, and of fit with init "given"; else null
-  // The rows of storage "csr", in host memory without gaps, both int32 or both int64: row i has the elements row_offsets[i] to
+  // The rows of storage "csr", without gaps, both int32 or both int64: row i has the elements row_offsets[i] to
   // row_offsets[i + 1] - 1 of `points`, in the columns row_columns, which ascend; m + 1 offsets. Else null.
   const DLTensor* row_offsets;
   const DLTensor* row_columns;

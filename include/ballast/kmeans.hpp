@@ -158,8 +158,9 @@ struct batch_results {
 // Points in compressed rows (storage::csr): fit, predict and transform as for the same points in a matrix, with the same contract for
 // labels; the points are not shifted to their mean. A distance of transform has a relative error of (n/2 + 4) u for floats and 8 (e + 4) u
 // for doubles, e the most stored elements of a point. One iteration costs 2k operations for each stored element and O(kn) beside. Memory
-// beyond the arguments: O(m + kn · groups), 4 to 64 groups. n ≤ 2^31 − 1. Not with storage::csr: the cuda backend (automatic chooses one of
-// the host), batches, groups of ranks.
+// beyond the arguments: O(m + kn · groups), 4 to 64 groups. n ≤ 2^31 − 1. On cuda rows of the host are copied to the device; rows of the
+// device are read there as they lie, and copied to the host once. automatic chooses a backend of the host. Not with storage::csr: batches,
+// groups of ranks.
 //
 // Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids; on a group also: different calls on its ranks),
 // unsupported_error, rank_lost_error, device_error, out_of_memory_error, uncorrectable_error. Results are stored after they have been

@@ -211,7 +211,8 @@ class KMeans(_Clustering):
     "auto": 1 for k-means++ and arrays, else 10), max_iter, tol, verbose (1 prints a line for each run), random_state: as in
     sklearn.cluster.KMeans, whose copy_x and algorithm are not there. The first centroids are drawn by scikit-learn, so that both begin
     alike for the same random_state; drawing is not protected, and a fault there gives another start, not a wrong clustering. Sparse
-    matrices are clustered in compressed rows (CSR; other formats are converted), on a processor, without a copy that has the zeros.
+    matrices are clustered in compressed rows (CSR; other formats are converted), on a processor unless the backend is named, without a copy
+    that has the zeros.
 
     Attributes after fit: cluster_centers_, labels_, inertia_, n_iter_, n_features_in_, feature_names_in_, and report_: the ballast.Report
     of all runs. Points of float32 are clustered in float32, others in float64.

@@ -261,6 +261,9 @@ std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args, ballast::back
 namespace cuda {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);
+// For engine_args::sparse.
+template <class T>
+std::unique_ptr<engine<T>> make_sparse_engine(const engine_args<T>& args);
 // The points of devices of a group are divided at multiples of these rows.
 std::int64_t rows_of_segment_of(std::int64_t points);
 inline constexpr std::size_t k_most_devices = 32;  // devices of one process

@@ -37,10 +37,26 @@ class sparse_rows {
   T value(std::int64_t e) const { return values_[e]; }
   std::int64_t stored() const { return values_end_; }
 
+  // The arrays for a device: those of the caller. Indices have 64 bits if they are wide.
+  bool wide() const { return offsets64_ != nullptr; }
+  const T* values_for_device() const { return near_values_ != nullptr ? near_values_ : values_; }
+  const void* offsets_for_device() const { return near_offsets_ != nullptr ? near_offsets_ : offsets(); }
+  const void* indices_for_device() const { return near_indices_ != nullptr ? near_indices_ : indices(); }
+
   // The same places with other values.
   sparse_rows with_values(const T* values) const {
     sparse_rows made = *this;
-    made.values_ = values;
+    made.values_ = made.near_values_ = values;
+    made.near_offsets_ = made.offsets();
+    made.near_indices_ = made.indices();
+    return made;
+  }
+  // The same rows, of which `given` has other copies: those of the caller, which may lie on a device.
+  sparse_rows with_given(const sparse_rows& given) const {
+    sparse_rows made = *this;
+    made.near_values_ = given.values_;
+    made.near_offsets_ = given.offsets();
+    made.near_indices_ = given.indices();
     return made;
   }
 
@@ -51,11 +67,16 @@ class sparse_rows {
   }
 
  private:
+  const void* offsets() const { return wide() ? static_cast<const void*>(offsets64_) : offsets32_; }
+  const void* indices() const { return wide() ? static_cast<const void*>(indices64_) : indices32_; }
+
   std::int64_t rows_ = 0, columns_ = 0;
   const T* values_ = nullptr;
   std::int64_t values_end_ = 0;
   const std::int32_t *offsets32_ = nullptr, *indices32_ = nullptr;
   const std::int64_t *offsets64_ = nullptr, *indices64_ = nullptr;
+  const T* near_values_ = nullptr;  // null: those above
+  const void *near_offsets_ = nullptr, *near_indices_ = nullptr;
 };
 
 }  // namespace ballast::kmeans

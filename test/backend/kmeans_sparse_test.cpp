@@ -1,4 +1,4 @@
-// K-Means of points in compressed rows, on the backends of the host: beside the same points in a matrix and beside distances in higher
+// K-Means of points in compressed rows, on every backend: beside the same points in a matrix and beside distances in higher
 // precision; under faults; on clean data; and what is refused.
 #include <algorithm>
 #include <cmath>
@@ -17,6 +17,7 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "backend/kmeans_parallel.hpp"
+#include "backend/kmeans_sparse.hpp"
 #include "inject/sites.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
@@ -25,67 +26,18 @@ namespace ballast::kmeans {
 namespace {
 
 template <class T>
-class kmeans_sparse : public kmeans_backend<T> {};
-TYPED_TEST_SUITE(kmeans_sparse, configurations, configuration_names);
-
-// Points in compressed rows, with indices of both sizes, and in a matrix.
-template <class T>
-struct sparse_set {
-  data_set<T> dense;
-  std::vector<std::int32_t> offsets = {0}, indices;
-  std::vector<std::int64_t> wide_offsets, wide_indices;
-  std::vector<T> values;
-
-  explicit sparse_set(std::int64_t m, std::int64_t n) : dense{m, n, std::vector<T>(static_cast<std::size_t>(m * n))} {}
-  T& at(std::int64_t i, std::int64_t f) { return dense.values[static_cast<std::size_t>(i * dense.n + f)]; }
-  // Takes the elements of the matrix that are not 0, and those for which keep() is true.
-  template <class Keep>
-  void compress(Keep&& keep) {
-    for (std::int64_t i = 0; i < dense.m; ++i) {
-      for (std::int64_t f = 0; f < dense.n; ++f) {
-        if (at(i, f) == 0 && !keep()) continue;
-        indices.push_back(static_cast<std::int32_t>(f));
-        values.push_back(at(i, f));
-      }
-      offsets.push_back(static_cast<std::int32_t>(indices.size()));
-    }
-    wide_offsets.assign(offsets.begin(), offsets.end());
-    wide_indices.assign(indices.begin(), indices.end());
+class kmeans_sparse : public kmeans_backend<T> {
+ protected:
+  // The settings for the same points in a matrix: for cuda the reference backend.
+  run::settings how_dense() const {
+    run::settings made = this->how();
+    if (this->on_cuda) made.backend = backend::reference;
+    return made;
   }
-  csr_view<const T, std::int32_t> view() const { return {dense.m, dense.n, offsets, indices, values}; }
-  csr_view<const T, std::int64_t> wide_view() const { return {dense.m, dense.n, wide_offsets, wide_indices, values}; }
+  // The emulator has fewer points.
+  static std::int64_t rows(std::int64_t count) { return kmeans_backend<T>::on_cuda ? std::max<std::int64_t>(count / 5, 90) : count; }
 };
-
-// Texts, say: each of `topics` prefers some features, a row has about `stored` elements ≥ 0 of one topic and others.
-template <class T>
-sparse_set<T> texts(std::int64_t m, std::int64_t n, std::int64_t topics, double stored, unsigned seed, double scale = 1) {
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<double> uniform;
-  sparse_set<T> made(m, n);
-  for (std::int64_t i = 0; i < m; ++i) {
-    const auto topic = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(topics));
-    for (std::int64_t f = 0; f < n; ++f) {
-      const bool preferred = f % topics == topic;
-      if (uniform(random) < stored / static_cast<double>(n) * (preferred ? 0.7 * static_cast<double>(topics) : 0.3))
-        made.at(i, f) = static_cast<T>(scale * (0.1 + uniform(random)));
-    }
-  }
-  made.compress([] { return false; });
-  return made;
-}
-
-template <class T>
-data<T> operands(const sparse_set<T>& points, const request<T>& wanted, bool wide = false) {
-  data<T> made;
-  if (wide) {
-    made.sparse = points.wide_view();
-  } else {
-    made.sparse = points.view();
-  }
-  made.weights = wanted.weights;
-  made.centroids = wanted.centroids;
-  return made;
-}
+TYPED_TEST_SUITE(kmeans_sparse, configurations, configuration_names);
 
 template <class T>
 model<T> fit_sparse(const sparse_set<T>& points, const request<T>& wanted, const run::settings& how, bool wide = false) {
@@ -110,13 +62,14 @@ bool near(const matrix<T>& a, const matrix<T>& b, double limit) {
 // rounding.
 TYPED_TEST(kmeans_sparse, kmeans_parallel_draws_the_same_points) {
   using T = typename TestFixture::real;
-  const auto points = texts<T>(1700, 60, 9, 8, 23);
-  std::vector<T> weights(1700);
+  const std::int64_t m = this->on_cuda ? 500 : 1700;
+  const auto points = texts<T>(m, 60, 9, 8, 23);
+  std::vector<T> weights(static_cast<std::size_t>(m));
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(i % 4) / 2;
   for (const bool weighted : {false, true}) {
     request<T> wanted{.clusters = 11, .init = init::kmeans_parallel, .n_init = 2, .max_iter = 1, .seed = 7, .oversampling = 3, .rounds = 3};
     if (weighted) wanted.weights = weights;
-    const auto expected = fit(points.dense.view(), wanted, this->how());
+    const auto expected = fit(points.dense.view(), wanted, this->how_dense());
     const auto one = fit_sparse(points, wanted, this->how(1));
     EXPECT_EQ(one.report.verdict, verdict::clean) << to_json(one.report);
     EXPECT_EQ(one.labels, expected.labels);
@@ -131,7 +84,7 @@ TYPED_TEST(kmeans_sparse, kmeans_parallel_draws_the_same_points) {
 
 TYPED_TEST(kmeans_sparse, every_step_of_kmeans_parallel_is_protected_and_matters) {
   using T = typename TestFixture::real;
-  const auto points = texts<T>(1300, 40, 12, 6, 97);
+  const auto points = texts<T>(this->on_cuda ? 400 : 1300, 40, 12, 6, 97);
   const request<T> wanted{.clusters = 12, .init = init::kmeans_parallel, .max_iter = 1, .seed = 5, .oversampling = 4, .rounds = 3};
   const auto run = [&](const inject::plan* faults, protection level) {
     run::settings how = this->how(2, level);
@@ -144,8 +97,9 @@ TYPED_TEST(kmeans_sparse, every_step_of_kmeans_parallel_is_protected_and_matters
 // The fit of the same points in a matrix: the same labels and iterations, and centroids and inertia up to rounding.
 TYPED_TEST(kmeans_sparse, is_the_fit_of_the_same_points_in_a_matrix) {
   using T = typename TestFixture::real;
-  for (const auto& [m, n, k, stored] :
+  for (const auto& [most, n, k, stored] :
        {std::array<std::int64_t, 4>{700, 60, 5, 6}, {1500, 300, 20, 25}, {400, 40, 70, 8}, {90, 7, 3, 3}, {60, 3000, 4, 1500}}) {
+    const std::int64_t m = std::min(most, this->rows(most));
     const auto points = texts<T>(m, n, std::min<std::int64_t>(k, 12), static_cast<double>(stored), static_cast<unsigned>(m));
     std::vector<T> weights(static_cast<std::size_t>(m));
     for (std::int64_t i = 0; i < m; ++i) weights[static_cast<std::size_t>(i)] = static_cast<T>(i % 5) / 2;
@@ -153,7 +107,7 @@ TYPED_TEST(kmeans_sparse, is_the_fit_of_the_same_points_in_a_matrix) {
       request<T> wanted{.clusters = k, .init = init::given, .centroids = points.dense.rows(k), .max_iter = 20};
       if (weighted) wanted.weights = weights;
       SCOPED_TRACE(std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k) + (weighted ? " weighted" : ""));
-      const auto dense = fit(points.dense.view(), wanted, this->how());
+      const auto dense = fit(points.dense.view(), wanted, this->how_dense());
       const auto made = fit_sparse(points, wanted, this->how());
       EXPECT_EQ(made.report.verdict, verdict::clean);
       EXPECT_EQ(made.report.false_alarms, 0u);
@@ -178,10 +132,10 @@ TYPED_TEST(kmeans_sparse, is_the_fit_of_the_same_points_in_a_matrix) {
 
 TYPED_TEST(kmeans_sparse, chooses_first_centroids) {
   using T = typename TestFixture::real;
-  const auto points = texts<T>(900, 80, 6, 10, 5);
+  const auto points = texts<T>(this->rows(900), 80, 6, 10, 5);
   for (const init how : {init::kmeans_plus_plus, init::random}) {
     const request<T> wanted{.clusters = 6, .init = how, .n_init = 3, .seed = 17};
-    const auto dense = fit(points.dense.view(), wanted, this->how());
+    const auto dense = fit(points.dense.view(), wanted, this->how_dense());
     const auto made = fit_sparse(points, wanted, this->how());
     EXPECT_EQ(made.report.verdict, verdict::clean);
     EXPECT_EQ(made.labels, dense.labels) << to_string(how);
@@ -207,7 +161,7 @@ TYPED_TEST(kmeans_sparse, empty_rows_equal_points_and_empty_clusters) {
   std::vector<T> first(27, T(100));
   std::fill_n(first.begin(), 9, T(0));
   const request<T> wanted{.clusters = 3, .init = init::given, .centroids = row_major<const T>(first.data(), 3, 9)};
-  const auto dense = fit(points.dense.view(), wanted, this->how());
+  const auto dense = fit(points.dense.view(), wanted, this->how_dense());
   const auto made = fit_sparse(points, wanted, this->how());
   EXPECT_EQ(made.labels, dense.labels);
   EXPECT_EQ(made.iterations, dense.iterations);
@@ -291,7 +245,10 @@ TYPED_TEST(kmeans_sparse, every_site_and_model_is_repaired_and_matters) {
   using T = typename TestFixture::real;
   constexpr int iterations = 3;
   const std::uint64_t seeds = test::sampled() ? 2 : 6;
-  for (const scene& what : {scene{1500, 60, 12, 8}, scene{500, 50, 70, 6}}) {
+  std::vector<scene> scenes = {{1500, 60, 12, 8}, {500, 50, 70, 6}};
+  if (this->on_cuda) scenes = {{100, 60, 12, 8}};
+  if (this->on_cuda && !test::sampled()) scenes.push_back({100, 50, 70, 6});
+  for (const scene& what : scenes) {
     const auto points = texts<T>(what.m, what.n, 6, what.stored, 73);
     const request<T> wanted{
         .clusters = what.k, .init = init::given, .centroids = points.dense.rows(what.k), .max_iter = iterations, .tol = 0};
@@ -309,7 +266,7 @@ TYPED_TEST(kmeans_sparse, every_site_and_model_is_repaired_and_matters) {
     for (const inject::site_row& row : inject::sites()) {
       if (row.operation() != "kmeans") continue;
       int detected = 0, changed = 0;
-      const std::uint64_t tries = row.site == kmeans::site::points ? 6 : seeds;
+      const std::uint64_t tries = row.site == kmeans::site::points && !this->on_cuda ? 6 : seeds;
       for (std::size_t model_index = 0; model_index < inject::k_model_names.size(); ++model_index) {
         for (std::uint64_t seed = 0; seed < tries; ++seed) {
           inject::request fault = fault_at(row.site, static_cast<inject::model>(model_index), seed);
@@ -395,24 +352,25 @@ TYPED_TEST(kmeans_sparse, clean_data_raise_no_alarm) {
   using T = typename TestFixture::real;
   const double huge = sizeof(T) == 4 ? 1e30 : 1e150;
   std::uint64_t checks = 0;
-  const int rounds = test::sampled() ? 3 : 20;
+  const int rounds = test::sampled() ? (this->on_cuda ? 1 : 3) : 20;
   for (int round = 0; round < rounds; ++round) {
     const auto seed = static_cast<unsigned>(round);
     std::vector<sparse_set<T>> sets;
-    sets.push_back(texts<T>(800, 200, 8, 20, seed));
-    sets.push_back(texts<T>(800, 50, 8, 20, seed, huge));
-    sets.push_back(texts<T>(800, 50, 8, 5, seed, 1 / huge));
+    sets.push_back(texts<T>(this->rows(800), 200, 8, 20, seed));
+    sets.push_back(texts<T>(this->rows(800), 50, 8, 20, seed, huge));
+    sets.push_back(texts<T>(this->rows(800), 50, 8, 5, seed, 1 / huge));
     sets.push_back(texts<T>(60, 4000, 3, 2000, seed));
     std::mt19937_64 random(seed);
     std::cauchy_distribution<double> heavy;
-    sparse_set<T> equal(900, 64), tailed(900, 64), signs(500, 90);
-    for (std::int64_t i = 0; i < 900; ++i) {
+    const std::int64_t many = this->rows(900);
+    sparse_set<T> equal(many, 64), tailed(many, 64), signs(this->rows(500), 90);
+    for (std::int64_t i = 0; i < many; ++i) {
       for (std::int64_t f = 0; f < 64; ++f) {
         if (random() % 3 == 0) equal.at(i, f) = T(1.1);
         if (random() % 8 == 0) tailed.at(i, f) = static_cast<T>(heavy(random));
       }
     }
-    for (std::int64_t i = 0; i < 500; ++i)
+    for (std::int64_t i = 0; i < this->rows(500); ++i)
       for (std::int64_t f = 0; f < 90; ++f)
         if (random() % 9 == 0) signs.at(i, f) = random() % 2 == 0 ? T(1) : T(-1);
     for (sparse_set<T>* each : {&equal, &tailed, &signs}) {
@@ -431,7 +389,7 @@ TYPED_TEST(kmeans_sparse, clean_data_raise_no_alarm) {
       }
     }
   }
-  EXPECT_GT(checks, 100'000u);
+  EXPECT_GT(checks, this->on_cuda ? 10'000u : 100'000u);
 }
 
 TEST(kmeans_sparse_refusals, operands_and_plans) {

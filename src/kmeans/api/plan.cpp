@@ -102,6 +102,29 @@ points_of_call<T> points_of(const problem& size, const data<T>& from, run::host_
   return made;
 }
 
+// Returns the operands with compressed rows where the host reads them, and checks copies that it makes. The host needs them for every
+// backend.
+template <class T>
+data<T> with_rows_on_host(std::string_view token, const problem& size, const data<T>& given, run::host_staging& staging) {
+  if (size.storage != storage::csr) return given;
+  data<T> made = given;
+  std::visit(
+      [&](auto& rows) {
+        const auto read = [&](auto& array) {
+          if (!array.empty()) array = staging.read(array);
+        };
+        const auto before = rows;
+        read(rows.offsets);
+        read(rows.indices);
+        read(rows.values);
+        if (before.offsets.data() != rows.offsets.data() || before.indices.data() != rows.indices.data() ||
+            before.values.data() != rows.values.data())
+          check_points(token, size, made);
+      },
+      made.sparse);
+  return made;
+}
+
 // Returns the address of the points, a matrix or compressed rows.
 template <class T>
 const void* address_of(const data<T>& from) {
@@ -154,13 +177,16 @@ class unit_copies {
   core::aligned_buffer<T> numbers_, centroids_;
 };
 
-// Runs call(driver, centroids) for the points of a call; for spherical K-Means for copies of unit length.
+// Runs call(driver, centroids) for the points of a call; for spherical K-Means for copies of unit length. `given`: the operands of the
+// caller, of which `from` has copies for the host.
 template <class T, class Call>
-report run_call(const problem& size, const data<T>& from, matrix_view<const T> centroids, driver_args<T> args, Call&& call) {
+report run_call(const problem& size, const data<T>& from, const data<T>& given, matrix_view<const T> centroids, driver_args<T> args,
+                Call&& call) {
   run::host_staging staging(args.how.stream);
   const bool host = args.backend != ballast::backend::cuda || size.spherical;
   points_of_call<T> points = points_of(size, from, host ? &staging : nullptr);
   points.shape = args.points;
+  if (points.sparse.present()) points.sparse = points.sparse.with_given(points_of(size, given, nullptr).sparse);
   std::optional<unit_copies<T>> unit;
   if (size.spherical) unit.emplace(size, points, centroids);
   args.points = points.shape;
@@ -207,7 +233,7 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
   }
   if (size.storage != storage::dense || size.spherical) {
     const bool csr = size.storage == storage::csr;
-    if (csr && how.backend == ballast::backend::automatic) how.backend = run::host_backend();  // the cuda backend has no kernels for these
+    if (csr && how.backend == ballast::backend::automatic) how.backend = run::host_backend();  // no GPU has been timed yet
     const auto expect = [&](bool good, std::string_view what) {
       if (good) return;
       const std::string_view points = csr                              ? "points in compressed rows"
@@ -215,7 +241,6 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
                                                                        : "spherical K-Means";
       throw unsupported_error(fmt::format("{}: {}: expected {}", token.view(), points, what));
     };
-    expect(!csr || how.backend != ballast::backend::cuda, "backend auto, cpu or reference, got cuda");
     expect(!where.group, "a call without a group of ranks, got one on a group");
     expect(size.batch == 1, fmt::format("one data set, got {}", size.batch));
   }
@@ -239,7 +264,7 @@ std::vector<int> prepared::device_numbers() const {
 void prepared::choose_schemes(bool takes_batch) {
   const bool device = backend == ballast::backend::cuda;
   std::vector<std::string_view> known = {k_scheme};
-  if (device) {
+  if (device && problem.storage != storage::csr) {
     known.push_back(k_dmr);
     known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
   }
@@ -395,15 +420,16 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     }
     const auto which = plan.backend_for(operation::fit, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
-    plan.count(operation::fit, how);
     run::host_staging staging(how.stream);
+    const data<T> here = with_rows_on_host(plan.one_token.view(), size, from, staging);
+    plan.count(operation::fit, how);
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
     const bool common = which != backend::cuda && has_common_weight(from.weights);
     const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
     const std::span<const T> weights = common ? std::span<const T>{} : from.weights;
     const driver_args<T> args = {shape, weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
-    report made = run_call(size, from, given, args,
+    report made = run_call(size, here, from, given, args,
                            [&](driver<T>& by, const matrix_view<const T>& first) { return by.fit(plan.options, first, to); });
     if (common && to.inertia != nullptr) multiply(*to.inertia, from.weights[0]);
     return made;
@@ -443,12 +469,13 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     const shared_text& scheme = plan.scheme_of(operation::predict);
     const auto which = plan.backend_for(operation::predict, how, {address_of(from), to.labels.data()});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
-    plan.count(operation::predict, how);
     run::host_staging staging(how.stream);
+    const data<T> here = with_rows_on_host(plan.one_token.view(), size, from, staging);
+    plan.count(operation::predict, how);
     const matrix_view<const T> centroids = staging.read(from.centroids);
     const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
     const driver_args<T> args = {shape, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
-    return run_call(size, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.predict(all, to); });
+    return run_call(size, here, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.predict(all, to); });
   });
 }
 
@@ -465,12 +492,14 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     const shared_text& scheme = plan.scheme_of(operation::transform);
     const auto which = plan.backend_for(operation::transform, how, {address_of(from), values.data});
     if (which == backend::cuda) ballast::cuda::refuse_capture(how.stream, plan.one_token);
-    plan.count(operation::transform, how);
     run::host_staging staging(how.stream);
+    const data<T> here = with_rows_on_host(plan.one_token.view(), size, from, staging);
+    plan.count(operation::transform, how);
     const matrix_view<const T> centroids = staging.read(from.centroids);
     const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
     const driver_args<T> args = {shape, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
-    return run_call(size, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });
+    return run_call(size, here, from, centroids, args,
+                    [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });
   });
 }
 

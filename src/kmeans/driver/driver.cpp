@@ -19,7 +19,7 @@ namespace ballast::kmeans {
 
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
-  if (backend == ballast::backend::cuda) return cuda::make_engine(what);
+  if (backend == ballast::backend::cuda) return what.sparse.present() ? cuda::make_sparse_engine(what) : cuda::make_engine(what);
   if (what.rows != nullptr) return ranks::make_engine(what, backend);
   return host::make_engine(what, backend);
 }
@@ -35,6 +35,7 @@ driver<T>::driver(const driver_args<T>& what)
       n_(what.points.columns),
       k_(what.clusters),
       backend_(what.backend),
+      sparse_(what.sparse.present()),
       weighted_(what.rows != nullptr ? what.rows->weighted : !what.weights.empty()),
       spherical_(what.spherical),
       strike_seeding_(what.strike_seeding),
@@ -164,7 +165,7 @@ report driver<T>::finish() {
 template <class T>
 template <class Result>
 Result driver<T>::for_engine(const Result& result) {
-  return backend_ == ballast::backend::cuda ? result : staging_.write(result);
+  return backend_ == ballast::backend::cuda && !sparse_ ? result : staging_.write(result);
 }
 
 // Copies the centroids to the caller's memory, or to its host copy, and verifies the copy.

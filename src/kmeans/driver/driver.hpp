@@ -140,6 +140,7 @@ class driver {
   fit_state<T>* state_;
   std::int64_t m_, n_, k_;  // m of all ranks
   ballast::backend backend_;
+  bool sparse_;
   bool weighted_;
   bool spherical_;
   bool strike_seeding_;

@@ -11,6 +11,7 @@
 
 #include "core/counter_rng.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast::kmeans {
 
@@ -151,9 +152,18 @@ core::vector<T> driver<T>::draw_parallel(const options& wanted, std::uint64_t ru
   if (stop()) return core::vector<T>(at(core::checked_product(k_, n_)));
   core::vector<T> weighed;
   for (const double each : weights) weighed.push_back(static_cast<T>(each));
-  const std::unique_ptr<engine<T>> chooser = make_engine(
-      engine_args<T>{row_major<const T>(candidates.data(), count, n_), weighed, k_, how_, recorder_, injector_, strike_seeding_, {}, kept_},
-      backend_);
+  // The engine of sparse points chooses first centroids on the host.
+  const bool here = sparse_ && backend_ == ballast::backend::cuda;
+  const engine_args<T> args{row_major<const T>(candidates.data(), count, n_),
+                            weighed,
+                            k_,
+                            how_,
+                            recorder_,
+                            injector_,
+                            strike_seeding_,
+                            {},
+                            here ? nullptr : kept_};
+  const std::unique_ptr<engine<T>> chooser = make_engine(args, here ? run::host_backend() : backend_);
   normalization<T> same;
   same.shift.assign(at(n_), T(0));
   const T heaviest = *std::ranges::max_element(weighed);  // NaN only after a fault without protection

@@ -171,12 +171,24 @@ bool host_engine<T>::store_labels(const point_block<T>& b) {
   return !checks() || std::equal(to, to + b.count, b.twin.index.data());
 }
 
+template <class T>
+row_failure host_engine<T>::search(worker& here, const packed_centroids<T>& centroids, search_kind what) {
+  return kernels_.assign(centroids, what, {&what_.injector, at_block(here.block.first / division_.capacity)}, here.block);
+}
+
+template <class T>
+void host_engine<T>::load_for_search(worker& here, int slot, std::int64_t block, bool) {
+  if (checks()) return load_verified(here, slot, block);
+  load(here, block);
+  strike_points(here.block, block);
+}
+
 // Searches the centroids for a loaded block, and decides the points that scores do not decide by exact distances: each of the two searches
 // by a computation of its own.
 template <class T>
 row_failure host_engine<T>::assign(worker& here, const packed_centroids<T>& centroids, search_kind what, const exact_operands& by) {
   point_block<T>& b = here.block;
-  const row_failure failure = kernels_.assign(centroids, what, {&what_.injector, at_block(b.first / division_.capacity)}, b);
+  const row_failure failure = search(here, centroids, what);
   if (b.undecided.count == 0) return failure;
   const auto decide = [&](search_result<T>& made, const T* exact, const core::vector<double>& squares) {
     const source<T>& points = tile(here, *by.points);
@@ -227,8 +239,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   point_block<T>& b = here.block;
   if (!checks()) {
     const inject::position position = at_block(block);
-    load(here, block);
-    strike_points(b, block);
+    load_for_search(here, slot, block, false);
     (void)assign(here, shared, search_kind::plain, by);
     copy_labels(b, position);
     kernels_.keep_in_range(b, k_);  // a corrupted label must not index beyond the centroids
@@ -238,7 +249,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     // The shared packed centroids may be corrupted, so a repetition packs its own.
     here.fresh.by_norm = shared.by_norm;
     if (number > 0) pack(origin.values().data(), k_, true, here.fresh);
-    load_verified(here, slot, block);
+    load_for_search(here, slot, block, number > 0);
     abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, by, what);
     if (found.word == abft::k_pass && b.doubtful) {
       // Rounding is the most likely cause. Then a second search with newly packed centroids finds the same labels.
@@ -307,6 +318,10 @@ template void host_engine<float>::prepare_workers(bool);
 template void host_engine<float>::pack_verified_centroids(const sealed_centroids<float>&, packed_centroids<float>&);
 template void host_engine<float>::load(worker&, std::int64_t) const;
 template void host_engine<float>::load_verified(worker&, int, std::int64_t);
+template row_failure host_engine<float>::search(worker&, const packed_centroids<float>&, search_kind);
+template row_failure host_engine<double>::search(worker&, const packed_centroids<double>&, search_kind);
+template void host_engine<float>::load_for_search(worker&, int, std::int64_t, bool);
+template void host_engine<double>::load_for_search(worker&, int, std::int64_t, bool);
 template bool host_engine<float>::store_labels(const point_block<float>&);
 template bool host_engine<double>::store_labels(const point_block<double>&);
 template void host_engine<float>::assign_block(worker&, int, std::int64_t, const packed_centroids<float>&, const sealed_centroids<float>&,

@@ -96,6 +96,8 @@ std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::back
 #endif
 }
 
+template host_engine<float>::host_engine(const engine_args<float>&, const kernels<float>&, int);
+template host_engine<double>::host_engine(const engine_args<double>&, const kernels<double>&, int);
 template const source<float>& host_engine<float>::tile(row_scratch&, const source<float>&, std::int64_t, std::int64_t) const;
 template const source<double>& host_engine<double>::tile(row_scratch&, const source<double>&, std::int64_t, std::int64_t) const;
 template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&, ballast::backend);

@@ -36,7 +36,7 @@ T given_value(const source<T>& from, std::int64_t i, std::int64_t f) {
 
 // It has many members because it owns all data of a call that grow with the number of points.
 template <class T>
-class host_engine final : public engine<T> {
+class host_engine : public engine<T> {
  public:
   host_engine(const engine_args<T>& args, const kernels<T>& kernels, int threads);
 
@@ -83,7 +83,7 @@ class host_engine final : public engine<T> {
   std::span<const T> closest() const { return seeding_.closest; }
   void watch_candidates(std::function<void(const point_block<T>&, int)> seen) { seeding_.watch = std::move(seen); }
 
- private:
+ protected:
   // Scratch of one thread for a row and its sums: n each; and for points in half precision.
   struct row_scratch {
     core::vector<T> row;
@@ -165,6 +165,16 @@ class host_engine final : public engine<T> {
   std::int64_t first_block(std::int64_t group) const { return group * division_.blocks / division_.groups; }
   inject::position at_block(std::int64_t block) const { return {block, division_.blocks, 0, 1}; }
 
+  // Steps that cuda's engine of sparse points, which derives from this one, does on its device. prepare_search is called when the packed
+  // centroids of a pass are there. search: kernels::assign of a loaded block. load_for_search loads a block; `again`: after a failure.
+  // add_points adds the points of a block to the sums of their labels.
+  virtual void prepare_search() {}
+  virtual row_failure search(worker& here, const packed_centroids<T>& centroids, search_kind what);
+  virtual void load_for_search(worker& here, int slot, std::int64_t block, bool again);
+  virtual void add_points(worker& here, cluster_sums& sums) { kernels_.accumulate(tile(here), here.block, sums); }
+  // The features of the sums of a group: 0 if they are not those of its points.
+  virtual std::int64_t summed_features() const { return n_; }
+
   // column_stats.cpp
   void measure_group(std::int64_t group, int slot);
   point_sums add_measures() const;
@@ -213,6 +223,7 @@ class host_engine final : public engine<T> {
   // lloyd.cpp
   void sum_group(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin);
   bool sum_blocks(std::int64_t group, int slot, const packed_centroids<T>& shared, const sealed_centroids<T>& origin, bool again);
+  void add_counts(cluster_sums& total) const;
 
   // results.cpp
   plain_operands make_plain(const core::vector<T>& centroids) const;

@@ -20,7 +20,7 @@ void host_engine<T>::begin_run() {
   if (!group_sums_.clusters.empty()) return;
   group_sums_.clusters.resize(at(division_.groups));
   for (cluster_sums& each : group_sums_.clusters) {
-    each.allocate(k_, n_, weighted());
+    each.allocate(k_, summed_features(), weighted());
     each.label_chain = division_.capacity;
   }
   if (!protect_) return;
@@ -47,7 +47,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
     for (std::int64_t i = begin; checks() && i < end; i += 8) __builtin_prefetch(projection_.values.data() + i);
     assign_block(here, slot, block, shared, origin, {&source_, shared.rows.data(), origin.values().data()}, search_kind::checked);
     const point_block<T>& b = here.block;
-    kernels_.accumulate(tile(here), b, sums);
+    add_points(here, sums);
     const std::int32_t* before = labels_.previous.data() + b.first;
     std::int32_t changed = 0;
     for (std::int64_t p = 0; p < b.count; ++p) changed += b.label[p] != before[p] ? 1 : 0;
@@ -63,7 +63,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const packed_centr
     sums.changed_twin += b.count - same;
   }
   const inject::position position = {group, division_.groups, 0, 1};
-  what_.injector.strike(site::sum, position, sums.sums.data(), sums.sums.size());
+  if (sums.sums.size() != 0) what_.injector.strike(site::sum, position, sums.sums.data(), sums.sums.size());
   if (weighted()) {
     what_.injector.strike(site::count, position, sums.weights.data(), sums.weights.size());
   } else {
@@ -110,6 +110,12 @@ void host_engine<T>::add_sums(cluster_sums& total) {
       for (std::int64_t e = begin; e < end; ++e) total.sums[e] += each.sums[e];
     }
   });
+  add_counts(total);
+}
+
+// Adds all but the sums of points.
+template <class T>
+void host_engine<T>::add_counts(cluster_sums& total) const {
   for (const cluster_sums& each : group_sums_.clusters) {
     // Unsigned arithmetic: a corrupted number may overflow.
     for (std::int64_t j = 0; j < k_; ++j)
@@ -165,6 +171,10 @@ core::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& cent
 template void host_engine<float>::begin_run();
 template void host_engine<float>::pass(const sealed_centroids<float>&);
 template void host_engine<float>::add_sums(cluster_sums&);
+template bool host_engine<float>::sum_blocks(std::int64_t, int, const packed_centroids<float>&, const sealed_centroids<float>&, bool);
+template bool host_engine<double>::sum_blocks(std::int64_t, int, const packed_centroids<double>&, const sealed_centroids<double>&, bool);
+template void host_engine<float>::add_counts(cluster_sums&) const;
+template void host_engine<double>::add_counts(cluster_sums&) const;
 template point_sums host_engine<float>::repair_sums(const sealed_centroids<float>&);
 template core::vector<far_point> host_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
 template void host_engine<double>::begin_run();

@@ -44,6 +44,7 @@ template <class T>
 summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   prepare_workers(false);
   pack_verified_centroids(centroids, packed_);
+  prepare_search();
   labels_.last.resize(at(m_));
   // The inertia is computed from the coordinates as given, only scaled.
   source<T> unshifted = source_;

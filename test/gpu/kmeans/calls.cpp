@@ -1,5 +1,7 @@
 // Whole calls of K-Means: fits from given centroids and with seeding, predict, transform; points and results in device memory.
 #include <algorithm>
+#include <random>
+#include <span>
 #include <utility>
 
 #include "calls.hpp"
@@ -32,20 +34,57 @@ constexpr kind_of_call k_calls[] = {
 };
 constexpr std::size_t k_sampled_call = 1;  // the call that is also timed with execution::sampled
 constexpr std::size_t k_seeded = 5;        // calls from here on begin with seeding
+constexpr std::size_t k_of_rows = 4;       // the calls of points in compressed rows that compute on the device
 
 // Points repeat after so many numbers: random ones for all would take the host longer than all calls.
 constexpr std::int64_t k_different = std::int64_t{1} << 24;
 
+// Points in compressed rows, of which one element in 200 is stored, at random places; and the first of them as centroids. Nothing where the
+// points are a matrix.
+template <class T>
+struct random_rows {
+  std::vector<std::int32_t> offsets = {0}, columns;
+  std::vector<T> values, centroids;
+
+  explicit random_rows(const kmeans::problem& what) {
+    if (what.storage != kmeans::storage::csr) return;
+    constexpr std::int64_t gap = 200;
+    std::mt19937 random(1);
+    std::uniform_real_distribution<T> uniform(T(0.05), T(1));
+    centroids.resize(static_cast<std::size_t>(what.clusters * what.features));
+    for (std::int64_t i = 0; i < what.points; ++i) {
+      for (std::int64_t f = random() % (2 * gap); f < what.features; f += 1 + static_cast<std::int64_t>(random() % (2 * gap - 1))) {
+        columns.push_back(static_cast<std::int32_t>(f));
+        values.push_back(uniform(random));
+        if (i < what.clusters) centroids[static_cast<std::size_t>(i * what.features + f)] = values.back();
+      }
+      offsets.push_back(static_cast<std::int32_t>(columns.size()));
+    }
+  }
+};
+
 template <class T>
 class operands {
  public:
-  explicit operands(const kmeans::problem& what)
+  explicit operands(const kmeans::problem& what) : operands(what, random_rows<T>(what)) {}
+  operands(const kmeans::problem& what, const random_rows<T>& rows)
       : what_(what),
-        points_(what.points * what.features * size),
+        stored_(static_cast<std::int64_t>(rows.values.size())),
+        points_((sparse() ? stored_ : what.points * what.features) * size),
+        columns_(std::max<std::int64_t>(stored_ * 4, 4)),
+        offsets_((what.points + 1) * 4),
         first_(what.clusters * what.features * size),
         centroids_(first_.bytes()),
         distances_(what.points * what.clusters * size),
         labels_(what.points * 4) {
+    if (sparse()) {
+      gpu::copy(points_.data(), rows.values.data(), stored_ * size);
+      gpu::copy(columns_.data(), rows.columns.data(), stored_ * 4);
+      gpu::copy(offsets_.data(), rows.offsets.data(), offsets_.bytes());
+      gpu::copy(first_.data(), rows.centroids.data(), first_.bytes());
+      gpu::synchronize();
+      return;
+    }
     kmeans::problem part = what;
     part.points = std::min(what.points, std::max<std::int64_t>(k_different / what.features, what.clusters));
     const std::vector<T> values = points_of<T>(part, 0, 11);
@@ -61,11 +100,19 @@ class operands {
                            {.backend = tested, .protection = level, .sampled = sampled});
   }
   // Ten calls take seconds with the largest problems.
-  bool small() const { return what_.points * what_.features <= std::int64_t{1} << 28; }
+  bool small() const { return (sparse() ? stored_ : what_.points * what_.features) <= std::int64_t{1} << 28; }
   // Returns the iterations of a fit, or 0.
   int run(const kmeans::plan<T>& plan, const kind_of_call& kind) const {
-    const kmeans::data<T> from{.points = row_major(static_cast<const T*>(points_.data()), what_.points, what_.features),
-                               .centroids = row_major(static_cast<const T*>(first_.data()), what_.clusters, what_.features)};
+    kmeans::data<T> from{.centroids = row_major(static_cast<const T*>(first_.data()), what_.clusters, what_.features)};
+    const auto* const values = static_cast<const T*>(points_.data());
+    if (sparse()) {
+      const auto array = [](const auto* first, std::int64_t count) { return std::span(first, static_cast<std::size_t>(count)); };
+      from.sparse = csr_view<const T, std::int32_t>{
+          what_.points, what_.features, array(static_cast<const std::int32_t*>(offsets_.data()), what_.points + 1),
+          array(static_cast<const std::int32_t*>(columns_.data()), stored_), array(values, stored_)};
+    } else {
+      from.points = row_major(values, what_.points, what_.features);
+    }
     const std::span<std::int32_t> labels(static_cast<std::int32_t*>(labels_.data()), static_cast<std::size_t>(what_.points));
     const call now{.stream = gpu::stream()};
     double inertia = 0;
@@ -89,8 +136,11 @@ class operands {
 
  private:
   static constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  bool sparse() const { return what_.storage == kmeans::storage::csr; }
+
   kmeans::problem what_;
-  gpu::buffer points_, first_, centroids_, distances_, labels_;
+  std::int64_t stored_;
+  gpu::buffer points_, columns_, offsets_, first_, centroids_, distances_, labels_;
 };
 
 template <class T>
@@ -99,7 +149,8 @@ int time(const std::string& token, bool quick, double seconds) {
   const operands<T> with(kmeans::parse_token(token));
   const bool many = kmeans::parse_token(token).clusters * 100 > kmeans::parse_token(token).points;  // seeding is of interest
   std::vector<const kind_of_call*> kinds;
-  for (std::size_t i = many ? k_seeded : 0; i < std::size(k_calls); ++i) {
+  const std::size_t end = kmeans::parse_token(token).storage == kmeans::storage::csr ? k_of_rows : std::size(k_calls);
+  for (std::size_t i = many ? k_seeded : 0; i < end; ++i) {
     if (!quick || i % 2 == 0) kinds.push_back(&k_calls[i]);
   }
   for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -136,11 +187,12 @@ int time(const std::string& token, bool quick, double seconds) {
 
 std::vector<std::string> called_set(bool quick) {
   if (quick) return {"kmeans_f32_m3000_n8_k8", "kmeans_f64_m2000_n16_k20"};
-  return {"kmeans_f32_m131072_n8_k8",      "kmeans_f32_m131072_n64_k8",     "kmeans_f32_m131072_n128_k128",
-          "kmeans_f32_m1048576_n16_k64",   "kmeans_f32_m1048576_n128_k128", "kmeans_f32_m65536_n1024_k256",
-          "kmeans_f32_m262144_n256_k1024", "kmeans_f32_m1048576_n64_k1024", "kmeans_f32_m10485760_n32_k64",
-          "kmeans_f32_m1327_n33_k1327",    "kmeans_f32_m100000_n16_k2000",  "kmeans_f64_m1048576_n16_k64",
-          "kmeans_f64_m1048576_n128_k128", "kmeans_f32_m4194304_n128_k1000"};
+  return {"kmeans_f32_m131072_n8_k8",         "kmeans_f32_m131072_n64_k8",      "kmeans_f32_m131072_n128_k128",
+          "kmeans_f32_m1048576_n16_k64",      "kmeans_f32_m1048576_n128_k128",  "kmeans_f32_m65536_n1024_k256",
+          "kmeans_f32_m262144_n256_k1024",    "kmeans_f32_m1048576_n64_k1024",  "kmeans_f32_m10485760_n32_k64",
+          "kmeans_f32_m1327_n33_k1327",       "kmeans_f32_m100000_n16_k2000",   "kmeans_f64_m1048576_n16_k64",
+          "kmeans_f64_m1048576_n128_k128",    "kmeans_f32_m4194304_n128_k1000", "kmeans_f32_m100000_n10000_k100_csr",
+          "kmeans_f32_m1000000_n2000_k20_csr"};
 }
 
 int calls(const settings& wanted, const time_limit& limit) {

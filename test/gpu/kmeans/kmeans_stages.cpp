@@ -50,12 +50,23 @@ template std::vector<double> points_of(const kmeans::problem&, std::int64_t, std
 
 namespace {
 
+void record_sparse(test::recording_device& on, bool f64, bool instrumented) {
+  for (const ballast::cuda::kernel_request& each :
+       f64 ? kmeans::cuda::kernel_names<double>::sparse(instrumented) : kmeans::cuda::kernel_names<float>::sparse(instrumented))
+    (void)on.load(each);
+}
+
 // Records each problem with and without protection.
 int record(test::recording_device& on, const settings& wanted) {
   const auto add = [&](const std::string& token, bool weighted, bool wide) {
     const kmeans::problem what = kmeans::parse_token(token);
     const bool f64 = what.precision == precision::f64;
     on.user = token;
+    if (what.storage == kmeans::storage::csr) {
+      record_sparse(on, f64, false);
+      if (inject::active_injector::enabled) record_sparse(on, f64, true);
+      return;
+    }
     if (what.batch > 1) {
       for (const bool enqueued : {false, true}) {
         (void)on.load(kmeans::cuda::batch_request(what, on.about(), false, enqueued));
@@ -100,14 +111,16 @@ int record(test::recording_device& on, const settings& wanted) {
 // One pass of about a thousand points, so that a call takes about a millisecond, for each storage of packed centroids and sums that so
 // few points choose; a batch; labels alone and distances.
 std::vector<std::string> strike_set(bool quick) {
-  return in_both_precisions({"kmeans_%_m2000_n16_k20", "predict_%_m2000_n16_k20", "transform_%_m1000_n16_k20", "kmeans_%_m200_n8_k6_b24",
-                             "kmeans_%_m1500_n40_k150", "predict_%_m1500_n40_k150"},
-                            quick);
+  return in_both_precisions(
+      {"kmeans_%_m2000_n16_k20", "predict_%_m2000_n16_k20", "transform_%_m1000_n16_k20", "kmeans_%_m200_n8_k6_b24",
+       "kmeans_%_m1500_n40_k150", "predict_%_m1500_n40_k150", "kmeans_%_m2000_n200_k20_csr", "predict_%_m1500_n100_k90_csr"},
+      quick);
 }
 
 void record_subject(test::recording_device& on, const std::string& name) {
   const kmeans::problem what = kmeans::parse_token(strike::parse_subject(name).token);
   const bool f64 = what.precision == precision::f64;
+  if (what.storage == kmeans::storage::csr) return record_sparse(on, f64, false);
   if (what.batch > 1) {
     (void)on.load(kmeans::cuda::batch_request(what, on.about(), false, false));
     return;

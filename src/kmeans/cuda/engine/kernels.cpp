@@ -15,6 +15,7 @@
 #include "kmeans/cuda/layout/serve_args.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
+#include "kmeans/cuda/sparse/arguments.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -224,6 +225,35 @@ auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda:
 }
 
 template <class T>
+auto kernel_names<T>::sparse_search(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/sparse/search.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("sparse_search_kernel"), {k_type<T>}, instrumented),
+          .threads = k_sparse_threads};
+}
+
+template <class T>
+auto kernel_names<T>::sparse_sums(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/sparse/sums.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("sparse_sums_kernel"), {k_type<T>}, instrumented),
+          .threads = k_sparse_threads};
+}
+
+template <class T>
+auto kernel_names<T>::sparse_convert(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/sparse/sums.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("sparse_convert_kernel"), {}, instrumented),
+          .threads = k_sparse_threads};
+}
+
+template <class T>
+auto kernel_names<T>::sparse(bool instrumented) -> std::vector<request> {
+  std::vector<request> made = {sparse_search(instrumented), sparse_sums(instrumented), sparse_convert(instrumented)};
+  allow_lines(made);
+  if (instrumented) allow_strikes(made);
+  return made;
+}
+
+template <class T>
 auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
   return {cover(instrumented), draw(instrumented), nearest()};
 }
@@ -336,6 +366,10 @@ class kernel_set {
   void add_passes(const pass_problem& what, const pass_policy& with_sums) {
     for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, false)) add_once({std::move(each)});
   }
+  // The kernels of points in compressed rows.
+  void add_sparse() {
+    for (auto list : {kernel_names<float>::sparse(false), kernel_names<double>::sparse(false)}) add_once(std::move(list));
+  }
   // The kernels that read points of 16 bits.
   void add_half() {
     for (const int words : {1, 2}) {
@@ -361,6 +395,7 @@ class kernel_set {
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
   kernel_set list(on);
   list.add_half();
+  list.add_sparse();
   for (const bool f64 : {false, true})
     for (int words = f64 ? 2 : 1; words <= 2; ++words) list.add_setup(f64, words);
   for (const pass_problem& each : general_problems()) list.add_passes(each, general_pass(each, on));
@@ -382,6 +417,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     }
   }
   list.add_half();
+  list.add_sparse();
   return list.made;
 }
 

@@ -44,6 +44,12 @@ struct kernel_names {
   // `enqueued`: the variant that verifies and stores the fits without the host.
   static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented, bool enqueued);
 
+  // The kernels of points in compressed rows.
+  static request sparse_search(bool instrumented);
+  static request sparse_sums(bool instrumented);
+  static request sparse_convert(bool instrumented);
+  static std::vector<request> sparse(bool instrumented);
+
   // Returns the kernels that every call needs, with `words` words per sum.
   static std::vector<request> all(int words, bool instrumented, bool half = false);
   // Returns all instances of the kernels that label points as they are given; none in f64.

@@ -44,7 +44,10 @@ enum kernel_number : int {
   k_draw_kernel,
   k_nearest_kernel,
   k_batch_kernel,  // 2: verified by the host; enqueued
-  k_kernel_numbers = k_batch_kernel + 2
+  k_sparse_search_kernel = k_batch_kernel + 2,
+  k_sparse_sums_kernel,
+  k_sparse_convert_kernel,
+  k_kernel_numbers
 };
 
 // A lane keeps at most one part in so many of a device's memory.
