@@ -38,14 +38,16 @@ class own_memory final : public test::forwarding_device {
 };
 
 template <class T>
-void run_all(const std::shared_ptr<cuda::device>& memory) {
+void run_all(const std::vector<std::shared_ptr<cuda::device>>& all) {
   const inject::plan faults({inject::request{.site = fft::site::output}});
   for (const fft::on_groups::scene& what : fft::on_groups::scenes_on_devices<T>()) {
     const auto x = fft::on_groups::random_numbers<T>(what);
     for (const std::vector<int>& list : fft::on_groups::lists_of_devices()) {
       for (const protection level : {protection::correct, protection::off}) {
-        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, memory);
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, {.memory = all[1]});
         (void)fft::on_groups::transform_on_devices(list, what, x, level);
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, {.piece_bytes = 0});
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, {.divided = true, .parts_on = all});
         for (std::uint64_t seed = 0; seed < list.size(); ++seed) {
           const inject::plan each({inject::request{.site = fft::site::output, .seed = seed}});
           const inject::scope inside(&each);
@@ -67,8 +69,8 @@ int main() {
       all.push_back(std::make_shared<own_memory>(recorded.back()));
     }
     cuda::override_devices(all);
-    run_all<float>(all[1]);
-    run_all<double>(all[1]);
+    run_all<float>(all);
+    run_all<double>(all);
     for (const auto& each : recorded) each->print();
     cuda::override_devices({});
   } catch (const std::exception& e) {

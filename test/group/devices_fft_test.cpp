@@ -80,10 +80,55 @@ TYPED_TEST(fft_devices, definition_and_inverse) {
       EXPECT_LE(std::sqrt(static_cast<double>(error / size)), limit) << what << ", " << list.size() << " devices";
       EXPECT_LE(std::sqrt(static_cast<double>(error_back / size_back)), 2 * limit) << what << ", " << list.size() << " devices";
       // The place of the operands does not matter.
-      const results<T> there = transform_on_devices(list, what, x, protection::correct, {}, this->three_[1]);
+      const results<T> there = transform_on_devices(list, what, x, protection::correct, {}, {.memory = this->three_[1]});
       EXPECT_EQ(there.spectrum, found.spectrum) << what;
       EXPECT_EQ(there.back, found.back) << what;
     }
+  }
+}
+
+// Operands that are given divided have the bits of whole ones: on their devices, in place, and in host memory.
+TYPED_TEST(fft_devices, take_divided_operands) {
+  using T = TypeParam;
+  const std::vector<std::shared_ptr<cuda::device>> all = {this->three_[0], this->three_[1], this->three_[2]};
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    for (const std::vector<int>& list : lists_of_devices()) {
+      const results<T> whole = transform_on_devices(list, what, x);
+      for (const ways& how :
+           {ways{.divided = true, .parts_on = all}, ways{.divided = true}, ways{.divided = true, .parts_on = all, .in_place = true}}) {
+        if (how.in_place && what.how.real) continue;  // real and complex parts have different sizes
+        const results<T> found = transform_on_devices(list, what, x, protection::correct, {}, how);
+        EXPECT_EQ(found.spectrum, whole.spectrum) << what << ", " << list.size() << " devices";
+        EXPECT_EQ(found.back, whole.back) << what << ", " << list.size() << " devices";
+        EXPECT_EQ(found.detected, 0U) << what;
+        EXPECT_EQ(found.checks, whole.checks) << what;
+      }
+    }
+  }
+}
+
+// What travels beside the lines of other pieces has the bits of what travels after all lines; one piece those of several, up to rounding.
+TYPED_TEST(fft_devices, send_pieces_while_others_are_transformed) {
+  using T = TypeParam;
+  const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+  const std::vector<int> list = {2, 0, 1};
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    const results<T> pieces = transform_on_devices(list, what, x);
+    for (const protection level : {protection::off, protection::correct}) {
+      const results<T> after = transform_on_devices(list, what, x, level, {}, {.overlap = false});
+      const results<T> beside = transform_on_devices(list, what, x, level);
+      EXPECT_EQ(after.spectrum, beside.spectrum) << what;
+      EXPECT_EQ(after.back, beside.back) << what;
+    }
+    const results<T> one = transform_on_devices(list, what, x, protection::correct, {}, {.piece_bytes = 0});
+    double difference = 0, size = 0;
+    for (std::size_t e = 0; e < one.spectrum.size(); ++e) {
+      difference += std::norm(static_cast<std::complex<double>>(one.spectrum[e]) - static_cast<std::complex<double>>(pieces.spectrum[e]));
+      size += std::norm(static_cast<std::complex<double>>(one.spectrum[e]));
+    }
+    EXPECT_LE(std::sqrt(difference / size), 8 * u * std::sqrt(std::log2(static_cast<double>(x.size())) + 1)) << what;
   }
 }
 
@@ -170,6 +215,34 @@ TYPED_TEST(fft_devices, repair_faults_of_one_device) {
   }
 }
 
+// The same faults where the last step stores to the caller's memory, and none of the data leaves the devices.
+TYPED_TEST(fft_devices, repair_faults_of_divided_operands) {
+  using T = TypeParam;
+  const std::vector<int> list = {2, 0, 1};
+  const ways how{.divided = true, .parts_on = {this->three_[0], this->three_[1], this->three_[2]}};
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    const results<T> clean = transform_on_devices(list, what, x), bare = transform_on_devices(list, what, x, protection::off, {}, how);
+    for (const char* site : {"fft_group.block", "fft_group.copy"}) {
+      int reached = 0, detected = 0;
+      const std::uint64_t least = test::sampled() ? 3 : 9;
+      for (std::uint64_t seed = 0; seed < least || (seed < 100 && (reached == 0 || detected == 0)); ++seed) {
+        const inject::plan faults({inject::request{.site = inject::site_of(site), .seed = seed, .bit = 20}});
+        const inject::scope inside(&faults);
+        const results<T> found = transform_on_devices(list, what, x, protection::correct, {}, how);
+        EXPECT_EQ(found.spectrum, clean.spectrum) << what << ", " << site;
+        EXPECT_EQ(found.back, clean.back) << what << ", " << site;
+        EXPECT_EQ(found.uncorrectable, 0U) << what << ", " << site;
+        detected += found.detected > 0 ? 1 : 0;
+        const results<T> off = transform_on_devices(list, what, x, protection::off, {}, how);
+        reached += off.spectrum != bare.spectrum || off.back != bare.back ? 1 : 0;
+      }
+      EXPECT_GT(reached, 0) << what << ", " << site;
+      EXPECT_GT(detected, 0) << what << ", " << site;
+    }
+  }
+}
+
 // Devices that do not reach each other's memory have the same bits, by one chunk of each block or by several, and repair the same faults.
 TYPED_TEST(fft_devices, have_the_same_bits_through_the_host) {
   using T = TypeParam;
@@ -183,7 +256,7 @@ TYPED_TEST(fft_devices, have_the_same_bits_through_the_host) {
     if (what.shape.size() == 1) continue;
     const auto x = random_numbers<T>(what);
     for (const std::int64_t chunk : {0, 256}) {
-      const results<T> found = transform_on_devices(list, what, x, protection::correct, {}, nullptr, chunk);
+      const results<T> found = transform_on_devices(list, what, x, protection::correct, {}, {.host_chunk = chunk});
       EXPECT_EQ(found.road, wire::road::host);
       EXPECT_EQ(found.spectrum, right.spectrum) << what;
       EXPECT_EQ(found.back, right.back) << what;
@@ -221,6 +294,25 @@ TYPED_TEST(fft_devices, refuse_what_they_cannot) {
   EXPECT_THROW((void)plan.forward(std::span<const T>(real), std::span(out)), invalid_argument_error);
   int stream = 0;
   EXPECT_THROW((void)plan.forward(std::span<const std::complex<T>>(in), std::span(out), {.stream = &stream}), invalid_argument_error);
+  // Divided operands: another number of parts, other sizes, other numbers, parts that overlap, a device that is not there.
+  using complex = std::complex<T>;
+  const auto in_of = [&](std::size_t first, std::size_t count) { return std::span<const complex>(in).subspan(first, count); };
+  const auto out_of = [&](std::size_t first, std::size_t count) { return std::span(out).subspan(first, count); };
+  const auto divided = [&](std::vector<std::span<const complex>> from, std::vector<std::span<complex>> to, const call& now = {}) {
+    return plan.forward_divided(std::span<const std::span<const complex>>(from), std::span<const std::span<complex>>(to), now);
+  };
+  EXPECT_EQ(divided({in_of(0, 48), in_of(48, 48)}, {out_of(0, 48), out_of(48, 48)}).verdict, verdict::clean);
+  EXPECT_THROW((void)divided({in_of(0, 96)}, {out_of(0, 96)}), invalid_argument_error);
+  EXPECT_THROW((void)divided({in_of(0, 47), in_of(48, 48)}, {out_of(0, 48), out_of(48, 48)}), invalid_argument_error);
+  EXPECT_THROW((void)divided({in_of(0, 48), in_of(48, 48)}, {out_of(0, 48), out_of(40, 48)}), invalid_argument_error);
+  EXPECT_THROW((void)divided({in_of(0, 48), in_of(48, 48)}, {out_of(0, 48), out_of(48, 48)}, {.stream = &stream}), invalid_argument_error);
+  const std::vector<std::span<const T>> real_parts(2, std::span<const T>(real).first(48));
+  const std::vector<std::span<complex>> out_parts = {out_of(0, 48), out_of(48, 48)};
+  EXPECT_THROW((void)plan.forward_divided(std::span<const std::span<const T>>(real_parts), std::span<const std::span<complex>>(out_parts)),
+               invalid_argument_error);
+  EXPECT_THROW((void)plan.data_of(2), invalid_argument_error);
+  EXPECT_THROW((void)plan.spectrum_of(-1), invalid_argument_error);
+  EXPECT_EQ(plan.data_of(1).first[0], 6);
 }
 
 // A plan of one array on a group of devices has the results of group_plan in natural order, in place too.

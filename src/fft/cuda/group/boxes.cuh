@@ -24,10 +24,12 @@ struct box_tile {
 };
 
 // Tile number `tile` of a part: the indexes of its first element. Axis 2 has no tiles.
+// There are fewer than 2³² tiles, since none of 2³² would fit into a memory; division of 64 bits would take longer than the tile.
 __device__ __forceinline__ box_tile tile_at(std::int64_t tile, std::int64_t across, std::int64_t down) {
-  const std::int64_t row = tile / across;
-  const std::int64_t plane = row / down;
-  return {(tile - row * across) * k_box_tile, (row - plane * down) * k_box_tile, plane};
+  const auto number = static_cast<std::uint32_t>(tile), columns = static_cast<std::uint32_t>(across);
+  const std::uint32_t row = number / columns, plane = row / static_cast<std::uint32_t>(down);
+  return {std::int64_t{number - row * columns} * k_box_tile, std::int64_t{row - plane * static_cast<std::uint32_t>(down)} * k_box_tile,
+          std::int64_t{plane}};
 }
 
 __device__ __forceinline__ std::int64_t tiles_of(std::int64_t count) { return (count + k_box_tile - 1) / k_box_tile; }
