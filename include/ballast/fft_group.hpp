@@ -59,7 +59,7 @@ struct box {
 // A natural spectrum of two or three dimensions has the layout of the data, of real data with the last axis n/2 + 1.
 // On a group of devices (group::devices) the plan and its calls are made once: data() and spectrum() are the whole arrays, in the order
 // above, in host memory or in memory of any device; work on them by other streams than the default stream of each device must have ended.
-// The devices are the ranks of the division. Data of two and three dimensions stay in their memory from the first step to the last one,
+// The devices are the ranks of the division. Data stay in their memory from the first step to the last one,
 // and what is transformed travels while the rest is transformed; exchanges of one dimension go through host memory. The members ..._divided
 // take an operand for each device, so that no memory needs to hold a whole array. fft::plan on such a
 // group is a group_plan in natural order; it takes c2c, r2c and c2r of one array without gaps (else unsupported_error), in place too.

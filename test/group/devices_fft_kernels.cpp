@@ -1,9 +1,11 @@
 // Prints the kernels that devices_fft_test.cpp needs: its transforms run on devices that load every kernel and launch none.
 // Layer: backend tests.
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "fft/sites.hpp"
@@ -24,17 +26,26 @@ class own_memory final : public test::forwarding_device {
   void* allocate(std::int64_t bytes, cuda::stream order) override {
     void* const made = forwarding_device::allocate(bytes, order);
     const std::lock_guard lock(mutex_);
-    memory_.insert(made);
+    memory_[static_cast<const char*>(made)] = bytes;
     return made;
+  }
+  void release(void* memory, cuda::stream order) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      memory_.erase(static_cast<const char*>(memory));
+    }
+    forwarding_device::release(memory, order);
   }
   bool accessible(const void* memory) const noexcept override {
     const std::lock_guard lock(mutex_);
-    return memory_.contains(memory);
+    const auto* const byte = static_cast<const char*>(memory);
+    auto after = memory_.upper_bound(byte);
+    return after != memory_.begin() && (--after, byte < after->first + std::max<std::int64_t>(after->second, 1));
   }
 
  private:
   mutable std::mutex mutex_;
-  std::set<const void*> memory_;
+  std::map<const char*, std::int64_t> memory_;  // bytes
 };
 
 template <class T>

@@ -58,7 +58,7 @@ TYPED_TEST(fft_devices, definition_and_inverse) {
       EXPECT_EQ(plan.data().size(), static_cast<std::int64_t>(x.size()));
       const results<T> found = transform_on_devices(list, what, x);
       EXPECT_EQ(found.backend, backend::cuda);
-      EXPECT_EQ(found.road, what.shape.size() == 1 ? wire::road::host : wire::road::peers);
+      EXPECT_EQ(found.road, wire::road::peers);
       EXPECT_EQ(found.detected, 0U) << what;
       EXPECT_GT(found.checks, 0U) << what;
       long double error = 0, size = 0, error_back = 0, size_back = 0;
@@ -253,7 +253,6 @@ TYPED_TEST(fft_devices, have_the_same_bits_through_the_host) {
   auto expected = clean.begin();
   for (const scene& what : scenes_on_devices<T>()) {
     const results<T>& right = *expected++;
-    if (what.shape.size() == 1) continue;
     const auto x = random_numbers<T>(what);
     for (const std::int64_t chunk : {0, 256}) {
       const results<T> found = transform_on_devices(list, what, x, protection::correct, {}, {.host_chunk = chunk});

@@ -80,10 +80,12 @@ struct device_room {
 // division. Devices that do not reach each other pack blocks, which go through page-locked memory of the host by chunks. Beside that the
 // source sums the words of each block, by their numbers in the whole array; the destination sums what lies in its memory after it. If the
 // sums of one block differ, all exchange again, at most twice: the source is kept.
-template <class T>
+template <class Element>
 class exchange_on_devices {
-  using element = std::complex<T>;
+  using element = Element;
+  using number = typename component<Element>::type;
   static constexpr int k_bytes = sizeof(element);
+  static constexpr std::int64_t k_components = sizeof(element) / sizeof(number);
   using steps = std::int64_t[3];
 
  public:
@@ -268,8 +270,8 @@ class exchange_on_devices {
       for (std::size_t p = 0; p < ranks_ && begin == 0; ++p) {
         if (p == me_) continue;
         (void)injector.strike(site::block, {.interval = static_cast<std::int64_t>(p), .intervals = static_cast<std::int64_t>(ranks_)},
-                              reinterpret_cast<T*>(staged + static_cast<std::int64_t>(p) * chunk),
-                              size(sent_to(p)) / static_cast<std::int64_t>(sizeof(T)));
+                              reinterpret_cast<number*>(staged + static_cast<std::int64_t>(p) * chunk),
+                              size(sent_to(p)) / static_cast<std::int64_t>(sizeof(number)));
       }
       over_.barrier();  // the chunks of all are there
       for (std::size_t q = 0; q < ranks_; ++q)
@@ -292,7 +294,7 @@ class exchange_on_devices {
       room_.on->copy(line.data(), there, bytes, near());
       room_.on->synchronize(near());
       (void)injector.strike(where, {.interval = static_cast<std::int64_t>(other), .intervals = static_cast<std::int64_t>(ranks_)},
-                            reinterpret_cast<T*>(line.data()), 2 * static_cast<std::int64_t>(line.size()));
+                            reinterpret_cast<number*>(line.data()), k_components * static_cast<std::int64_t>(line.size()));
       room_.on->copy(there, line.data(), bytes, near());
       room_.on->synchronize(near());
     }

@@ -1,4 +1,4 @@
-// Transforms of two and three dimensions on the devices of a group: the data of all steps stay in the memory of the devices.
+// Transforms on the devices of a group: the data of all steps stay in the memory of the devices.
 // Layer: algorithm, over fft::plan and device_exchange.hpp.
 #include <algorithm>
 #include <chrono>
@@ -16,6 +16,7 @@
 #include "fft/api/device_exchange.hpp"
 #include "fft/api/group_plan.hpp"
 #include "fft/api/part_of_array.hpp"
+#include "fft/cuda/group/product.hpp"
 #include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
@@ -73,7 +74,9 @@ class call_on_device {
         injector_(injector),
         room_(room),
         kernels_(room.on, static_cast<int>(sizeof(std::complex<T>))),
-        transformed_(room.on->make_event(false)) {}
+        transformed_(room.on->make_event(false)) {
+    if (of.one_dimension && of.how.real) real_kernels_.emplace(room.on, static_cast<int>(sizeof(T)));
+  }
 
   // Reads the part of this device from `all`: where it lies if it is dense there and in the memory of this device.
   template <class Number>
@@ -96,18 +99,32 @@ class call_on_device {
   // Lets the last step store its lines to the part of this device in `all`, if it is dense there and in the memory of this device.
   template <class Number>
   void store_directly(std::span<Number> all, const box& whole, const box& part) {
-    if (part.size() != 0) result_ = const_cast<Number*>(dense_part(std::span<const Number>(all), whole, part));
+    const bool ends_by_exchange = of_.one_dimension && !forward_;
+    if (part.size() != 0 && !ends_by_exchange) result_ = const_cast<Number*>(dense_part(std::span<const Number>(all), whole, part));
   }
 
   void run() {
     const std::vector<group_step>& steps = of_.steps;
+    const bool one_dimension = of_.one_dimension, real = of_.how.real;
     if (forward_) {
-      for (std::size_t s = 0; s < steps.size(); ++s)
+      if (one_dimension && real)
+        turn<T>(of_.of_data, of_.of_real, *real_kernels_);
+      else if (one_dimension)
+        turn<std::complex<T>>(of_.of_data, steps[0].divided, kernels_);
+      for (std::size_t s = 0; s < steps.size(); ++s) {
         along(steps[s], s + 1 < steps.size() ? &steps[s + 1].divided : of_.natural ? &*of_.natural : nullptr);
+        if (one_dimension && s == 0) multiply(steps[1].divided);
+      }
       return;
     }
-    if (of_.natural) turn(*of_.natural, steps.back().divided);
-    for (std::size_t s = steps.size(); s-- > 0;) along(steps[s], s > 0 ? &steps[s - 1].divided : nullptr);
+    if (of_.natural) turn<std::complex<T>>(*of_.natural, steps.back().divided, kernels_);
+    for (std::size_t s = steps.size(); s-- > 0;) {
+      along(steps[s], s > 0 ? &steps[s - 1].divided : one_dimension && !real ? &of_.of_data : nullptr);
+      if (one_dimension && s == 1) multiply(steps[0].divided);
+    }
+    if (!one_dimension || !real) return;
+    over_.barrier();  // the lines were read where others are going to store
+    turn<T>(of_.of_real, of_.of_data, *real_kernels_);
   }
 
   // Stores the result in its part of `all`.
@@ -135,28 +152,87 @@ class call_on_device {
     return stretches == 1 && aligned && room_.on->accessible(all.data()) ? all.data() + first : nullptr;
   }
 
-  exchange_on_devices<T> exchange_into(const division_of_array& was, const division_of_array& becomes, int half) {
-    return {was, becomes, over_, room_, kernels_, from_, half, wanted_};
+  template <class Element>
+  exchange_on_devices<Element> exchange_into(const division_of_array& was, const division_of_array& becomes,
+                                             const cuda::box_kernels& kernels, int half) {
+    return {was, becomes, over_, room_, kernels, from_, half, wanted_};
   }
-  void end(exchange_on_devices<T>& running, int half_number) {
-    running.finish(seen_, injector_);
+  void lies_in(int half_number) {
     current_ = half_number;
     from_ = half(current_);
   }
 
-  void turn(const division_of_array& was, const division_of_array& becomes) {
+  template <class Element>
+  void turn(const division_of_array& was, const division_of_array& becomes, const cuda::box_kernels& kernels) {
     const clock::time_point begin = clock::now();
     const int to = current_ < 0 ? 1 : 1 - current_;  // the same on all devices, wherever their operands lie
-    auto running = exchange_into(was, becomes, to);
+    auto running = exchange_into<Element>(was, becomes, kernels, to);
     running.send_all();
-    end(running, to);
+    running.finish(seen_, injector_);
+    lies_in(to);
     exchange_seconds_ += seconds_since(begin);
+  }
+
+  // Multiplies by the factors between the two steps of one dimension. The product is made again with the other tables and must have the
+  // same bits. A repetition makes all tables anew: one of them may be damaged.
+  void multiply(const division_of_array& divided) {
+    const box part = divided.of(of_.place);
+    const auto slow = static_cast<std::size_t>(part.order[0]), fast = static_cast<std::size_t>(part.order[1]);
+    const cuda::product_part all{part.count[slow], part.count[fast], part.first[slow], part.first[fast]};
+    const cuda::product_kernels kernels(room_.on, static_cast<int>(sizeof(std::complex<T>)));
+    const std::int64_t n = of_.shape[0] * of_.shape[1];
+    const int to = 1 - current_;  // the source of the exchange before, which is over
+    const ballast::cuda::stream on = room_.streams->near.get();
+    const auto once = [&](int number) {
+      abft::finding found;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      const cuda::root_tables by = cuda::roots_of(room_.on, n, 0, number == 0);
+      kernels.multiply(from_, half(to), all, by, !forward_, on);
+      strike_product(static_cast<std::complex<T>*>(half(to)), all, on);
+      if (wanted_ == protection::off) {
+        room_.on->synchronize(on);
+        return found;
+      }
+      const cuda::root_tables again = cuda::roots_of(room_.on, n, 1, number == 0);
+      auto* const wrong = static_cast<unsigned long long*>(room_.sums.data());
+      unsigned long long count = 0;
+      room_.on->zero(wrong, sizeof *wrong, on);
+      kernels.check(from_, half(to), all, again, !forward_, wrong, on);
+      room_.on->copy(&count, wrong, sizeof count, on);
+      room_.on->synchronize(on);
+      if (count != 0) found.word = abft::k_fail;
+      seen_.checked(static_cast<std::uint64_t>(part.size()));
+      return found;
+    };
+    if (wanted_ == protection::off)
+      (void)once(0);
+    else
+      (void)run::attempt(seen_, wanted_, "group.twiddle", 0, once);
+    lies_in(to);
+    over_.barrier();  // all have read the half where the next exchange stores
+  }
+
+  // Strikes the middle row of the products.
+  void strike_product(std::complex<T>* products, const cuda::product_part& all, ballast::cuda::stream on) {
+    if constexpr (inject::active_injector::enabled) {
+      if (!injector_.armed(site::product) || all.rows * all.columns == 0) return;
+      std::vector<std::complex<T>> row(static_cast<std::size_t>(all.columns));
+      const auto bytes = static_cast<std::int64_t>(row.size() * sizeof(row[0]));
+      std::complex<T>* const there = products + all.rows / 2 * all.columns;
+      room_.on->copy(row.data(), there, bytes, on);
+      room_.on->synchronize(on);
+      (void)injector_.strike(site::product, {}, reinterpret_cast<T*>(row.data()), 2 * all.columns);
+      room_.on->copy(there, row.data(), bytes, on);
+      room_.on->synchronize(on);
+    }
   }
 
   // Transforms the lines of a step. If the data become divided otherwise after it, each piece is sent when it is transformed.
   void along(const group_step& which, const division_of_array* becomes) {
     // Complex lines stay in the half where they lie: other devices may store to the other one as soon as their first piece is ready.
-    const bool of_real = which.all.spectra.has_value();
+    const bool of_real = of_.how.real && &which == &of_.steps.front();
+    // Real lines are read in the half where others are going to store: nobody sends before all devices have read theirs.
+    const bool in_the_way = becomes != nullptr && of_real && current_ >= 0, overlap = room_.overlap && !in_the_way;
     const int to = current_ < 0 ? 0 : of_real ? 1 - current_ : current_;
     const bool last = becomes == nullptr && result_ != nullptr;
     const void* const from = from_;
@@ -165,12 +241,12 @@ class call_on_device {
     from_ = out;
     current_ = to;
     stored_ = last;
-    std::optional<exchange_on_devices<T>> next;
-    if (becomes != nullptr) next.emplace(exchange_into(which.divided, *becomes, 1 - to));
+    std::optional<exchange_on_devices<std::complex<T>>> next;
+    if (becomes != nullptr) next.emplace(exchange_into<std::complex<T>>(which.divided, *becomes, kernels_, 1 - to));
     std::vector<pending_report> running;
     const auto piece = [&](const line_plans& by, std::int64_t first, std::int64_t count) {
       running.push_back(of_.enqueue_lines(which, by, first, count, forward_, from, out, on));
-      if (!next || !room_.overlap) return;
+      if (!next || !overlap) return;
       room_.on->record(*transformed_, on);
       next->send(first, count, transformed_.get(), cuda::k_beside);
     };
@@ -190,8 +266,10 @@ class call_on_device {
     }
     if (!next) return;
     const clock::time_point begin = clock::now();
-    if (!room_.overlap) next->send_all();
-    end(*next, 1 - to);
+    if (in_the_way) over_.barrier();
+    if (!overlap) next->send_all();
+    next->finish(seen_, injector_);
+    lies_in(1 - to);
     exchange_seconds_ += seconds_since(begin);
   }
 
@@ -203,6 +281,7 @@ class call_on_device {
   inject::active_injector& injector_;
   device_room& room_;
   cuda::box_kernels kernels_;
+  std::optional<cuda::box_kernels> real_kernels_;  // one dimension of real data
   std::unique_ptr<ballast::cuda::stream_event> transformed_;
   const void* from_ = nullptr;
   int current_ = -1;        // the half with the data; −1: they lie elsewhere
@@ -310,19 +389,11 @@ report group_plan<T>::implementation::run_on_devices(bool forward, const Operand
   std::vector<device_seconds> seconds(devices.size());
   group::state& state = *where.group.internal();
   rooms_of_call rooms(threads, state, devices);
-  state.road = one_dimension || !rooms[0].peers ? wire::road::host : wire::road::peers;
-  const bool lines_first = !forward && !natural;  // lines of one dimension are read by a plan
+  state.road = rooms[0].peers ? wire::road::peers : wire::road::host;
   threads.run(token, [&](std::size_t p) {
     const run::settings own = threads.settings_of(given, p);
     reports[p] = run::in_call(nullptr, threads.device(p), token, [&] {
-      const implementation& each = devices[p];
-      const device_operands<In, Out> mine = operands(p);
-      if (!one_dimension) return each.transform_in_room(forward, mine, own, threads.over(p), rooms[p], seconds[p]);
-      part_of_array<const In> source(mine.in, mine.in_box, forward ? each.data : each.spectrum, lines_first);
-      part_of_array<Out> result(mine.out, mine.out_box, forward ? each.spectrum : each.data, false);
-      report made = each.transform_own(forward, source.view(), result.view(), own, threads.over(p));
-      if (made.verdict != verdict::uncorrectable) result.commit();
-      return made;
+      return devices[p].transform_in_room(forward, operands(p), own, threads.over(p), rooms[p], seconds[p]);
     });
   });
   state.seconds = seconds[0].all;
@@ -394,24 +465,16 @@ report group_plan<T>::implementation::transform_on_own_device(bool forward, std:
       for (const void* each : {static_cast<const void*>(in.data()), static_cast<const void*>(out.data())})
         if (ballast::cuda::residence_of(each) != ballast::cuda::residence::host) state.link->device()->synchronize(nullptr);
     });
-    if (!one_dimension) {
-      device_seconds seconds;
-      device_room room;
-      room.on = state.link->device();
-      room.streams = streams;
-      room.link = state.link.get();
-      const device_operands<In, Out> operands{in, forward ? data : spectrum, out, forward ? spectrum : data, false};
-      report made = transform_in_room(forward, operands, given, over, room, seconds);
-      state.road = wire::road::link;
-      state.seconds = seconds.all;
-      state.exchange_seconds = seconds.exchange;
-      return made;
-    }
-    part_of_array<const In> source(in, forward ? data : spectrum, forward ? data : spectrum, false);
-    part_of_array<Out> result(out, forward ? spectrum : data, forward ? spectrum : data, false);
-    report made = transform_own(forward, source.view(), result.view(), given, over);
-    if (made.verdict != verdict::uncorrectable) result.commit();
-    state.road = wire::road::host;
+    device_seconds seconds;
+    device_room room;
+    room.on = state.link->device();
+    room.streams = streams;
+    room.link = state.link.get();
+    const device_operands<In, Out> operands{in, forward ? data : spectrum, out, forward ? spectrum : data, false};
+    report made = transform_in_room(forward, operands, given, over, room, seconds);
+    state.road = wire::road::link;
+    state.seconds = seconds.all;
+    state.exchange_seconds = seconds.exchange;
     return made;
   });
 }

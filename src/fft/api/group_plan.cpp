@@ -102,7 +102,7 @@ void group_plan<T>::implementation::divide() {
     const auto columns = [&](const lengths& of) {
       return division_of_array{.shape = of, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
     };
-    steps = {{columns(half), {0}, {}, {}}, {rows(half), {1}, {}, {}}};
+    steps = {{columns(half), {0}}, {rows(half), {1}}};
     if (how.order == result_order::natural) natural = columns(half);
     of_data = rows(all);
     of_real = columns(all);
@@ -115,14 +115,12 @@ void group_plan<T>::implementation::divide() {
   };
   const std::array<int, 3> row_major = {0, 1, 2}, turned = {1, 2, 0};
   if (shape.size() == 2) {
-    steps = {{divided(row_major, 0, -1, parts, 1), {1}, {}, {}}, {divided({1, 0, 2}, 1, -1, parts, 1), {0}, {}, {}}};
+    steps = {{divided(row_major, 0, -1, parts, 1), {1}}, {divided({1, 0, 2}, 1, -1, parts, 1), {0}}};
   } else if (how.division == division::slabs) {
-    steps = {{divided(row_major, 0, -1, parts, 1), {1, 2}, {}, {}}, {divided(turned, 1, -1, parts, 1), {0}, {}, {}}};
+    steps = {{divided(row_major, 0, -1, parts, 1), {1, 2}}, {divided(turned, 1, -1, parts, 1), {0}}};
   } else {
     const std::int64_t r = how.grid[0], c = how.grid[1];
-    steps = {{divided(row_major, 0, 1, r, c), {2}, {}, {}},
-             {divided({0, 2, 1}, 0, 2, r, c), {1}, {}, {}},
-             {divided(turned, 1, 2, r, c), {0}, {}, {}}};
+    steps = {{divided(row_major, 0, 1, r, c), {2}}, {divided({0, 2, 1}, 0, 2, r, c), {1}}, {divided(turned, 1, 2, r, c), {0}}};
   }
   if (how.order == result_order::natural) natural = steps[0].divided;
   of_data = steps[0].divided;
@@ -162,7 +160,7 @@ void group_plan<T>::implementation::plan_lines(std::int64_t piece_bytes) {
     plan(each.piece, each.of_piece);
     if (each.rows % each.piece != 0) plan(each.rows % each.piece, each.of_rest);
   }
-  if (!one_dimension) return;
+  if (!one_dimension || streams != nullptr) return;  // devices have tables of their own
   const box part = steps[0].divided.of(place);
   factors = factors_of<T>(part, shape[0] * shape[1]);
   twin = factors_of<T>(part, shape[0] * shape[1]);
@@ -459,7 +457,7 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
     wire::device_threads threads(where.group, count);
     const run::settings given = run::settings_of(where);
     const implementation one = *made;
-    const std::int64_t pieces = made->one_dimension ? 0 : where.group.internal()->piece_bytes;
+    const std::int64_t pieces = where.group.internal()->piece_bytes;
     made->devices.resize(count, one);
     threads.run(made->token, [&](std::size_t p) {
       implementation& each = made->devices[p];

@@ -34,10 +34,10 @@ struct line_plans {
 struct group_step {
   division_of_array divided;
   std::vector<int> axes;  // those that are transformed, in their order in memory
-  line_plans all;         // none if the rank has nothing
+  line_plans all = {};    // none if the rank has nothing
   // Devices: how many elements of the slowest axis the rank has, and the pieces in which they are transformed before an exchange.
   std::int64_t rows = 0, piece = 0;
-  line_plans of_piece, of_rest;  // of the last piece, if it is shorter
+  line_plans of_piece = {}, of_rest = {};  // of the last piece, if it is shorter
 };
 
 struct device_room;

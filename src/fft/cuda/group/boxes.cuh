@@ -13,10 +13,14 @@
 
 namespace ballast::fft::cuda {
 
-// An element of 8 or 16 bytes as words.
+// An element of 4, 8 or 16 bytes as words of at most 8.
 template <int Bytes>
 struct alignas(Bytes) box_element {
   std::uint64_t word[Bytes / 8];
+};
+template <>
+struct alignas(4) box_element<4> {
+  std::uint32_t word[1];
 };
 
 struct box_tile {
@@ -81,7 +85,7 @@ __global__ void __launch_bounds__(k_box_threads) box_copy_kernel(const __grid_co
 template <int Bytes>
 __global__ void __launch_bounds__(k_box_threads) box_sum_kernel(const __grid_constant__ box_sum_arguments a) {
   using element = box_element<Bytes>;
-  constexpr int rows = k_box_threads / k_box_tile, words = Bytes / 8;
+  constexpr int rows = k_box_threads / k_box_tile, words = Bytes < 8 ? 1 : Bytes / 8;
   const auto* const from = static_cast<const element*>(a.from);
   const int x = static_cast<int>(threadIdx.x) % k_box_tile, y = static_cast<int>(threadIdx.x) / k_box_tile;
   const std::int64_t across = tiles_of(a.count[0]), down = tiles_of(a.count[1]), tiles = across * down * a.count[2];

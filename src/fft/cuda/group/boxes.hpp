@@ -14,7 +14,7 @@ namespace ballast::fft::cuda {
 // of the device. 16 blocks of a whole device saturate a link [docs/design/distributed.md].
 inline constexpr int k_alone = 16, k_beside = 2;
 
-// Launches on one device. Elements of 8 or 16 bytes: complex numbers.
+// Launches on one device. Elements of 8 or 16 bytes, complex numbers, or of 4, real ones.
 class box_kernels {
  public:
   box_kernels() = default;
