@@ -165,6 +165,6 @@ def divided_of(seen):
             ratio = f"{one / inside:.2f}" if one and inside else "—"
             error = f"{row['error'] / row['limit']:.2g}" if row.get("limit") else row.get("wrong", "—")
             lines.append("| " + " | ".join([
-                token, call.split(", ")[-1], devices, level, show(one), show(inside), ratio, show(row.get("exchange")), show(other.get("inside")),
+                token, call.removeprefix("forward, divided, "), devices, level, show(one), show(inside), ratio, show(row.get("exchange")), show(other.get("inside")),
                 show(other.get("exchange")), show(row.get("milliseconds")), error]) + " |")
     return [*lines, ""]

@@ -26,7 +26,8 @@ namespace {
 
 constexpr int k_repeated = 3;
 constexpr const char* k_transforms[] = {"fft_c2c_f32_n512x512x512_b1_fwd", "fft_c2c_f32_n1024x1024x1024_b1_fwd",
-                                        "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd"};
+                                        "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd",
+                                        "fft_c2c_f32_n16384x16384_b1_fwd", "fft_c2c_f32_n134217728_b1_fwd"};
 constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x64x64_b1_fwd"};
 constexpr const char* k_matrices[] = {"qr_f64_m1048576_n128", "qr_f32_m1048576_n128", "qr_f64_m200000_n32"};
 constexpr const char* k_matrices_quick[] = {"qr_f64_m20000_n32"};
@@ -121,7 +122,7 @@ int timed_in_device_memory(const char* token, const fft::plan& alone, const exec
 // The difference of divided spectra from the whole one, of every 97th element.
 template <class T>
 double difference_of_parts(const std::vector<cuda::device_buffer>& parts, const std::vector<std::shared_ptr<cuda::device>>& on,
-                           const fft::group_plan<T>& plan, const std::vector<std::complex<T>>& expected) {
+                           const fft::group_plan<T>& plan, bool one_dimension, const std::vector<std::complex<T>>& expected) {
   double off = 0, size = 0;
   std::array<std::int64_t, 3> all = {1, 1, 1};
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -141,7 +142,8 @@ double difference_of_parts(const std::vector<cuda::device_buffer>& parts, const 
         at[a] = part.first[a] + place % part.count[a];
         place /= part.count[a];
       }
-      const auto right = static_cast<std::complex<double>>(expected[static_cast<std::size_t>((at[0] * all[1] + at[1]) * all[2] + at[2])]);
+      const std::int64_t number = one_dimension ? at[0] + all[0] * at[1] : (at[0] * all[1] + at[1]) * all[2] + at[2];
+      const auto right = static_cast<std::complex<double>>(expected[static_cast<std::size_t>(number)]);
       off += std::norm(static_cast<std::complex<double>>(found[e]) - right);
       size += std::norm(right);
     }
@@ -161,8 +163,26 @@ int divided(const char* token, const fft::problem& of, const std::vector<int>& l
     const cuda::device_scope there(each);
     on.push_back(cuda::current_device());
   }
-  for (const fft::result_order order : {fft::result_order::transposed, fft::result_order::natural}) {
-    const fft::group_plan<T> plan(of.shape, where, {.real = of.kind == fft::kind::r2c, .order = order});
+  struct way {
+    const char* name;
+    fft::result_order order;
+    std::int64_t mebibytes;  // of a piece; 0: the library's choice
+    bool overlap;
+  };
+  constexpr way ways[] = {{"transposed", fft::result_order::transposed, 0, true},
+                          {"transposed, exchange after lines", fft::result_order::transposed, 0, false},
+                          {"natural", fft::result_order::natural, 0, true},
+                          {"natural, exchange after lines", fft::result_order::natural, 0, false},
+                          {"transposed, pieces of 16 MiB", fft::result_order::transposed, 16, true},
+                          {"transposed, pieces of 32 MiB", fft::result_order::transposed, 32, true},
+                          {"transposed, pieces of 128 MiB", fft::result_order::transposed, 128, true}};
+  group::state& state = *where.group.internal();
+  const std::int64_t usual = state.piece_bytes;
+  for (const way& each : ways) {
+    if (each.order == fft::result_order::natural && of.kind == fft::kind::r2c && of.shape.size() == 1) continue;  // there is none
+    state.piece_bytes = each.mebibytes > 0 ? each.mebibytes << 20 : usual;
+    state.overlap = each.overlap;
+    const fft::group_plan<T> plan(of.shape, where, {.real = of.kind == fft::kind::r2c, .order = each.order});
     std::vector<cuda::device_buffer> from, to;
     std::vector<std::span<const In>> from_parts;
     std::vector<std::span<std::complex<T>>> to_parts;
@@ -178,17 +198,13 @@ int divided(const char* token, const fft::problem& of, const std::vector<int>& l
       from_parts.emplace_back(static_cast<const In*>(from[p].data()), count);
       to_parts.emplace_back(static_cast<std::complex<T>*>(to[p].data()), results);
     }
-    const std::string name = order == fft::result_order::natural ? "forward, divided, natural" : "forward, divided, transposed";
-    for (const bool overlap : {true, false}) {
-      where.group.internal()->overlap = overlap;
-      failed += timed(
-          token, overlap ? name : name + ", exchange after lines", list, where, bound,
-          [&] {
-            return plan.forward_divided(std::span<const std::span<const In>>(from_parts),
-                                        std::span<const std::span<std::complex<T>>>(to_parts));
-          },
-          [&] { return difference_of_parts(to, on, plan, expected); }, repeated);
-    }
+    failed += timed(
+        token, std::string("forward, divided, ") + each.name, list, where, bound,
+        [&] {
+          return plan.forward_divided(std::span<const std::span<const In>>(from_parts),
+                                      std::span<const std::span<std::complex<T>>>(to_parts));
+        },
+        [&] { return difference_of_parts(to, on, plan, of.shape.size() == 1, expected); }, repeated);
   }
   return failed;
 }

@@ -52,7 +52,7 @@ struct results {
   wire::road road = wire::road::none;
 };
 
-// Where operands lie, and how the data travel.
+// The places of operands, and the ways of the data.
 struct ways {
   std::shared_ptr<ballast::cuda::device> memory = nullptr;  // the device on which whole arrays lie; null: in host memory
   std::int64_t host_chunk =

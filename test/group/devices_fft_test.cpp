@@ -108,7 +108,8 @@ TYPED_TEST(fft_devices, take_divided_operands) {
   }
 }
 
-// What travels beside the lines of other pieces has the bits of what travels after all lines; one piece those of several, up to rounding.
+// Pieces that travel beside the lines of others give the bits of an exchange after all lines; one piece gives those of several, up to
+// rounding.
 TYPED_TEST(fft_devices, send_pieces_while_others_are_transformed) {
   using T = TypeParam;
   const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;

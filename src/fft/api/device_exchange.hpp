@@ -36,7 +36,7 @@ struct device_room {
   std::shared_ptr<ballast::cuda::device> on;
   std::shared_ptr<const device_streams> streams;
   bool peers = false;                      // the devices reach each other's memory
-  bool overlap = true;                     // what is transformed travels while the rest is transformed
+  bool overlap = true;                     // pieces travel while others are transformed
   wire::nccl_link* link = nullptr;         // the devices are those of ranks; or null
   std::int64_t chunk = 0;                  // bytes of `staged` for each device
   ballast::cuda::device_buffer given;      // real data that do not lie here
@@ -50,7 +50,7 @@ struct device_room {
   device_room() = default;
   device_room(const device_room&) = delete;
   device_room& operator=(const device_room&) = delete;
-  ~device_room() { wait(); }  // work that an error has left behind may still use the memory
+  ~device_room() { wait(); }  // a call that ended by an error has left work that uses the memory
 
   void wait() const noexcept {
     if (on == nullptr) return;

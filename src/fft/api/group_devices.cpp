@@ -231,7 +231,7 @@ class call_on_device {
   void along(const group_step& which, const division_of_array* becomes) {
     // Complex lines stay in the half where they lie: other devices may store to the other one as soon as their first piece is ready.
     const bool of_real = of_.how.real && &which == &of_.steps.front();
-    // Real lines are read in the half where others are going to store: nobody sends before all devices have read theirs.
+    // Real lines lie in the half where other devices are going to store: no device sends before all have read theirs.
     const bool in_the_way = becomes != nullptr && of_real && current_ >= 0, overlap = room_.overlap && !in_the_way;
     const int to = current_ < 0 ? 0 : of_real ? 1 - current_ : current_;
     const bool last = becomes == nullptr && result_ != nullptr;
@@ -248,7 +248,7 @@ class call_on_device {
       running.push_back(of_.enqueue_lines(which, by, first, count, forward_, from, out, on));
       if (!next || !overlap) return;
       room_.on->record(*transformed_, on);
-      next->send(first, count, transformed_.get(), cuda::k_beside);
+      next->send(first, count, transformed_.get(), count == which.rows ? cuda::k_alone : cuda::k_beside);
     };
     if (which.rows > 0 && (!next || which.piece == which.rows)) {
       piece(which.all, 0, which.rows);

@@ -37,7 +37,7 @@ struct group_step {
   line_plans all = {};    // none if the rank has nothing
   // Devices: how many elements of the slowest axis the rank has, and the pieces in which they are transformed before an exchange.
   std::int64_t rows = 0, piece = 0;
-  line_plans of_piece = {}, of_rest = {};  // of the last piece, if it is shorter
+  line_plans of_piece = {}, of_rest = {};  // the latter for the last piece, if it is shorter
 };
 
 struct device_room;
@@ -75,7 +75,7 @@ struct group_plan<T>::implementation {
   std::size_t place = 0, ranks = 1;
   std::string token;
   box data, spectrum;
-  std::shared_ptr<const device_streams> streams;  // of a device; the steps' plans use them
+  std::shared_ptr<const device_streams> streams;  // a device's; the plans of the steps use them
   std::vector<group_step> steps;                  // the steps of the forward transform
   std::optional<division_of_array> natural;       // the division after the last exchange
   division_of_array of_data, of_real;             // the data's; real data: that which the first step reads
