@@ -166,7 +166,7 @@ int divided(const char* token, const fft::problem& of, const std::vector<int>& l
   struct way {
     const char* name;
     fft::result_order order;
-    std::int64_t mebibytes;  // of a piece; 0: the library's choice
+    std::int64_t mebibytes;  // the size of a piece; 0: the library's choice
     bool overlap;
   };
   constexpr way ways[] = {{"transposed", fft::result_order::transposed, 0, true},
