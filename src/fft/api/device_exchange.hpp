@@ -16,6 +16,7 @@
 #include "cuda/device/device.hpp"
 #include "fft/api/boxes.hpp"
 #include "fft/cuda/group/boxes.hpp"
+#include "fft/cuda/group/product.hpp"
 #include "fft/sites.hpp"
 #include "group/exchange.hpp"
 #include "group/nccl_engine.hpp"
@@ -24,11 +25,12 @@
 
 namespace ballast::fft {
 
-// The streams of a device in calls on several: the lines of a transform; what is stored for other devices, which is urgent, so that the
-// link does not wait for the lines; sums, and what stays here.
+// State of a device in calls on several; its plan keeps it. Streams: the lines of a transform; what is stored for other devices, which is
+// urgent, so that the link does not wait for the lines; sums, and what stays here. Tables of one dimension, twice.
 struct device_streams {
   explicit device_streams(const std::shared_ptr<ballast::cuda::device>& on) : lines(on), far(on, true), near(on, true) {}
   ballast::cuda::device_stream lines, far, near;
+  cuda::root_tables roots[2];
 };
 
 // The memory of one device for a call on several. Others write to it, so that it lives until the call has ended on all of them.

@@ -16,7 +16,6 @@
 #include "fft/api/device_exchange.hpp"
 #include "fft/api/group_plan.hpp"
 #include "fft/api/part_of_array.hpp"
-#include "fft/cuda/group/product.hpp"
 #include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
@@ -186,14 +185,15 @@ class call_on_device {
     const auto once = [&](int number) {
       abft::finding found;
       found.residual = std::numeric_limits<double>::quiet_NaN();
-      const cuda::root_tables by = cuda::roots_of(room_.on, n, 0, number == 0);
+      const auto tables = [&](int copy) { return number == 0 ? room_.streams->roots[copy] : cuda::roots_of(room_.on, n, copy, false); };
+      const cuda::root_tables by = tables(0);
       kernels.multiply(from_, half(to), all, by, !forward_, on);
       strike_product(static_cast<std::complex<T>*>(half(to)), all, on);
       if (wanted_ == protection::off) {
         room_.on->synchronize(on);
         return found;
       }
-      const cuda::root_tables again = cuda::roots_of(room_.on, n, 1, number == 0);
+      const cuda::root_tables again = tables(1);
       auto* const wrong = static_cast<unsigned long long*>(room_.sums.data());
       unsigned long long count = 0;
       room_.on->zero(wrong, sizeof *wrong, on);
@@ -326,7 +326,10 @@ inline namespace abi_1 {
 
 template <class T>
 void group_plan<T>::implementation::make_streams() {
-  streams = std::make_shared<const device_streams>(ballast::cuda::current_device());
+  const std::shared_ptr<ballast::cuda::device> on = ballast::cuda::current_device();
+  const auto made = std::make_shared<device_streams>(on);
+  for (int copy = 0; one_dimension && copy < 2; ++copy) made->roots[copy] = cuda::roots_of(on, shape[0] * shape[1], copy, true);
+  streams = made;
 }
 
 template <class T>

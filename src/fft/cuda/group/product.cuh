@@ -15,10 +15,11 @@
 
 namespace ballast::fft::cuda {
 
-// a b − c d, or a b + c d, of numbers with rests: the products and their sum without error (Dekker, 1971; Knuth, 1969), the rests added.
+// a b + c d, of numbers with rests: the products and their sum without error (Dekker, 1971; Knuth, 1969), the rests added.
 __device__ __forceinline__ double sum_of_products(double a, double a_rest, double b, double b_rest, double c, double c_rest, double d,
                                                   double d_rest) {
-  const double p = a * b, p_rest = fma(a, b, -p), q = c * d, q_rest = fma(c, d, -q);
+  // + 0.0: the compiler would join a product and the sum below to one multiply-add.
+  const double p = fma(a, b, 0.0), p_rest = fma(a, b, -p), q = fma(c, d, 0.0), q_rest = fma(c, d, -q);
   const double s = p + q, of_q = s - p, s_rest = (p - (s - of_q)) + (q - of_q);
   const double cross = fma(a, b_rest, fma(a_rest, b, fma(c, d_rest, c_rest * d)));
   return s + ((s_rest + p_rest) + (q_rest + cross));
