@@ -5,8 +5,12 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,11 +19,14 @@
 #include <ballast/fft.hpp>
 #include <ballast/fft_group.hpp>
 
+#include "cuda/memory/shared_state.hpp"
+#include "fft/cuda/group/box_arguments.hpp"
 #include "fft/sites.hpp"
 #include "group/devices_fft_cases.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/several_devices.hpp"
 
@@ -29,6 +36,50 @@ namespace {
 using namespace on_groups;
 
 const inject::registration k_sites(site::group_table());
+
+// A block that never arrives, so that its place holds older data; one whose rows arrive in reversed order; one without its last row.
+enum class mishap { stale, swapped, short_of_a_row };
+
+// Lets one copy of a block go wrong, and counts all.
+class device_with_mishaps final : public test::forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  std::int64_t copies = 0;
+  std::int64_t victim = -1;  // the number of the copy
+  mishap what = mishap::stale;
+  bool happened = false;
+
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
+    const ballast::cuda::kernel& made = forwarding_device::load(wanted);
+    const std::string_view name = "box_copy_kernel<";
+    if (const std::size_t at = wanted.expression.find(name); at != std::string::npos)
+      copying_[&made] = std::stoll(wanted.expression.substr(at + name.size()));
+    return made;
+  }
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> given,
+              ballast::cuda::stream on) override {
+    const auto copying = copying_.find(&which);
+    if (copying == copying_.end() || copies++ != victim) return forwarding_device::launch(which, blocks, given, on);
+    fft::cuda::box_copy_arguments a;
+    std::memcpy(&a, given[0].data, sizeof a);
+    int longest = 0;
+    for (int i = 1; i < 3; ++i)
+      if (a.count[i] > a.count[longest]) longest = i;
+    happened = what == mishap::stale || a.count[longest] > 1;
+    if (what == mishap::stale) return;
+    if (what == mishap::swapped) {
+      a.to = static_cast<char*>(a.to) + (a.count[longest] - 1) * a.to_step[longest] * copying->second;
+      a.to_step[longest] = -a.to_step[longest];
+    } else if (happened) {
+      --a.count[longest];
+    }
+    const ballast::cuda::kernel_argument struck{&a, sizeof a};
+    forwarding_device::launch(which, blocks, std::span(&struck, 1), on);
+  }
+
+ private:
+  std::map<const ballast::cuda::kernel*, std::int64_t> copying_;  // the bytes of their elements
+};
 
 template <class T>
 class fft_devices : public testing::Test {
@@ -90,7 +141,7 @@ TYPED_TEST(fft_devices, definition_and_inverse) {
 // Operands that are given divided have the bits of whole ones: on their devices, in place, and in host memory.
 TYPED_TEST(fft_devices, take_divided_operands) {
   using T = TypeParam;
-  const std::vector<std::shared_ptr<cuda::device>> all = {this->three_[0], this->three_[1], this->three_[2]};
+  const std::vector<std::shared_ptr<ballast::cuda::device>> all = {this->three_[0], this->three_[1], this->three_[2]};
   for (const scene& what : scenes_on_devices<T>()) {
     const auto x = random_numbers<T>(what);
     for (const std::vector<int>& list : lists_of_devices()) {
@@ -242,6 +293,50 @@ TYPED_TEST(fft_devices, repair_faults_of_divided_operands) {
       EXPECT_GT(detected, 0) << what << ", " << site;
     }
   }
+}
+
+// Blocks that go wrong on their way, of any device at any place of both transforms: repaired, and with protection off they reach the
+// output.
+TYPED_TEST(fft_devices, send_blocks_again_that_went_wrong) {
+  using T = TypeParam;
+  const std::vector<int> list = {2, 0, 1};
+  std::vector<std::shared_ptr<device_with_mishaps>> devices;
+  for (std::size_t p = 0; p < 3; ++p) devices.push_back(std::make_shared<device_with_mishaps>(this->three_[p]));
+  const std::vector<std::shared_ptr<ballast::cuda::device>> all(devices.begin(), devices.end());
+  ballast::cuda::override_devices(all);
+  const ways how{.divided = true, .parts_on = all};
+  const auto with = [&](std::size_t device, std::int64_t victim, mishap what, const auto& run) {
+    for (const auto& each : devices) each->copies = 0, each->victim = -1, each->happened = false;
+    devices[device]->victim = victim;
+    devices[device]->what = what;
+    return run();
+  };
+  for (const scene& what : scenes_on_devices<T>()) {
+    const auto x = random_numbers<T>(what);
+    const auto protect = [&](protection level) { return [&, level] { return transform_on_devices(list, what, x, level, {}, how); }; };
+    const results<T> clean = with(0, -1, mishap::stale, protect(protection::correct));
+    const std::int64_t copies = devices[0]->copies;
+    ASSERT_GT(copies, 3) << what;
+    const results<T> bare = with(0, -1, mishap::stale, protect(protection::off));
+    for (const mishap each : {mishap::stale, mishap::swapped, mishap::short_of_a_row}) {
+      int reached = 0;
+      const int trials = test::sampled() ? 3 : 12;
+      for (int trial = 0; trial < trials; ++trial) {
+        const std::size_t device = static_cast<std::size_t>(trial) % 3;
+        const std::int64_t victim = trial * (copies - 1) / trials;
+        const results<T> found = with(device, victim, each, protect(protection::correct));
+        EXPECT_EQ(found.spectrum, clean.spectrum) << what << ", " << static_cast<int>(each) << ", copy " << victim;
+        EXPECT_EQ(found.back, clean.back) << what << ", " << static_cast<int>(each) << ", copy " << victim;
+        EXPECT_EQ(found.uncorrectable, 0U);
+        EXPECT_EQ(found.detected > 0, devices[device]->happened) << what << ", " << static_cast<int>(each) << ", copy " << victim;
+        const results<T> off = with(device, victim, each, protect(protection::off));
+        reached += off.spectrum != bare.spectrum || off.back != bare.back ? 1 : 0;
+      }
+      EXPECT_GT(reached, 0) << what << ", " << static_cast<int>(each);
+    }
+  }
+  ballast::cuda::forget_idle_states();
+  ballast::cuda::override_devices({this->three_[0], this->three_[1], this->three_[2]});
 }
 
 // Devices that do not reach each other's memory have the same bits, by one chunk of each block or by several, and repair the same faults.
