@@ -59,7 +59,8 @@ struct box {
 // A natural spectrum of two or three dimensions has the layout of the data, of real data with the last axis n/2 + 1.
 // On a group of devices (group::devices) the plan and its calls are made once: data() and spectrum() are the whole arrays, in the order
 // above, in host memory or in memory of any device; work on them by other streams than the default stream of each device must have ended.
-// The devices are the ranks of the division. The lines are transformed on them; an exchange goes through host memory. fft::plan on such a
+// The devices are the ranks of the division. Data stay in their memory from the first step to the last one, and travel while others are
+// transformed. The members ..._divided take an operand for each device, so that no memory needs to hold a whole array. fft::plan on such a
 // group is a group_plan in natural order; it takes c2c, r2c and c2r of one array without gaps (else unsupported_error), in place too.
 // All ranks make the plan and its calls together, on the group of `where`, whose ranks must still be all that made the plan. `in` and `out`
 // have exactly the sizes of the boxes, and do not overlap. Results do not depend on the number of ranks, up to the rounding of batches of
@@ -67,8 +68,9 @@ struct box {
 // Covered: the lines as in fft::plan; the messages as in docs/distributed.md; the copies before and after them by sums over the source and
 // the destination, which must agree to the bit, or all ranks exchange again (check "group.transpose"); of one dimension the product with
 // the factors between the two steps, which is computed twice from two tables (check "group.twiddle"). Not covered: data between the store
-// of one step and the loads of the next, and the copy to `out`. Memory of a call: four times the rank's data. Errors:
-// invalid_argument_error (shape, grid, sizes of in and out, different calls on the ranks), rank_lost_error, and those of fft::plan.
+// of one step and the loads of the next, and the copy to `out`. Memory of a call: four times the rank's data; on a device twice its part
+// beside the operands, and once more for operands that lie elsewhere. Errors: invalid_argument_error (shape, grid, sizes of in and out,
+// different calls on the ranks), rank_lost_error, and those of fft::plan.
 template <class T>
 class group_plan {
  public:
@@ -87,6 +89,23 @@ class group_plan {
   BALLAST_API report forward(std::span<const T> in, std::span<std::complex<T>> out, const call& now = {}) const;
   BALLAST_API report inverse(std::span<const std::complex<T>> in, std::span<std::complex<T>> out, const call& now = {}) const;
   BALLAST_API report inverse(std::span<const std::complex<T>> in, std::span<T> out, const call& now = {}) const;
+
+  // On a group of devices: the part of device number `device` of its list. Throws invalid_argument_error.
+  BALLAST_API box data_of(int device) const;
+  BALLAST_API box spectrum_of(int device) const;
+  // The same transforms on a group of devices with operands that are given divided: element p of `in` and of `out` is the part of device p,
+  // with data_of(p).size() or spectrum_of(p).size() numbers. No part overlaps another, except that in[p] and out[p] may begin at one
+  // address. Parts in the memory of their own device, at multiples of an element's size, are read where they lie, others are copied. If no
+  // exchange follows the last step, it stores to `out` there: if such a call is uncorrectable, or ends by an error, `out` may hold parts of
+  // a result. Throws invalid_argument_error also for another number of parts, unsupported_error on ranks of an engine.
+  BALLAST_API report forward_divided(std::span<const std::span<const std::complex<T>>> in, std::span<const std::span<std::complex<T>>> out,
+                                     const call& now = {}) const;
+  BALLAST_API report forward_divided(std::span<const std::span<const T>> in, std::span<const std::span<std::complex<T>>> out,
+                                     const call& now = {}) const;
+  BALLAST_API report inverse_divided(std::span<const std::span<const std::complex<T>>> in, std::span<const std::span<std::complex<T>>> out,
+                                     const call& now = {}) const;
+  BALLAST_API report inverse_divided(std::span<const std::span<const std::complex<T>>> in, std::span<const std::span<T>> out,
+                                     const call& now = {}) const;
 
   struct implementation;  // src/fft/api/group_plan.cpp
 

@@ -122,9 +122,10 @@ def calls_of(result):
         "| problem | call | one, off | one, correct | all, off | all, correct | speed-up | error / limit | road | in device memory: one | all | speed-up |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    lines_divided = divided_of(seen)
     resident = {token: rows for (token, call), rows in seen.items() if call == "forward, in device memory"}
     for (token, call), rows in seen.items():
-        if call == "forward, in device memory":
+        if call == "forward, in device memory" or ", divided" in call:
             continue
         all_devices = max((devices for devices, _ in rows), key=lambda devices: devices.count(","))
         at = lambda devices, level, key="milliseconds": rows.get((devices, level), {}).get(key)
@@ -137,4 +138,33 @@ def calls_of(result):
         there = [resident.get(token, {}).get(("", "correct"), {}).get("milliseconds"), row.get("inside")]
         ratio_there = f"{there[0] / there[1]:.2f}" if all(there) else "—"
         lines.append("| " + " | ".join([token, call, *times, ratio, error, row.get("road", "—"), *map(show, there), ratio_there]) + " |")
+    return [*lines, "", *lines_divided]
+
+
+def divided_of(seen):
+    """The table of transforms whose operands lie divided on the devices."""
+    rows = [(token, call, at) for (token, call), at in seen.items() if ", divided" in call and not call.endswith("after lines")]
+    if not rows:
+        return []
+    lines = [
+        "Operands divided on the devices, in milliseconds, the median of nine: the steps of a call, from operands in the memory of the devices to a "
+        "result there, and the part of it in which the first device only exchanged. Apart: the same with each exchange after all lines before it, and "
+        "all of the exchange. Whole call: with the start of the threads and, in natural order, the copy to the result's place. One: a call on one "
+        "device with its operands there.",
+        "",
+        "| problem | order | devices | protection | one | all | speed-up | only exchange | apart: all | apart: exchange | whole call | error / limit |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    show = lambda value: number(value) if value is not None else "—"
+    for token, call, at in rows:
+        apart = seen.get((token, call + ", exchange after lines"), {})
+        for (devices, level), row in at.items():
+            one = seen.get((token, "forward, in device memory"), {}).get(("", level), {}).get("milliseconds")
+            other = apart.get((devices, level), {})
+            inside = row.get("inside")
+            ratio = f"{one / inside:.2f}" if one and inside else "—"
+            error = f"{row['error'] / row['limit']:.2g}" if row.get("limit") else row.get("wrong", "—")
+            lines.append("| " + " | ".join([
+                token, call.removeprefix("forward, divided, "), devices, level, show(one), show(inside), ratio, show(row.get("exchange")), show(other.get("inside")),
+                show(other.get("exchange")), show(row.get("milliseconds")), error]) + " |")
     return [*lines, ""]

@@ -59,7 +59,7 @@ void check_call_on_devices(const call& now, std::string_view token) {
 device_threads::device_threads(const group& of, std::size_t ranks) {
   const group::state& state = *of.internal();
   devices_.assign(state.devices.begin(), state.devices.begin() + static_cast<std::ptrdiff_t>(ranks));
-  board_ = std::make_shared<switchboard>(static_cast<int>(ranks), state.faults);
+  board_ = std::make_shared<switchboard>(static_cast<int>(ranks), state.faults, true);
   group_options how = state.how;
   how.patience = 1e15;  // a thread that computes is silent, and none is lost without a word
   for (std::size_t p = 0; p < ranks; ++p) ranks_.emplace_back(std::make_shared<thread_engine>(board_, static_cast<int>(p)), how);

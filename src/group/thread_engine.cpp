@@ -2,13 +2,15 @@
 #include "group/thread_engine.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "core/counter_rng.hpp"
 
 namespace ballast::wire {
 
-switchboard::switchboard(int ranks, std::vector<wire_fault> faults) : faults_(std::move(faults)) {
+switchboard::switchboard(int ranks, std::vector<wire_fault> faults, bool awake) : faults_(std::move(faults)) {
+  if (awake && std::thread::hardware_concurrency() >= 2 * static_cast<unsigned>(ranks)) awake_ = std::chrono::microseconds(100);
   for (int r = 0; r < ranks; ++r) {
     boxes_.push_back(std::make_unique<box>());
     boxes_.back()->before.resize(faults_.empty() ? 0 : static_cast<std::size_t>(ranks));
@@ -62,6 +64,7 @@ int switchboard::receive(int to, bytes& message, double seconds) {
   box& at = *boxes_[static_cast<std::size_t>(to)];
   if (at.ended) throw rank_ended();
   const auto until = clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+  const auto sleep_from = clock::now() + awake_;
   std::unique_lock lock(at.mutex);
   for (;;) {
     const auto time = clock::now();
@@ -77,6 +80,12 @@ int switchboard::receive(int to, bytes& message, double seconds) {
       return from;
     }
     if (time >= until) return -1;
+    if (time < sleep_from) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      continue;
+    }
     at.filled.wait_until(lock, next);
   }
 }

@@ -1,10 +1,11 @@
 // The stage `distributed`, QR of tall matrices and transforms on several devices of one process: errors beside a call on one device, and
-// times of whole calls whose operands lie in pageable memory of the host.
+// times of whole calls whose operands lie in pageable memory of the host, and of transforms whose operands lie divided on the devices.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,7 +26,8 @@ namespace {
 
 constexpr int k_repeated = 3;
 constexpr const char* k_transforms[] = {"fft_c2c_f32_n512x512x512_b1_fwd", "fft_c2c_f32_n1024x1024x1024_b1_fwd",
-                                        "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd"};
+                                        "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd",
+                                        "fft_c2c_f32_n16384x16384_b1_fwd", "fft_c2c_f32_n134217728_b1_fwd"};
 constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x64x64_b1_fwd"};
 constexpr const char* k_matrices[] = {"qr_f64_m1048576_n128", "qr_f32_m1048576_n128", "qr_f64_m200000_n32"};
 constexpr const char* k_matrices_quick[] = {"qr_f64_m20000_n32"};
@@ -51,23 +53,25 @@ const char* road_of(const execution& where) {
   return "none";
 }
 
-// Prints the times of work(), which returns a report, and whether its result is right; of transforms on a group also the road, and the time
-// from operands in the memory of the devices to a result there, "inside".
+// Prints the times of work(), which returns a report, and whether its result is right; of transforms on a group also the road, the time
+// from operands in the memory of the devices to a result there, "inside", and the part of it in which the first device only exchanged.
 template <class Work, class Error>
 int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
-          const Work& work, const Error& error) {
+          const Work& work, const Error& error, int repeated = k_repeated) {
   const protection level = where.protection;
   row line("distributed call");
   line.add("token", token).add("call", what).add("devices", text_of(devices)).add("protection", to_string(level));
   try {
-    std::vector<double> times, inside;
+    std::vector<double> times, inside, exchange;
     std::uint64_t detected = 0;
-    for (int round = 0; round <= k_repeated; ++round) {
+    for (int round = 0; round <= repeated; ++round) {
       const bench::stopwatch clock;
       detected += work().detected;
       if (round == 0) continue;  // the first call loads kernels
       times.push_back(1e3 * clock.seconds());
-      if (where.group) inside.push_back(1e3 * where.group.internal()->seconds.load());
+      if (!where.group) continue;
+      inside.push_back(1e3 * where.group.internal()->seconds.load());
+      exchange.push_back(1e3 * where.group.internal()->exchange_seconds.load());
     }
     std::ranges::sort(times);
     const double wrong = error();
@@ -75,7 +79,8 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
     if (where.group) {
       std::ranges::sort(inside);
       line.add("road", road_of(where));
-      if (inside.front() > 0) line.add("inside", inside[inside.size() / 2]);
+      std::ranges::sort(exchange);
+      if (inside.front() > 0) line.add("inside", inside[inside.size() / 2]).add("exchange", exchange[exchange.size() / 2]);
     }
     line.add("milliseconds", times[times.size() / 2]).add("low", times.front()).add("high", times.back());
     line.add("error", wrong).add("limit", limit).add("detected", detected).add("pass", pass).print();
@@ -114,6 +119,96 @@ int timed_in_device_memory(const char* token, const fft::plan& alone, const exec
       [] { return 0.0; });
 }
 
+// The difference of divided spectra from the whole one, of every 97th element.
+template <class T>
+double difference_of_parts(const std::vector<cuda::device_buffer>& parts, const std::vector<std::shared_ptr<cuda::device>>& on,
+                           const fft::group_plan<T>& plan, bool one_dimension, const std::vector<std::complex<T>>& expected) {
+  double off = 0, size = 0;
+  std::array<std::int64_t, 3> all = {1, 1, 1};
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const fft::box part = plan.spectrum_of(static_cast<int>(p));
+    for (std::size_t a = 0; a < 3; ++a) all[a] = std::max(all[a], part.first[a] + part.count[a]);
+  }
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const fft::box part = plan.spectrum_of(static_cast<int>(p));
+    std::vector<std::complex<T>> found(static_cast<std::size_t>(part.size()));
+    on[p]->copy(found.data(), parts[p].data(), static_cast<std::int64_t>(found.size() * sizeof(found[0])), nullptr);
+    on[p]->synchronize(nullptr);
+    for (std::size_t e = 0; e < found.size(); e += 97) {
+      std::array<std::int64_t, 3> at{};
+      auto place = static_cast<std::int64_t>(e);
+      for (std::size_t i = 3; i-- > 0;) {
+        const auto a = static_cast<std::size_t>(part.order[i]);
+        at[a] = part.first[a] + place % part.count[a];
+        place /= part.count[a];
+      }
+      const std::int64_t number = one_dimension ? at[0] + all[0] * at[1] : (at[0] * all[1] + at[1]) * all[2] + at[2];
+      const auto right = static_cast<std::complex<double>>(expected[static_cast<std::size_t>(number)]);
+      off += std::norm(static_cast<std::complex<double>>(found[e]) - right);
+      size += std::norm(right);
+    }
+  }
+  return std::sqrt(off / size);
+}
+
+// Forward transforms of operands that lie divided in the memory of the devices, in both orders; also with the exchange after the lines, so
+// that "exchange" is all of it.
+template <class T, class In>
+int divided(const char* token, const fft::problem& of, const std::vector<int>& list, const execution& where, std::span<const In> in,
+            const std::vector<std::complex<T>>& expected, double bound) {
+  constexpr int repeated = 9;
+  int failed = 0;
+  std::vector<std::shared_ptr<cuda::device>> on;
+  for (const int each : list) {
+    const cuda::device_scope there(each);
+    on.push_back(cuda::current_device());
+  }
+  struct way {
+    const char* name;
+    fft::result_order order;
+    std::int64_t mebibytes;  // the size of a piece; 0: the library's choice
+    bool overlap;
+  };
+  constexpr way ways[] = {{"transposed", fft::result_order::transposed, 0, true},
+                          {"transposed, exchange after lines", fft::result_order::transposed, 0, false},
+                          {"natural", fft::result_order::natural, 0, true},
+                          {"natural, exchange after lines", fft::result_order::natural, 0, false},
+                          {"transposed, pieces of 16 MiB", fft::result_order::transposed, 16, true},
+                          {"transposed, pieces of 32 MiB", fft::result_order::transposed, 32, true},
+                          {"transposed, pieces of 128 MiB", fft::result_order::transposed, 128, true}};
+  group::state& state = *where.group.internal();
+  const std::int64_t usual = state.piece_bytes;
+  for (const way& each : ways) {
+    if (each.order == fft::result_order::natural && of.kind == fft::kind::r2c && of.shape.size() == 1) continue;  // there is none
+    state.piece_bytes = each.mebibytes > 0 ? each.mebibytes << 20 : usual;
+    state.overlap = each.overlap;
+    const fft::group_plan<T> plan(of.shape, where, {.real = of.kind == fft::kind::r2c, .order = each.order});
+    std::vector<cuda::device_buffer> from, to;
+    std::vector<std::span<const In>> from_parts;
+    std::vector<std::span<std::complex<T>>> to_parts;
+    std::size_t first = 0;  // the first axis is divided: each part is a stretch of the data
+    for (std::size_t p = 0; p < list.size(); ++p) {
+      const auto count = static_cast<std::size_t>(plan.data_of(static_cast<int>(p)).size());
+      const auto results = static_cast<std::size_t>(plan.spectrum_of(static_cast<int>(p)).size());
+      from.emplace_back(on[p], static_cast<std::int64_t>(count * sizeof(In)));
+      to.emplace_back(on[p], static_cast<std::int64_t>(results * sizeof(std::complex<T>)));
+      on[p]->copy(from[p].data(), in.data() + first, from[p].bytes(), nullptr);
+      on[p]->synchronize(nullptr);
+      first += count;
+      from_parts.emplace_back(static_cast<const In*>(from[p].data()), count);
+      to_parts.emplace_back(static_cast<std::complex<T>*>(to[p].data()), results);
+    }
+    failed += timed(
+        token, std::string("forward, divided, ") + each.name, list, where, bound,
+        [&] {
+          return plan.forward_divided(std::span<const std::span<const In>>(from_parts),
+                                      std::span<const std::span<std::complex<T>>>(to_parts));
+        },
+        [&] { return difference_of_parts(to, on, plan, of.shape.size() == 1, expected); }, repeated);
+  }
+  return failed;
+}
+
 // Forward transforms: on one device, on several in natural order, and transposed, whose time alone is of interest.
 template <class T, class In>
 int transform(const char* token, const fft::problem& of, const time_limit& limit) {
@@ -137,6 +232,7 @@ int transform(const char* token, const fft::problem& of, const time_limit& limit
         continue;
       }
       const execution where = where_of(each, level);
+      failed += divided<T>(token, of, each, where_of(each, level), in, expected, bound);
       const fft::plan natural(of, where);
       failed += timed(
           token, "forward", each, where, bound, [&] { return natural.forward(in, std::span(out)); },

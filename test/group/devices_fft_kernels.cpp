@@ -1,9 +1,11 @@
 // Prints the kernels that devices_fft_test.cpp needs: its transforms run on devices that load every kernel and launch none.
 // Layer: backend tests.
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "fft/sites.hpp"
@@ -24,28 +26,39 @@ class own_memory final : public test::forwarding_device {
   void* allocate(std::int64_t bytes, cuda::stream order) override {
     void* const made = forwarding_device::allocate(bytes, order);
     const std::lock_guard lock(mutex_);
-    memory_.insert(made);
+    memory_[static_cast<const char*>(made)] = bytes;
     return made;
+  }
+  void release(void* memory, cuda::stream order) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      memory_.erase(static_cast<const char*>(memory));
+    }
+    forwarding_device::release(memory, order);
   }
   bool accessible(const void* memory) const noexcept override {
     const std::lock_guard lock(mutex_);
-    return memory_.contains(memory);
+    const auto* const byte = static_cast<const char*>(memory);
+    auto after = memory_.upper_bound(byte);
+    return after != memory_.begin() && (--after, byte < after->first + std::max<std::int64_t>(after->second, 1));
   }
 
  private:
   mutable std::mutex mutex_;
-  std::set<const void*> memory_;
+  std::map<const char*, std::int64_t> memory_;  // bytes
 };
 
 template <class T>
-void run_all(const std::shared_ptr<cuda::device>& memory) {
+void run_all(const std::vector<std::shared_ptr<cuda::device>>& all) {
   const inject::plan faults({inject::request{.site = fft::site::output}});
   for (const fft::on_groups::scene& what : fft::on_groups::scenes_on_devices<T>()) {
     const auto x = fft::on_groups::random_numbers<T>(what);
     for (const std::vector<int>& list : fft::on_groups::lists_of_devices()) {
       for (const protection level : {protection::correct, protection::off}) {
-        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, memory);
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, {.memory = all[1]});
         (void)fft::on_groups::transform_on_devices(list, what, x, level);
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, {.piece_bytes = 0});
+        (void)fft::on_groups::transform_on_devices(list, what, x, level, {}, {.divided = true, .parts_on = all});
         for (std::uint64_t seed = 0; seed < list.size(); ++seed) {
           const inject::plan each({inject::request{.site = fft::site::output, .seed = seed}});
           const inject::scope inside(&each);
@@ -67,8 +80,8 @@ int main() {
       all.push_back(std::make_shared<own_memory>(recorded.back()));
     }
     cuda::override_devices(all);
-    run_all<float>(all[1]);
-    run_all<double>(all[1]);
+    run_all<float>(all);
+    run_all<double>(all);
     for (const auto& each : recorded) each->print();
     cuda::override_devices({});
   } catch (const std::exception& e) {

@@ -1,8 +1,11 @@
-// Transforms of two and three dimensions on the devices of a group: the data of all steps stay in the memory of the devices.
+// Transforms on the devices of a group: the data of all steps stay in the memory of the devices.
 // Layer: algorithm, over fft::plan and device_exchange.hpp.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -52,6 +55,9 @@ void copy_stretches(ballast::cuda::device& on, Element* array, const box& whole,
   flush();
 }
 
+using clock = std::chrono::steady_clock;
+double seconds_since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
+
 // The data of a call between two steps, in one of the halves of the room, or where the caller has it.
 template <class T>
 class call_on_device {
@@ -66,73 +72,205 @@ class call_on_device {
         wanted_(wanted),
         injector_(injector),
         room_(room),
-        kernels_(room.on, static_cast<int>(sizeof(std::complex<T>))) {}
+        kernels_(room.on, static_cast<int>(sizeof(std::complex<T>))),
+        transformed_(room.on->make_event(false)) {
+    if (of.one_dimension && of.how.real) real_kernels_.emplace(room.on, static_cast<int>(sizeof(T)));
+  }
 
-  // Reads the part of this device from the whole array: where it lies if it is dense there and in the memory of this device.
+  // Reads the part of this device from `all`: where it lies if it is dense there and in the memory of this device.
   template <class Number>
   void load(std::span<const Number> all, const box& whole, const box& part) {
     if (part.size() == 0) return;
-    std::int64_t stretches = 0, first = 0;
-    each_stretch(whole, part, [&](std::int64_t place, std::int64_t, std::int64_t) {
-      if (stretches++ == 0) first = place;
-    });
-    const bool aligned = reinterpret_cast<std::uintptr_t>(all.data()) % sizeof(Number) == 0;  // as the kernel that reads it needs
-    if (stretches == 1 && aligned && room_.on->accessible(all.data())) {
-      from_ = all.data() + first;
+    if (const Number* const here = dense_part(all, whole, part); here != nullptr) {
+      from_ = here;
       return;
     }
-    copy_stretches(*room_.on, const_cast<Number*>(all.data()), whole, part, static_cast<Number*>(half(0)), true);
+    // Complex lines are transformed in a half, so that the next exchange can store to the other one.
+    constexpr bool real = std::is_same_v<Number, T>;
+    if (real) room_.given = ballast::cuda::device_buffer(room_.on, part.size() * static_cast<std::int64_t>(sizeof(Number)));
+    void* const to = real ? room_.given.data() : half(0);
+    copy_stretches(*room_.on, const_cast<Number*>(all.data()), whole, part, static_cast<Number*>(to), true);
     room_.on->synchronize(nullptr);
-    from_ = half(0);
-    current_ = 0;
+    from_ = to;
+    if (!real) current_ = 0;
+  }
+
+  // Lets the last step store its lines to the part of this device in `all`, if it is dense there and in the memory of this device.
+  template <class Number>
+  void store_directly(std::span<Number> all, const box& whole, const box& part) {
+    const bool ends_by_exchange = of_.one_dimension && !forward_;
+    if (part.size() != 0 && !ends_by_exchange) result_ = const_cast<Number*>(dense_part(std::span<const Number>(all), whole, part));
   }
 
   void run() {
     const std::vector<group_step>& steps = of_.steps;
+    const bool one_dimension = of_.one_dimension, real = of_.how.real;
     if (forward_) {
+      if (one_dimension && real)
+        turn<T>(of_.of_data, of_.of_real, *real_kernels_);
+      else if (one_dimension)
+        turn<std::complex<T>>(of_.of_data, steps[0].divided, kernels_);
       for (std::size_t s = 0; s < steps.size(); ++s) {
-        if (s > 0) turn(steps[s - 1].divided, steps[s].divided);
-        along(steps[s]);
+        along(steps[s], s + 1 < steps.size() ? &steps[s + 1].divided : of_.natural ? &*of_.natural : nullptr);
+        if (one_dimension && s == 0) multiply(steps[1].divided);
       }
-      if (of_.natural) turn(steps.back().divided, *of_.natural);
       return;
     }
-    if (of_.natural) turn(*of_.natural, steps.back().divided);
+    if (of_.natural) turn<std::complex<T>>(*of_.natural, steps.back().divided, kernels_);
     for (std::size_t s = steps.size(); s-- > 0;) {
-      along(steps[s]);
-      if (s > 0) turn(steps[s].divided, steps[s - 1].divided);
+      along(steps[s], s > 0 ? &steps[s - 1].divided : one_dimension && !real ? &of_.of_data : nullptr);
+      if (one_dimension && s == 1) multiply(steps[0].divided);
     }
+    if (!one_dimension || !real) return;
+    over_.barrier();  // the lines were read where others are going to store
+    turn<T>(of_.of_real, of_.of_data, *real_kernels_);
   }
 
-  // Stores the result in its part of the caller's array.
+  // Stores the result in its part of `all`.
   template <class Number>
   void store(std::span<Number> all, const box& whole, const box& part) {
-    if (part.size() == 0) return;
+    if (part.size() == 0 || stored_) return;
     copy_stretches(*room_.on, all.data(), whole, part, static_cast<Number*>(half(current_)), false);
     room_.on->synchronize(nullptr);
   }
 
   const report& lines() const { return lines_; }
+  double exchange_seconds() const { return exchange_seconds_; }
 
  private:
   void* half(int number) const { return room_.halves[number].data(); }
 
-  void turn(const division_of_array& was, const division_of_array& becomes) {
-    exchange_on_devices<T>(was, becomes, over_, room_, kernels_).run(from_, 1 - current_, seen_, wanted_, injector_);
-    move_on();
+  // The place of a part in `all`, as the kernels can use it there; or null.
+  template <class Number>
+  const Number* dense_part(std::span<const Number> all, const box& whole, const box& part) const {
+    std::int64_t stretches = 0, first = 0;
+    each_stretch(whole, part, [&](std::int64_t place, std::int64_t, std::int64_t) {
+      if (stretches++ == 0) first = place;
+    });
+    const bool aligned = reinterpret_cast<std::uintptr_t>(all.data()) % sizeof(Number) == 0;
+    return stretches == 1 && aligned && room_.on->accessible(all.data()) ? all.data() + first : nullptr;
   }
-  void along(const group_step& which) {
-    if (which.lines) {
-      const report part = of_.run_lines(which, forward_, from_, half(1 - current_));
+
+  template <class Element>
+  exchange_on_devices<Element> exchange_into(const division_of_array& was, const division_of_array& becomes,
+                                             const cuda::box_kernels& kernels, int half) {
+    return {was, becomes, over_, room_, kernels, from_, half, wanted_};
+  }
+  void lies_in(int half_number) {
+    current_ = half_number;
+    from_ = half(current_);
+  }
+
+  template <class Element>
+  void turn(const division_of_array& was, const division_of_array& becomes, const cuda::box_kernels& kernels) {
+    const clock::time_point begin = clock::now();
+    const int to = current_ < 0 ? 1 : 1 - current_;  // the same on all devices, wherever their operands lie
+    auto running = exchange_into<Element>(was, becomes, kernels, to);
+    running.send_all();
+    running.finish(seen_, injector_);
+    lies_in(to);
+    exchange_seconds_ += seconds_since(begin);
+  }
+
+  // Multiplies by the factors between the two steps of one dimension. The product is made again with the other tables and must have the
+  // same bits. A repetition makes all tables anew: one of them may be damaged.
+  void multiply(const division_of_array& divided) {
+    const box part = divided.of(of_.place);
+    const auto slow = static_cast<std::size_t>(part.order[0]), fast = static_cast<std::size_t>(part.order[1]);
+    const cuda::product_part all{part.count[slow], part.count[fast], part.first[slow], part.first[fast]};
+    const cuda::product_kernels kernels(room_.on, static_cast<int>(sizeof(std::complex<T>)));
+    const std::int64_t n = of_.shape[0] * of_.shape[1];
+    const int to = 1 - current_;  // the source of the exchange before, which is over
+    const ballast::cuda::stream on = room_.streams->near.get();
+    const auto once = [&](int number) {
+      abft::finding found;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      const auto tables = [&](int copy) { return number == 0 ? room_.streams->roots[copy] : cuda::roots_of(room_.on, n, copy, false); };
+      const cuda::root_tables by = tables(0);
+      kernels.multiply(from_, half(to), all, by, !forward_, on);
+      strike_product(static_cast<std::complex<T>*>(half(to)), all, on);
+      if (wanted_ == protection::off) {
+        room_.on->synchronize(on);
+        return found;
+      }
+      const cuda::root_tables again = tables(1);
+      auto* const wrong = static_cast<unsigned long long*>(room_.sums.data());
+      unsigned long long count = 0;
+      room_.on->zero(wrong, sizeof *wrong, on);
+      kernels.check(from_, half(to), all, again, !forward_, wrong, on);
+      room_.on->copy(&count, wrong, sizeof count, on);
+      room_.on->synchronize(on);
+      if (count != 0) found.word = abft::k_fail;
+      seen_.checked(static_cast<std::uint64_t>(part.size()));
+      return found;
+    };
+    if (wanted_ == protection::off)
+      (void)once(0);
+    else
+      (void)run::attempt(seen_, wanted_, "group.twiddle", 0, once);
+    lies_in(to);
+    over_.barrier();  // all have read the half where the next exchange stores
+  }
+
+  // Strikes the middle row of the products.
+  void strike_product(std::complex<T>* products, const cuda::product_part& all, ballast::cuda::stream on) {
+    if constexpr (inject::active_injector::enabled) {
+      if (!injector_.armed(site::product) || all.rows * all.columns == 0) return;
+      std::vector<std::complex<T>> row(static_cast<std::size_t>(all.columns));
+      const auto bytes = static_cast<std::int64_t>(row.size() * sizeof(row[0]));
+      std::complex<T>* const there = products + all.rows / 2 * all.columns;
+      room_.on->copy(row.data(), there, bytes, on);
+      room_.on->synchronize(on);
+      (void)injector_.strike(site::product, {}, reinterpret_cast<T*>(row.data()), 2 * all.columns);
+      room_.on->copy(there, row.data(), bytes, on);
+      room_.on->synchronize(on);
+    }
+  }
+
+  // Transforms the lines of a step. If the data become divided otherwise after it, each piece is sent when it is transformed.
+  void along(const group_step& which, const division_of_array* becomes) {
+    // Complex lines stay in the half where they lie: other devices may store to the other one as soon as their first piece is ready.
+    const bool of_real = of_.how.real && &which == &of_.steps.front();
+    // Real lines lie in the half where other devices are going to store: no device sends before all have read theirs.
+    const bool in_the_way = becomes != nullptr && of_real && current_ >= 0, overlap = room_.overlap && !in_the_way;
+    const int to = current_ < 0 ? 0 : of_real ? 1 - current_ : current_;
+    const bool last = becomes == nullptr && result_ != nullptr;
+    const void* const from = from_;
+    void* const out = last ? result_ : half(to);
+    const ballast::cuda::stream on = room_.streams->lines.get();
+    from_ = out;
+    current_ = to;
+    stored_ = last;
+    std::optional<exchange_on_devices<std::complex<T>>> next;
+    if (becomes != nullptr) next.emplace(exchange_into<std::complex<T>>(which.divided, *becomes, kernels_, 1 - to));
+    std::vector<pending_report> running;
+    const auto piece = [&](const line_plans& by, std::int64_t first, std::int64_t count) {
+      running.push_back(of_.enqueue_lines(which, by, first, count, forward_, from, out, on));
+      if (!next || !overlap) return;
+      room_.on->record(*transformed_, on);
+      next->send(first, count, transformed_.get(), count == which.rows ? cuda::k_alone : cuda::k_beside);
+    };
+    if (which.rows > 0 && (!next || which.piece == which.rows)) {
+      piece(which.all, 0, which.rows);
+    } else {
+      for (std::int64_t first = 0; first < which.rows; first += which.piece) {
+        const bool whole = first + which.piece <= which.rows;
+        piece(whole ? which.of_piece : which.of_rest, first, whole ? which.piece : which.rows - first);
+      }
+    }
+    for (pending_report& each : running) {
+      const report part = each.get();
       lines_.backend = part.backend;
       lines_.scheme = part.scheme;
       lines_.merge(part);
     }
-    move_on();
-  }
-  void move_on() {
-    current_ = 1 - current_;
-    from_ = half(current_);
+    if (!next) return;
+    const clock::time_point begin = clock::now();
+    if (in_the_way) over_.barrier();
+    if (!overlap) next->send_all();
+    next->finish(seen_, injector_);
+    lies_in(1 - to);
+    exchange_seconds_ += seconds_since(begin);
   }
 
   const implementation& of_;
@@ -143,35 +281,38 @@ class call_on_device {
   inject::active_injector& injector_;
   device_room& room_;
   cuda::box_kernels kernels_;
+  std::optional<cuda::box_kernels> real_kernels_;  // one dimension of real data
+  std::unique_ptr<ballast::cuda::stream_event> transformed_;
   const void* from_ = nullptr;
-  int current_ = 0;
+  int current_ = -1;        // the half with the data; −1: they lie elsewhere
+  void* result_ = nullptr;  // the caller's memory, for the last step; null: a half
+  bool stored_ = false;     // the result lies there
+  double exchange_seconds_ = 0;
   report lines_;
 };
 
 // The rooms of all devices of a call. Work of any of them may use each: all wait before one is released.
 class rooms_of_call {
  public:
-  rooms_of_call(const wire::device_threads& threads, const group::state& how) : rooms_(threads.size()) {
+  template <class Devices>
+  rooms_of_call(const wire::device_threads& threads, const group::state& how, const Devices& devices) : rooms_(threads.size()) {
     std::vector<std::shared_ptr<ballast::cuda::device>> all;
     for (std::size_t p = 0; p < threads.size(); ++p) {
       const ballast::cuda::device_scope on(threads.device(p));
       all.push_back(rooms_[p].on = ballast::cuda::current_device());
+      rooms_[p].streams = devices[p].streams;
     }
     const bool peers = ballast::cuda::reach_each_other(all);
     for (device_room& each : rooms_) {
       each.peers = peers;
+      each.overlap = how.overlap;
       each.chunk = how.host_chunk;
     }
   }
   rooms_of_call(const rooms_of_call&) = delete;
   rooms_of_call& operator=(const rooms_of_call&) = delete;
   ~rooms_of_call() {
-    for (const device_room& each : rooms_) {
-      try {
-        each.on->synchronize(nullptr);
-      } catch (...) {  // a device that fails here does no more work
-      }
-    }
+    for (const device_room& each : rooms_) each.wait();
   }
   device_room& operator[](std::size_t p) { return rooms_[p]; }
 
@@ -182,6 +323,14 @@ class rooms_of_call {
 }  // namespace
 
 inline namespace abi_1 {
+
+template <class T>
+void group_plan<T>::implementation::make_streams() {
+  const std::shared_ptr<ballast::cuda::device> on = ballast::cuda::current_device();
+  const auto made = std::make_shared<device_streams>(on);
+  for (int copy = 0; one_dimension && copy < 2; ++copy) made->roots[copy] = cuda::roots_of(on, shape[0] * shape[1], copy, true);
+  streams = made;
+}
 
 template <class T>
 std::int64_t group_plan<T>::implementation::half_bytes() const {
@@ -195,9 +344,8 @@ std::int64_t group_plan<T>::implementation::half_bytes() const {
 
 template <class T>
 template <class In, class Out>
-report group_plan<T>::implementation::transform_in_room(const implementation& whole, bool forward, std::span<const In> in,
-                                                        std::span<Out> out, const run::settings& given, wire::exchange& over,
-                                                        device_room& room, double& seconds) const {
+report group_plan<T>::implementation::transform_in_room(bool forward, const device_operands<In, Out>& operands, const run::settings& given,
+                                                        wire::exchange& over, device_room& room, device_seconds& seconds) const {
   inject::plan mine, of_lines;
   split_faults(given.faults, mine, of_lines);
   const inject::scope inner(given.faults == nullptr ? nullptr : &of_lines);
@@ -211,18 +359,21 @@ report group_plan<T>::implementation::transform_in_room(const implementation& wh
         room.staged = ballast::cuda::pinned_buffer(room.on, static_cast<std::int64_t>(ranks) * room.chunk);
       over.expect_alike(digest(forward));
       call_on_device<T> running(*this, forward, over, seen, given.protection, injector, room);
-      running.load(in, forward ? whole.data : whole.spectrum, forward ? data : spectrum);
-      over.barrier();  // all devices have their parts: the time below is of the transform alone
-      const auto begin = std::chrono::steady_clock::now();
+      const box& from = forward ? data : spectrum;
+      const box& to = forward ? spectrum : data;
+      running.load(operands.in, operands.in_box, from);
+      if (operands.own) running.store_directly(operands.out, operands.out_box, to);
+      room.introduce(over);  // all devices have their parts: the time below is of the transform alone
+      const clock::time_point begin = clock::now();
       running.run();
-      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      seconds = {.all = seconds_since(begin), .exchange = running.exchange_seconds()};
       report all = seen.collect();
       all.merge(running.lines());
       all.backend = running.lines().backend;
       all.scheme = running.lines().scheme;
       report joined = wire::joined(over, all);
       // All devices know the verdict now, and have read their operands.
-      if (joined.verdict != verdict::uncorrectable) running.store(out, forward ? whole.spectrum : whole.data, forward ? spectrum : data);
+      if (joined.verdict != verdict::uncorrectable) running.store(operands.out, operands.out_box, to);
       return joined;
     });
   } catch (const wire::ranks_lost&) {
@@ -231,7 +382,29 @@ report group_plan<T>::implementation::transform_in_room(const implementation& wh
   }
 }
 
-// A call on a group of devices: each thread takes its part of the whole array, transforms as a rank, and stores its part of the result.
+// Each thread takes its part, transforms as a rank, and stores its part of the result.
+template <class T>
+template <class In, class Out, class Operands>
+report group_plan<T>::implementation::run_on_devices(bool forward, const Operands& operands, wire::device_threads& threads,
+                                                     const call& now) const {
+  const run::settings given = run::settings_of(where, now);
+  std::vector<report> reports(devices.size());
+  std::vector<device_seconds> seconds(devices.size());
+  group::state& state = *where.group.internal();
+  rooms_of_call rooms(threads, state, devices);
+  state.road = rooms[0].peers ? wire::road::peers : wire::road::host;
+  threads.run(token, [&](std::size_t p) {
+    const run::settings own = threads.settings_of(given, p);
+    reports[p] = run::in_call(nullptr, threads.device(p), token, [&] {
+      return devices[p].transform_in_room(forward, operands(p), own, threads.over(p), rooms[p], seconds[p]);
+    });
+  });
+  state.seconds = seconds[0].all;
+  state.exchange_seconds = seconds[0].exchange;
+  return std::move(reports[0]);
+}
+
+// A call on a group of devices with whole arrays.
 template <class T>
 template <class In, class Out>
 report group_plan<T>::implementation::transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out,
@@ -240,27 +413,43 @@ report group_plan<T>::implementation::transform_on_devices(bool forward, std::sp
   check_operands(forward, in, out);
   wire::device_threads threads(where.group, devices.size());
   threads.wait_for({in.data(), out.data()});
-  const run::settings given = run::settings_of(where, now);
-  std::vector<report> reports(devices.size());
-  std::vector<double> seconds(devices.size());
-  group::state& state = *where.group.internal();
-  rooms_of_call rooms(threads, state);
-  state.road = one_dimension || !rooms[0].peers ? wire::road::host : wire::road::peers;
-  const bool lines_first = !forward && !natural;  // lines of one dimension are read by a plan
-  threads.run(token, [&](std::size_t p) {
-    const run::settings own = threads.settings_of(given, p);
-    reports[p] = run::in_call(nullptr, threads.device(p), token, [&] {
-      const implementation& each = devices[p];
-      if (!one_dimension) return each.transform_in_room(*this, forward, in, out, own, threads.over(p), rooms[p], seconds[p]);
-      part_of_array<const In> source(in, forward ? data : spectrum, forward ? each.data : each.spectrum, lines_first);
-      part_of_array<Out> result(out, forward ? spectrum : data, forward ? each.spectrum : each.data, false);
-      report made = each.transform_own(forward, source.view(), result.view(), own, threads.over(p));
-      if (made.verdict != verdict::uncorrectable) result.commit();
-      return made;
-    });
-  });
-  state.seconds = seconds[0];
-  return std::move(reports[0]);
+  const auto operands = [&](std::size_t) {
+    return device_operands<In, Out>{in, forward ? data : spectrum, out, forward ? spectrum : data, false};
+  };
+  return run_on_devices<In, Out>(forward, operands, threads, now);
+}
+
+template <class T>
+template <class In, class Out>
+report group_plan<T>::implementation::transform_divided(bool forward, std::span<const std::span<const In>> in,
+                                                        std::span<const std::span<Out>> out, const call& now) const {
+  if (devices.empty())
+    throw unsupported_error(fmt::format("{}: group: expected a group of devices for operands that are given divided, got ranks", token));
+  wire::check_call_on_devices(now, token);
+  check_kind<In, Out>();
+  if (in.size() != devices.size() || out.size() != devices.size())
+    throw invalid_argument_error(
+        fmt::format("{}: expected a part for each of {} devices, got {} in and {} out", token, devices.size(), in.size(), out.size()));
+  const auto overlap = [](const auto& a, const auto& b) {
+    const auto* const first = reinterpret_cast<const std::byte*>(a.data());
+    const auto* const other = reinterpret_cast<const std::byte*>(b.data());
+    return first < other + b.size_bytes() && other < first + a.size_bytes();
+  };
+  wire::device_threads threads(where.group, devices.size());
+  for (std::size_t p = 0; p < devices.size(); ++p) {
+    devices[p].check_operands(forward, in[p], out[p]);
+    for (std::size_t q = 0; q < devices.size(); ++q) {
+      const bool in_place = p == q && static_cast<const void*>(in[p].data()) == static_cast<const void*>(out[p].data());
+      if ((!in_place && overlap(out[p], in[q])) || (p != q && overlap(out[p], out[q])))
+        throw invalid_argument_error(fmt::format("{}: expected parts that do not overlap, got those of devices {} and {}", token, p, q));
+    }
+    threads.wait_for({in[p].data(), out[p].data()});
+  }
+  const auto operands = [&](std::size_t p) {
+    const implementation& each = devices[p];
+    return device_operands<In, Out>{in[p], forward ? each.data : each.spectrum, out[p], forward ? each.spectrum : each.data, true};
+  };
+  return run_on_devices<In, Out>(forward, operands, threads, now);
 }
 
 // A call of one rank over NCCL, with its own parts.
@@ -279,28 +468,27 @@ report group_plan<T>::implementation::transform_on_own_device(bool forward, std:
       for (const void* each : {static_cast<const void*>(in.data()), static_cast<const void*>(out.data())})
         if (ballast::cuda::residence_of(each) != ballast::cuda::residence::host) state.link->device()->synchronize(nullptr);
     });
-    double seconds = 0;
-    if (!one_dimension) {
-      device_room room;
-      room.on = state.link->device();
-      room.link = state.link.get();
-      report made = transform_in_room(*this, forward, in, out, given, over, room, seconds);
-      state.road = wire::road::link;
-      state.seconds = seconds;
-      return made;
-    }
-    part_of_array<const In> source(in, forward ? data : spectrum, forward ? data : spectrum, false);
-    part_of_array<Out> result(out, forward ? spectrum : data, forward ? spectrum : data, false);
-    report made = transform_own(forward, source.view(), result.view(), given, over);
-    if (made.verdict != verdict::uncorrectable) result.commit();
-    state.road = wire::road::host;
+    device_seconds seconds;
+    device_room room;
+    room.on = state.link->device();
+    room.streams = streams;
+    room.link = state.link.get();
+    const device_operands<In, Out> operands{in, forward ? data : spectrum, out, forward ? spectrum : data, false};
+    report made = transform_in_room(forward, operands, given, over, room, seconds);
+    state.road = wire::road::link;
+    state.seconds = seconds.all;
+    state.exchange_seconds = seconds.exchange;
     return made;
   });
 }
 
 template std::int64_t group_plan<float>::implementation::half_bytes() const;
 template std::int64_t group_plan<double>::implementation::half_bytes() const;
+template void group_plan<float>::implementation::make_streams();
+template void group_plan<double>::implementation::make_streams();
 #define BALLAST_CALLS(T, In, Out)                                                                                                    \
+  template report group_plan<T>::implementation::transform_divided(bool, std::span<const std::span<const In>>,                       \
+                                                                   std::span<const std::span<Out>>, const call&) const;              \
   template report group_plan<T>::implementation::transform_on_devices(bool, std::span<const In>, std::span<Out>, const call&) const; \
   template report group_plan<T>::implementation::transform_on_own_device(bool, std::span<const In>, std::span<Out>, const call&) const;
 BALLAST_CALLS(float, std::complex<float>, std::complex<float>)

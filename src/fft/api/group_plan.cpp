@@ -39,6 +39,17 @@ std::int64_t divisor_near_root(std::int64_t n) {
 // The number of rows of the most square grid of so many ranks.
 int rows_of_grid(std::size_t ranks) { return static_cast<int>(divisor_near_root(static_cast<std::int64_t>(ranks))); }
 
+// The elements of the slowest axis of a part that are transformed before they travel: about `bytes` of the part, and one of 16 pieces at
+// least. Each runs over a multiple of 16 elements of that axis if it can, so that stores along it in the new division fill 128 bytes.
+template <class T>
+std::int64_t piece_of(const box& part, std::int64_t bytes) {
+  const std::int64_t rows = part.count[static_cast<std::size_t>(part.order[0])];
+  if (bytes <= 0) return rows;
+  const std::int64_t pieces = std::clamp<std::int64_t>(part.size() * static_cast<std::int64_t>(sizeof(std::complex<T>)) / bytes, 1, 16);
+  const std::int64_t made = (rows + pieces - 1) / pieces;
+  return std::min(rows, made < 8 ? made : (made + 15) / 16 * 16);
+}
+
 // The factors e^{−2πi a b / N} of the elements (a, b) of a box, in the order of its memory.
 template <class T>
 std::vector<std::complex<T>> factors_of(const box& part, std::int64_t n) {
@@ -91,7 +102,7 @@ void group_plan<T>::implementation::divide() {
     const auto columns = [&](const lengths& of) {
       return division_of_array{.shape = of, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
     };
-    steps = {{columns(half), {0}, {}, {}}, {rows(half), {1}, {}, {}}};
+    steps = {{columns(half), {0}}, {rows(half), {1}}};
     if (how.order == result_order::natural) natural = columns(half);
     of_data = rows(all);
     of_real = columns(all);
@@ -104,14 +115,12 @@ void group_plan<T>::implementation::divide() {
   };
   const std::array<int, 3> row_major = {0, 1, 2}, turned = {1, 2, 0};
   if (shape.size() == 2) {
-    steps = {{divided(row_major, 0, -1, parts, 1), {1}, {}, {}}, {divided({1, 0, 2}, 1, -1, parts, 1), {0}, {}, {}}};
+    steps = {{divided(row_major, 0, -1, parts, 1), {1}}, {divided({1, 0, 2}, 1, -1, parts, 1), {0}}};
   } else if (how.division == division::slabs) {
-    steps = {{divided(row_major, 0, -1, parts, 1), {1, 2}, {}, {}}, {divided(turned, 1, -1, parts, 1), {0}, {}, {}}};
+    steps = {{divided(row_major, 0, -1, parts, 1), {1, 2}}, {divided(turned, 1, -1, parts, 1), {0}}};
   } else {
     const std::int64_t r = how.grid[0], c = how.grid[1];
-    steps = {{divided(row_major, 0, 1, r, c), {2}, {}, {}},
-             {divided({0, 2, 1}, 0, 2, r, c), {1}, {}, {}},
-             {divided(turned, 1, 2, r, c), {0}, {}, {}}};
+    steps = {{divided(row_major, 0, 1, r, c), {2}}, {divided({0, 2, 1}, 0, 2, r, c), {1}}, {divided(turned, 1, 2, r, c), {0}}};
   }
   if (how.order == result_order::natural) natural = steps[0].divided;
   of_data = steps[0].divided;
@@ -122,7 +131,7 @@ void group_plan<T>::implementation::divide() {
 }
 
 template <class T>
-void group_plan<T>::implementation::plan_lines() {
+void group_plan<T>::implementation::plan_lines(std::int64_t piece_bytes) {
   execution alone = where;
   alone.group = {};
   for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -131,20 +140,48 @@ void group_plan<T>::implementation::plan_lines() {
     if (part.size() == 0) continue;
     const bool real = how.real && s == 0;
     fft::problem lines{.kind = real ? kind::r2c : kind::c2c, .precision = precision_of<T>, .norm = how.norm};
-    lines.batch = part.size();
+    std::int64_t points = 1;
     for (const int axis : each.axes) {
-      lines.batch /= part.count[static_cast<std::size_t>(axis)];
+      points *= part.count[static_cast<std::size_t>(axis)];
       lines.shape.push_back(real ? shape[static_cast<std::size_t>(axis)] : part.count[static_cast<std::size_t>(axis)]);
     }
-    each.lines.emplace(lines, alone);
-    if (!real) continue;
-    lines.kind = kind::c2r;
-    each.spectra.emplace(lines, alone);
+    each.rows = part.count[static_cast<std::size_t>(part.order[0])];
+    each.piece = piece_of<T>(part, piece_bytes);
+    const auto plan = [&](std::int64_t rows, line_plans& to) {
+      lines.batch = part.size() / each.rows * rows / points;
+      lines.kind = real ? kind::r2c : kind::c2c;
+      to.lines.emplace(lines, alone);
+      if (!real) return;
+      lines.kind = kind::c2r;
+      to.spectra.emplace(lines, alone);
+    };
+    plan(each.rows, each.all);
+    if (each.piece == each.rows) continue;
+    plan(each.piece, each.of_piece);
+    if (each.rows % each.piece != 0) plan(each.rows % each.piece, each.of_rest);
   }
-  if (!one_dimension) return;
+  if (!one_dimension || streams != nullptr) return;  // devices have tables of their own
   const box part = steps[0].divided.of(place);
   factors = factors_of<T>(part, shape[0] * shape[1]);
   twin = factors_of<T>(part, shape[0] * shape[1]);
+}
+
+template <class T>
+pending_report group_plan<T>::implementation::enqueue_lines(const group_step& which, const line_plans& by, std::int64_t first,
+                                                            std::int64_t count, bool forward, const void* in, void* out,
+                                                            void* stream) const {
+  const call now{.stream = stream, .throw_on_uncorrectable = false};
+  const auto part = [&]<class Number>(Number* all, const box& of) {
+    const std::int64_t row = of.size() / which.rows;
+    return std::span(all + first * row, static_cast<std::size_t>(count * row));
+  };
+  const box complex_box = which.divided.of(place), real_box = of_real.of(place);
+  if (by.spectra && forward)
+    return by.lines->enqueue_forward(part(static_cast<const T*>(in), real_box), part(static_cast<std::complex<T>*>(out), complex_box), now);
+  const auto from = part(static_cast<const std::complex<T>*>(in), complex_box);
+  if (by.spectra) return by.spectra->enqueue_inverse(from, part(static_cast<T*>(out), real_box), now);
+  const auto to = part(static_cast<std::complex<T>*>(out), complex_box);
+  return forward ? by.lines->enqueue_forward(from, to, now) : by.lines->enqueue_inverse(from, to, now);
 }
 
 // Transforms the lines of a step; of the first one of real data real numbers into complex ones, or back.
@@ -154,13 +191,14 @@ report group_plan<T>::implementation::run_lines(const group_step& which, bool fo
   const call silent = {.throw_on_uncorrectable = false};
   const auto complex_size = static_cast<std::size_t>(part.size());
   const auto real_size = static_cast<std::size_t>(of_real.of(place).size());
-  if (which.spectra && forward)
-    return which.lines->forward(std::span(static_cast<const T*>(in), real_size),
-                                std::span(static_cast<std::complex<T>*>(out), complex_size), silent);
+  const auto& [lines, spectra] = which.all;
+  if (spectra && forward)
+    return lines->forward(std::span(static_cast<const T*>(in), real_size), std::span(static_cast<std::complex<T>*>(out), complex_size),
+                          silent);
   const std::span from(static_cast<const std::complex<T>*>(in), complex_size);
-  if (which.spectra) return which.spectra->inverse(from, std::span(static_cast<T*>(out), real_size), silent);
+  if (spectra) return spectra->inverse(from, std::span(static_cast<T*>(out), real_size), silent);
   const std::span to(static_cast<std::complex<T>*>(out), complex_size);
-  return forward ? which.lines->forward(from, to, silent) : which.lines->inverse(from, to, silent);
+  return forward ? lines->forward(from, to, silent) : lines->inverse(from, to, silent);
 }
 
 // A hash of the arguments that all ranks must have alike.
@@ -237,13 +275,13 @@ class call_of_plan {
   }
 
   void along(const group_step& which) {
-    const bool to_real = which.spectra && !forward_;
+    const bool to_real = which.all.spectra && !forward_;
     if (to_real) {
       real_.resize(static_cast<std::size_t>(of_.of_real.of(of_.place).size()));
     } else {
       there_.resize(static_cast<std::size_t>(which.divided.of(of_.place).size()));
     }
-    if (which.lines) {
+    if (which.all.lines) {
       const report part = of_.run_lines(which, forward_, from_, to_real ? static_cast<void*>(real_.data()) : there_.data());
       lines_.backend = part.backend;
       lines_.scheme = part.scheme;
@@ -321,13 +359,28 @@ void call_of_plan<T>::multiply_factors() {
 
 inline namespace abi_1 {
 
+// The plan of one device.
+template <class T>
+const typename group_plan<T>::implementation& group_plan<T>::implementation::of_device(int device) const {
+  if (device < 0 || static_cast<std::size_t>(device) >= devices.size())
+    throw invalid_argument_error(
+        fmt::format("{}: device: expected one of the {} of a group of devices, got {}", token, devices.size(), device));
+  return devices[static_cast<std::size_t>(device)];
+}
+
 template <class T>
 template <class In, class Out>
-void group_plan<T>::implementation::check_operands(bool forward, std::span<const In> in, std::span<Out> out) const {
+void group_plan<T>::implementation::check_kind() const {
   constexpr bool takes_real = std::is_same_v<In, T> || std::is_same_v<Out, T>;
   if (how.real != takes_real)
     throw invalid_argument_error(
         fmt::format("{}: expected {} data, got {} ones", token, how.real ? "real" : "complex", takes_real ? "real" : "complex"));
+}
+
+template <class T>
+template <class In, class Out>
+void group_plan<T>::implementation::check_operands(bool forward, std::span<const In> in, std::span<Out> out) const {
+  check_kind<In, Out>();
   const auto in_size = static_cast<std::size_t>((forward ? data : spectrum).size());
   const auto out_size = static_cast<std::size_t>((forward ? spectrum : data).size());
   if (in.size() != in_size || out.size() != out_size)
@@ -404,6 +457,7 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
     wire::device_threads threads(where.group, count);
     const run::settings given = run::settings_of(where);
     const implementation one = *made;
+    const std::int64_t pieces = where.group.internal()->piece_bytes;
     made->devices.resize(count, one);
     threads.run(made->token, [&](std::size_t p) {
       implementation& each = made->devices[p];
@@ -415,7 +469,9 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
       each.ranks = count;
       each.choose_grid();
       each.divide();
-      each.plan_lines();
+      const ballast::cuda::device_scope on(threads.device(p));
+      each.make_streams();
+      each.plan_lines(pieces);
     });
     if (how.division == division::pencils) made->how.grid = {1, 1};
   } else {
@@ -427,10 +483,12 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
       wire::check_execution_on_devices(where, made->token);
       made->where.backend = ballast::backend::cuda;
       made->where.device = link->device_number();
+      const ballast::cuda::device_scope on(link->device_number());
+      made->make_streams();
     }
   }
   made->divide();
-  if (made->devices.empty()) made->plan_lines();
+  if (made->devices.empty()) made->plan_lines(0);
   implementation_ = std::move(made);
 }
 
@@ -445,6 +503,14 @@ box group_plan<T>::data() const {
 template <class T>
 box group_plan<T>::spectrum() const {
   return implementation_->spectrum;
+}
+template <class T>
+box group_plan<T>::data_of(int device) const {
+  return implementation_->of_device(device).data;
+}
+template <class T>
+box group_plan<T>::spectrum_of(int device) const {
+  return implementation_->of_device(device).spectrum;
 }
 
 template <class T>
@@ -464,9 +530,31 @@ report group_plan<T>::inverse(std::span<const std::complex<T>> in, std::span<T> 
   return implementation_->transform(false, in, out, now);
 }
 
+template <class T>
+report group_plan<T>::forward_divided(std::span<const std::span<const std::complex<T>>> in, std::span<const std::span<std::complex<T>>> out,
+                                      const call& now) const {
+  return implementation_->transform_divided(true, in, out, now);
+}
+template <class T>
+report group_plan<T>::forward_divided(std::span<const std::span<const T>> in, std::span<const std::span<std::complex<T>>> out,
+                                      const call& now) const {
+  return implementation_->transform_divided(true, in, out, now);
+}
+template <class T>
+report group_plan<T>::inverse_divided(std::span<const std::span<const std::complex<T>>> in, std::span<const std::span<std::complex<T>>> out,
+                                      const call& now) const {
+  return implementation_->transform_divided(false, in, out, now);
+}
+template <class T>
+report group_plan<T>::inverse_divided(std::span<const std::span<const std::complex<T>>> in, std::span<const std::span<T>> out,
+                                      const call& now) const {
+  return implementation_->transform_divided(false, in, out, now);
+}
+
 template class group_plan<float>;
 template class group_plan<double>;
 #define BALLAST_CALLS(T, In, Out)                                                                                               \
+  template void group_plan<T>::implementation::check_kind<In, Out>() const;                                                     \
   template void group_plan<T>::implementation::check_operands(bool, std::span<const In>, std::span<Out>) const;                 \
   template report group_plan<T>::implementation::transform_own(bool, std::span<const In>, std::span<Out>, const run::settings&, \
                                                                wire::exchange&) const;

@@ -5,6 +5,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,24 +13,50 @@
 
 #include <ballast/fft.hpp>
 #include <ballast/fft_group.hpp>
+#include <ballast/pending_report.hpp>
 
 #include "fft/api/boxes.hpp"
 #include "fft/sites.hpp"
+#include "group/device_threads.hpp"
 #include "group/exchange.hpp"
 #include "inject/plan.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::fft {
 
-// One step of a transform on a rank: the lines along the last axes of its box, with the other axes as a batch.
-struct group_step {
-  division_of_array divided;
-  std::vector<int> axes;             // those that are transformed, in their order in memory
-  std::optional<fft::plan> lines;    // none if the rank has nothing
+// The plans of some lines.
+struct line_plans {
+  std::optional<fft::plan> lines;
   std::optional<fft::plan> spectra;  // real data: the plan of the way back
 };
 
+// One step of a transform on a rank: the lines along the last axes of its box, with the other axes as a batch.
+struct group_step {
+  division_of_array divided;
+  std::vector<int> axes;  // those that are transformed, in their order in memory
+  line_plans all = {};    // none if the rank has nothing
+  // Devices: how many elements of the slowest axis the rank has, and the pieces in which they are transformed before an exchange.
+  std::int64_t rows = 0, piece = 0;
+  line_plans of_piece = {}, of_rest = {};  // the latter for the last piece, if it is shorter
+};
+
 struct device_room;
+struct device_streams;
+
+// The operands of a device: its parts, or the whole arrays.
+template <class In, class Out>
+struct device_operands {
+  std::span<const In> in;
+  box in_box;
+  std::span<Out> out;
+  box out_box;
+  bool own;  // they are its parts, and the last step may store to `out`
+};
+
+// Seconds of a call on devices: from operands in their memory to the result there, and the part of them in which a device only exchanged.
+struct device_seconds {
+  double all = 0, exchange = 0;
+};
 
 // Faults of exchanges and products are those of the group's call, all others those of the lines.
 inline void split_faults(const inject::plan* given, inject::plan& of_call, inject::plan& of_lines) {
@@ -48,18 +75,29 @@ struct group_plan<T>::implementation {
   std::size_t place = 0, ranks = 1;
   std::string token;
   box data, spectrum;
-  std::vector<group_step> steps;               // the steps of the forward transform
-  std::optional<division_of_array> natural;    // the division after the last exchange
-  division_of_array of_data, of_real;          // the data's; real data: that which the first step reads
-  std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
+  std::shared_ptr<const device_streams> streams;  // a device's; the plans of the steps use them
+  std::vector<group_step> steps;                  // the steps of the forward transform
+  std::optional<division_of_array> natural;       // the division after the last exchange
+  division_of_array of_data, of_real;             // the data's; real data: that which the first step reads
+  std::vector<std::complex<T>> factors, twin;     // one dimension: the factors after the first step, twice
   // The part of each device of a group of devices. The boxes of this object are those of one rank: the whole array.
   std::vector<implementation> devices;
 
   void choose_grid();
   void divide();
-  void plan_lines();
+  // `piece_bytes`: about so many bytes of a device's data are transformed before they travel; 0: all.
+  void plan_lines(std::int64_t piece_bytes);
+  // Devices: makes the streams of the current one.
+  void make_streams();
   report run_lines(const group_step& which, bool forward, const void* in, void* out) const;
+  // The same without waiting, of some of the elements of the slowest axis, by the plans that have so many.
+  pending_report enqueue_lines(const group_step& which, const line_plans& by, std::int64_t first, std::int64_t count, bool forward,
+                               const void* in, void* out, void* stream) const;
   std::uint64_t digest(bool forward) const;
+  const implementation& of_device(int device) const;
+  // Refuses numbers of the other kind.
+  template <class In, class Out>
+  void check_kind() const;
   template <class In, class Out>
   void check_operands(bool forward, std::span<const In> in, std::span<Out> out) const;
   template <class In, class Out>
@@ -68,13 +106,20 @@ struct group_plan<T>::implementation {
   report transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given, wire::exchange& over) const;
   template <class In, class Out>
   report transform_on_devices(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
+  // The same with an operand for each device.
+  template <class In, class Out>
+  report transform_divided(bool forward, std::span<const std::span<const In>> in, std::span<const std::span<Out>> out,
+                           const call& now) const;
+  // The part of a call that is the same for both: `operands` returns those of device p.
+  template <class In, class Out, class Operands>
+  report run_on_devices(bool forward, const Operands& operands, wire::device_threads& threads, const call& now) const;
   template <class In, class Out>
   report transform_on_own_device(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const;
-  // The call of one device, for two and three dimensions, with the data of all steps in its memory: `whole` has the arrays. Peers write to
-  // the room; it outlives the call on all devices. `seconds`: of the steps, without the copies of operands and result.
+  // The call of one device, for two and three dimensions, with the data of all steps in its memory. Peers write to the room; it outlives
+  // the call on all devices.
   template <class In, class Out>
-  report transform_in_room(const implementation& whole, bool forward, std::span<const In> in, std::span<Out> out,
-                           const run::settings& given, wire::exchange& over, device_room& room, double& seconds) const;
+  report transform_in_room(bool forward, const device_operands<In, Out>& operands, const run::settings& given, wire::exchange& over,
+                           device_room& room, device_seconds& seconds) const;
   // The bytes of each half of a room.
   std::int64_t half_bytes() const;
 };

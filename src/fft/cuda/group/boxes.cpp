@@ -47,14 +47,14 @@ box_kernels::box_kernels(std::shared_ptr<ballast::cuda::device> on, int element_
   sum_ = loaded[2];
 }
 
-std::int64_t box_kernels::blocks_for(const std::int64_t (&count)[3], int rows_axis, int columns_axis) const {
+std::int64_t box_kernels::blocks_for(const std::int64_t (&count)[3], int rows_axis, int columns_axis, int share) const {
   const auto tiles = [&](int axis) { return (count[axis] + k_box_tile - 1) / k_box_tile; };
   const std::int64_t all = tiles(rows_axis) * tiles(columns_axis) * count[3 - rows_axis - columns_axis];
-  return std::clamp<std::int64_t>(all, 1, std::int64_t{16} * device_->about().multiprocessors);
+  return std::clamp<std::int64_t>(all, 1, std::int64_t{share} * device_->about().multiprocessors);
 }
 
 void box_kernels::copy(const void* from, const std::int64_t (&from_step)[3], void* to, const std::int64_t (&to_step)[3],
-                       const std::int64_t (&count)[3], ballast::cuda::stream on) const {
+                       const std::int64_t (&count)[3], int share, ballast::cuda::stream on) const {
   if (count[0] * count[1] * count[2] == 0) return;
   const int near = nearest_axis(from_step, count), last = nearest_axis(to_step, count);
   const bool turned = near != last;
@@ -68,11 +68,11 @@ void box_kernels::copy(const void* from, const std::int64_t (&from_step)[3], voi
     a.from_step[i] = from_step[axes[i]];
     a.to_step[i] = to_step[axes[i]];
   }
-  device_->launch(turned ? *turned_ : *straight_, blocks_for(count, near, second), &a, sizeof a, on);
+  device_->launch(turned ? *turned_ : *straight_, blocks_for(count, near, second, share), &a, sizeof a, on);
 }
 
 void box_kernels::sum(const void* from, const std::int64_t (&step)[3], const std::int64_t (&count)[3], std::int64_t first,
-                      const std::int64_t (&number_step)[3], unsigned long long* sum, ballast::cuda::stream on) const {
+                      const std::int64_t (&number_step)[3], unsigned long long* sum, int share, ballast::cuda::stream on) const {
   if (count[0] * count[1] * count[2] == 0) return;
   const int near = nearest_axis(step, count);
   const int second = count[(near + 1) % 3] >= count[(near + 2) % 3] ? (near + 1) % 3 : (near + 2) % 3;
@@ -83,7 +83,7 @@ void box_kernels::sum(const void* from, const std::int64_t (&step)[3], const std
     a.step[i] = step[axes[i]];
     a.number_step[i] = number_step[axes[i]];
   }
-  device_->launch(*sum_, blocks_for(count, near, second), &a, sizeof a, on);
+  device_->launch(*sum_, blocks_for(count, near, second, share), &a, sizeof a, on);
 }
 
 }  // namespace ballast::fft::cuda

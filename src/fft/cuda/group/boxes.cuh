@@ -13,10 +13,14 @@
 
 namespace ballast::fft::cuda {
 
-// An element of 8 or 16 bytes as words.
+// An element of 4, 8 or 16 bytes as words of at most 8.
 template <int Bytes>
 struct alignas(Bytes) box_element {
   std::uint64_t word[Bytes / 8];
+};
+template <>
+struct alignas(4) box_element<4> {
+  std::uint32_t word[1];
 };
 
 struct box_tile {
@@ -24,10 +28,12 @@ struct box_tile {
 };
 
 // Tile number `tile` of a part: the indexes of its first element. Axis 2 has no tiles.
+// There are fewer than 2³² tiles, since none of 2³² would fit into a memory; division of 64 bits would take longer than the tile.
 __device__ __forceinline__ box_tile tile_at(std::int64_t tile, std::int64_t across, std::int64_t down) {
-  const std::int64_t row = tile / across;
-  const std::int64_t plane = row / down;
-  return {(tile - row * across) * k_box_tile, (row - plane * down) * k_box_tile, plane};
+  const auto number = static_cast<std::uint32_t>(tile), columns = static_cast<std::uint32_t>(across);
+  const std::uint32_t row = number / columns, plane = row / static_cast<std::uint32_t>(down);
+  return {std::int64_t{number - row * columns} * k_box_tile, std::int64_t{row - plane * static_cast<std::uint32_t>(down)} * k_box_tile,
+          std::int64_t{plane}};
 }
 
 __device__ __forceinline__ std::int64_t tiles_of(std::int64_t count) { return (count + k_box_tile - 1) / k_box_tile; }
@@ -79,7 +85,7 @@ __global__ void __launch_bounds__(k_box_threads) box_copy_kernel(const __grid_co
 template <int Bytes>
 __global__ void __launch_bounds__(k_box_threads) box_sum_kernel(const __grid_constant__ box_sum_arguments a) {
   using element = box_element<Bytes>;
-  constexpr int rows = k_box_threads / k_box_tile, words = Bytes / 8;
+  constexpr int rows = k_box_threads / k_box_tile, words = Bytes < 8 ? 1 : Bytes / 8;
   const auto* const from = static_cast<const element*>(a.from);
   const int x = static_cast<int>(threadIdx.x) % k_box_tile, y = static_cast<int>(threadIdx.x) / k_box_tile;
   const std::int64_t across = tiles_of(a.count[0]), down = tiles_of(a.count[1]), tiles = across * down * a.count[2];

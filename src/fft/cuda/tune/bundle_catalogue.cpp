@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fft/cuda/group/boxes.hpp"
+#include "fft/cuda/group/product.hpp"
 #include "fft/cuda/plan/fallback.hpp"
 #include "fft/cuda/plan/kernels.hpp"
 #include "fft/cuda/plan/schedule.hpp"
@@ -98,9 +99,11 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
-  for (const int bytes : {8, 16}) {
+  for (const int bytes : {4, 8, 16}) {
     for (const bool turned : {false, true}) made.add(box_copy_request(bytes, turned));
     made.add(box_sum_request(bytes));
+    for (const bool check : {false, true})
+      if (bytes > 4) made.add(product_request(bytes, check));
   }
   add_common(made);
   for (const std::string& problem : benchmark_problems()) {
