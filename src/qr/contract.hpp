@@ -403,6 +403,9 @@ class engine : public core::pooled {
   // Returns a hash of X, which it works on, as abft::finding::bits. For backends with pieces.
   virtual std::uint64_t hash(const matrix_view<const S>&) { return 0; }
 
+  // Shows X's first column to the injector of the call. For backends with a memory of their own, to which operands come from others.
+  virtual void strike(inject::site, const inject::position&, const matrix_view<S>&) {}
+
   // Returns the width of panels of a matrix with so many rows and min(m, n) = `steps`. At least two panels if there are two columns, so
   // that the smallest problem is computed, and struck, like large ones.
   virtual index panel_width(index rows, index steps) const = 0;

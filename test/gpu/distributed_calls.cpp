@@ -1,5 +1,5 @@
 // The stage `distributed`, QR of tall matrices and transforms on several devices of one process: errors beside a call on one device, and
-// times of whole calls whose operands lie in pageable memory of the host.
+// times of whole calls whose operands lie in pageable memory of the host or, where the call says so, in the memory of the devices.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -52,10 +52,10 @@ const char* road_of(const execution& where) {
 }
 
 // Prints the times of work(), which returns a report, and whether its result is right; of transforms on a group also the road, and the time
-// from operands in the memory of the devices to a result there, "inside".
-template <class Work, class Error>
+// from operands in the memory of the devices to a result there, "inside". prepare() comes before each call and is not timed.
+template <class Work, class Error, class Prepare>
 int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
-          const Work& work, const Error& error) {
+          const Work& work, const Error& error, const Prepare& prepare) {
   const protection level = where.protection;
   row line("distributed call");
   line.add("token", token).add("call", what).add("devices", text_of(devices)).add("protection", to_string(level));
@@ -63,6 +63,7 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
     std::vector<double> times, inside;
     std::uint64_t detected = 0;
     for (int round = 0; round <= k_repeated; ++round) {
+      prepare();
       const bench::stopwatch clock;
       detected += work().detected;
       if (round == 0) continue;  // the first call loads kernels
@@ -84,6 +85,12 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
     line.add("pass", false).add("wrong", thrown.what()).print();
     return 1;
   }
+}
+
+template <class Work, class Error>
+int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
+          const Work& work, const Error& error) {
+  return timed(token, what, devices, where, limit, work, error, [] {});
 }
 
 template <class T>
@@ -180,6 +187,54 @@ double error_of(const matrix<T>& A, const matrix<T>& Q, const matrix<T>& R) {
   return worst;
 }
 
+// The factorization of rows that lie in the memory of their device: geqrf in place on one device, which is given a fresh copy before each
+// call, and qr::factor_rows of parts on several. `R`: of the same devices from host memory, whose bits it must have.
+template <class T>
+int factor_in_device_memory(const char* token, matrix_view<const T> A, const std::vector<int>& devices, const execution& where,
+                            const matrix<T>& R) {
+  const auto element = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t shares = std::max<std::int64_t>(static_cast<std::int64_t>(devices.size()), 1);
+  std::vector<cuda::device_buffer> memory;
+  std::vector<matrix_view<const T>> parts;
+  const auto load = [&](cuda::device& on, std::int64_t first, std::int64_t rows) {
+    T* const there = static_cast<T*>(memory.back().data());
+    on.copy_columns(there, rows * element, &A(first, 0), A.column_stride * element, rows * element, A.columns, nullptr);
+    on.synchronize(nullptr);
+    return column_major(there, rows, A.columns, rows);
+  };
+  for (std::int64_t p = 0; p < shares; ++p) {
+    const cuda::device_scope on(devices.empty() ? 0 : devices[static_cast<std::size_t>(p)]);
+    const std::int64_t first = p * A.rows / shares, rows = (p + 1) * A.rows / shares - first;
+    memory.emplace_back(cuda::current_device(), rows * A.columns * element);
+    parts.push_back(load(*cuda::current_device(), first, rows));
+  }
+  const char* const what = "factor, in device memory";
+  if (devices.empty()) {
+    const cuda::device_scope first(0);
+    const auto device = cuda::current_device();
+    const std::int64_t bytes = A.rows * A.columns * element;
+    const cuda::device_buffer work(device, bytes), tau(device, A.columns * element);
+    const matrix_view<T> in_place = column_major(static_cast<T*>(work.data()), A.rows, A.columns, A.rows);
+    const qr::plan<T> plan({.rows = A.rows, .columns = A.columns}, where);
+    return timed(
+        token, what, devices, where, 0,
+        [&] { return plan.geqrf(in_place, std::span(static_cast<T*>(tau.data()), static_cast<std::size_t>(A.columns))); },
+        [] { return 0.0; },
+        [&] {
+          device->copy(work.data(), parts[0].data, bytes, nullptr);
+          device->synchronize(nullptr);
+        });
+  }
+  qr::row_factors<T> made;
+  return timed(
+      token, what, devices, where, 0, [&] { return (made = qr::factor_rows(std::span<const matrix_view<const T>>(parts), where)).report; },
+      [&] {
+        const matrix<T> found = made.r();
+        return std::equal(found.data(), found.data() + found.size(), R.data()) ? 0.0 : 1.0;
+      },
+      [&] { made = {}; });
+}
+
 // R and Q: on one device, and on several.
 template <class T>
 int factor(const char* token, const qr::problem& of, const time_limit& limit) {
@@ -216,6 +271,9 @@ int factor(const char* token, const qr::problem& of, const time_limit& limit) {
             return Q.report;
           },
           [&] { return error_of(A, Q.values, each.empty() ? alone.r() : divided.r()); });
+      const matrix<T> R = each.empty() ? alone.r() : divided.r();
+      divided = {};
+      failed += factor_in_device_memory(token, view, each, where, R);
     }
   }
   return failed;

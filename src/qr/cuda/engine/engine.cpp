@@ -111,6 +111,9 @@ class device_engine final : public engine<S> {
   }
 
   std::uint64_t hash(const matrix_view<const S>& X) override { return on_.hash(X.data, X.column_stride, X.rows, X.columns); }
+  void strike(inject::site where, const inject::position& here, const matrix_view<S>& X) override {
+    on_.strike(where, here, X.data, X.rows);
+  }
 
   index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
