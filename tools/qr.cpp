@@ -183,6 +183,8 @@ matrices<T> matrices_of(array read, const std::string& file) {
   return made;
 }
 
+using tools::array_of;  // of a matrix, beside the one for a batch
+
 template <class T>
 array array_of(const matrices<T>& value) {
   array made{{value.count, value.rows, value.columns}, false, std::vector<T>(value.values.size())};

@@ -1,4 +1,4 @@
-// The stage `distributed`, QR of tall matrices and transforms on several devices of one process: errors beside a call on one device, and
+// The stage `distributed`, QR and transforms on several devices of one process: errors beside a call on one device, and
 // times of whole calls whose operands lie in pageable memory of the host or, where the call says so, in the memory of the devices.
 #include <algorithm>
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ballast/fft_group.hpp>
+#include <ballast/qr_columns.hpp>
 #include <ballast/qr_rows.hpp>
 
 #include "../../bench/stopwatch.hpp"
@@ -28,6 +29,8 @@ constexpr const char* k_transforms[] = {"fft_c2c_f32_n512x512x512_b1_fwd", "fft_
                                         "fft_c2c_f64_n512x512x512_b1_fwd", "fft_r2c_f32_n512x512x512_b1_fwd"};
 constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x64x64_b1_fwd"};
 constexpr const char* k_matrices[] = {"qr_f64_m1048576_n128", "qr_f32_m1048576_n128", "qr_f64_m200000_n32"};
+constexpr const char* k_squares[] = {"qr_f64_m32768_n32768", "qr_f32_m32768_n32768", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"};
+constexpr const char* k_squares_quick[] = {"qr_f64_m2048_n2048"};
 constexpr const char* k_matrices_quick[] = {"qr_f64_m20000_n32"};
 
 template <class T>
@@ -279,6 +282,85 @@ int factor(const char* token, const qr::problem& of, const time_limit& limit) {
   return failed;
 }
 
+// A square matrix in the memory of the first device: geqrf in place on it, given a fresh copy before each call, and qr::factor_columns on
+// several, whose factors stay there. Error: ‖A X − B‖ / (‖A‖ ‖X‖) of a system that is solved with the factors.
+template <class T>
+int factor_square(const char* token, const qr::problem& of, const time_limit& limit) {
+  const std::int64_t m = of.rows, n = of.columns, bytes = m * n * static_cast<std::int64_t>(sizeof(T));
+  matrix<T> A(m, n, order::column_major);
+  std::uint64_t state = 1;
+  for (std::size_t e = 0; e < A.size(); ++e) {
+    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's, whose upper bits are random enough for a matrix
+    A.data()[e] = static_cast<T>(std::ldexp(static_cast<double>(state >> 40U), -24) - 0.5);
+  }
+  const auto residual = [&](const matrix<T>& X, const std::vector<double>* less) {
+    std::vector<double> y(static_cast<std::size_t>(m));
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = 0; i < m; ++i) y[static_cast<std::size_t>(i)] += static_cast<double>(A(i, j)) * static_cast<double>(X(j, 0));
+    for (std::size_t i = 0; less != nullptr && i < y.size(); ++i) y[i] -= (*less)[i];
+    return y;
+  };
+  const auto norm = [](const auto* values, std::size_t count) {
+    double squares = 0;
+    for (std::size_t e = 0; e < count; ++e) squares += std::pow(static_cast<double>(values[e]), 2);
+    return std::sqrt(squares);
+  };
+  matrix<T> ones(n, 1, order::column_major), B(m, 1, order::column_major);
+  std::fill_n(ones.data(), n, T(1));
+  const std::vector<double> right = residual(ones, nullptr);
+  for (std::int64_t i = 0; i < m; ++i) B(i, 0) = static_cast<T>(right[static_cast<std::size_t>(i)]);
+  std::vector<double> rounded(static_cast<std::size_t>(m));
+  for (std::int64_t i = 0; i < m; ++i) rounded[static_cast<std::size_t>(i)] = static_cast<double>(B(i, 0));
+  const double size = norm(A.data(), A.size());
+
+  const cuda::device_scope first(0);
+  const auto device = cuda::current_device();
+  const cuda::device_buffer kept(device, bytes);
+  device->copy(kept.data(), A.data(), bytes, nullptr);
+  device->synchronize(nullptr);
+  const matrix_view<const T> there = column_major(static_cast<const T*>(kept.data()), m, n, m);
+  std::vector<std::vector<int>> lists = {{}};
+  for (const std::vector<int>& each : device_lists()) lists.push_back(each);
+  int failed = 0;
+  for (const protection level : {protection::off, protection::correct}) {
+    for (const std::vector<int>& each : lists) {
+      if (limit.left() < 5) {
+        row("skipped").add("cases", 1).add("token", token).print();
+        continue;
+      }
+      const execution where = where_of(each, level);
+      const char* const what = "factor, in device memory";
+      if (each.empty()) {
+        const cuda::device_buffer work(device, bytes), tau(device, n * static_cast<std::int64_t>(sizeof(T)));
+        const qr::plan<T> plan({.rows = m, .columns = n}, where);
+        failed += timed(
+            token, what, each, where, 0,
+            [&] {
+              return plan.geqrf(column_major(static_cast<T*>(work.data()), m, n, m),
+                                std::span(static_cast<T*>(tau.data()), static_cast<std::size_t>(n)));
+            },
+            [] { return 0.0; },
+            [&] {
+              device->copy(work.data(), kept.data(), bytes, nullptr);
+              device->synchronize(nullptr);
+            });
+        continue;
+      }
+      qr::column_factors<T> made;
+      failed += timed(
+          token, what, each, where, 4 * static_cast<double>(n) * k_unit<T>,
+          [&] { return (made = qr::factor_columns(there, 512, where)).report; },
+          [&] {
+            const qr::computed<T> X = made.solve(std::as_const(B).view());
+            const std::vector<double> off = residual(X.values, &rounded);
+            return norm(off.data(), off.size()) / (size * norm(X.values.data(), X.values.size()));
+          },
+          [&] { made = {}; });
+    }
+  }
+  return failed;
+}
+
 }  // namespace
 
 int distributed_calls(const settings& wanted, const time_limit& limit) {
@@ -293,6 +375,8 @@ int distributed_calls(const settings& wanted, const time_limit& limit) {
   };
   const auto matrix_of = [&](const char* token) {
     const qr::problem of = qr::parse_token(token);
+    if (of.rows < 16 * of.columns)
+      return of.precision == precision::f32 ? factor_square<float>(token, of, limit) : factor_square<double>(token, of, limit);
     return of.precision == precision::f32 ? factor<float>(token, of, limit) : factor<double>(token, of, limit);
   };
   const auto transform_of = [&](const char* token) {
@@ -310,12 +394,13 @@ int distributed_calls(const settings& wanted, const time_limit& limit) {
       else
         each_of(one, transform_of);
     }
-  } else if (wanted.quick) {
-    each_of(k_matrices_quick, matrix_of);
-    each_of(k_transforms_quick, transform_of);
   } else {
-    each_of(k_matrices, matrix_of);
-    each_of(k_transforms, transform_of);
+    if (wanted.only != "fft") {
+      each_of(wanted.quick ? std::span<const char* const>(k_matrices_quick) : std::span<const char* const>(k_matrices), matrix_of);
+      each_of(wanted.quick ? std::span<const char* const>(k_squares_quick) : std::span<const char* const>(k_squares), matrix_of);
+    }
+    if (wanted.only != "qr")
+      each_of(wanted.quick ? std::span<const char* const>(k_transforms_quick) : std::span<const char* const>(k_transforms), transform_of);
   }
   return failed;
 }

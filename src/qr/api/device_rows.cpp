@@ -2,7 +2,6 @@
 // stay in its memory. Layer: algorithm, over the operations of one matrix. docs/design/distributed.md, "QR of rows".
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -11,65 +10,17 @@
 #include <ballast/error.hpp>
 #include <ballast/qr_rows.hpp>
 
-#include "core/extent.hpp"
 #include "core/format.hpp"
 #include "cuda/device/device.hpp"
+#include "qr/api/device_room.hpp"
 #include "qr/api/operation_call.hpp"
 #include "qr/api/operations.hpp"
 #include "qr/api/own_rows.hpp"
-#include "run/attempt.hpp"
 #include "run/call_scope.hpp"
 
 namespace ballast::qr {
 
 namespace {
-
-using ballast::cuda::device_buffer;
-
-template <class T>
-constexpr auto k_bytes = static_cast<index>(sizeof(T));
-
-// A matrix in the memory of this device. Without memory of its own it is the caller's.
-template <class T>
-struct resident {
-  device_buffer memory;
-  matrix_view<T> view;
-};
-
-template <class T>
-resident<T> new_matrix(index rows, index columns) {
-  const auto& on = ballast::cuda::current_device();
-  resident<T> made{device_buffer(on, core::checked_product(rows, columns) * k_bytes<T>), {}};
-  on->synchronize(nullptr);  // other streams use it
-  made.view = column_major(static_cast<T*>(made.memory.data()), rows, columns, std::max<index>(rows, 1));
-  return made;
-}
-
-// Copies columns without gaps in each. More than a few thousand of them are one copy of two dimensions.
-template <class T>
-void copy_columns(matrix_view<const T> from, matrix_view<T> to) {
-  constexpr index most_copies = 4096;
-  const auto& on = ballast::cuda::current_device();
-  const bool dense = from.column_stride == from.rows && to.column_stride == to.rows;
-  if (dense) {
-    on->copy(to.data, from.data, from.rows * from.columns * k_bytes<T>, nullptr);
-  } else if (from.columns <= most_copies) {
-    for (index j = 0; j < from.columns; ++j) on->copy(&to(0, j), &from(0, j), from.rows * k_bytes<T>, nullptr);
-  } else {
-    on->copy_columns(to.data, to.column_stride * k_bytes<T>, from.data, from.column_stride * k_bytes<T>, from.rows * k_bytes<T>,
-                     from.columns, nullptr);
-  }
-  on->synchronize(nullptr);
-}
-
-// The same elements as columns without gaps: a matrix, its transpose, or all memory from the first to the last element.
-template <class T>
-matrix_view<const T> as_columns(matrix_view<const T> of) {
-  if (of.row_stride == 1 && of.column_stride >= of.rows) return of;
-  if (of.column_stride == 1 && of.row_stride >= of.columns) return of.transposed();
-  const auto all = core::extent_of(of);
-  return column_major(all.first, all.elements, index{1}, all.elements);
-}
 
 // One call of one device: its plan, and the engine for copies and seals.
 template <class T>
@@ -91,35 +42,7 @@ class work_on_device {
     });
   }
 
-  // Returns a matrix where this device can read it. What lies on another device of the group is compared with its source by a seal.
-  resident<const T> bring(operation_call<T>& here, matrix_view<const T> from) const {
-    const auto& on = ballast::cuda::current_device();
-    if (on->accessible(from.data)) return {{}, from};
-    const matrix_view<const T> lines = as_columns(from);
-    resident<T> made = new_matrix<T>(lines.rows, lines.columns);
-    const int source = owner_of(from.data);
-    const bool checked = source >= 0 && here.how.protection != protection::off;
-    run::attempt(here.seen, here.how.protection, "qr.transfer", 0, [&](int) {
-      const std::uint64_t seal = checked ? seal_there(source, lines) : 0;  // in each attempt: it may have been struck
-      fetch(source, lines, made.view);
-      if (source >= 0) here.on->strike(site::transfer, {0, 1, 0, 1}, made.view);
-      abft::finding seen;
-      if (!checked) return seen;
-      here.seen.checked(1);
-      if (here.on->hash(made.view) == seal) return seen;
-      seen.word = abft::k_fail;
-      seen.residual = std::numeric_limits<double>::quiet_NaN();
-      return seen;
-    });
-    matrix_view<const T> view;
-    if (from.row_stride == 1 && from.column_stride >= from.rows)
-      view = made.view;
-    else if (from.column_stride == 1 && from.row_stride >= from.columns)
-      view = std::as_const(made.view).transposed();
-    else
-      view = core::in_copy(from, static_cast<const T*>(made.view.data));
-    return {std::move(made.memory), view};
-  }
+  resident<const T> bring(operation_call<T>& here, matrix_view<const T> from) const { return qr::bring(devices_, plan_, here, from); }
 
   // A copy in this device's memory that may be written.
   resident<T> copy_of(operation_call<T>& here, matrix_view<const T> from) const {
@@ -134,40 +57,6 @@ class work_on_device {
   }
 
  private:
-  // The number of the device of the group that has this memory; −1: host memory, or that of a device outside of the group.
-  int owner_of(const void* memory) const {
-    for (const int each : devices_) {
-      const ballast::cuda::device_scope there(each);
-      if (ballast::cuda::current_device()->accessible(memory)) return each;
-    }
-    return -1;
-  }
-
-  // Copies to this device, through host memory from a device that it has no road to.
-  static void fetch(int source, matrix_view<const T> from, matrix_view<T> to) {
-    const auto on = ballast::cuda::current_device();
-    if (source < 0) return copy_columns(from, to);
-    matrix<T> between;
-    {
-      const ballast::cuda::device_scope there(source);
-      if (!ballast::cuda::current_device()->opens_to(*on)) {
-        between = matrix<T>(from.rows, from.columns, order::column_major);
-        copy_columns(from, between.view());
-      }
-    }
-    copy_columns(between.size() > 0 ? std::as_const(between).view() : from, to);
-  }
-
-  std::uint64_t seal_there(int device, matrix_view<const T> of) const {
-    execution where = plan_.where;
-    where.device = device;
-    const prepared plan(problem_of<T>(of.rows, of.columns), where, {}, core::arena::spares::no);
-    return run::in_call(&plan.memory, device, plan.token, [&] {
-      operation_call<T> there(plan, plan.settings_for(call_.silent()), plan.backend);
-      return there.on->hash(of);
-    });
-  }
-
   group_operation<T>& call_;
   const std::span<const int> devices_;
   prepared plan_;
@@ -175,7 +64,7 @@ class work_on_device {
 
 // Owns what device_factors::memory keeps.
 struct factors_memory {
-  device_buffer storage, tau;
+  ballast::cuda::device_buffer storage, tau;
 };
 
 template <class T>
