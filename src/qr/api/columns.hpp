@@ -48,7 +48,7 @@ struct panel_message {
   std::uint64_t seal = 0;
   index rows = 0;
   std::vector<S> tau;
-  std::shared_ptr<S> memory;  // of the engine: V, then tau
+  std::shared_ptr<S> memory;  // holds V, then tau, where the engine reaches them
   matrix_view<S> V() const { return column_major(memory.get(), rows, static_cast<index>(tau.size()), std::max<index>(rows, 1)); }
   S* reachable_tau() const { return memory.get() + rows * static_cast<index>(tau.size()); }
 };
@@ -203,7 +203,7 @@ class rank_call {
     if (where.backend == backend::automatic) where.backend = run::host_backend();
     return where;
   }
-  // What a message with a panel begins with; between devices with V's place in the memory of its owner.
+  // The head of a message with a panel. Between devices it has V's place in the memory of its owner.
   struct panel_head {
     std::uint64_t stopped = 0, seal = 0;
     std::uint64_t address = 0;

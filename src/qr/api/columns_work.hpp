@@ -1,6 +1,6 @@
-// What one rank does in the calls of column_factors: the factorization of its block columns, products with Q, back substitution. Its
-// columns lie in the memory of its engine: of the host, or of a device. Layer: algorithm, over columns.hpp and the drivers of one rank.
-// docs/design/distributed.md, "QR of columns".
+// The work of one rank in the calls of column_factors: the factorization of its block columns, and products with Q. Its columns lie in the
+// memory of its engine: of the host, or of a device.
+// Layer: algorithm, over columns.hpp and the drivers of one rank. docs/design/distributed.md, "QR of columns".
 #pragma once
 
 #include <algorithm>

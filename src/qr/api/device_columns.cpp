@@ -24,7 +24,7 @@ namespace {
 
 constexpr index k_most_block_on_device = 1024;
 
-// Memory of a device that is released when nobody has it any more, on the default stream.
+// Returns memory of a device that is released on the default stream when its last owner ends.
 template <class S>
 std::shared_ptr<S> lasting_matrix(index rows, index columns) {
   resident<S> made = new_matrix<S>(std::max<index>(rows, 1), std::max<index>(columns, 1));
@@ -87,7 +87,7 @@ problem size_of_factors(const column_factors<S>& of) {
   return problem_of<S>(of.devices.empty() ? 1 : of.devices[0].storage.rows, of.own.columns);
 }
 
-// op(Q) C: the devices have even shares of C's columns. `keep(first, share)`: takes a share of the result, in the memory of its device.
+// Computes op(Q) C for a device's share of the columns, and stores it in host memory.
 template <class S>
 void apply_to_share(rank_call<S>& here, const column_part<S>& part, bool transposed, matrix_view<const S> C, matrix_view<S> to) {
   const std::shared_ptr<S> memory = here.allocate(C.rows, C.columns);
@@ -99,7 +99,7 @@ void apply_to_share(rank_call<S>& here, const column_part<S>& part, bool transpo
   if (C.columns > 0 && !here.lost()) copy_columns(matrix_view<const S>(mine), to);
 }
 
-// A device's columns of the identity.
+// Stores a device's columns of the identity.
 template <class S>
 void set_identity(rank_call<S>& here, const block_columns& own, const matrix_view<S>& C) {
   here.on().wait();

@@ -1,5 +1,5 @@
-// The rows of one device in the calls of row_factors: operands come to the device and are compared with their source by a seal; factors
-// stay in its memory. Layer: algorithm, over the operations of one matrix. docs/design/distributed.md, "QR of rows".
+// The rows of one device in the calls of row_factors: operands come to the device, compared by a seal, and factors stay in its memory.
+// Layer: algorithm, over the operations of one matrix. docs/design/distributed.md, "QR of rows".
 #include <algorithm>
 #include <cstdint>
 #include <memory>
