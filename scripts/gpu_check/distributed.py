@@ -114,7 +114,7 @@ def calls_of(result):
     lines = [
         "## QR and FFT",
         "",
-        "Milliseconds of whole calls with operands in pageable host memory, the median of three; one: a call without a group. Speed-up: one over all, "
+        "Milliseconds of whole calls with operands in pageable host memory, or in the memory of the devices that use them where the call says so, the median of three; one: a call without a group. Speed-up: one over all, "
         "protected. Error: of the result on all devices, over its limit. Road: peer, blocks go from device to device; host, through its memory. "
         "In device memory, protected: of one device a call whose operands lie there; of all the steps of a call, from operands in the memory of the "
         "devices to a result there.",

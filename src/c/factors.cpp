@@ -33,7 +33,7 @@ std::int64_t rows_of(const factors<T>& of) {
 template <class T>
 std::int64_t rows_of(const row_factors<T>& of) {
   std::int64_t rows = 0;
-  for (const factors<T>& each : of.devices) rows += each.storage.rows();
+  for (const ballast::qr::device_factors<T>& each : of.devices) rows += each.storage.rows;
   return rows;
 }
 template <class T>

@@ -400,8 +400,23 @@ class engine : public core::pooled {
   // (driver/out_of_core.hpp). `operand`: the address of the matrix.
   virtual index resident_columns(const void*, index, index columns) const { return columns; }
 
-  // Returns a hash of X, which it works on, as abft::finding::bits. For backends with pieces.
-  virtual std::uint64_t hash(const matrix_view<const S>&) { return 0; }
+  // Returns a hash of X, which it works on, as abft::finding::bits: the same for the same numbers, wherever they lie.
+  virtual std::uint64_t hash(const matrix_view<const S>& X) = 0;
+
+  // Shows X's first column to the injector of the call.
+  virtual void strike(inject::site where, const inject::position& here, const matrix_view<S>& X) = 0;
+
+  // --- The checksum of a block of columns that is divided from the others (docs/design/distributed.md, "QR of columns"). It works on A and
+  // c.
+
+  // Draws the weights of a block, whose first column has number `first`, and computes its checksum c = A d (A.rows numbers). Returns
+  // ‖A diag(d)‖ + ‖c‖, from which the threshold follows; Inf if A has Inf or NaN, and NaN if no checksum can judge the block because a
+  // column is so small that R's rounding is absolute. Waits.
+  virtual double encode_columns(const matrix_view<const S>& A, index first, double* weights, S* c) = 0;
+
+  // Returns ‖A d − c‖ over all rows. `panel` ≥ 0: the block is a factored panel whose diagonal begins in this row: of the rows from there
+  // on only the upper triangle counts, and zeros below it. Waits.
+  virtual double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) = 0;
 
   // Returns the width of panels of a matrix with so many rows and min(m, n) = `steps`. At least two panels if there are two columns, so
   // that the smallest problem is computed, and struck, like large ones.

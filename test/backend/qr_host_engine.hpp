@@ -57,6 +57,14 @@ class forwarding_engine : public engine<S> {
     inner_->solve(transposed, U, B, X, width, seen);
   }
   index zero_on_diagonal(const matrix_view<const S>& R) override { return inner_->zero_on_diagonal(R); }
+  std::uint64_t hash(const matrix_view<const S>& X) override { return inner_->hash(X); }
+  void strike(inject::site where, const inject::position& here, const matrix_view<S>& X) override { inner_->strike(where, here, X); }
+  double encode_columns(const matrix_view<const S>& A, index first, double* weights, S* c) override {
+    return inner_->encode_columns(A, first, weights, c);
+  }
+  double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
+    return inner_->residual_of_columns(A, panel, weights, c);
+  }
 
  protected:
   std::unique_ptr<engine<S>> inner_;

@@ -163,7 +163,7 @@ void time(const char* token, const time_limit& limit) {
 
 int distributed(const settings& wanted, const time_limit& limit) {
   row("devices").add("count", bench::gpu::devices()).print();
-  if (!wanted.tokens.empty()) return distributed_calls(wanted, limit);
+  if (!wanted.tokens.empty() || wanted.only == "qr" || wanted.only == "fft") return distributed_calls(wanted, limit);
   int failed = 0;
   for (const comparison& each : k_compared) {
     if (limit.left() < 5) {

@@ -1,9 +1,11 @@
-// The stage `distributed`, QR of tall matrices and transforms on several devices of one process: errors beside a call on one device, and
-// times of whole calls whose operands lie in pageable memory of the host, and of transforms whose operands lie divided on the devices.
+// The stage `distributed`, QR and transforms on several devices of one process: errors beside a call on one device, and
+// times of whole calls whose operands lie in pageable memory of the host, of transforms whose operands lie divided on the devices, and, where
+// the call says so, of calls whose operands lie in the memory of the devices.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include <ballast/fft_group.hpp>
+#include <ballast/qr_columns.hpp>
 #include <ballast/qr_rows.hpp>
 
 #include "../../bench/stopwatch.hpp"
@@ -30,6 +33,8 @@ constexpr const char* k_transforms[] = {"fft_c2c_f32_n512x512x512_b1_fwd", "fft_
                                         "fft_c2c_f32_n16384x16384_b1_fwd", "fft_c2c_f32_n134217728_b1_fwd"};
 constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x64x64_b1_fwd"};
 constexpr const char* k_matrices[] = {"qr_f64_m1048576_n128", "qr_f32_m1048576_n128", "qr_f64_m200000_n32"};
+constexpr const char* k_squares[] = {"qr_f64_m32768_n32768", "qr_f32_m32768_n32768", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"};
+constexpr const char* k_squares_quick[] = {"qr_f64_m2048_n2048"};
 constexpr const char* k_matrices_quick[] = {"qr_f64_m20000_n32"};
 
 template <class T>
@@ -55,9 +60,10 @@ const char* road_of(const execution& where) {
 
 // Prints the times of work(), which returns a report, and whether its result is right; of transforms on a group also the road, the time
 // from operands in the memory of the devices to a result there, "inside", and the part of it in which the first device only exchanged.
-template <class Work, class Error>
+// prepare() comes before each call and is not timed.
+template <class Work, class Error, std::invocable Prepare>
 int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
-          const Work& work, const Error& error, int repeated = k_repeated) {
+          const Work& work, const Error& error, const Prepare& prepare, int repeated = k_repeated) {
   const protection level = where.protection;
   row line("distributed call");
   line.add("token", token).add("call", what).add("devices", text_of(devices)).add("protection", to_string(level));
@@ -65,6 +71,7 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
     std::vector<double> times, inside, exchange;
     std::uint64_t detected = 0;
     for (int round = 0; round <= repeated; ++round) {
+      prepare();
       const bench::stopwatch clock;
       detected += work().detected;
       if (round == 0) continue;  // the first call loads kernels
@@ -89,6 +96,12 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
     line.add("pass", false).add("wrong", thrown.what()).print();
     return 1;
   }
+}
+
+template <class Work, class Error>
+int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
+          const Work& work, const Error& error, int repeated = k_repeated) {
+  return timed(token, what, devices, where, limit, work, error, [] {}, repeated);
 }
 
 template <class T>
@@ -276,6 +289,54 @@ double error_of(const matrix<T>& A, const matrix<T>& Q, const matrix<T>& R) {
   return worst;
 }
 
+// The factorization of rows that lie in the memory of their device: geqrf in place on one device, which is given a fresh copy before each
+// call, and qr::factor_rows of parts on several. `R`: of the same devices from host memory, whose bits it must have.
+template <class T>
+int factor_in_device_memory(const char* token, matrix_view<const T> A, const std::vector<int>& devices, const execution& where,
+                            const matrix<T>& R) {
+  const auto element = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t shares = std::max<std::int64_t>(static_cast<std::int64_t>(devices.size()), 1);
+  std::vector<cuda::device_buffer> memory;
+  std::vector<matrix_view<const T>> parts;
+  const auto load = [&](cuda::device& on, std::int64_t first, std::int64_t rows) {
+    T* const there = static_cast<T*>(memory.back().data());
+    on.copy_columns(there, rows * element, &A(first, 0), A.column_stride * element, rows * element, A.columns, nullptr);
+    on.synchronize(nullptr);
+    return column_major(there, rows, A.columns, rows);
+  };
+  for (std::int64_t p = 0; p < shares; ++p) {
+    const cuda::device_scope on(devices.empty() ? 0 : devices[static_cast<std::size_t>(p)]);
+    const std::int64_t first = p * A.rows / shares, rows = (p + 1) * A.rows / shares - first;
+    memory.emplace_back(cuda::current_device(), rows * A.columns * element);
+    parts.push_back(load(*cuda::current_device(), first, rows));
+  }
+  const char* const what = "factor, in device memory";
+  if (devices.empty()) {
+    const cuda::device_scope first(0);
+    const auto device = cuda::current_device();
+    const std::int64_t bytes = A.rows * A.columns * element;
+    const cuda::device_buffer work(device, bytes), tau(device, A.columns * element);
+    const matrix_view<T> in_place = column_major(static_cast<T*>(work.data()), A.rows, A.columns, A.rows);
+    const qr::plan<T> plan({.rows = A.rows, .columns = A.columns}, where);
+    return timed(
+        token, what, devices, where, 0,
+        [&] { return plan.geqrf(in_place, std::span(static_cast<T*>(tau.data()), static_cast<std::size_t>(A.columns))); },
+        [] { return 0.0; },
+        [&] {
+          device->copy(work.data(), parts[0].data, bytes, nullptr);
+          device->synchronize(nullptr);
+        });
+  }
+  qr::row_factors<T> made;
+  return timed(
+      token, what, devices, where, 0, [&] { return (made = qr::factor_rows(std::span<const matrix_view<const T>>(parts), where)).report; },
+      [&] {
+        const matrix<T> found = made.r();
+        return std::equal(found.data(), found.data() + found.size(), R.data()) ? 0.0 : 1.0;
+      },
+      [&] { made = {}; });
+}
+
 // R and Q: on one device, and on several.
 template <class T>
 int factor(const char* token, const qr::problem& of, const time_limit& limit) {
@@ -312,6 +373,88 @@ int factor(const char* token, const qr::problem& of, const time_limit& limit) {
             return Q.report;
           },
           [&] { return error_of(A, Q.values, each.empty() ? alone.r() : divided.r()); });
+      const matrix<T> R = each.empty() ? alone.r() : divided.r();
+      divided = {};
+      failed += factor_in_device_memory(token, view, each, where, R);
+    }
+  }
+  return failed;
+}
+
+// A square matrix in the memory of the first device: geqrf in place on it, given a fresh copy before each call, and qr::factor_columns on
+// several, whose factors stay there. Error: ‖A X − B‖ / (‖A‖ ‖X‖) of a system that is solved with the factors.
+template <class T>
+int factor_square(const char* token, const qr::problem& of, const time_limit& limit) {
+  const std::int64_t m = of.rows, n = of.columns, bytes = m * n * static_cast<std::int64_t>(sizeof(T));
+  matrix<T> A(m, n, order::column_major);
+  std::uint64_t state = 1;
+  for (std::size_t e = 0; e < A.size(); ++e) {
+    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's, whose upper bits are random enough for a matrix
+    A.data()[e] = static_cast<T>(std::ldexp(static_cast<double>(state >> 40U), -24) - 0.5);
+  }
+  const auto residual = [&](const matrix<T>& X, const std::vector<double>* less) {
+    std::vector<double> y(static_cast<std::size_t>(m));
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = 0; i < m; ++i) y[static_cast<std::size_t>(i)] += static_cast<double>(A(i, j)) * static_cast<double>(X(j, 0));
+    for (std::size_t i = 0; less != nullptr && i < y.size(); ++i) y[i] -= (*less)[i];
+    return y;
+  };
+  const auto norm = [](const auto* values, std::size_t count) {
+    double squares = 0;
+    for (std::size_t e = 0; e < count; ++e) squares += std::pow(static_cast<double>(values[e]), 2);
+    return std::sqrt(squares);
+  };
+  matrix<T> ones(n, 1, order::column_major), B(m, 1, order::column_major);
+  std::fill_n(ones.data(), n, T(1));
+  const std::vector<double> right = residual(ones, nullptr);
+  for (std::int64_t i = 0; i < m; ++i) B(i, 0) = static_cast<T>(right[static_cast<std::size_t>(i)]);
+  std::vector<double> rounded(static_cast<std::size_t>(m));
+  for (std::int64_t i = 0; i < m; ++i) rounded[static_cast<std::size_t>(i)] = static_cast<double>(B(i, 0));
+  const double size = norm(A.data(), A.size());
+
+  const cuda::device_scope first(0);
+  const auto device = cuda::current_device();
+  const cuda::device_buffer kept(device, bytes);
+  device->copy(kept.data(), A.data(), bytes, nullptr);
+  device->synchronize(nullptr);
+  const matrix_view<const T> there = column_major(static_cast<const T*>(kept.data()), m, n, m);
+  std::vector<std::vector<int>> lists = {{}};
+  for (const std::vector<int>& each : device_lists()) lists.push_back(each);
+  int failed = 0;
+  for (const protection level : {protection::off, protection::correct}) {
+    for (const std::vector<int>& each : lists) {
+      if (limit.left() < 5) {
+        row("skipped").add("cases", 1).add("token", token).print();
+        continue;
+      }
+      const execution where = where_of(each, level);
+      const char* const what = "factor, in device memory";
+      if (each.empty()) {
+        const cuda::device_buffer work(device, bytes), tau(device, n * static_cast<std::int64_t>(sizeof(T)));
+        const qr::plan<T> plan({.rows = m, .columns = n}, where);
+        failed += timed(
+            token, what, each, where, 0,
+            [&] {
+              return plan.geqrf(column_major(static_cast<T*>(work.data()), m, n, m),
+                                std::span(static_cast<T*>(tau.data()), static_cast<std::size_t>(n)));
+            },
+            [] { return 0.0; },
+            [&] {
+              device->copy(work.data(), kept.data(), bytes, nullptr);
+              device->synchronize(nullptr);
+            });
+        continue;
+      }
+      qr::column_factors<T> made;
+      failed += timed(
+          token, what, each, where, 4 * static_cast<double>(n) * k_unit<T>,
+          [&] { return (made = qr::factor_columns(there, 512, where)).report; },
+          [&] {
+            const qr::computed<T> X = made.solve(std::as_const(B).view());
+            const std::vector<double> off = residual(X.values, &rounded);
+            return norm(off.data(), off.size()) / (size * norm(X.values.data(), X.values.size()));
+          },
+          [&] { made = {}; });
     }
   }
   return failed;
@@ -331,6 +474,8 @@ int distributed_calls(const settings& wanted, const time_limit& limit) {
   };
   const auto matrix_of = [&](const char* token) {
     const qr::problem of = qr::parse_token(token);
+    if (of.rows < 16 * of.columns)
+      return of.precision == precision::f32 ? factor_square<float>(token, of, limit) : factor_square<double>(token, of, limit);
     return of.precision == precision::f32 ? factor<float>(token, of, limit) : factor<double>(token, of, limit);
   };
   const auto transform_of = [&](const char* token) {
@@ -348,12 +493,13 @@ int distributed_calls(const settings& wanted, const time_limit& limit) {
       else
         each_of(one, transform_of);
     }
-  } else if (wanted.quick) {
-    each_of(k_matrices_quick, matrix_of);
-    each_of(k_transforms_quick, transform_of);
   } else {
-    each_of(k_matrices, matrix_of);
-    each_of(k_transforms, transform_of);
+    if (wanted.only != "fft") {
+      each_of(wanted.quick ? std::span<const char* const>(k_matrices_quick) : std::span<const char* const>(k_matrices), matrix_of);
+      each_of(wanted.quick ? std::span<const char* const>(k_squares_quick) : std::span<const char* const>(k_squares), matrix_of);
+    }
+    if (wanted.only != "qr")
+      each_of(wanted.quick ? std::span<const char* const>(k_transforms_quick) : std::span<const char* const>(k_transforms), transform_of);
   }
   return failed;
 }

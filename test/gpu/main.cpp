@@ -42,7 +42,7 @@ constexpr const char* k_usage =
     "predict_…, "
     "transform_…,\n"
     "        geqrf_…, ormqr_…, ormqr_right_…, orgqr_… and gels_…\n"
-    "--only: the algorithm whose stage it is; fft by default\n"
+    "--only: the algorithm whose stage it is; fft by default. distributed: qr or fft, only the calls of that one\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
     "--pairs: bench, and kernels for it, also with every pair of passes that can be one launch, and with none\n"
@@ -144,7 +144,8 @@ int run(int argc, char** argv) {
     } else if (argument == "--bundle") {
       wanted.bundle = value();
     } else if (argument == "--only") {
-      of = &algorithm_of(value());
+      wanted.only = value();
+      of = &algorithm_of(wanted.only);
     } else if (argument == "--table") {
       wanted.table = value();
     } else if (argument == "--groups") {

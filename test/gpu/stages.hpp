@@ -36,6 +36,7 @@ struct settings {
   std::string bundle = {};                // output file of kernels; empty: none
   std::int64_t strikes = 20'000;          // number of strikes of strike, for each problem with protection
   std::uint64_t seed = 1;                 // which strikes of strike
+  std::string only = {};                  // the algorithm that was named; distributed: kmeans or none for all
   std::string groups = {};                // groups of verify, separated by commas; empty: all
 
   bool includes(std::string_view group) const {

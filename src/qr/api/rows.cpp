@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "group/session.hpp"
 #include "group/state.hpp"
 #include "qr/api/group_operation.hpp"
+#include "qr/api/own_rows.hpp"
 #include "qr/api/packed_rows.hpp"
 #include "qr/api/validation.hpp"
 
@@ -22,57 +24,27 @@ namespace ballast::qr {
 
 namespace {
 
-// The elements of a view, row by row.
-template <class T>
-std::vector<T> rows_of(matrix_view<const T> from, std::int64_t first, std::int64_t count) {
-  std::vector<T> made;
-  made.reserve(static_cast<std::size_t>(count * from.columns));
-  for (std::int64_t i = first; i < first + count; ++i)
-    for (std::int64_t j = 0; j < from.columns; ++j) made.push_back(from(i, j));
-  return made;
-}
-
-// Stores elements, row by row, from row `first` on. Returns false if they are not as many as rows fit.
-template <class T>
-bool store_rows(const wire::bytes& from, matrix_view<T> to, std::int64_t first) {
-  const auto row = static_cast<std::size_t>(to.columns) * sizeof(T);
-  if (row == 0) return from.empty();
-  const auto count = static_cast<std::int64_t>(from.size() / row);
-  if (from.size() % row != 0 || first + count > to.rows) return false;
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (std::int64_t j = 0; j < to.columns; ++j)
-      std::memcpy(&to(first + i, j), from.data() + static_cast<std::size_t>(i) * row + static_cast<std::size_t>(j) * sizeof(T), sizeof(T));
-  }
-  return true;
-}
-
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& from) {
   return std::as_bytes(std::span<const T>(from));
 }
 
-// The factors that a rank has, and the rows of all in `joined`.
+// What the members of row_factors need of a rank: its rows, and the factors of all triangles.
 template <class T>
 struct rank_factors {
-  const factors<T>& own;
+  const own_rows<T>& own;
   const factors<T>& joined;
   const std::vector<std::int64_t>& tops;
 };
-
-template <class T>
-rank_factors<T> parts_of(const row_factors<T>& of) {
-  return {of.own, of.joined, of.tops};
-}
 
 void check_group(const execution& where) {
   if (!where.group) throw invalid_argument_error("qr: group: expected one whose ranks have the rows, got none");
 }
 
-// `share`: A is a part of a larger matrix, with its strides, in memory of the host or of any device.
+// The part of a rank in factor_rows: everything but its own factors, which it leaves in `own`.
 template <class T>
-row_factors<T> factor_own_rows(matrix_view<const T> A, bool share, const execution& where, const call& now) {
+row_factors<T> factor_own_rows(matrix_view<const T> A, own_rows<T>& own, const execution& where, const call& now) {
   row_factors<T> made;
-  made.where = where;
   group_operation<T> call(where, now, to_token({precision_of<T>, A.rows, A.columns}), group_call::factor, 0);
   made.report = call.run([&] {
     if (A.columns < 1) throw invalid_argument_error(fmt::format("qr: A: expected at least one column, got {}", A.columns));
@@ -90,18 +62,7 @@ row_factors<T> factor_own_rows(matrix_view<const T> A, bool share, const executi
       throw invalid_argument_error(
           fmt::format("qr: A: expected at least as many rows as columns, got {} × {} on all ranks", rows, A.columns));
     std::vector<T> triangle;
-    if (A.rows > 0) {
-      if (share) {
-        made.own.storage = packed_rows(A, where.device);
-        made.own.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
-        made.own.report = geqrf(made.own.storage.view(), std::span<T>(made.own.tau), call.alone(), call.silent());
-      } else {
-        made.own = factor(A, call.alone(), call.silent());
-      }
-      call.add(made.own.report);
-      const matrix<T> r = made.own.r();
-      triangle = rows_of(r.view(), 0, r.rows());
-    }
+    if (A.rows > 0) triangle = own.factor(call, A);
     const std::vector<wire::bytes> triangles = call.over().gather(bytes_of(triangle));
     std::vector<T> packed;
     if (call.first()) {
@@ -126,16 +87,6 @@ row_factors<T> factor_own_rows(matrix_view<const T> A, bool share, const executi
   return made;
 }
 
-// Qᵀ B of this rank's rows: those that belong to its triangle, row by row.
-template <class T>
-std::vector<T> own_part(const rank_factors<T>& from, group_operation<T>& call, matrix_view<const T> B) {
-  if (from.own.storage.rows() == 0) return {};
-  matrix<T> C = packed_rows(B, call.alone().device);
-  call.add(
-      ormqr(side::left, transpose::yes, from.own.storage.view(), std::span<const T>(from.own.tau), C.view(), call.alone(), call.silent()));
-  return rows_of(std::as_const(C).view(), 0, std::min(B.rows, from.own.storage.columns()));
-}
-
 template <class T>
 void check_ranks(const rank_factors<T>& from, group_operation<T>& call) {
   if (from.tops.size() != call.over().size() + 1)
@@ -157,8 +108,8 @@ computed<T> joined_rows(const rank_factors<T>& from, const execution& where, mat
   std::string refused;
   made.report = call.run([&] {
     check_ranks(from, call);
-    check_rows(from.own.storage.rows(), B.rows);
-    const std::vector<T> part = own_part(from, call, B);
+    check_rows(from.own.rows(), B.rows);
+    const std::vector<T> part = from.own.transposed_times(call, B);
     const std::vector<wire::bytes> parts = call.over().gather(bytes_of(part));
     // The first element says whether the columns depend on each other; then their error follows.
     std::vector<std::byte> block(1, std::byte{0});
@@ -192,11 +143,11 @@ computed<T> joined_rows(const rank_factors<T>& from, const execution& where, mat
 
 // The rank's rows of Q C.
 template <class T>
-computed<T> own_rows_of_product(const rank_factors<T>& from, const execution& where, matrix_view<const T> C, const call& now) {
-  const std::int64_t n = from.joined.storage.columns(), rows = from.own.storage.rows();
-  group_operation<T> call(where, now, to_token({precision_of<T>, rows, n}), group_call::apply, C.columns);
-  computed<T> made{matrix<T>(rows, C.columns, order::column_major), {}};
-  made.report = call.run([&] {
+report own_rows_of_product(const rank_factors<T>& from, const execution& where, matrix_view<const T> C, matrix_view<T> to,
+                           const call& now) {
+  const std::int64_t n = from.joined.storage.columns();
+  group_operation<T> call(where, now, to_token({precision_of<T>, from.own.rows(), n}), group_call::apply, C.columns);
+  return call.run([&] {
     check_ranks(from, call);
     if (C.rows != n) throw invalid_argument_error(fmt::format("qr: C: expected {} rows, got {}", n, C.rows));
     std::vector<std::vector<T>> parts(call.over().size());
@@ -213,12 +164,8 @@ computed<T> own_rows_of_product(const rank_factors<T>& from, const execution& wh
     blocks.reserve(parts.size());
     for (const std::vector<T>& each : parts) blocks.push_back(bytes_of(each));
     const std::vector<wire::bytes> sent = call.over().all_to_all(blocks);
-    if (rows == 0) return;
-    if (!store_rows(sent[0], made.values.view(), 0)) throw error("qr: the rows of a rank have another size than expected");
-    call.add(ormqr(side::left, transpose::no, from.own.storage.view(), std::span<const T>(from.own.tau), made.values.view(), call.alone(),
-                   call.silent()));
+    from.own.times(call, sent[0], to);
   });
-  return made;
 }
 
 // finish(stack) of the two products with Qᵀ.
@@ -285,6 +232,25 @@ std::vector<std::int64_t> divide_rows(std::int64_t m, std::int64_t n, std::size_
   return made;
 }
 
+// Part p on the device p.
+template <class T>
+row_factors<T> factor_parts(std::span<const matrix_view<const T>> parts, const execution& where, const call& now) {
+  std::vector<std::int64_t> shares = {0};
+  for (const matrix_view<const T>& each : parts) shares.push_back(shares.back() + each.rows);
+  const std::vector<int>& devices = where.group.internal()->devices;
+  const std::string token = to_token({precision_of<T>, shares.back(), parts[0].columns});
+  call_on_devices<T> call(where, now, token, std::move(shares));
+  std::vector<row_factors<T>> made(parts.size());
+  std::vector<device_factors<T>> own(parts.size());
+  for (const matrix_view<const T>& each : parts) call.wait_for(each.data);
+  call.run([&](std::size_t p, const execution& alone, const ballast::call& current) {
+    made[p] = factor_own_rows(parts[p], *make_rows_on_device(own[p], devices), alone, current);
+  });
+  made[0].where = where;
+  made[0].devices = std::move(own);
+  return std::move(made[0]);
+}
+
 template <class T>
 row_factors<T> factor_rows_on_devices(matrix_view<const T> A, const execution& where, const call& now) {
   const std::string token = to_token({precision_of<T>, A.rows, A.columns});
@@ -292,24 +258,26 @@ row_factors<T> factor_rows_on_devices(matrix_view<const T> A, const execution& w
   if (A.rows < A.columns)
     throw invalid_argument_error(fmt::format("{}: A: expected at least as many rows as columns, got {} × {}", token, A.rows, A.columns));
   const std::vector<std::int64_t> shares = divide_rows(A.rows, A.columns, where.group.internal()->devices.size());
-  call_on_devices<T> call(where, now, token, shares);
-  std::vector<row_factors<T>> parts(shares.size() - 1);
-  call.wait_for(A.data);
-  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
-    parts[p] = factor_own_rows(call.share(A, p), true, own, current);
-  });
-  row_factors<T> made = std::move(parts[0]);
-  made.where = where;
-  made.devices.push_back(std::move(made.own));
-  made.own = {};
-  for (std::size_t p = 1; p < parts.size(); ++p) made.devices.push_back(std::move(parts[p].own));
-  return made;
+  std::vector<matrix_view<const T>> parts;
+  for (std::size_t p = 0; p + 1 < shares.size(); ++p) parts.push_back(A.block(shares[p], 0, shares[p + 1] - shares[p], A.columns));
+  return factor_parts<T>(parts, where, now);
+}
+
+template <class T>
+row_factors<T> factor_given_parts(std::span<const matrix_view<const T>> parts, const execution& where, const call& now) {
+  check_group(where);
+  if (!wire::on_devices(where)) throw invalid_argument_error("qr: group: expected one of devices for rows in parts, got one of ranks");
+  const std::size_t devices = where.group.internal()->devices.size();
+  if (parts.empty() || parts.size() > devices)
+    throw invalid_argument_error(fmt::format("qr: parts: expected 1 to {}, one for each device, got {}", devices, parts.size()));
+  for (const matrix_view<const T>& each : parts) check_view(each, "A", to_token({precision_of<T>, each.rows, each.columns}));
+  return factor_parts(parts, where, now);
 }
 
 template <class T>
 call_on_devices<T> call_for(const row_factors<T>& of, const call& now) {
   std::vector<std::int64_t> shares = {0};
-  for (const factors<T>& each : of.devices) shares.push_back(shares.back() + each.storage.rows());
+  for (const device_factors<T>& each : of.devices) shares.push_back(shares.back() + each.storage.rows);
   if (of.devices.empty() || of.devices.size() > of.where.group.internal()->devices.size())
     throw invalid_argument_error(fmt::format("qr: group: expected the devices that made the factors of {} parts, got {}", of.devices.size(),
                                              of.where.group.internal()->devices.size()));
@@ -326,11 +294,11 @@ computed<T> product_on_devices(const row_factors<T>& of, matrix_view<const T> C,
   const matrix<T> small = packed_rows(C, of.where.group.internal()->devices[0]);
   computed<T> made{matrix<T>(m, C.columns, order::column_major), {}};
   std::vector<report> reports(of.devices.size());
-  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
-    const rank_factors<T> part{of.devices[p], of.joined, of.tops};
-    const computed<T> rows = own_rows_of_product(part, own, small.view(), current);
-    copy_alike(rows.values.view(), made.values.view().block(call.first(p), 0, rows.values.rows(), C.columns));
-    reports[p] = rows.report;
+  call.run([&](std::size_t p, const execution& alone, const ballast::call& current) {
+    device_factors<T> own = of.devices[p];
+    const auto rows = make_rows_on_device(own, of.where.group.internal()->devices);
+    reports[p] = own_rows_of_product(rank_factors<T>{*rows, of.joined, of.tops}, alone, small.view(),
+                                     made.values.view().block(call.first(p), 0, rows->rows(), C.columns), current);
   });
   made.report = std::move(reports[0]);
   return made;
@@ -343,8 +311,10 @@ computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, 
   check_rows(call.first(of.devices.size()), B.rows);
   std::vector<computed<T>> parts(of.devices.size());
   call.wait_for(B.data);
-  call.run([&](std::size_t p, const execution& own, const ballast::call& current) {
-    parts[p] = joined_rows(rank_factors<T>{of.devices[p], of.joined, of.tops}, own, call.share(B, p), current, what, finish);
+  call.run([&](std::size_t p, const execution& alone, const ballast::call& current) {
+    device_factors<T> own = of.devices[p];
+    const auto rows = make_rows_on_device(own, of.where.group.internal()->devices);
+    parts[p] = joined_rows(rank_factors<T>{*rows, of.joined, of.tops}, alone, call.share(B, p), current, what, finish);
   });
   return std::move(parts[0]);
 }
@@ -352,15 +322,19 @@ computed<T> joined_on_devices(const row_factors<T>& of, matrix_view<const T> B, 
 template <class T, class Finish>
 computed<T> joined_by(const row_factors<T>& of, matrix_view<const T> B, const call& now, group_call what, const Finish& finish) {
   check_group(of.where);
-  return wire::on_devices(of.where) ? joined_on_devices(of, B, now, what, finish)
-                                    : joined_rows(parts_of(of), of.where, B, now, what, finish);
+  if (wire::on_devices(of.where)) return joined_on_devices(of, B, now, what, finish);
+  const rows_on_host<T> rows(of.own);
+  return joined_rows(rank_factors<T>{rows, of.joined, of.tops}, of.where, B, now, what, finish);
 }
 
 template <class T>
 row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, const call& now) {
   check_group(where);
   if (wire::on_devices(where)) return factor_rows_on_devices(A, where, now);
-  row_factors<T> made = factor_own_rows(A, false, where, now);
+  factors<T> own;
+  rows_on_host<T> rows(own);
+  row_factors<T> made = factor_own_rows(A, rows, where, now);
+  made.own = std::move(own);
   made.where = where;
   return made;
 }
@@ -375,6 +349,12 @@ row_factors<float> factor_rows(matrix_view<const float> A, const execution& wher
 row_factors<double> factor_rows(matrix_view<const double> A, const execution& where, const call& now) {
   return factor_rows_of(A, where, now);
 }
+row_factors<float> factor_rows(std::span<const matrix_view<const float>> parts, const execution& where, const call& now) {
+  return factor_given_parts(parts, where, now);
+}
+row_factors<double> factor_rows(std::span<const matrix_view<const double>> parts, const execution& where, const call& now) {
+  return factor_given_parts(parts, where, now);
+}
 
 template <class T>
 matrix<T> row_factors<T>::r() const {
@@ -384,7 +364,10 @@ matrix<T> row_factors<T>::r() const {
 template <class T>
 computed<T> row_factors<T>::apply(matrix_view<const T> C, const call& now) const {
   check_group(where);
-  return wire::on_devices(where) ? product_on_devices(*this, C, now) : own_rows_of_product(parts_of(*this), where, C, now);
+  if (wire::on_devices(where)) return product_on_devices(*this, C, now);
+  computed<T> made{matrix<T>(own.storage.rows(), C.columns, order::column_major), {}};
+  made.report = own_rows_of_product(rank_factors<T>{rows_on_host<T>(own), joined, tops}, where, C, made.values.view(), now);
+  return made;
 }
 
 template <class T>

@@ -19,24 +19,33 @@ namespace ballast::qr::host {
 using core::at;
 
 template <class S>
-double encode_columns(const context& run, const matrix_view<const S>& A, index first, double* weights, S* c) {
+double weights_of_columns(std::span<const column_size> sizes, index first, double* weights) {
   constexpr int least = sizeof(real_of<S>) == 4 ? -90 : -900;
-  const kernels<S>& by = kernels_of<S>(run);
   double squares = 0;
   bool judged = true, finite = true;
-  for (index l = 0; l < A.columns; ++l) {
-    const column_size size = size_of(by, A.rows, &A(0, l));
+  for (std::size_t l = 0; l < sizes.size(); ++l) {
+    const column_size& size = sizes[l];
     finite = finite && size.finite;
     judged = judged && size.finite && (size.norm == 0 || size.exponent >= least);
     // The norm times this power of two is in [1, 2).
     const double weighted = size.norm * abft::equilibrating(size.norm);
-    weights[l] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(first + l));
+    weights[l] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(first) + l);
     squares += weights[l] * weighted * (weights[l] * weighted);
     if (judged) weights[l] *= abft::equilibrating(size.norm) * abft::power_of_two(-size.exponent);
   }
-  if (!judged) {
+  if (judged) return squares;
+  return finite ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+}
+
+template <class S>
+double encode_columns(const context& run, const matrix_view<const S>& A, index first, double* weights, S* c) {
+  const kernels<S>& by = kernels_of<S>(run);
+  core::vector<column_size> sizes;
+  for (index l = 0; l < A.columns; ++l) sizes.push_back(size_of(by, A.rows, &A(0, l)));
+  const double squares = weights_of_columns<S>(sizes, first, weights);
+  if (!std::isfinite(squares)) {
     std::fill_n(c, A.rows, S(0));
-    return finite ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+    return squares;
   }
   core::vector<wide_of<S>> sum(at(A.rows), wide_of<S>(0));
   by.subtract_weighted(A.rows, A.columns, A.data, A.column_stride, 1, weights, A.columns, sum.data(), A.rows);
@@ -80,6 +89,7 @@ void subtract_columns(const context& run, const matrix_view<const S>& R, index c
 }
 
 #define BALLAST_INSTANTIATE(S)                                                                                         \
+  template double weights_of_columns<S>(std::span<const column_size>, index, double*);                                 \
   template double encode_columns<S>(const context&, const matrix_view<const S>&, index, double*, S*);                  \
   template double residual_of_columns<S>(const context&, const matrix_view<const S>&, index, const double*, const S*); \
   template std::uint64_t seal_of_columns<S>(const matrix_view<const S>&, std::uint64_t);                               \

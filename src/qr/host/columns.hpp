@@ -4,9 +4,16 @@
 // Source: docs/design/distributed.md, "QR of columns".
 #pragma once
 
+#include <span>
+
 #include "qr/contract.hpp"
 
 namespace ballast::qr::host {
+
+// Draws the weights of a block, whose first column has number `first`, from the sizes of its columns, 2^-e for their norms. Returns ‖A
+// diag(d)‖²; Inf and NaN as encode_columns().
+template <class S>
+double weights_of_columns(std::span<const column_size> sizes, index first, double* weights);
 
 // Draws the weights of a block, whose first column has number `first`, and computes its checksum c = A d (m numbers). Returns ‖A diag(d)‖ +
 // ‖c‖, from which the threshold follows; Inf if A has Inf or NaN, and NaN if no checksum can judge the block because a column is so small

@@ -13,6 +13,7 @@
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
 #include "qr/host/applier.hpp"
+#include "qr/host/columns.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/kernels.hpp"
 #include "qr/host/strike.hpp"
@@ -151,6 +152,20 @@ class host_engine final : public engine<S> {
     });
   }
 
+  std::uint64_t hash(const matrix_view<const S>& X) override { return seal_of_columns<S>(X, abft::k_seal_of_nothing); }
+
+  void strike([[maybe_unused]] inject::site where, [[maybe_unused]] const inject::position& here,
+              [[maybe_unused]] const matrix_view<S>& X) override {
+    if constexpr (inject::active_injector::enabled) host::strike(run_.injector, where, here, X.data, X.rows);
+  }
+
+  double encode_columns(const matrix_view<const S>& A, index first, double* weights, S* c) override {
+    return host::encode_columns<S>(run_, A, first, weights, c);
+  }
+  double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
+    return host::residual_of_columns<S>(run_, A, panel, weights, c);
+  }
+
   index zero_on_diagonal(const matrix_view<const S>& R) override {
     for (index j = 0; j < R.columns; ++j) {
       if (R(j, j) == S(0)) return j;
@@ -176,7 +191,8 @@ class host_engine final : public engine<S> {
   void strike_stored([[maybe_unused]] const matrix_view<S>& to) const {
     if constexpr (inject::active_injector::enabled) {
       for (index j = 0; j < to.columns && run_.injector.armed(site::store); ++j) {
-        for (index i = 0; i < to.rows; ++i) strike(run_.injector, site::store, {i + j * to.rows, to.rows * to.columns, 0, 1}, &to(i, j), 1);
+        for (index i = 0; i < to.rows; ++i)
+          host::strike(run_.injector, site::store, {i + j * to.rows, to.rows * to.columns, 0, 1}, &to(i, j), 1);
       }
     }
   }

@@ -62,6 +62,14 @@ class engine_with final : public qr::engine<S> {
     other_->solve(transposed, U, B, X, width, seen);
   }
   index zero_on_diagonal(const matrix_view<const S>& R) override { return other_->zero_on_diagonal(R); }
+  std::uint64_t hash(const matrix_view<const S>& X) override { return other_->hash(X); }
+  void strike(inject::site where, const inject::position& here, const matrix_view<S>& X) override { other_->strike(where, here, X); }
+  double encode_columns(const matrix_view<const S>& A, index first, double* weights, S* c) override {
+    return other_->encode_columns(A, first, weights, c);
+  }
+  double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
+    return other_->residual_of_columns(A, panel, weights, c);
+  }
 
  private:
   const make_factorizer_of make_;

@@ -2,6 +2,7 @@
 // Layer: backend "cuda" of QR. Implements engine<S>.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "abft/seal.hpp"
@@ -10,6 +11,7 @@
 #include "qr/cuda/engine/applier.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
 #include "qr/cuda/engine/hybrid.hpp"
+#include "qr/host/columns.hpp"
 #include "qr/sites.hpp"
 
 namespace ballast::qr::cuda {
@@ -111,6 +113,28 @@ class device_engine final : public engine<S> {
   }
 
   std::uint64_t hash(const matrix_view<const S>& X) override { return on_.hash(X.data, X.column_stride, X.rows, X.columns); }
+  void strike(inject::site where, const inject::position& here, const matrix_view<S>& X) override {
+    on_.strike(where, here, X.data, X.rows);
+  }
+
+  double encode_columns(const matrix_view<const S>& A, index first, double* weights, S* c) override {
+    core::vector<column_size> sizes(static_cast<std::size_t>(A.columns));
+    const ballast::cuda::device_buffer memory = on_.template allocate_of<column_result>(A.columns);
+    auto* const to = static_cast<column_result*>(memory.data());
+    on_.scan(scan_arguments<S>{A.data, A.column_stride, A.rows, 0, false, false, to}, A.columns, on_.main());
+    on_.fetch_sizes(to, A.columns, sizes.data());
+    on_.wait();
+    const double squares = host::weights_of_columns<S>(sizes, first, weights);
+    if (!std::isfinite(squares)) {
+      on_.device()->zero(c, A.rows * static_cast<index>(sizeof(S)), on_.main());
+      return squares;
+    }
+    return std::sqrt(squares) + weigh_columns(A, -1, weights, nullptr, c);
+  }
+
+  double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
+    return weigh_columns(A, panel, weights, c, nullptr);
+  }
 
   index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
@@ -208,6 +232,37 @@ class device_engine final : public engine<S> {
     on_.launch(work::copy, tiles(to.rows, to.columns), made);
     then(made);
     sides.commit();
+  }
+
+  // Computes A d, or init − A d, to `to` if that is not null, and returns its norm. `panel`: as in residual_of_columns().
+  double weigh_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* init, S* to) {
+    const ballast::cuda::device_buffer d = on_.upload(weights, A.columns);
+    const ballast::cuda::device_buffer sums = on_.template allocate_of<double>(row_blocks(A.rows) + 1);
+    double* const squares = static_cast<double*>(sums.data());
+    // The kernel takes the diagonal of a block from the number of its first column, so the block gets that number: the columns before it do
+    // not exist and are not read.
+    const index first = std::max<index>(panel, 0), width = first > 0 ? first : A.columns;
+    on_.launch(work::weigh, row_blocks(A.rows),
+               weigh_arguments<S>{.X = A.data - first * A.column_stride,
+                                  .row_stride = 1,
+                                  .column_stride = A.column_stride,
+                                  .rows = A.rows,
+                                  .blocks = {first + A.columns, first + A.columns, static_cast<int>(width)},
+                                  .first_block = first > 0 ? 1 : 0,
+                                  .chunks = 1,
+                                  .r = panel >= 0,
+                                  .z = static_cast<const double*>(d.data()) - first,
+                                  .ldz = A.columns,
+                                  .count = 1,
+                                  .init = init,
+                                  .ldi = A.rows,
+                                  .to_column = to,
+                                  .squares = squares});
+    on_.launch(work::norm, 1, norm_arguments{squares, row_blocks(A.rows), 1, squares + row_blocks(A.rows)});
+    double norm = 0;
+    on_.template fetch<double>(squares + row_blocks(A.rows), 1, [&norm](const double* made) { norm = *made; });
+    on_.wait();
+    return norm;
   }
 
   // Returns the index of the first zero, −1 if there is none; and 1 if a number is smaller than `small`, else 0.
