@@ -36,7 +36,8 @@ struct settings {
   std::string bundle = {};                // output file of kernels; empty: none
   std::int64_t strikes = 20'000;          // number of strikes of strike, for each problem with protection
   std::uint64_t seed = 1;                 // which strikes of strike
-  std::string groups = {};                // groups of verify, separated by commas; empty: all
+  std::string groups = {};                // groups of verify or nccl, separated by commas; empty: all
+  std::string nccl = {};                  // the file of NCCL
 
   bool includes(std::string_view group) const {
     std::string list(1, ','), one(1, ',');

@@ -33,6 +33,7 @@ struct operation {
   int peer = -1;
   bool done = false;
   std::uint64_t number = 0;
+  std::uint64_t block = 0;  // the number among short ones
   clock::time_point due{};
 };
 struct group_of_operations {
@@ -53,7 +54,7 @@ struct library {
   std::map<int, std::vector<member*>> worlds;  // by number: its members by rank
   std::map<std::pair<int, int>, int> split;    // (parent, number of the split) → world
   std::vector<nccl_strike> strikes;
-  std::map<int, std::uint64_t> sent, sums;  // by rank
+  std::map<int, std::uint64_t> sent, blocks, sums;  // by rank
   std::map<int, std::uint64_t> ends_at;
   std::set<int> ended;
   std::uint64_t struck = 0;
@@ -68,8 +69,13 @@ library& state() {
 thread_local int depth = 0;
 thread_local std::vector<std::pair<member*, std::pair<const void*, operation>>> gathered;
 
-const nccl_strike* strike_of(library& all, bool sum, int rank, std::uint64_t number, std::size_t bytes) {
+constexpr std::size_t k_block = 4096;  // bytes; slots are longer
+
+const nccl_strike* strike_of(library& all, bool sum, int rank, const operation& what) {
   for (const nccl_strike& each : all.strikes) {
+    if (each.of_blocks && what.bytes >= k_block) continue;
+    const std::uint64_t number = each.of_blocks ? what.block : what.number;
+    const std::size_t bytes = what.bytes;
     const bool of_sum = each.what == nccl_fault::bit_of_sum || each.what == nccl_fault::left_out;
     if (of_sum == sum && each.rank == rank && number >= each.number &&
         number - each.number<each.count&& static_cast<std::int64_t>(bytes)> each.longer)
@@ -83,7 +89,7 @@ void flip(void* data, std::size_t bytes, std::uint64_t random) {
 }
 
 void carry(library& all, const operation& from, operation& to, int sender) {
-  const nccl_strike* const found = strike_of(all, false, sender, from.number, from.bytes);
+  const nccl_strike* const found = strike_of(all, false, sender, from);
   auto* const target = static_cast<unsigned char*>(to.to);
   if (found == nullptr || found->what == nccl_fault::late) {
     if (found != nullptr) ++all.struck;
@@ -142,7 +148,7 @@ void move_all(library& all) {
         for (member* const each : members) {
           const operation& own = each->waiting.front().all.front();
           if (own.bytes != 8 * words) throw error("fake NCCL: expected sums of as many words on all ranks");
-          const nccl_strike* const found = strike_of(all, true, each->rank, own.number, own.bytes);
+          const nccl_strike* const found = strike_of(all, true, each->rank, own);
           if (found != nullptr && found->what == nccl_fault::left_out) {
             ++all.struck;
             continue;
@@ -156,7 +162,7 @@ void move_all(library& all) {
         for (member* const each : members) {
           operation& own = each->waiting.front().all.front();
           std::memcpy(own.to, total.data(), 8 * words);
-          const nccl_strike* const found = strike_of(all, true, each->rank, own.number, own.bytes);
+          const nccl_strike* const found = strike_of(all, true, each->rank, own);
           if (found != nullptr && found->what == nccl_fault::bit_of_sum) {
             ++all.struck;
             flip(own.to, own.bytes, core::random_bits(found->seed, 0, own.number));
@@ -183,7 +189,8 @@ int add(void* communicator, const void* stream, operation what) {
   if (all.ended.contains(one->rank)) return 2;
   std::uint64_t& next = what.what == kind::sum ? all.sums[one->rank] : all.sent[one->rank];
   if (what.what != kind::receive) what.number = next++;
-  if (const nccl_strike* const found = strike_of(all, false, one->rank, what.number, what.bytes);
+  if (what.what == kind::send && what.bytes < k_block) what.block = all.blocks[one->rank]++;
+  if (const nccl_strike* const found = strike_of(all, false, one->rank, what);
       what.what == kind::send && found != nullptr && found->what == nccl_fault::late)
     what.due = clock::now() + std::chrono::milliseconds(1 + found->seed % 20);
   if (depth > 0) {
@@ -203,6 +210,7 @@ void begin_fake_nccl(std::vector<nccl_strike> strikes) {
   all.worlds.clear();
   all.split.clear();
   all.sent.clear();
+  all.blocks.clear();
   all.sums.clear();
   all.ended.clear();
   all.ends_at.clear();

@@ -27,6 +27,7 @@ struct nccl_strike {
   std::uint64_t count = 1;   // so many in a row
   std::uint64_t seed = 0;
   std::int64_t longer = 0;  // only operations of more bytes count
+  bool of_blocks = false;   // `number` is among operations of less than 4 KiB, and only these are struck: no slots of messages
 };
 
 // Forgets all communicators, and sets the faults of the next ones.
