@@ -56,7 +56,7 @@ struct library {
   std::vector<nccl_strike> strikes;
   std::map<int, std::uint64_t> sent, blocks, sums;  // by rank
   std::map<int, std::uint64_t> ends_at;
-  std::set<int> ended;
+  std::set<int> ended, joined;
   std::uint64_t struck = 0;
   int next_world = 1;
 };
@@ -72,6 +72,7 @@ thread_local std::vector<std::pair<member*, std::pair<const void*, operation>>> 
 constexpr std::size_t k_block = 4096;  // bytes; slots are longer
 
 const nccl_strike* strike_of(library& all, bool sum, int rank, const operation& what) {
+  if (!all.joined.contains(rank)) return nullptr;
   for (const nccl_strike& each : all.strikes) {
     if (each.of_blocks && what.bytes >= k_block) continue;
     const std::uint64_t number = each.of_blocks ? what.block : what.number;
@@ -122,7 +123,8 @@ void move_all(library& all) {
         if (!live(one) || one->waiting.empty()) continue;
         for (operation& out : one->waiting.front().all) {
           if (out.done || out.what != kind::send) continue;
-          if (const auto end = all.ends_at.find(one->rank); end != all.ends_at.end() && out.number >= end->second) {
+          if (const auto end = all.ends_at.find(one->rank);
+              end != all.ends_at.end() && all.joined.contains(one->rank) && out.number >= end->second) {
             all.ended.insert(one->rank);
             break;
           }
@@ -213,6 +215,7 @@ void begin_fake_nccl(std::vector<nccl_strike> strikes) {
   all.blocks.clear();
   all.sums.clear();
   all.ended.clear();
+  all.joined.clear();
   all.ends_at.clear();
   all.struck = 0;
   all.next_world = 1;
@@ -395,6 +398,16 @@ nccl_devices::~nccl_devices() {
   cuda::override_devices({});
 }
 
+namespace {
+// The operations of the rank that make its group are over: those that are struck are numbered from here.
+void count_from_here(int rank) {
+  library& all = state();
+  const std::lock_guard lock(all.mutex);
+  all.sent[rank] = all.blocks[rank] = all.sums[rank] = 0;
+  all.joined.insert(rank);
+}
+}  // namespace
+
 std::vector<std::exception_ptr> run_nccl_ranks(int ranks, const group_options& how, const std::function<void(int, const group&)>& work) {
   std::vector<std::exception_ptr> made(static_cast<std::size_t>(ranks));
   std::vector<void*> communicators;
@@ -404,6 +417,7 @@ std::vector<std::exception_ptr> run_nccl_ranks(int ranks, const group_options& h
     threads.emplace_back([&, r] {
       try {
         const group own = group::nccl(communicators[static_cast<std::size_t>(r)], how);
+        count_from_here(r);
         work(r, own);
       } catch (...) {
         made[static_cast<std::size_t>(r)] = std::current_exception();

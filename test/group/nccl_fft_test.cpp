@@ -116,14 +116,14 @@ class fft_nccl : public testing::Test {
     throw error("expected pencils in natural order among the scenes");
   }
 };
-using reals = testing::Types<float, double>;
-struct names {
+using reals_of_ranks = testing::Types<float, double>;
+struct names_of_ranks {
   template <class T>
   static std::string GetName(int) {
     return sizeof(T) == 4 ? "f32" : "f64";
   }
 };
-TYPED_TEST_SUITE(fft_nccl, reals, names);
+TYPED_TEST_SUITE(fft_nccl, reals_of_ranks, names_of_ranks);
 
 TYPED_TEST(fft_nccl, definition_and_inverse) {
   using T = TypeParam;
