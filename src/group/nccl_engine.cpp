@@ -230,7 +230,9 @@ int nccl_engine::receive(bytes& message, double seconds) {
     waited_ += std::min(std::chrono::duration<double>(time - last).count(), 0.05);
     last = time;
     if (waited_ > patience_) give_up();
-    if (seconds_since(start) >= seconds) return -1;
+    // What others wait for must be in a round before this rank goes on: none of them can be past its exchange, so all join the one that
+    // runs.
+    if (seconds_since(start) >= seconds && !urgent_) return -1;
     wait_a_little(turns);
   }
 }
