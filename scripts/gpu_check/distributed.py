@@ -1,5 +1,6 @@
 """`gpu-check --only distributed`: all devices of the machine beside one of them, K-Means also beside PyTorch, and the page."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from .rows import number, rows_of
 
 # Shares of the budget.
-STAGES = {"distributed": 320, "distributed_rivals": 60}
+STAGES = {"distributed": 320, "distributed_rivals": 60, "nccl": 180}
 ALGORITHM = "kmeans"  # whose program runs the stage
 ALGORITHMS = ("kmeans", "qr", "fft")  # whose kernels it needs
 # By problem: how many times one device's iterations two devices make, protected (targets of the design, for two H100).
@@ -47,6 +48,38 @@ def rivals(check, made, limit):
     made["detail"] = "; ".join(dict.fromkeys(f"{row['name']}: {row['unavailable']}" for row in made["rows"] if "unavailable" in row))
     if status not in (0, None):
         made["detail"] = f"exit status {status}: {check.tail('distributed_rivals')}"
+
+
+def nccl_library(named, folders):
+    """The libnccl.so.2 to run on: the named file, that of $NCCL_HOME, that of a Python package among `folders`, or one of the system; or None."""
+    if named:
+        return Path(named)
+    home = os.environ.get("NCCL_HOME")
+    places = [Path(home) / "lib", Path(home) / "lib64", Path(home)] if home else []
+    places += [Path(folder) / "nvidia" / part for folder in folders if folder for part in ("nccl/lib", "cu13/lib")]
+    places += [Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"), Path("/usr/local/lib"), Path("/usr/local/cuda/lib64")]
+    return next((place / "libnccl.so.2" for place in places if (place / "libnccl.so.2").exists()), None)
+
+
+def nccl(check, made, limit, library):
+    """A process for each device over `library`: the bits and errors of one device, faults, killed processes, times."""
+    if library is None:
+        made["detail"] = "no libnccl.so.2 beside Python's packages or in the system; --nccl or $NCCL_HOME can name it"
+        return
+    check.run_program(made, limit, "nccl", more=["--nccl", library])
+    rows = [row for row in made["rows"] if row["type"].startswith("nccl")]
+    version = next((row["version"] for row in rows if "version" in row), None)
+    said = [f"NCCL {version}"] if version else []
+    for kind, words in (("nccl fit", "fits compared"), ("nccl transform", "transforms"), ("nccl qr", "calls of QR"), ("nccl faults", "kinds of faults"),
+                        ("nccl loss", "lost ranks"), ("nccl scene", "scenes")):
+        of = [row for row in rows if row["type"] == kind]
+        said += [f"{len(of)} {words}, {sum(not row['pass'] for row in of)} wrong"] if of else []
+    said += [f"{row['name']}: {row['wrong']}" for row in rows if row["type"] == "nccl failure"][:2]
+    said += [f"{row['name']}: {row['wrong']}" for row in rows if row["type"] == "nccl scene" and not row["pass"]][:2]
+    for row in rows:
+        if row["type"] == "nccl time" and row["protection"] == "correct" and "milliseconds" in row:
+            said.append(f"{row['token']} on {row['ranks']}: {row['milliseconds']:.3g} ms")
+    made["detail"] = "; ".join(filter(None, [*said, made["detail"]]))
 
 
 def page(result):
@@ -96,6 +129,7 @@ def page(result):
             show(at("", "correct", "call")), show(at(all_devices, "correct", "call"))]) + " |")
     lines.append("")
     lines += calls_of(result)
+    lines += nccl_of(result)
     if counts and counts[0] == 1:
         lines += ["There was one device: \"all\" are two ranks on it.", ""]
     missing = list(dict.fromkeys(f"{row['name']}: {row['unavailable']}" for row in rows_of(result, "rival") if "unavailable" in row))
@@ -168,3 +202,64 @@ def divided_of(seen):
                 token, call.removeprefix("forward, divided, "), devices, level, show(one), show(inside), ratio, show(row.get("exchange")), show(other.get("inside")),
                 show(other.get("exchange")), show(row.get("milliseconds")), error]) + " |")
     return [*lines, ""]
+
+
+def nccl_of(result):
+    """The section of a process for each device."""
+    scenes = rows_of(result, "nccl scene")
+    if not scenes:
+        return []
+    show = lambda value: number(value) if value is not None else "—"
+    made = next((row for row in rows_of(result, "nccl group")), {})
+    fits, faults, losses = rows_of(result, "nccl fit"), rows_of(result, "nccl faults"), rows_of(result, "nccl loss")
+    wrong = [row for row in fits + faults + losses + scenes + rows_of(result, "nccl failure") if not row["pass"]]
+    lines = [
+        "## A process for each GPU: NCCL",
+        "",
+        f"{made.get('ranks', '?')} processes over NCCL {made.get('version', '?')}. {len(fits)} fits of K-Means were compared by the ranks with the fit on one device: "
+        f"centroids, the rank's labels, inertia and iterations; {sum(not row['pass'] for row in fits)} differed in a bit or raised an alarm. "
+        f"{len(scenes)} sets of processes were started; {sum(not row['pass'] for row in scenes)} had a process that failed or did not end.",
+        "",
+    ]
+    if faults:
+        lines += ["Faults of what NCCL moves: the sender's bytes are damaged on their way, or a sum.", "",
+                  "| call | fault | protection | calls | struck | detected | wrong results |", "|---|---|---|---|---|---|---|"]
+        lines += [f"| {row['call']} | {row['fault']} | {row['protection']} | {row['cases']} | {row['struck']} | {row['detected']} | {row['wrong']} |" for row in faults]
+        lines.append("")
+    if losses:
+        lines += ["A process was killed during calls of the others. They found it in the time below, named it, and made a new group with the results of one device.", "",
+                  "| during | at its operation | patience, s | found after, s | named | right |", "|---|---|---|---|---|---|"]
+        lines += [f"| {row['during']} | {row['number']} | {row['patience']:g} | {number(row['seconds'])} | {row['named'] or '—'} | {'yes' if row['pass'] else '**no**'} |"
+                  for row in losses]
+        lines.append("")
+    times = {}
+    for row in rows_of(result, "nccl time"):
+        times.setdefault(row["token"], {})[row["ranks"] > 1, row["protection"]] = row
+    if times:
+        lines += ["Milliseconds of an iteration of K-Means, points in device memory, the median of five.", "",
+                  "| problem | one, off | one, correct | all, off | all, correct | speed-up | fit: one | fit: all |", "|---|---|---|---|---|---|---|---|"]
+        for token, rows in times.items():
+            at = lambda many, level, key="milliseconds": rows.get((many, level), {}).get(key)
+            one, more = at(False, "correct"), at(True, "correct")
+            lines.append("| " + " | ".join([token, show(at(False, "off")), show(one), show(at(True, "off")), show(more), f"{one / more:.2f}" if one and more else "—",
+                                            show(at(False, "correct", "call")), show(at(True, "correct", "call"))]) + " |")
+        lines.append("")
+    transforms = {}
+    for row in rows_of(result, "nccl transform"):
+        if row["rank"] == 0:
+            transforms.setdefault(row["token"], {})[row["ranks"] > 1, row["order"], row["protection"]] = row
+    if transforms:
+        lines += ["Milliseconds of transforms, operands in device memory, the median of five. Speed-up: one over all, protected. Error: over its limit, the larger of both orders.", "",
+                  "| problem | one, off | one, correct | transposed, off | transposed, correct | natural, off | natural, correct | speed-up, transposed | natural | error / limit |",
+                  "|---|---|---|---|---|---|---|---|---|---|"]
+        for token, rows in transforms.items():
+            at = lambda many, order, level: rows.get((many, order, level), {}).get("milliseconds")
+            one, turned, natural = at(False, "natural", "correct"), at(True, "transposed", "correct"), at(True, "natural", "correct")
+            errors = [row["error"] / row["limit"] for row in rows.values() if row.get("limit") and row.get("error") is not None]
+            ratio = lambda more: f"{one / more:.2f}" if one and more else "—"
+            lines.append("| " + " | ".join([token, show(at(False, "natural", "off")), show(one), show(at(True, "transposed", "off")), show(turned), show(at(True, "natural", "off")),
+                                            show(natural), ratio(turned), ratio(natural), f"{max(errors):.2g}" if errors else "—"]) + " |")
+        lines.append("")
+    if wrong:
+        lines += ["Failed: " + "; ".join(f"{row['type']} {row.get('name', row.get('token', row.get('call', row.get('during', ''))))}: {row.get('wrong', '')}" for row in wrong[:8]) + ".", ""]
+    return lines

@@ -79,6 +79,8 @@ class exchange {
   // be those of the result (check "group.sum"); otherwise it is added again.
   void add(std::span<std::int64_t> words);
   void barrier();
+  // Answers the messages that have come, without waiting. A rank that waits for something else than an exchange calls it.
+  void answer();
 
   // Agrees with all ranks that are left on which are lost, and begins a new generation with them. Throws rank_lost_error if they have given
   // this rank up.

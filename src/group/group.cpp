@@ -66,6 +66,7 @@ group group::nccl(void* communicator, const group_options& how) {
   group made(engine, own);
   made.state_->how = how;
   made.state_->link = std::make_shared<wire::nccl_link>(functions, communicator, engine);
+  made.state_->link->answer_by([over = &*made.state_->over] { over->answer(); });  // the state outlives its link
   return made;
 }
 

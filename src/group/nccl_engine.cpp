@@ -37,6 +37,10 @@ std::shared_ptr<cuda::device> device_with(int number) {
   return cuda::current_device();
 }
 
+constexpr double k_last_messages = 1;  // seconds that a rank takes to send its last messages when its group ends
+constexpr double k_quiet = 0.02;       // seconds that a rank waits for the device before it answers others
+constexpr double k_late = 0.5;         // seconds that a round may begin after the wait for an operation of devices
+
 void wait_a_little(int turns) {
   if (turns < 1000)
     std::this_thread::yield();
@@ -64,8 +68,14 @@ nccl_engine::nccl_engine(const nccl::api& functions, nccl::handle parent, double
   device_->synchronize(nullptr);
 }
 
-// A round that others never join ends with the communicator; its streams and memory are released after it.
+// Messages that others wait for still go. A round that others never join ends with the communicator; its streams and memory are released
+// after it.
 nccl_engine::~nccl_engine() {
+  const auto start = clock::now();
+  try {
+    while (lost_.empty() && (urgent_ || urgent_runs_) && seconds_since(start) < std::min(patience_, k_last_messages)) serve();
+  } catch (...) {  // the others have ended
+  }
   over_.abort();
   try {
     device_->synchronize(on_.get());
@@ -76,6 +86,9 @@ nccl_engine::~nccl_engine() {
 void nccl_engine::send(int to, std::span<const std::byte> message) {
   if (over_.aborted()) return;
   peers_[static_cast<std::size_t>(to)].waiting.emplace_back(message.begin(), message.end());
+  std::uint64_t what = 0;
+  std::memcpy(&what, message.data(), std::min(sizeof what, message.size()));
+  urgent_ = urgent_ || what != static_cast<std::uint64_t>(kind::received);
 }
 
 // The bytes that still have to go to a rank, with the heads of one part for each message.
@@ -167,6 +180,9 @@ void nccl_engine::begin_round() {
   more_ = more;
   now_ = phase::enqueued;
   waited_ = 0;
+  began_ = clock::now();
+  urgent_runs_ = urgent_;
+  urgent_ = false;  // `more` tells of what did not fit
 }
 
 bool nccl_engine::move_on() {
@@ -180,6 +196,7 @@ bool nccl_engine::move_on() {
     return false;
   }
   now_ = phase::idle;
+  urgent_runs_ = more_;
   device_->copy(host_[1].data(), memory_[1].data(), slot_ * size(), on_.get());
   device_->synchronize(on_.get());
   for (int p = 0; p < size(); ++p)
@@ -192,14 +209,16 @@ int nccl_engine::receive(bytes& message, double seconds) {
   const auto start = clock::now();
   auto last = start;
   for (int turns = 0;; ++turns) {
-    if (now_ == phase::idle && !more_ && !come_.empty()) {
-      const int from = come_.front().first;
-      message = std::move(come_.front().second);
-      come_.pop_front();
-      return from;
-    }
-    if (size() == 1) return -1;
     try {
+      // Who takes a message may not come back for long: what others wait for is in a round before.
+      if (!come_.empty() && urgent_ && now_ == phase::idle) begin_round();
+      if (!come_.empty() && !urgent_ && !more_) {
+        const int from = come_.front().first;
+        message = std::move(come_.front().second);
+        come_.pop_front();
+        return from;
+      }
+      if (size() == 1) return -1;
       if (now_ == phase::idle) begin_round();
       if (move_on()) continue;
     } catch (const device_error&) {
@@ -211,13 +230,21 @@ int nccl_engine::receive(bytes& message, double seconds) {
     waited_ += std::min(std::chrono::duration<double>(time - last).count(), 0.05);
     last = time;
     if (waited_ > patience_) give_up();
-    if (seconds_since(start) >= seconds) return -1;
+    // What others wait for must be in a round before this rank goes on: none of them can be past its exchange, so all join the one that
+    // runs.
+    if (seconds_since(start) >= seconds && !urgent_) return -1;
     wait_a_little(turns);
   }
 }
 
+void nccl_engine::serve() {
+  if (over_.aborted() || size() == 1) return;
+  if (now_ == phase::idle && (urgent_ || more_)) begin_round();
+  if (now_ != phase::idle) (void)move_on();
+}
+
 void nccl_engine::blame() {
-  if (!lost_.empty()) give_up();
+  if (!lost_.empty() || (now_ != phase::idle && seconds_since(began_) > patience_ - k_late)) give_up();
   bytes ignored;
   const auto start = clock::now();
   // All that are left come here: who has waited for a lost rank waits no longer than this one.
@@ -247,19 +274,40 @@ void nccl_engine::give_up() {
 // ---------------------------------------------------------------- Between devices.
 
 nccl_link::nccl_link(const nccl::api& functions, nccl::handle parent, std::shared_ptr<nccl_engine> engine)
-    : engine_(std::move(engine)), over_(functions, parent, engine_->patience()), event_(device()->make_event(false)) {}
+    : engine_(std::move(engine)), over_(functions, parent, engine_->patience()), event_(device()->make_event(false)) {
+  const auto ranks = static_cast<std::size_t>(over_.size());
+  const cuda::device_buffer words(device(), static_cast<std::int64_t>(16 * ranks + 16));
+  auto* const at = static_cast<char*>(words.data());
+  device()->zero(at, words.bytes(), nullptr);
+  std::vector<block> out, in;
+  for (std::size_t p = 0; p < ranks; ++p) {
+    out.push_back({at + 8 * p, 8});
+    in.push_back({at + 8 * (ranks + p), 8});
+  }
+  exchange(out, in, nullptr);
+  add(at + 16 * ranks, at + 16 * ranks + 8, 1, nullptr);
+  finish(nullptr);
+}
 
 template <class Ready>
 void nccl_link::wait_until(Ready&& ready) {
   const auto start = std::chrono::steady_clock::now();
   try {
     for (int turns = 0; !ready(); ++turns) {
-      if (seconds_since(start) > engine_->patience()) throw device_error("NCCL: no answer");
+      const double waited = seconds_since(start);
+      if (waited > engine_->patience()) throw device_error("NCCL: no answer");
+      if (turns % 32 == 31) {
+        engine_->serve();
+        if (waited > k_quiet && answer_) answer_();
+      }
       wait_a_little(turns);
     }
   } catch (const device_error&) {
-    over_.abort();  // the kernels that wait on the device end
+    over_.abort();  // also ends the kernels that wait on the device
     engine_->blame();
+  } catch (...) {
+    over_.abort();
+    throw;
   }
 }
 

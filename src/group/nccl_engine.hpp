@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -38,7 +39,11 @@ class nccl_engine final : public transport {
   int receive(bytes& message, double seconds) override;
   bool lost(int) override { return false; }  // receive() throws
 
+  // Moves on the round that runs, and begins one if others wait for messages of this rank. Does not wait. A rank that waits for something
+  // else calls it, so that no other waits for its messages meanwhile.
+  void serve();
   // Finds out, by rounds, who does not answer, and throws rank_lost_error; a rank calls it that has waited in vain for others elsewhere.
+  // One that has served for all that time knows by now.
   [[noreturn]] void blame();
 
  private:
@@ -54,6 +59,7 @@ class nccl_engine final : public transport {
     bool whole_so_far = false;
   };
 
+  // Begins a round: all messages that wait are in it, as far as they fit.
   void begin_round();
   // Returns whether the round has ended.
   bool move_on();
@@ -82,14 +88,21 @@ class nccl_engine final : public transport {
   phase now_ = phase::idle;
   std::uint64_t round_ = 0;
   bool more_ = false;  // a rank had more to send in the last round
-  double waited_ = 0;  // seconds for which receive() has waited for this round
+  // A message waits that another rank may wait for, and is in no round yet; one is in the round that runs. Confirmations are not such.
+  bool urgent_ = false, urgent_runs_ = false;
+  clock::time_point began_;  // the round
+  double waited_ = 0;        // seconds for which receive() has waited for this round
   std::vector<int> lost_;
 };
 
 // Blocks and sums between the memories of the devices of an engine's ranks, on a communicator of their own.
 class nccl_link {
  public:
+  // Moves a word by each kind of operation, so that NCCL has made its connections and loaded its kernels before any other work runs: while
+  // a kernel waits for another rank, these steps can wait for the kernel.
   nccl_link(const nccl::api& functions, nccl::handle parent, std::shared_ptr<nccl_engine> engine);
+  // What a rank calls again and again while it waits for the device, so that it answers requests of the others.
+  void answer_by(std::function<void()> answer) { answer_ = std::move(answer); }
   const std::shared_ptr<cuda::device>& device() const { return engine_->device(); }
   int device_number() const { return engine_->device_number(); }
 
@@ -110,6 +123,7 @@ class nccl_link {
   std::shared_ptr<nccl_engine> engine_;
   nccl::communicator over_;
   std::unique_ptr<cuda::stream_event> event_;
+  std::function<void()> answer_;
 };
 
 }  // namespace ballast::wire

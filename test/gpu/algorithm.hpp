@@ -67,4 +67,9 @@ int threads(const settings& wanted, const time_limit& limit);
 // tokens (qr_… and fft_…) only these calls. Returns the number of fits that differ and of calls whose error is too large.
 int distributed(const settings& wanted, const time_limit& limit);
 
+// The stage `nccl`: a process for each device, over the NCCL of the file wanted.nccl. Groups: fits, faults, losses, qr, times, transforms.
+// Prints rows whose type begins with "nccl". Opens no device in this process, which starts others. Returns the number of failed checks and
+// processes.
+int nccl(const settings& wanted, const time_limit& limit);
+
 }  // namespace ballast::gpu_check

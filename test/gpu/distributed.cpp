@@ -24,14 +24,7 @@ namespace {
 
 using kmeans::model;
 
-// A call that is compared, with what the points and options are beside the token.
-struct comparison {
-  const char* token;
-  kmeans::init init;
-  bool weighted;
-  double largest;  // a coordinate of one point; 0: as the others
-};
-constexpr comparison k_compared[] = {
+constexpr compared_fit k_compared[] = {
     {"kmeans_f32_m131072_n128_k128", kmeans::init::kmeans_plus_plus, false, 0},
     {"kmeans_f32_m20001_n17_k33", kmeans::init::kmeans_plus_plus, false, 0},
     {"kmeans_f32_m131072_n8_k8", kmeans::init::kmeans_parallel, false, 0},
@@ -44,9 +37,27 @@ constexpr comparison k_compared[] = {
 };
 constexpr const char* k_timed[] = {"kmeans_f32_m4194304_n128_k1000", "kmeans_f32_m10485760_n32_k64", "kmeans_f32_m1048576_n16_k64"};
 constexpr const char* k_timed_quick[] = {"kmeans_f32_m131072_n128_k128"};
-constexpr int k_few = 4, k_many = 104, k_rounds = 3;  // iterations of the two runs whose difference is timed
+constexpr int k_rounds = 3;
 
 }  // namespace
+
+std::span<const compared_fit> compared_fits() { return k_compared; }
+
+template <class T>
+fit_operands<T>::fit_operands(const compared_fit& what) {
+  const kmeans::problem size = kmeans::parse_token(what.token);
+  points = clusters::points_of<T>(size, size.clusters, 7);
+  if (what.largest != 0) points[static_cast<std::size_t>(size.features) * 11] = static_cast<T>(what.largest);
+  for (std::int64_t i = 0; what.weighted && i < size.points; ++i)
+    weights.push_back(i % 13 == 0 ? T(0) : T(1) + static_cast<T>(i % 7) / T(8));
+}
+template struct fit_operands<float>;
+template struct fit_operands<double>;
+
+std::span<const char* const> timed_fits(bool quick) {
+  if (quick) return k_timed_quick;
+  return k_timed;
+}
 
 std::vector<std::vector<int>> device_lists() {
   const int count = std::max(bench::gpu::devices(), 1);
@@ -74,21 +85,11 @@ execution where_of(const std::vector<int>& devices, protection level) {
 namespace {
 
 template <class T>
-bool same(const model<T>& a, const model<T>& b) {
-  const auto bytes = static_cast<std::size_t>(a.centroids.size()) * sizeof(T);
-  return std::memcmp(a.centroids.data(), b.centroids.data(), bytes) == 0 && a.labels == b.labels && a.iterations == b.iterations &&
-         std::memcmp(&a.inertia, &b.inertia, sizeof a.inertia) == 0;
-}
-
-template <class T>
-int compare(const comparison& what) {
+int compare(const compared_fit& what) {
   const kmeans::problem size = kmeans::parse_token(what.token);
-  std::vector<T> points = clusters::points_of<T>(size, size.clusters, 7), weights;
-  if (what.largest != 0) points[static_cast<std::size_t>(size.features) * 11] = static_cast<T>(what.largest);
-  for (std::int64_t i = 0; what.weighted && i < size.points; ++i)
-    weights.push_back(i % 13 == 0 ? T(0) : T(1) + static_cast<T>(i % 7) / T(8));
-  const kmeans::data<T> from{.points = row_major<const T>(points.data(), size.points, size.features), .weights = weights};
-  const kmeans::options how{.init = what.init, .max_iter = 20, .seed = 5};
+  const fit_operands<T> of(what);
+  const kmeans::data<T> from{.points = row_major<const T>(of.points.data(), size.points, size.features), .weights = of.weights};
+  const kmeans::options how = what.options();
   const call now{.throw_on_uncorrectable = false};
   int failed = 0;
   for (const protection level : {protection::correct, protection::off}) {
@@ -99,7 +100,7 @@ int compare(const comparison& what) {
       line.add("devices", text_of(each)).add("protection", to_string(level));
       try {
         const model<T> made = kmeans::fit(from, size.clusters, how, where_of(each, level), now);
-        const bool pass = same(made, alone) && made.report.detected == 0;
+        const bool pass = same_bits(made, alone) && made.report.detected == 0;
         line.add("iterations", made.iterations).add("detected", made.report.detected).add("pass", pass);
         failed += pass ? 0 : 1;
       } catch (const std::exception& thrown) {
@@ -110,11 +111,6 @@ int compare(const comparison& what) {
     }
   }
   return failed;
-}
-
-double median(std::vector<double> of) {
-  std::ranges::sort(of);
-  return of[of.size() / 2];
 }
 
 // Times iterations, by two fits of different length, and the longer one as a whole, with the points in pageable memory of the host.
@@ -165,7 +161,7 @@ int distributed(const settings& wanted, const time_limit& limit) {
   row("devices").add("count", bench::gpu::devices()).print();
   if (!wanted.tokens.empty() || wanted.only == "qr" || wanted.only == "fft") return distributed_calls(wanted, limit);
   int failed = 0;
-  for (const comparison& each : k_compared) {
+  for (const compared_fit& each : k_compared) {
     if (limit.left() < 5) {
       row("skipped").add("cases", 1).add("token", each.token).print();
       continue;
@@ -173,11 +169,7 @@ int distributed(const settings& wanted, const time_limit& limit) {
     const bool f64 = kmeans::parse_token(each.token).precision == precision::f64;
     failed += f64 ? compare<double>(each) : compare<float>(each);
   }
-  if (wanted.quick) {
-    for (const char* each : k_timed_quick) time(each, limit);
-  } else {
-    for (const char* each : k_timed) time(each, limit);
-  }
+  for (const char* each : timed_fits(wanted.quick)) time(each, limit);
   failed += distributed_calls(wanted, limit);
   return failed;
 }

@@ -133,6 +133,23 @@ if stage == "distributed":
         error=0.0, limit=0.0, detected=0, **{"pass": True})
     row("distributed call", token="qr_f64_m200000_n32", call="factor", devices="0,1", protection="correct", wrong="no memory", **{"pass": False})
     sys.exit(1 if "--quick" in sys.argv else 0)
+if stage == "nccl":
+    library = sys.argv[sys.argv.index("--nccl") + 1]
+    assert open(library).read() == "a library"
+    row("nccl group", name="fits", version="2.28.9", ranks=2, seconds=1.5)
+    for rank in (0, 1):
+        row("nccl fit", token="kmeans_f32_m1000_n16_k8", init="random", weighted=False, rank=rank, ranks=2, protection="correct", iterations=5, detected=0, **{"pass": True})
+        row("nccl transform", token="fft_c2c_f32_n512x512x512_b1_fwd", order="transposed", rank=rank, ranks=2, protection="correct", milliseconds=2.0, low=1.0, high=3.0, error=0.25, limit=0.5,
+            detected=0, **{"pass": True})
+    row("nccl scene", name="fits", ranks=2, seconds=3.0, **{"pass": True})
+    row("nccl transform", token="fft_c2c_f32_n512x512x512_b1_fwd", order="natural", rank=0, ranks=1, protection="correct", milliseconds=3.0, low=1.0, high=3.0, error=0.0, limit=0.0, detected=0,
+        **{"pass": True})
+    row("nccl faults", call="fit", fault="bit", protection="correct", cases=12, struck=9, detected=4, uncorrectable=0, wrong=0, **{"pass": True})
+    row("nccl loss", during="fit", number=9, rank=0, ranks=2, patience=4.0, seconds=4.25, limit=10.0, named="1", later="1", new_group_right=True, **{"pass": True})
+    for ranks, milliseconds in ((1, 4.0), (2, 2.5)):
+        row("nccl time", token="kmeans_f32_m4194304_n128_k1000", ranks=ranks, protection="correct", call=100.0, milliseconds=milliseconds, low=1.0, high=9.0)
+    row("nccl scene", name="loss in fit at 9", ranks=2, seconds=60.0, wrong="rank 0: had not ended after 60 s", **{"pass": False})
+    sys.exit(1)
 if stage == "heatmap" and "--quick" in sys.argv: sys.exit(9)
 '''
 
@@ -360,7 +377,7 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         modules = self.out / "modules"
         modules.mkdir()
         (modules / "torch.py").write_text("raise ImportError('not on this machine')\n")
-        arguments = ("--programs", self.fake, "--out", self.out, "--only", "distributed")
+        arguments = ("--programs", self.fake, "--out", self.out, "--only", "distributed", "--stages", "distributed,distributed_rivals")
         status, out, _ = check(*arguments, PYTHONPATH=str(modules))
         self.assertEqual(status, 0, out)
         self.assertLessEqual(max(map(len, out.splitlines())), 110)
@@ -378,6 +395,31 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         status, out, _ = check(*arguments, "--quick", PYTHONPATH=str(modules))
         self.assertEqual(status, 1, out)
         self.assertIn("2 fits compared, 1 differ", out)
+
+    def test_a_process_for_each_device_runs_on_a_named_nccl(self):
+        arguments = ("--programs", self.fake, "--out", self.out, "--only", "distributed", "--stages", "nccl")
+        library = self.out / "home" / "lib" / "libnccl.so.2"
+        library.parent.mkdir(parents=True)
+        library.write_text("a library")
+        for more, environment in ((("--nccl", library), {}), ((), {"NCCL_HOME": str(self.out / "home")})):
+            status, out, _ = check(*arguments, *more, **environment)
+            self.assertEqual(status, 1, out)  # a scene failed
+            self.assertLessEqual(max(map(len, out.splitlines())), 110)
+            detail = next(stage["detail"] for stage in self.result()["stages"] if stage["name"] == "nccl")
+            for words in ("NCCL 2.28.9", "2 fits compared, 0 wrong", "3 transforms, 0 wrong", "1 lost ranks, 0 wrong", "2 scenes, 1 wrong",
+                          "loss in fit at 9: rank 0: had not ended after 60 s", "kmeans_f32_m4194304_n128_k1000 on 2: 2.5 ms"):
+                self.assertIn(words, detail)
+        page = self.out / "multi-gpu.md"
+        self.assertEqual(check("--report", self.out / "gpu-check.json", page)[0], 0)
+        text = page.read_text()
+        for line in ("| fit | bit | correct | 12 | 9 | 4 | 0 |", "| fit | 9 | 4 | 4.25 | 1 | yes |",
+                     "| kmeans_f32_m4194304_n128_k1000 | — | 4.00 | — | 2.50 | 1.60 | 100.00 | 100.00 |",
+                     "| fft_c2c_f32_n512x512x512_b1_fwd | — | 3.00 | — | 2.00 | — | — | 1.50 | — | 0.5 |",
+                     "Failed: nccl scene loss in fit at 9: rank 0: had not ended after 60 s."):
+            self.assertIn(line + "\n", text)
+        status, _, error = check(*arguments, "--nccl", self.out / "nothing")
+        self.assertEqual(status, 2)
+        self.assertIn("--nccl: expected a file, got", error)
 
     def test_whole_calls_have_a_stage_and_a_page_for_users(self):
         modules = self.out / "modules"

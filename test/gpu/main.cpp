@@ -30,14 +30,15 @@ constexpr int k_bad_usage = 2, k_no_gpu = 4;
 constexpr const char* k_usage =
     "usage: ballast-gpu-check STAGE [--only fft|kmeans|qr] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--strikes N] "
     "[--seed N] "
-    "[--backend B] [TOKEN…]\n"
+    "[--backend B] [--nccl FILE] [TOKEN…]\n"
     "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, pieces, places, "
     "layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
     "        sanitize, bench, calls (kmeans, qr), first_call (likewise), repairs (fft: instrumented; qr), first_calls (fft), heatmap, "
     "sweep (kmeans), paper (qr), tune [--table FILE],\n"
-    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N] [--seed N], threads, distributed; their TOKENs are fft_…, "
+    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N] [--seed N], threads, distributed, nccl --nccl FILE; their "
+    "TOKENs are fft_…, "
     "kmeans_…, "
     "predict_…, "
     "transform_…,\n"
@@ -46,6 +47,7 @@ constexpr const char* k_usage =
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
     "--pairs: bench, and kernels for it, also with every pair of passes that can be one launch, and with none\n"
+    "--nccl: the libnccl.so.2 of the stage nccl, whose groups are fits, faults, losses, qr, times and transforms\n"
     "--backend: cpu or reference instead of cuda, with the host's memory: tries the stages where there is no GPU\n";
 
 const algorithm& algorithm_of(std::string_view name) {
@@ -148,6 +150,8 @@ int run(int argc, char** argv) {
       of = &algorithm_of(wanted.only);
     } else if (argument == "--table") {
       wanted.table = value();
+    } else if (argument == "--nccl") {
+      wanted.nccl = value();
     } else if (argument == "--groups") {
       wanted.groups = value();
     } else if (argument == "--scheme") {
@@ -189,9 +193,11 @@ int run(int argc, char** argv) {
   }
   const auto chosen = of->stages.find(stage);
   const bool compiles = stage == "kernels" || stage == "struck_kernels";  // needs no GPU
-  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && stage != "threads" && stage != "distributed" && !compiles)
+  if (chosen == of->stages.end() && stage != "info" && stage != "strike" && stage != "threads" && stage != "distributed" &&
+      stage != "nccl" && !compiles)
     throw invalid_argument_error("STAGE: got \"" + stage + "\"");
-  const int ready = stage == "strike" ? print_info_elsewhere(stage) : print_info(stage, !compiles);
+  const bool starts_processes = stage == "strike" || stage == "nccl";
+  const int ready = starts_processes ? print_info_elsewhere(stage) : print_info(stage, !compiles);
   if (ready != 0) return ready;
 
   const time_limit limit(seconds);
@@ -201,6 +207,7 @@ int run(int argc, char** argv) {
                      : stage == "strike"         ? strike(*of, wanted, limit)
                      : stage == "threads"        ? threads(wanted, limit)
                      : stage == "distributed"    ? distributed(wanted, limit)
+                     : stage == "nccl"           ? nccl(wanted, limit)
                                                  : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;

@@ -33,6 +33,7 @@ struct operation {
   int peer = -1;
   bool done = false;
   std::uint64_t number = 0;
+  std::uint64_t block = 0;  // the number among short ones
   clock::time_point due{};
 };
 struct group_of_operations {
@@ -53,9 +54,9 @@ struct library {
   std::map<int, std::vector<member*>> worlds;  // by number: its members by rank
   std::map<std::pair<int, int>, int> split;    // (parent, number of the split) → world
   std::vector<nccl_strike> strikes;
-  std::map<int, std::uint64_t> sent, sums;  // by rank
+  std::map<int, std::uint64_t> sent, blocks, sums;  // by rank
   std::map<int, std::uint64_t> ends_at;
-  std::set<int> ended;
+  std::set<int> ended, joined;
   std::uint64_t struck = 0;
   int next_world = 1;
 };
@@ -68,8 +69,14 @@ library& state() {
 thread_local int depth = 0;
 thread_local std::vector<std::pair<member*, std::pair<const void*, operation>>> gathered;
 
-const nccl_strike* strike_of(library& all, bool sum, int rank, std::uint64_t number, std::size_t bytes) {
+constexpr std::size_t k_block = 4096;  // bytes; slots are longer
+
+const nccl_strike* strike_of(library& all, bool sum, int rank, const operation& what) {
+  if (!all.joined.contains(rank)) return nullptr;
   for (const nccl_strike& each : all.strikes) {
+    if (each.of_blocks && what.bytes >= k_block) continue;
+    const std::uint64_t number = each.of_blocks ? what.block : what.number;
+    const std::size_t bytes = what.bytes;
     const bool of_sum = each.what == nccl_fault::bit_of_sum || each.what == nccl_fault::left_out;
     if (of_sum == sum && each.rank == rank && number >= each.number &&
         number - each.number<each.count&& static_cast<std::int64_t>(bytes)> each.longer)
@@ -83,7 +90,7 @@ void flip(void* data, std::size_t bytes, std::uint64_t random) {
 }
 
 void carry(library& all, const operation& from, operation& to, int sender) {
-  const nccl_strike* const found = strike_of(all, false, sender, from.number, from.bytes);
+  const nccl_strike* const found = strike_of(all, false, sender, from);
   auto* const target = static_cast<unsigned char*>(to.to);
   if (found == nullptr || found->what == nccl_fault::late) {
     if (found != nullptr) ++all.struck;
@@ -116,7 +123,8 @@ void move_all(library& all) {
         if (!live(one) || one->waiting.empty()) continue;
         for (operation& out : one->waiting.front().all) {
           if (out.done || out.what != kind::send) continue;
-          if (const auto end = all.ends_at.find(one->rank); end != all.ends_at.end() && out.number >= end->second) {
+          if (const auto end = all.ends_at.find(one->rank);
+              end != all.ends_at.end() && all.joined.contains(one->rank) && out.number >= end->second) {
             all.ended.insert(one->rank);
             break;
           }
@@ -142,7 +150,7 @@ void move_all(library& all) {
         for (member* const each : members) {
           const operation& own = each->waiting.front().all.front();
           if (own.bytes != 8 * words) throw error("fake NCCL: expected sums of as many words on all ranks");
-          const nccl_strike* const found = strike_of(all, true, each->rank, own.number, own.bytes);
+          const nccl_strike* const found = strike_of(all, true, each->rank, own);
           if (found != nullptr && found->what == nccl_fault::left_out) {
             ++all.struck;
             continue;
@@ -156,7 +164,7 @@ void move_all(library& all) {
         for (member* const each : members) {
           operation& own = each->waiting.front().all.front();
           std::memcpy(own.to, total.data(), 8 * words);
-          const nccl_strike* const found = strike_of(all, true, each->rank, own.number, own.bytes);
+          const nccl_strike* const found = strike_of(all, true, each->rank, own);
           if (found != nullptr && found->what == nccl_fault::bit_of_sum) {
             ++all.struck;
             flip(own.to, own.bytes, core::random_bits(found->seed, 0, own.number));
@@ -183,7 +191,8 @@ int add(void* communicator, const void* stream, operation what) {
   if (all.ended.contains(one->rank)) return 2;
   std::uint64_t& next = what.what == kind::sum ? all.sums[one->rank] : all.sent[one->rank];
   if (what.what != kind::receive) what.number = next++;
-  if (const nccl_strike* const found = strike_of(all, false, one->rank, what.number, what.bytes);
+  if (what.what == kind::send && what.bytes < k_block) what.block = all.blocks[one->rank]++;
+  if (const nccl_strike* const found = strike_of(all, false, one->rank, what);
       what.what == kind::send && found != nullptr && found->what == nccl_fault::late)
     what.due = clock::now() + std::chrono::milliseconds(1 + found->seed % 20);
   if (depth > 0) {
@@ -203,8 +212,10 @@ void begin_fake_nccl(std::vector<nccl_strike> strikes) {
   all.worlds.clear();
   all.split.clear();
   all.sent.clear();
+  all.blocks.clear();
   all.sums.clear();
   all.ended.clear();
+  all.joined.clear();
   all.ends_at.clear();
   all.struck = 0;
   all.next_world = 1;
@@ -387,6 +398,16 @@ nccl_devices::~nccl_devices() {
   cuda::override_devices({});
 }
 
+namespace {
+// The operations of the rank that make its group are over: those that are struck are numbered from here.
+void count_from_here(int rank) {
+  library& all = state();
+  const std::lock_guard lock(all.mutex);
+  all.sent[rank] = all.blocks[rank] = all.sums[rank] = 0;
+  all.joined.insert(rank);
+}
+}  // namespace
+
 std::vector<std::exception_ptr> run_nccl_ranks(int ranks, const group_options& how, const std::function<void(int, const group&)>& work) {
   std::vector<std::exception_ptr> made(static_cast<std::size_t>(ranks));
   std::vector<void*> communicators;
@@ -396,6 +417,7 @@ std::vector<std::exception_ptr> run_nccl_ranks(int ranks, const group_options& h
     threads.emplace_back([&, r] {
       try {
         const group own = group::nccl(communicators[static_cast<std::size_t>(r)], how);
+        count_from_here(r);
         work(r, own);
       } catch (...) {
         made[static_cast<std::size_t>(r)] = std::current_exception();

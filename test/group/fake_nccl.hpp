@@ -23,10 +23,11 @@ enum class nccl_fault { bit, swapped, stale, half, late, bit_of_sum, left_out };
 struct nccl_strike {
   nccl_fault what = nccl_fault::bit;
   int rank = 0;              // the sender; of sums the rank that is struck
-  std::uint64_t number = 0;  // among the operations that it sends, or among its sums, from 0
+  std::uint64_t number = 0;  // among the operations that it sends, or among its sums, from 0, since its group was made
   std::uint64_t count = 1;   // so many in a row
   std::uint64_t seed = 0;
   std::int64_t longer = 0;  // only operations of more bytes count
+  bool of_blocks = false;   // `number` is among operations of less than 4 KiB, and only these are struck: no slots of messages
 };
 
 // Forgets all communicators, and sets the faults of the next ones.

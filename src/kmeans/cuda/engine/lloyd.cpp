@@ -430,6 +430,8 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
       if (what_.join) launch_join();
       launch_update(false, true, tolerance);
     }
+    // The host must not wait in the driver for a sum that a lost rank never joins.
+    if (what_.join && what_.join->link != nullptr) what_.join->link->finish(call_.order());
     ballast::cuda::event_counters logged{};
     device_->copy(states, at<void>(offsets_.state), sizeof states, call_.order());
     device_->copy(&logged, call_.events(), sizeof logged, call_.order());
