@@ -137,8 +137,6 @@ inline std::vector<fft_case> small_cases_of_blocks() {
       {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_protected_only, norm::backward, {{21}, 1}, {{21}, 1}},
       {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_bare | k_sample, norm::backward, {{2}, 130}, {{40}, 1}},
       {"fft_c2c_f32_n256_b40_fwd", machine::whole, k_bare | k_faults, norm::backward, {{40}, 1}, {{40}, 1}},
-      {"fft_c2c_f32_n256_b40_fwd", machine::single, k_bare | k_faults | k_unaligned | k_smoke, norm::backward, {{40}, 1}, {{40}, 1}},
-      {"fft_c2c_f64_n128_b40_inv", machine::single, k_bare | k_faults | k_sample, norm::forward, {{40}, 1}, {{1}, 128}},
       {"fft_c2c_f64_n128_b19_inv", machine::whole, k_protected_only, norm::forward, {{1}, 128}, {{19}, 1}},
       {"fft_c2c_f32_n256_b21_fwd", machine::whole, k_faults | k_sample, norm::backward, {{21}, 1}, {{1}, 256}},
       {"fft_c2c_f32_n64_b130_fwd", machine::whole, k_protected_only, norm::backward, {{130}, 1}, {{1}, 64}},

@@ -155,7 +155,7 @@ TEST(cuda_fft_tuning, candidate_splits_fit_and_come_in_order) {
   EXPECT_THAT(candidate_splits(1 << 18, false, hopper()).front(), ElementsAre(512, 512));
   EXPECT_THAT(candidate_splits(1 << 21, true, hopper()).front(), ElementsAre(1024, 2048));
   EXPECT_THAT(candidate_splits((1 << 18) + 1, false, hopper()), IsEmpty());
-  for (const std::int64_t n : {std::int64_t{1} << 18, std::int64_t{1000000}, std::int64_t{1} << 24}) {
+  for (const std::int64_t n : {std::int64_t{1} << 17, std::int64_t{1000000}, std::int64_t{1} << 24}) {
     for (const bool wide : {false, true}) {
       const auto all = candidate_splits(n, wide, hopper());
       EXPECT_FALSE(all.empty()) << n;
@@ -182,38 +182,6 @@ TEST(cuda_fft_tuning, candidate_splits_fit_and_come_in_order) {
       }
     }
   }
-}
-
-// Longer lines than the rules give to clusters are one pass where the table says so and there are enough of them.
-TEST(cuda_fft_tuning, a_cluster_of_the_table_is_one_pass) {
-  const tuning_table table = tuning_table::parse("fft sm_90 f32 262144 rows rows unchecked 32.16.32.16 512 1 whole 1 1 16 1\n");
-  const auto passes = [&](problem of, check_form check = check_form::none, const capabilities& on = hopper()) {
-    const schedule_request one{.shape = resolve(of), .check = check, .tuned = &table, .pairs = fusion::never};
-    return make_schedule(one, on).passes.size();
-  };
-  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}), 1u);
-  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}, check_form::verify_before_store), 2u);
-  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024}, check_form::none, ampere()), 2u);
-  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 8}), 2u);                              // 8 · 16 blocks, fewer than multiprocessors
-  EXPECT_EQ(passes({.shape = {1 << 18}, .batch = 1024, .input = {{2}, 1 << 19}}), 2u);  // not side by side
-  EXPECT_EQ(passes({.kind = kind::r2c, .shape = {1 << 19}, .batch = 1024}), 2u);
-}
-
-// A pass in columns copies whole rows of its tile ahead, so all of its tiles have as many lines.
-TEST(cuda_fft_tuning, stages_columns_that_fill_whole_tiles) {
-  const tuning_table table = tuning_table::parse(
-      "fft sm_90 f32 512 columns columns unchecked 8.8.8 32 8 staged 2 1\n"
-      "fft sm_90 f32 256 columns columns unchecked 16.16 16 8 staged 2 1\n");
-  const auto staged = [&](problem of, bool aligned = true) {
-    const schedule_request one{.shape = resolve(of), .tuned = &table, .aligned = {.copied = aligned}, .pairs = fusion::never};
-    return make_schedule(one, hopper()).passes.front().policy.stages_columns();
-  };
-  EXPECT_TRUE(staged({.shape = {1 << 18}, .batch = 1024}));
-  EXPECT_FALSE(staged({.shape = {1 << 18}, .batch = 1024}, false));
-  EXPECT_FALSE(staged({.shape = {1 << 18}, .batch = 1024, .input = {{2}, 1 << 20}}));     // lines are not side by side
-  EXPECT_FALSE(staged({.shape = {1 << 18}, .batch = 4, .input = {{1}, (1 << 18) + 1}}));  // signals at odd multiples of 8 bytes
-  EXPECT_TRUE(staged({.shape = {256}, .batch = 40, .input = {{40}, 1}, .output = {{40}, 1}}));
-  EXPECT_FALSE(staged({.shape = {256}, .batch = 42, .input = {{42}, 1}, .output = {{42}, 1}}));  // the last tile has 2 lines
 }
 
 TEST(cuda_fft_tuning, a_line_that_is_in_the_table_gets_its_policy) {

@@ -2,6 +2,8 @@
 #include "fft/composite/line_steps.hpp"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "core/at.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
@@ -10,34 +12,50 @@ namespace ballast::fft::composite {
 
 using core::at;
 
-index_map::index_map(const line_map& from) : begin(from.begin), to_pairs(from.paired), to(from.to) {
-  for (const auto& each : from.terms) {
+namespace {
+
+row_place place_of(const memory_layout& in, std::int64_t i, bool paired) {
+  if (in.side_by_side && paired) return {(i - i % 2) * in.lines + i % 2, 2};
+  return {i * in.lines, 1};
+}
+
+}  // namespace
+
+index_map::index_map(const line_map& map, const memory_layout& from, const memory_layout& to_memory)
+    : begin(map.begin), from_outer(from.outer), to_outer(to_memory.outer), to(map.to) {
+  for (const auto& each : map.terms) {
     index.push_back(each.index);
-    paired.push_back(each.paired ? 1 : 0);
+    source.push_back(place_of(from, each.index, each.paired));
+  }
+  for (std::int64_t i = 0; i < rows(); ++i) target.push_back(place_of(to_memory, map.to + i, map.paired));
+  const auto terms = [&](std::int64_t row) {
+    return std::span(index).subspan(at(begin[at(row)]), at(begin[at(row + 1)] - begin[at(row)]));
+  };
+  for (std::int64_t row = 0; row < rows();) {
+    const auto own = terms(row);
+    index_run made{row, row + 1, {own.begin(), own.end()}, std::vector<std::int64_t>(own.size(), 0)};
+    if (made.last < rows() && terms(made.last).size() == own.size()) {
+      for (std::size_t t = 0; t < own.size(); ++t) made.step[t] = terms(made.last)[t] - own[t];
+    }
+    const auto goes_on = [&] {
+      if (made.last >= rows() || terms(made.last).size() != own.size()) return false;
+      for (std::size_t t = 0; t < own.size(); ++t) {
+        if (terms(made.last)[t] != own[t] + (made.last - row) * made.step[t]) return false;
+      }
+      return true;
+    };
+    while (goes_on()) ++made.last;
+    row = made.last;
+    runs.push_back(std::move(made));
   }
 }
 
 namespace {
 
-// The place of scalar i of lines (o, 0), (o, 1), …; stride: 2 for the parts of complex numbers of lines side by side.
-struct row_place {
-  std::int64_t offset, stride;
-};
-
-// The addresses of one array or memory.
-struct addresses {
-  std::int64_t per_outer, per_scalar;
-  bool side_by_side;  // a memory whose lines lie so
-
-  row_place operator()(std::int64_t o, std::int64_t i, bool paired) const {
-    if (side_by_side && paired) return {(i - i % 2) * per_scalar + i % 2 + 2 * o * per_outer, 2};
-    return {i * per_scalar + o * per_outer, 1};
-  }
-};
-
 // d = f s or d += f s for `count` numbers.
 template <int To, int From, bool First, class T>
 void add_scaled(T* d, const T* s, T f, std::int64_t count) {
+#pragma GCC ivdep
   for (std::int64_t l = 0; l < count; ++l) {
     if constexpr (First)
       d[l * To] = f * s[l * From];
@@ -54,33 +72,84 @@ void add_term(T* d, std::int64_t to, const T* s, std::int64_t from, T f, std::in
     from == 1 ? add_scaled<2, 1, First>(d, s, f, count) : add_scaled<2, 2, First>(d, s, f, count);
 }
 
+// d = f₀ s₀ + f₁ s₁ for `count` numbers; the numbers of both lie `From` apart.
+template <int To, int From, class T>
+void add_two(T* d, const T* s0, const T* s1, T f0, T f1, std::int64_t count) {
+#pragma GCC ivdep
+  for (std::int64_t l = 0; l < count; ++l) d[l * To] = f0 * s0[l * From] + f1 * s1[l * From];
+}
+
+// Lines side by side. A row of results may be one of those that it is made of, and overlaps no other.
 template <class T>
-void apply(const index_map& map, const T* factors, const line_places& where, const T* from, const addresses& from_at, T* to,
-           const addresses& to_at) {
+void apply_to_rows(const index_map& map, const T* factors, const line_places& where, const T* from, T* to) {
+  const std::int64_t count = where.inner;
   for (std::int64_t o = 0; o < where.outer; ++o) {
+    const auto source = [&](std::int64_t term) {
+      const row_place& s = map.source[at(term)];
+      return from + s.offset + s.stride * o * map.from_outer;
+    };
     for (std::int64_t i = 0; i < map.rows(); ++i) {
-      const row_place d = to_at(o, map.to + i, map.to_pairs);
+      const row_place& d = map.target[at(i)];
+      T* const out = to + d.offset + d.stride * o * map.to_outer;
       std::int64_t t = map.begin[at(i)];
       const std::int64_t end = map.begin[at(i + 1)];
-      if (where.inner == 1) {
-        T sum = 0;
-        for (; t < end; ++t) sum += factors[t] * from[from_at(o, map.index[at(t)], map.paired[at(t)] != 0).offset];
-        to[d.offset] = sum;
+      if (t == end) {
+        for (std::int64_t l = 0; l < count; ++l) out[l * d.stride] = 0;
         continue;
       }
-      if (t == end) {
-        for (std::int64_t l = 0; l < where.inner; ++l) to[d.offset + l * d.stride] = 0;
+      const std::int64_t stride = map.source[at(t)].stride;
+      if (end - t == 2 && map.source[at(t + 1)].stride == stride) {
+        const T f0 = factors[t], f1 = factors[t + 1];
+        if (d.stride == 1)
+          stride == 1 ? add_two<1, 1>(out, source(t), source(t + 1), f0, f1, count)
+                      : add_two<1, 2>(out, source(t), source(t + 1), f0, f1, count);
+        else
+          stride == 1 ? add_two<2, 1>(out, source(t), source(t + 1), f0, f1, count)
+                      : add_two<2, 2>(out, source(t), source(t + 1), f0, f1, count);
         continue;
       }
       for (bool first = true; t < end; ++t, first = false) {
-        const row_place s = from_at(o, map.index[at(t)], map.paired[at(t)] != 0);
         if (first)
-          add_term<true>(to + d.offset, d.stride, from + s.offset, s.stride, factors[t], where.inner);
+          add_term<true>(out, d.stride, source(t), map.source[at(t)].stride, factors[t], count);
         else
-          add_term<false>(to + d.offset, d.stride, from + s.offset, s.stride, factors[t], where.inner);
+          add_term<false>(out, d.stride, source(t), map.source[at(t)].stride, factors[t], count);
       }
     }
   }
+}
+
+// Lines one after the other: run by run.
+template <class T>
+void apply_to_lines(const index_map& map, const T* factors, const line_places& where, const T* from, T* to) {
+  for (std::int64_t o = 0; o < where.outer; ++o) {
+    const T* const x = from + o * map.from_outer;
+    for (const index_run& run : map.runs) {
+      T* const y = to + o * map.to_outer + map.to + run.first;
+      const T* const f = factors + map.begin[at(run.first)];
+      const std::int64_t count = run.last - run.first;
+      const auto terms = std::ssize(run.index);
+      if (terms == 1) {
+        const T* const s = x + run.index[0];
+        const std::int64_t step = run.step[0];
+        for (std::int64_t r = 0; r < count; ++r) y[r] = f[r] * s[r * step];
+      } else if (terms == 2) {
+        const T *const s0 = x + run.index[0], *const s1 = x + run.index[1];
+        const std::int64_t step0 = run.step[0], step1 = run.step[1];
+        for (std::int64_t r = 0; r < count; ++r) y[r] = f[2 * r] * s0[r * step0] + f[2 * r + 1] * s1[r * step1];
+      } else {
+        for (std::int64_t r = 0; r < count; ++r) {
+          T sum = 0;
+          for (std::int64_t t = 0; t < terms; ++t) sum += f[r * terms + t] * x[run.index[at(t)] + r * run.step[at(t)]];
+          y[r] = sum;
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void apply(const index_map& map, const T* factors, const line_places& where, const T* from, T* to) {
+  where.inner == 1 ? apply_to_lines(map, factors, where, from, to) : apply_to_rows(map, factors, where, from, to);
 }
 
 std::int64_t even(std::int64_t size) { return size + size % 2; }
@@ -106,20 +175,24 @@ geometry lines_of(const line_part& what, std::int64_t lines, bool side_by_side, 
 }  // namespace
 
 template <class T>
-line_steps<T>::line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make)
-    : n_(n), where_(where), before_(line_map{}) {
+memory_layout line_steps<T>::memory_of(std::int64_t size) const {
+  if (!side_by_side()) return {1, size, false};
+  return {where_.lines(), where_.inner, true};
+}
+
+template <class T>
+line_steps<T>::line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make) : n_(n), where_(where) {
   const line_program program = real_line_program(what, n);
   u_size_ = even(program.u_size);
   v_size_ = even(program.v_size);
-  const auto add_factors = [&](const line_map& of) {
-    for (const auto& each : of.terms) factors_.push_back(static_cast<T>(each.factor));
+  const memory_layout dense{where.inner, n * where.inner, false}, u = memory_of(u_size_), v = memory_of(v_size_);
+  const auto add = [&](const line_map& map, const memory_layout& from, const memory_layout& to) {
+    maps_.emplace_back(map, from, to);
+    for (const auto& each : map.terms) factors_.push_back(static_cast<T>(each.factor));
   };
-  before_ = index_map(program.before);
-  add_factors(program.before);
-  for (const line_map& each : program.after) {
-    after_.emplace_back(each);
-    add_factors(each);
-  }
+  add(program.before, dense, u);
+  for (std::size_t i = 0; i < program.after.size(); ++i) add(program.after[i], v, i + 1 == program.after.size() ? dense : v);
+  pairs_ = program.before.paired;
   for (const line_part& each : program.parts)
     parts_.push_back({each, make(lines_of(each, where.lines(), side_by_side(), u_size_, v_size_),
                                  sizeof(T) == 4 ? precision::f32 : precision::f64, false)});
@@ -127,9 +200,7 @@ line_steps<T>::line_steps(real_kind what, std::int64_t n, const line_places& whe
 
 template <class T>
 void line_steps<T>::before(const T* x, T* u, const T* factors) const {
-  const addresses dense{n_ * where_.inner, where_.inner, false};
-  const addresses memory{side_by_side() ? where_.inner : u_size_, side_by_side() ? where_.lines() : 1, side_by_side()};
-  apply(before_, factors, where_, x, dense, u, memory);
+  apply(maps_.front(), factors, where_, x, u);
 }
 
 template <class T>
@@ -147,13 +218,9 @@ void line_steps<T>::transform_lines(const T* u, T* v, const transform_args& how)
 
 template <class T>
 void line_steps<T>::after(T* v, T* y, const T* factors) const {
-  const addresses dense{n_ * where_.inner, where_.inner, false};
-  const addresses memory{side_by_side() ? where_.inner : v_size_, side_by_side() ? where_.lines() : 1, side_by_side()};
-  factors += before_.index.size();
-  for (std::size_t i = 0; i < after_.size(); ++i) {
-    const bool last = i + 1 == after_.size();
-    apply(after_[i], factors, where_, v, memory, last ? y : v, last ? dense : memory);
-    factors += after_[i].index.size();
+  for (std::size_t i = 1; i < maps_.size(); ++i) {
+    factors += maps_[i - 1].index.size();
+    apply(maps_[i], factors, where_, v, i + 1 == maps_.size() ? y : v);
   }
 }
 
@@ -161,7 +228,7 @@ template <class T>
 std::int64_t line_steps<T>::line_in_u(std::int64_t at) const {
   if (!side_by_side()) return at / u_size_;
   const std::int64_t lines = where_.lines();
-  return before_.to_pairs ? at % (2 * lines) / 2 : at % lines;
+  return pairs_ ? at % (2 * lines) / 2 : at % lines;
 }
 
 template <class T>

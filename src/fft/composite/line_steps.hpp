@@ -24,14 +24,34 @@ struct line_places {
   std::int64_t lines() const { return outer * inner; }
 };
 
-// A line_map whose factors are in another array.
+// Rows [first, last) of a map that have as many terms, whose indices grow by `step` from one row to the next.
+struct index_run {
+  std::int64_t first, last;
+  std::vector<std::int64_t> index, step;  // of the terms of row `first`
+};
+
+// An array or memory. lines: the numbers of all lines from one scalar of a line to the next, 1 if the lines lie one after the other; outer:
+// from one block of `inner` lines to the next.
+struct memory_layout {
+  std::int64_t lines, outer;
+  bool side_by_side;  // both parts of a complex number follow each other
+};
+
+// The place of a scalar of lines (0, 0), (0, 1), …; those of block o are stride · o · memory_layout::outer further. stride: 2 for the parts
+// of complex numbers of lines side by side.
+struct row_place {
+  std::int64_t offset, stride;
+};
+
+// A line_map between two memories whose factors are in another array.
 struct index_map {
   std::vector<std::int64_t> begin, index;
-  std::vector<std::uint8_t> paired;  // one for each term
-  bool to_pairs = false;
-  std::int64_t to = 0;
+  std::vector<index_run> runs;            // all rows in their order
+  std::vector<row_place> source, target;  // of each term, of each row
+  std::int64_t from_outer, to_outer;      // memory_layout::outer
+  std::int64_t to;                        // index of the first result
 
-  explicit index_map(const line_map& from);
+  index_map(const line_map& map, const memory_layout& from, const memory_layout& to);
   std::int64_t rows() const { return static_cast<std::int64_t>(begin.size()) - 1; }
 };
 
@@ -59,12 +79,13 @@ class line_steps {
     std::unique_ptr<transform> work;
   };
   bool side_by_side() const { return where_.inner > 1; }
+  memory_layout memory_of(std::int64_t size) const;
 
   std::int64_t n_;
   line_places where_;
   std::int64_t u_size_, v_size_;  // scalars of one line
-  index_map before_;
-  std::vector<index_map> after_;
+  std::vector<index_map> maps_;   // the first one before the transforms
+  bool pairs_ = false;            // whose results are complex numbers
   std::vector<T> factors_;
   std::vector<part> parts_;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
 
 #include "core/at.hpp"
 #include "fft/sites.hpp"
@@ -90,29 +91,13 @@ class row_sums {
   void sum(const T* row, std::int64_t count, int parts, const std::vector<number> (&weights)[k_vectors]) {
     std::fill(high_.begin(), high_.end(), 0.0);
     std::fill(low_.begin(), low_.end(), 0.0);
-    for (std::int64_t first = 0; first < count; first += 16) {
+    for (std::int64_t first = 0; first < count; first += k_block) {
+      const std::int64_t last = std::min(count, first + k_block);
       std::fill(block_.begin(), block_.end(), 0.0);
-      for (std::int64_t j = first; j < std::min(count, first + 16); ++j) {
-        const T* const x = row + j * lanes_ * parts;
-        for (int v = 0; v < k_vectors; ++v) {
-          double* const re = block_.data() + 2 * v * lanes_;
-          double* const im = re + lanes_;
-          const double a = weights[v][at(j)].real(), b = weights[v][at(j)].imag();
-          if (parts == 1) {
-            for (std::int64_t l = 0; l < lanes_; ++l) {
-              const double value = x[l];
-              re[l] += a * value;
-              im[l] += b * value;
-            }
-          } else {
-            for (std::int64_t l = 0; l < lanes_; ++l) {
-              const double real = x[2 * l], imaginary = x[2 * l + 1];
-              re[l] += a * real - b * imaginary;
-              im[l] += a * imaginary + b * real;
-            }
-          }
-        }
-      }
+      if (lanes_ == 1)
+        add_block_of_one(row, first, last, parts, weights);
+      else
+        add_block(row, first, last, parts, weights);
       for (std::size_t i = 0; i < block_.size(); ++i) add_exactly(high_[i], low_[i], block_[i]);
     }
   }
@@ -138,6 +123,61 @@ class row_sums {
   }
 
  private:
+  static constexpr std::int64_t k_block = 16;
+
+  template <class T>
+  void add_block(const T* row, std::int64_t first, std::int64_t last, int parts, const std::vector<number> (&weights)[k_vectors]) {
+    for (std::int64_t j = first; j < last; ++j) {
+      const T* const x = row + j * lanes_ * parts;
+      for (int v = 0; v < k_vectors; ++v) {
+        double* const re = block_.data() + 2 * v * lanes_;
+        double* const im = re + lanes_;
+        const double a = weights[v][at(j)].real(), b = weights[v][at(j)].imag();
+        if (parts == 1) {
+          for (std::int64_t l = 0; l < lanes_; ++l) {
+            const double value = x[l];
+            re[l] += a * value;
+            im[l] += b * value;
+          }
+        } else {
+          for (std::int64_t l = 0; l < lanes_; ++l) {
+            const double real = x[2 * l], imaginary = x[2 * l + 1];
+            re[l] += a * real - b * imaginary;
+            im[l] += a * imaginary + b * real;
+          }
+        }
+      }
+    }
+  }
+
+  // A single lane: four partial sums of each number, so that an addition does not wait for the one before it.
+  template <class T>
+  void add_block_of_one(const T* row, std::int64_t first, std::int64_t last, int parts, const std::vector<number> (&weights)[k_vectors]) {
+    constexpr int k_partial = 4;
+    for (int v = 0; v < k_vectors; ++v) {
+      const number* const w = weights[v].data();
+      double re[k_partial] = {}, im[k_partial] = {};
+      const auto add = [&](std::int64_t j, int p) {
+        if (parts == 1) {
+          const double value = row[j];
+          re[p] += w[j].real() * value;
+          im[p] += w[j].imag() * value;
+        } else {
+          const double real = row[2 * j], imaginary = row[2 * j + 1];
+          re[p] += w[j].real() * real - w[j].imag() * imaginary;
+          im[p] += w[j].real() * imaginary + w[j].imag() * real;
+        }
+      };
+      std::int64_t j = first;
+      for (; j + k_partial <= last; j += k_partial) {
+        for (int p = 0; p < k_partial; ++p) add(j + p, p);
+      }
+      for (; j < last; ++j) add(j, 0);
+      block_[at(2 * v)] = (re[0] + re[1]) + (re[2] + re[3]);
+      block_[at(2 * v + 1)] = (im[0] + im[1]) + (im[2] + im[3]);
+    }
+  }
+
   std::int64_t lanes_;
   core::vector<double> block_, high_, low_;
 };
@@ -158,6 +198,35 @@ void add_sums(const T* z, const std::vector<std::int64_t>& lengths, int parts, s
     sums.sum(z + row * lengths.back() * lanes * parts, lengths.back(), parts, of(rank - 1));
     sums.add_to(total, lead);
   }
+}
+
+// Returns Σ |z|² of each lane.
+template <class T>
+core::vector<double> squares_of(const T* z, std::int64_t elements, int parts, std::int64_t lanes) {
+  if (lanes > 1) {
+    core::vector<double> made(at(lanes), 0.0);
+    for (std::int64_t j = 0; j < elements; ++j) {
+      const T* const row = z + j * lanes * parts;
+      for (std::int64_t l = 0; l < lanes; ++l) {
+        const double re = row[l * parts], im = parts == 1 ? 0 : row[l * parts + 1];
+        made[at(l)] += re * re + im * im;
+      }
+    }
+    return made;
+  }
+  // Partial sums, so that an addition does not wait for the one before it.
+  constexpr std::int64_t k_partial = 8;
+  double partial[k_partial] = {};
+  const std::int64_t scalars = elements * parts;
+  std::int64_t i = 0;
+  for (; i + k_partial <= scalars; i += k_partial) {
+    for (std::int64_t p = 0; p < k_partial; ++p) {
+      const double value = z[i + p];
+      partial[p] += value * value;
+    }
+  }
+  for (; i < scalars; ++i) partial[0] += static_cast<double>(z[i]) * static_cast<double>(z[i]);
+  return core::vector<double>(1, std::accumulate(std::begin(partial), std::end(partial), 0.0));
 }
 
 // Returns ‖z‖₂ of a lane whose sum of squares is out of range.
@@ -240,14 +309,7 @@ encoded signal_check<T>::encode(const T* x, std::int64_t lanes, std::int64_t use
   made.sums = sum(x, lanes, false);
   const int parts = in_real_ ? 1 : 2;
   const std::int64_t elements = product(in_lengths_);
-  core::vector<double> squares(at(lanes), 0.0);
-  for (std::int64_t j = 0; j < elements; ++j) {
-    const T* const row = x + j * lanes * parts;
-    for (std::int64_t l = 0; l < lanes; ++l) {
-      const double re = row[l * parts], im = parts == 1 ? 0 : row[l * parts + 1];
-      squares[at(l)] += re * re + im * im;
-    }
-  }
+  const core::vector<double> squares = squares_of(x, elements, parts, lanes);
   for (std::int64_t l = 0; l < used; ++l) {
     const double sum_of_squares = squares[at(l)];
     const bool in_range = sum_of_squares > 1e-280 && sum_of_squares < 1e280;

@@ -6,6 +6,7 @@
 #include <array>
 #include <complex>
 #include <cstdint>
+#include <cstdlib>
 #include <type_traits>
 #include <vector>
 
@@ -15,15 +16,15 @@
 
 namespace ballast::fft::composite {
 
-// Calls visit(number, offset) for each element of an array with these lengths, in C order, with its offset by these strides.
+// Calls visit(number, offset) for each row of an array with these lengths, in C order: the number of its first element, and the offset of
+// that by these strides.
 template <class Visit>
-void for_each_element(const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& strides, const Visit& visit) {
+void for_each_row(const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& strides, const Visit& visit) {
   const std::size_t rank = lengths.size();
   core::vector<std::int64_t> index(rank, 0);
   std::int64_t number = 0, offset = 0;
-  const std::int64_t row = lengths.back(), step = strides.back();
-  for (;;) {
-    for (std::int64_t j = 0; j < row; ++j) visit(number++, offset + j * step);
+  for (;; number += lengths.back()) {
+    visit(number, offset);
     std::size_t axis = rank - 1;
     for (;;) {
       if (axis == 0) return;
@@ -34,6 +35,15 @@ void for_each_element(const std::vector<std::int64_t>& lengths, const std::vecto
       index[axis] = 0;
     }
   }
+}
+
+// Returns the exclusive or of the words of `count` scalars.
+template <class T>
+std::uint64_t parity_of_run(const T* from, std::int64_t count) {
+  using word = decltype(abft::word_of(T()));
+  word made = 0;
+  for (std::int64_t i = 0; i < count; ++i) made ^= abft::word_of(from[i]);
+  return made;
 }
 
 // The signals [first, first + used) of one side: where their elements lie in memory, and where in the dense array of a chunk, which has
@@ -48,23 +58,51 @@ struct chunk_view {
   std::int64_t lanes = 1, used = 1;
   const core::vector<std::int64_t>& offsets;  // one for each signal, in elements
 
-  // Calls visit(place in memory, number in the dense array) for each scalar.
+  // Calls visit(place in memory, number in the dense array) for each scalar. Whatever lies closer together in memory, elements of a signal
+  // or signals, is visited one after the other: of elements as many as a cache line has.
   template <class Visit>
   void for_each(const Visit& visit) const {
-    for_each_element(lengths, strides, [&](std::int64_t number, std::int64_t offset) {
+    const std::int64_t row = lengths.back(), step = strides.back() * unit;
+    const std::int64_t apart = used > 1 ? (offsets[1] - offsets[0]) * unit : 0;
+    const bool elements_first = used > 1 && std::abs(step) < std::abs(apart);
+    for_each_row(lengths, strides, [&](std::int64_t number, std::int64_t offset) {
       for (int p = 0; p < parts; ++p) {
         T* const base = part[static_cast<std::size_t>(p)] + offset * unit;
         const std::int64_t to = number * lanes * parts + p;
-        for (std::int64_t l = 0; l < used; ++l) visit(base[offsets[static_cast<std::size_t>(l)] * unit], to + l * parts);
+        const auto signal = [&](std::int64_t l) { return base + offsets[static_cast<std::size_t>(l)] * unit; };
+        if (!elements_first) {
+          for (std::int64_t j = 0; j < row; ++j) {
+            for (std::int64_t l = 0; l < used; ++l) visit(signal(l)[j * step], to + (j * lanes + l) * parts);
+          }
+          continue;
+        }
+        for (std::int64_t first = 0; first < row; first += k_piece) {
+          const std::int64_t end = std::min(row, first + k_piece);
+          for (std::int64_t l = 0; l < used; ++l) {
+            T* const from = signal(l);
+            for (std::int64_t j = first; j < end; ++j) visit(from[j * step], to + (j * lanes + l) * parts);
+          }
+        }
       }
     });
   }
   // Returns the exclusive or of the words in memory.
   std::uint64_t parity() const {
     std::uint64_t made = 0;
-    for_each([&](const T& value, std::int64_t) { made ^= abft::word_of(value); });
+    if (strides.back() != 1 || unit != parts) {
+      for_each([&](const T& value, std::int64_t) { made ^= abft::word_of(value); });
+      return made;
+    }
+    const std::int64_t scalars = lengths.back() * parts;
+    for_each_row(lengths, strides, [&](std::int64_t, std::int64_t offset) {
+      for (std::int64_t l = 0; l < used; ++l)
+        made ^= parity_of_run(part[0] + (offset + offsets[static_cast<std::size_t>(l)]) * unit, scalars);
+    });
     return made;
   }
+
+ private:
+  static constexpr std::int64_t k_piece = 64 / static_cast<std::int64_t>(sizeof(T));
 };
 
 }  // namespace ballast::fft::composite

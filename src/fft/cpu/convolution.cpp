@@ -10,6 +10,8 @@
 
 #include "core/at.hpp"
 #include "core/format.hpp"
+#include "core/parallel.hpp"
+#include "fft/cpu/kernels.hpp"
 #include "fft/sites.hpp"
 #include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
@@ -43,25 +45,42 @@ bool is_finite(const core::vector<std::complex<T>>& z) {
   return std::all_of(z.begin(), z.end(), [](auto v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); });
 }
 
+// Σ z_j w_j for both weight vectors and Σ |z_j|². Four partial sums each, so that an addition does not wait for the one before it.
+template <class W>
+struct signal_sums {
+  std::complex<W> weighted[k_vectors];
+  W squares = 0;
+};
+
 template <class T, class W>
-std::complex<W> weighted_sum(const core::vector<std::complex<T>>& z, const std::vector<std::complex<W>>& weights) {
-  std::complex<W> total = 0;
-  for (std::size_t j = 0; j < z.size(); ++j) total += multiply(std::complex<W>(z[j]), weights[j]);
-  return total;
+signal_sums<W> sum_signal(const core::vector<std::complex<T>>& z, const std::vector<std::complex<W>> (&weights)[k_vectors]) {
+  constexpr std::size_t k_parts = 4;
+  W re[k_vectors][k_parts] = {}, im[k_vectors][k_parts] = {}, squares[k_parts] = {};
+  const auto add = [&](std::size_t j, std::size_t part) {
+    const W x = z[j].real(), y = z[j].imag();
+    squares[part] += x * x + y * y;
+    for (std::size_t v = 0; v < k_vectors; ++v) {
+      const std::complex<W>& w = weights[v][j];
+      re[v][part] += x * w.real() - y * w.imag();
+      im[v][part] += x * w.imag() + y * w.real();
+    }
+  };
+  std::size_t j = 0;
+  for (; j + k_parts <= z.size(); j += k_parts) {
+    for (std::size_t part = 0; part < k_parts; ++part) add(j + part, part);
+  }
+  for (; j < z.size(); ++j) add(j, 0);
+  signal_sums<W> made;
+  const auto total = [](const W(&parts)[k_parts]) { return (parts[0] + parts[1]) + (parts[2] + parts[3]); };
+  for (std::size_t v = 0; v < k_vectors; ++v) made.weighted[v] = {total(re[v]), total(im[v])};
+  made.squares = total(squares);
+  return made;
 }
 
-// Returns whether `made` holds x_j w_j · factor for all j.
 template <class T>
-bool repeats(const core::vector<std::complex<T>>& x, const core::vector<std::complex<T>>& w, std::int64_t count, T factor,
-             const core::vector<std::complex<T>>& made) {
-  const auto equal = [](T a, T b) { return a == b || (std::isnan(a) && std::isnan(b)); };
-  bool all = true;
-  for (std::int64_t j = 0; j < count; ++j) {
-    std::complex<T> z = multiply(x[at(j)], w[at(j)]);
-    if (factor != 1) z *= factor;
-    all = all && equal(z.real(), made[at(j)].real()) && equal(z.imag(), made[at(j)].imag());
-  }
-  return all;
+product_call<T> product_of(const core::vector<std::complex<T>>& z, const core::vector<std::complex<T>>& factors, std::int64_t count,
+                           T scale = 1) {
+  return {reinterpret_cast<const T*>(z.data()), reinterpret_cast<const T*>(factors.data()), count, scale};
 }
 
 template <class T>
@@ -90,33 +109,54 @@ convolution<T>::convolution(const geometry& shape, bool protect) : shape_(shape)
 
 // Returns the arguments of a long transform.
 template <class T>
-transform_args convolution<T>::part_of(const transform_args& how, direction way) {
-  return {way, 1, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
+transform_args convolution<T>::part_of(const transform_args& how, direction way, int threads) {
+  return {way, 1, 1, false, how.protection, threads, how.stream, how.workspace, how.seen, how.injector};
+}
+
+// Returns whether each signal is transformed by one thread: the steps between the long transforms are those of one. Each takes memory for
+// its signals, so long ones are shared.
+template <class T>
+bool convolution<T>::takes_whole_signals(int threads) const {
+  constexpr std::int64_t k_most_bytes = std::int64_t{16} << 20;
+  return shape_.batch >= 2 * threads && length_ * static_cast<std::int64_t>(sizeof(std::complex<T>)) <= k_most_bytes;
 }
 
 template <class T>
 void convolution<T>::run(const void* in, void* out, const transform_args& how) const {
   const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
-  memory_.lend([&](workspace& mine) {
-    mine.x.resize(at(n_));
-    mine.y.resize(at(n_));
-    mine.u.resize(at(length_));
-    mine.f.resize(at(length_));
-    inner_->prepare(mine.inner, part_of(how, direction::forward), 1);
-    for (std::int64_t b = 0; b < shape_.batch; ++b)
-      run_signal({static_cast<const T*>(in), how, b, all, {(b + 1) * tiles_of_signal() - 1, all.tiles, 0, 1}}, static_cast<T*>(out), mine);
+  memory_.lend([&](workspace& memory) {
+    const bool whole = takes_whole_signals(how.threads);
+    const int signals = whole ? how.threads : 1;
+    while (memory.places.size() < at(signals)) {
+      memory.places.push_back(std::make_unique<place>());
+      place& made = *memory.places.back();
+      for (signal* each : {&made.x, &made.y}) each->resize(at(n_));
+      for (signal* each : {&made.u, &made.f}) each->resize(at(length_));
+    }
+    inner_->prepare(memory.inner, part_of(how, direction::forward, how.threads), signals);
+    const auto one = [&](std::int64_t b, int threads, int slot) {
+      const inject::position here{(b + 1) * tiles_of_signal() - 1, all.tiles, 0, 1};
+      run_signal({static_cast<const T*>(in), how, b, threads, slot, all, here}, static_cast<T*>(out), memory);
+    };
+    if (whole) {
+      core::parallel_for(how.threads, shape_.batch, [&](std::int64_t b, int slot) { one(b, 1, slot); });
+    } else {
+      for (std::int64_t b = 0; b < shape_.batch; ++b) one(b, how.threads, -1);
+    }
   });
 }
 
 template <class T>
-void convolution<T>::run_signal(const item& one, T* out, workspace& mine) const {
+void convolution<T>::run_signal(const item& one, T* out, workspace& memory) const {
   const transform_args& how = one.how;
+  const int slot = std::max(one.slot, 0);
+  place& mine = *memory.places[at(slot)];
   if (how.protection == protection::off) {
-    compute(one, mine);
+    compute(one, memory);
   } else {
     const auto once = [&](int number) -> std::optional<abft::finding> {
       const encoded input = encode(one, mine.x);
-      const computed how_done = compute(one, mine);
+      const computed how_done = compute(one, memory);
       if (how_done == computed::failed) return std::nullopt;
       abft::finding now = verify(one, input, mine.y);
       if (how_done == computed::differs && now.judged && now.word == abft::k_pass) {
@@ -127,7 +167,7 @@ void convolution<T>::run_signal(const item& one, T* out, workspace& mine) const 
       if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(mine.y);
       return now;
     };
-    if (run::attempt(how.seen, how.protection, "fft.end_to_end", 0, once) == abft::outcome::uncorrectable) return;
+    if (run::attempt(how.seen, how.protection, "fft.end_to_end", slot, once) == abft::outcome::uncorrectable) return;
   }
   scatter(mine.y, one.number, how.direction, out);
 }
@@ -167,18 +207,18 @@ typename convolution<T>::encoded convolution<T>::encode(const item& one, signal&
   gather(one, x);
   encoded made;
   made.finite = is_finite(x);
-  W squares = 0;
-  for (const auto& z : x) squares += W(z.real()) * W(z.real()) + W(z.imag()) * W(z.imag());
-  made.norm = static_cast<double>(std::sqrt(squares));
-  for (int v = 0; v < k_vectors; ++v) made.sums.set(v, weighted_sum(x, weights_.b[v]));
+  const signal_sums<W> sums = sum_signal(x, weights_.b);
+  made.norm = static_cast<double>(std::sqrt(sums.squares));
+  for (int v = 0; v < k_vectors; ++v) made.sums.set(v, sums.weighted[v]);
   one.how.injector.strike(site::checksum, one.here, made.sums.high, 2 * k_vectors);
   return made;
 }
 
 // Computes y = scale · DFT(x).
 template <class T>
-typename convolution<T>::computed convolution<T>::compute(const item& one, workspace& mine) const {
+typename convolution<T>::computed convolution<T>::compute(const item& one, workspace& memory) const {
   const transform_args& how = one.how;
+  place& mine = *memory.places[at(std::max(one.slot, 0))];
   gather(one, mine.x);
   strike(how, site::input, one.here, mine.x);
   signal struck;
@@ -189,36 +229,35 @@ typename convolution<T>::computed convolution<T>::compute(const item& one, works
     factors = &struck;
   }
   const bool twice = how.protection != protection::off;
-  bool same = true;
-  const auto multiply_rows = [](const signal& x, const signal& w, signal& to, std::int64_t count) {
-    for (std::int64_t j = 0; j < count; ++j) to[at(j)] = multiply(x[at(j)], w[at(j)]);
+  const kernel_table<T>& run = kernels<T>();
+  const auto scalars = [](signal& z) { return reinterpret_cast<T*>(z.data()); };
+  const auto repeats = [&](const signal& z, const signal& w, std::int64_t count, T scale, signal& made) {
+    return !twice || run.same_products(product_of(z, w, count, scale), scalars(made));
   };
-  multiply_rows(mine.x, *factors, mine.u, n_);
-  same = !twice || repeats(mine.x, factors_[1].chirp, n_, T(1), mine.u);
+  run.make_products(product_of(mine.x, *factors, n_), scalars(mine.u));
+  bool same = repeats(mine.x, factors_[1].chirp, n_, T(1), mine.u);
   std::fill(mine.u.begin() + static_cast<std::ptrdiff_t>(n_), mine.u.end(), std::complex<T>(0));
-  bool done = transform_long(one, direction::forward, mine, 0);
-  multiply_rows(mine.f, factors_[0].filter, mine.u, length_);
+  bool done = transform_long(one, direction::forward, memory, 0);
+  run.make_products(product_of(mine.f, factors_[0].filter, length_), scalars(mine.u));
   strike(how, site::stage, one.here, mine.u);
-  same = (!twice || repeats(mine.f, factors_[1].filter, length_, T(1), mine.u)) && same;
+  same = repeats(mine.f, factors_[1].filter, length_, T(1), mine.u) && same;
   strike(how, site::intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, mine.u);
-  done = transform_long(one, direction::inverse, mine, 1) && done;
-  multiply_rows(mine.f, *factors, mine.y, n_);
-  if (how.scale != 1) {
-    for (auto& z : mine.y) z *= static_cast<T>(how.scale);
-  }
+  done = transform_long(one, direction::inverse, memory, 1) && done;
+  run.make_products(product_of(mine.f, *factors, n_, static_cast<T>(how.scale)), scalars(mine.y));
   if (done) strike(how, site::output, one.here, mine.y);
-  same = (!twice || repeats(mine.f, factors_[1].chirp, n_, static_cast<T>(how.check_scale), mine.y)) && same;
+  same = repeats(mine.f, factors_[1].chirp, n_, static_cast<T>(how.check_scale), mine.y) && same;
   return !done ? computed::failed : same ? computed::done : computed::differs;
 }
 
-// Transforms mine.u to mine.f. `which`: 0 for the first, 1 for the second long transform of the signal.
+// Transforms u to f. `which`: 0 for the first, 1 for the second long transform of the signal.
 template <class T>
-bool convolution<T>::transform_long(const item& one, direction way, workspace& mine, int which) const {
+bool convolution<T>::transform_long(const item& one, direction way, workspace& memory, int which) const {
   const numbering where{one.all, one.number * tiles_of_signal() + which * inner_->tiles_of_signal(),
                         one.number * waiting_of_signal() + which * inner_->waiting_of_signal()};
+  place& mine = *memory.places[at(std::max(one.slot, 0))];
   return inner_
-      ->run_part({reinterpret_cast<const T*>(mine.u.data()), reinterpret_cast<T*>(mine.f.data()), where, one.number}, part_of(one.how, way),
-                 mine.inner)
+      ->run_part({reinterpret_cast<const T*>(mine.u.data()), reinterpret_cast<T*>(mine.f.data()), where, one.number, one.slot},
+                 part_of(one.how, way, one.threads), memory.inner)
       .sound;
 }
 
@@ -240,8 +279,9 @@ abft::finding convolution<T>::verify(const item& one, const encoded& input, cons
   now.threshold = tau.value;
   std::uint32_t words[k_vectors];
   bool small = true;
+  const signal_sums<W> sums = sum_signal(y, weights_.a);
   for (int v = 0; v < k_vectors; ++v) {
-    const auto rho = weighted_sum(y, weights_.a[v]) - input.sums.template get<W>(v) * static_cast<W>(scale);
+    const auto rho = sums.weighted[v] - input.sums.template get<W>(v) * static_cast<W>(scale);
     const double size = std::hypot(static_cast<double>(rho.real()), static_cast<double>(rho.imag()));
     words[v] = abft::verify(size, tau);
     if (!(size <= now.residual)) now.residual = size;

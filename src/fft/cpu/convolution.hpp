@@ -9,6 +9,7 @@
 #include <complex>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/memory.hpp"
 #include "fft/cpu/volume.hpp"
@@ -26,9 +27,13 @@ class convolution final : public transform {
  private:
   using W = wide<T>;
   using signal = core::vector<std::complex<T>>;
-  struct workspace {
+  // The memory of one signal.
+  struct place {
     signal x, y;  // n elements: input and output
     signal u, f;  // length_ elements: the two sides of the long transforms
+  };
+  struct workspace {
+    std::vector<std::unique_ptr<place>> places;  // by slot, if each thread transforms whole signals
     typename volume<T>::workspace inner;
   };
   // One signal of an execution.
@@ -36,6 +41,7 @@ class convolution final : public transform {
     const T* in;
     const transform_args& how;
     std::int64_t number;  // in the batch
+    int threads, slot;    // of this signal, as in crew
     strike_counts all;
     inject::position here;
   };
@@ -46,15 +52,16 @@ class convolution final : public transform {
     bool finite = true;
   };
 
-  void run_signal(const item& one, T* out, workspace& mine) const;
+  void run_signal(const item& one, T* out, workspace& memory) const;
   void gather(const item& one, signal& x) const;
   encoded encode(const item& one, signal& x) const;
   // The result of a computation. failed: one of the long transforms could not be repaired. differs: the second computation of a product
   // gave other bits.
   enum class computed : std::uint8_t { done, failed, differs };
-  computed compute(const item& one, workspace& mine) const;
-  static transform_args part_of(const transform_args& how, direction way);
-  bool transform_long(const item& one, direction way, workspace& mine, int which) const;
+  computed compute(const item& one, workspace& memory) const;
+  static transform_args part_of(const transform_args& how, direction way, int threads);
+  bool takes_whole_signals(int threads) const;
+  bool transform_long(const item& one, direction way, workspace& memory, int which) const;
   abft::finding verify(const item& one, const encoded& input, const signal& y) const;
   void scatter(const signal& y, std::int64_t number, direction way, T* out) const;
 

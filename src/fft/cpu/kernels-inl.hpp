@@ -4,6 +4,7 @@
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/memory-inl.hpp"
 #include "fft/cpu/pairs-inl.hpp"
+#include "fft/cpu/products-inl.hpp"
 #include "fft/cpu/stages-inl.hpp"
 #include "fft/cpu/sums-inl.hpp"
 
@@ -55,7 +56,9 @@ const kernel_table<T>* table_for_target() {
                                         same_pairs,
                                         store_numbers,
                                         seal_numbers,
-                                        seal_tile};
+                                        seal_tile,
+                                        make_products,
+                                        same_products};
   return &table;
 }
 

@@ -226,6 +226,15 @@ struct pair_results {
 };
 enum class sides : std::uint8_t { low, both };
 
+// Products z_j w_j · scale, j = 0 … count − 1, of contiguous complex numbers.
+template <class T>
+struct product_call {
+  const T* numbers = nullptr;
+  const T* factors = nullptr;
+  std::int64_t count = 0;
+  T scale = 1;
+};
+
 // The kernels of one vector width. It has many members because each kernel is one, for a choice at run time.
 template <class T>
 struct kernel_table {
@@ -311,6 +320,10 @@ struct kernel_table {
   // size.
   std::uint64_t (*seal_numbers)(const T* from, std::int64_t count, std::int64_t first);
   std::uint64_t (*seal_tile)(const T* tile, std::int64_t rows, int used, std::int64_t first, std::int64_t step);
+
+  // Products (products-inl.hpp). same_products computes them again and returns whether `made` has the same bits, or both are NaN.
+  void (*make_products)(const product_call<T>& call, T* to);
+  bool (*same_products)(const product_call<T>& call, const T* made);
 };
 
 template <class T>

@@ -37,6 +37,32 @@ HWY_INLINE complex_vector one_number(const T* from) {
   return {hn::Set(d, from[0]), hn::Set(d, from[1])};
 }
 
+HWY_INLINE void put_number(const complex_vector& v, T* out) {
+  out[0] = hn::GetLane(v.re);
+  out[1] = hn::GetLane(v.im);
+}
+
+// Compares the bits of two computations of numbers; any NaN equals any NaN.
+struct bit_comparison {
+  word_vector different;
+  std::uint64_t different_number = 0;
+
+  HWY_INLINE bit_comparison() : different(hn::Zero(words())) {}
+  HWY_INLINE void vectors(V computed, V found) {
+    const words d;
+    const auto both_nan = hn::RebindMask(d, hn::And(hn::IsNaN(computed), hn::IsNaN(found)));
+    different = hn::Or(different, hn::IfThenZeroElse(both_nan, hn::Xor(hn::BitCast(d, computed), hn::BitCast(d, found))));
+  }
+  HWY_INLINE void number(const complex_vector& computed, const T* found) {
+    const T again[2] = {hn::GetLane(computed.re), hn::GetLane(computed.im)};
+    for (int i = 0; i < 2; ++i) {
+      if (!(found[i] != found[i] && again[i] != again[i]))
+        different_number |= std::bit_cast<word_of<T>>(found[i]) ^ std::bit_cast<word_of<T>>(again[i]);
+    }
+  }
+  HWY_INLINE bool same() const { return hn::AllTrue(words(), hn::Eq(different, hn::Zero(words()))) && different_number == 0; }
+};
+
 // Returns W complex numbers from memory, in reverse order.
 HWY_INLINE complex_vector load_reversed(const T* from) {
   const D d;
@@ -97,10 +123,6 @@ HWY_INLINE void each_pair(const pair_call<T>& call, Vectors&& vectors, Numbers&&
 void make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
   const D d;
   const std::int64_t end = call.first + call.count;
-  const auto put = [&](const complex_vector& v, T* out) HWY_ATTR {
-    out[0] = hn::GetLane(v.re);
-    out[1] = hn::GetLane(v.im);
-  };
   each_pair<true>(
       call,
       [&](std::int64_t k, const complex_vector& low, const complex_vector& high) HWY_ATTR {
@@ -113,36 +135,28 @@ void make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
         hn::StoreU(y, d, to.high + 2 * (end - k - W) + W);
       },
       [&](std::int64_t k, const complex_vector& low, const complex_vector& high, sides which) HWY_ATTR {
-        put(low, to.low + 2 * (k - call.first));
-        if (which == sides::both) put(high, to.high + 2 * (end - 1 - k));
+        put_number(low, to.low + 2 * (k - call.first));
+        if (which == sides::both) put_number(high, to.high + 2 * (end - 1 - k));
       });
 }
 
 bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity) {
   const D d;
-  const words dw;
   const std::int64_t end = call.first + call.count;
-  word_vector seen = hn::Zero(dw), different = hn::Zero(dw);
-  std::uint64_t rest = 0, rest_different = 0;
-  const auto compare = [&](V computed, V found) HWY_ATTR {
-    const auto both_nan = hn::RebindMask(dw, hn::And(hn::IsNaN(computed), hn::IsNaN(found)));
-    different = hn::Or(different, hn::IfThenZeroElse(both_nan, hn::Xor(hn::BitCast(dw, computed), hn::BitCast(dw, found))));
-  };
+  bit_comparison by;
+  word_vector seen = hn::Zero(words());
+  std::uint64_t rest = 0;
   const auto compare_run = [&](const complex_vector& computed, const T* from) HWY_ATTR {
     V x, y;
     interleave(computed, x, y);
     const V u = hn::LoadU(d, from), v = hn::LoadU(d, from + W);
-    compare(x, u);
-    compare(y, v);
+    by.vectors(x, u);
+    by.vectors(y, v);
     seen = join(seen, u, v);
   };
   const auto compare_number = [&](const complex_vector& computed, const T* from) HWY_ATTR {
     const T found[2] = {from[0], from[1]};
-    const T again[2] = {hn::GetLane(computed.re), hn::GetLane(computed.im)};
-    for (int i = 0; i < 2; ++i) {
-      if (!(found[i] != found[i] && again[i] != again[i]))
-        rest_different |= std::bit_cast<word_of<T>>(found[i]) ^ std::bit_cast<word_of<T>>(again[i]);
-    }
+    by.number(computed, found);
     rest ^= joined_scalars(found, 2);
   };
   read_again();
@@ -157,7 +171,7 @@ bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint
         if (which == sides::both) compare_number(high, made.high + 2 * (end - 1 - k));
       });
   parity = joined(seen) ^ rest;
-  return hn::AllTrue(dw, hn::Eq(different, hn::Zero(dw))) && rest_different == 0;
+  return by.same();
 }
 
 // ---- Seals of numbers that wait ----

@@ -28,37 +28,47 @@ std::complex<T> element_of(const tile_view<const T>& from, const T* lane, int l,
   }
 }
 
-// Returns the parity of the source, computed from a second read.
+// Calls visit(i, l, element) for rows first … last − 1 of `used` lanes: row by row if the lanes are neighbours in memory, else lane by
+// lane.
+template <access How, class T, class Visit>
+void each_element(const tile_view<const T>& from, int used, std::int64_t first, std::int64_t last, const Visit& visit) {
+  constexpr std::int64_t k_neighbour = How == access::complex || How == access::hermitian ? 2 : 1;
+  if (from.lane == k_neighbour && (How != access::hermitian || from.index_lane == 0)) {
+    for (std::int64_t i = first; i < last; ++i) {
+      for (int l = 0; l < used; ++l) visit(i, l, element_of<How>(from, from.base + l * k_neighbour, 0, i));
+    }
+    return;
+  }
+  for (int l = 0; l < used; ++l) {
+    const T* const lane = from.base + l * from.lane;
+    for (std::int64_t i = first; i < last; ++i) visit(i, l, element_of<How>(from, lane, l, i));
+  }
+}
+
+// Unless the tile is not encoded, returns the parity of the source, computed from a second read.
 template <access How, class T>
-std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x) {
+std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x, bool encoded) {
   const tile_view<const T>& from = job.from;
   const int lanes = kernels<T>().lanes;
   const std::int64_t row = 2 * lanes;
-  std::uint64_t parity = 0;
+  word_of<T> parity = 0;
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t end = std::min<std::int64_t>(rows, j + k_block);
-    for (int l = 0; l < job.used; ++l) {
-      const T* const lane = from.base + l * from.lane;
-      for (std::int64_t i = j; i < end; ++i) {
-        const std::complex<T> z = element_of<How>(from, lane, l, i);
-        x[i * row + l] = z.real();
-        x[i * row + lanes + l] = z.imag();
-      }
-    }
+    each_element<How>(from, job.used, j, end, [&](std::int64_t i, int l, const std::complex<T>& z) {
+      x[i * row + l] = z.real();
+      x[i * row + lanes + l] = z.imag();
+    });
     if (job.used < lanes) {
       for (std::int64_t i = j; i < end; ++i) {
         std::fill_n(x + i * row + job.used, lanes - job.used, T(0));
         std::fill_n(x + i * row + lanes + job.used, lanes - job.used, T(0));
       }
     }
+    if (!encoded) continue;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    for (int l = 0; l < job.used; ++l) {
-      const T* const lane = from.base + l * from.lane;
-      for (std::int64_t i = j; i < end; ++i) {
-        const std::complex<T> z = element_of<How>(from, lane, l, i);
-        parity ^= std::bit_cast<word_of<T>>(z.real()) ^ std::bit_cast<word_of<T>>(z.imag());
-      }
-    }
+    each_element<How>(from, job.used, j, end, [&](std::int64_t, int, const std::complex<T>& z) {
+      parity ^= std::bit_cast<word_of<T>>(z.real()) ^ std::bit_cast<word_of<T>>(z.imag());
+    });
   }
   return parity;
 }
@@ -81,6 +91,23 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
       const std::int64_t left = to.length - to.index_first - l * to.index_lane;
       return std::clamp((left + to.index_element - 1) / to.index_element, j, end);
     };
+    if (How != access::complex && to.lane == 1 && to.length == 0) {
+      // Lanes that are neighbours in memory: whole rows.
+      for (std::int64_t i = j; i < end; ++i) {
+        T* const z = to.base + i * element;
+        std::copy_n(done + i * row, job.used, z);
+        if (How != access::real) std::copy_n(done + i * row + lanes, job.used, z + second);
+      }
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      for (std::int64_t i = j; i < end; ++i) {
+        const T* const z = to.base + i * element;
+        const T* const kept = done + i * row;
+        parity ^= joined_scalars(z, job.used) ^ joined_scalars(kept + job.used, lanes - job.used);
+        parity ^= How != access::real ? joined_scalars(z + second, job.used) ^ joined_scalars(kept + lanes + job.used, lanes - job.used)
+                                      : joined_scalars(kept + lanes, lanes);
+      }
+      continue;
+    }
     for (int l = 0; l < job.used; ++l) {
       const std::int64_t last = last_of(l);
       for (std::int64_t i = j; i < last; ++i) {
@@ -179,10 +206,10 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
       break;
     case access::own_rows: damaged = load_own_rows(from, rows, x); break;
     case access::other_rows: damaged = load_other_rows(from, rows, x); break;
-    case access::complex: source = gather<access::complex>(job, rows, x); break;
-    case access::scalars: source = gather<access::scalars>(job, rows, x); break;
-    case access::real: source = gather<access::real>(job, rows, x); break;
-    case access::hermitian: source = gather<access::hermitian>(job, rows, x); break;
+    case access::complex: source = gather<access::complex>(job, rows, x, early.parity); break;
+    case access::scalars: source = gather<access::scalars>(job, rows, x, early.parity); break;
+    case access::real: source = gather<access::real>(job, rows, x, early.parity); break;
+    case access::hermitian: source = gather<access::hermitian>(job, rows, x, early.parity); break;
   }
   if (from.how != access::rows && from.how != access::columns && from.how != access::blocks && early.weights != nullptr)
     kernel.sum_tile(x, rows, early);

@@ -36,9 +36,7 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     tile.run();
     return;
   }
-  if constexpr (P.stages_columns()) {
-    if (blockIdx.x < given.arguments.tiles) tile.request_rows(blockIdx.x);
-  } else if constexpr (P.staged) {
+  if constexpr (P.staged) {
     if (threadIdx.x == 0) {
       tile.ahead().init();
       if (blockIdx.x < given.arguments.tiles) tile.request(blockIdx.x);
@@ -50,18 +48,12 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
   if constexpr (P.staged || (P.check == check_form::none && P.load_factor == factor_form::none)) {
     for (std::uint32_t at = blockIdx.x; at < given.arguments.tiles; at = tile.tile + gridDim.x) {
       tile.select(at);
-      if constexpr (P.stages_columns()) {
-        arch::wait_async<0>();
-        tile_of<P, Injector>::barrier();  // the copies of all threads have arrived, and the last tile is done with shared memory
-      }
       if constexpr (P.staged) {
         tile.from_buffer = true;
         tile.refills = true;
       }
       tile.run();
-      if constexpr (!P.stages_columns()) {
-        if (tile.tile + gridDim.x < given.arguments.tiles) tile_of<P, Injector>::barrier();
-      }
+      if (tile.tile + gridDim.x < given.arguments.tiles) tile_of<P, Injector>::barrier();
     }
   } else {
     tile.select(blockIdx.x);

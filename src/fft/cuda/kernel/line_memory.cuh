@@ -99,48 +99,17 @@ struct line_memory : line_real<P, Injector> {
     return z;
   }
 
-  // Tiles are prefetched: the next tile is copied into shared memory while the current one is transformed. A tile of contiguous lines is
-  // one bulk copy, which an mbarrier ends. A tile in columns has the rows of `lines` elements as they lie in memory, one after the other;
-  // each thread copies some of them and waits for its own.
+  // Contiguous tiles are prefetched: the next tile is copied into shared memory while the current one is transformed.
   using tile_buffer = ballast::cuda::read_ahead<number, P.tile_bytes()>;
   __device__ __forceinline__ tile_buffer ahead() const { return {shared + P.ahead_offset()}; }
 
-  // The first column of a tile, and the address of its first line without the column.
-  struct tile_place {
-    std::int64_t column, base;
-  };
-  __device__ __forceinline__ tile_place place_of(std::int64_t wanted) const {
-    const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
-    const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
-    return {(wanted - row * a.column_tiles) * P.lines, (row - outer * a.middles) * a.source.middle + outer * a.source.batch};
-  }
-
-  // Requests a tile in columns; called by all threads. The columns are a multiple of the lines of a tile.
-  __device__ __forceinline__ void request_rows(std::int64_t wanted) const {
-    constexpr int k_piece = 16 / static_cast<int>(sizeof(number));  // elements of one copy
-    constexpr int k_pieces = P.lines / k_piece;                     // number of copies in a row
-    static_assert(P.lines % k_piece == 0);
-    const tile_place at = place_of(wanted);
-    const std::int64_t element = P.source_step != 0 ? P.source_step : a.source.element;
-    const int first = static_cast<int>(threadIdx.x);
-    const number* const from = static_cast<const number*>(a.in) + (at.column + at.base);
-    number* const to = ahead().words();
-    constexpr int k_all = P.length * k_pieces;
-    constexpr int k_turns = (k_all + P.block() - 1) / P.block();
-    unrolled<k_turns>([&](auto turn) {
-      const int piece = first + decltype(turn)::value * P.block();
-      if (k_all % P.block() != 0 && piece >= k_all) return;
-      arch::copy_async<16>(to + piece * k_piece, from + piece / k_pieces * element + piece % k_pieces * k_piece);
-    });
-    arch::commit_async();
-  }
-
   // Requests a tile of contiguous lines; called by one thread. The last tile of a row may have fewer lines.
   __device__ __forceinline__ void request(std::int64_t wanted) const {
-    const tile_place at = place_of(wanted);
-    const std::int64_t column = at.column;
+    const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
+    const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
+    const std::int64_t column = (wanted - row * a.column_tiles) * P.lines;
     const std::int64_t lines = a.columns - column < P.lines ? a.columns - column : P.lines;
-    const std::int64_t base = column * P.length + at.base;
+    const std::int64_t base = column * P.length + (row - outer * a.middles) * a.source.middle + outer * a.source.batch;
     const auto bytes = static_cast<std::uint32_t>(lines * P.length * static_cast<std::int64_t>(sizeof(number)));
     ahead().expect(bytes);
     ahead().copy(ahead().words(), static_cast<const number*>(a.in) + base, bytes);
@@ -148,10 +117,7 @@ struct line_memory : line_real<P, Injector> {
 
   // Call it after the first barrier of a tile: every thread has then read its elements, so the buffer is free for the next tile.
   __device__ __forceinline__ void refill() {
-    if constexpr (P.stages_columns()) {
-      if (refills && tile + gridDim.x < a.tiles) request_rows(tile + gridDim.x);
-      refills = false;
-    } else if constexpr (P.staged) {
+    if constexpr (P.staged) {
       if (threadIdx.x == 0 && refills && tile + gridDim.x < a.tiles) request(tile + gridDim.x);
       refills = false;
     }
@@ -187,11 +153,10 @@ struct line_memory : line_real<P, Injector> {
     const int t = from_here.t;
     if constexpr (P.staged) {
       if (from_buffer) {
-        constexpr int apart = P.in_columns ? P.lines : 1;
-        int at = P.in_columns ? (t + Q * P.threads) * P.lines + line_of(true) : line_of(false) * P.length + t + Q * P.threads;
+        int at = line_of(false) * P.length + t + Q * P.threads;
         if constexpr (For == reading::checksums) at = static_cast<int>(arch::opaque(static_cast<unsigned>(at)));
         const number* const from = ahead().words() + at;
-        unrolled<r>([&](auto m) { body(m, this->swapped(from[decltype(m)::value * stride * apart])); });
+        unrolled<r>([&](auto m) { body(m, this->swapped(from[decltype(m)::value * stride])); });
         return;
       }
     }
@@ -228,7 +193,7 @@ struct line_memory : line_real<P, Injector> {
   // Loads the elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
     forget();
-    if constexpr (P.staged && !P.stages_columns()) {
+    if constexpr (P.staged) {
       if (from_buffer) ahead().wait(ahead_parity);
     }
     const source_position here = source();

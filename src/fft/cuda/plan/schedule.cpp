@@ -213,9 +213,7 @@ class builder {
     const auto primes = prime_factors(half);
     if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
     if (!fits_one_pass(half, wide_, device_) && !std::has_single_bit(static_cast<std::uint64_t>(half))) return false;
-    // Clusters that only the tuning table has take complex lines alone (cluster_of).
-    const bool by_rule = fits_one_pass(half, wide_, device_) || blocks_of_line(half, wide_, device_) != 0;
-    return by_rule && split_length(half, one).size() == 1;
+    return split_length(half, one).size() == 1;
   }
 
   std::int64_t& elements(pass_buffer part) { return made_.elements[static_cast<std::size_t>(part)]; }
@@ -243,15 +241,6 @@ class builder {
     return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
   }
 
-  // Returns the blocks that share a line of length n in one pass; 0 if it takes several. Longer lines than by rule, whose blocks fill a
-  // multiprocessor, are clusters only where the tuning table says so.
-  int cluster_of(std::int64_t n, const axis_request& one) const {
-    if (const int blocks = blocks_of_line(n, wide_, device_); blocks != 0) return blocks;
-    if (one.load != load_form::complex || one.store != store_form::complex || n > k_most_cluster * k_longest_pass) return 0;
-    const auto found = wanted_.tuned->find({.length = static_cast<int>(n), .wide = wide_, .check = wanted_.check}, device_.major);
-    return found && found->cluster > 1 && found->cluster <= most_blocks(device_) ? found->cluster : 0;
-  }
-
   // Returns the passes that the tuning table has for lines of length n, if this device can run them.
   std::optional<std::vector<std::int64_t>> tuned_split(std::int64_t n, std::int64_t lines) const {
     if (wanted_.plain) return {};
@@ -267,7 +256,8 @@ class builder {
     // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
-    if (one.source_stride == 1 && one.target_stride == 1 && clusterable && lines_of(one) * cluster_of(n, one) >= device_.multiprocessors)
+    if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
+        lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
       return {n};
     if (const auto tuned = tuned_split(n, lines_of(one))) return *tuned;
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
@@ -481,11 +471,7 @@ class builder {
     wanted.few = is_few(n, wanted.count, device_);
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
-    const bool rows_on_boundaries =
-        wide_ || (source % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
-    wanted.stageable =
-        wanted_.aligned.copied && read_as_it_is &&
-        (wanted.in_columns ? rows_on_boundaries && dims[0].source == 1 : on_boundaries && source == 1 && dims[0].source == n);
+    wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
     wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
     // A cluster exchanges mirror images between the halves of its runs. If the length is no power of two, runs may be odd.
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;

@@ -33,8 +33,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   p.stages = static_cast<int>(radices.size());
   p.cluster = value.cluster;
   p.cluster_after = value.cluster_after;
-  p.staged = value.staged && wanted.stageable && p.stages > 1 && p.cluster == 1 && wanted.check != check_form::composite &&
-             (!p.in_columns || (wanted.columns % p.lines == 0 && p.lines * 2 * p.scalar_bytes() % 16 == 0));
+  p.staged = value.staged && wanted.stageable && p.stages > 1 && p.cluster == 1 && wanted.check != check_form::composite;
   if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
   int product = 1;
   for (std::size_t s = 0; s < radices.size(); ++s) {

@@ -192,8 +192,6 @@ struct line_policy {
   BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
   // Returns whether the factors of the store are applied before the check. The check then applies their inverses, and so covers them.
   BALLAST_HD constexpr bool folds() const { return store_factor != factor_form::none && reads_twice(); }
-  // Returns whether the next tile is copied ahead in rows, because it loads columns.
-  BALLAST_HD constexpr bool stages_columns() const { return staged && in_columns; }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory of the exchange: words of one part or of both, rounded up to the groups that a layout permutes.

@@ -29,7 +29,7 @@ struct line_request {
   std::int64_t columns = 1;  // number of lines side by side
   bool few = false;          // at most 2048 numbers for each multiprocessor in all lines: latency decides
   bool plain = false;        // no swizzle, and neither rules nor table
-  bool stageable = false;    // tiles, or the rows of a tile in columns, are contiguous, aligned, and loaded without conversion
+  bool stageable = false;    // tiles are contiguous, aligned, and loaded without conversion
   bool clusterable = false;  // elements of a line are contiguous in memory, so that blocks can take runs of them
 };
 

@@ -114,7 +114,6 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     if (value.cluster > 1 && device.major < 9) continue;
     line_request stageable = request;
     stageable.stageable = true;
-    stageable.columns = value.lines;
     line_policy p = make_policy(stageable, value);
     if (p.shared_bytes() > device.shared_per_block) continue;
     p.source_unit = !p.in_columns;
