@@ -147,7 +147,7 @@ short_shape shape_of_short(std::int64_t n) {
     case 48: return along<4, 12>::shape();
     case 64: return along<8, 8>::shape();
     case 96: return along<8, 12>::shape();
-    case 128: return along<16, 8>::shape();
+    case 128: return along<8, 16>::shape();
     case 192: return along<16, 12>::shape();
     case 256: return along<16, 16>::shape();
     default: return {};
@@ -162,7 +162,7 @@ void short_lines(const short_call<T>& call, short_part part) {
     case 48: return run_lines<along<4, 12> >(call, part);
     case 64: return run_lines<along<8, 8> >(call, part);
     case 96: return run_lines<along<8, 12> >(call, part);
-    case 128: return run_lines<along<16, 8> >(call, part);
+    case 128: return run_lines<along<8, 16> >(call, part);
     case 192: return run_lines<along<16, 12> >(call, part);
     default: return run_lines<along<16, 16> >(call, part);
   }

@@ -45,6 +45,9 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   T* to = static_cast<T*>(out);
   const tile_job<T> common = common_job(to, how);
   const strike_counts all{tiles_, 0};
+  // Short lines without protection go from memory to memory in its order, which the processor prefetches better by itself (20 → 12 ms for
+  // 16384 lines of 256 points in f32).
+  const bool prefetches = how.protection != protection::off || common.along == nullptr || shape_.n[2] > k_longest_short;
   memory_.lend([&](scratch_slots<T>& slots) {
     slots.prepare(how.threads, scratch_scalars_, false);
     const crew<T> workers{how, all, slots, how.threads};
@@ -56,7 +59,7 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
       job.to.base = to + first * common.to.lane;
       job.stream = common.stream && job.used == together_;
       job.stream_run = common.stream_run && job.used == together_;
-      job.ahead = next_tile(job, first);
+      if (prefetches) job.ahead = next_tile(job, first);
       job.interval = tile;
       job.index = first;
       (void)worker.process(job);
