@@ -36,7 +36,10 @@ struct settings {
   std::string bundle = {};                // output file of kernels; empty: none
   std::int64_t strikes = 20'000;          // number of strikes of strike, for each problem with protection
   std::uint64_t seed = 1;                 // which strikes of strike
-  std::string groups = {};                // groups of verify, separated by commas; empty: all
+  std::string groups = {};                // groups of verify, separated by commas; empty: all. kernels: "kinds"
+
+  // For `kernels`: those of the stage `kinds` alone, which no other stage needs.
+  bool only_kinds() const { return groups == "kinds"; }
 
   bool includes(std::string_view group) const {
     std::string list(1, ','), one(1, ',');

@@ -20,7 +20,16 @@ namespace factors {
 
 namespace {
 
-int record(test::recording_device& on, const settings&) {
+void record_problem(test::recording_device& on, const std::string& token);
+
+int record(test::recording_device& on, const settings& wanted) {
+  if (wanted.only_kinds()) {
+    for (const std::string& name : wanted.tokens.empty() ? kinds_set(wanted.quick) : wanted.tokens) {
+      on.user = name;
+      record_problem(on, strike::parse_subject(name).token);
+    }
+    return 0;
+  }
   on.user = "qr";
   for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<float>::all(on.about(), inject::active_injector::enabled))
     (void)on.load(each);
@@ -81,8 +90,8 @@ void record_kernels(test::recording_device& on, const qr::problem& what) {
   }
 }
 
-void record_subject(test::recording_device& on, const std::string& name) {
-  const qr::problem what = qr::parse_token(strike::parse_subject(name).token);
+void record_problem(test::recording_device& on, const std::string& token) {
+  const qr::problem what = qr::parse_token(token);
   const bool single = what.precision == precision::f32;
   if (what.complex) {
     single ? record_kernels<std::complex<float>, qr::cuda::complex_number<float>>(on, what)
@@ -92,6 +101,8 @@ void record_subject(test::recording_device& on, const std::string& name) {
   }
 }
 
+void record_subject(test::recording_device& on, const std::string& name) { record_problem(on, strike::parse_subject(name).token); }
+
 void list(const settings& wanted) {
   print_problems("strike", strike_set(wanted.quick), [](const std::string& name) { return strike::parse_subject(name); });
   print_problems("accuracy", verified_set(wanted.quick), qr::parse_token);
@@ -99,12 +110,14 @@ void list(const settings& wanted) {
   print_problems("bench", timed_set(wanted.quick), qr::parse_token);
   print_problems("calls", called_set(wanted.quick), qr::parse_token);
   print_problems("repairs", repaired_set(wanted.quick), qr::parse_token);
+  print_problems("kinds", kinds_set(wanted.quick), [](const std::string& name) { return strike::parse_subject(name); });
   print_problems("paper", paper_set(wanted.quick), qr::parse_token);
 }
 
-void check_token(std::string_view text, bool struck) {
-  if (qr::parse_token(text).complex && !struck)
-    throw invalid_argument_error(std::string(text) + ": expected real numbers, which this stage measures, got complex ones");
+void check_token(std::string_view text, std::string_view stage) {
+  if (stage == "kinds") return check_kind_token(text);
+  if (qr::parse_token(text).complex && stage != "strike" && stage != "bench" && stage != "calls" && stage != "first_call")
+    throw invalid_argument_error(std::string(text) + ": expected real numbers, which this stage takes, got complex ones");
 }
 
 }  // namespace
@@ -117,6 +130,7 @@ const algorithm& qr_algorithm() {
                                             {"bench", factors::bench},
                                             {"calls", factors::calls},
                                             {"first_call", factors::first_call},
+                                            {"kinds", factors::kinds},
                                             {"repairs", factors::repairs},
                                             {"paper", factors::paper}},
                                  .record = factors::record,
