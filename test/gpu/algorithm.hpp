@@ -22,8 +22,8 @@ struct algorithm {
   int (*record)(test::recording_device& on, const settings& wanted);
   // Prints a row of type "problem" for each problem of each stage.
   void (*list)(const settings& wanted);
-  // Throws invalid_argument_error unless `text` is a problem token.
-  void (*check_token)(std::string_view text, bool struck);  // struck: of the subject of a strike
+  // Throws invalid_argument_error unless `text` is the token of a problem that the stage takes. `strike`: of its subject's problem.
+  void (*check_token)(std::string_view text, std::string_view stage);
   // Returns the subjects of the stage `strike` (strike/subjects/subject.hpp): they run with the default scheme, with and without
   // protection.
   std::vector<std::string> (*strike_set)(bool quick);

@@ -33,12 +33,13 @@ inline constexpr int k_sampled = 10;
 // A call of a problem.
 struct whole_call {
   std::string token;
-  std::string call;  // "fit, 20 iterations"
+  std::string call;           // "fit, 20 iterations"
+  const char* type = "call";  // of the rows of its times
 };
 
 inline constexpr int k_call_rounds = 7;
 
-// Times each variant: once uncounted, then up to k_call_rounds times, until `seconds` have passed. Prints a row of type "call" for each.
+// Times each variant: once uncounted, then up to k_call_rounds times, until `seconds` have passed. Prints a row of that type for each.
 // Returns the seconds that one call of each variant takes together.
 inline double time_call(const whole_call& what, std::vector<call_variant>& variants, double seconds) {
   const auto attempt = [](call_variant& each, const auto& work) {
@@ -63,7 +64,7 @@ inline double time_call(const whole_call& what, std::vector<call_variant>& varia
       [](std::size_t) {});
   double once = 0;
   for (std::size_t v = 0; v < variants.size(); ++v) {
-    row line("call");
+    row line(what.type);
     line.add("token", what.token).add("call", what.call).add("variant", variants[v].name);
     for (double& each : times[v]) each /= variants[v].calls;
     if (!variants[v].refused.empty() || times[v].empty()) {

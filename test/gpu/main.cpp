@@ -35,7 +35,8 @@ constexpr const char* k_usage =
     "layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
-    "        sanitize, bench, calls (kmeans, qr), first_call (likewise), repairs (fft: instrumented; qr), first_calls (fft), heatmap, "
+    "        sanitize, bench, kinds, calls (kmeans, qr), first_call (likewise), repairs (fft: instrumented; qr), first_calls (fft), "
+    "heatmap, "
     "sweep (kmeans), paper (qr), tune [--table FILE],\n"
     "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N] [--seed N], threads, distributed, nccl --nccl FILE; their "
     "TOKENs are fft_…, "
@@ -45,6 +46,7 @@ constexpr const char* k_usage =
     "        geqrf_…, ormqr_…, ormqr_right_…, orgqr_… and gels_…\n"
     "--only: the algorithm whose stage it is; fft by default. distributed: qr or fft, only the calls of that one\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
+    "kernels --groups kinds: those of the stage kinds alone\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
     "--pairs: bench, and kernels for it, also with every pair of passes that can be one launch, and with none\n"
     "--nccl: the libnccl.so.2 of the stage nccl, whose groups are fits, faults, losses, qr, times and transforms\n"
@@ -176,11 +178,11 @@ int run(int argc, char** argv) {
     if (stage == "threads") {
       (void)strike::parse_subject(token);
     } else if (stage == "distributed") {
-      (token.starts_with("qr_") ? qr_algorithm() : fft_algorithm()).check_token(token, false);
+      (token.starts_with("qr_") ? qr_algorithm() : fft_algorithm()).check_token(token, stage);
     } else if (strikes) {
-      of->check_token(strike::parse_subject(token).token, true);
+      of->check_token(strike::parse_subject(token).token, "strike");
     } else {
-      of->check_token(token, false);
+      of->check_token(token, stage == "kernels" && wanted.only_kinds() ? "kinds" : stage);
     }
   }
   if (stage == "list") {

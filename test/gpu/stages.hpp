@@ -37,8 +37,11 @@ struct settings {
   std::int64_t strikes = 20'000;          // number of strikes of strike, for each problem with protection
   std::uint64_t seed = 1;                 // which strikes of strike
   std::string only = {};                  // the algorithm that was named; distributed: kmeans or none for all
-  std::string groups = {};                // groups of verify or nccl, separated by commas; empty: all
+  std::string groups = {};                // groups of verify or nccl, separated by commas; empty: all. kernels: "kinds"
   std::string nccl = {};                  // the file of NCCL
+
+  // For `kernels`: those of the stage `kinds` alone, which no other stage needs.
+  bool only_kinds() const { return groups == "kinds"; }
 
   bool includes(std::string_view group) const {
     std::string list(1, ','), one(1, ',');

@@ -119,10 +119,27 @@ cufft_plan::cufft_plan(const fft::problem& problem, fft::direction way, bool pat
     for (const long long each : lengths) all *= each;
     return all;
   };
-  std::vector<long long> in = kind_ == fft::kind::c2c ? n : kind_ == fft::kind::r2c ? real : half;
-  std::vector<long long> out = kind_ == fft::kind::c2c ? n : kind_ == fft::kind::r2c ? half : real;
-  check(library.make_plan_many(handle_, static_cast<int>(n.size()), n.data(), in.data(), 1, points(in), out.data(), 1, points(out), kind,
-                               problem.batch, &workspace_),
+  // cuFFT's description of a side: the lengths of the arrays that its lines lie in, the distances of elements and of signals.
+  struct embedding {
+    std::vector<long long> lengths;
+    long long stride, distance;
+  };
+  const auto embed = [&](const fft::layout& given, const std::vector<long long>& dense) {
+    embedding made{dense, 1, points(dense)};
+    if (given.strides.empty()) return made;
+    made.stride = given.strides.back();
+    made.distance = given.distance;
+    for (std::size_t axis = 1; axis < dense.size(); ++axis) {
+      if (given.strides[axis] <= 0 || given.strides[axis - 1] % given.strides[axis] != 0)
+        check(4, "expected strides of which each is a multiple of the next");
+      made.lengths[axis] = given.strides[axis - 1] / given.strides[axis];
+    }
+    return made;
+  };
+  embedding in = embed(problem.input, kind_ == fft::kind::c2c ? n : kind_ == fft::kind::r2c ? real : half);
+  embedding out = embed(problem.output, kind_ == fft::kind::c2c ? n : kind_ == fft::kind::r2c ? half : real);
+  check(library.make_plan_many(handle_, static_cast<int>(n.size()), n.data(), in.lengths.data(), in.stride, in.distance, out.lengths.data(),
+                               out.stride, out.distance, kind, problem.batch, &workspace_),
         "cufftMakePlanMany64");
 }
 

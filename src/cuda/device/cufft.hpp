@@ -17,12 +17,14 @@ std::string why_no_cufft();
 // Returns the version, for example "12.0.0"; empty without cuFFT.
 std::string cufft_version();
 
-// A cuFFT plan for one transform of contiguous data. Unnormalised in both directions.
+// A cuFFT plan for one transform of contiguous data, or of a layout that cuFFT's parameters inembed, stride and distance describe.
+// Unnormalised in both directions.
 class cufft_plan {
  public:
   // `patient`: set the plan property PATIENT_JIT, with which cuFFT compiles more kernels during planning. `in_place`: for execution with
   // in == out; real rows are then padded to n/2 + 1 complex elements.
-  // Throws unsupported_error if cuFFT is missing, does not know the property, or refuses the problem.
+  // Throws unsupported_error if cuFFT is missing, does not know the property, or refuses the problem, or if a stride is no multiple of the
+  // next.
   cufft_plan(const fft::problem& problem, fft::direction way, bool patient, bool in_place = false);
   ~cufft_plan();
   cufft_plan(const cufft_plan&) = delete;

@@ -27,6 +27,10 @@ void list(const settings& wanted) {
   std::vector<std::string> timed;
   for (const timed_problem& each : benchmark_set(wanted.quick)) timed.push_back(each.token);
   print("bench", timed);
+  for (const std::string& token : kinds_set(wanted.quick)) {
+    check_kind_token(token);
+    row("problem").add("stage", "kinds").add("token", token).print();
+  }
 }
 
 void record_subject(test::recording_device& on, const std::string& name) {
@@ -40,19 +44,23 @@ void record_subject(test::recording_device& on, const std::string& name) {
 }  // namespace
 
 const algorithm& fft_algorithm() {
-  static const algorithm made = {.name = "fft",
-                                 .stages = {{"verify", verify},
-                                            {"sanitize", sanitize},
-                                            {"bench", bench},
-                                            {"repairs", repairs},
-                                            {"heatmap", heatmap},
-                                            {"first_calls", first_calls},
-                                            {"tune", tune}},
-                                 .record = record_fft,
-                                 .list = list,
-                                 .check_token = [](std::string_view text, bool) { (void)fft::parse_token(text); },
-                                 .strike_set = strike_set,
-                                 .record_subject = record_subject};
+  static const algorithm made = {
+      .name = "fft",
+      .stages = {{"verify", verify},
+                 {"sanitize", sanitize},
+                 {"bench", bench},
+                 {"repairs", repairs},
+                 {"heatmap", heatmap},
+                 {"first_calls", first_calls},
+                 {"kinds", kinds},
+                 {"tune", tune}},
+      .record = [](test::recording_device& on,
+                   const settings& wanted) { return wanted.only_kinds() ? record_fft_kinds(on, wanted) : record_fft(on, wanted); },
+      .list = list,
+      .check_token = [](std::string_view text,
+                        std::string_view stage) { stage == "kinds" ? check_kind_token(text) : (void)fft::parse_token(text); },
+      .strike_set = strike_set,
+      .record_subject = record_subject};
   return made;
 }
 

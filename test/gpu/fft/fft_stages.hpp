@@ -1,6 +1,10 @@
 // The stages of the FFT. Each prints rows (output.hpp) until it is done or its time is over.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "stages.hpp"
 #include "support/devices.hpp"
 
@@ -24,6 +28,13 @@ int repairs(const settings& wanted, const time_limit& limit);
 // Rows of type "first call": seconds until the first result of a new problem, whether fallback kernels computed it, seconds until the
 // kernels of the problem took over, and until the same plan is constructed and enqueued again.
 int first_calls(const settings& wanted, const time_limit& limit);
+// Rows of type "kind" and "check": milliseconds of transforms of any rank, with strides and in nests of loops, beside cuFFT; of transforms
+// of reals to reals; of convolutions; and their errors (kinds.hpp).
+int kinds(const settings& wanted, const time_limit& limit);
+std::vector<std::string> kinds_set(bool quick);
+void check_kind_token(std::string_view token);
+// Records the kernels of that stage only.
+int record_fft_kinds(test::recording_device& on, const settings& wanted);
 // Rows of type "cell": ballast without and with protection, and cuFFT, by length and batch.
 int heatmap(const settings& wanted, const time_limit& limit);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <ballast/error.hpp>
+
 #include "../../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
 #include "core/counter_rng.hpp"
@@ -58,6 +60,10 @@ void record_sparse(test::recording_device& on, bool f64, bool instrumented) {
 
 // Records each problem with and without protection.
 int record(test::recording_device& on, const settings& wanted) {
+  if (wanted.only_kinds()) {
+    record_kinds(on, wanted);
+    return 0;
+  }
   const auto add = [&](const std::string& token, bool weighted, bool wide) {
     const kmeans::problem what = kmeans::parse_token(token);
     const bool f64 = what.precision == precision::f64;
@@ -132,12 +138,20 @@ void record_subject(test::recording_device& on, const std::string& name) {
   }
 }
 
+void check_token(std::string_view text, std::string_view stage) {
+  if (stage == "kinds") return check_kind_token(text);
+  const kmeans::problem what = kmeans::parse_token(text);
+  if (stage != "strike" && (what.storage != kmeans::storage::dense || what.spherical))
+    throw invalid_argument_error(std::string(text) + ": expected points in a matrix of f32 or f64, which this stage takes, got others");
+}
+
 void list(const settings& wanted) {
   print_problems("strike", strike_set(wanted.quick), [](const std::string& name) { return strike::parse_subject(name); });
   print_problems("accuracy", verified_set(wanted.quick), kmeans::parse_token);
   print_problems("sanitize", sanitized_set(), kmeans::parse_token);
   print_problems("bench", timed_set(wanted.quick), kmeans::parse_token);
   print_problems("calls", called_set(wanted.quick), kmeans::parse_token);
+  print_problems("kinds", kinds_set(wanted.quick), kmeans::parse_token);
   print_problems("sweep", swept_set(wanted.quick), kmeans::parse_token);
 }
 
@@ -151,11 +165,12 @@ const algorithm& kmeans_algorithm() {
                                             {"bench", clusters::bench},
                                             {"calls", clusters::calls},
                                             {"first_call", clusters::first_call},
+                                            {"kinds", clusters::kinds},
                                             {"sweep", clusters::sweep},
                                             {"tune", clusters::tune}},
                                  .record = clusters::record,
                                  .list = clusters::list,
-                                 .check_token = [](std::string_view text, bool) { (void)kmeans::parse_token(text); },
+                                 .check_token = clusters::check_token,
                                  .strike_set = clusters::strike_set,
                                  .record_subject = clusters::record_subject};
   return made;

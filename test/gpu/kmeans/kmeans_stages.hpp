@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ballast/kmeans.hpp>
@@ -24,6 +25,14 @@ int bench(const settings& wanted, const time_limit& limit);
 int calls(const settings& wanted, const time_limit& limit);
 // A row of type "first call": of the only token, in a process that has not used the library yet.
 int first_call(const settings& wanted, const time_limit& limit);
+
+// Rows of type "kind" and "check": milliseconds of fits and labels of points in half precision and of directions, and their errors
+// (kinds.hpp).
+int kinds(const settings& wanted, const time_limit& limit);
+std::vector<std::string> kinds_set(bool quick);
+void check_kind_token(std::string_view token);
+// Records the kernels of that stage only.
+void record_kinds(test::recording_device& on, const settings& wanted);
 
 // Rows of type "step": milliseconds of the distance step in the schemes of FT K-Means and in ours, over the paper's sweeps.
 int sweep(const settings& wanted, const time_limit& limit);

@@ -79,7 +79,8 @@ int time_q(const std::string& token, const std::array<qr::plan<T>, 2>& plans, co
         [](std::size_t) {});
     // Operation counts by LAPACK's convention.
     const auto dm = static_cast<double>(m), dn = static_cast<double>(n), dk = static_cast<double>(k);
-    const double flops = forms ? 4 * dm * dn * dk - 2 * (dm + dn) * dk * dk + 4 * dk * dk * dk / 3 : 4 * dm * dn * dk - 2 * dn * dk * dk;
+    const double flops = (what.complex ? 4 : 1) *
+                         (forms ? 4 * dm * dn * dk - 2 * (dm + dn) * dk * dk + 4 * dk * dk * dk / 3 : 4 * dm * dn * dk - 2 * dn * dk * dk);
     for (std::size_t which = 0; which < names.size(); ++which)
       print_times({"factorization", token, forms ? "orgqr" : "ormqr", names[which]}, times[which], flops, refused[which]);
   }
@@ -139,8 +140,8 @@ int time(const std::string& token, const time_limit& limit) {
 }  // namespace
 
 int bench(const settings& wanted, const time_limit& limit) {
-  return time_each(wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens, qr::parse_token, limit, "factorization",
-                   [&](auto zero, const std::string& token) { return time<decltype(zero)>(token, limit); });
+  return time_each_number(wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens, limit, "factorization",
+                          [&](auto zero, const std::string& token) { return time<decltype(zero)>(token, limit); });
 }
 
 }  // namespace ballast::gpu_check::factors

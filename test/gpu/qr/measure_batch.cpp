@@ -2,6 +2,7 @@
 // alternating within one run.
 #include <algorithm>
 #include <array>
+#include <complex>
 #include <optional>
 
 #include "../../../bench/gpu.hpp"
@@ -77,5 +78,7 @@ int time_batch(const std::string& token, const time_limit& limit) {
 
 template int time_batch<float>(const std::string&, const time_limit&);
 template int time_batch<double>(const std::string&, const time_limit&);
+template int time_batch<std::complex<float>>(const std::string&, const time_limit&);
+template int time_batch<std::complex<double>>(const std::string&, const time_limit&);
 
 }  // namespace ballast::gpu_check::factors

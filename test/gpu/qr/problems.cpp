@@ -1,5 +1,7 @@
 // The problems of the stages of QR, their data, and rows of times.
 #include <algorithm>
+#include <complex>
+#include <type_traits>
 
 #include "core/parallel.hpp"
 #include "each_case.hpp"
@@ -64,7 +66,7 @@ std::vector<std::string> repaired_set(bool quick) {
 double flops_of(const qr::problem& what) {
   const double large = static_cast<double>(std::max(what.rows, what.columns)),
                small = static_cast<double>(std::min(what.rows, what.columns));
-  return 2 * small * small * (large - small / 3) * static_cast<double>(what.batch);
+  return (what.complex ? 8 : 2) * small * small * (large - small / 3) * static_cast<double>(what.batch);
 }
 
 void print_times(const timed& what, const std::vector<double>& milliseconds, double flops, const std::string& refused) {
@@ -84,12 +86,21 @@ std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed) {
   constexpr std::size_t each = std::size_t{1} << 18;
   core::parallel_for(core::thread_count(0), static_cast<std::int64_t>((made.size() + each - 1) / each), [&](std::int64_t part, int) {
     const std::size_t first = static_cast<std::size_t>(part) * each;
-    for (std::size_t e = first; e < std::min(first + each, made.size()); ++e) made[e] = static_cast<T>(nearly_normal(seed, 0, e));
+    for (std::size_t e = first; e < std::min(first + each, made.size()); ++e) {
+      if constexpr (std::is_floating_point_v<T>) {
+        made[e] = static_cast<T>(nearly_normal(seed, 0, e));
+      } else {
+        using R = typename T::value_type;
+        made[e] = T(static_cast<R>(nearly_normal(seed, 0, 2 * e)), static_cast<R>(nearly_normal(seed, 0, 2 * e + 1)));
+      }
+    }
   });
   return made;
 }
 
 template std::vector<float> matrix_of(const qr::problem&, std::uint64_t);
 template std::vector<double> matrix_of(const qr::problem&, std::uint64_t);
+template std::vector<std::complex<float>> matrix_of(const qr::problem&, std::uint64_t);
+template std::vector<std::complex<double>> matrix_of(const qr::problem&, std::uint64_t);
 
 }  // namespace ballast::gpu_check::factors

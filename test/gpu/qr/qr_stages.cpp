@@ -20,7 +20,16 @@ namespace factors {
 
 namespace {
 
-int record(test::recording_device& on, const settings&) {
+void record_subject(test::recording_device& on, const std::string& name);
+
+int record(test::recording_device& on, const settings& wanted) {
+  if (wanted.only_kinds()) {
+    for (const std::string& name : wanted.tokens.empty() ? kinds_set(wanted.quick) : wanted.tokens) {
+      on.user = name;
+      record_subject(on, name);
+    }
+    return 0;
+  }
   on.user = "qr";
   for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<float>::all(on.about(), inject::active_injector::enabled))
     (void)on.load(each);
@@ -103,12 +112,14 @@ void list(const settings& wanted) {
   print_problems("bench", timed_set(wanted.quick), qr::parse_token);
   print_problems("calls", called_set(wanted.quick), qr::parse_token);
   print_problems("repairs", repaired_set(wanted.quick), qr::parse_token);
+  print_problems("kinds", kinds_set(wanted.quick), [](const std::string& name) { return strike::parse_subject(name); });
   print_problems("paper", paper_set(wanted.quick), qr::parse_token);
 }
 
-void check_token(std::string_view text, bool struck) {
-  if (qr::parse_token(text).complex && !struck)
-    throw invalid_argument_error(std::string(text) + ": expected real numbers, which this stage measures, got complex ones");
+void check_token(std::string_view text, std::string_view stage) {
+  if (stage == "kinds") return check_kind_token(text);
+  if (qr::parse_token(text).complex && stage != "strike" && stage != "bench" && stage != "calls" && stage != "first_call")
+    throw invalid_argument_error(std::string(text) + ": expected real numbers, which this stage takes, got complex ones");
 }
 
 }  // namespace
@@ -121,6 +132,7 @@ const algorithm& qr_algorithm() {
                                             {"bench", factors::bench},
                                             {"calls", factors::calls},
                                             {"first_call", factors::first_call},
+                                            {"kinds", factors::kinds},
                                             {"repairs", factors::repairs},
                                             {"paper", factors::paper}},
                                  .record = factors::record,

@@ -1,6 +1,7 @@
 // The stages of QR. Each prints rows (output.hpp) until it is done or its time is over.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include <ballast/qr.hpp>
 
+#include "each_case.hpp"
 #include "stages.hpp"
 #include "support/devices.hpp"
 
@@ -28,6 +30,10 @@ int repairs(const settings& wanted, const time_limit& limit);
 // Rows of type "call": milliseconds of geqrf, ormqr, orgqr, Q and R and least squares by the host's clock, without and with protection, and
 // of NVIDIA's functions where there are some; and what they do (calls.hpp).
 int calls(const settings& wanted, const time_limit& limit);
+// Rows of type "kind" and "check": what bench does not take: the same of complex numbers, and geqp3; and their errors (kinds.hpp).
+int kinds(const settings& wanted, const time_limit& limit);
+std::vector<std::string> kinds_set(bool quick);
+void check_kind_token(std::string_view token);
 // A row of type "first call": of the only token, in a process that has not used the library yet.
 int first_call(const settings& wanted, const time_limit& limit);
 
@@ -47,7 +53,7 @@ std::vector<std::string> called_set(bool quick);
 std::vector<std::string> repaired_set(bool quick);
 std::vector<std::string> paper_set(bool quick);
 
-// Returns the floating-point operations of geqrf, by LAPACK's convention.
+// Returns the floating-point operations of geqrf, by LAPACK's convention; one of complex numbers is four real ones.
 double flops_of(const qr::problem& what);
 
 // One row of times. `refused`: the reason why there are no valid times, or empty.
@@ -58,6 +64,14 @@ struct timed {
   const char* variant;
 };
 void print_times(const timed& what, const std::vector<double>& milliseconds, double flops, const std::string& refused);
+
+// As time_each (each_case.hpp), also for complex numbers: `zero` is of the type of the elements.
+template <class Body>
+int time_each_number(const std::vector<std::string>& tokens, const time_limit& limit, std::string_view type, const Body& body) {
+  return time_each(tokens, qr::parse_token, limit, type, [&](auto zero, const std::string& token) {
+    return qr::parse_token(token).complex ? body(std::complex<decltype(zero)>(), token) : body(zero, token);
+  });
+}
 
 // Returns m × n nearly normal numbers in column-major order; the matrices of a batch are contiguous. Equal arguments give equal numbers.
 template <class T>

@@ -1,5 +1,4 @@
 // Convolution as a subject of strikes: random data, of which each result is compared with its sum.
-#include <charconv>
 #include <cmath>
 #include <complex>
 #include <optional>
@@ -9,32 +8,17 @@
 #include <ballast/error.hpp>
 
 #include "subject.hpp"
+#include "support/convolution_token.hpp"
 #include "support/fft_tolerances.hpp"
 
 namespace ballast::strike {
 namespace {
 
-// Reads convolve_real_f32_n4096_m33_full, and the same with correlate, complex, f64, same and valid, of one dimension.
+// Of one dimension.
 fft::convolution_problem read_token(std::string_view text) {
-  for (const bool correlate : {false, true}) {
-    for (const bool complex : {false, true}) {
-      for (const precision type : {precision::f32, precision::f64}) {
-        for (const auto mode : {fft::convolution_mode::full, fft::convolution_mode::same, fft::convolution_mode::valid}) {
-          fft::convolution_problem made{
-              .precision = type, .complex = complex, .correlate = correlate, .first = {1}, .second = {1}, .mode = mode};
-          const std::string token = to_token(made);
-          const std::string begin = token.substr(0, token.find("_n") + 2);
-          if (!text.starts_with(begin)) continue;
-          const char* const end = text.data() + text.size();
-          const auto first = std::from_chars(text.data() + begin.size(), end, made.first[0]);
-          if (!std::string_view(first.ptr, end).starts_with("_m")) continue;
-          (void)std::from_chars(first.ptr + 2, end, made.second[0]);
-          if (to_token(made) == text) return made;
-        }
-      }
-    }
-  }
-  throw invalid_argument_error("expected a convolution such as convolve_real_f32_n4096_m33_full, got \"" + std::string(text) + '"');
+  fft::convolution_problem made = test::parse_convolution(text);
+  if (made.first.size() != 1) throw invalid_argument_error("expected a convolution of one dimension, got \"" + std::string(text) + '"');
+  return made;
 }
 
 template <class T>

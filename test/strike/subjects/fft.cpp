@@ -8,6 +8,7 @@
 
 #include "subject.hpp"
 #include "support/fft_tolerances.hpp"
+#include "support/real_transforms.hpp"
 
 namespace ballast::strike {
 namespace {
@@ -78,32 +79,6 @@ struct volume {
   }
 };
 
-// Row k of the matrix of a real transform: y_k = Σ_j L_kj x_j, by the definition in ballast/fft.hpp.
-template <class W>
-W real_element(fft::real_kind kind, std::int64_t n, std::int64_t k, std::int64_t j) {
-  using enum fft::real_kind;
-  const auto cosine = [](std::int64_t a, std::int64_t b, std::int64_t circle) {
-    return std::cos(2 * std::numbers::pi_v<W> * static_cast<W>(a * b % circle) / static_cast<W>(circle));
-  };
-  const auto sine = [](std::int64_t a, std::int64_t b, std::int64_t circle) {
-    return std::sin(2 * std::numbers::pi_v<W> * static_cast<W>(a * b % circle) / static_cast<W>(circle));
-  };
-  switch (kind) {
-    case r2hc: return 2 * k <= n ? cosine(j, k, n) : -sine(j, n - k, n);
-    case hc2r: return j == 0 || 2 * j == n ? cosine(j, k, n) : 2 * j < n ? 2 * cosine(j, k, n) : -2 * sine(n - j, k, n);
-    case dht: return cosine(j, k, n) + sine(j, k, n);
-    case dct1: return (j == 0 || j == n - 1 ? 1 : 2) * cosine(j, k, 2 * (n - 1));
-    case dct2: return 2 * cosine(2 * j + 1, k, 4 * n);
-    case dct3: return (j == 0 ? 1 : 2) * cosine(j, 2 * k + 1, 4 * n);
-    case dct4: return 2 * cosine(2 * j + 1, 2 * k + 1, 8 * n);
-    case dst1: return 2 * sine(j + 1, k + 1, 2 * (n + 1));
-    case dst2: return 2 * sine(2 * j + 1, k + 1, 4 * n);
-    case dst3: return (j == n - 1 ? 1 : 2) * sine(j + 1, 2 * k + 1, 4 * n);
-    case dst4: return 2 * sine(2 * j + 1, 2 * k + 1, 8 * n);
-  }
-  return 0;
-}
-
 template <class T>
 class fft_subject final : public subject {
  public:
@@ -127,7 +102,7 @@ class fft_subject final : public subject {
     const W scale = way_ == fft::direction::forward ? W(1) : W(1) / static_cast<W>(points);  // norm::backward
     std::vector<W> matrix;
     for (std::int64_t k = 0; reals && k < n; ++k) {
-      for (std::int64_t j = 0; j < n; ++j) matrix.push_back(real_element<W>(kind, n, k, j));
+      for (std::int64_t j = 0; j < n; ++j) matrix.push_back(test::real_element<W>(kind, n, k, j));
     }
     std::vector<W> reference;
     std::vector<double> floors;

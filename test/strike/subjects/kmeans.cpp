@@ -12,6 +12,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "subject.hpp"
+#include "support/half_precision.hpp"
 
 namespace ballast::strike {
 namespace {
@@ -162,16 +163,14 @@ class kmeans_subject final : public subject {
 
   bool half() const { return size_.storage == kmeans::storage::f16 || size_.storage == kmeans::storage::bf16; }
 
-  // Cuts the points to half precision. Numbers below the smallest normal one of float16 become 0.
+  // Cuts the points to half precision.
   void halve() {
+    const bool brain = size_.storage == kmeans::storage::bf16;
     for (T& each : points_) {
-      const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(each));
-      const bool brain = size_.storage == kmeans::storage::bf16;
-      const std::uint32_t exponent = bits >> 23 & 255;
-      const std::uint32_t kept = brain ? bits & 0xffff0000 : exponent > 112 ? bits & 0xffffe000 : 0;
-      each = static_cast<T>(std::bit_cast<float>(kept));
-      brains16_.push_back({static_cast<std::uint16_t>(kept >> 16)});
-      halves16_.push_back({static_cast<std::uint16_t>(kept == 0 ? 0 : kept >> 31 << 15 | (exponent - 112) << 10 | (kept >> 13 & 1023))});
+      const test::cut_number kept = test::cut_to_half(static_cast<float>(each), brain);
+      each = static_cast<T>(kept.value);
+      if (brain) brains16_.push_back({kept.bits});
+      if (!brain) halves16_.push_back({kept.bits});
     }
   }
 
