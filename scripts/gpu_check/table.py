@@ -2,7 +2,7 @@
 
 import itertools
 
-from . import calls, kmeans_page, python_package, qr_page
+from . import calls, kinds, kmeans_page, python_package, qr_page
 from .fft_page import benchmark, heat, targets
 from .rows import WIDTH, geometric_mean, number, rows_of
 
@@ -243,6 +243,6 @@ def tuned_and_heat(result):
 
 
 def table(result):
-    parts = (summary, kernels_and_checks, strikes, fft_times, kmeans_iterations, kmeans_steps, qr_times, qr_hybrid, calls.table, tuned_and_heat, python_package.table)
+    parts = (summary, kernels_and_checks, strikes, fft_times, kmeans_iterations, kmeans_steps, qr_times, qr_hybrid, calls.table, kinds.table, tuned_and_heat, python_package.table)
     lines = [line[:WIDTH] for line in itertools.chain.from_iterable(part(result) for part in parts)]
     return lines[:100]

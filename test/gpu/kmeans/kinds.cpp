@@ -116,7 +116,7 @@ measured_error error_of_labels(const operands& with, const std::vector<std::int3
   double worst = 0;
   const index step = std::max<index>(1, what.points / k_compared);
   for (index i = 0; i < what.points; i += step) {
-    double least = std::numeric_limits<double>::infinity(), own = least;
+    double least = std::numeric_limits<double>::infinity(), own = least, size = 0;
     const auto label = labels[static_cast<std::size_t>(i)];
     if (label < 0 || label >= what.clusters) return {least, 1};
     for (index c = 0; c < what.clusters; ++c) {
@@ -128,11 +128,12 @@ measured_error error_of_labels(const operands& with, const std::vector<std::int3
         x_square += x * x;
         c_square += y * y;
       }
-      const double now = what.spherical ? 1 - dot / std::sqrt(x_square * c_square) : distance / (x_square + c_square);
+      size = what.spherical ? 1 : std::max(size, x_square + c_square);
+      const double now = what.spherical ? 1 - dot / std::sqrt(x_square * c_square) : distance;
       least = std::min(least, now);
       if (c == label) own = now;
     }
-    worst = std::max(worst, own - least);
+    worst = std::max(worst, (own - least) / size);
   }
   const double rounding = what.spherical ? std::numeric_limits<float>::epsilon() / 2 : std::numeric_limits<double>::epsilon() / 2;
   return {worst, 8 * (what.spherical ? 1.0 : static_cast<double>(what.features)) * rounding};
