@@ -52,10 +52,27 @@ backend choose_backend(const settings& how, std::string_view token) {
 // docs/benchmarks/cpu.md, protected, two threads: 60 GFLOP/s (f32) and 30 (f64) for powers of two, 23 where the length is a large prime.
 double flops_per_second(precision type) noexcept { return type == precision::f32 ? 25e9 : 12e9; }
 
-bool copying_takes_longer(const host_call& what) noexcept {
+namespace {
+
+// The seconds by which the device answers first.
+double seconds_won(const host_call& what) noexcept {
   // 1024 x 16384 points, f32, c2c, from pageable memory and back: 268 MB in 30 ms on an H100 host.
   constexpr double copied_per_second = 9e9;
-  return what.flops / (what.threads * flops_per_second(what.precision)) < what.bytes / copied_per_second + what.latency;
+  return what.flops / (what.threads * flops_per_second(what.precision)) - (what.bytes / copied_per_second + what.latency);
+}
+
+}  // namespace
+
+bool copying_takes_longer(const host_call& what) noexcept { return seconds_won(what) < 0; }
+
+bool host_answers_first(const host_call& what, core::function_ref<double(bool)> compilation) {
+  constexpr double k_calls = 10;
+  constexpr double k_longest_compilation = 600;
+  const double won = k_calls * seconds_won(what);
+  if (won < 0) return true;
+  if (won >= k_longest_compilation || won >= compilation(false)) return false;
+  (void)compilation(true);
+  return true;
 }
 
 std::string_view choose_scheme(const settings& how, std::string_view fallback, const std::vector<std::string_view>& known,

@@ -10,6 +10,7 @@
 
 #include <ballast/types.hpp>
 
+#include "core/function_ref.hpp"
 #include "run/settings.hpp"
 
 namespace ballast::run {
@@ -41,6 +42,13 @@ struct host_call {
 // Returns true if the cpu backend finishes before the operands could be copied to a device and back. The model assumes that the device
 // computes in no time; its constants are in dispatch.cpp. It affects speed, never results.
 bool copying_takes_longer(const host_call& call) noexcept;
+
+// Returns true if the cpu backend should answer a call with operands in host memory: it finishes before they could be copied, or the
+// kernels would have to be compiled and ten such calls on the device would not win back what that takes. `compilation(begin)` predicts the
+// seconds of the compiler, 0 if all kernels are ready; it is asked only where that decides, and with `begin` once more if the cpu backend
+// answers for this reason: then it starts a compilation in the background, so that later plans find the kernels. For a plan, which decides
+// once.
+bool host_answers_first(const host_call& call, core::function_ref<double(bool begin)> compilation);
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
 std::string_view choose_scheme(const settings& how, std::string_view fallback, const std::vector<std::string_view>& known,

@@ -24,6 +24,7 @@
 #include "kmeans/api/validation.hpp"
 #include "kmeans/batch.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "kmeans/start.hpp"
 #include "run/call_scope.hpp"
 #include "run/dispatch.hpp"
 #include "run/staging.hpp"
@@ -64,14 +65,26 @@ device_work work_of(operation what, const problem& size, const options& wanted) 
   return {passes * wanted.n_init, 4 * m, k_waits_of_call + waits * wanted.n_init};
 }
 
-bool host_is_faster(operation what, const problem& size, const options& wanted, int threads) {
+// Returns whether one launch computes all fits of a batch.
+bool takes_batch(const problem& size, const options& wanted) {
+  if (size.storage != storage::dense || size.spherical) return false;
+  return size.precision == precision::f32 ? cuda::takes_batch<float>(size.points, size.features, size.clusters, wanted.init)
+                                          : cuda::takes_batch<double>(size.points, size.features, size.clusters, wanted.init);
+}
+
+// Predicts whether the cpu backend should answer calls with operands on the host.
+bool host_answers_first(operation what, const problem& size, const options& wanted, const execution& where, int threads) {
   const device_work work = work_of(what, size, wanted);
   const double elements = static_cast<double>(size.points) * static_cast<double>(size.features) *
                           static_cast<double>(what == operation::batch ? size.batch : 1);
   const bool half = size.storage == storage::f16 || size.storage == storage::bf16;
   const double bytes = elements * (half ? 2 : size.precision == precision::f32 ? 4 : 8) + work.results;
   const double flops = 2 * elements * static_cast<double>(size.clusters) * work.passes;
-  return run::copying_takes_longer({bytes, flops, size.precision, threads, work.waits * k_seconds_of_wait});
+  return run::host_answers_first({bytes, flops, size.precision, threads, work.waits * k_seconds_of_wait}, [&](bool begin) {
+    if (where.group) return 0.0;
+    const bool batch = what == operation::batch && where.protection != protection::final_only && takes_batch(size, wanted);
+    return cuda::seconds_to_start(size, wanted, where.protection != protection::off, batch, begin);
+  });
 }
 
 // The shape of the points, and the matrix if they are one; and the compressed rows if they are such.
@@ -251,7 +264,7 @@ prepared::prepared(const kmeans::problem& size, const kmeans::options& wanted, c
       run::host_backend() == ballast::backend::reference)
     return;
   for (std::size_t i = 0; i < k_operations; ++i)
-    host_is_faster[i] = kmeans::host_is_faster(static_cast<operation>(i), size, wanted, threads);
+    host_is_faster[i] = host_answers_first(static_cast<operation>(i), size, wanted, where, threads);
 }
 
 bool prepared::on_devices() const { return wire::on_devices(where) || (where.group && where.group.internal()->link != nullptr); }
@@ -329,9 +342,7 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
       return made;
     }
     const bool device = made->backend == ballast::backend::cuda;
-    const bool takes_batch = device && own.storage == storage::dense && !own.spherical &&
-                             cuda::takes_batch<T>(own.points, own.features, own.clusters, wanted.init);
-    made->choose_schemes(takes_batch);
+    made->choose_schemes(device && takes_batch(own, wanted));
     if (device) {
       const bool enqueues = made->scheme_of(operation::batch) == k_dmr;
       made->state = cuda::make_plan_state(

@@ -15,6 +15,7 @@
 #include "qr/api/operations.hpp"
 #include "qr/batch.hpp"
 #include "qr/driver/factorization.hpp"
+#include "qr/start.hpp"
 #include "run/call_scope.hpp"
 #include "run/dispatch.hpp"
 
@@ -67,10 +68,11 @@ double seconds_of_loop(const problem& size) {
   return size.batch > 1 ? seconds : seconds / 8;
 }
 
-// Predicts whether the cpu backend finishes before operands on the host could be copied to a device and back.
-bool copying_takes_longer(const problem& size, int threads) {
+// Predicts whether the cpu backend should answer calls with operands on the host.
+bool host_answers_first(const problem& size, int threads) {
   const double numbers = static_cast<double>(size.rows) * static_cast<double>(size.columns) * static_cast<double>(size.batch);
-  return run::copying_takes_longer({2 * numbers * (size.precision == precision::f32 ? 4 : 8), flops_of(size), size.precision, threads});
+  return run::host_answers_first({2 * numbers * (size.precision == precision::f32 ? 4 : 8), flops_of(size), size.precision, threads},
+                                 [&](bool begin) { return cuda::seconds_to_start(size, needs_no_blas(size), begin); });
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ prepared::prepared(const qr::problem& size, const execution& at, const options& 
     if (backend != ballast::backend::cuda) return;
     device = cuda::make_device_state();
     host_is_faster = run::host_backend() == ballast::backend::cpu && how.backend == ballast::backend::automatic && how.scheme.empty() &&
-                     copying_takes_longer(problem, threads);
+                     host_answers_first(problem, threads);
   });
 }
 

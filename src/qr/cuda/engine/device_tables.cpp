@@ -2,8 +2,6 @@
 // Layer: backend "cuda" of QR. See device_tables.hpp.
 #include "qr/cuda/engine/device_tables.hpp"
 
-#include <array>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "qr/cuda/kernels/recovery_kernels.hpp"
+#include "qr/cuda/kernels/table_kernels.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -42,22 +41,12 @@ kernel_table<S>::kernel_table(ballast::cuda::device& on, bool instrumented)
     : choices(choice_table::active().choices_for(on.about().major, sizeof(real_of<S>) == 8)) {
   const ballast::cuda::capabilities& about = on.about();
   // Together, so that what has to be compiled is compiled side by side; `works` are the first of them.
-  std::vector<ballast::cuda::kernel_request> wanted = kernel_names<S>::all(about, instrumented);
-  const std::size_t own = wanted.size();
-  std::array<std::optional<std::size_t>, k_real_policies> at;
-  if constexpr (!is_complex<S>) {
-    for (int which = 0; which < k_real_policies; ++which) {
-      ballast::cuda::kernel_request each = batch_kernel<S>(batch_work::factor, which, false);
-      if (each.cluster > 1 || each.shared > about.shared_per_block) continue;
-      at[static_cast<std::size_t>(which)] = wanted.size();
-      wanted.push_back(std::move(each));
-    }
-  }
-  works = on.load_all(wanted);
+  const table_kernels all = table_kernels_of<S>(about, instrumented);
+  works = on.load_all(all.wanted);
   for (std::size_t which = 0; which < small.size(); ++which) {
-    if (at[which]) small[which] = works[*at[which]];
+    if (all.small[which]) small[which] = works[*all.small[which]];
   }
-  works.resize(own);
+  works.resize(all.own);
   for (int t = 0; t < k_cluster_count; ++t) {
     if (kernel_names<S>::runs(t, about)) panels[t] = &on.load(kernel_names<S>::panel(t, about));
     // A device may have no group of so many multiprocessors.

@@ -1,0 +1,44 @@
+// Lists the kernels of a plan's first call, and asks the device which of them are ready.
+// Layer: backend "cuda" of K-Means. See start.hpp.
+#include "kmeans/start.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "cuda/device/compilation.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/cuda/engine/serving_pass.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+using requests = std::vector<ballast::cuda::kernel_request>;
+
+template <class T>
+requests first_kernels(const problem& size, const options& wanted, bool protect, ballast::cuda::device& on) {
+  const bool f64 = sizeof(T) == 8, half = size.storage == storage::f16 || size.storage == storage::bf16;
+  const int words = f64 ? 2 : 1;
+  requests made = kernel_names<T>::all(words, false, half);
+  if (wanted.init == init::kmeans_parallel) {
+    for (ballast::cuda::kernel_request& each : kernel_names<T>::candidates(false)) made.push_back(std::move(each));
+  }
+  const pass_problem pass{f64, size.features, size.clusters, words, false, protect, true};
+  for (ballast::cuda::kernel_request& each : pass_kernel_requests(pass, serve_pass(on, pass, size.points, false).policy, false))
+    made.push_back(std::move(each));
+  return made;
+}
+
+}  // namespace
+
+double seconds_to_start(const problem& size, const options& wanted, bool protect, bool batch, bool begin) {
+  ballast::cuda::device& on = *ballast::cuda::current_device();
+  const requests all = batch                              ? requests{batch_request(size, on.about(), false)}
+                       : size.precision == precision::f32 ? first_kernels<float>(size, wanted, protect, on)
+                                                          : first_kernels<double>(size, wanted, protect, on);
+  const double seconds = ballast::cuda::seconds_to_compile(on, all);
+  if (begin && seconds > 0) (void)on.why_not_ready(all, true);
+  return seconds;
+}
+
+}  // namespace ballast::kmeans::cuda
