@@ -118,7 +118,7 @@ class Reals:
         torch, n = self.torch, x.shape[-1]
         if n % 2:
             raise ValueError("the route by hand takes an even length")
-        turns = self.turns(x, 4 * n, n // 2, 4, 1)
+        turns = self.turns(x, 4 * n, n // 2, 4, 0.5)
         z = torch.fft.fft(torch.complex(x[..., ::2].contiguous(), x.flip(-1)[..., ::2].contiguous()) * turns) * turns
         y = torch.empty_like(x)
         y[..., ::2] = 2 * z.real
