@@ -236,7 +236,7 @@ void transforms_without_a_copy() {
   kernels_counted counted;
   const std::int64_t m = 300, n = 6, k = 5;
   const auto points = clouds<Real>(m, n, k, 31, 0.8, 3);
-  const plan<Real> made({.points = m, .features = n, .clusters = k, .precision = sizeof(Real) == 4 ? precision::f32 : precision::f64}, {},
+  const plan<Real> made({.precision = sizeof(Real) == 4 ? precision::f32 : precision::f64, .points = m, .features = n, .clusters = k}, {},
                         {.backend = backend::cuda, .threads = 1});
   std::vector<Real> values(static_cast<std::size_t>(m * k)), expected;
   const auto call = [&] {
