@@ -302,7 +302,7 @@ __device__ __forceinline__ void measure_near(const distances_arguments<T>& a, st
 // computed from the coordinates as given. With `check`, the squares, which other threads made distances of, must pass the row check, and
 // the stored distances are computed again. `Given`: as in tile_distances. Shared memory: a distance_tile.
 template <class T, bool Half, bool Given, class Injector>
-__global__ void __launch_bounds__(k_row_threads, Given ? 3 : 1)
+__global__ void __launch_bounds__(k_row_threads, 3)
     distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
   using threads = distance_threads<T>;
   constexpr int height = distance_tile<T>::k_rows, across = distance_tile<T>::k_column_stride, elements = height * k_section;
