@@ -34,7 +34,7 @@ point_sums cuda_engine<T>::measure_as_given() {
     const auto shift = static_cast<double>(chosen.shift[at(f)]);
     const auto size = [&](T point) { return std::abs(static_cast<double>(point) * scale - shift); };
     const column_ranges<T>& each = seen[at(f)];
-    made.first[at(f)] = each.sum * 0x1p64 * scale - made.count * shift;
+    made.first[at(f)] = each.sum * scale * 0x1p64 - made.count * shift;  // a sum in the units of the points may overflow
     reach = std::max({reach, size(each.low), size(each.high)});
   }
   made.largest_square = reach * reach;
