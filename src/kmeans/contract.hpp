@@ -144,9 +144,9 @@ class engine : public core::pooled {
 
   // ---- Normalization ----
 
-  // Called before all others by predict: the points are labelled once, so a backend need not prepare them. Only column_stats, normalize,
-  // measure, label and store_labels follow.
-  virtual void serve_only() {}
+  // Called before all others by predict and transform: the points are used once, so a backend need not prepare them. Only column_stats,
+  // normalize, measure, and label and store_labels, or distances (`labels` is false), follow.
+  virtual void serve_only(bool labels) { static_cast<void>(labels); }
   // Reads every point and weight once. The driver verifies the ranges, and the normalization that it chooses from them, by measure(); if
   // the normalization fails its check, the call measures the columns, normalizes and measures the sums again.
   virtual ranges<T> column_stats() = 0;

@@ -229,5 +229,40 @@ TEST(kmeans_serve, faults_between_launches) {
   device->strikes.clear();
 }
 
+// transform of points as they are given: no prepared copy; and the shift of one of the two loads changes in memory after the columns were
+// measured.
+template <class Real>
+void transforms_without_a_copy() {
+  kernels_counted counted;
+  const std::int64_t m = 300, n = 6, k = 5;
+  const auto points = clouds<Real>(m, n, k, 31, 0.8, 3);
+  const plan<Real> made({.precision = sizeof(Real) == 4 ? precision::f32 : precision::f64, .points = m, .features = n, .clusters = k}, {},
+                        {.backend = backend::cuda, .threads = 1});
+  std::vector<Real> values(static_cast<std::size_t>(m * k)), expected;
+  const auto call = [&] {
+    return made.transform({.points = points.view(), .centroids = points.rows(k)}, row_major(values.data(), m, k),
+                          {.throw_on_uncorrectable = false});
+  };
+  const Real* shift[2] = {};
+  const auto [prepared, computed] = counted.launches("row_stats_kernel", "distances_kernel", [&] { (void)call(); });
+  EXPECT_EQ(prepared, 0);
+  EXPECT_EQ(computed, 1);
+  expected = values;
+  for (const int which : {0, 1}) {
+    counted.device->strikes = {{"distances_kernel", 0, [&](const void* of) {
+                                  for (int s = 0; s < 2; ++s) shift[s] = static_cast<const cuda::distances_arguments<Real>*>(of)->shift[s];
+                                }}};
+    (void)call();
+    counted.device->strikes = {{"fold_kernel", 1, [&](const void*) { counted.device->alter(shift[which] + 2, 1.0); }}};
+    const report seen = call();
+    EXPECT_TRUE(counted.device->strikes[0].met());
+    EXPECT_EQ(seen.verdict, verdict::recomputed) << to_json(seen);
+    EXPECT_EQ(values, expected);
+  }
+  counted.device->strikes.clear();
+}
+TEST(kmeans_serve, transforms_without_a_copy_in_f32) { transforms_without_a_copy<float>(); }
+TEST(kmeans_serve, transforms_without_a_copy_in_f64) { transforms_without_a_copy<double>(); }
+
 }  // namespace
 }  // namespace ballast::kmeans

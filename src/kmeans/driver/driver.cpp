@@ -124,7 +124,7 @@ report driver<T>::fit(const options& wanted, matrix_view<const T> given, const f
 
 template <class T>
 report driver<T>::predict(matrix_view<const T> centroids, const prediction_results& to) {
-  engine_->serve_only();
+  engine_->serve_only(true);
   choose_normalization(centroids, false);
   const summed_twice inertia = label(centroids);
   engine_->settle();
@@ -138,6 +138,7 @@ report driver<T>::predict(matrix_view<const T> centroids, const prediction_resul
 
 template <class T>
 report driver<T>::transform(matrix_view<const T> centroids, const matrix_view<T>& values) {
+  engine_->serve_only(false);
   choose_normalization(centroids, false);
   sealed_centroids<T> inner = normalize(centroids);
   verify_waiting_centroids(inner);

@@ -46,11 +46,10 @@ __device__ __forceinline__ void group_distances(const T* x, const checked_centro
   }
 }
 
-// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and `product` = x · Σ w_j c_j.
+// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with `norm` = ‖x‖² and `product` = x · Σ w_j c_j.
 template <class T>
-__device__ __forceinline__ bool sums_agree(const normalized_points<T>& p, const checked_centroids<T>& from, std::int64_t row, int section,
-                                           double found, double product) {
-  const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
+__device__ __forceinline__ bool sums_agree(T norm, const checked_centroids<T>& from, int section, double found, double product) {
+  const double size = __fma_rn(from.weights[section], static_cast<double>(norm), from.norms[section]);
   const double residual = found - (size - 2 * product);
   return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
 }
@@ -71,7 +70,7 @@ __device__ __forceinline__ bool sum_is_right(const normalized_points<T>& p, cons
     }
     product += chain;
   }
-  return sums_agree(p, from, row, section, found, product);
+  return sums_agree(load_again(p.norm + row), from, section, found, product);
 }
 
 // The same from the distances. square(j): ‖x − c_j‖².
@@ -146,35 +145,51 @@ __device__ __forceinline__ void store_slab(T* to, bool mirrored, Load&& load) {
 // Computes the squared distances of a tile: ‖x − c_j‖² of `rows` rows from `first` on to the centroids of a section, whose last one
 // repeats. Features are summed in chains of k_chain, as group_distances does, with the same bits. Without `Check` it loads the rows once.
 // With it, returns the part of x · Σ w_j c_j that a thread has (distance_threads), and whether all coordinates that it used are the same as
-// those of another load: a wrong one changes all distances of a row, and its shares in their weighted sum may cancel. Called by the block;
-// the squares are stored for all threads.
-template <bool Check, class T>
+// those of another load: a wrong one changes all distances of a row, and its shares in their weighted sum may cancel. `Given`: the
+// coordinates are normalized here, each load with its copy of the shift; `size` is then the same part of ‖x‖². Called by the block; the
+// squares are stored for all threads.
+template <bool Check, bool Given, bool Half, class T>
 __device__ __forceinline__ bool tile_distances(const distances_arguments<T>& a, distance_tile<T>& tile, std::int64_t first, int rows,
-                                               int section, double& product) {
+                                               int section, double& product, double& size) {
   using threads = distance_threads<T>;
   constexpr int height = threads::k_own_rows, width = threads::k_own_columns;
   constexpr int down = distance_tile<T>::k_row_stride, across = distance_tile<T>::k_column_stride;
   const int stride = a.normalized.stride, thread = static_cast<int>(threadIdx.x);
   const int own_row = thread / threads::k_across * height, own_column = thread % threads::k_across * k_vector<T>;
   const int part_row = thread % distance_tile<T>::k_rows, part = thread / distance_tile<T>::k_rows;
-  const T* const x = a.normalized.x + first * stride;
   T chain[height][width] = {};
-  double part_chain = 0;
+  double part_chain = 0, size_chain = 0;
   decltype(ballast::cuda::bits(T(0))) differences = 0;
-  product = 0;
-  const auto point = [&](int row, int f) { return x + std::int64_t{row < rows ? row : rows - 1} * stride + f; };
+  product = size = 0;
+  // Features f and later of a row, by the first or the second load.
+  const auto point = [&](bool second, int row, int f) {
+    const std::int64_t at_row = first + (row < rows ? row : rows - 1);
+    if constexpr (Given) {
+      vector<T> made;
+      if constexpr (Half) {
+        made = load_features(half_rows_of(a.given), at_row, f, a.given.n);
+      } else {
+        made = load_features(feature_rows_of(static_cast<const T*>(a.given.points), a.given.row_stride, a.given.column_stride), at_row, f,
+                             a.given.n);
+      }
+      const auto shift = arch::load_itself(reinterpret_cast<const vector<T>*>(a.shift[second ? 1 : 0] + f));
+#pragma unroll
+      for (int i = 0; i < k_vector<T>; ++i) made.at[i] = normalized(made.at[i], a.given.scale, shift.at[i]);
+      return made;
+    } else {
+      const auto* const at = reinterpret_cast<const vector<T>*>(a.normalized.x + at_row * stride + f);
+      return second ? arch::load_itself(at) : *at;
+    }
+  };
   const auto centroid = [&](int column, int f) {
     const int j = section * k_section + column;
     return a.centroids.rows + std::int64_t{j < a.centroids.count ? j : a.centroids.count - 1} * stride + f;
   };
 #pragma unroll 1
   for (int begin = 0; begin < stride; begin += distance_tile<T>::k_features) {
-    store_slab<T, distance_tile<T>::k_rows, down>(
-        tile.x, false, [&](int row, int f) { return *reinterpret_cast<const vector<T>*>(point(row, begin + f)); });
-    if constexpr (Check) {
-      store_slab<T, distance_tile<T>::k_rows, down>(
-          tile.again, true, [&](int row, int f) { return arch::load_itself(reinterpret_cast<const vector<T>*>(point(row, begin + f))); });
-    }
+    store_slab<T, distance_tile<T>::k_rows, down>(tile.x, false, [&](int row, int f) { return point(false, row, begin + f); });
+    if constexpr (Check)
+      store_slab<T, distance_tile<T>::k_rows, down>(tile.again, true, [&](int row, int f) { return point(true, row, begin + f); });
     store_slab<T, k_section, across>(tile.c, false,
                                      [&](int column, int f) { return *reinterpret_cast<const vector<T>*>(centroid(column, begin + f)); });
     __syncthreads();  // the slab is stored
@@ -215,6 +230,13 @@ __device__ __forceinline__ bool tile_distances(const distances_arguments<T>& a, 
         part_chain = __fma_rn(static_cast<double>(tile.again[f * down + part_row]), load_again(checksum + f), part_chain);
       }
     }
+    if constexpr (Given) {
+#pragma unroll
+      for (int i = 0; i < threads::k_part_features; ++i) {
+        const T own = (Check ? tile.again : tile.x)[(part * threads::k_part_features + i) * down + part_row];
+        size_chain = __fma_rn(static_cast<double>(own), static_cast<double>(own), size_chain);
+      }
+    }
     const int end = begin + distance_tile<T>::k_features;
     if (end % k_chain == 0 || end >= stride) {
 #pragma unroll
@@ -234,8 +256,8 @@ __device__ __forceinline__ bool tile_distances(const distances_arguments<T>& a, 
           to = sum;
         }
       }
-      product += part_chain;
-      part_chain = 0;
+      product += part_chain, size += size_chain;
+      part_chain = size_chain = 0;
     }
     __syncthreads();  // the slab is read, and the squares are stored
   }
@@ -278,9 +300,9 @@ __device__ __forceinline__ void measure_near(const distances_arguments<T>& a, st
 // One block computes the distances of some rows to one section of centroids, and stores them. Normalized coordinates were rounded once: a
 // distance errs by u(‖x‖ + ‖c‖), relative to itself at most 5u if it is at least ‖x‖/2, since ‖c‖ ≤ ‖x‖ + ‖x − c‖. A shorter one is
 // computed from the coordinates as given. With `check`, the squares, which other threads made distances of, must pass the row check, and
-// the stored distances are computed again. Shared memory: a distance_tile.
-template <class T, bool Half, class Injector>
-__global__ void __launch_bounds__(k_row_threads)
+// the stored distances are computed again. `Given`: as in tile_distances. Shared memory: a distance_tile.
+template <class T, bool Half, bool Given, class Injector>
+__global__ void __launch_bounds__(k_row_threads, 3)
     distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
   using threads = distance_threads<T>;
   constexpr int height = distance_tile<T>::k_rows, across = distance_tile<T>::k_column_stride, elements = height * k_section;
@@ -293,19 +315,33 @@ __global__ void __launch_bounds__(k_row_threads)
   const int thread = static_cast<int>(threadIdx.x);
   const int rows = static_cast<int>(min(a.rows - block * height, static_cast<std::int64_t>(height)));
   const int columns = min(count - left, k_section);
-  double product = 0;
+  double product = 0, size = 0;
   bool same = true;
   if (a.check) {
-    same = tile_distances<true>(a, tile, first, rows, section, product);
+    same = tile_distances<true, Given, Half>(a, tile, first, rows, section, product, size);
   } else {
-    (void)tile_distances<false>(a, tile, first, rows, section, product);
+    (void)tile_distances<false, Given, Half>(a, tile, first, rows, section, product, size);
   }
+  [[maybe_unused]] auto* const sizes = reinterpret_cast<double*>(tile.again);  // by thread
+  if constexpr (Given) {
+    sizes[thread] = size;
+    __syncthreads();  // the parts of ‖x‖² are stored
+  }
+  const auto norm_of = [&](int r) -> T {
+    if constexpr (Given) {
+      double all = 0;
+      for (int p = 0; p < threads::k_parts; ++p) all += load_again(sizes + p * height + r);
+      return static_cast<T>(all);
+    } else {
+      return load_again(a.normalized.norm + first + r);
+    }
+  };
   const int row = thread % height, begin = thread / height * threads::k_part_columns;
   const int end = min(begin + threads::k_part_columns, columns);
   T* const own = tile.squares + row * across;
   std::uint64_t near = 0;  // bit e: distance begin + e is short
   if (row < rows) {
-    const T least = load_again(a.normalized.norm + first + row) / 4;
+    const T least = norm_of(row) / 4;
     for (int j = begin; j < end; ++j) near |= std::uint64_t{own[j] > least ? 0u : 1u} << (j - begin);
   }
   measure_near<Half>(a, near, first + row, left + begin, own + begin);
@@ -346,7 +382,7 @@ __global__ void __launch_bounds__(k_row_threads)
     found += load_again(sums + p * height + thread);
     product += load_again(sums + k_row_threads + p * height + thread);
   }
-  if (!sums_agree(a.normalized, a.centroids, first + thread, section, found, product)) flag(*a.flags, a.normalized.first + first + thread);
+  if (!sums_agree(norm_of(thread), a.centroids, section, found, product)) flag(*a.flags, a.normalized.first + first + thread);
 }
 
 // Computes the distances of rows to centroids that are so far away that they were moved nearer: sums in double, scaled by their largest

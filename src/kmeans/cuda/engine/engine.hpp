@@ -41,7 +41,7 @@ class cuda_engine final : public engine<T> {
   abft::finding agreed(const abft::finding& own) override;
 
   // serve.cpp
-  void serve_only() override;
+  void serve_only(bool labels) override;
 
   // prepare.cpp
   ranges<T> column_stats() override;
@@ -98,7 +98,7 @@ class cuda_engine final : public engine<T> {
     given_points<T> given;
     normalized_points<T> normalized{};  // its arrays are those below
     bool known = false;                 // true if the row statistics are computed
-    buffer shift, x, operand, weight, norm, rounding, projection, signature, unit, direction, expected;
+    buffer shift, shift_again, x, operand, weight, norm, rounding, projection, signature, unit, direction, expected;
   };
   // Sums that the host combines.
   struct column_statistics {
@@ -212,6 +212,7 @@ class cuda_engine final : public engine<T> {
   void read_own_points(std::span<const std::int64_t> rows, T* to);
   T point_at(std::int64_t row, std::int64_t f) const;
   void normalize_rows();
+  void send_shift();
   core::vector<double> reach_of_columns() const;
   void choose_units(const core::vector<double>& reach);
   bool measured_otherwise(core::vector<double>& reach);
@@ -253,7 +254,7 @@ class cuda_engine final : public engine<T> {
   device_ranks ranks_;
   bool protect_;
   bool bare_ = false;
-  bool serves_ = false;  // the points are labelled as they are given
+  bool serves_ = false;  // the points are used as they are given
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
   point_stream<T> point_stream_;

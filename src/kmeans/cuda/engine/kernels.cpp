@@ -100,11 +100,12 @@ auto kernel_names<T>::gather(bool half) -> request {
 }
 
 template <class T>
-auto kernel_names<T>::distances(bool half, bool instrumented) -> request {
-  return {.header = "kmeans/cuda/assign/distances.cuh",
-          .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>, literal(half)}, instrumented),
-          .threads = k_row_threads,
-          .shared = sizeof(distance_tile<T>)};
+auto kernel_names<T>::distances(bool half, bool given, bool instrumented) -> request {
+  return {
+      .header = "kmeans/cuda/assign/distances.cuh",
+      .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>, literal(half), literal(given)}, instrumented),
+      .threads = k_row_threads,
+      .shared = sizeof(distance_tile<T>)};
 }
 
 template <class T>
@@ -268,7 +269,7 @@ auto kernel_names<T>::all(int words, bool instrumented, bool half) -> std::vecto
   made.push_back(normalize(half, instrumented));
   made.push_back(row_stats(words, half, instrumented));
   made.push_back(gather(half));
-  made.push_back(distances(half, instrumented));
+  for (const bool given : {false, true}) made.push_back(distances(half, given, instrumented));
   made.push_back(far(half));
   made.push_back(keep(instrumented));
   made.push_back(exact(half, instrumented));

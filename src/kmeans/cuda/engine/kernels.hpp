@@ -25,7 +25,7 @@ struct kernel_names {
   static request normalize(bool half, bool instrumented);
   static request row_stats(int words, bool half, bool instrumented);
   static request gather(bool half);
-  static request distances(bool half, bool instrumented);
+  static request distances(bool half, bool given, bool instrumented);  // `given`: of points as they are given
   static request far(bool half);
   static request keep(bool instrumented);
   static request exact(bool half, bool instrumented);

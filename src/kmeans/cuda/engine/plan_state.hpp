@@ -30,7 +30,8 @@ enum kernel_number : int {
   k_row_stats_kernel = k_normalize_kernel + 2,  // 2 · 2: words per sum
   k_gather_kernel = k_row_stats_kernel + 4,
   k_distances_kernel = k_gather_kernel + 2,
-  k_far_kernel = k_distances_kernel + 2,
+  k_given_distances_kernel = k_distances_kernel + 2,
+  k_far_kernel = k_given_distances_kernel + 2,
   k_exact_kernel = k_far_kernel + 2,
   k_settle_kernel = k_exact_kernel + 2,
   k_serve_pack_kernel = k_settle_kernel + 2,

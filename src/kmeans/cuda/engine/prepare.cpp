@@ -376,14 +376,28 @@ void cuda_engine<T>::verify_row_stats() {
   statistics_.squares = statistics_.own_squares;
 }
 
+// Sends the shift to the device, twice if the points are used as they are given. After feature n it is 0.
+template <class T>
+void cuda_engine<T>::send_shift() {
+  core::vector<T> shift = normalization_.values().shift;
+  shift.resize(at(padded_features<T>(n_)), T(0));
+  const auto send = [&](buffer& to) {
+    const auto bytes = static_cast<std::int64_t>(shift.size() * sizeof(T));
+    if (to.bytes() == 0) to = allocate(bytes);
+    device_->copy(to.data(), shift.data(), bytes, call_.order());
+  };
+  send(points_.shift);
+  if (serves_) send(points_.shift_again);
+  points_.given.shift = static_cast<const T*>(points_.shift.data());
+}
+
 template <class T>
 void cuda_engine<T>::normalize(const normalization<T>& chosen) {
   normalization_ = sealed<normalization<T>>(chosen);
   lloyd_.reset();
   bare_lloyd_.reset();
   const auto size = static_cast<std::int64_t>(sizeof(T));
-  points_.shift = upload(chosen.shift);
-  points_.given.shift = static_cast<const T*>(points_.shift.data());
+  send_shift();
   points_.given.scale = chosen.scale;
   points_.given.weight_scale = chosen.weight_scale;
   points_.normalized.m = m_;

@@ -242,7 +242,8 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
                                          flags(),
                                          protect_,
                                          piece.given,
-                                         static_cast<const T*>(unshifted.data())};
+                                         static_cast<const T*>(unshifted.data()),
+                                         {points_.given.shift, static_cast<const T*>(points_.shift_again.data())}};
       far_arguments<T> beyond{piece.given,
                               static_cast<const T*>(as_given.data()),
                               static_cast<const std::int32_t*>(far_columns.data()),
@@ -254,7 +255,10 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
                               false,
                               flags()};
       const auto once = [&] {
-        launch_given(k_distances_kernel, names::distances, (count + height - 1) / height * sections, given);
+        launch_given(
+            serves_ ? k_given_distances_kernel : k_distances_kernel,
+            [&](bool half, bool instrumented) { return names::distances(half, serves_, instrumented); },
+            (count + height - 1) / height * sections, given);
         for (const bool compare : {false, true}) {
           beyond.compare = compare;
           if (beyond.count > 0 && (protect_ || !compare))
@@ -264,7 +268,8 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
       if (!protect_) {
         once();
       } else {
-        const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
+        const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int number) {
+          if (serves_ && number > 0) send_shift();
           clear_flags();
           once();
           what_.seen.checked(at(count * sections + count * k_));

@@ -1,6 +1,5 @@
-// predict of points that can be used as they are given: the column statistics, then one kernel that normalizes the points while it reads
-// them. No prepared copy is made.
-// Layer: backend "cuda" of K-Means (engine.hpp).
+// Points that are used once, as they are given: the column statistics; for predict then one kernel that normalizes the points while it
+// reads them (that of transform is in results.cpp). No prepared copy is made. Layer: backend "cuda" of K-Means (engine.hpp).
 #include <algorithm>
 #include <cmath>
 
@@ -11,12 +10,13 @@
 
 namespace ballast::kmeans::cuda {
 
-// The points must stay on the device, in their own precision and without weights; and their rows must fit into shared memory.
+// The points must stay on the device, without weights; for labels also in f32, and their rows must fit into shared memory.
 template <class T>
-void cuda_engine<T>::serve_only() {
-  serves_ = sizeof(T) == 4 && !half() && !weighted() && !ranks_ && !scheme_named(what_.scheme) &&
-            point_stream_.kept() == kept_points::all && n_ <= k_serve_most_features &&
-            serve_shared_bytes<T>(serve_policy_of(n_, k_), padded_features<T>(n_)) <= device_->about().shared_per_block;
+void cuda_engine<T>::serve_only(bool labels) {
+  serves_ = !weighted() && !ranks_ && point_stream_.kept() == kept_points::all;
+  if (labels && serves_)
+    serves_ = sizeof(T) == 4 && !half() && !scheme_named(what_.scheme) && n_ <= k_serve_most_features &&
+              serve_shared_bytes<T>(serve_policy_of(n_, k_), padded_features<T>(n_)) <= device_->about().shared_per_block;
 }
 
 // The driver compares these sums with the column statistics: here they come from another reading of the points.
@@ -34,7 +34,7 @@ point_sums cuda_engine<T>::measure_as_given() {
     const auto shift = static_cast<double>(chosen.shift[at(f)]);
     const auto size = [&](T point) { return std::abs(static_cast<double>(point) * scale - shift); };
     const column_ranges<T>& each = seen[at(f)];
-    made.first[at(f)] = each.sum * 0x1p64 * scale - made.count * shift;
+    made.first[at(f)] = each.sum * scale * 0x1p64 - made.count * shift;  // a sum in the units of the points may overflow
     reach = std::max({reach, size(each.low), size(each.high)});
   }
   made.largest_square = reach * reach;
@@ -114,10 +114,10 @@ summed_twice cuda_engine<T>::serve(const sealed_centroids<T>& centroids, const c
   return made;
 }
 
-template void cuda_engine<float>::serve_only();
+template void cuda_engine<float>::serve_only(bool);
 template point_sums cuda_engine<float>::measure_as_given();
 template summed_twice cuda_engine<float>::serve(const sealed_centroids<float>&, const core::vector<float>&);
-template void cuda_engine<double>::serve_only();
+template void cuda_engine<double>::serve_only(bool);
 template point_sums cuda_engine<double>::measure_as_given();
 template summed_twice cuda_engine<double>::serve(const sealed_centroids<double>&, const core::vector<double>&);
 

@@ -305,7 +305,8 @@ void sparse_engine<T>::add_points(worker& here, cluster_sums& sums) {
 template <class T>
 void sparse_engine<T>::launch_sums() {
   upload(memory_.label, this->labels_.last.data(), this->m_);
-  const std::int64_t bytes = core::checked_product(core::checked_product(this->k_, this->n_), 8 * words_);
+  const int times = this->checks() ? 2 : 1;
+  const std::int64_t bytes = core::checked_product(core::checked_product(this->k_, this->n_), 8 * words_ * times);
   if (memory_.sums.bytes() < bytes) memory_.sums = buffer(*lane_, bytes);
   device_->zero(memory_.sums.data(), bytes, call_.order());
   sparse_sums_arguments<T> given;
@@ -318,7 +319,8 @@ void sparse_engine<T>::launch_sums() {
   given.clusters = static_cast<std::int32_t>(this->k_);
   given.words = words_;
   given.word_bits = word_bits_;
-  launch(k_sparse_sums_kernel, kernel_names<T>::sparse_sums, (this->m_ + k_warps - 1) / k_warps, given);
+  given.check = this->checks();
+  launch(k_sparse_sums_kernel, kernel_names<T>::sparse_sums, (this->m_ + k_warps - 1) / k_warps * times, given);
 }
 
 // Labels all rows, and sums them by their labels.
@@ -358,6 +360,7 @@ void sparse_engine<T>::add_sums(cluster_sums& total) {
   if (memory_.made.bytes() < 8 * count) memory_.made = buffer(*lane_, 8 * count);
   sparse_convert_arguments given;
   given.sums = static_cast<const unsigned long long*>(memory_.sums.data());
+  if (this->checks()) given.again = given.sums + count * words_;
   given.unit = static_cast<const double*>(memory_.unit.data());
   given.made = static_cast<double*>(memory_.made.data());
   given.count = count;

@@ -227,7 +227,8 @@ struct distances_arguments {
   row_flags* flags;
   bool check;
   given_points<T> given;
-  const T* plain;  // count × n: the centroids in the units of point · scale
+  const T* plain;     // count × n: the centroids in the units of point · scale
+  const T* shift[2];  // with `Given`: stride, of the normalization, 0 from feature n on; two copies. `normalized` has no arrays then
 };
 
 // Distances to centroids that were moved nearer (k_far), from the coordinates as given.

@@ -60,15 +60,17 @@ struct sparse_sums_arguments {
   T weight_scale = 1;
   const std::int32_t* label = nullptr;
   const double* unit = nullptr;        // n: |w x| · unit < 2^word_bits
-  unsigned long long* sums = nullptr;  // k × n × words
+  unsigned long long* sums = nullptr;  // k × n × words; with `check` twice, each from loads of its own
   std::int32_t clusters = 0;
   int words = 0, word_bits = 0;
+  bool check = false;  // the second half of the blocks sums again
 };
 
 struct sparse_convert_arguments {
   const unsigned long long* sums = nullptr;
+  const unsigned long long* again = nullptr;  // the sums of the second computation; null: none
   const double* unit = nullptr;
-  double* made = nullptr;  // k × n
+  double* made = nullptr;  // k × n; NaN where the two computations differ
   std::int64_t count = 0, n = 0;
   int words = 0, word_bits = 0;
 };
