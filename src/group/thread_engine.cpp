@@ -32,12 +32,12 @@ void switchboard::send(int from, int to, bytes message) {
   const std::uint64_t number = own.sent.fetch_add(1);
   const auto found = std::ranges::find_if(
       faults_, [&](const wire_fault& each) { return each.rank == from && number >= each.message && number - each.message < each.count; });
-  if (!own.before.empty()) std::swap(own.before[static_cast<std::size_t>(to)], message);  // `message` is now the one before
-  const auto current = [&]() -> bytes { return own.before.empty() ? std::move(message) : own.before[static_cast<std::size_t>(to)]; };
-  if (found == faults_.end()) return put(from, to, current(), {});
+  bytes before;
+  if (!own.before.empty()) before = std::exchange(own.before[static_cast<std::size_t>(to)], message);
+  if (found == faults_.end()) return put(from, to, std::move(message), {});
   ++struck_;
   const std::uint64_t random = core::random_bits(found->seed, 0, number);
-  bytes made = current();
+  bytes made = std::move(message);
   std::chrono::milliseconds delay{0};
   switch (found->what) {
     case fault::bit: made[random / 8 % made.size()] ^= std::byte{1} << static_cast<int>(random % 8); break;
@@ -49,8 +49,8 @@ void switchboard::send(int from, int to, bytes message) {
       break;
     }
     case fault::stale:
-      if (message.empty()) return;  // nothing went there before
-      made = std::move(message);
+      if (before.empty()) return;  // nothing went there before
+      made = std::move(before);
       break;
     case fault::dropped: return;
     case fault::repeated: put(from, to, made, {}); break;

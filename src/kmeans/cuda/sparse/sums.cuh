@@ -5,7 +5,6 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/injector.cuh"
 #include "cuda/block/launch.cuh"
-#include "kmeans/cuda/normalize/columns.cuh"
 #include "kmeans/cuda/sparse/points.cuh"
 #include "kmeans/sites.hpp"
 
@@ -73,8 +72,8 @@ __global__ void __launch_bounds__(k_sparse_threads)
   given.strike(ballast::cuda::index<1>{}, site::sum, {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), threads}, &sum);
   a.made[at] = sum;
   if (a.again == nullptr) return;
-  const double again = number_of_words(a, a.again + at * a.words, load_again(a.unit + at % a.n));
-  if (__double_as_longlong(again) != __double_as_longlong(load_again(a.made + at)))
+  const double again = number_of_words(a, a.again + at * a.words, arch::load_itself(a.unit + at % a.n));
+  if (__double_as_longlong(again) != __double_as_longlong(arch::load_itself(a.made + at)))
     a.made[at] = __longlong_as_double(0x7ff8000000000000ll);
 }
 
