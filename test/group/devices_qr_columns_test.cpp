@@ -91,7 +91,7 @@ TYPED_TEST_SUITE(qr_columns_devices, precisions_of_columns, column_names);
 // Square, tall and narrow blocks, a last block that is narrower, and fewer blocks than devices.
 TYPED_TEST(qr_columns_devices, definitions) {
   using T = TypeParam;
-  for (const auto& [m, n, block] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{97, 97, 16}, {150, 70, 32}, {40, 11, 8}}) {
+  for (const auto& [m, n, block] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{49, 49, 16}, {70, 40, 24}, {40, 11, 8}}) {
     const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 3, 2);
     for (const std::vector<int>& list : {std::vector<int>{0}, {0, 1}, {2, 0, 1}, {1, 1}}) {
       const std::string what = std::to_string(m) + " × " + std::to_string(n) + " on " + std::to_string(list.size()) + " devices";
@@ -184,7 +184,7 @@ TYPED_TEST(qr_columns_devices, survive_faults_of_messages) {
   std::uint64_t detected = 0;
   for (const wire::fault each : wire::k_faults) {
     if (each == wire::fault::lost_rank) continue;
-    for (std::uint64_t message = 0; message < (test::sampled() ? 4U : 12U); ++message) {
+    for (std::uint64_t message = 0; message < (test::sampled() ? 3U : 12U); ++message) {
       const auto where = columns_on({0, 1}, protection::correct, {{each, static_cast<int>(message % 2), message, 1, message}});
       const column_results<T> found = factor_columns_of<T>(A.view(), B.view(), 8, where);
       EXPECT_TRUE(found == clean) << "fault " << static_cast<int>(each) << " at message " << message;
@@ -217,12 +217,12 @@ TYPED_TEST(qr_columns_devices, name_a_lost_thread) {
 // results.
 TYPED_TEST(qr_columns_devices, repair_faults_of_one_device) {
   using T = TypeParam;
-  const std::int64_t m = 48, n = 40;
+  const std::int64_t m = 32, n = 24;
   const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 2, 2);
   const column_results<T> bare = factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}, protection::off));
   for (const inject::site each : {site::panel, site::reflector, site::t, site::product, site::trailing, site::r, site::q, site::store}) {
     int detected = 0, reached = 0;
-    for (std::uint64_t seed = 0; seed < (test::sampled() ? 4U : 12U); ++seed) {
+    for (std::uint64_t seed = 0; seed < (test::sampled() ? 3U : 12U); ++seed) {
       const inject::plan faults({{.site = each, .seed = seed, .bit = sizeof(T) == 4 ? 28 : 60}});
       const inject::scope inside(&faults);
       const column_results<T> found = factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}));
@@ -230,7 +230,11 @@ TYPED_TEST(qr_columns_devices, repair_faults_of_one_device) {
       on_groups::expect_definitions(A, B, found,
                                     "site " + std::to_string(static_cast<std::uint32_t>(each)) + ", seed " + std::to_string(seed));
       detected += found.detected > 0 ? 1 : 0;
-      reached += factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}, protection::off)) == bare ? 0 : 1;
+      try {
+        reached += factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}, protection::off)) == bare ? 0 : 1;
+      } catch (const rank_deficient_error&) {
+        ++reached;  // the wrong R is refused
+      }
     }
     EXPECT_GT(detected, 0) << "site " << static_cast<std::uint32_t>(each);
     EXPECT_GT(reached, 0) << "site " << static_cast<std::uint32_t>(each);
