@@ -15,6 +15,7 @@
 #include "kmeans/cuda/engine/plan_state.hpp"
 #include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
+#include "kmeans/start.hpp"
 #include "support/devices.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -138,6 +139,21 @@ TEST_F(serving, a_general_pass_serves_until_the_own_one_is_compiled) {
   made = serve_pass(*device, what, 100000, false);
   EXPECT_FALSE(made.general);
   EXPECT_EQ(made.policy, own);
+}
+
+TEST_F(serving, a_plan_expects_no_compiler_where_a_general_pass_serves) {
+  const test::current_device_guard guard(device);
+  const kmeans::problem size{.points = 100000, .features = 40, .clusters = 37};
+  const auto seconds = [&](const options& wanted) { return seconds_to_start(size, wanted, true, false, false); };
+  const double missing = seconds({});  // all but the general pass
+  EXPECT_GE(missing, 2);
+  for (const kernel_request& each : kernel_names<float>::all(1, false)) device->general.push_back(each.expression);
+  EXPECT_EQ(seconds({}), 0);
+  EXPECT_GE(seconds({.init = init::kmeans_parallel}), 2);
+  device->now = busy_device::state::nothing;
+  EXPECT_GE(seconds({}), missing);
+  device->now = busy_device::state::all;
+  EXPECT_EQ(seconds({.init = init::kmeans_parallel}), 0);
 }
 
 TEST_F(serving, a_call_waits_where_a_general_pass_is_no_help) {

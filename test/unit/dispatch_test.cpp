@@ -95,10 +95,7 @@ class waiting_device final : public test::forwarding_device {
 
 struct dispatch_before_compilation : testing::Test {
   const std::shared_ptr<waiting_device> on = std::make_shared<waiting_device>(std::make_shared<simt::emulated_device>());
-  dispatch_before_compilation() { override_device(on); }
-  ~dispatch_before_compilation() override { override_device(nullptr); }
-  dispatch_before_compilation(const dispatch_before_compilation&) = delete;
-  dispatch_before_compilation& operator=(const dispatch_before_compilation&) = delete;
+  const test::current_device_guard guard{on};
 };
 
 TEST_F(dispatch_before_compilation, a_batch_of_qr_does_not_wait_for_the_compiler) {
@@ -115,6 +112,21 @@ TEST_F(dispatch_before_compilation, a_batch_of_qr_does_not_wait_for_the_compiler
   EXPECT_THAT(on->started[0], testing::HasSubstr("batch_factor_kernel<double"));
   // The emulator has no kernels: a call that goes there is refused.
   EXPECT_THROW((void)call(backend::cuda), unsupported_error);
+  on->ready = true;
+  EXPECT_THROW((void)call(backend::automatic), unsupported_error);
+}
+
+TEST_F(dispatch_before_compilation, a_transform_does_not_wait_for_the_compiler) {
+  const fft::problem problem{.shape = {1 << 17}, .batch = 4};
+  std::vector<std::complex<float>> in(4 << 17, 1.0F), out(4 << 17);
+  const auto call = [&](backend which, fft::kernels kernels = fft::kernels::own) {
+    return fft::plan(problem, {.backend = which, .threads = 1}, {.kernels = kernels}).forward(in, out).backend;
+  };
+  EXPECT_EQ(call(backend::automatic), backend::cpu);
+  EXPECT_EQ(out[0], 131072.0F);
+  EXPECT_TRUE(std::ranges::any_of(on->started, [](const std::string& each) { return each.find("line_kernel") != std::string::npos; }));
+  EXPECT_THROW((void)call(backend::cuda), unsupported_error);
+  EXPECT_THROW((void)call(backend::automatic, fft::kernels::fallback_at_first), unsupported_error);
   on->ready = true;
   EXPECT_THROW((void)call(backend::automatic), unsupported_error);
 }

@@ -28,6 +28,7 @@
 #include "fft/composite/nest.hpp"
 #include "fft/problem.hpp"
 #include "fft/sites.hpp"
+#include "fft/start.hpp"
 #include "group/device_threads.hpp"
 #include "run/attempt.hpp"
 #include "run/call_scope.hpp"
@@ -66,17 +67,20 @@ int threads_for([[maybe_unused]] const array_problem& shape, [[maybe_unused]] pr
 }
 
 // Returns true if calls with operands on the host run on the cpu backend although the plan is for a device: cuda was chosen automatically,
-// no scheme or fault asks for it, and copying takes longer than computing.
-bool stays_here(const plan::implementation& made, const fft::problem& problem, const run::settings& how) {
+// no scheme or fault asks for it, and copying or compiling takes longer than computing.
+bool stays_here(const plan::implementation& made, const fft::problem& problem, const run::settings& how, kernels wanted) {
 #if defined(BALLAST_HAS_CPU)
   if (how.backend != backend::automatic || made.backend != backend::cuda || !how.scheme.empty() || how.faults != nullptr) return false;
   const auto bytes = [&](const array_side& s) {
     return static_cast<double>(s.extent) * (s.real ? 1 : 2) * (problem.precision == precision::f32 ? 4 : 8);
   };
-  return run::copying_takes_longer(
-      {bytes(made.shape.input) + bytes(made.shape.output), nominal_flops(made.shape), problem.precision, made.threads});
+  return run::host_answers_first(
+      {bytes(made.shape.input) + bytes(made.shape.output), nominal_flops(made.shape), problem.precision, made.threads}, [&](bool begin) {
+        if (wanted == kernels::fallback_at_first) return 0.0;
+        return cuda::seconds_to_start(made.shape, problem.precision, how.protection != ballast::protection::off, begin);
+      });
 #else
-  (void)made, (void)problem, (void)how;
+  (void)made, (void)problem, (void)how, (void)wanted;
   return false;
 #endif
 }
@@ -133,7 +137,7 @@ std::shared_ptr<plan::implementation> make_implementation(fft::problem problem, 
   made->threads = threads_for(made->shape, problem.precision, how);
   const bool protect = how.protection != ballast::protection::off;
   made->work = make_work(made->backend, made->shape, problem.precision, protect, made->threads, scheme);
-  if (stays_here(*made, problem, how))
+  if (stays_here(*made, problem, how, wanted.kernels))
     made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, made->threads, scheme);
   made->problem = std::move(problem);
   made->where = where;

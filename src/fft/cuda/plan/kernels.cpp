@@ -1,8 +1,14 @@
 // Policies as text, and the resources that their kernels need per block.
 #include "fft/cuda/plan/kernels.hpp"
 
+#include <optional>
+#include <vector>
+
+#include "cuda/device/compilation.hpp"
 #include "cuda/jit/expression.hpp"
 #include "fft/cuda/plan/fallback.hpp"
+#include "fft/problem.hpp"
+#include "fft/start.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -96,6 +102,22 @@ ballast::cuda::kernel_request kernel_for_fused(const line_policy& first, const l
 ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented) {
   const pass& one = made.passes[i];
   return one.pair ? kernel_for_fused(one.policy, made.passes[i + 1].policy, instrumented) : kernel_for(one.policy, instrumented);
+}
+
+double seconds_to_start(const array_problem& shape, precision type, bool protect, bool begin) {
+  const auto nest = shape.split ? std::nullopt : nest_of(shape);
+  if (!nest) return 0;
+  ballast::cuda::device& on = *ballast::cuda::current_device();
+  schedule_request wanted{.shape = nest->inner, .precision = type};
+  wanted.direction = shape.kind == kind::c2r ? direction::inverse : direction::forward;
+  wanted.scaled = shape.kind == kind::c2r;  // as by norm backward, the default
+  wanted.check = protect ? check_form::verify_before_store : check_form::none;
+  const schedule made = make_schedule(wanted, on.about());
+  std::vector<ballast::cuda::kernel_request> kernels;
+  for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) kernels.push_back(kernel_for(made, i, false));
+  const double seconds = ballast::cuda::seconds_to_compile(on, kernels);
+  if (begin && seconds > 0) (void)on.why_not_ready(kernels, true);
+  return seconds;
 }
 
 }  // namespace ballast::fft::cuda
