@@ -17,7 +17,7 @@ namespace ballast::gpu_check {
 namespace {
 
 // Numbers repeat after so many: a prime. Random ones for all would take the host longer than the calls.
-constexpr std::int64_t k_different = 4'194'301;
+constexpr std::int64_t k_numbers_of_kinds = 4'194'301;
 
 bool convolves(std::string_view token) { return token.starts_with("convolve_") || token.starts_with("correlate_"); }
 
@@ -36,7 +36,7 @@ gpu::buffer repeated_noise(const std::vector<T>& numbers, std::int64_t words) {
 template <class T>
 void time_placed(const std::string& token, double seconds, tally& seen) {
   const placed_problem what = parse_placed(token);
-  const std::vector<T> numbers = noise<T>(std::min(k_different, what.in_words()), 1);
+  const std::vector<T> numbers = noise<T>(std::min(k_numbers_of_kinds, what.in_words()), 1);
   const gpu::buffer in = repeated_noise(numbers, what.in_words()), out(what.out_words() * static_cast<std::int64_t>(sizeof(T)));
   const fft::plan off(what.problem, on_gpu(protection::off)), correct(what.problem, on_gpu(protection::correct));
   const int calls = repeated(what.bytes());
