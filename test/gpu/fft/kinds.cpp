@@ -43,7 +43,8 @@ void time_placed(const std::string& token, double seconds, tally& seen) {
   std::vector<call_variant> variants;
   for (const fft::plan* plan : {&off, &correct}) {
     variants.push_back({plan == &off ? "off" : "correct", {}, [&, plan] {
-                          for (int c = 0; c < calls; ++c) (void)run_placed<T>(what, *plan, in.data(), out.data(), tested != backend::cuda);
+                          for (int c = 0; c < calls; ++c)
+                            (void)run_placed<T>(what, *plan, in.data(), out.data(), tested != backend::cuda, gpu::stream());
                         }});
   }
   if (what.problem.kind != fft::kind::r2r && tested == backend::cuda) {
@@ -62,7 +63,7 @@ void time_placed(const std::string& token, double seconds, tally& seen) {
   for (const fft::plan* plan : {&off, &correct}) {
     check_kind(seen, token, plan == &off ? "off" : "correct", [&]() -> measured_error {
       gpu::fill(out.data(), 0xff, out.bytes());  // an element that is not written is NaN
-      const report found = run_placed<T>(what, *plan, in.data(), out.data(), true);
+      const report found = run_placed<T>(what, *plan, in.data(), out.data(), true, gpu::stream());
       if (found.detected > 0) throw error("a false alarm");
       std::vector<T> results(static_cast<std::size_t>(what.out_words()));
       gpu::copy(results.data(), out.data(), out.bytes());
@@ -183,11 +184,11 @@ int record_fft_kinds(test::recording_device& on, const settings& wanted) {
     void* const to = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
     for (const protection guard : {protection::off, protection::correct}) {
       try {
-        const fft::plan plan(what.problem, on_gpu(guard));
+        const fft::plan plan(what.problem, {.backend = backend::cuda, .protection = guard});
         if (what.problem.precision == precision::f32) {
-          (void)run_placed<float>(what, plan, from, to, true);
+          (void)run_placed<float>(what, plan, from, to, true, nullptr);
         } else {
-          (void)run_placed<double>(what, plan, from, to, true);
+          (void)run_placed<double>(what, plan, from, to, true, nullptr);
         }
       } catch (const std::exception& e) {
         ++failed;
