@@ -159,7 +159,7 @@ std::vector<std::string> kinds_set(bool quick) {
           "fft_dst3_f32_n1024_b32768_fwd",
           "fft_dst4_f32_n1024_b32768_fwd",
           "fft_dct2_f64_n1000_b16384_fwd",
-          "fft_dct2xdct2_f32_n512x512_b128_fwd",
+          "fft_dct2_f32_n512x512_b128_fwd",
           "convolve_real_f32_n16777216_m1025_full",
           "convolve_complex_f32_n4194304_m1025_same",
           "convolve_real_f32_n4096x4096_m33x33_same",
