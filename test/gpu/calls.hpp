@@ -34,7 +34,7 @@ inline constexpr int k_sampled = 10;
 struct whole_call {
   std::string token;
   std::string call;           // "fit, 20 iterations"
-  const char* type = "call";  // of the rows of its times
+  const char* type = "call";  // the type of the rows of its times
 };
 
 inline constexpr int k_call_rounds = 7;

@@ -93,6 +93,22 @@ if stage == "calls":
     for part, place, ms in (("copy", "device", 0.25), ("pass_kernel", "device", 1.0), ("wait", "host", 0.5)):
         row("call part", token=token, call=call, variant="correct", place=place, part=part, count=4, bytes=0, milliseconds=ms)
     row("call", token=small, variant="all", refused="no such kernel")
+if stage == "kinds":
+    assert "--groups" not in sys.argv
+    def kind(token, call, error, **times):
+        for variant, ms in times.items():
+            row("kind", token=token, call=call, variant=variant, milliseconds=ms, low=ms, high=ms, rounds=7)
+        row("check", group="kinds", token=token, manner="correct", error=error, bound=1.0, error_in_bounds=error, **{"pass": error <= 1})
+    if "qr" in sys.argv:
+        kind("geqrf_c64_m64_n32", "geqrf", 0.25, off=2.0, correct=2.5, cuSOLVER=5.0)
+        kind("geqp3_f64_m64_n64", "geqp3", 0.5, off=2.0, correct=2.0)
+        row("kind", token="gels_c64_m64_n32", variant="all", refused="no such kernel")
+    else:
+        assert sys.argv[-1] == "fft_dct2_f32_n64_b9_fwd"
+        kind("columns_fft_c2c_f32_n64_b9_fwd", "transform", 3.0, off=1.0, correct=1.25, cuFFT=1.0)
+        kind("fft_dct2_f32_n64_b9_fwd", "transform", 0.1, off=1.0, correct=1.0)
+        row("end", stage=stage, failed=1)
+        sys.exit(1)
 if stage == "first_call":
     import os
     assert os.listdir(os.environ["BALLAST_CACHE_DIR"]) == [] and len(sys.argv) == 5
@@ -487,6 +503,52 @@ echo '{{"type": "call", "token": "kmeans_f32_m1000_n16_k8", "call": "predict", "
         self.assertRegex(out, r"first_call +failed .*first call of kmeans_f64_m1048576_n16_k64: no compiler")
         status, out, _ = check(*arguments, "--only", "fft")
         self.assertRegex(out, r"first_call +not run .*expected kmeans or qr")
+
+    def test_kinds_have_a_stage_and_a_page(self):
+        python = self.out / "python3"
+        python.write_text(f"""#!/bin/sh
+case "$1" in *kinds_rivals.py) ;; *) exec {sys.executable} "$@";; esac
+echo '{{"type": "kind", "token": "fft_dct2_f32_n64_b9_fwd", "call": "transform", "variant": "PyTorch, by hand", "milliseconds": 4.0}}'
+echo '{{"type": "kind", "token": "geqp3_f64_m64_n64", "call": "geqp3", "variant": "LAPACK, all cores", "refused": "no SciPy"}}'
+echo '{{"type": "kind rival", "variant": "flash-kmeans", "unavailable": "not on this machine"}}'
+""")
+        python.chmod(0o755)
+        arguments = ("--programs", self.fake, "--out", self.out, "--stages", "kinds", "--only")
+        status, out, _ = check(*arguments, "qr", PATH=f"{self.out}:{os.environ['PATH']}")
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"geqrf_c64_m64_n32 +2 +2.5 +5 +2.00 yes, 0.25")
+        self.assertRegex(out, r"gels_c64_m64_n32 +no such kernel")
+        page = self.out / "kinds.md"
+        status, _, error = check("--report", self.out / "gpu-check.json", page, "--only", "kinds")
+        self.assertEqual(status, 0, error)
+        for line in ("| QR of complex matrices, protected: ≥ 1.8× the best rival in the geometric mean | reached | 2.00× |",
+                     "| QR with column pivoting, protected: ≥ 10× the best rival in the geometric mean | not measured | – |",
+                     "| `geqrf_c64_m64_n32` | geqrf | 2 | 2.5 | +25% | 5 (cuSOLVER) | 2.00 | yes, 0.25 |",
+                     "| `gels_c64_m64_n32` | | no such kernel |",
+                     "LAPACK, all cores was not measured: no SciPy",
+                     "flash-kmeans was not measured: not on this machine"):
+            self.assertIn(line, page.read_text())
+        status, out, _ = check(*arguments, "fft", "--problems", "fft_dct2_f32_n64_b9_fwd", PATH=f"{self.out}:{os.environ['PATH']}")
+        self.assertEqual(status, 1, out)
+        self.assertEqual(check("--report", self.out / "gpu-check.json", page, "--only", "kinds")[0], 0)
+        for line in ("| `columns_fft_c2c_f32_n64_b9_fwd` | transform | 1 | 1.25 | +25% | 1 (cuFFT) | 0.80 | **no** |",
+                     "| `fft_dct2_f32_n64_b9_fwd` | transform | 1 | 1 | +0% | 4 (PyTorch, by hand) | 4.00 | yes, 0.10 |",
+                     "- `columns_fft_c2c_f32_n64_b9_fwd`: a wrong result"):
+            self.assertIn(line, page.read_text())
+
+    def test_tokens_of_kinds_are_checked_before_a_device_is_opened(self):
+        for algorithm, token, why in (("fft", "rows_fft_c2c_f32_n8_b4_fwd", "columns_"), ("fft", "middle3_fft_c2c_f32_n8_b4_fwd", "divides the batch"),
+                                      ("fft", "fft_c2r_f32_n8_b4_inv", "c2c, r2c or r2r"), ("fft", "convolve_real_f32_n8x8_m3_full", "convolution"),
+                                      ("qr", "geqp3_c64_m8_n8", "complex numbers"), ("qr", "gels_c64_m8_n9", "at least as many rows"),
+                                      ("qr", "gelsy_f64_m9_n8", "geqp3_"), ("kmeans", "kmeans_f32_m9_n2_k3", "f16 or bf16"),
+                                      ("kmeans", "kmeans_bf16_m9_n2_k3_b4", "")):
+            done = subprocess.run([PROGRAM, "kinds", "--only", algorithm, token], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, token)
+            self.assertIn(why, done.stderr.splitlines()[0])
+        for algorithm, token in (("qr", "qr_c64_m8_n8"), ("kmeans", "kmeans_bf16_m9_n2_k3")):  # other stages refuse them
+            done = subprocess.run([PROGRAM, "verify", "--only", algorithm, token], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, token)
+            self.assertIn("which this stage takes", done.stderr)
 
     def test_a_program_that_was_not_built_is_a_failed_stage(self):
         (self.fake / "ballast-gpu-check-production").unlink()

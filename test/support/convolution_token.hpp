@@ -14,7 +14,7 @@
 
 namespace ballast::test {
 
-// Reads lengths such as 64x65, and moves `text` behind them. Empty if there are none.
+// Reads lengths such as 64x65, and removes them from the begin of `text`. Returns an empty list if there are none.
 inline std::vector<std::int64_t> read_lengths(std::string_view& text) {
   std::vector<std::int64_t> made;
   for (;;) {

@@ -17,7 +17,7 @@ namespace ballast::gpu_check {
 namespace {
 
 // Numbers repeat after so many: a prime. Random ones for all would take the host longer than the calls.
-constexpr std::int64_t k_different = 4'194'301;
+constexpr std::int64_t k_numbers_of_kinds = 4'194'301;
 
 bool convolves(std::string_view token) { return token.starts_with("convolve_") || token.starts_with("correlate_"); }
 
@@ -36,14 +36,15 @@ gpu::buffer repeated_noise(const std::vector<T>& numbers, std::int64_t words) {
 template <class T>
 void time_placed(const std::string& token, double seconds, tally& seen) {
   const placed_problem what = parse_placed(token);
-  const std::vector<T> numbers = noise<T>(std::min(k_different, what.in_words()), 1);
+  const std::vector<T> numbers = noise<T>(std::min(k_numbers_of_kinds, what.in_words()), 1);
   const gpu::buffer in = repeated_noise(numbers, what.in_words()), out(what.out_words() * static_cast<std::int64_t>(sizeof(T)));
   const fft::plan off(what.problem, on_gpu(protection::off)), correct(what.problem, on_gpu(protection::correct));
   const int calls = repeated(what.bytes());
   std::vector<call_variant> variants;
   for (const fft::plan* plan : {&off, &correct}) {
     variants.push_back({plan == &off ? "off" : "correct", {}, [&, plan] {
-                          for (int c = 0; c < calls; ++c) (void)run_placed<T>(what, *plan, in.data(), out.data(), tested != backend::cuda);
+                          for (int c = 0; c < calls; ++c)
+                            (void)run_placed<T>(what, *plan, in.data(), out.data(), tested != backend::cuda, gpu::stream());
                         }});
   }
   if (what.problem.kind != fft::kind::r2r && tested == backend::cuda) {
@@ -62,7 +63,7 @@ void time_placed(const std::string& token, double seconds, tally& seen) {
   for (const fft::plan* plan : {&off, &correct}) {
     check_kind(seen, token, plan == &off ? "off" : "correct", [&]() -> measured_error {
       gpu::fill(out.data(), 0xff, out.bytes());  // an element that is not written is NaN
-      const report found = run_placed<T>(what, *plan, in.data(), out.data(), true);
+      const report found = run_placed<T>(what, *plan, in.data(), out.data(), true, gpu::stream());
       if (found.detected > 0) throw error("a false alarm");
       std::vector<T> results(static_cast<std::size_t>(what.out_words()));
       gpu::copy(results.data(), out.data(), out.bytes());
@@ -158,7 +159,7 @@ std::vector<std::string> kinds_set(bool quick) {
           "fft_dst3_f32_n1024_b32768_fwd",
           "fft_dst4_f32_n1024_b32768_fwd",
           "fft_dct2_f64_n1000_b16384_fwd",
-          "fft_dct2xdct2_f32_n512x512_b128_fwd",
+          "fft_dct2_f32_n512x512_b128_fwd",
           "convolve_real_f32_n16777216_m1025_full",
           "convolve_complex_f32_n4194304_m1025_same",
           "convolve_real_f32_n4096x4096_m33x33_same",
@@ -183,11 +184,11 @@ int record_fft_kinds(test::recording_device& on, const settings& wanted) {
     void* const to = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
     for (const protection guard : {protection::off, protection::correct}) {
       try {
-        const fft::plan plan(what.problem, on_gpu(guard));
+        const fft::plan plan(what.problem, {.backend = backend::cuda, .protection = guard});
         if (what.problem.precision == precision::f32) {
-          (void)run_placed<float>(what, plan, from, to, true);
+          (void)run_placed<float>(what, plan, from, to, true, nullptr);
         } else {
-          (void)run_placed<double>(what, plan, from, to, true);
+          (void)run_placed<double>(what, plan, from, to, true, nullptr);
         }
       } catch (const std::exception& e) {
         ++failed;

@@ -164,10 +164,10 @@ placed_problem parse_placed(std::string_view text) {
 }
 
 template <class T>
-report run_placed(const placed_problem& what, const fft::plan& plan, const void* in, void* out, bool wait) {
+report run_placed(const placed_problem& what, const fft::plan& plan, const void* in, void* out, bool wait, void* stream) {
   using complex = std::complex<T>;
   const auto from = static_cast<std::size_t>(what.shape.input.extent), to = static_cast<std::size_t>(what.shape.output.extent);
-  const call now = on_stream();
+  const call now = test::quiet_call(stream);
   const auto start = [&](auto x, auto y) -> report {
     constexpr bool r2c = std::is_same_v<decltype(x), std::span<const T>> && std::is_same_v<decltype(y), std::span<complex>>;
     if constexpr (!r2c) {
@@ -251,8 +251,8 @@ std::function<void(const void*, void*)> cufft_way(const placed_problem& what) {
   };
 }
 
-template report run_placed<float>(const placed_problem&, const fft::plan&, const void*, void*, bool);
-template report run_placed<double>(const placed_problem&, const fft::plan&, const void*, void*, bool);
+template report run_placed<float>(const placed_problem&, const fft::plan&, const void*, void*, bool, void*);
+template report run_placed<double>(const placed_problem&, const fft::plan&, const void*, void*, bool, void*);
 template double error_of_placed<float>(const placed_problem&, const std::function<float(std::int64_t)>&, const std::vector<float>&);
 template double error_of_placed<double>(const placed_problem&, const std::function<double(std::int64_t)>&, const std::vector<double>&);
 

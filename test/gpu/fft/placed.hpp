@@ -39,9 +39,9 @@ struct placed_problem {
 // Throws invalid_argument_error.
 placed_problem parse_placed(std::string_view text);
 
-// Runs the plan once. `wait`: until the results lie in memory; then returns the report, otherwise an empty one.
+// Runs the plan once on a stream. `wait`: until the results lie in memory; then returns the report, otherwise an empty one.
 template <class T>
-report run_placed(const placed_problem& what, const fft::plan& plan, const void* in, void* out, bool wait);
+report run_placed(const placed_problem& what, const fft::plan& plan, const void* in, void* out, bool wait, void* stream);
 
 // The relative error of a signal ‖y − ŷ‖₂/‖y‖₂ of the first and of the last signal; the larger one. word(i): word i of the input.
 template <class T>

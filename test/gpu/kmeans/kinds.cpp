@@ -16,9 +16,9 @@ namespace {
 namespace gpu = bench::gpu;
 using index = std::int64_t;
 
-constexpr int k_few = 1, k_many = 20;     // iterations of the timed fits
-constexpr index k_different = 4'194'301;  // numbers repeat after so many
-constexpr index k_compared = 1024;        // points whose labels are compared with exact ones
+constexpr int k_one_iteration = 1, k_iterations = 20;  // iterations of the timed fits
+constexpr index k_numbers = 4'194'301;                 // numbers repeat after so many
+constexpr index k_labels_compared = 1024;              // points whose labels are compared with exact ones
 
 bool half(const kmeans::problem& what) { return what.storage == kmeans::storage::f16 || what.storage == kmeans::storage::bf16; }
 
@@ -29,11 +29,11 @@ struct fitted {
 };
 
 // The points of a problem, in its storage and in float, and memory for results.
-class operands {
+class half_operands {
  public:
-  explicit operands(const kmeans::problem& what)
+  explicit half_operands(const kmeans::problem& what)
       : what_(what), first_(what.clusters * what.features * 4), centroids_(first_.bytes()), labels_(what.points * 4) {
-    const index all = what.points * what.features, count = std::min(all, k_different);
+    const index all = what.points * what.features, count = std::min(all, k_numbers);
     values_ = points_of<float>({.points = count, .features = 1, .clusters = 1}, 0, 11);
     std::vector<std::uint16_t> bits;
     if (half(what)) {
@@ -111,10 +111,10 @@ class operands {
 
 // How much farther the given centroid of a point is than the nearest one, of the largest of some points; by the squared distance, or by the
 // cosine. Bound: the rounding of these sums in double; by the cosine that of unit vectors in float.
-measured_error error_of_labels(const operands& with, const std::vector<std::int32_t>& labels) {
+measured_error error_of_labels(const half_operands& with, const std::vector<std::int32_t>& labels) {
   const kmeans::problem& what = with.what();
   double worst = 0;
-  const index step = std::max<index>(1, what.points / k_compared);
+  const index step = std::max<index>(1, what.points / k_labels_compared);
   for (index i = 0; i < what.points; i += step) {
     double least = std::numeric_limits<double>::infinity(), own = least, size = 0;
     const auto label = labels[static_cast<std::size_t>(i)];
@@ -140,7 +140,7 @@ measured_error error_of_labels(const operands& with, const std::vector<std::int3
 }
 
 // The difference of the inertia from Σ (1 − cos) of the labels and centroids, relative. Bound: each unit vector is rounded once.
-measured_error error_of_inertia(const operands& with, const fitted& found) {
+measured_error error_of_inertia(const half_operands& with, const fitted& found) {
   const kmeans::problem& what = with.what();
   double sum = 0;
   for (index i = 0; i < what.points; ++i) {
@@ -157,20 +157,20 @@ measured_error error_of_inertia(const operands& with, const fitted& found) {
   return {std::abs(found.inertia - sum) / sum, 8 * std::numeric_limits<float>::epsilon()};
 }
 
-void check(operands& with, const std::string& token, tally& seen) {
+void check_results(half_operands& with, const std::string& token, tally& seen) {
   const kmeans::problem& what = with.what();
   for (const protection level : {protection::off, protection::correct}) {
     const char* const manner = level == protection::off ? "off" : "correct";
     check_kind(seen, token, std::string("predict, ") + manner,
-               [&] { return error_of_labels(with, with.results(with.run(with.plan(what, k_few, level), false)).labels); });
+               [&] { return error_of_labels(with, with.results(with.run(with.plan(what, k_one_iteration, level), false)).labels); });
   }
   check_kind(seen, token, what.spherical ? "fit, inertia" : "fit, same bits as in f32", [&]() -> measured_error {
-    const fitted found = with.results(with.run(with.plan(what, k_many, protection::correct), true));
+    const fitted found = with.results(with.run(with.plan(what, k_iterations, protection::correct), true));
     if (what.spherical) return error_of_inertia(with, found);
     with.widen();
     kmeans::problem wide = what;
     wide.storage = kmeans::storage::dense;
-    const fitted same = with.results(with.run(with.plan(wide, k_many, protection::correct), true));
+    const fitted same = with.results(with.run(with.plan(wide, k_iterations, protection::correct), true));
     double different = found.inertia != same.inertia;
     for (std::size_t i = 0; i < found.labels.size(); ++i) different += found.labels[i] != same.labels[i];
     for (std::size_t i = 0; i < found.centroids.size(); ++i) different += found.centroids[i] != same.centroids[i];
@@ -179,21 +179,22 @@ void check(operands& with, const std::string& token, tally& seen) {
 }
 
 void time_kind(const std::string& token, double seconds, tally& seen) {
-  operands with(kmeans::parse_token(token));
+  half_operands with(kmeans::parse_token(token));
   struct kind_of_call {
     const char* name;
     int iterations;
     bool fits;
   };
-  for (const kind_of_call& kind :
-       {kind_of_call{"fit, 1 iteration", k_few, true}, {"fit, 20 iterations", k_many, true}, {"predict", k_few, false}}) {
+  for (const kind_of_call& kind : {kind_of_call{"fit, 1 iteration", k_one_iteration, true},
+                                   {"fit, 20 iterations", k_iterations, true},
+                                   {"predict", k_one_iteration, false}}) {
     const kmeans::plan<float> plans[] = {with.plan(with.what(), kind.iterations, protection::off),
                                          with.plan(with.what(), kind.iterations, protection::correct)};
     std::vector<call_variant> variants;
     for (const int v : {0, 1}) variants.push_back({v == 0 ? "off" : "correct", {}, [&, v] { (void)with.run(plans[v], kind.fits); }});
     (void)time_call({token, kind.name, k_kind_row}, variants, 0.25 * seconds);
   }
-  check(with, token, seen);
+  check_results(with, token, seen);
 }
 
 }  // namespace

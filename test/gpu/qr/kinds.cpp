@@ -12,8 +12,8 @@ namespace ballast::gpu_check::factors {
 namespace {
 
 // Bounds on the errors of wide_check: as in the stage verify; for least squares four times as large, as explained there.
-constexpr double k_bound = 12, k_bound_solved = 48;
-constexpr index k_large = index{1} << 22;  // elements of a matrix whose result is checked only with protection
+constexpr double k_factors_bound = 12, k_solved_bound = 48;
+constexpr index k_checked_with_protection_only = index{1} << 22;  // elements of a matrix whose result is checked only with protection
 
 // geqp3, whose call takes the pivots beside the other operands.
 constexpr std::string_view k_pivoted = "geqp3";
@@ -27,7 +27,7 @@ std::optional<what_runs> call_of(std::string_view operation) {
 }
 
 template <class T>
-std::vector<T> on_host(const T* from, index count) {
+std::vector<T> copied_to_host(const T* from, index count) {
   std::vector<T> made(static_cast<std::size_t>(count));
   gpu::copy(made.data(), from, count * static_cast<index>(sizeof(T)));
   gpu::synchronize();
@@ -36,30 +36,30 @@ std::vector<T> on_host(const T* from, index count) {
 
 // The error of the result of the last call in its bounds; of a batch the larger one of the first and the last matrix.
 template <class T>
-measured_error error_of(const operands<T>& with, what_runs which, const std::vector<index>& pivots) {
+measured_error error_of_result(const operands<T>& with, what_runs which, const std::vector<index>& pivots) {
   const qr::problem& what = with.what();
   const index m = what.rows, n = what.columns, size = m * n, steps = std::min(m, n);
   const wide_check<T> check(m, n);
   double worst = 0;
   for (const index b : {index{0}, what.batch - 1}) {
-    const std::vector<T> given = on_host(with.source() + b * size, size), made = on_host<T>(with.matrix() + b * size, size),
-                         tau = on_host<T>(with.tau() + b * steps, steps);
+    const std::vector<T> given = copied_to_host(with.source() + b * size, size), made = copied_to_host<T>(with.matrix() + b * size, size),
+                         tau = copied_to_host<T>(with.tau() + b * steps, steps);
     double error = 0;
     if (which == what_runs::geqrf) {
       error = check.factors(given.data(), made.data(), tau.data(), pivots.empty() ? nullptr : pivots.data());
       if (!pivots.empty()) error = std::max(error, check.order(given.data(), made.data()));
     } else if (which == what_runs::gels) {
-      const std::vector<T> right = on_host(with.right_source() + b * m, m), x = on_host<T>(with.right() + b * m, n);
+      const std::vector<T> right = copied_to_host(with.right_source() + b * m, m), x = copied_to_host<T>(with.right() + b * m, n);
       error = check.solved(given.data(), right.data(), x.data());
     } else {
-      const std::vector<T> factors = on_host(with.factors() + b * size, size);
+      const std::vector<T> factors = copied_to_host(with.factors() + b * size, size);
       error = which == what_runs::ormqr ? check.applied(given.data(), made.data(), factors.data(), tau.data())
                                         : check.formed(made.data(), factors.data(), tau.data());
     }
     if (!(error <= worst)) worst = error;
     if (what.batch == 1) break;
   }
-  return {std::isnan(worst) ? std::numeric_limits<double>::infinity() : worst, which == what_runs::gels ? k_bound_solved : k_bound};
+  return {std::isnan(worst) ? std::numeric_limits<double>::infinity() : worst, which == what_runs::gels ? k_solved_bound : k_factors_bound};
 }
 
 template <class T>
@@ -89,13 +89,13 @@ void time_kind(const std::string& name, double seconds, tally& seen) {
   }
   (void)time_call({name, parsed.operation, k_kind_row}, variants, 0.6 * seconds);
   for (const int v : {0, 1}) {
-    if (v == 0 && what.rows * what.columns > k_large) continue;
+    if (v == 0 && what.rows * what.columns > k_checked_with_protection_only) continue;
     check_kind(seen, name, v == 0 ? "off" : "correct", [&] {
       if (which == what_runs::ormqr || which == what_runs::orgqr) with.factor(plans[1]);  // tau of a rival may lie there
       with.prepare(which);
       gpu::synchronize();
       run(plans[v]);
-      return error_of(with, which, pivots);
+      return error_of_result(with, which, pivots);
     });
   }
 }

@@ -14,7 +14,7 @@
 namespace ballast::strike {
 namespace {
 
-// Of one dimension.
+// Reads a convolution of one dimension.
 fft::convolution_problem read_token(std::string_view text) {
   fft::convolution_problem made = test::parse_convolution(text);
   if (made.first.size() != 1) throw invalid_argument_error("expected a convolution of one dimension, got \"" + std::string(text) + '"');
