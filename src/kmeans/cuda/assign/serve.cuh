@@ -136,7 +136,7 @@ struct serving {
   // Loads the 16 rows from `own` on as operands; returns ‖x‖² and ‖x − x̃‖² of the lane's rows.
   __device__ __forceinline__ void load_rows(const serve_centroids<T>& from, int own, int time, T (&norm)[k_halves],
                                             T (&cut)[k_halves]) const {
-    constexpr int together = 4;  // k-slices whose loads are in flight
+    constexpr int together = 2;  // k-slices whose loads are in flight
 #pragma unroll
     for (int q = 0; q < k_halves; ++q) norm[q] = cut[q] = 0;
 #pragma unroll 1
@@ -269,7 +269,7 @@ struct serving {
   }
 
   // Returns the nearest centroid of the stored row, the lowest index among equals: as scan() does.
-  __device__ __noinline__ int nearest_of_all(const T* from) const {
+  __device__ __forceinline__ int search_all(const T* from) const {
     constexpr int lanes = 8, groups = 32 / lanes, together = 2;
     const auto measure = [&](int first_column, T(&distance)[together]) {
       const T* c[together];
@@ -327,6 +327,8 @@ struct serving {
     }
     return best.index;
   }
+  // The same, apart from the main loop, which needs the registers. It takes no reference to this: all addresses would lie in memory then.
+  static __device__ __noinline__ int nearest_of_all(const launch& given, const T* from) { return serving(given).search_all(from); }
   // Returns ‖x − c‖² of the stored row in double, with the bits of exact_distance().
   __device__ __forceinline__ double exact_square(const T* c) const {
     double sum = 0;
@@ -373,14 +375,6 @@ struct serving {
     __syncwarp();  // the distances are stored
   }
 
-  // The arguments of the functions of exact.cuh.
-  __device__ __forceinline__ exact_arguments<T> exact_of(const serve_centroids<T>& from) const {
-    exact_arguments<T> made_of{};
-    made_of.given = a.given;
-    made_of.plain = from.plain;
-    made_of.k = a.k;
-    return made_of;
-  }
   // Decides the labels of open rows by the coordinates as given. norm: ‖x‖² of the lane's rows, about.
   __device__ __forceinline__ bool settle_rows(const serve_centroids<T>& from, int own, int time, const T (&norm)[k_halves],
                                               std::int32_t* of, const double* distances) const {
@@ -401,7 +395,7 @@ struct serving {
         double square = 0;  // with the bits of normalized_points::norm
         for (int f = 0; f < n; ++f) square = __fma_rn(static_cast<double>(x[f]), static_cast<double>(x[f]), square);
         if (!is_open_at<T>(static_cast<double>(static_cast<T>(square)), distances[r])) continue;
-        const exact_arguments<T> exact = exact_of(from);
+        const exact_arguments<T>& exact = a.exact[time];
         const int label = struck_label(time, 2, nearest_given<false>(exact, first + r, 0, 1, bound_of(exact, distances[r])).index);
         if (static_cast<unsigned>(label) >= static_cast<unsigned>(a.k) || label == of[r]) continue;
         changed = true;
@@ -446,7 +440,7 @@ struct serving {
       for (unsigned left = q == 0 ? unsure[0] : unsure[1]; left != 0; left &= left - 1) {
         const int r = own + 8 * q + (__ffs(static_cast<int>(left)) - 1) / 4;
         store_row(from, first + r);
-        const int label = struck_label(time, 3, nearest_of_all(from.rows));
+        const int label = struck_label(time, 3, nearest_of_all(given, from.rows));
         if (lane == 0) own_labels[r] = label;
       }
     }
@@ -494,7 +488,7 @@ struct serving {
 
 // One block labels k_serve_rows rows, 16 for each warp at a time.
 template <class T, int Warps, int Tiles, class Injector>
-__global__ void __launch_bounds__(32 * Warps, 3)
+__global__ void __launch_bounds__(32 * Warps, 2)
     serve_kernel(const __grid_constant__ ballast::cuda::kernel_launch<serve_arguments<T>, Injector> given) {
   const serving<T, Warps, Tiles, Injector> all(given);
   all.run();

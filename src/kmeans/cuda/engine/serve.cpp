@@ -81,6 +81,9 @@ summed_twice cuda_engine<T>::serve(const sealed_centroids<T>& centroids, const c
                              reinterpret_cast<const T*>(at + shift),        reinterpret_cast<T*>(at + rows),
                              reinterpret_cast<operand_of<T>*>(at + packed), reinterpret_cast<T*>(at + starts),
                              reinterpret_cast<serve_norms<T>*>(at + bounds)};
+    given.exact[copy].given = given.given;
+    given.exact[copy].plain = given.centroids[copy].plain;
+    given.exact[copy].k = given.k;
   }
 
   core::vector<double> parts(at(2 * blocks));
