@@ -183,7 +183,7 @@ matrices<T> matrices_of(array read, const std::string& file) {
   return made;
 }
 
-using tools::array_of;  // of a matrix, beside the one for a batch
+using tools::array_of;  // beside the one for a batch
 
 template <class T>
 array array_of(const matrices<T>& value) {

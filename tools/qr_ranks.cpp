@@ -59,7 +59,7 @@ void tell(invocation& work, const ranks_options& how, const matrix<T>& A, const 
 
 template <class T>
 int run_qr_on_ranks(const common_options& wanted, const ranks_options& how, array read) {
-  const std::vector<std::int64_t> shape = read.facts->shape;  // of the whole file
+  const std::vector<std::int64_t> shape = read.facts->shape;  // the whole file's
   if (shape.empty() || shape.size() > 2)
     throw invalid_argument_error(
         fmt::format("{}: expected a matrix (1 or 2 axes) on ranks, got shape {}", printable(how.input), to_string(shape)));
