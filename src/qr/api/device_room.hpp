@@ -98,7 +98,7 @@ std::uint64_t seal_there(const prepared& own, int device, matrix_view<const T> o
   });
 }
 
-// Returns a matrix where this device can read it. What lies on another device of the group is compared with its source by a seal.
+// Returns a matrix where this device can read it. A copy from another device of the group is compared with its source by a seal.
 template <class T>
 resident<const T> bring(std::span<const int> devices, const prepared& plan, operation_call<T>& here, matrix_view<const T> from) {
   const auto& on = ballast::cuda::current_device();

@@ -29,7 +29,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& from) {
   return std::as_bytes(std::span<const T>(from));
 }
 
-// What the members of row_factors need of a rank: its rows, and the factors of all triangles.
+// A rank's part in the members of row_factors: its rows, and the factors of all triangles.
 template <class T>
 struct rank_factors {
   const own_rows<T>& own;
