@@ -69,7 +69,7 @@ TYPED_TEST(qr_complex_faults, every_fault_at_every_site_is_repaired) {
   using S = typename TestFixture::S;
   for (const char* scheme : k_complex_schemes) {
     std::vector<std::pair<index, index>> shapes = {{40, 24}, {20, 33}, {16, 7}, {21, 21}};
-    if (this->which == backend::cuda && test::sampled()) shapes.resize(2);
+    if (this->which == backend::cuda && test::sampled()) shapes.resize(scheme == k_complex_schemes[0] ? 2 : 1);
     for (const auto& [m, n] : shapes) {
       const dense<S> A = random_complex<S>(m, n, 21);
       const results<S> clean = compute_all<S>(A, this->how(scheme), nullptr);
@@ -120,6 +120,8 @@ TYPED_TEST(qr_complex_faults, without_protection_the_same_faults_reach_the_outpu
     EXPECT_EQ(clean.seen.checks, 0u);
     for (const inject::site where : sites(scheme)) {
       if (inject::row_of(where).role != inject::site_role::data) continue;
+      // Without protection both schemes do the same arithmetic.
+      if (this->which == backend::cuda && scheme != k_complex_schemes[0] && !test::taken(static_cast<std::uint64_t>(where), 3)) continue;
       for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
         int reached = 0;
         for (std::uint64_t seed = 0; seed < 6; ++seed) {
