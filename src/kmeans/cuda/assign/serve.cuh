@@ -494,7 +494,7 @@ struct serving {
 
 // One block labels k_serve_rows rows, 16 for each warp at a time.
 template <class T, int Warps, int Tiles, class Injector>
-__global__ void __launch_bounds__(32 * Warps, 3)
+__global__ void __launch_bounds__(32 * Warps)
     serve_kernel(const __grid_constant__ ballast::cuda::kernel_launch<serve_arguments<T>, Injector> given) {
   const serving<T, Warps, Tiles, Injector> all(given);
   all.run();
