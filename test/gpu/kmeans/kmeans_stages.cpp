@@ -141,7 +141,8 @@ void record_subject(test::recording_device& on, const std::string& name) {
 void check_token(std::string_view text, std::string_view stage) {
   if (stage == "kinds") return check_kind_token(text);
   const kmeans::problem what = kmeans::parse_token(text);
-  if (stage != "strike" && (what.storage != kmeans::storage::dense || what.spherical))
+  const bool rows = stage == "calls" && what.storage == kmeans::storage::csr;
+  if (stage != "strike" && !rows && (what.storage != kmeans::storage::dense || what.spherical))
     throw invalid_argument_error(std::string(text) + ": expected points in a matrix of f32 or f64, which this stage takes, got others");
 }
 
