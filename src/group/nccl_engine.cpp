@@ -86,9 +86,9 @@ nccl_engine::~nccl_engine() {
 void nccl_engine::send(int to, std::span<const std::byte> message) {
   if (over_.aborted()) return;
   peers_[static_cast<std::size_t>(to)].waiting.emplace_back(message.begin(), message.end());
-  std::uint64_t what = 0;
-  std::memcpy(&what, message.data(), std::min(sizeof what, message.size()));
-  urgent_ = urgent_ || what != static_cast<std::uint64_t>(kind::received);
+  head value;
+  std::memcpy(&value, message.data(), std::min(sizeof value, message.size()));
+  urgent_ = urgent_ || (value.what == static_cast<std::uint64_t>(kind::data) && value.copy == 0);
 }
 
 // The bytes that still have to go to a rank, with the heads of one part for each message.

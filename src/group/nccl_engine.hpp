@@ -88,7 +88,8 @@ class nccl_engine final : public transport {
   phase now_ = phase::idle;
   std::uint64_t round_ = 0;
   bool more_ = false;  // a rank had more to send in the last round
-  // A message waits that another rank may wait for, and is in no round yet; one is in the round that runs. Confirmations are not such.
+  // A block of an exchange waits, which is in no round yet; one is in the round that runs. Confirmations, requests and repeated blocks are
+  // not such: at the end of a call nobody may be left who takes them.
   bool urgent_ = false, urgent_runs_ = false;
   clock::time_point began_;  // the round
   double waited_ = 0;        // seconds for which receive() has waited for this round
