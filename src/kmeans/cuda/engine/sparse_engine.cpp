@@ -85,7 +85,7 @@ void sparse_engine<T>::upload_points() {
   points_.origin = first;
   points_.m = this->m_;
   points_.n = this->n_;
-  points_.scale = this->source_.scale;
+  points_.scale = points_.scale_twin = this->source_.scale;
   const auto& weights = this->source_.weights;
   weights_ =
       static_cast<const T*>(read(weights.data(), 0, static_cast<std::int64_t>(sizeof(T)), static_cast<std::int64_t>(weights.size())));
@@ -132,7 +132,7 @@ ranges<T> sparse_engine<T>::column_stats() {
 template <class T>
 void sparse_engine<T>::normalize(const normalization<T>& chosen) {
   base::normalize(chosen);
-  points_.scale = chosen.scale;
+  points_.scale = points_.scale_twin = chosen.scale;
   rows_read_ = false;
 }
 

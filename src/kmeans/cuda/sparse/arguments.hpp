@@ -19,6 +19,7 @@ struct sparse_points {
   std::int64_t m = 0;
   std::int64_t n = 0;
   T scale = 1;
+  T scale_twin = 1;  // the same number, for checks: a thread keeps each in a register
 };
 
 // Packed centroids (kmeans/block.hpp) in device memory: of each section all columns of a feature lie side by side.

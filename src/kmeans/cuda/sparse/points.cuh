@@ -30,5 +30,10 @@ template <class T>
 __device__ __forceinline__ sparse_element<T> load_element(const sparse_points<T>& p, std::int64_t at) {
   return {arch::load_itself(p.values + at) * p.scale, static_cast<std::int32_t>(load_index(p, p.columns, at))};
 }
+// The same for a check, which shares no register with the computation, the scale included.
+template <class T>
+__device__ __forceinline__ sparse_element<T> load_element_again(const sparse_points<T>& p, std::int64_t at) {
+  return {arch::load_itself(p.values + at) * p.scale_twin, static_cast<std::int32_t>(load_index(p, p.columns, at))};
+}
 
 }  // namespace ballast::kmeans::cuda

@@ -89,7 +89,7 @@ __device__ __forceinline__ sparse_products<T> multiply_row(const sparse_search_a
     if (there) mine = load_element(a.points, at + arch::lane());
     made.square += mine.x * mine.x;
     if (a.check && there) {
-      const sparse_element<T> again = load_element(a.points, at + arch::lane());
+      const sparse_element<T> again = load_element_again(a.points, at + arch::lane());
       made.checksum += again.x * checksum[again.feature];
     }
     const int count = static_cast<int>(end - at < 32 ? end - at : 32);
