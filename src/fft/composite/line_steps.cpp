@@ -79,7 +79,7 @@ void add_two(T* d, const T* s0, const T* s1, T f0, T f1, std::int64_t count) {
   for (std::int64_t l = 0; l < count; ++l) d[l * To] = f0 * s0[l * From] + f1 * s1[l * From];
 }
 
-// Lines side by side. A row of results may be one of those that it is made of, and overlaps no other.
+// Lines side by side. A row of results may be one of its sources, and overlaps no other.
 template <class T>
 void apply_to_rows(const index_map& map, const T* factors, const line_places& where, const T* from, T* to) {
   const std::int64_t count = where.inner;

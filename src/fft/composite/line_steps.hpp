@@ -27,7 +27,7 @@ struct line_places {
 // Rows [first, last) of a map that have as many terms, whose indices grow by `step` from one row to the next.
 struct index_run {
   std::int64_t first, last;
-  std::vector<std::int64_t> index, step;  // of the terms of row `first`
+  std::vector<std::int64_t> index, step;  // one for each term of row `first`
 };
 
 // An array or memory. lines: the numbers of all lines from one scalar of a line to the next, 1 if the lines lie one after the other; outer:
@@ -47,7 +47,7 @@ struct row_place {
 struct index_map {
   std::vector<std::int64_t> begin, index;
   std::vector<index_run> runs;            // all rows in their order
-  std::vector<row_place> source, target;  // of each term, of each row
+  std::vector<row_place> source, target;  // the places of each term, and of each row
   std::int64_t from_outer, to_outer;      // memory_layout::outer
   std::int64_t to;                        // index of the first result
 
