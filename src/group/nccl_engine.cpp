@@ -230,8 +230,7 @@ int nccl_engine::receive(bytes& message, double seconds) {
     waited_ += std::min(std::chrono::duration<double>(time - last).count(), 0.05);
     last = time;
     if (waited_ > patience_) give_up();
-    // What others wait for must be in a round before this rank goes on: none of them can be past its exchange, so all join the one that
-    // runs.
+    // This rank goes on when its blocks are in a round: no other rank can be past its exchange, so all join the round that runs.
     if (seconds_since(start) >= seconds && !urgent_) return -1;
     wait_a_little(turns);
   }

@@ -88,8 +88,8 @@ class nccl_engine final : public transport {
   phase now_ = phase::idle;
   std::uint64_t round_ = 0;
   bool more_ = false;  // a rank had more to send in the last round
-  // A block of an exchange waits, which is in no round yet; one is in the round that runs. Confirmations, requests and repeated blocks are
-  // not such: at the end of a call nobody may be left who takes them.
+  // A block of an exchange waits, which is in no round yet; one is in the round that runs. Confirmations, requests and repeated blocks do
+  // not count: at the end of a call no rank may be left that takes them.
   bool urgent_ = false, urgent_runs_ = false;
   clock::time_point began_;  // the round
   double waited_ = 0;        // seconds for which receive() has waited for this round
@@ -102,7 +102,7 @@ class nccl_link {
   // Moves a word by each kind of operation, so that NCCL has made its connections and loaded its kernels before any other work runs: while
   // a kernel waits for another rank, these steps can wait for the kernel.
   nccl_link(const nccl::api& functions, nccl::handle parent, std::shared_ptr<nccl_engine> engine);
-  // What a rank calls again and again while it waits for the device, so that it answers requests of the others.
+  // A rank calls `answer` again and again while it waits for the device, so that it answers requests of the others.
   void answer_by(std::function<void()> answer) { answer_ = std::move(answer); }
   const std::shared_ptr<cuda::device>& device() const { return engine_->device(); }
   int device_number() const { return engine_->device_number(); }

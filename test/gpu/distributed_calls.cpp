@@ -1,6 +1,6 @@
 // The stage `distributed`, QR and transforms on several devices of one process: errors beside a call on one device, and
-// times of whole calls whose operands lie in pageable memory of the host, of transforms whose operands lie divided on the devices, and, where
-// the call says so, of calls whose operands lie in the memory of the devices.
+// times of whole calls whose operands lie in pageable memory of the host, of transforms whose operands lie divided on the devices, and,
+// where the call says so, of calls whose operands lie in the memory of the devices.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -101,7 +101,8 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
 template <class Work, class Error>
 int timed(const char* token, const std::string& what, const std::vector<int>& devices, const execution& where, double limit,
           const Work& work, const Error& error, int repeated = k_repeated) {
-  return timed(token, what, devices, where, limit, work, error, [] {}, repeated);
+  return timed(
+      token, what, devices, where, limit, work, error, [] {}, repeated);
 }
 
 template <class T>

@@ -338,7 +338,7 @@ int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int o
 
 namespace {
 
-// What the rank of this thread does while it waits.
+// The rank of this thread calls it while it waits.
 thread_local std::function<void()> answer;
 
 struct recorded final : cuda::stream_event {

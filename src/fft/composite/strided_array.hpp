@@ -58,8 +58,8 @@ struct chunk_view {
   std::int64_t lanes = 1, used = 1;
   const core::vector<std::int64_t>& offsets;  // one for each signal, in elements
 
-  // Calls visit(place in memory, number in the dense array) for each scalar. Whatever lies closer together in memory, elements of a signal
-  // or signals, is visited one after the other: of elements as many as a cache line has.
+  // Calls visit(place in memory, number in the dense array) for each scalar. Elements of a signal or signals
+  // are visited one after the other, as they lie closer together in memory: elements as many as a cache line has.
   template <class Visit>
   void for_each(const Visit& visit) const {
     const std::int64_t row = lengths.back(), step = strides.back() * unit;

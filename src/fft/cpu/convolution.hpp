@@ -41,7 +41,7 @@ class convolution final : public transform {
     const T* in;
     const transform_args& how;
     std::int64_t number;  // in the batch
-    int threads, slot;    // of this signal, as in crew
+    int threads, slot;    // as in crew
     strike_counts all;
     inject::position here;
   };

@@ -22,7 +22,7 @@ constexpr std::size_t k_piece = 65536;  // bytes of a mailbox
 constexpr int k_in_progress = 7;
 
 struct mailbox {
-  std::atomic<std::uint64_t> bytes{0};  // of the piece that waits; 0: none
+  std::atomic<std::uint64_t> bytes{0};  // in the piece that waits; 0: none
   unsigned char piece[k_piece];
 };
 struct world {
@@ -35,7 +35,7 @@ struct operation {
   unsigned char* memory = nullptr;
   std::size_t bytes = 0, done = 0;
   int peer = 0;
-  // Of a sum: the words of the others, and where they are added when all operations of the sum are done.
+  // kept: a sum's words of the other ranks; they are added to `sum` when all its operations are done.
   std::shared_ptr<std::vector<unsigned char>> kept = {};
   std::uint64_t* sum = nullptr;
 };

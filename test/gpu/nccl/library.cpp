@@ -41,7 +41,7 @@ struct functions {
 };
 functions real;
 
-// What is struck, and what was counted. One thread calls NCCL.
+// The fault to make, and counts. One thread calls NCCL.
 struct {
   std::optional<strike> armed;
   std::uint64_t messages = 0, sums = 0, struck = 0;

@@ -17,7 +17,7 @@ struct shared_by_processes {
     loaded_nccl::unique_id id;
     std::atomic<bool> made{false};
   };
-  entry ids[2];                  // of all, and of those that a loss leaves
+  entry ids[2];                  // for all processes, and for those that a loss leaves
   std::atomic<double> ended{0};  // when a process ended itself
   std::atomic<std::uint64_t> struck{0};
   std::atomic<std::uint64_t> wrong{0};
@@ -38,7 +38,7 @@ struct scene {
   std::string library;  // the file of NCCL
   int processes = 1;
   double seconds = 60;   // all have ended by then
-  double patience = 60;  // of their groups
+  double patience = 60;  // group_options::patience
   int dies = -1;         // a process that must end by SIGKILL
 };
 

@@ -1,5 +1,5 @@
 // The processes of the stage `nccl` of gpu-check without a GPU: over the NCCL of fake_library.cpp, devices of the emulator, calls on the
-// host. What a scene's end is worth: processes that fail, hang or are killed must fail it.
+// host. Processes that fail, hang or are killed must fail a scene.
 // Layer: unit tests.
 #include "nccl/processes.hpp"
 

@@ -162,7 +162,7 @@ auto kernel_names<T>::serve(std::int64_t n, std::int64_t k, bool instrumented) -
               kernel("serve_kernel"), {k_type<T>, std::to_string(chosen.warps), std::to_string(chosen.tiles)}, instrumented),
           .threads = 32 * chosen.warps,
           .shared = serve_shared_bytes<T>(chosen, padded_features<T>(n)),
-          .spills = 32,  // of two registers
+          .spills = 32,  // two registers
           .stack = 16};
 }
 

@@ -42,7 +42,7 @@ template <class T>
 struct serve_arguments {
   given_points<T> given;
   serve_centroids<T> centroids[2];  // the second one is for the second computation
-  exact_arguments<T> exact[2];      // the same for the functions of exact.cuh: given, plain and k. Made in a kernel they would lie in its stack
+  exact_arguments<T> exact[2];  // the same for the functions of exact.cuh: given, plain and k. Made in a kernel they would lie in its stack
   packed_shape shape;
   int k;
   std::int32_t* labels;  // m
