@@ -293,7 +293,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
   if (!what.f64) {
     made.push_back(kernel_names<float>::serve_pack(instrumented));
-    if (what.n <= k_serve_most_features) made.push_back(kernel_names<float>::serve(what.n, what.k, instrumented));
+    if (serves_labels(what.n, what.k)) made.push_back(kernel_names<float>::serve(what.n, what.k, instrumented));
   }
   for (ballast::cuda::kernel_request& each : what.f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false))
     made.push_back(std::move(each));

@@ -15,7 +15,7 @@ template <class T>
 void cuda_engine<T>::serve_only(bool labels) {
   serves_ = !weighted() && !ranks_ && point_stream_.kept() == kept_points::all;
   if (labels && serves_)
-    serves_ = sizeof(T) == 4 && !half() && !scheme_named(what_.scheme) && n_ <= k_serve_most_features &&
+    serves_ = sizeof(T) == 4 && !half() && !scheme_named(what_.scheme) && serves_labels(n_, k_) &&
               serve_shared_bytes<T>(serve_policy_of(n_, k_), padded_features<T>(n_)) <= device_->about().shared_per_block;
 }
 
