@@ -41,9 +41,11 @@ def _from_dlpack(library):
 
 
 def given_back(made, like):
-    """`made`, a NumPy array, a DeviceArray or a tuple of these and numbers, in the library of `like`."""
+    """`made`, a NumPy array, a DeviceArray or a tuple of these and numbers, in the library of `like`. Integers that a call on a device made on
+    the host, such as a permutation of columns, stay arrays of NumPy: not every library takes those to its device."""
     if isinstance(made, tuple):
-        each = [given_back(one, like) if isinstance(one, (np.ndarray, DeviceArray)) else one for one in made]
+        stays = lambda one: on_device(like) and isinstance(one, np.ndarray) and one.dtype.kind == "i"
+        each = [given_back(one, like) if isinstance(one, (np.ndarray, DeviceArray)) and not stays(one) else one for one in made]
         return type(made)(*each) if hasattr(made, "_fields") else tuple(each)
     if isinstance(made, DeviceArray):
         if _library(like) == _library(made.native) or not hasattr(type(like), "__dlpack__"):
