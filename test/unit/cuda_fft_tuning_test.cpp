@@ -155,7 +155,7 @@ TEST(cuda_fft_tuning, candidate_splits_fit_and_come_in_order) {
   EXPECT_THAT(candidate_splits(1 << 18, false, hopper()).front(), ElementsAre(512, 512));
   EXPECT_THAT(candidate_splits(1 << 21, true, hopper()).front(), ElementsAre(1024, 2048));
   EXPECT_THAT(candidate_splits((1 << 18) + 1, false, hopper()), IsEmpty());
-  for (const std::int64_t n : {std::int64_t{1} << 17, std::int64_t{1000000}, std::int64_t{1} << 24}) {
+  for (const std::int64_t n : {std::int64_t{1} << 18, std::int64_t{1000000}, std::int64_t{1} << 24}) {
     for (const bool wide : {false, true}) {
       const auto all = candidate_splits(n, wide, hopper());
       EXPECT_FALSE(all.empty()) << n;
