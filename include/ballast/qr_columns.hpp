@@ -64,9 +64,9 @@ class device_columns {
 // uncorrectable_error and the others of factors<T>. The report of each call is that of all ranks. Covered: the panels as in geqrf, the
 // updates as in ormqr, the messages as in docs/distributed.md; every block from the copy of the input to the end by a checksum column that
 // is updated with it (from 0 or norms of 2^-900, for float 2^-90, on; without Inf and NaN); V on every rank and the finished factors by
-// seals. A fault that these find lets all ranks factor again from A. Not covered: A itself before it is copied, and the object after the
-// call. Flops of a rank: 1/P of geqrf, and the panels one after the other. Each rank sends its panels, m' × block, to all. Memory beside
-// the factors: twice the rank's columns during the call.
+// seals. A fault that these find lets all ranks factor again from A. Not covered: A itself before it is copied, columns that come to a
+// device from host memory and results that leave it for there, and the object after the call. Flops of a rank: 1/P of geqrf, and the panels
+// one after the other. Each rank sends its panels, m' × block, to all. Memory beside the factors: twice the rank's columns during the call.
 template <class T>
 class column_factors {
  public:

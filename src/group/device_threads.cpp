@@ -58,6 +58,7 @@ void check_call_on_devices(const call& now, std::string_view token) {
 
 device_threads::device_threads(const group& of, std::size_t ranks) {
   const group::state& state = *of.internal();
+  all_ = state.devices;
   devices_.assign(state.devices.begin(), state.devices.begin() + static_cast<std::ptrdiff_t>(ranks));
   board_ = std::make_shared<switchboard>(static_cast<int>(ranks), state.faults, true);
   group_options how = state.how;
@@ -85,7 +86,7 @@ run::settings device_threads::settings_of(const run::settings& how, std::size_t 
 void device_threads::wait_for(std::initializer_list<const void*> operands) const {
   const auto on_host = [](const void* each) { return cuda::residence_of(each) == cuda::residence::host; };
   if (std::ranges::all_of(operands, on_host)) return;
-  for (const int number : devices_) {
+  for (const int number : all_) {
     const cuda::device_scope on(number);
     cuda::current_device()->synchronize(nullptr);
   }

@@ -38,7 +38,8 @@ class device_threads {
   // injected faults strike one device.
   run::settings settings_of(const run::settings& how, std::size_t p) const;
 
-  // Waits for the default stream of each device if one of these operands lies on a device: the threads use other streams than the caller.
+  // Waits for the default stream of each device of the group, also of those that take no part, if one of these operands lies on a device:
+  // the threads use other streams than the caller.
   void wait_for(std::initializer_list<const void*> operands) const;
 
   // Calls work(p) for each rank on a thread of its own, the first on this one. None begins before all have a thread. Throws what says most
@@ -48,7 +49,7 @@ class device_threads {
  private:
   void run_together(std::string_view token, core::function_ref<void(std::size_t)> one) const;
 
-  std::vector<int> devices_;
+  std::vector<int> devices_, all_;  // those that take part, and all of the group
   std::shared_ptr<switchboard> board_;
   std::vector<group> ranks_;
 };

@@ -117,8 +117,9 @@ transform_args convolution<T>::part_of(const transform_args& how, direction way,
 // its signals, so long ones are shared.
 template <class T>
 bool convolution<T>::takes_whole_signals(int threads) const {
-  constexpr std::int64_t k_most_bytes = std::int64_t{16} << 20;
-  return shape_.batch >= 2 * threads && length_ * static_cast<std::int64_t>(sizeof(std::complex<T>)) <= k_most_bytes;
+  constexpr std::int64_t k_most_bytes = std::int64_t{16} << 20, k_most_of_all = std::int64_t{256} << 20;
+  const std::int64_t bytes = length_ * static_cast<std::int64_t>(sizeof(std::complex<T>));
+  return shape_.batch >= 2 * threads && bytes <= k_most_bytes && bytes * threads <= k_most_of_all;
 }
 
 template <class T>

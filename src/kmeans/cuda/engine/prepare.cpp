@@ -376,12 +376,12 @@ void cuda_engine<T>::verify_row_stats() {
   statistics_.squares = statistics_.own_squares;
 }
 
-// Sends the shift to the device, twice if the points are used as they are given. After feature n it is 0.
+// Sends the shift to the device, twice if the points are used as they are given, each time from a copy of its own. After feature n it is 0.
 template <class T>
 void cuda_engine<T>::send_shift() {
-  core::vector<T> shift = normalization_.values().shift;
-  shift.resize(at(padded_features<T>(n_)), T(0));
   const auto send = [&](buffer& to) {
+    core::vector<T> shift = normalization_.values().shift;
+    shift.resize(at(padded_features<T>(n_)), T(0));
     const auto bytes = static_cast<std::int64_t>(shift.size() * sizeof(T));
     if (to.bytes() == 0) to = allocate(bytes);
     device_->copy(to.data(), shift.data(), bytes, call_.order());

@@ -67,10 +67,14 @@ summed_twice cuda_engine<T>::serve(const sealed_centroids<T>& centroids, const c
   const std::int64_t rows = take(k_ * stride * size), packed = take(given.shape.template packed_bytes<T>());
   const std::int64_t starts = take(std::int64_t{tiles} * k_tile_columns * size);
   const std::int64_t bounds = take(tiles * static_cast<std::int64_t>(sizeof(serve_norms<T>)));
-  core::vector<T> from(at(sent / size), T(0));
-  std::ranges::copy(centroids.values(), from.begin() + values / size);
-  std::ranges::copy(plain, from.begin() + unshifted / size);
-  std::ranges::copy(normalization_.values().shift, from.begin() + shift / size);
+  // Each device copy comes from a host copy of its own, made anew for each attempt.
+  core::vector<T> from[2];
+  const auto gather = [&](core::vector<T>& to) {
+    to.assign(at(sent / size), T(0));
+    std::ranges::copy(centroids.values(), to.begin() + values / size);
+    std::ranges::copy(plain, to.begin() + unshifted / size);
+    std::ranges::copy(normalization_.values().shift, to.begin() + shift / size);
+  };
   const int copies = protect_ ? 2 : 1;
   const buffer memory = allocate(copies * end);
   if (served_labels_.bytes() == 0) served_labels_ = allocate(4 * m_);
@@ -92,8 +96,10 @@ summed_twice cuda_engine<T>::serve(const sealed_centroids<T>& centroids, const c
                              {&seen, flags(), sizeof seen}};
   const auto once = [&] {
     clear_flags();
-    for (int copy = 0; copy < copies; ++copy)
-      device_->copy(static_cast<unsigned char*>(memory.data()) + copy * end, from.data(), sent, call_.order());
+    for (int copy = 0; copy < copies; ++copy) {
+      gather(from[copy]);
+      device_->copy(static_cast<unsigned char*>(memory.data()) + copy * end, from[copy].data(), sent, call_.order());
+    }
     launch(
         k_serve_pack_kernel, [](bool instrumented) { return names::serve_pack(instrumented); }, std::int64_t{copies} * tiles, given);
     launch(
