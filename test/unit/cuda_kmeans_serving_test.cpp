@@ -148,6 +148,8 @@ TEST_F(serving, a_plan_expects_no_compiler_where_a_general_pass_serves) {
   const double missing = seconds({});  // all but the general pass
   EXPECT_GE(missing, 2);
   for (const kernel_request& each : kernel_names<float>::all(1, false)) device->general.push_back(each.expression);
+  EXPECT_GE(seconds({}), 2);  // the kernels of predict
+  for (const kernel_request& each : kernel_names<float>::serving(false)) device->general.push_back(each.expression);
   EXPECT_EQ(seconds({}), 0);
   EXPECT_GE(seconds({.init = init::kmeans_parallel}), 2);
   device->now = busy_device::state::nothing;
