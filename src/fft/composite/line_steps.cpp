@@ -55,7 +55,6 @@ namespace {
 // d = f s or d += f s for `count` numbers.
 template <int To, int From, bool First, class T>
 void add_scaled(T* d, const T* s, T f, std::int64_t count) {
-#pragma GCC ivdep
   for (std::int64_t l = 0; l < count; ++l) {
     if constexpr (First)
       d[l * To] = f * s[l * From];
@@ -75,7 +74,6 @@ void add_term(T* d, std::int64_t to, const T* s, std::int64_t from, T f, std::in
 // d = f₀ s₀ + f₁ s₁ for `count` numbers; the numbers of both lie `From` apart.
 template <int To, int From, class T>
 void add_two(T* d, const T* s0, const T* s1, T f0, T f1, std::int64_t count) {
-#pragma GCC ivdep
   for (std::int64_t l = 0; l < count; ++l) d[l * To] = f0 * s0[l * From] + f1 * s1[l * From];
 }
 
