@@ -223,6 +223,8 @@ class cuda_engine final : public engine<T> {
 
   // serve.cpp
   point_sums measure_as_given();
+  // Adds the sums of the blocks: parts has two for each, by either computation. Forwards, and backwards for the twin.
+  summed_twice inertia_of(const core::vector<double>& parts) const;
   summed_twice serve(const sealed_centroids<T>& centroids, const core::vector<T>& plain);
 
   // results.cpp

@@ -75,10 +75,21 @@ bool cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, c
 }
 
 template <class T>
+summed_twice cuda_engine<T>::inertia_of(const core::vector<double>& parts) const {
+  const std::int64_t blocks = std::ssize(parts) / 2;
+  summed_twice made;
+  for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
+  for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
+  made.depth = static_cast<double>(k_row_threads + blocks + 1);
+  made.exponent = -2 * k_lift_exponent<T>;
+  return made;
+}
+
+template <class T>
 summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const core::vector<T>& plain) {
   if (serves_) return serve(centroids, plain);
   const buffer normalized_centroids = upload(centroids.values()), unshifted = upload(plain);
-  std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
+  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   // The paper's schemes find labels without storing distances.
   const bool compares = protect_ && !scheme_named(what_.scheme);
   const buffer passed = compares ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
@@ -100,13 +111,7 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const c
   const auto assign = [&](int) { launch_pass(centroids, false, static_cast<T*>(passed.data())); };
   if (compute_exact(given, "kmeans.inertia", parts, assign)) collect();
   if (ranks_) parts = ranks_.all(joined::inertia, parts, centroids.seal());
-  blocks = static_cast<std::int64_t>(parts.size()) / 2;
-  summed_twice made;
-  for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
-  for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
-  made.depth = static_cast<double>(k_row_threads + blocks + 1);
-  made.exponent = -2 * k_lift_exponent<T>;
-  return made;
+  return inertia_of(parts);
 }
 
 template <class T>
@@ -287,6 +292,7 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, const core:
   });
 }
 
+template summed_twice cuda_engine<float>::inertia_of(const core::vector<double>&) const;
 template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, const core::vector<float>&);
 template void cuda_engine<float>::launch_keep(bool);
 template void cuda_engine<float>::keep_labels();
@@ -295,6 +301,7 @@ template void cuda_engine<float>::store_labels(std::span<std::int32_t>, bool);
 template core::vector<far_point> cuda_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
 template void cuda_engine<float>::distances(const sealed_centroids<float>&, const core::vector<float>&, matrix_view<const float>,
                                             const matrix_view<float>&);
+template summed_twice cuda_engine<double>::inertia_of(const core::vector<double>&) const;
 template summed_twice cuda_engine<double>::label(const sealed_centroids<double>&, const core::vector<double>&);
 template void cuda_engine<double>::launch_keep(bool);
 template void cuda_engine<double>::keep_labels();

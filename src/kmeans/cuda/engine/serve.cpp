@@ -115,12 +115,7 @@ summed_twice cuda_engine<T>::serve(const sealed_centroids<T>& centroids, const c
       return finding_of(seen);
     });
   }
-  summed_twice made;
-  for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
-  for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
-  made.depth = static_cast<double>(k_row_threads + blocks + 1);
-  made.exponent = -2 * k_lift_exponent<T>;
-  return made;
+  return inertia_of(parts);
 }
 
 template void cuda_engine<float>::serve_only(bool);
