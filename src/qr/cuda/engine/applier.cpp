@@ -277,7 +277,7 @@ auto device_applier<S>::under_q(bool transposed) const -> buffer {
   buffer made = on_.template allocate_of<wide>(k_vectors * m_);
   on_.copy(made.data(), a_.data(), made.bytes());
   on_.fork(on_.update_stream());
-  // A real H_j is symmetric, so op(Q) only decides the order.
+  // A real H_j is symmetric, so op(Q) only decides the order; a complex one is conjugated with it.
   on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<wide*>(made.data())}, chain_parts_,
                    on_.update_stream());
   return made;

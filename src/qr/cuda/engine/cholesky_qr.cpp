@@ -14,13 +14,20 @@ namespace {
 // Well conditioned columns are orthonormal after one pass, others after two or three; the fourth is for linearly dependent columns.
 constexpr int k_most_passes = 4;
 
+// Doubles of a packed triangle of w columns.
+template <class S>
+constexpr index triangle_size(int width) {
+  return k_reals<S> * packed(0, width);
+}
+
 // A panel's packed triangles on the device.
 struct cholesky_qr_memory {
   double *G, *R, *product, *lower, *all[2];
 };
+template <class S>
 cholesky_qr_memory memory_of(void* data, int width) {
   double* const first = static_cast<double*>(data);
-  const index size = packed(0, width);
+  const index size = triangle_size<S>(width);
   return {first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
 }
 
@@ -28,11 +35,22 @@ cholesky_qr_memory memory_of(void* data, int width) {
 template <class S>
 constexpr double k_near = sizeof(real_of<S>) == 4 ? 0x1p-14 : 0x1p-28;
 
-// One factor is enough if tr G⁻¹ is at most this, G the Gram matrix of w columns of length 1. Orthonormal columns have tr G⁻¹ = w. In
-// double Q is then about as far from orthonormal as with LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
+// One factor is enough if tr G⁻¹ is at most this, G the Gram matrix of w columns of reals of length 1; complex columns are two
+// (real_blocks.cuh). Orthonormal columns have tr G⁻¹ = w. In double Q is then about as far from orthonormal as with LAPACK's reflectors
+// (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
 template <class S>
 double most_of_inverse(int width) {
-  return sizeof(real_of<S>) == 4 ? 0x1p20 : 1.6 * width;
+  return sizeof(real_of<S>) == 4 ? 0x1p20 : 1.6 * static_cast<double>(k_reals<S>) * width;
+}
+
+// The kernel that divides by a triangle of w columns, and its thread blocks.
+template <class S>
+constexpr work substitute_numbers(int width) {
+  return substitute_of(static_cast<int>(k_reals<S>) * width);
+}
+template <class S>
+constexpr index blocks_of_substitute(int width, index rows) {
+  return substitute_blocks(static_cast<int>(k_reals<S>) * width, rows);
 }
 
 }  // namespace
@@ -59,7 +77,7 @@ template <class S>
 void device_factorizer<S>::strike_triangle(index k, index which, double* triangle) {
   const layout::block& b = shape_[k];
   for (int j = 0; j < static_cast<int>(b.width) && on_.armed(site::panel); ++j)
-    on_.strike(site::panel, cholesky_qr_position(b.first + j, which), triangle + packed(0, j), j + 1);
+    on_.strike(site::panel, cholesky_qr_position(b.first + j, which), triangle + triangle_size<S>(j), k_reals<S> * (j + 1));
 }
 
 // Computes the Gram matrix of A, or of Q after `pass` passes. Returns its address.
@@ -68,12 +86,12 @@ double* device_factorizer<S>::make_gram(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const index size = packed(0, w);
-  if (panels_.triangles.data() == nullptr) panels_.triangles = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
-  double* const G = memory_of(panels_.triangles.data(), w).G;
-  double* const partial = numbers(panels_.gram, gram_blocks(w, rows) * size);
+  const index size = triangle_size<S>(w), blocks = gram_blocks<S>(w, rows);
+  if (panels_.triangles.data() == nullptr) panels_.triangles = on_.template allocate_of<double>(6 * triangle_size<S>(k_most_wide));
+  double* const G = memory_of<S>(panels_.triangles.data(), w).G;
+  double* const partial = numbers(panels_.gram, blocks * size);
   cholesky_qr_state* const state = cholesky_qr_of(k);
-  on_.launch(gram_of(w), gram_blocks(w, rows),
+  on_.launch(gram_of(w), blocks,
              gram_arguments<S>{.from = pass == 0 ? A_ + b.first + b.first * lda_ : V(k),
                                .ldf = pass == 0 ? lda_ : rows,
                                .rows = rows,
@@ -81,7 +99,7 @@ double* device_factorizer<S>::make_gram(index k, int pass) {
                                .needed = pass == 0 ? k_cholesky_qr_failed : k_cholesky_qr_factored,
                                .partial = partial,
                                .state = state});
-  on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, gram_blocks(w, rows), size, G, pass == 0 ? nullptr : state});
+  on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, blocks, size, G, pass == 0 ? nullptr : state});
   strike_triangle(k, pass == 0 ? 1 : 3, G);
   return G;
 }
@@ -90,7 +108,7 @@ template <class S>
 void device_factorizer<S>::factor_gram(index k, int pass) {
   const int w = static_cast<int>(shape_[k].width);
   if (!std::exchange(panels_.gram_made, false)) (void)make_gram(k, pass);
-  const cholesky_qr_memory here = memory_of(panels_.triangles.data(), w);
+  const cholesky_qr_memory here = memory_of<S>(panels_.triangles.data(), w);
   double* const R = pass == 0 ? here.all[0] : here.R;
   on_.launch(work::small_factor, 1,
              small_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2], here.all[pass % 2],
@@ -104,11 +122,11 @@ void device_factorizer<S>::cholesky_qr_pass(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const cholesky_qr_memory here = memory_of(panels_.triangles.data(), w);
+  const cholesky_qr_memory here = memory_of<S>(panels_.triangles.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   allocate_v(k);
   S* const Q = V(k);
-  on_.launch(substitute_of(w), substitute_blocks(w, rows),
+  on_.launch(substitute_numbers<S>(w), blocks_of_substitute<S>(w, rows),
              substitute_arguments<S>{.from = pass == 1 ? panel : Q,
                                      .ldf = pass == 1 ? lda_ : rows,
                                      .to = Q,
@@ -128,7 +146,7 @@ void device_factorizer<S>::reflect(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const cholesky_qr_memory here = memory_of(panels_.triangles.data(), w);
+  const cholesky_qr_memory here = memory_of<S>(panels_.triangles.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = V(k);
   // The launches below write the panel: wait for its entry check and for the checks of the panel before it.
@@ -156,7 +174,7 @@ void device_factorizer<S>::reflect(index k, int pass) {
   if (!panels_.t_marked || on_.armed(site::panel))
     on_.join(on_.check_stream());  // T has been computed from the triangle before that is struck
   strike_triangle(k, 5, here.product);
-  on_.launch(substitute_of(w), substitute_blocks(w, rows - w),
+  on_.launch(substitute_numbers<S>(w), blocks_of_substitute<S>(w, rows - w),
              substitute_arguments<S>{.from = Q != nullptr ? Q + w : nullptr,
                                      .ldf = rows,
                                      .to = panel + w,

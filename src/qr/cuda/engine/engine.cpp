@@ -141,7 +141,7 @@ class device_engine final : public engine<S> {
     // With very many rows, only the passes over them count. A single panel needs no update, and no check of one.
     const launch_choices& choices = on_.choices();
     if (steps <= k_most_wide && rows >= choices.one_panel * steps && on_.uses_cholesky_qr(rows, steps)) return steps;
-    const index widest = widest_panel(on_.device()->about());
+    const index widest = widest_panel(on_.device()->about()) / k_reals<S>;
     // A tall panel takes the same number of launches and passes over its rows for any width.
     if (steps >= choices.wide_steps || (steps >= choices.wide_tall_steps && on_.uses_cholesky_qr(rows, widest)))
       return std::min((steps + 1) / 2, widest);

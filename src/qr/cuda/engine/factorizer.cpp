@@ -15,6 +15,9 @@ constexpr index k_hold_blocks = 64;
 // Elements for each multiprocessor above which an update concurrent with the lookahead takes longer than a panel of 128 columns: some 300
 // µs on an H100 at 50 TFLOP/s.
 constexpr index k_long_update = index{1} << 18;
+// A panel of 64 columns of complex numbers takes as long, and an element twice the work.
+template <class S>
+constexpr index k_long = k_long_update / k_reals<S>;
 // A panel takes longer than its update if its rows exceed the columns to update by more than this factor.
 constexpr index k_cholesky_qr_update = 16;
 
@@ -230,7 +233,7 @@ typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, in
 
 template <class S>
 bool device_factorizer<S>::updates_long(index rows, index columns) const {
-  return rows * columns > k_long_update * on_.device()->about().multiprocessors;
+  return rows * columns > k_long<S> * on_.device()->about().multiprocessors;
 }
 
 // Only if the updates, not the panels, limit the speed: joining a pair takes launches and products of its own.

@@ -171,8 +171,7 @@ auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
 
 template <class S>
 bool session<S>::uses_cholesky_qr(std::int64_t rows, std::int64_t width) const {
-  if (is_complex<S>) return false;
-  if (width > widest_panel(device_->about()) || rows < 2 * width) return false;
+  if (k_reals<S> * width > widest_panel(device_->about()) || rows < 2 * width) return false;
   return (width > k_inner && rows >= choices().tall_rows) ||
          !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
 }
@@ -201,18 +200,17 @@ void session<S>::launch_panel(int cluster, const panel_arguments<S>& given) cons
 
 template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, const buffer& parts, stream on) const {
-  if (is_complex<S>) return device_->launch(*tables_.kernels->chains[0], k_vectors, &given, sizeof given, on);
   if (const std::int64_t blocks = tall_chain_blocks(given.rows, given.count); blocks > 0) {
     auto* const of_blocks = static_cast<double*>(parts.data());
     double* const all = of_blocks + blocks * k_chain_sums;
-    const std::int64_t groups = (given.count + k_inner - 1) / k_inner;
+    const std::int64_t groups = (k_reals<S> * given.count + k_inner - 1) / k_inner;
     for (std::int64_t s = 0; s <= groups; ++s) {
       launch(work::tall_chain, blocks, tall_chain_arguments<S>{given, s, all, of_blocks}, on);
       if (s < groups) launch(work::fold, (k_chain_sums + 31) / 32, fold_arguments{of_blocks, blocks, k_chain_sums, all}, on);
     }
     return;
   }
-  const int which = given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
+  const int which = k_reals<S> * given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
   device_->launch(*tables_.kernels->chains[which], k_chain_clusters[which].blocks, &given, sizeof given, on);
 }
 
@@ -227,8 +225,9 @@ auto session<S>::chain_parts(std::int64_t rows, std::int64_t count) const -> buf
 template <class S>
 std::int64_t session<S>::tall_chain_blocks(std::int64_t rows, std::int64_t count) const {
   constexpr std::int64_t least = 2048, ratio = 8, rows_of_block = 8 * k_tall_chain_threads / 32;
-  if (is_complex<S> || rows < least || rows < ratio * count) return 0;
-  return std::min<std::int64_t>(2 * device_->about().multiprocessors, (rows + rows_of_block - 1) / rows_of_block);
+  const std::int64_t reals = k_reals<S> * rows;
+  if (reals < least || rows < ratio * count) return 0;
+  return std::min<std::int64_t>(2 * device_->about().multiprocessors, (reals + rows_of_block - 1) / rows_of_block);
 }
 
 template <class S>

@@ -92,12 +92,6 @@ std::int64_t panel_shared_bytes(int which, const ballast::cuda::capabilities& on
 
 namespace {
 
-// The kernel for complex numbers has one block for each vector, and no cluster.
-template <class S>
-cluster_shape chain_shape(int which) {
-  return is_complex<S> ? cluster_shape{1, k_complex_chain_threads} : k_chain_clusters[which];
-}
-
 // Static shared memory of the Cholesky QR kernels, at most.
 constexpr std::int64_t k_static_shared = 4 << 10;
 
@@ -115,17 +109,18 @@ int widest_panel(const ballast::cuda::capabilities& on) {
 
 template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
-  const row here = row_of(what);
   const bool of_one_block = what == work::small_factor || what == work::small_reflectors || what == work::small_t;
   // For kernels in variants by panel width: a device without room for the widest variant gets the next one, which is loaded once.
-  const auto among = [&](work of_128, work of_64, work of_32) {
+  const auto among = [&](work of_128, work of_64, work of_32, int widest) {
     const int most = what == of_128 ? 128 : what == of_64 ? 64 : what == of_32 ? 32 : 0;
-    return std::min(most, widest_panel(on));
+    return std::min(most, widest);
   };
-  const int gram = among(work::gram_128, work::gram_64, work::gram_32);
-  if (what == work::gram_128 && gram < k_most_wide) return of(gram_of(gram), on);
-  const bool staged = gram == k_most_wide;
-  const int substituted = among(work::substitute_128, work::substitute_64, work::substitute_32);
+  constexpr int reals = static_cast<int>(k_reals<S>);
+  const int widest = widest_panel(on), gram = among(work::gram_128, work::gram_64, work::gram_32, widest / reals);
+  const bool staged = is_staged_gram<S>(gram);
+  if (gram > 0 && !staged && gram_of(gram) != what) return of(gram_of(gram), on);
+  const row here = row_of(staged ? work::gram_128 : what);
+  const int substituted = among(work::substitute_128, work::substitute_64, work::substitute_32, widest);
   const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
   const int applied = what == work::apply_t_few ? k_apply_t_few : what == work::apply_t_many ? k_apply_t_many : 0;
   const int threads = of_one_block               ? k_small_factor_threads
@@ -137,14 +132,15 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   std::string parameters = !here.typed                 ? std::to_string(threads)
                            : what == work::scan_double ? name_of_number<wide_of<S>>()
                                                        : name_of_number<S>();
+  if (what == work::small_factor && is_complex<S>) parameters.append(",2");
   for (const int each : {staged ? 0 : gram, substituted, multiplied, applied}) {
     if (each > 0) parameters.append(1, ',').append(std::to_string(each));
   }
   request made{.header = here.header, .expression = expression(here.name, parameters), .threads = threads};
   if (multiplied > 0) made.blocks = product_resident(multiplied);
   if (gram > 0) {
-    made.blocks = gram_resident(gram);
-    if (staged) made.shared = gram_stages<real_of<S>>::bytes;
+    made.blocks = staged ? 1 : gram_resident(gram);
+    if (staged) made.shared = gram_stages<S>::bytes;
     made.spills = 64;  // the sums of 64 columns and the next rows take all registers
     made.stack = 16;
   }
@@ -179,11 +175,11 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
 
 template <class S>
 auto kernel_names<S>::chain(int which) -> request {
-  const auto [blocks, threads] = chain_shape<S>(which);
+  const auto [blocks, threads] = k_chain_clusters[which];
   return {.header = "qr/cuda/update/apply.cuh",
           .expression = expression("chain_kernel", name_of_number<S>() + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = is_complex<S> ? 0 : chain_bytes(threads),
+          .shared = chain_bytes(threads),
           .cluster = blocks};
 }
 
@@ -207,14 +203,13 @@ bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
 template <class S>
 bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& on) {
   const auto [blocks, threads] = k_chain_clusters[which];
-  if (is_complex<S>) return which == 0;
   return blocks == 1 || (on.major >= 9 && chain_bytes(threads) <= on.shared_per_block);
 }
 
 template <class S>
 auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrumented) -> std::vector<request> {
   std::vector<request> made;
-  const work end = multiplies(on) ? work::count : is_complex<S> ? work::tall_chain : work::split;
+  const work end = multiplies(on) ? work::count : is_complex<S> ? work::gram_128 : work::split;
   for (int w = 0; w < static_cast<int>(end); ++w) made.push_back(of(static_cast<work>(w), on));
   for (int t = 0; t < k_cluster_count; ++t) {
     if (runs(t, on)) made.push_back(panel(t, on));

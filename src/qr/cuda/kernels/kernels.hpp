@@ -61,17 +61,17 @@ enum class work {
   wide_join,
   solve,
   solve_check,
-  // Only for real numbers:
-  tall_chain,
-  gram_128,  // for panels of at most 128 columns, and so on
-  gram_64,
+  gram_64,  // for panels of at most 64 columns, and so on
   gram_32,
-  substitute_128,
+  substitute_128,  // at most 128 columns of reals
   substitute_64,
   substitute_32,
   small_factor,
   small_reflectors,
   small_t,
+  tall_chain,
+  // Only for real numbers:
+  gram_128,
   narrow_product,
   apply_t_few,
   apply_t_many,
@@ -85,8 +85,8 @@ enum class work {
   count
 };
 
-// Returns the columns of the widest panel on such a device: the small factors of a Cholesky QR panel must fit into the shared memory of a
-// block.
+// Returns the columns of reals of the widest panel on such a device: the small factors of a Cholesky QR panel must fit into the shared
+// memory of a block. A complex column is two of reals.
 int widest_panel(const ballast::cuda::capabilities& on);
 
 // These return the kernel for panels of at most `width` columns.

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   const std::int64_t rows = (a.rows + a.chunks - 1) / a.chunks;
   const std::int64_t top = chunk * rows > begin ? chunk * rows : begin, bottom = (chunk + 1) * rows < end ? (chunk + 1) * rows : end;
   constexpr int together = 8;  // loads in flight at the same time
-  double sum = a.gram != nullptr ? a.gram[packed(static_cast<int>(j), static_cast<int>(j))] : 0;
+  double sum = a.gram != nullptr ? a.gram[k_reals<S> * packed(static_cast<int>(j), static_cast<int>(j))] : 0;
   const bool known = says_norm(sum);
   if (known && chunk > 0) return;
   if (!known) sum = 0;

@@ -253,5 +253,9 @@ template <class S>
 __device__ __forceinline__ real_of<S>* components(S* x) {
   return reinterpret_cast<real_of<S>*>(x);
 }
+template <class S>
+__device__ __forceinline__ const real_of<S>* components(const S* x) {
+  return reinterpret_cast<const real_of<S>*>(x);
+}
 
 }  // namespace ballast::qr::cuda

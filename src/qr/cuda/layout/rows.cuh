@@ -1,5 +1,7 @@
 // Rows of a tall matrix in the registers of a warp: neighbouring rows of a column, loaded at once (row_groups); and the elements that lane
 // 4 g + t holds when tensor cores multiply them in double (arch::mma_m16n8k8_f64).
+// Tensor cores multiply real numbers. A row of w complex numbers counts as a row of 2 w reals, x, −y for each x + iy, and a column of m as
+// one of 2 m, x above y.
 // Layer: backend "cuda" of QR, device code.
 #pragma once
 
@@ -7,13 +9,14 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/unroll.cuh"
+#include "qr/cuda/layout/number_types.hpp"
 #include "qr/cuda/layout/shapes.hpp"
 
 namespace ballast::qr::cuda {
 
 inline constexpr int k_row_tile = 16;    // rows of a row_tile
-inline constexpr int k_column_tile = 8;  // rows of a column_tile
-inline constexpr int k_block = 8;        // columns of a block of either tile
+inline constexpr int k_column_tile = 8;  // rows of reals of a column_tile
+inline constexpr int k_block = 8;        // columns of reals of a block of a row_tile, and columns of one of a column_tile
 
 // Neighbouring rows of a column.
 template <class S, int Count>
@@ -98,11 +101,16 @@ class row_groups {
 
 template <class S>
 using row_pairs = row_groups<S, 2>;
+// Groups of two reals of a column.
+template <class S>
+using real_pairs = row_groups<S, 2 / static_cast<int>(k_reals<typename row_pairs<S>::template plain<S>::type>)>;
 
-// k_row_tile rows of `Blocks` blocks of columns, as loaded: of each block the lane holds rows 2 g, 2 g + 1 of columns 2 t, 2 t + 1.
+// k_row_tile rows of `Blocks` blocks of columns, as loaded: of each block the lane holds rows 2 g, 2 g + 1 of columns 2 t, 2 t + 1 of
+// reals.
 template <class S, int Blocks>
 struct loaded_rows {
-  typename row_pairs<S>::group at[Blocks][2];
+  static constexpr int reals = static_cast<int>(k_reals<S>), columns = 2 / reals;
+  typename row_pairs<S>::group at[Blocks][columns];
 
   // Loads the rows from `row` on. Elements outside the matrix are 0.
   __device__ __forceinline__ void load(const row_pairs<const S>& from, std::int64_t row) {
@@ -126,7 +134,7 @@ struct loaded_rows {
   __device__ __forceinline__ void each_pair(Use use) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
     ballast::cuda::unrolled<Blocks>([&](auto b) {
-      for (int c = 0; c < 2; ++c) use(at[decltype(b)::value][c], 2 * g, k_block * decltype(b)::value + 2 * t + c);
+      for (int c = 0; c < columns; ++c) use(at[decltype(b)::value][c], 2 * g, k_block / reals * decltype(b)::value + columns * t + c);
     });
   }
 };
@@ -141,11 +149,29 @@ struct row_tile {
   // here once (arch::apart); otherwise the compiler moves them for each product.
   template <class S>
   __device__ __forceinline__ void take(const loaded_rows<S, Blocks>& from) {
-    each([&](double& number, auto b, int c, int h) { number = moved<double>(from.at[decltype(b)::value][c].at[h]); });
+    each([&](double& number, auto b, int c, int h) {
+      if constexpr (is_complex<S>) {
+        const S& two = from.at[decltype(b)::value][0].at[h];
+        number = moved<double>(c == 0 ? two.re : -two.im);
+      } else {
+        number = moved<double>(from.at[decltype(b)::value][c].at[h]);
+      }
+    });
   }
   template <class S>
   __device__ __forceinline__ void give(loaded_rows<S, Blocks>& to) {
-    each([&](double& number, auto b, int c, int h) { to.at[decltype(b)::value][c].at[h] = moved<S>(number); });
+    each([&](double& number, auto b, int c, int h) {
+      if constexpr (is_complex<S>) {
+        S& two = to.at[decltype(b)::value][0].at[h];
+        if (c == 0) {
+          two.re = moved<real_of<S>>(number);
+        } else {
+          two.im = moved<real_of<S>>(-number);
+        }
+      } else {
+        to.at[decltype(b)::value][c].at[h] = moved<S>(number);
+      }
+    });
   }
 
  private:
@@ -168,14 +194,15 @@ __device__ __forceinline__ void multiply_rows(double (&d)[4], const double (&x)[
   arch::mma_m16n8k8_f64(d, {x[0], x[2], x[1], x[3]}, B);
 }
 
-// k_column_tile rows of `Blocks` blocks of columns: of each block the lane holds rows 2 t, 2 t + 1 of column g. The order of the rows
-// within a product is irrelevant, as long as both operands agree.
+// k_column_tile rows of reals of `Blocks` blocks of columns: of each block the lane holds rows 2 t, 2 t + 1 of column g. The order of the
+// rows within a product is irrelevant, as long as both operands agree.
 template <class S, int Blocks>
 struct column_tile {
-  S at[Blocks][2];
+  static constexpr int rows = k_column_tile / static_cast<int>(k_reals<S>);  // rows of numbers
+  real_of<S> at[Blocks][2];
 
-  __device__ __forceinline__ void load(const row_pairs<const S>& from, std::int64_t row, int column = 0) {
-    if (from.are_whole(row, k_column_tile)) {
+  __device__ __forceinline__ void load(const real_pairs<const S>& from, std::int64_t row, int column = 0) {
+    if (from.are_whole(row, rows)) {
       load_pairs<true>(from, row, column);
     } else {
       load_pairs<false>(from, row, column);
@@ -184,12 +211,17 @@ struct column_tile {
 
  private:
   template <bool Whole>
-  __device__ __forceinline__ void load_pairs(const row_pairs<const S>& from, std::int64_t row, int column) {
+  __device__ __forceinline__ void load_pairs(const real_pairs<const S>& from, std::int64_t row, int column) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
     ballast::cuda::unrolled<Blocks>([&](auto b) {
       constexpr int block = decltype(b)::value;
-      const auto two = from.template load<Whole>(row + 2 * t, column + k_block * block + g);
-      for (int h = 0; h < 2; ++h) at[block][h] = two.at[h];
+      const auto two = from.template load<Whole>(row + rows / 4 * t, column + k_block * block + g);
+      if constexpr (is_complex<S>) {
+        at[block][0] = two.at[0].re;
+        at[block][1] = two.at[0].im;
+      } else {
+        for (int h = 0; h < 2; ++h) at[block][h] = two.at[h];
+      }
     });
   }
 };

@@ -84,8 +84,8 @@ BALLAST_HD constexpr std::int64_t small_factor_bytes(int width) {
 // Position of element (i, l), i ≤ l, of an upper triangular matrix packed by columns. packed(0, w) is the size of w columns.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
 
-// For kernels of at most 32, 64 or 128 columns: threads of a block, thread blocks for each multiprocessor, rows that a warp of gram_kernel
-// processes at a time, and bytes of shared memory.
+// For kernels of at most 32, 64 or 128 columns: threads of a block, thread blocks for each multiprocessor, rows of reals that a warp of
+// gram_kernel processes at a time, and bytes of shared memory. Substitution counts columns of reals.
 constexpr int most_columns(int width) { return width <= 32 ? 32 : width <= 64 ? 64 : k_most_wide; }
 inline constexpr int k_gram_threads = 128, k_staged_gram_threads = 256;
 BALLAST_HD constexpr int gram_resident(int most) { return most == 32 ? 3 : most == 64 ? 2 : 1; }
@@ -98,15 +98,23 @@ BALLAST_HD constexpr std::int64_t substitute_bytes(int most) { return std::int64
 inline constexpr int k_staged_rows = 32;
 template <class S>
 struct gram_stages {
-  static constexpr int count = sizeof(S) == 4 ? 4 : 3;
-  static constexpr int stride = k_staged_rows + 8;
-  static constexpr std::int64_t bytes = std::int64_t{count} * k_most_wide * stride * static_cast<std::int64_t>(sizeof(S));
+  static constexpr int count = sizeof(real_of<S>) == 4 ? 4 : 3;
+  static constexpr int stride = k_staged_rows + 8 / static_cast<int>(k_reals<S>);
+  static constexpr std::int64_t bytes = std::int64_t{count} * (k_most_wide / k_reals<S>)*stride * static_cast<std::int64_t>(sizeof(S));
 };
+// Returns whether staged_gram_kernel multiplies so many columns.
+template <class S>
+constexpr bool is_staged_gram(int width) {
+  return width > k_most_wide / 2 / k_reals<S>;
+}
 // Thread blocks of a launch: at most as many as an H100 holds, which then process rows in turn.
+template <class S>
 constexpr std::int64_t gram_blocks(int width, std::int64_t rows) {
   const int most = most_columns(width);
-  const std::int64_t each = most == k_most_wide ? k_staged_rows : k_gram_threads / 32 * gram_step(most);
-  const std::int64_t wanted = (rows + each - 1) / each, resident = k_pass_blocks / 2 * gram_resident(most);
+  const bool staged = is_staged_gram<S>(width);
+  // Two warps share rows of complex numbers, which count as two rows of reals each.
+  const std::int64_t each = staged ? k_staged_rows : k_gram_threads / 32 * gram_step(most) / (k_reals<S> * k_reals<S>);
+  const std::int64_t wanted = (rows + each - 1) / each, resident = k_pass_blocks / 2 * (staged ? 1 : gram_resident(most));
   return wanted < resident ? wanted : resident;
 }
 constexpr std::int64_t substitute_blocks(int width, std::int64_t rows) {
@@ -173,7 +181,6 @@ inline constexpr int k_dot_rows = 1024;   // the least rows of a chunk of severa
 inline constexpr int k_chain_sums = 896;  // sums of a group of reflectors
 // Bytes of shared memory of chain_kernel.
 BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
-inline constexpr int k_complex_chain_threads = 512;
 inline constexpr int k_tall_chain_threads = 128;
 BALLAST_HD constexpr std::int64_t tall_chain_bytes() { return 8 * ((1 + k_tall_chain_threads / 32) * k_chain_sums + k_inner * k_vectors); }
 

@@ -1,9 +1,9 @@
 // Householder QR of a panel of many rows by Cholesky QR: Cholesky factors of the Gram matrix make its columns orthonormal, and LU of Q's
 // first rows gives the reflectors (small_factor.cuh). Every pass over the rows uses the whole device.
 // Layer: backend "cuda" of QR, device code. cholesky_qr.cpp has the order of the launches.
-// All arithmetic is in double, and in an order that depends on the shape alone.
-// Source: T. Fukaya et al., Shifted Cholesky QR, 2020 (CholeskyQR2, shifts); G. Ballard et al., Reconstructing Householder vectors from
-// TSQR, 2014 (Q1 − S = L U).
+// All arithmetic is in double, and in an order that depends on the shape alone. Complex numbers are blocks of reals (real_blocks.cuh,
+// rows.cuh). Source: T. Fukaya et al., Shifted Cholesky QR, 2020 (CholeskyQR2, shifts); G. Ballard et al., Reconstructing Householder
+// vectors from TSQR, 2014 (Q1 − S = L U).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/number.cuh"
+#include "qr/cuda/layout/real_blocks.cuh"
 #include "qr/cuda/layout/rows.cuh"
 
 namespace ballast::qr::cuda {
@@ -47,6 +49,19 @@ struct gram_sums {
     });
   }
 
+  // The same with y = [x₂; −x₁] for each pair of reals of x.
+  __device__ __forceinline__ void add_turned(const double (&x)[2 * Pairs][2]) {
+    static_assert(Upper);
+    ballast::cuda::unrolled<Blocks>([&](auto q) {
+      constexpr int block = decltype(q)::value;
+      const double y[2] = {x[block][1], -x[block][0]};
+      ballast::cuda::unrolled<block / 2 + 1>([&](auto p) {
+        constexpr int pair = decltype(p)::value;
+        multiply_columns(at[index_of(pair, block)], x[2 * pair], x[2 * pair + 1], y);
+      });
+    });
+  }
+
   // Calls use(number, index) for each number of this lane.
   template <class Use>
   __device__ __forceinline__ void each_number(Use use) {
@@ -55,14 +70,16 @@ struct gram_sums {
     });
   }
 
-  // Stores the sums to a packed upper triangle of w columns; element (0, 0) of the sums is element (left, right) of the triangle.
-  __device__ __forceinline__ void store(double* to, int w, int left, int right) const {
+  // Stores the sums to a packed upper triangle of w columns; element (0, 0) of the sums is element (left, right) of the triangle. Complex:
+  // to component `part`.
+  template <int Reals = 1>
+  __device__ __forceinline__ void store(double* to, int w, int left, int right, int part = 0) const {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
     each([&](auto p, auto q) {
       constexpr int pair = decltype(p)::value, block = decltype(q)::value;
       for (int e = 0; e < 4; ++e) {
         const int i = left + k_block * (2 * pair + e / 2) + g, l = right + k_block * block + 2 * t + e % 2;
-        if (i <= l && l < w) to[packed(i, l)] = at[index_of(pair, block)][e];
+        if (i <= l && l < w) to[Reals * packed(i, l) + part] = part != 0 && i == l ? 0 : at[index_of(pair, block)][e];
       }
     });
   }
@@ -75,38 +92,50 @@ __device__ __forceinline__ void in_double(double (&to)[Blocks][2], const column_
   });
 }
 
-// G = XᵀX over the rows of a thread block, on and above the diagonal. For at most `Most` columns, 32 or 64. Each warp processes its own
-// rows and waits for no other; its next rows are loaded meanwhile. The warps' sums are added up at the end.
+// G = XᴴX over the rows of a thread block, on and above the diagonal. For at most `Most` columns, 32, or 64 of real numbers. Each warp
+// processes its own rows and waits for no other; its next rows are loaded meanwhile. The warps' sums are added up at the end. Complex: of x
+// and y of numbers x + iy, an even warp computes the real part of G, and the next warp the imaginary part: [xᵀ, yᵀ] times [x; y] and [y;
+// −x].
 template <class S, int Most>
 __global__ void __launch_bounds__(k_gram_threads, gram_resident(Most)) gram_kernel(const __grid_constant__ gram_arguments<S> a) {
   if (!is_due(a)) return;
-  constexpr int warps = k_gram_threads / 32, blocks = Most / k_block, rows = gram_step(Most), tiles = rows / k_column_tile;
-  const int w = a.width, warp = arch::warp();
-  const row_pairs<const S> X(a.from, a.ldf, a.rows, w);
-  using some_rows = column_tile<S, blocks>[tiles];
+  constexpr int parts = static_cast<int>(k_reals<S>), teams = k_gram_threads / 32 / parts, blocks = Most / k_block,
+                tiles = gram_step(Most) / k_column_tile;
+  using tile = column_tile<S, blocks>;
+  constexpr int rows = tiles * tile::rows;
+  const int w = a.width, team = arch::warp() / parts, part = arch::warp() % parts;
+  const real_pairs<const S> X(a.from, a.ldf, a.rows, w);
+  using some_rows = tile[tiles];
   const auto load = [&X](some_rows& to, std::int64_t row) {
-    ballast::cuda::unrolled<tiles>([&](auto n) { to[decltype(n)::value].load(X, row + k_column_tile * decltype(n)::value); });
+    ballast::cuda::unrolled<tiles>([&](auto n) { to[decltype(n)::value].load(X, row + tile::rows * decltype(n)::value); });
   };
   gram_sums<blocks / 2, blocks, true> sums;
   some_rows next;
-  std::int64_t row = (std::int64_t{blockIdx.x} * warps + warp) * rows;
+  std::int64_t row = (std::int64_t{blockIdx.x} * teams + team) * rows;
   load(next, row);
+  const auto add_rows = [&](auto add) {
 #pragma unroll 1
-  for (; row < a.rows; row += std::int64_t{gridDim.x} * warps * rows) {
-    double x[tiles][blocks][2];
-    ballast::cuda::unrolled<tiles>([&](auto n) { in_double(x[decltype(n)::value], next[decltype(n)::value]); });
-    load(next, row + std::int64_t{gridDim.x} * warps * rows);
-    ballast::cuda::unrolled<tiles>([&](auto n) { sums.add(x[decltype(n)::value], x[decltype(n)::value]); });
+    for (; row < a.rows; row += std::int64_t{gridDim.x} * teams * rows) {
+      double x[tiles][blocks][2];
+      ballast::cuda::unrolled<tiles>([&](auto n) { in_double(x[decltype(n)::value], next[decltype(n)::value]); });
+      load(next, row + std::int64_t{gridDim.x} * teams * rows);
+      ballast::cuda::unrolled<tiles>([&](auto n) { add(x[decltype(n)::value]); });
+    }
+  };
+  if (part == 0) {
+    add_rows([&](const auto& x) { sums.add(x, x); });
+  } else {
+    add_rows([&](const auto& x) { sums.add_turned(x); });
   }
-  auto& whole = arch::shared_object<double[sums.count * 4][32], struct gram_whole>();
+  auto& whole = arch::shared_object<double[parts][sums.count * 4][32], struct gram_whole>();
   const int lane = arch::lane();
-  for (int of = 0; of < warps; ++of) {
-    if (warp == of) {
+  for (int of = 0; of < teams; ++of) {
+    if (team == of) {
       sums.each_number([&](double& own, int which) {
-        double& slot = whole[which][lane];
+        double& slot = whole[part][which][lane];
         own = slot = of == 0 ? own : slot + own;
       });
-      if (of + 1 == warps) sums.store(a.partial + std::int64_t{blockIdx.x} * packed(0, w), w, 0, 0);
+      if (of + 1 == teams) sums.template store<parts>(a.partial + std::int64_t{blockIdx.x} * parts * packed(0, w), w, 0, 0, part);
     }
     __syncthreads();  // the sums of the warps up to this one are stored
   }
@@ -114,23 +143,26 @@ __global__ void __launch_bounds__(k_gram_threads, gram_resident(Most)) gram_kern
 
 // The same for more columns. A thread block loads k_staged_rows rows into shared memory, by columns, some stages ahead. Four warps each
 // compute a part of G: two of them the triangles of both halves of the columns, two of them a quarter of the columns with the second half.
-// The other four do the same for the second half of the rows, and their sums are added at the end.
+// The other four do the same for the second half of the rows, and their sums are added at the end. Two warps
+// compute the real and the imaginary part of complex numbers for each quarter of the rows.
 template <class S>
 class staged_gram {
   using stages = gram_stages<S>;
-  static constexpr int k_rows_of_warp = k_staged_rows / 2, k_chunk_rows = k_lane_rows<S>;
+  static constexpr int k_columns = k_most_wide / static_cast<int>(k_reals<S>), k_parts = is_complex<S> ? 2 : 4,
+                       k_teams = k_staged_gram_threads / 32 / k_parts, k_rows_of_warp = k_staged_rows / k_teams,
+                       k_chunk_rows = k_lane_rows<S>;
   static constexpr int k_most_sums = 20;
 
   const gram_arguments<S>& a_;
   S* const memory_ = reinterpret_cast<S*>(arch::shared_memory());
   const bool whole_;
 
-  __device__ __forceinline__ S* slot(int stage) const { return memory_ + stage % stages::count * (k_most_wide * stages::stride); }
+  __device__ __forceinline__ S* slot(int stage) const { return memory_ + stage % stages::count * (k_columns * stages::stride); }
 
   // Loads the rows from `first` on, if there are any.
   __device__ __forceinline__ void bring(std::int64_t first, int stage) const {
     constexpr int chunks = k_staged_rows / k_chunk_rows;  // chunks of a column
-    for (int e = static_cast<int>(threadIdx.x); e < k_most_wide * chunks && first < a_.rows; e += k_staged_gram_threads) {
+    for (int e = static_cast<int>(threadIdx.x); e < k_columns * chunks && first < a_.rows; e += k_staged_gram_threads) {
       const int column = e / chunks, part = e % chunks * k_chunk_rows;
       const std::int64_t row = first + part;
       const S* const from = a_.from + row + column * a_.ldf;
@@ -144,23 +176,25 @@ class staged_gram {
     arch::commit_async();
   }
 
-  // Reads columns `column` … of k_column_tile rows.
+  // Reads columns `column` … of a tile of rows.
   template <int Blocks>
   __device__ __forceinline__ static void read(double (&to)[Blocks][2], const S* rows, int column) {
     const int g = arch::lane() / 4, t = arch::lane() % 4;
     ballast::cuda::unrolled<Blocks>([&](auto b) {
       constexpr int block = decltype(b)::value;
-      const auto two = *reinterpret_cast<const row_group<S, 2>*>(rows + (column + k_block * block + g) * stages::stride + 2 * t);
+      const S* const from = rows + (column + k_block * block + g) * stages::stride + column_tile<S, 1>::rows / 4 * t;
+      const auto two = *reinterpret_cast<const row_group<real_of<S>, 2>*>(from);
       for (int h = 0; h < 2; ++h) to[block][h] = static_cast<double>(two.at[h]);
     });
   }
 
-  // Computes the products of the columns from `left` on with those from `right` on.
-  template <int Pairs, int Blocks, bool Upper>
+  // Computes the products of the columns from `left` on with those from `right` on; component `Part` of complex ones.
+  template <int Pairs, int Blocks, bool Upper, int Part = 0>
   __device__ __forceinline__ void run(int left, int right) const {
     gram_sums<Pairs, Blocks, Upper> sums;
     static_assert(sums.count <= k_most_sums);
-    const int half = arch::warp() / 4;
+    constexpr int reals = static_cast<int>(k_reals<S>);
+    const int team = arch::warp() / k_parts;
     const std::int64_t step = std::int64_t{gridDim.x} * k_staged_rows;
     std::int64_t first = std::int64_t{blockIdx.x} * k_staged_rows;
     for (int ahead = 0; ahead + 1 < stages::count; ++ahead) bring(first + ahead * step, ahead);
@@ -169,11 +203,13 @@ class staged_gram {
       arch::wait_async<stages::count - 2>();
       __syncthreads();  // the rows have arrived, and the stage before has been read
       bring(first + (stages::count - 1) * step, stage + stages::count - 1);
-      const S* const rows = slot(stage) + half * k_rows_of_warp;
-      for (int n = 0; n < k_rows_of_warp; n += k_column_tile) {
+      const S* const rows = slot(stage) + team * k_rows_of_warp;
+      for (int n = 0; n < k_rows_of_warp; n += column_tile<S, 1>::rows) {
         double x[2 * Pairs][2];
         read(x, rows + n, left);
-        if constexpr (Upper) {
+        if constexpr (Part == 1) {
+          sums.add_turned(x);
+        } else if constexpr (Upper) {
           sums.add(x, x);
         } else {
           double y[Blocks][2];
@@ -184,12 +220,16 @@ class staged_gram {
     }
     arch::wait_async<0>();
     __syncthreads();  // all rows have been read
-    double* const others = reinterpret_cast<double*>(arch::shared_memory()) + arch::warp() % 4 * (k_most_sums * 4 * 32) + arch::lane();
-    if (half == 1) sums.each_number([&](double& own, int which) { others[32 * which] = own; });
-    __syncthreads();  // the sums of the second half are stored
-    if (half == 1) return;
-    sums.each_number([&](double& own, int which) { own += others[32 * which]; });
-    sums.store(a_.partial + std::int64_t{blockIdx.x} * packed(0, a_.width), a_.width, left, right);
+    double* const others =
+        reinterpret_cast<double*>(arch::shared_memory()) + arch::warp() % k_parts * (k_most_sums * 4 * 32) + arch::lane();
+    for (int of = 1; of < k_teams; ++of) {
+      if (team == of) sums.each_number([&](double& own, int which) { others[32 * which] = own; });
+      __syncthreads();  // the sums of that team are stored
+      if (team == 0) sums.each_number([&](double& own, int which) { own += others[32 * which]; });
+      if (of + 1 < k_teams) __syncthreads();  // they have been read
+    }
+    if (team > 0) return;
+    sums.template store<reals>(a_.partial + std::int64_t{blockIdx.x} * reals * packed(0, a_.width), a_.width, left, right, Part);
   }
 
  public:
@@ -197,8 +237,14 @@ class staged_gram {
       : a_(a), whole_((reinterpret_cast<std::uintptr_t>(a.from) / sizeof(S) | a.ldf) % k_chunk_rows == 0) {}
 
   __device__ __forceinline__ void run() const {
-    const int part = arch::warp() % 4;
-    if (part < 2) {
+    const int part = arch::warp() % k_parts;
+    if constexpr (is_complex<S>) {
+      if (part == 0) {
+        run<4, 8, true>(0, 0);
+      } else {
+        run<4, 8, true, 1>(0, 0);
+      }
+    } else if (part < 2) {
       run<4, 8, true>(64 * part, 64 * part);
     } else {
       run<2, 8, false>(32 * (part - 2), 64);
@@ -213,9 +259,23 @@ __global__ void __launch_bounds__(k_staged_gram_threads, 1) staged_gram_kernel(c
 
 // ---------------------------------------------------------------------------------------------------------------- substitution
 
+template <int Reals>
+struct factor_number {
+  using type = double;
+};
+template <>
+struct factor_number<2> {
+  using type = complex_number<double>;
+};
+__device__ __forceinline__ double inverse_of(double x) { return 1 / x; }
+__device__ __forceinline__ complex_number<double> inverse_of(complex_number<double> x) {
+  const double by = 1 / square_of(x);
+  return {x.re * by, -x.im * by};
+}
+
 // R in shared memory, as tiles of 8 × 8 on and above the diagonal, each by columns, in the operand layout of a product; and the inverses of
 // the tiles on the diagonal. Columns and rows outside R are 0.
-template <int Most>
+template <int Reals, int Most>
 struct factor_tiles {
   static constexpr int blocks = Most / k_block, tiles = blocks * (blocks + 1) / 2, size = k_block * k_block;
   static_assert(8 * size * (tiles + blocks) == substitute_bytes(Most));
@@ -229,8 +289,8 @@ struct factor_tiles {
     for (int h = 0; h < 2; ++h) to[h] = two.at[h];
   }
 
-  // Called by a block of substitute_threads threads: loads R, packed, from `from`. Ends with a barrier.
-  __device__ __forceinline__ void load(const double* from, int w) const {
+  // Called by a block of substitute_threads threads: loads R, w columns of reals, from `from`. Ends with a barrier.
+  __device__ __forceinline__ void load(const packed_blocks<Reals>& from, int w) const {
     constexpr int together = 16, threads = substitute_threads(Most);  // loads in flight at the same time
     const int e = static_cast<int>(threadIdx.x) % size, row = e % k_block, column = e / k_block;
     // Thread e loads element e of every `step`-th tile.
@@ -246,7 +306,7 @@ struct factor_tiles {
       double r[together];
       ballast::cuda::unrolled<together>([&](auto q) {
         const int at = k_block * i + row, of = k_block * l + column;
-        r[decltype(q)::value] = at <= of && of < w && i < blocks ? from[packed(at, of)] : 0;
+        r[decltype(q)::value] = from.has(at, of) && of < w && i < blocks ? from(at, of) : 0;
         l += step;
         to_its_row();
       });
@@ -256,40 +316,52 @@ struct factor_tiles {
       });
     }
     __syncthreads();  // the tiles are stored
-    // One thread computes each column of an inverse. The divisions are independent; the products depend on each other.
-    for (int at = static_cast<int>(threadIdx.x); at < Most; at += threads) {
-      const int block = at / k_block, of = at % k_block;
+    // One thread computes each column of numbers of an inverse. The divisions are independent; the products depend on each other.
+    using number = typename factor_number<Reals>::type;
+    constexpr int side = k_block / Reals;
+    for (int at = static_cast<int>(threadIdx.x); at < Most / Reals; at += threads) {
+      const int block = at / side, of = at % side;
       const double* const R = data + size * index_of(block, block);
-      double reciprocal[k_block], x[k_block];
-      ballast::cuda::unrolled<k_block>([&](auto k) { reciprocal[decltype(k)::value] = 1 / R[(k_block + 1) * decltype(k)::value]; });
-      ballast::cuda::unrolled<k_block>([&](auto up) {
-        constexpr int k = k_block - 1 - decltype(up)::value;
-        double sum = k == of ? 1 : 0;
-        ballast::cuda::unrolled<k_block, k + 1>(
-            [&](auto behind) { sum -= R[k_block * decltype(behind)::value + k] * x[decltype(behind)::value]; });
-        x[k] = k <= of && at < w ? sum * reciprocal[k] : 0;
+      const auto number_of = [R](int k, int l) { return number_at<number>(R + Reals * k_block * l, k); };
+      number reciprocal[side], x[side];
+      ballast::cuda::unrolled<side>(
+          [&](auto k) { reciprocal[decltype(k)::value] = inverse_of(number_of(decltype(k)::value, decltype(k)::value)); });
+      ballast::cuda::unrolled<side>([&](auto up) {
+        constexpr int k = side - 1 - decltype(up)::value;
+        number sum = k == of ? 1.0 : 0.0;
+        ballast::cuda::unrolled<side, k + 1>(
+            [&](auto behind) { sum = minus_product(sum, number_of(k, decltype(behind)::value), x[decltype(behind)::value]); });
+        x[k] = k <= of && Reals * at < w ? sum * reciprocal[k] : number(0.0);
       });
-      ballast::cuda::unrolled<k_block>([&](auto k) { inverse(block)[k_block * of + decltype(k)::value] = x[decltype(k)::value]; });
+      double* const to = inverse(block) + Reals * k_block * of;
+      ballast::cuda::unrolled<side>([&](auto k) {
+        constexpr int row = Reals * decltype(k)::value;
+        const double* const made = components(&x[decltype(k)::value]);
+        for (int q = 0; q < Reals; ++q) {
+          for (int p = 0; p < Reals; ++p) to[k_block * q + row + p] = of_block<Reals>(made, p, q);
+        }
+      });
     }
     __syncthreads();  // the inverses are stored
   }
 };
 
-// Q ← X R⁻¹, each row of X independently, so that ‖row − (row of Q) R‖ is rounding for any condition of R. For at most `Most` columns, 32,
-// 64 or 128. A warp has 16 rows in registers, and waits for no other warp. The next 8 columns of Q are the remainder of X after the columns
-// before them, times the inverse of R's tile; the same is repeated with the remainder of that product, so that the rounding of the inverse
-// does not matter. Later columns are updated with the stored numbers: the row's equation holds for the rounded numbers.
+// Q ← X R⁻¹, each row of X independently, so that ‖row − (row of Q) R‖ is rounding for any condition of R. For at most `Most` columns of
+// reals, 32, 64 or 128. A warp has 16 rows in registers, and waits for no other warp. The next 8 columns of Q are the remainder of X after
+// the columns before them, times the inverse of R's tile; the same is repeated with the remainder of that product, so that the rounding of
+// the inverse does not matter. Later columns are updated with the stored numbers: the row's equation holds for the rounded numbers.
 template <class S, int Most>
 __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(Most))
     substitute_kernel(const __grid_constant__ substitute_arguments<S> a) {
   if (!is_due(a)) return;
   const bool in_place = a.in_place && a.state->direct != 0;
   constexpr int warps = substitute_threads(Most) / 32, blocks = Most / k_block;
-  const int w = a.width;
-  const row_pairs<const S> X(in_place ? a.to : a.from, in_place ? a.ldt : a.ldf, a.rows, w);
-  const row_pairs<S> Q(a.to, a.ldt, a.rows, w);
-  const factor_tiles<Most> R{reinterpret_cast<double*>(arch::shared_memory())};
-  R.load(a.R, w);
+  constexpr int reals = static_cast<int>(k_reals<S>);
+  const int w = reals * a.width;
+  const row_pairs<const S> X(in_place ? a.to : a.from, in_place ? a.ldt : a.ldf, a.rows, a.width);
+  const row_pairs<S> Q(a.to, a.ldt, a.rows, a.width);
+  const factor_tiles<reals, Most> R{reinterpret_cast<double*>(arch::shared_memory())};
+  R.load(packed_blocks<reals>{a.R}, w);
   // Few rows are spread over all thread blocks. Few columns leave registers for the next rows, which are loaded meanwhile.
   constexpr bool ahead = Most == 32;
   const std::int64_t step = std::int64_t{gridDim.x} * warps * k_row_tile;
@@ -302,7 +374,7 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
     x.take(next);
     if (ahead) next.load(X, first + step);
     // For floats the loads in flight into registers do not saturate memory; for doubles they do.
-    if (sizeof(S) == 4) X.ask(first + (ahead ? 3 : 1) * step, k_row_tile);
+    if (sizeof(real_of<S>) == 4) X.ask(first + (ahead ? 3 : 1) * step, k_row_tile);
     double minus[4] = {};  // the negated previous columns of Q, as a left operand
     ballast::cuda::unrolled<blocks>([&](auto b) {
       constexpr int at = decltype(b)::value, behind = blocks - 1 - at, third = (behind + 2) / 3;
@@ -335,7 +407,7 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
       copy(own, x.at[at], 1);
       multiply_rows(q, own, inverse);
       subtract(ballast::cuda::index<2>{});
-      for (int e = 0; e < 4; ++e) x.at[at][e] = static_cast<double>(static_cast<S>(q[e]));
+      for (int e = 0; e < 4; ++e) x.at[at][e] = static_cast<double>(static_cast<real_of<S>>(q[e]));
       copy(minus, x.at[at], -1);
       if constexpr (behind > 0) {
         R.read(factor, R.data + R.size * R.index_of(at, at + 1));

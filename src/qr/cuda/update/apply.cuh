@@ -13,6 +13,7 @@
 #include "qr/cuda/checks/checks.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
 #include "qr/cuda/layout/number.cuh"
+#include "qr/cuda/layout/real_blocks.cuh"
 #include "qr/cuda/panel/panel.cuh"
 
 namespace ballast::qr::cuda {
@@ -309,11 +310,26 @@ inline constexpr int k_chain_steps = k_inner / 4;
 using chain_factor = double[k_chain_steps];
 using chain_sum = double[k_chain_gram + k_chain_tiles][2];
 
+// Complex reflectors are real ones by twos (real_blocks.cuh), and a vector of m complex numbers is one of 2 m reals. Columns and rows below
+// are those of reals.
+template <class S>
+__device__ __forceinline__ std::int64_t chain_groups(const chain_arguments<S>& a) {
+  return (k_reals<S> * a.count + k_inner - 1) / k_inner;
+}
 // The first column of group s of an order.
 template <class S>
 __device__ std::int64_t chain_column(const chain_arguments<S>& a, std::int64_t s) {
-  const std::int64_t groups = (a.count + k_inner - 1) / k_inner;
-  return (a.last_first ? groups - 1 - s : s) * k_inner;
+  return (a.last_first ? chain_groups(a) - 1 - s : s) * k_inner;
+}
+
+// Element (i, j) of V, with its ones and zeros.
+template <class S>
+__device__ __forceinline__ real_of<S> chain_element(const chain_arguments<S>& a, std::int64_t i, std::int64_t j) {
+  constexpr int reals = static_cast<int>(k_reals<S>);
+  const std::int64_t row = i / reals, column = j / reals;
+  if (row >= a.rows || column >= a.count || row < column) return 0;
+  if (row == column) return i == j ? 1 : 0;
+  return of_block<reals>(components(a.V + row + column * a.ldv), static_cast<int>(i % reals), static_cast<int>(j % reals));
 }
 
 // One pass over the rows of a warp: y ← y − V z with the applied group, then the sums of the other one. A warp processes 8 rows at a time:
@@ -324,21 +340,22 @@ __device__ void chain_pass(const chain_arguments<S>& a, const chain_rows& rows, 
                            chain_sum& sum) {
   const int lane = arch::lane(), g = lane / 4, t = lane % 4;
   const bool applies = step.applied >= 0, adds = step.summed >= 0;
-  const auto v = [&](std::int64_t i, std::int64_t j) {
-    return i >= a.rows || j >= a.count || i < j ? S(0) : i == j ? S(1) : a.V[i + j * a.ldv];
-  };
+  const std::int64_t count = k_reals<S> * a.rows;
+  using real = real_of<S>;
+  double* const vectors = components(a.y);
+  const auto v = [&a](std::int64_t i, std::int64_t j) { return chain_element(a, i, j); };
   struct rows_of_warp {
     double y[2];
-    S before[k_chain_steps], next[2][k_chain_tiles];
+    real before[k_chain_steps], next[2][k_chain_tiles];
   };
   const auto load = [&](std::int64_t i, rows_of_warp& to) {
-    for (int q = 0; q < 2; ++q) to.y[q] = i + g < a.rows && 2 * t < k_vectors ? a.y[i + g + (2 * t + q) * a.rows] : 0;
+    for (int q = 0; q < 2; ++q) to.y[q] = i + g < count && 2 * t < k_vectors ? vectors[i + g + (2 * t + q) * count] : 0;
     ballast::cuda::unrolled<k_chain_steps>(
-        [&](auto c) { to.before[decltype(c)::value] = applies ? v(i + g, step.applied + 4 * decltype(c)::value + t) : S(0); });
+        [&](auto c) { to.before[decltype(c)::value] = applies ? v(i + g, step.applied + 4 * decltype(c)::value + t) : real(0); });
     ballast::cuda::unrolled<2>([&](auto h) {
       ballast::cuda::unrolled<k_chain_tiles>([&](auto c) {
         constexpr int half = decltype(h)::value, tile = decltype(c)::value;
-        to.next[half][tile] = adds ? v(i + 4 * half + t, step.summed + 8 * tile + g) : S(0);
+        to.next[half][tile] = adds ? v(i + 4 * half + t, step.summed + 8 * tile + g) : real(0);
       });
     });
   };
@@ -347,10 +364,10 @@ __device__ void chain_pass(const chain_arguments<S>& a, const chain_rows& rows, 
   const std::int64_t skipped = low > rows.first ? (low - rows.first) / rows.stride : 0;
   rows_of_warp now, ahead;
   std::int64_t i = rows.first + skipped * rows.stride;
-  if (i < a.rows) load(i, ahead);
-  for (; i < a.rows; i += rows.stride) {
+  if (i < count) load(i, ahead);
+  for (; i < count; i += rows.stride) {
     now = ahead;
-    if (i + rows.stride < a.rows) load(i + rows.stride, ahead);
+    if (i + rows.stride < count) load(i + rows.stride, ahead);
     double* const y = now.y;
     if (applies) {
       double lost[2] = {};
@@ -358,7 +375,7 @@ __device__ void chain_pass(const chain_arguments<S>& a, const chain_rows& rows, 
           [&](auto c) { arch::mma_m8n8k4_f64(lost, static_cast<double>(now.before[decltype(c)::value]), factor[decltype(c)::value]); });
       for (int q = 0; q < 2; ++q) {
         y[q] -= lost[q];
-        if (i + g < a.rows && 2 * t < k_vectors) a.y[i + g + (2 * t + q) * a.rows] = y[q];
+        if (i + g < count && 2 * t < k_vectors) vectors[i + g + (2 * t + q) * count] = y[q];
       }
     }
     if (!adds) continue;
@@ -394,21 +411,34 @@ __device__ void add_warps(const chain_sum& sum, double (&parts)[Threads / 32][k_
   }
 }
 
-// z of a group, one warp for each vector: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over the l applied before j. `all` has the sums.
+// z of a group, one warp for each vector: z_j = τ_j (v_jᴴy − Σ v_jᴴv_l z_l) over the l applied before j. `all` has the sums. Qᴴ a applies
+// H_jᴴ, with conj(τ_j), and Q a H_j: complex op(Q)ᴴ is Q where the last reflector comes first.
 template <class S>
 __device__ void solve_group(const chain_arguments<S>& a, std::int64_t column, const double (&all)[k_chain_sums],
                             double (&z)[k_inner][k_vectors], chain_factor& factor) {
   const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
   if (warp < k_vectors) {
-    const std::int64_t left = a.count - column;
+    constexpr int reals = static_cast<int>(k_reals<S>);
+    const std::int64_t left = reals * a.count - column;
     const int w = left < k_inner ? static_cast<int>(left) : k_inner;
-    const double tau = lane < w ? static_cast<double>(a.tau[column + lane]) : 0;
+    double tau = lane < w ? static_cast<double>(components(a.tau)[column + lane]) : 0;
+    if (is_complex<S> && lane % 2 == 1 && !a.last_first) tau = -tau;
     double u = all[64 * (k_chain_gram + lane / 8) + lane % 8 * 8 + warp];
-    for (int e = 0; e < w; ++e) {
-      const int j = a.last_first ? w - 1 - e : e, near = lane < j ? lane : j, far = lane < j ? j : lane;
-      const double made = __shfl_sync(0xffffffffu, tau * u, j);
+    const auto lose = [&](int j, double made) {
+      const int near = lane < j ? lane : j, far = lane < j ? j : lane;
       if (lane == j) z[j][warp] = made;
       u -= all[64 * upper_tile(k_chain_tiles, near / 8, far / 8) + near % 8 * 8 + far % 8] * made;
+    };
+    for (int e = 0; e < w; e += reals) {
+      const int j = a.last_first ? w - reals - e : e;
+      if constexpr (reals == 1) {
+        lose(j, __shfl_sync(0xffffffffu, tau * u, j));
+      } else {
+        const double of[2] = {__shfl_sync(0xffffffffu, u, j), __shfl_sync(0xffffffffu, u, j + 1)},
+                     by[2] = {__shfl_sync(0xffffffffu, tau, j), __shfl_sync(0xffffffffu, tau, j + 1)};
+        lose(j, by[0] * of[0] - by[1] * of[1]);
+        lose(j + 1, by[0] * of[1] + by[1] * of[0]);
+      }
     }
     if (lane >= w) z[lane][warp] = 0;
   }
@@ -422,12 +452,12 @@ __device__ void solve_group(const chain_arguments<S>& a, std::int64_t column, co
 // same rows in every group, so that y needs no barrier; the rows of all warps interleave, so that the last groups, which have few rows,
 // keep all warps busy.
 template <class S, int Blocks, int Threads>
-__device__ __forceinline__ void real_chain(const chain_arguments<S>& a) {
+__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
   constexpr int warps = Threads / 32;
   static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
   auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
   const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
-  const std::int64_t groups = (a.count + k_inner - 1) / k_inner;
+  const std::int64_t groups = chain_groups(a);
   const chain_rows rows{8 * (rank * warps + arch::warp()), std::int64_t{8} * Blocks * warps};
   sync_cluster<Blocks>();  // all blocks have started, so that they can be read from
   chain_step step;
@@ -461,47 +491,6 @@ __device__ __forceinline__ void real_chain(const chain_arguments<S>& a) {
   sync_cluster<Blocks>();  // no block exits while others may still read from it
 }
 
-// The same for complex numbers, where op(Q)ᴴ = … H_j … or … H_jᴴ …: one reflector after the other, one thread block for each vector. A
-// thread has the same rows for every reflector, so that y needs no barrier.
-template <class S, int Threads>
-__device__ __forceinline__ void complex_chain(const chain_arguments<S>& a) {
-  using wide = wide_of<S>;
-  constexpr int warps = Threads / 32;
-  auto& several = arch::shared_object<wide[2][warps], struct complex_chain_sums>();
-  wide* const y = a.y + std::int64_t{blockIdx.x} * a.rows;
-  const int thread = static_cast<int>(threadIdx.x);
-  for (std::int64_t step = 0; step < a.count; ++step) {
-    const std::int64_t j = a.last_first ? a.count - 1 - step : step;
-    const S* const v = a.V + j * a.ldv;
-    const std::int64_t begin = j / Threads * Threads + thread;
-    wide sum[1] = {};
-#pragma unroll 4
-    for (std::int64_t i = begin; i < a.rows; i += Threads) {
-      if (i >= j) sum[0] = plus_conjugate_product(sum[0], i == j ? wide(1.0) : widened(v[i]), y[i]);
-    }
-    ballast::cuda::add_lanes<Threads, 32, 1>(all_components(sum));
-    wide* const own = several[step % 2];  // the barrier of the next step separates its two uses
-    if (arch::lane() == 0) own[arch::warp()] = sum[0];
-    __syncthreads();  // the sums of the warps are stored
-    wide all = own[0];
-    for (int w = 1; w < warps; ++w) all += own[w];
-    // op(Q)ᴴ = Q applies H_j, and Qᴴ its conjugate transpose.
-    const wide factor = conjugated_if(!a.last_first, widened(a.tau[j])) * all;
-#pragma unroll 4
-    for (std::int64_t i = begin; i < a.rows; i += Threads) {
-      if (i >= j) y[i] = minus_product(y[i], i == j ? wide(1.0) : widened(v[i]), factor);
-    }
-  }
-}
-
-template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
-  if constexpr (is_complex<S>)
-    complex_chain<S, Threads>(a);
-  else
-    real_chain<S, Blocks, Threads>(a);
-}
-
 // The same for tall V: one pass of all multiprocessors for each launch, between which fold_kernel adds the sums of the blocks.
 template <class S>
 __global__ void __launch_bounds__(k_tall_chain_threads, 2) tall_chain_kernel(const __grid_constant__ tall_chain_arguments<S> a) {
@@ -509,7 +498,7 @@ __global__ void __launch_bounds__(k_tall_chain_threads, 2) tall_chain_kernel(con
   static_assert(sizeof(tall_chain_memory) == tall_chain_bytes());
   auto& own = *reinterpret_cast<tall_chain_memory*>(arch::shared_memory());
   const chain_arguments<S>& chain = a.chain;
-  const std::int64_t groups = (chain.count + k_inner - 1) / k_inner;
+  const std::int64_t groups = chain_groups(chain);
   chain_step step;
   chain_factor factor = {};
   if (a.step > 0) {
