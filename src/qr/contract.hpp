@@ -329,8 +329,8 @@ class applier : public core::pooled {
   virtual void form() = 0;
 
   // Computes op(Q)ᴴa, which checks the blocks, from V and tau. The check and the products must not share T, nor anything else that is
-  // computed from V and tau.
-  virtual void encode(bool transposed) = 0;
+  // computed from V and tau. `few`: it takes longer than the products with the columns to which Q will be applied.
+  virtual void encode(bool transposed, bool few) = 0;
 
   // Constructs block `task` of `tasks` of the product: columns first … first + width − 1 of `X`, stored in the same columns of `result`.
   virtual std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,

@@ -73,7 +73,7 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
   // Two blocks if that is not slower, even for two columns: two threads then have work, and a fault costs only half of it.
   const index width = std::clamp<index>((columns + 1) / 2, std::clamp<index>(columns, 1, work_->least_columns), work_->most_columns);
   const index tasks = (columns + width - 1) / width;
-  prepare(transposed);
+  prepare(transposed, columns);
   core::vector<range> ranges;
   ranges.reserve(static_cast<std::size_t>(tasks));
   for (index t = 0; t < tasks; ++t) ranges.push_back({t * width, std::min(width, columns - t * width)});
@@ -81,9 +81,9 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
 }
 
 template <class S>
-void orthogonal_factor<S>::prepare(bool transposed) {
+void orthogonal_factor<S>::prepare(bool transposed, index columns) {
   // encode() first: it takes longer than form(), and its result is needed later.
-  if (protected_) work_->encode(transposed);
+  if (protected_) work_->encode(transposed, columns < work_->panels * work_->panel_width / 2);
   if (work_->panels > 0 && !formed_) work_->form();
   formed_ = true;
 }

@@ -2,6 +2,7 @@
 // Layer: algorithm (driver), backend-free.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -25,7 +26,8 @@ class orthogonal_factor {
   struct range {
     index first, width;  // width ≤ most_columns()
   };
-  void prepare(bool transposed);
+  // `columns`: of all ranges together, if that is known.
+  void prepare(bool transposed, index columns = std::numeric_limits<index>::max());
   void apply_to(bool transposed, const operand<S>& X, const matrix_view<S>& result, std::span<const range> ranges);
   index most_columns() const { return work_->most_columns; }
 

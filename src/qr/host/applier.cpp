@@ -283,7 +283,7 @@ auto panel_applier<S>::under_q(bool transposed) const -> core::aligned_buffer<wi
 }
 
 template <class S>
-void panel_applier<S>::encode(bool transposed) {
+void panel_applier<S>::encode(bool transposed, bool /*few*/) {
   a_ = core::aligned_buffer<wide>(k_vectors * m_);
   for (index q = 0; q < k_vectors; ++q) {
     for (index i = 0; i < m_; ++i)

@@ -25,7 +25,7 @@ class panel_applier final : public applier<S> {
 
   void scan(bool* finite) override;
   void form() override;
-  void encode(bool transposed) override;
+  void encode(bool transposed, bool few) override;
   std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,
                                          matrix_view<S> result) override;
   void each(index count, core::function_ref<void(index)> body) override;

@@ -231,7 +231,6 @@ device_applier<S>::device_applier(session<S>& on, const matrix_view<const S>& V,
   this->most_columns = this->least_columns = block_columns(on.device()->about(), this->panel_width);
   this->panels = (count + this->panel_width - 1) / this->panel_width;
   scratch_ = on_.template allocate_of<S>(core::checked_product(m_, this->panel_width));
-  chain_parts_ = on_.chain_parts(m_, count);
 }
 
 template <class S>
@@ -284,7 +283,8 @@ auto device_applier<S>::under_q(bool transposed) const -> buffer {
 }
 
 template <class S>
-void device_applier<S>::encode(bool transposed) {
+void device_applier<S>::encode(bool transposed, bool few) {
+  chain_parts_ = on_.chain_parts(m_, V_.columns, few);
   a_ = on_.template allocate_of<wide_of<S>>(k_vectors * m_);
   if (is_complex<S>) on_.device()->zero(a_.data(), a_.bytes(), on_.main());
   draw();

@@ -309,7 +309,7 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
     for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each) {
       const inject::position here = pair_place(each, b);
       if (parts.data != nullptr) {
-        on_.strike(site::product, here, parts.data + before, count, on);
+        on_.strike(site::product, here, parts.data + k_reals<S> * before, k_reals<S> * count, on);
       } else {
         on_.strike(site::product, here, W + before, count, on);
       }

@@ -11,7 +11,7 @@ namespace {
 
 // If a matrix has fewer columns than this multiple of the number of reflectors, reading it is faster than computing V's image.
 constexpr std::int64_t k_least_ratio = 4;
-// With more rows than this, cuBLAS takes longer for a product than the host takes for its launch.
+// With more rows of reals than this, cuBLAS takes longer for a product than the host takes for its launch.
 constexpr std::int64_t k_narrow_most_rows = 1 << 15;
 // The fewest chunks in each part of a product.
 constexpr std::int64_t k_least_chunks = 8;
@@ -88,15 +88,15 @@ void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int6
 
 template <class S>
 bool session<S>::narrow(const formed_reflector<S>& H, std::int64_t n) const {
-  return !is_complex<S> && n <= k_narrow_columns && H.width <= k_most_wide && H.rows <= k_narrow_most_rows;
+  return n <= k_narrow_columns && k_reals<S> * H.width <= k_most_wide && k_reals<S> * H.rows <= k_narrow_most_rows;
 }
 
 template <class S>
 product_parts session<S>::product_in_parts(const formed_reflector<S>& H, const some_columns<S>& C, const some_columns<S>& more, stream on) {
   const auto across = [](std::int64_t n) { return (n + k_narrow_across - 1) / k_narrow_across; };
-  const std::int64_t chunks = std::clamp<std::int64_t>((H.rows + k_narrow_rows - 1) / k_narrow_rows, 1, k_narrow_chunks);
+  const std::int64_t chunks = std::clamp<std::int64_t>((k_reals<S> * H.rows + k_narrow_rows - 1) / k_narrow_rows, 1, k_narrow_chunks);
   buffer& parts = parts_[on == main() ? 0 : on == update_stream() ? 1 : 2];
-  const std::int64_t bytes = core::checked_product(chunks * H.width * (C.count + more.count), std::int64_t{sizeof(double)});
+  const std::int64_t bytes = core::checked_product(chunks * k_reals<S> * H.width * (C.count + more.count), std::int64_t{sizeof(double)});
   if (parts.bytes() < bytes) parts = {device_, bytes, on};
   auto* const data = static_cast<double*>(parts.data());
   launch(work::narrow_product, chunks * (across(C.count) + across(more.count)),
@@ -112,7 +112,7 @@ product_parts session<S>::product_in_parts(const formed_reflector<S>& H, const s
 
 template <class S>
 void session<S>::apply_t(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts) const {
-  if (!is_complex<S> && H.width <= k_most_wide) {
+  if (k_reals<S> * H.width <= k_most_wide) {
     const bool few = parts.data != nullptr;
     const std::int64_t each = few ? k_apply_t_few : k_apply_t_many;
     launch(few ? work::apply_t_few : work::apply_t_many, (n + each - 1) / each,
@@ -139,7 +139,7 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
   }
   if (narrow(H, n)) {
     const std::int64_t across = (n + k_subtract_across - 1) / k_subtract_across;
-    launch(work::narrow_subtract, (H.rows + k_threads / 2 - 1) / (k_threads / 2) * across,
+    launch(work::narrow_subtract, (k_reals<S> * H.rows + k_threads / 2 - 1) / (k_threads / 2) * across,
            narrow_subtract_arguments<S>{H.V, H.rows, static_cast<int>(H.width), TW, static_cast<int>(n), C, ldc}, on);
     return;
   }

@@ -200,7 +200,8 @@ void session<S>::launch_panel(int cluster, const panel_arguments<S>& given) cons
 
 template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, const buffer& parts, stream on) const {
-  if (const std::int64_t blocks = tall_chain_blocks(given.rows, given.count); blocks > 0) {
+  if (parts.data() != nullptr) {
+    const std::int64_t blocks = parts.bytes() / (k_chain_sums * std::int64_t{sizeof(double)}) - 1;
     auto* const of_blocks = static_cast<double*>(parts.data());
     double* const all = of_blocks + blocks * k_chain_sums;
     const std::int64_t groups = (k_reals<S> * given.count + k_inner - 1) / k_inner;
@@ -214,20 +215,16 @@ void session<S>::launch_chain(const chain_arguments<S>& given, const buffer& par
   device_->launch(*tables_.kernels->chains[which], k_chain_clusters[which].blocks, &given, sizeof given, on);
 }
 
+// A step of all multiprocessors takes two launches, about as long as the pass of a cluster over 1500 rows. The passes of a cluster over V
+// that is not tall take no longer than the products with many columns, beside which they run, and leave them the other multiprocessors.
 template <class S>
-auto session<S>::chain_parts(std::int64_t rows, std::int64_t count) const -> buffer {
-  const std::int64_t blocks = tall_chain_blocks(rows, count);
-  return blocks > 0 ? allocate_of<double>((blocks + 1) * k_chain_sums) : buffer();
-}
-
-// A step takes two launches, about as long as the pass of a cluster over 1500 rows. The passes of a cluster over V that is not tall take no
-// longer than the products beside which they run, and leave them the other multiprocessors.
-template <class S>
-std::int64_t session<S>::tall_chain_blocks(std::int64_t rows, std::int64_t count) const {
+auto session<S>::chain_parts(std::int64_t rows, std::int64_t count, bool few) const -> buffer {
   constexpr std::int64_t least = 2048, ratio = 8, rows_of_block = 8 * k_tall_chain_threads / 32;
   const std::int64_t reals = k_reals<S> * rows;
-  if (reals < least || rows < ratio * count) return 0;
-  return std::min<std::int64_t>(2 * device_->about().multiprocessors, (reals + rows_of_block - 1) / rows_of_block);
+  const bool tall = reals >= least && rows >= ratio * count;
+  if (!tall && !(few && reals >= 2 * least)) return {};
+  const std::int64_t blocks = std::min<std::int64_t>(2 * device_->about().multiprocessors, (reals + rows_of_block - 1) / rows_of_block);
+  return allocate_of<double>((blocks + 1) * k_chain_sums);
 }
 
 template <class S>

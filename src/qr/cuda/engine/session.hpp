@@ -170,9 +170,8 @@ class session {
   void launch_panel(int cluster, const panel_arguments<S>& given) const;
   // `parts`: from chain_parts() for the same V, until the work on the stream is done.
   void launch_chain(const chain_arguments<S>& given, const buffer& parts, stream on) const;
-  buffer chain_parts(std::int64_t rows, std::int64_t count) const;
-  // Returns the blocks of tall_chain_kernel for such a V; 0: chain_kernel is for it.
-  std::int64_t tall_chain_blocks(std::int64_t rows, std::int64_t count) const;
+  // Returns the memory for passes of all multiprocessors over such a V; none: one cluster makes them. `few`: as in applier::encode.
+  buffer chain_parts(std::int64_t rows, std::int64_t count, bool few) const;
   // The cluster for a panel of so many rows and columns, and the rows of each of its blocks. `resident`: they fit into shared memory.
   struct panel_plan {
     int cluster = 0;

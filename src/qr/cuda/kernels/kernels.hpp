@@ -70,12 +70,12 @@ enum class work {
   small_reflectors,
   small_t,
   tall_chain,
-  // Only for real numbers:
-  gram_128,
   narrow_product,
   apply_t_few,
   apply_t_many,
   narrow_subtract,
+  // Only for real numbers:
+  gram_128,
   // Only available if kernel_names::multiplies() is true:
   split,
   project,

@@ -22,6 +22,23 @@ __device__ __forceinline__ R of_block(const R* number, int i, int l) {
   }
 }
 
+// A matrix of numbers by columns as a real one. Complex: its column 2 l is the column of numbers l as it is stored.
+template <class S>
+struct matrix_of_blocks {
+  const real_of<S>* data;
+  std::int64_t ld;  // reals of a column of numbers
+  __device__ __forceinline__ matrix_of_blocks(const S* numbers, std::int64_t ld_of_numbers)
+      : data(reinterpret_cast<const real_of<S>*>(numbers)), ld(k_reals<S> * ld_of_numbers) {}
+  __device__ __forceinline__ real_of<S> operator()(std::int64_t i, std::int64_t l) const {
+    if constexpr (is_complex<S>) {
+      const real_of<S> part = data[(i ^ (l & 1)) + l / 2 * ld];
+      return (~i & l & 1) != 0 ? -part : part;
+    } else {
+      return data[i + l * ld];
+    }
+  }
+};
+
 // An upper triangle of numbers in double, packed by columns, as a real matrix of twice as many rows and columns where numbers are complex.
 template <int Reals>
 struct packed_blocks {

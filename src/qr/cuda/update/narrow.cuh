@@ -2,6 +2,8 @@
 // times as long as a kernel.
 // Layer: backend "cuda" of QR, device code. All are products of doubles on tensor cores, also for floats, in an order that depends on the
 // shape alone.
+// Complex V and T are real matrices of twice the rows and columns (real_blocks.cuh). Columns of C and of W are stored as columns of twice
+// as many reals. Rows and widths below are those of reals.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/real_blocks.cuh"
 
 namespace ballast::qr::cuda {
 
@@ -78,21 +81,27 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
   const int lane = arch::lane(), warp = arch::warp(), g = lane / 4;
   const int first_across = (a.C[0].columns + k_narrow_across - 1) / k_narrow_across;
   const int across = first_across + (a.C[1].columns + k_narrow_across - 1) / k_narrow_across;
-  const std::int64_t chunk = blockIdx.x / across, rows = ((a.rows + a.chunks - 1) / a.chunks + 7) / 8 * 8;
-  const std::int64_t begin = chunk * rows, end = begin + rows < a.rows ? begin + rows : a.rows;
+  using real = real_of<S>;
+  constexpr int reals = static_cast<int>(k_reals<S>);
+  const std::int64_t count = reals * a.rows, width = reals * a.width;
+  const std::int64_t chunk = blockIdx.x / across, rows = ((count + a.chunks - 1) / a.chunks + 7) / 8 * 8;
+  const std::int64_t begin = chunk * rows, end = begin + rows < count ? begin + rows : count;
   const int position = static_cast<int>(blockIdx.x % across), which = position < first_across ? 0 : 1;
   const int first_column = (which == 0 ? position : position - first_across) * k_narrow_across, top = 16 * warp;
   const auto& of = a.C[which];
-  const S *const V = a.V + warp * a.rows, *const C = of.data + (first_column + warp) * of.ld;
-  const int columns_of_v = (a.width - warp + warps - 1) / warps, columns_of_c = (of.columns - first_column - warp + warps - 1) / warps;
-  S v[of_v], c[of_c];
+  const matrix_of_blocks<S> V(a.V, a.rows);
+  const std::int64_t ldc = reals * of.ld;
+  const real* const C = reinterpret_cast<const real*>(of.data) + (first_column + warp) * ldc;
+  const int columns_of_v = (static_cast<int>(width) - warp + warps - 1) / warps,
+            columns_of_c = (of.columns - first_column - warp + warps - 1) / warps;
+  real v[of_v], c[of_c];
   const auto load = [&](std::int64_t first) {
     const std::int64_t i = first + lane;
     unrolled<of_v>([&](auto q) {
-      v[decltype(q)::value] = i < end && decltype(q)::value < columns_of_v ? V[i + decltype(q)::value * warps * a.rows] : S(0);
+      v[decltype(q)::value] = i < end && decltype(q)::value < columns_of_v ? V(i, warp + decltype(q)::value * warps) : real(0);
     });
     unrolled<of_c>([&](auto q) {
-      c[decltype(q)::value] = i < end && decltype(q)::value < columns_of_c ? C[i + decltype(q)::value * warps * of.ld] : S(0);
+      c[decltype(q)::value] = i < end && decltype(q)::value < columns_of_c ? C[i + decltype(q)::value * warps * ldc] : real(0);
     });
   };
   double sum[tiles][4] = {};
@@ -104,7 +113,7 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
         [&](auto q) { right[(warp + decltype(q)::value * warps) * stride + lane] = static_cast<double>(c[decltype(q)::value]); });
     __syncthreads();  // the rows are in shared memory
     load(first + 32);
-    if (top < a.width) {
+    if (top < width) {
       add_product<4>(
           sum, 0, 32, [&](int r, std::int64_t k) { return left[(top + g + 8 * r) * stride + k]; },
           [&](int n, std::int64_t k) { return right[(8 * n + g) * stride + k]; }, [] {});
@@ -112,9 +121,9 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
     __syncthreads();  // the rows have been read
   }
   const int before = which == 0 ? 0 : a.C[0].columns;
-  double* const to = a.parts + (chunk * (a.C[0].columns + a.C[1].columns) + before) * a.width;
+  double* const to = a.parts + (chunk * (a.C[0].columns + a.C[1].columns) + before) * width;
   each_of_lane(sum, top, first_column, [&](std::int64_t i, std::int64_t j, double x) {
-    if (i < a.width && j < of.columns) to[i + j * a.width] = x;
+    if (i < width && j < of.columns) to[i + j * width] = x;
   });
 }
 
@@ -125,7 +134,10 @@ __global__ void __launch_bounds__(k_threads) apply_t_kernel(const __grid_constan
   constexpr int stride = k_most_wide + 4, each = Columns * k_most_wide / k_threads, parts = k_threads / k_most_wide, together = 8;
   auto& W = arch::shared_object<double[Columns * stride], struct turned_columns>();
   const int i = static_cast<int>(threadIdx.x) % k_most_wide, part = static_cast<int>(threadIdx.x) / k_most_wide;
-  const std::int64_t left = std::int64_t{blockIdx.x} * Columns, size = a.width * a.columns;
+  using real = real_of<S>;
+  const int width = static_cast<int>(k_reals<S>) * a.width;
+  real* const whole = reinterpret_cast<real*>(a.W);
+  const std::int64_t left = std::int64_t{blockIdx.x} * Columns, size = width * a.columns;
   const auto gather = [&] {
     double sum[each] = {};
     if constexpr (Columns == k_apply_t_few) {
@@ -135,8 +147,8 @@ __global__ void __launch_bounds__(k_threads) apply_t_kernel(const __grid_constan
         unrolled<each * together>([&](auto e) {
           constexpr int column = decltype(e)::value / together, q = decltype(e)::value % together;
           const std::int64_t j = left + part + parts * column;
-          const bool there = i < a.width && j < a.columns && first + q < a.chunks;
-          x[column][q] = there ? a.parts[(first + q) * size + i + j * a.width] : 0;
+          const bool there = i < width && j < a.columns && first + q < a.chunks;
+          x[column][q] = there ? a.parts[(first + q) * size + i + j * width] : 0;
         });
         unrolled<each * together>([&](auto e) {
           constexpr int column = decltype(e)::value / together, q = decltype(e)::value % together;
@@ -146,7 +158,7 @@ __global__ void __launch_bounds__(k_threads) apply_t_kernel(const __grid_constan
     } else {
       unrolled<each>([&](auto column) {
         const std::int64_t j = left + part + parts * decltype(column)::value;
-        sum[decltype(column)::value] = i < a.width && j < a.columns ? static_cast<double>(a.W[i + j * a.width]) : 0;
+        sum[decltype(column)::value] = i < width && j < a.columns ? static_cast<double>(whole[i + j * width]) : 0;
       });
     }
     unrolled<each>([&](auto column) { W[(part + parts * decltype(column)::value) * stride + i] = sum[decltype(column)::value]; });
@@ -155,16 +167,24 @@ __global__ void __launch_bounds__(k_threads) apply_t_kernel(const __grid_constan
   const int g = arch::lane() / 4, top = 16 * arch::warp();
   double d[Columns / 8][4] = {};
   // Rows outside T are replaced by the last row; their results are not stored.
-  const int row[2] = {top + g < a.width ? top + g : a.width - 1, top + g + 8 < a.width ? top + g + 8 : a.width - 1};
+  const int row[2] = {top + g < width ? top + g : width - 1, top + g + 8 < width ? top + g + 8 : width - 1};
   // op(T) is zero elsewhere. The rows of W are loaded in groups of 64, which end with the column.
-  const int begin = a.transposed || top >= a.width ? 0 : top / 64 * 64;
-  const int end = top >= a.width ? 0 : a.transposed && top + 16 < a.width ? top + 16 : a.width;
-  const std::int64_t along = a.transposed ? 1 : a.width, across = a.transposed ? a.width : 1;
+  const int begin = a.transposed || top >= width ? 0 : top / 64 * 64;
+  const int end = top >= width ? 0 : a.transposed && top + 16 < width ? top + 16 : width;
+  const auto element_of_t = [&](std::int64_t k, std::int64_t r) {
+    if constexpr (is_complex<S>) {
+      const matrix_of_blocks<S> T(a.T, a.width);
+      return a.transposed ? T(k, r) : T(r, k);
+    } else {
+      const std::int64_t along = a.transposed ? 1 : a.width, across = a.transposed ? a.width : 1;
+      return a.T[k * along + r * across];
+    }
+  };
   add_product<8>(
-      d, begin, end, [&](int r, std::int64_t k) { return static_cast<double>(a.T[k * along + row[r] * across]); },
+      d, begin, end, [&](int r, std::int64_t k) { return static_cast<double>(element_of_t(k, row[r])); },
       [&](int n, std::int64_t k) { return W[(8 * n + g) * stride + k]; }, gather);
   each_of_lane(d, top, left, [&](std::int64_t r, std::int64_t j, double x) {
-    if (r < a.width && j < a.columns) a.W[size + r + j * a.width] = static_cast<S>(x);
+    if (r < width && j < a.columns) whole[size + r + j * width] = static_cast<real>(x);
   });
 }
 
@@ -178,25 +198,31 @@ __global__ void __launch_bounds__(k_threads) narrow_subtract_kernel(const __grid
   const int left = static_cast<int>(blockIdx.x % across) * k_subtract_across;
   const std::int64_t top = blockIdx.x / across * (k_threads / 2) + 16 * arch::warp();
   const int k = static_cast<int>(threadIdx.x) % k_most_wide, part = static_cast<int>(threadIdx.x) / k_most_wide;
-  S w[each];
+  using real = real_of<S>;
+  constexpr int reals = static_cast<int>(k_reals<S>);
+  const std::int64_t rows = reals * a.rows, ldc = reals * a.ldc;
+  const int width = reals * a.width;
+  const real* const of_w = reinterpret_cast<const real*>(a.W);
+  real* const C = reinterpret_cast<real*>(a.C);
+  real w[each];
   unrolled<each>([&](auto q) {
     const int j = left + part + parts * decltype(q)::value;
-    w[decltype(q)::value] = k < a.width && j < a.columns ? a.W[k + std::int64_t{j} * a.width] : S(0);
+    w[decltype(q)::value] = k < width && j < a.columns ? of_w[k + std::int64_t{j} * width] : real(0);
   });
   double d[tiles][4];
-  each_of_lane(d, top, left, [&](std::int64_t i, std::int64_t j, double& x) {
-    x = i < a.rows && j < a.columns ? static_cast<double>(a.C[i + j * a.ldc]) : 0;
-  });
-  const S* const row[2] = {a.V + (top + g < a.rows ? top + g : a.rows - 1), a.V + (top + g + 8 < a.rows ? top + g + 8 : a.rows - 1)};
+  each_of_lane(d, top, left,
+               [&](std::int64_t i, std::int64_t j, double& x) { x = i < rows && j < a.columns ? static_cast<double>(C[i + j * ldc]) : 0; });
+  const matrix_of_blocks<S> V(a.V, a.rows);
+  const std::int64_t row[2] = {top + g < rows ? top + g : rows - 1, top + g + 8 < rows ? top + g + 8 : rows - 1};
   add_product<8>(
-      d, 0, a.width, [&](int r, std::int64_t l) { return -static_cast<double>(row[r][l * a.rows]); },
+      d, 0, width, [&](int r, std::int64_t l) { return -static_cast<double>(V(row[r], l)); },
       [&](int n, std::int64_t l) { return W[(8 * n + g) * stride + l]; },
       [&] {
         unrolled<each>([&](auto q) { W[(part + parts * decltype(q)::value) * stride + k] = static_cast<double>(w[decltype(q)::value]); });
         __syncthreads();  // W is in shared memory
       });
   each_of_lane(d, top, left, [&](std::int64_t i, std::int64_t j, double x) {
-    if (i < a.rows && j < a.columns) a.C[i + j * a.ldc] = static_cast<S>(x);
+    if (i < rows && j < a.columns) C[i + j * ldc] = static_cast<real>(x);
   });
 }
 
