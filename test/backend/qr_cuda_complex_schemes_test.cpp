@@ -105,7 +105,9 @@ TYPED_TEST(qr_cuda_complex_schemes, a_struck_column_is_recovered_by_several_bloc
       const factored<S> clean = this->run(A, scheme);
       ASSERT_EQ(clean.report.verdict, verdict::clean);
       for (const inject::site where : {site::trailing, site::panel}) {
-        int recovered = 0;
+        int recovered = 0, reached = 0;
+        // Inside a panel by Cholesky QR some strikes change numbers that a direct panel does not use: qr_cuda_complex_panels_test.cpp.
+        const bool inside = where == site::panel && std::string_view(scheme) == "qr_update";
         // Not every column can be told from its neighbours: what is not located is computed again.
         for (std::uint64_t seed = 0; seed < 8 && recovered == 0; ++seed) {
           const std::string name = fmt::format("{} {} × {} {} seed {}", scheme, m, n, inject::row_of(where).name, seed);
@@ -115,11 +117,14 @@ TYPED_TEST(qr_cuda_complex_schemes, a_struck_column_is_recovered_by_several_bloc
           EXPECT_LE(change(struck.F, clean.F), 3000.0 * static_cast<double>(m)) << name << to_json(struck.report);
           this->expect_right(A, struck, 30, name);
           const factored<S> off = this->run(A, scheme, &faults, protection::off);
-          EXPECT_FALSE(change(off.F, clean.F) <= 1e4) << name << ": the fault reaches the output";
+          const bool changed = !(change(off.F, clean.F) <= 1e4);
+          reached += changed ? 1 : 0;
+          EXPECT_TRUE(changed || inside) << name << ": the fault reaches the output";
           if (struck.report.verdict != verdict::corrected) continue;
           // With qr_update a panel is struck on the device, where its reflectors are computed again.
           recovered += struck.report.events.at(0).site == "qr.r" ? 1 : 0;
         }
+        EXPECT_GE(reached, 1) << scheme << " " << m;
         if (where == site::trailing || std::string_view(scheme) == "hybrid") {
           EXPECT_EQ(recovered, 1) << scheme << " " << m << " " << inject::row_of(where).name;
         }
