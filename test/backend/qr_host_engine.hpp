@@ -65,6 +65,16 @@ class forwarding_engine : public engine<S> {
   double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
     return inner_->residual_of_columns(A, panel, weights, c);
   }
+  void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) override {
+    inner_->choose_pivots(A, order, plainly);
+  }
+  void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
+    inner_->permute_columns(A, order, P);
+  }
+  index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
+    return inner_->first_moved(A, order, P);
+  }
+  pivot_sums measure_pivots(const matrix_view<const S>& R, index m) override { return inner_->measure_pivots(R, m); }
 
  protected:
   std::unique_ptr<engine<S>> inner_;

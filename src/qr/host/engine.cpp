@@ -16,6 +16,7 @@
 #include "qr/host/columns.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/kernels.hpp"
+#include "qr/host/pivots.hpp"
 #include "qr/host/strike.hpp"
 #include "qr/host/triangle.hpp"
 #include "qr/sites.hpp"
@@ -165,6 +166,17 @@ class host_engine final : public engine<S> {
   double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
     return host::residual_of_columns<S>(run_, A, panel, weights, c);
   }
+
+  void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) override {
+    host::choose_pivots<S>(run_, A, order, plainly);
+  }
+  void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
+    host::copy_columns<S>(run_, A, order, P, false);
+  }
+  index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
+    return host::first_moved<S>(run_, A, order, P);
+  }
+  pivot_sums measure_pivots(const matrix_view<const S>& R, index m) override { return host::measure_pivots<S>(run_, R, m); }
 
   index zero_on_diagonal(const matrix_view<const S>& R) override {
     for (index j = 0; j < R.columns; ++j) {
