@@ -42,7 +42,7 @@ class device_choice {
   device_choice(session<S>& on, const matrix_view<const S>& A, std::span<index> order)
       : on_(on),
         blas_(on.blas(on.main())),
-        faults_(on.device(), on.run().injector, on.main()),
+        faults_(on.faults()),
         A_(A),
         steps_(std::min(A.rows, A.columns)),
         order_(order),
@@ -77,7 +77,7 @@ class device_choice {
                                   static_cast<const std::int32_t*>(column_list), static_cast<const std::int32_t*>(shifts), to, rows});
   }
 
-  // Brings the remaining columns to norms in [1, 2). Returns false if all of them are zero.
+  // Brings the remaining columns to norms near 1. Returns false if all of them are zero.
   bool begin_round() {
     const index m = A_.rows, n = static_cast<index>(columns_.size());
     const ballast::cuda::device_buffer sizes = on_.template allocate_of<column_result>(n);
@@ -95,14 +95,14 @@ class device_choice {
     list shifts(at(n));
     int most = std::numeric_limits<int>::min();
     for (index c = 0; c < n; ++c) {
-      shifts[at(c)] = seen[at(c)].norm > 0 ? seen[at(c)].exponent : 0;
+      shifts[at(c)] = seen[at(c)].norm > 0 ? seen[at(c)].exponent + 1 : 0;
       exponents_[at(c)] += shifts[at(c)];
       if (seen[at(c)].norm > 0) most = std::max(most, exponents_[at(c)]);
     }
     if (most == std::numeric_limits<int>::min()) return false;
     numbers_.resize(at(3 * n));
     for (index c = 0; c < n; ++c) {
-      const double square = seen[at(c)].norm * seen[at(c)].norm;
+      const double square = seen[at(c)].norm * seen[at(c)].norm / 4;
       const bool counts = square > 0 && exponents_[at(c)] - most >= -k_apart;
       const double scale = counts ? std::ldexp(1.0, 2 * (exponents_[at(c)] - most)) : 0;
       numbers_[at(c)] = square;
@@ -216,7 +216,7 @@ class device_choice {
 
   session<S>& on_;
   ballast::cuda::blas& blas_;
-  const ballast::cuda::fault_list faults_;
+  const ballast::cuda::fault_list& faults_;
   const matrix_view<const S> A_;
   const index steps_;
   const std::span<index> order_;

@@ -57,7 +57,7 @@ struct choice_memory {
 // Thread mapping: `parts` lanes share a row, and divide the pivots before among them.
 // Barriers: of the cluster, after the candidates are sent; of the block, after z is written, and after the candidates of the warps are.
 template <class Wide, int Blocks, int Threads, class Injector>
-__global__ void __launch_bounds__(Threads)
+__global__ void __launch_bounds__(Threads, 1)
     choose_kernel(const __grid_constant__ ballast::cuda::kernel_launch<choice_arguments<Wide>, Injector> given) {
   const choice_arguments<Wide>& a = given.arguments;
   auto& own = arch::shared_object<choice_memory<Wide, Blocks, Threads>, struct choice_of_pivots>();
