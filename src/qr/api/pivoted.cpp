@@ -212,7 +212,7 @@ class pivoted_factorization {
   S* const tau_;
   const index width_;
   const bool in_place_, on_device_;
-  std::optional<host_matrix<S>> memory_;  // of P, on a host
+  std::optional<host_matrix<S>> memory_;  // holds P on a host
   owned<S> placed_;                       // and on a device
   matrix_view<S> P_;                      // A(:, order)
   core::vector<index> order_;

@@ -18,7 +18,7 @@ using core::at;
 
 namespace {
 
-constexpr int k_apart = 500;  // exponents of two apart: the square of a column is nothing beside the other's
+constexpr int k_apart = 450;  // exponents of two apart: the square of a column is nothing beside the other's
 
 // A matrix in double that the choice owns.
 template <class Wide>
@@ -167,7 +167,7 @@ class device_choice {
       for (index k = 0; k < std::min<index>(seen[0], most); ++k) made_.push_back(seen[2 + k]);
     });
     on_.wait();
-    // Numbers that are no columns must not become addresses. Whoever checks R sees that they are missing.
+    // Numbers that are no columns must not become addresses. The check of R finds their absence.
     core::vector<bool> taken(at(n), false);
     for (std::size_t k = 0; k < made_.size(); ++k) {
       if (made_[k] < 0 || made_[k] >= n || taken[at(made_[k])]) made_.resize(k);
@@ -221,7 +221,7 @@ class device_choice {
   const index steps_;
   const std::span<index> order_;
   index count_ = 0;               // chosen columns
-  core::vector<index> place_;     // of each column of A in the order
+  core::vector<index> place_;     // the place of each column of A in the order
   core::vector<index> columns_;   // the column of A by column of W
   core::vector<int> exponents_;   // column c stands for 2^exponent_c · W(:, c)
   core::vector<double> numbers_;  // squares, 4^exponent and their products by column of W

@@ -22,6 +22,7 @@ struct pivot_candidate {
   double first;
   int row;
 };
+inline constexpr pivot_candidate k_no_candidate{-1, 0, 0x7fffffff};
 
 __device__ __forceinline__ void take_better(pivot_candidate& a, const pivot_candidate& b) {
   if (b.size > a.size || (b.size == a.size && b.row < a.row)) {
@@ -51,6 +52,33 @@ struct choice_memory {
   Wide z[k_choice_block];  // the conjugate row of the pivot in L
 };
 
+// Sends the best column of the candidates of this block's threads to all blocks.
+template <class Wide, int Blocks, int Threads>
+__device__ __forceinline__ void send_candidate(choice_memory<Wide, Blocks, Threads>& own, int half, int rank, pivot_candidate best) {
+  constexpr int warps = Threads / 32;
+  const int lane = arch::lane(), warp = arch::warp();
+  join_candidates<32>(best);
+  if (lane == 0) own.several[warp] = best;
+  __syncthreads();  // the candidates of the warps are complete
+  if (warp == 0) {
+    best = lane < warps ? own.several[lane] : k_no_candidate;
+    join_candidates<warps>(best);
+    best = {__shfl_sync(0xffffffffu, best.size, 0), __shfl_sync(0xffffffffu, best.first, 0), __shfl_sync(0xffffffffu, best.row, 0)};
+    if (lane < Blocks) {
+      if constexpr (Blocks == 1) {
+        own.sizes[half][0] = best.size;
+        own.firsts[half][0] = best.first;
+        own.rows[half][0] = best.row;
+      } else {
+        arch::store_remote(&own.sizes[half][rank], static_cast<unsigned>(lane), best.size);
+        arch::store_remote(&own.firsts[half][rank], static_cast<unsigned>(lane), best.first);
+        arch::store_remote(&own.rows[half][rank], static_cast<unsigned>(lane), best.row);
+      }
+    }
+  }
+  sync_cluster<Blocks>();  // all blocks have sent
+}
+
 // One cluster of thread blocks. Each block has a slab of rows of G and L. For each pivot a block sends its best column to all others; after
 // one barrier of the cluster all blocks know the pivot. The pivot's column of G then gets the products with the pivots before it, for the
 // rows of the slab, which also gives the norms that remain.
@@ -61,7 +89,6 @@ __global__ void __launch_bounds__(Threads, 1)
     choose_kernel(const __grid_constant__ ballast::cuda::kernel_launch<choice_arguments<Wide>, Injector> given) {
   const choice_arguments<Wide>& a = given.arguments;
   auto& own = arch::shared_object<choice_memory<Wide, Blocks, Threads>, struct choice_of_pivots>();
-  constexpr int warps = Threads / 32;
   const int lane = arch::lane(), warp = arch::warp();
   const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
   const std::int64_t n = a.n, first = rank * a.slab;
@@ -71,52 +98,29 @@ __global__ void __launch_bounds__(Threads, 1)
   const int across = 32 / parts, part = lane / across;  // rows of a warp at a time
   const int begin = warp * across + lane % across, step = Threads / parts;
   const bool over = a.state[1] != 0;
-  constexpr pivot_candidate none{-1, 0, 0x7fffffff};
 
   // Looks at a column that remains.
-  const auto consider = [&](pivot_candidate& best, int k, std::int64_t i, double rest) {
-    if (rest == k_taken) return;
-    double size = rest * a.scale[i];
+  const auto consider = [&](pivot_candidate& best, int k, std::int64_t i, double size, double initial) {
     given.strike(ballast::cuda::index<1>{}, site::column_norm,
                  {a.chosen + a.before + k, a.steps, 0, 1, static_cast<int>(i), static_cast<int>(n)}, &size);
-    take_better(best, {size, a.initial[i], static_cast<int>(i)});
-  };
-  // Sends the best column of this block to all blocks.
-  const auto send = [&](int half, pivot_candidate best) {
-    join_candidates<32>(best);
-    if (lane == 0) own.several[warp] = best;
-    __syncthreads();  // the candidates of the warps are complete
-    if (warp == 0) {
-      best = lane < warps ? own.several[lane] : none;
-      join_candidates<warps>(best);
-      best = {__shfl_sync(0xffffffffu, best.size, 0), __shfl_sync(0xffffffffu, best.first, 0), __shfl_sync(0xffffffffu, best.row, 0)};
-      if (lane < Blocks) {
-        if constexpr (Blocks == 1) {
-          own.sizes[half][0] = best.size;
-          own.firsts[half][0] = best.first;
-          own.rows[half][0] = best.row;
-        } else {
-          arch::store_remote(&own.sizes[half][rank], static_cast<unsigned>(lane), best.size);
-          arch::store_remote(&own.firsts[half][rank], static_cast<unsigned>(lane), best.first);
-          arch::store_remote(&own.rows[half][rank], static_cast<unsigned>(lane), best.row);
-        }
-      }
-    }
-    sync_cluster<Blocks>();  // all blocks have sent
+    take_better(best, {size, initial, static_cast<int>(i)});
   };
 
   sync_cluster<Blocks>();  // all blocks have started, so that they can be sent to, and have read the state
   {
-    pivot_candidate best = none;
-    for (int r = static_cast<int>(threadIdx.x); r < count; r += Threads) consider(best, 0, first + r, a.rest[first + r]);
-    send(0, best);
+    pivot_candidate best = k_no_candidate;
+    for (std::int64_t i = first + threadIdx.x; i < first + count; i += Threads) {
+      if (a.rest[i] != k_taken) consider(best, 0, i, a.rest[i] * a.scale[i], a.initial[i]);
+    }
+    send_candidate(own, 0, rank, best);
   }
-  // All threads take part in all barriers, whatever the numbers are, so that no fault lets them part.
+  // Regardless of the numbers all threads take part in all barriers, so that no fault lets them part.
   bool goes_on = !over;
   int made = 0;
   for (int k = 0; k < a.count; ++k) {
     const int half = k % 2;
-    pivot_candidate best = lane < Blocks ? pivot_candidate{own.sizes[half][lane], own.firsts[half][lane], own.rows[half][lane]} : none;
+    pivot_candidate best =
+        lane < Blocks ? pivot_candidate{own.sizes[half][lane], own.firsts[half][lane], own.rows[half][lane]} : k_no_candidate;
     join_candidates<32>(best);
     const bool begins = a.before + k == 0;
     goes_on = goes_on && best.size > -1 && (begins || (best.size > 0 && best.size >= thresholds::k_least_rest * best.first));
@@ -136,15 +140,25 @@ __global__ void __launch_bounds__(Threads, 1)
       if (goes_on && rank == 0 && threadIdx.x == 0) a.order[a.before + k] = static_cast<std::int32_t>(pivot);
     }
     for (int t = static_cast<int>(threadIdx.x); goes_on && t < k; t += Threads) own.z[t] = conjugate_of(a.L[pivot + t * n]);
-    const double square = goes_on ? a.rest[pivot] : 0, inverse = square > 0 ? 1 / sqrt(square) : 0;
-    sync_cluster<Blocks>();  // z is complete, and all threads have read the pivot's square
-    best = none;
+    // `scale` is a power of two, so that the square comes back as it was.
+    double square = goes_on ? best.size / a.scale[pivot] : 0;
+    if constexpr (Injector::enabled) {
+      if (goes_on) square = a.rest[pivot];  // the size may have been struck
+      sync_cluster<Blocks>();               // z is complete, and all blocks have read the square
+    } else {
+      __syncthreads();  // z is complete
+    }
+    const double inverse = square > 0 ? 1 / sqrt(square) : 0;
+    best = k_no_candidate;
     const Wide* const column = a.G + pivot * n + first;
     for (int base = 0; base < count; base += step) {
       const int r = base + begin;
       Wide sum = 0.0;
       const double rest = r < count && goes_on ? a.rest[first + r] : k_taken;
+      double scale = 0, initial = 0;
       if (rest != k_taken) {
+        scale = a.scale[first + r];
+        initial = a.initial[first + r];
         if (part == 0) sum = column[r];
         const Wide* const row = a.L + first + r;
 #pragma unroll 8
@@ -155,18 +169,19 @@ __global__ void __launch_bounds__(Threads, 1)
       const Wide l = rest == k_taken ? Wide(0.0) : times_real(sum, inverse);
       a.L[first + r + k * n] = l;
       if (rest == k_taken) continue;
-      const double left = first + r == pivot ? k_taken : rest - square_of(l);
-      a.rest[first + r] = left;
-      consider(best, k + 1, first + r, left);
+      const bool chosen = first + r == pivot;
+      const double left = rest - square_of(l);
+      a.rest[first + r] = chosen ? k_taken : left;
+      if (!chosen) consider(best, k + 1, first + r, left * scale, initial);
     }
     made += goes_on ? 1 : 0;
-    send(half ^ 1, best);
+    send_candidate(own, half ^ 1, rank, best);
   }
   if (rank == 0 && threadIdx.x == 0) {
     if (!over) a.state[0] = static_cast<std::int32_t>(a.before + made);
     if (made < a.count) a.state[1] = 1;
   }
-  // The last barrier in send(): no block exits while others may still send to it.
+  // The last barrier in send_candidate(): no block exits while others may still send to it.
 }
 
 // One thread block for k_threads rows of a column.

@@ -43,15 +43,6 @@ struct gather_arguments {
   std::int64_t ldt;
 };
 
-// Sums over chunks of rows: to(chunk) ← WᴴW of its rows, on and below the diagonal of tiles.
-template <class Wide>
-struct tall_gram_arguments {
-  const Wide* W;  // rows × n
-  std::int64_t rows, n;
-  std::int64_t chunk;  // rows of a chunk
-  Wide* to;            // n × n for each chunk
-};
-
 struct pivot_result {
   double residual, threshold;
 };
