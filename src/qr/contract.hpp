@@ -393,8 +393,8 @@ class engine : public core::pooled {
   virtual index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                              bool checked) = 0;
 
-  // to ← the conjugate of `from`, as copy_checked().
-  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) = 0;
+  // to ← the conjugate of `from`, as copy_checked(). `upper`: elements below the diagonal become 0.
+  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) = 0;
 
   // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x (null: as x); abft::k_zero_column
   // if all are zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.

@@ -263,30 +263,14 @@ host::triangle_rank rank_twice(operation_call<S>& here, const matrix_view<const 
 }
 
 // The X of least norm with R(0 … r − 1, :) X = C(0 … r − 1, :), by QR of the conjugate transpose of the trapezoid:
-// R(0 … r − 1, :)ᴴ = Z U, X = Z U⁻ᴴ C.
+// R(0 … r − 1, :)ᴴ = Z U, X = Z U⁻ᴴ C. R: on and above the diagonal, where the engine works.
 template <class S>
 void solve_trapezoid(operation_call<S>& here, const matrix_view<const S>& R, index r, const matrix_view<const S>& C,
                      const matrix_view<S>& X) {
   engine<S>& on = *here.on;
   const index n = R.columns;
-  const host_matrix<S> rows(n, r);
-  const auto element = [&](index i, index j) { return i < j ? S(0) : conjugate(R(j, i)); };
-  run::attempt(here.seen, here.how.protection, "qr.store", 0, [&](int) {
-    abft::finding judged;
-    for (index j = 0; j < r; ++j) {
-      for (index i = 0; i < n; ++i) rows.view(i, j) = element(i, j);
-    }
-    if (here.how.protection == protection::off) return judged;
-    here.seen.checked(1);
-    for (index j = 0; j < r; ++j) {
-      for (index i = 0; i < n; ++i) {
-        if (!same_bits<S>(rows.view(i, j), element(i, j))) judged.word = abft::k_fail;
-      }
-    }
-    return judged;
-  });
   const owned<S> tall(on, n, r), F(on, n, r);
-  copy_verified<S>(here.run, on, rows.view, tall.view);
+  conjugate_verified<S>(here.run, on, R.block(0, 0, r, n), tall.view.transposed(), true);
   on.copy(tall.view, F.view);
   const std::shared_ptr<S> tau = on.allocate(r);
   factorization<S> made(here.run, on, here.plan.scheme, F.view, tau.get(), tall.view);
@@ -357,11 +341,11 @@ namespace {
 
 // The solution of least norm for the first `r` pivots; `top`: C = QᴴB is computed by `Q`.
 template <class S>
-void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matrix_view<const S>& factors, const matrix_view<const S>& R,
-                    index r, const matrix_view<const S>& B, const matrix_view<S>& X) {
+void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matrix_view<const S>& factors, index r,
+                    const matrix_view<const S>& B, const matrix_view<S>& X) {
   engine<S>& on = *here.on;
   const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Q.apply(transposed, {Y}, to); };
-  if (r == R.columns) {
+  if (r == factors.columns) {
     const moderate<S> triangle(here.run, on, factors.block(0, 0, r, r));
     const least_squares<S> solved(here, on, apply, factors.rows, triangle.view, triangle.shifts, false, B);
     if (!here.lost()) solved.store_solution(X);
@@ -369,7 +353,7 @@ void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matr
   }
   const owned<S> C(on, factors.rows, B.columns);
   apply(true, B, C.view);
-  if (!here.lost()) solve_trapezoid<S>(here, R, r, C.view.block(0, 0, r, B.columns), X);
+  if (!here.lost()) solve_trapezoid<S>(here, factors, r, C.view.block(0, 0, r, B.columns), X);
 }
 
 }  // namespace
@@ -404,7 +388,7 @@ report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::s
     if (here.lost()) return;
     if (found.rank > 0) {
       orthogonal_factor<S> Q(here.run, on, F.view.block(0, 0, m, steps), tau.get());
-      if (!here.lost()) solve_in_order<S>(here, Q, F.view, made.r(), found.rank, B.block(0, 0, m, B.columns), Y.view);
+      if (!here.lost()) solve_in_order<S>(here, Q, F.view, found.rank, B.block(0, 0, m, B.columns), Y.view);
       on.wait();
     }
     if (here.lost()) return;

@@ -85,14 +85,15 @@ class host_engine final : public engine<S> {
     return -1;
   }
 
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    const auto element = [&](index i, index j) { return upper && i > j ? S(0) : conjugate(from(i, j)); };
     for (index j = 0; j < to.columns; ++j) {
-      for (index i = 0; i < to.rows; ++i) to(i, j) = conjugate(from(i, j));
+      for (index i = 0; i < to.rows; ++i) to(i, j) = element(i, j);
     }
     strike_stored(to);
     for (index j = 0; j < to.columns && checked; ++j) {
       bool same = true;
-      for (index i = 0; i < to.rows; ++i) same &= same_bits<S>(to(i, j), conjugate(from(i, j)));
+      for (index i = 0; i < to.rows; ++i) same &= same_bits<S>(to(i, j), element(i, j));
       if (!same) return j;
     }
     return -1;

@@ -42,8 +42,8 @@ class engine_with final : public qr::engine<S> {
                      bool checked) override {
     return other_->copy_checked(from, to, rows, columns, checked);
   }
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
-    return other_->conjugate_checked(from, to, checked);
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    return other_->conjugate_checked(from, to, upper, checked);
   }
   void column_sizes(const matrix_view<const S>& R, qr::column_size* sizes) override { other_->column_sizes(R, sizes); }
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {

@@ -51,21 +51,25 @@ class device_engine final : public engine<S> {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { copy_scaled(from, to, nullptr, nullptr); }
 
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    copy_then(from, to, rows, columns, false, [](const copy_arguments<S>&) {});
+    copy_then(from, to, rows, columns, {}, [](const copy_arguments<S>&) {});
   }
 
   index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                      bool checked) override {
-    return copy_compared(from, to, rows, columns, false, checked);
+    return copy_compared(from, to, rows, columns, {}, checked);
   }
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
-    return copy_compared(from, to, nullptr, nullptr, is_complex<S>, checked);
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    return copy_compared(from, to, nullptr, nullptr, {is_complex<S>, upper}, checked);
   }
-  index copy_compared(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, bool conjugated,
+  struct copy_form {
+    bool conjugated = false;
+    bool triangle = false;
+  };
+  index copy_compared(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, copy_form how,
                       bool checked) {
     constexpr long long none = std::numeric_limits<long long>::max();
     long long first = none;
-    copy_then(from, to, rows, columns, conjugated, [&](const copy_arguments<S>& made) {
+    copy_then(from, to, rows, columns, how, [&](const copy_arguments<S>& made) {
       for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
         for (index i = 0; i < made.rows; ++i)
           on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
@@ -247,7 +251,7 @@ class device_engine final : public engine<S> {
 
   // Copies, and calls then(copy) before a copy for the host returns there.
   template <class Then>
-  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, bool conjugated,
+  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, copy_form how,
                  Then&& then) {
     if (to.rows == 0 || to.columns == 0) return;
     // Either side may lie on the host.
@@ -271,7 +275,9 @@ class device_engine final : public engine<S> {
                                  static_cast<const int*>(column_shifts.data()),
                                  1,
                                  false,
-                                 conjugated};
+                                 how.conjugated,
+                                 nullptr,
+                                 how.triangle};
     on_.launch(work::copy, tiles(to.rows, to.columns), made);
     then(made);
     sides.commit();

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__
     S x = S(0);
     if (a.from == nullptr) {
       x = i == a.first + j ? S(1) : S(0);
-    } else if (i < a.there) {
+    } else if (i < a.there && !(a.triangle && i > j)) {
       x = a.from[i * a.from_row + (a.order != nullptr ? a.order[j] : j) * a.from_column];
       const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
       if (shift != 0) x = shifted_number(x, shift);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(k_threads) compare_kernel(const __grid_constan
     S expected = a.from[i * a.from_row + (a.order != nullptr ? a.order[j] : j) * a.from_column];
     const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
     if (shift != 0) expected = shifted_number(expected, shift);
-    expected = conjugated_if(a.conjugated, expected);
+    expected = a.triangle && i > j ? S(0) : conjugated_if(a.conjugated, expected);
     const S seen = a.to[i * a.to_row + j * a.to_column];
     if (!same_bits_of(expected, seen)) atomicMin(reinterpret_cast<unsigned long long*>(given.differs), static_cast<unsigned long long>(j));
   }

@@ -124,7 +124,8 @@ __global__ void __launch_bounds__(Threads, 1)
     join_candidates<32>(best);
     const bool begins = a.before + k == 0;
     goes_on = goes_on && best.size > -1 && (begins || (best.size > 0 && best.size >= thresholds::k_least_rest * best.first));
-    std::int64_t pivot = goes_on ? best.row : 0;
+    const auto row = static_cast<std::uint32_t>(best.row);
+    std::int64_t pivot = goes_on && row < n ? row : 0;  // a struck number must not become an address
     if constexpr (Injector::enabled) {
       if (goes_on && rank == 0 && threadIdx.x == 0) {
         auto word = static_cast<std::uint64_t>(pivot);
