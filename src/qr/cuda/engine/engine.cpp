@@ -70,10 +70,7 @@ class device_engine final : public engine<S> {
     constexpr long long none = std::numeric_limits<long long>::max();
     long long first = none;
     copy_then(from, to, rows, columns, how, [&](const copy_arguments<S>& made) {
-      for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
-        for (index i = 0; i < made.rows; ++i)
-          on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
-      }
+      strike_stored(made);
       if (!checked) return;
       const ballast::cuda::device_buffer differs = on_.upload(&first, 1);
       on_.launch(work::compare, tiles(made.rows, made.columns), compare_arguments<S>{made, static_cast<long long*>(differs.data())});
@@ -159,7 +156,9 @@ class device_engine final : public engine<S> {
 
   void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
     const ballast::cuda::device_buffer by = on_.upload(order.data(), static_cast<index>(order.size()));
-    on_.launch(work::copy, tiles(P.rows, P.columns), in_order(A, by, P));
+    const copy_arguments<S> made = in_order(A, by, P);
+    on_.launch(work::copy, tiles(P.rows, P.columns), made);
+    strike_stored(made);
   }
 
   index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
@@ -242,6 +241,13 @@ class device_engine final : public engine<S> {
   index zero_on_diagonal(const matrix_view<const S>& R) override { return look_at_diagonal(R, 0)[0]; }
 
  private:
+  void strike_stored(const copy_arguments<S>& made) {
+    for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
+      for (index i = 0; i < made.rows; ++i)
+        on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
+    }
+  }
+
   static copy_arguments<S> in_order(const matrix_view<const S>& A, const ballast::cuda::device_buffer& order, const matrix_view<S>& P) {
     copy_arguments<S> made{A.data, A.row_stride, A.column_stride, P.data, P.row_stride, P.column_stride, P.rows, P.columns, P.rows,
                            0,      nullptr,      nullptr,         1,      false};
