@@ -488,8 +488,8 @@ void add_qr(command_line& program) {
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
   command.flag(
       "--pivot", wanted->pivot,
-      "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the host\n"
-      "chooses the order, on every backend");
+      "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the\n"
+      "backend chooses the order, the host where a device's memory does not suffice");
   command.text("--devices", wanted->devices, "numbers of CUDA devices that share the rows of one tall matrix, such as 0,1");
   wanted->files->add_to(command);
   wanted->add_to(command);

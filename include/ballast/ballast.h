@@ -541,8 +541,8 @@ BALLAST_C_API int32_t ballast_qr_gels(const ballast_qr_plan* plan, const DLTenso
                                       ballast_report* report, ballast_error* error);
 
 // Column pivoting: A(:, pivots) = Q R, with Q and R stored as by geqrf, pivots (n numbers in host memory, output only) a permutation of
-// 0 ... n - 1, and |R_kk| >= |R(k ..., j)| for all j > k, as LAPACK's xGEQP3 chooses. A with Inf or NaN keeps its order. The host chooses
-// the columns, on every backend. One matrix.
+// 0 ... n - 1, and |R_kk| >= |R(k ..., j)| for all j > k, as LAPACK's xGEQP3 chooses. A with Inf or NaN keeps its order. On cuda
+// the device chooses the columns where its memory suffices, else the host. One matrix.
 BALLAST_C_API int32_t ballast_qr_geqp3(const ballast_qr_plan* plan, const DLTensor* A, int64_t* pivots, const DLTensor* tau,
                                        const ballast_call* call, ballast_report* report, ballast_error* error);
 // Solves min |B - A X| by columns for A of any rank; of all solutions the X of least norm. The leading part of R with a condition number

@@ -212,16 +212,20 @@ def time_kmeans(token, torch, flash, device, clock):
 
 
 def time_pivoted(token):
-    found = re.fullmatch(r"geqp3_(f32|f64)_m(\d+)_n(\d+)", token)
+    found = re.fullmatch(r"geqp3_(f32|f64|c64|c128)_m(\d+)_n(\d+)", token)
     name = "LAPACK, all cores"
     try:
         import numpy
         from scipy.linalg import lapack
     except ImportError as failed:
         return say(token=token, call="geqp3", variant=name, refused=f"SciPy is not installed: {failed}")
-    a = numpy.random.default_rng(11).standard_normal((int(found[2]), int(found[3])))
-    a = numpy.asfortranarray(a, dtype=numpy.float32 if found[1] == "f32" else numpy.float64)
-    function = lapack.sgeqp3 if found[1] == "f32" else lapack.dgeqp3
+    random, shape = numpy.random.default_rng(11), (int(found[2]), int(found[3]))
+    a = random.standard_normal(shape)
+    if found[1].startswith("c"):
+        a = a + 1j * random.standard_normal(shape)
+    kind, letter = {"f32": ("float32", "s"), "f64": ("float64", "d"), "c64": ("complex64", "c"), "c128": ("complex128", "z")}[found[1]]
+    a = numpy.asfortranarray(a, dtype=kind)
+    function = getattr(lapack, f"{letter}geqp3")
     work = int(function(a[:8, :8].copy(order="F"), lwork=-1)[3][0].real) + (a.shape[1] + 1) * 64 + 3
     begin = time.perf_counter()
     function(a, lwork=work, overwrite_a=1)

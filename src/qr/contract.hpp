@@ -350,6 +350,13 @@ struct solve_sums {
   std::uint64_t bits = 0;  // if `odd`: a hash of X, as abft::finding::bits
 };
 
+// The largest excess of a column's norm below row k over |R_kk|, relative to its threshold (thresholds::pivot).
+struct pivot_sums {
+  double residual = 0;
+  double threshold = 1;
+  index column = 0;  // the column that should have come before
+};
+
 // One backend, for one call.
 template <class S>
 class engine : public core::pooled {
@@ -386,8 +393,8 @@ class engine : public core::pooled {
   virtual index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                              bool checked) = 0;
 
-  // to ← the conjugate of `from`, as copy_checked().
-  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) = 0;
+  // to ← the conjugate of `from`, as copy_checked(). `upper`: elements below the diagonal become 0.
+  virtual index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) = 0;
 
   // Computes the exponent of the largest number in each column of X, where row i counts as 2^rows_i · x (null: as x); abft::k_zero_column
   // if all are zero, k_odd_column if one is Inf or NaN. `upper`: on and above the diagonal only.
@@ -417,6 +424,21 @@ class engine : public core::pooled {
   // Returns ‖A d − c‖ over all rows. `panel` ≥ 0: the block is a factored panel whose diagonal begins in this row: of the rows from there
   // on only the upper triangle counts, and zeros below it. Waits.
   virtual double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) = 0;
+
+  // --- Column pivoting (docs/design/qr-pivoting.md).
+
+  // Chooses the order of the columns of A (finite), which it can access, as host::choose_pivots() describes it. The result is not verified.
+  // Waits.
+  virtual void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) = 0;
+
+  // P(:, j) ← A(:, order[j]).
+  virtual void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) = 0;
+
+  // Returns the first column j in which P differs in any bit from column order[j] of A; −1 if there is none. Waits.
+  virtual index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) = 0;
+
+  // Verifies the choice on R, which it works on (min(m, n) × n on and above the diagonal). m: the rows of A. Waits.
+  virtual pivot_sums measure_pivots(const matrix_view<const S>& R, index m) = 0;
 
   // Returns the width of panels of a matrix with so many rows and min(m, n) = `steps`. At least two panels if there are two columns, so
   // that the smallest problem is computed, and struck, like large ones.

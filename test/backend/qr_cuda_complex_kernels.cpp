@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/choice_kernels.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
@@ -32,6 +33,7 @@ void print_engine() {
   };
   ballast::cuda::capabilities about = simt::emulated_capabilities();
   print(kernel_names<S>::all(about, true));
+  for (const bool instrumented : {false, true}) print(choice_names<S>::all(about, instrumented));
   for (const std::int64_t shared : {about.shared_per_block, std::int64_t{50} << 10}) {
     about.shared_per_block = shared;
     print(recovery_names<S>::all(about));

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/choice_kernels.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
@@ -24,7 +25,10 @@ void print_all() {
     small.shared_per_block = shared;
     print(recovery_names<S>::all(small));
   }
-  for (const bool instrumented : {false, true}) print(batch_kernels<S>(simt::emulated_capabilities(), instrumented));
+  for (const bool instrumented : {false, true}) {
+    print(batch_kernels<S>(simt::emulated_capabilities(), instrumented));
+    print(choice_names<S>::all(simt::emulated_capabilities(), instrumented));
+  }
 }
 
 }  // namespace

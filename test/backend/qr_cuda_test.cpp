@@ -217,7 +217,7 @@ TYPED_TEST(qr_cuda, least_squares_on_the_device) {
   }
 }
 
-// The host chooses the order of the columns of a matrix on the device.
+// The device chooses the order of the columns of a matrix in its memory.
 TYPED_TEST(qr_cuda, pivots_of_a_matrix_on_the_device) {
   using T = TypeParam;
   const auto device = cuda::overriding_device();

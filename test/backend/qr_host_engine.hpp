@@ -39,8 +39,8 @@ class forwarding_engine : public engine<S> {
                      bool checked) override {
     return inner_->copy_checked(from, to, rows, columns, checked);
   }
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
-    return inner_->conjugate_checked(from, to, checked);
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    return inner_->conjugate_checked(from, to, upper, checked);
   }
   void column_sizes(const matrix_view<const S>& R, column_size* sizes) override { inner_->column_sizes(R, sizes); }
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
@@ -65,6 +65,16 @@ class forwarding_engine : public engine<S> {
   double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
     return inner_->residual_of_columns(A, panel, weights, c);
   }
+  void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) override {
+    inner_->choose_pivots(A, order, plainly);
+  }
+  void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
+    inner_->permute_columns(A, order, P);
+  }
+  index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
+    return inner_->first_moved(A, order, P);
+  }
+  pivot_sums measure_pivots(const matrix_view<const S>& R, index m) override { return inner_->measure_pivots(R, m); }
 
  protected:
   std::unique_ptr<engine<S>> inner_;

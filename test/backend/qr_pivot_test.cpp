@@ -114,14 +114,16 @@ TYPED_TEST(qr_pivot, chooses_the_pivots_of_lapack) {
   std::vector<std::pair<index, index>> shapes = {{30, 20}, {20, 20}, {20, 33}, {8, 50}, {90, 70}};
   if (this->which == backend::cuda && test::sampled()) shapes.resize(4);
   if (this->which == backend::cpu) shapes.insert(shapes.end(), {{300, 200}, {200, 300}, {30, 300}, {600, 130}});
+  if (this->which == backend::cuda) shapes.emplace_back(70, 270);  // a cluster chooses, with an update of G
   for (const auto& [m, n] : shapes) {
-    for (const char* kind : {"normal", "graded", "columns 1e±12", "cauchy"}) {
+    for (const std::string kind : {"normal", "graded", "columns 1e±12", "cauchy"}) {
+      if (this->which == backend::cuda && n > 256 && kind != "normal") continue;
       const dense<T> A = any_of_kind<T>(kind, m, n, 17);
       const lapack_pivots expected(A);
       pivoted<T> made = factor_in_order(A, this->how());
       // Below rounding the order is arbitrary.
       std::size_t same = 0;
-      const double least = 1e3 * k_unit<T> * expected.diagonal[0] * (std::string(kind) == "columns 1e±12" ? 1e-24 : 1);
+      const double least = 1e3 * k_unit<T> * expected.diagonal[0] * (kind == "columns 1e±12" ? 1e-24 : 1);
       while (same < expected.diagonal.size() && expected.diagonal[same] > least) ++same;
       EXPECT_GE(same, std::min<std::size_t>(expected.diagonal.size(), 8)) << kind;
       for (std::size_t k = 0; k < same; ++k)

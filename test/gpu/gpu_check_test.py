@@ -539,7 +539,7 @@ echo '{{"type": "kind rival", "variant": "flash-kmeans", "unavailable": "not on 
     def test_tokens_of_kinds_are_checked_before_a_device_is_opened(self):
         for algorithm, token, why in (("fft", "rows_fft_c2c_f32_n8_b4_fwd", "columns_"), ("fft", "middle3_fft_c2c_f32_n8_b4_fwd", "divides the batch"),
                                       ("fft", "fft_c2r_f32_n8_b4_inv", "c2c, r2c or r2r"), ("fft", "convolve_real_f32_n8x8_m3_full", "convolution"),
-                                      ("qr", "geqp3_c64_m8_n8", "complex numbers"), ("qr", "gels_c64_m8_n9", "at least as many rows"),
+                                      ("qr", "geqp3_c64_m8_n8_b2", "a batch"), ("qr", "gels_c64_m8_n9", "at least as many rows"),
                                       ("qr", "gelsy_f64_m9_n8", "geqp3_"), ("kmeans", "kmeans_f32_m9_n2_k3", "f16 or bf16"),
                                       ("kmeans", "kmeans_bf16_m9_n2_k3_b4", "")):
             done = subprocess.run([PROGRAM, "kinds", "--only", algorithm, token], capture_output=True, text=True)

@@ -21,12 +21,12 @@ using core::at;
 
 namespace {
 
-// The factors of A(:, order). The host chooses the order, on every backend.
+// The factors of A(:, order).
 template <class S>
 class pivoted_factorization {
  public:
-  // A: m × n in host memory. F: m × n, where the engine works, or in host memory if `width` > 0 (pieces); it may be A. tau: as in
-  // engine::make_factorizer.
+  // A: m × n, where the engine can read it. F: m × n, where the engine works. With `width` > 0 (pieces) both are in host memory. On a host
+  // F may be A. tau: as in engine::make_factorizer.
   pivoted_factorization(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<S>& F, S* tau, index width)
       : here_(here),
         A_(A),
@@ -35,8 +35,14 @@ class pivoted_factorization {
         width_(width),
         in_place_(F.data == A.data),
         on_device_(here.run.which == backend::cuda && width == 0),
-        P_(A.rows, A.columns),
-        order_(at(A.columns)) {}
+        order_(at(A.columns)) {
+    if (on_device_) {
+      placed_ = owned<S>(*here.on, A.rows, A.columns);
+      P_ = placed_.view;
+    } else {
+      P_ = memory_.emplace(A.rows, A.columns).view;
+    }
+  }
 
   // After an uncorrectable fault with protection::correct, and after an exception, A holds what it held, if F is A.
   void run(std::span<index> pivots) {
@@ -50,7 +56,15 @@ class pivoted_factorization {
   }
 
   // R (min(m, n) × n) in host memory; valid after run().
-  const matrix_view<const S>& r() const { return R_; }
+  matrix_view<const S> r() {
+    if (!on_device_) return own_r();
+    if (!copied_r_) {
+      copied_r_.emplace(own_r().rows, own_r().columns);
+      copy_verified<S>(here_.run, *here_.on, own_r(), copied_r_->view);
+      here_.on->wait();
+    }
+    return copied_r_->view;
+  }
   // A holds no Inf and no NaN.
   bool finite() const { return finite_; }
 
@@ -63,18 +77,31 @@ class pivoted_factorization {
       std::iota(order_.begin(), order_.end(), index{0});
       return factor_in_order(pivots);
     }
-    host::choose_pivots<S>(here_.run, A_, order_);
+    choose(order_, false);
     const std::optional<abft::finding> seen = factor_in_order(pivots);
     if (!seen || seen->word == abft::k_pass || !std::isfinite(seen->residual)) return seen;
     // R breaks the rule. If the same order is chosen again, no fault chose it, and if the plain choice is another one, its method did.
     give_back();
     core::vector<index> again(order_.size()), plain(order_.size());
-    host::choose_pivots<S>(here_.run, A_, again);
+    choose(again, false);
     if (again != order_) return seen;
-    host::choose_pivots<S>(here_.run, A_, plain, true);
+    choose(plain, true);
     if (plain == order_) return seen;
     order_ = std::move(plain);
     return factor_in_order(pivots);
+  }
+
+  // Operands in the host's memory, from which the engine computes in pieces, are the host's for all but the factorization.
+  void choose(std::span<index> order, bool plainly) {
+    if (width_ > 0) return host::choose_pivots<S>(here_.run, A_, order, plainly);
+    here_.on->choose_pivots(A_, order, plainly);
+  }
+  void place() {
+    if (width_ > 0) return host::copy_columns<S>(here_.run, A_, order_, P_, false);
+    here_.on->permute_columns(A_, order_, P_);
+  }
+  index first_moved(std::span<const index> order) {
+    return width_ > 0 ? host::first_moved<S>(here_.run, A_, order, P_) : here_.on->first_moved(A_, order, P_);
   }
 
   // Factors A in the order that was chosen, and verifies it.
@@ -82,14 +109,14 @@ class pivoted_factorization {
     const bool checked = here_.how.protection != protection::off;
     // A number that is no column must not become an address.
     if (const index bad = host::first_repeated(order_); bad >= 0) return failed("qr.permutation", bad);
-    host::copy_columns<S>(here_.run, A_, order_, P_.view, false);
+    place();
     std::copy(order_.begin(), order_.end(), pivots.begin());
     if constexpr (inject::active_injector::enabled)
       here_.injector.strike(site::permutation, {0, 1, 0, 1}, pivots.data(), static_cast<index>(pivots.size()));
     if (checked) {
       here_.seen.checked(1);
       index wrong = host::first_repeated(pivots);
-      if (wrong < 0) wrong = host::first_moved<S>(here_.run, A_, pivots, P_.view);
+      if (wrong < 0) wrong = first_moved(pivots);
       if (wrong >= 0) return failed("qr.permutation", wrong);
     }
     if (const index wrong = factor(); wrong >= 0) return failed("qr.permutation", wrong);
@@ -102,9 +129,18 @@ class pivoted_factorization {
     return {.word = abft::k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .index = column, .check = check};
   }
 
+  // Returns whether X is finite, or its upper triangle.
+  bool finite_on_device(const matrix_view<const S>& X, bool upper) const {
+    core::vector<int> exponents(at(X.columns));
+    here_.on->exponents(X, upper, nullptr, exponents.data());
+    here_.on->wait();
+    return std::find(exponents.begin(), exponents.end(), abft::k_odd_column) == exponents.end();
+  }
+
   // Returns whether A is finite. A look that says no is repeated.
   bool scan() const {
     const auto look = [&] {
+      if (on_device_) return finite_on_device(A_, false);
       for (index j = 0; j < A_.columns; ++j) {
         S sum = 0;  // NaN if the column holds Inf or NaN
         for (index i = 0; i < A_.rows; ++i) sum += A_(i, j) - A_(i, j);
@@ -122,35 +158,29 @@ class pivoted_factorization {
     if (!on_device_) {
       core::vector<index> same(order_.size());
       std::iota(same.begin(), same.end(), index{0});
-      host::copy_columns<S>(here_.run, P_.view, same, F_, false);
+      host::copy_columns<S>(here_.run, P_, same, F_, false);
       // In memory the checks of the factorization read P itself.
       if (width_ > 0 && here_.how.protection != protection::off) {
-        if (const index wrong = host::first_moved<S>(here_.run, P_.view, same, F_); wrong >= 0) return wrong;
+        if (const index wrong = host::first_moved<S>(here_.run, P_, same, F_); wrong >= 0) return wrong;
       }
+    } else {
+      on.copy(P_, F_);
     }
     if (width_ > 0) {
       out_of_core<S>(here_.run, on, A_.rows, width_).factor(here_.plan.scheme, F_, tau_);
-    } else if (on_device_) {
-      if (!source_.memory) source_ = owned<S>(on, A_.rows, A_.columns);
-      copy_verified<S>(here_.run, on, P_.view, source_.view);
-      on.copy(source_.view, F_);
-      factorization<S>(here_.run, on, here_.plan.scheme, F_, tau_, source_.view).run();
     } else {
-      factorization<S>(here_.run, on, here_.plan.scheme, F_, tau_, P_.view).run();
+      factorization<S>(here_.run, on, here_.plan.scheme, F_, tau_, P_).run();
     }
     on.wait();
-    const index steps = std::min(A_.rows, A_.columns);
-    R_ = F_.block(0, 0, steps, A_.columns);
-    if (!on_device_ || here_.lost()) return -1;
-    if (!copied_r_) copied_r_.emplace(steps, A_.columns);
-    copy_verified<S>(here_.run, on, R_, copied_r_->view);
-    on.wait();
-    R_ = copied_r_->view;
+    copied_r_.reset();
     return -1;
   }
 
+  // R where it was computed.
+  matrix_view<const S> own_r() const { return F_.block(0, 0, std::min(A_.rows, A_.columns), A_.columns); }
+
   abft::finding verify() const {
-    const host::pivot_sums sums = host::measure_pivots<S>(here_.run, R_, A_.rows);
+    const pivot_sums sums = width_ > 0 ? host::measure_pivots<S>(here_.run, own_r(), A_.rows) : here_.on->measure_pivots(own_r(), A_.rows);
     here_.seen.checked(1);
     abft::finding seen{.residual = sums.residual, .threshold = sums.threshold, .index = sums.column, .check = "qr.pivot"};
     seen.word = abft::verify(sums.residual, abft::guarded_threshold(sums.threshold));
@@ -160,9 +190,11 @@ class pivoted_factorization {
   // R of a matrix with Inf or NaN has such numbers, too. If it has none, a fault struck both looks at A.
   abft::finding confirm() const {
     here_.seen.checked(1);
-    for (index j = 0; j < R_.columns; ++j) {
-      for (index i = 0; i < std::min(j + 1, R_.rows); ++i) {
-        if (!is_finite(R_(i, j))) return {};
+    const matrix_view<const S> R = own_r();
+    if (on_device_) return finite_on_device(R, true) ? failed("qr.pivot", -1) : abft::finding{};
+    for (index j = 0; j < R.columns; ++j) {
+      for (index i = 0; i < std::min(j + 1, R.rows); ++i) {
+        if (!is_finite(R(i, j))) return {};
       }
     }
     return failed("qr.pivot", -1);
@@ -170,7 +202,7 @@ class pivoted_factorization {
 
   // Brings A back where F is A.
   void give_back() {
-    if (changed_ && in_place_) host::copy_columns<S>(here_.run, P_.view, order_, F_, true);
+    if (changed_ && in_place_) host::copy_columns<S>(here_.run, P_, order_, F_, true);
     changed_ = false;
   }
 
@@ -180,12 +212,12 @@ class pivoted_factorization {
   S* const tau_;
   const index width_;
   const bool in_place_, on_device_;
-  host_matrix<S> P_;  // A(:, order)
+  std::optional<host_matrix<S>> memory_;  // holds P on a host
+  owned<S> placed_;                       // and on a device
+  matrix_view<S> P_;                      // A(:, order)
   core::vector<index> order_;
   bool finite_ = true, changed_ = false;
-  owned<S> source_;                         // P on a device
   std::optional<host_matrix<S>> copied_r_;  // R from a device
-  matrix_view<const S> R_;
 };
 
 // NumPy's: singular values up to eps · max(m, n) of the largest are rounding.
@@ -214,17 +246,6 @@ void store_order(const context& run, std::span<const index> order, std::span<ind
   });
 }
 
-// A where the host can read it: itself, or a copy.
-template <class S>
-matrix_view<const S> on_host(operation_call<S>& here, const matrix_view<const S>& A, const matrix_view<const S>& near,
-                             std::optional<host_matrix<S>>& copy) {
-  if (here.run.which != backend::cuda || in_host_memory(A.data)) return here.run.which == backend::cuda ? A : near;
-  copy.emplace(A.rows, A.columns);
-  copy_verified<S>(here.run, *here.on, near, copy->view);
-  here.on->wait();
-  return copy->view;
-}
-
 // Returns rank_of() from two readings of R that agree.
 template <class S>
 host::triangle_rank rank_twice(operation_call<S>& here, const matrix_view<const S>& R, double rcond) {
@@ -242,30 +263,14 @@ host::triangle_rank rank_twice(operation_call<S>& here, const matrix_view<const 
 }
 
 // The X of least norm with R(0 … r − 1, :) X = C(0 … r − 1, :), by QR of the conjugate transpose of the trapezoid:
-// R(0 … r − 1, :)ᴴ = Z U, X = Z U⁻ᴴ C.
+// R(0 … r − 1, :)ᴴ = Z U, X = Z U⁻ᴴ C. R: on and above the diagonal, where the engine works.
 template <class S>
 void solve_trapezoid(operation_call<S>& here, const matrix_view<const S>& R, index r, const matrix_view<const S>& C,
                      const matrix_view<S>& X) {
   engine<S>& on = *here.on;
   const index n = R.columns;
-  const host_matrix<S> rows(n, r);
-  const auto element = [&](index i, index j) { return i < j ? S(0) : conjugate(R(j, i)); };
-  run::attempt(here.seen, here.how.protection, "qr.store", 0, [&](int) {
-    abft::finding judged;
-    for (index j = 0; j < r; ++j) {
-      for (index i = 0; i < n; ++i) rows.view(i, j) = element(i, j);
-    }
-    if (here.how.protection == protection::off) return judged;
-    here.seen.checked(1);
-    for (index j = 0; j < r; ++j) {
-      for (index i = 0; i < n; ++i) {
-        if (!same_bits<S>(rows.view(i, j), element(i, j))) judged.word = abft::k_fail;
-      }
-    }
-    return judged;
-  });
   const owned<S> tall(on, n, r), F(on, n, r);
-  copy_verified<S>(here.run, on, rows.view, tall.view);
+  conjugate_verified<S>(here.run, on, R.block(0, 0, r, n), tall.view.transposed(), true);
   on.copy(tall.view, F.view);
   const std::shared_ptr<S> tau = on.allocate(r);
   factorization<S> made(here.run, on, here.plan.scheme, F.view, tau.get(), tall.view);
@@ -305,12 +310,10 @@ void factor_in_order(operation_call<S>& here, const matrix_view<const S>& A, con
   const bool same = to.data == A.data;
   const matrix_view<S> target = same ? on.write(to) : to;
   const matrix_view<const S> near = same ? matrix_view<const S>(target) : on.read(A);
-  std::optional<host_matrix<S>> copy;
-  const matrix_view<const S> read = on_host(here, A, near, copy);
   std::optional<owned<S>> F;
   if (here.run.which == backend::cuda || !on.works_on(target)) F.emplace(on, A.rows, A.columns);
   const matrix_view<S> work = F ? F->view : target;
-  pivoted_factorization<S>(here, read, work, scalars.view.data, 0).run(order);
+  pivoted_factorization<S>(here, near, work, scalars.view.data, 0).run(order);
   if (here.lost()) return;
   if (F) copy_verified<S>(here.run, on, work, target);
   commit();
@@ -338,11 +341,11 @@ namespace {
 
 // The solution of least norm for the first `r` pivots; `top`: C = QᴴB is computed by `Q`.
 template <class S>
-void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matrix_view<const S>& factors, const matrix_view<const S>& R,
-                    index r, const matrix_view<const S>& B, const matrix_view<S>& X) {
+void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matrix_view<const S>& factors, index r,
+                    const matrix_view<const S>& B, const matrix_view<S>& X) {
   engine<S>& on = *here.on;
   const auto apply = [&](bool transposed, const matrix_view<const S>& Y, const matrix_view<S>& to) { Q.apply(transposed, {Y}, to); };
-  if (r == R.columns) {
+  if (r == factors.columns) {
     const moderate<S> triangle(here.run, on, factors.block(0, 0, r, r));
     const least_squares<S> solved(here, on, apply, factors.rows, triangle.view, triangle.shifts, false, B);
     if (!here.lost()) solved.store_solution(X);
@@ -350,7 +353,7 @@ void solve_in_order(operation_call<S>& here, orthogonal_factor<S>& Q, const matr
   }
   const owned<S> C(on, factors.rows, B.columns);
   apply(true, B, C.view);
-  if (!here.lost()) solve_trapezoid<S>(here, R, r, C.view.block(0, 0, r, B.columns), X);
+  if (!here.lost()) solve_trapezoid<S>(here, factors, r, C.view.block(0, 0, r, B.columns), X);
 }
 
 }  // namespace
@@ -374,21 +377,18 @@ report gelsy_of(const prepared& plan, matrix_view<S> A, matrix_view<S> B, std::s
           fmt::format("{}: expected a matrix that the device's memory holds for gelsy, got a larger one; the backends "
                       "cpu and reference take it",
                       plan.token.view()));
-    const matrix_view<const S> given = A;
     write_both(on, A, B);
-    std::optional<host_matrix<S>> copy;
-    const matrix_view<const S> near = on_host<S>(here, given, A, copy);
     core::vector<index> order(at(n));
     const owned<S> F(on, m, n), Y(on, n, B.columns);
     const std::shared_ptr<S> tau = on.allocate(steps);
-    pivoted_factorization<S> made(here, near, F.view, tau.get(), 0);
+    pivoted_factorization<S> made(here, A, F.view, tau.get(), 0);
     made.run(order);
     if (here.lost()) return;
     const host::triangle_rank found = made.finite() ? rank_twice<S>(here, made.r(), limit) : host::triangle_rank{steps};
     if (here.lost()) return;
     if (found.rank > 0) {
       orthogonal_factor<S> Q(here.run, on, F.view.block(0, 0, m, steps), tau.get());
-      if (!here.lost()) solve_in_order<S>(here, Q, F.view, made.r(), found.rank, B.block(0, 0, m, B.columns), Y.view);
+      if (!here.lost()) solve_in_order<S>(here, Q, F.view, found.rank, B.block(0, 0, m, B.columns), Y.view);
       on.wait();
     }
     if (here.lost()) return;

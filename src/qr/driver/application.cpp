@@ -108,8 +108,8 @@ void copy_verified(const context& run, engine<S>& on, const matrix_view<const S>
 }
 
 template <class S>
-void conjugate_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to) {
-  copy_twice(run, [&](bool checked) { return on.conjugate_checked(from, to, checked); });
+void conjugate_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, bool upper) {
+  copy_twice(run, [&](bool checked) { return on.conjugate_checked(from, to, upper, checked); });
 }
 
 template <class S>
@@ -142,7 +142,7 @@ void solve_triangle(const context& run, engine<S>& on, bool transposed, const ma
 
 #define BALLAST_INSTANTIATE(S)                                                                                                            \
   template void copy_verified<S>(const context&, engine<S>&, const matrix_view<const S>&, const matrix_view<S>&, const int*, const int*); \
-  template void conjugate_verified<S>(const context&, engine<S>&, const matrix_view<const S>&, const matrix_view<S>&);                    \
+  template void conjugate_verified<S>(const context&, engine<S>&, const matrix_view<const S>&, const matrix_view<S>&, bool);              \
   template class orthogonal_factor<S>;                                                                                                    \
   template void solve_triangle<S>(const context&, engine<S>&, bool, const matrix_view<const S>&, const matrix_view<const S>&,             \
                                   const matrix_view<S>&);

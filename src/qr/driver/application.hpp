@@ -45,9 +45,9 @@ template <class S>
 void copy_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows = nullptr,
                    const int* columns = nullptr);
 
-// to ← the conjugate of `from`, verified in the same way.
+// to ← the conjugate of `from`, verified in the same way. `upper`: elements below the diagonal become 0.
 template <class S>
-void conjugate_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to);
+void conjugate_verified(const context& run, engine<S>& on, const matrix_view<const S>& from, const matrix_view<S>& to, bool upper = false);
 
 // X ← U⁻¹ B or U⁻ᴴ B. Verifies each column: compares its residual with the rounding bound. Operands as in engine::solve.
 template <class S>

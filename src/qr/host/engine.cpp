@@ -16,6 +16,7 @@
 #include "qr/host/columns.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/kernels.hpp"
+#include "qr/host/pivots.hpp"
 #include "qr/host/strike.hpp"
 #include "qr/host/triangle.hpp"
 #include "qr/sites.hpp"
@@ -84,14 +85,15 @@ class host_engine final : public engine<S> {
     return -1;
   }
 
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    const auto element = [&](index i, index j) { return upper && i > j ? S(0) : conjugate(from(i, j)); };
     for (index j = 0; j < to.columns; ++j) {
-      for (index i = 0; i < to.rows; ++i) to(i, j) = conjugate(from(i, j));
+      for (index i = 0; i < to.rows; ++i) to(i, j) = element(i, j);
     }
     strike_stored(to);
     for (index j = 0; j < to.columns && checked; ++j) {
       bool same = true;
-      for (index i = 0; i < to.rows; ++i) same &= same_bits<S>(to(i, j), conjugate(from(i, j)));
+      for (index i = 0; i < to.rows; ++i) same &= same_bits<S>(to(i, j), element(i, j));
       if (!same) return j;
     }
     return -1;
@@ -165,6 +167,17 @@ class host_engine final : public engine<S> {
   double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
     return host::residual_of_columns<S>(run_, A, panel, weights, c);
   }
+
+  void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) override {
+    host::choose_pivots<S>(run_, A, order, plainly);
+  }
+  void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
+    host::copy_columns<S>(run_, A, order, P, false);
+  }
+  index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
+    return host::first_moved<S>(run_, A, order, P);
+  }
+  pivot_sums measure_pivots(const matrix_view<const S>& R, index m) override { return host::measure_pivots<S>(run_, R, m); }
 
   index zero_on_diagonal(const matrix_view<const S>& R) override {
     for (index j = 0; j < R.columns; ++j) {

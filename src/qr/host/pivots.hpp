@@ -20,13 +20,6 @@ namespace ballast::qr::host {
 template <class S>
 void choose_pivots(const context& run, const matrix_view<const S>& A, std::span<index> order, bool plainly = false);
 
-// The largest excess of a column's norm below row k over |R_kk|, relative to its threshold (thresholds::pivot).
-struct pivot_sums {
-  double residual = 0;
-  double threshold = 1;
-  index column = 0;  // the column that should have come before
-};
-
 // Verifies the choice on R (steps × n on and above the diagonal, steps = min(m, n)): for all j > k, Σ_{i ≥ k} |R_ij|² ≤ |R_kk|².
 template <class S>
 pivot_sums measure_pivots(const context& run, const matrix_view<const S>& R, index m);

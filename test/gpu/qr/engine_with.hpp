@@ -42,8 +42,8 @@ class engine_with final : public qr::engine<S> {
                      bool checked) override {
     return other_->copy_checked(from, to, rows, columns, checked);
   }
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
-    return other_->conjugate_checked(from, to, checked);
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    return other_->conjugate_checked(from, to, upper, checked);
   }
   void column_sizes(const matrix_view<const S>& R, qr::column_size* sizes) override { other_->column_sizes(R, sizes); }
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
@@ -70,6 +70,16 @@ class engine_with final : public qr::engine<S> {
   double residual_of_columns(const matrix_view<const S>& A, index panel, const double* weights, const S* c) override {
     return other_->residual_of_columns(A, panel, weights, c);
   }
+  void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) override {
+    other_->choose_pivots(A, order, plainly);
+  }
+  void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
+    other_->permute_columns(A, order, P);
+  }
+  index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
+    return other_->first_moved(A, order, P);
+  }
+  qr::pivot_sums measure_pivots(const matrix_view<const S>& R, index m) override { return other_->measure_pivots(R, m); }
 
  private:
   const make_factorizer_of make_;

@@ -105,14 +105,15 @@ void time_kind(const std::string& name, double seconds, tally& seen) {
 // Complex ones, square, tall, in batches; column pivoting.
 std::vector<std::string> kinds_set(bool quick) {
   if (quick)
-    return {"geqrf_c64_m60_n40",    "ormqr_c128_m60_n40",    "orgqr_c64_m300_n20",  "gels_c128_m90_n40", "geqrf_c128_m16_n12_b20",
-            "ormqr_c64_m24_n16_b6", "orgqr_c128_m24_n16_b6", "gels_c64_m24_n16_b6", "geqp3_f64_m60_n40", "geqp3_f32_m40_n60"};
+    return {"geqrf_c64_m60_n40",      "ormqr_c128_m60_n40",   "orgqr_c64_m300_n20",    "gels_c128_m90_n40",
+            "geqrf_c128_m16_n12_b20", "ormqr_c64_m24_n16_b6", "orgqr_c128_m24_n16_b6", "gels_c64_m24_n16_b6",
+            "geqp3_f64_m60_n40",      "geqp3_f32_m40_n60",    "geqp3_c128_m60_n40"};
   return {"geqrf_c64_m4096_n4096",    "geqrf_c128_m4096_n4096", "ormqr_c64_m4096_n4096",     "ormqr_c128_m4096_n4096",
           "orgqr_c64_m4096_n4096",    "orgqr_c128_m4096_n4096", "gels_c64_m4096_n4096",      "gels_c128_m4096_n4096",
           "geqrf_c64_m200000_n64",    "geqrf_c128_m200000_n64", "gels_c128_m200000_n64",     "geqrf_c64_m64_n64_b1000",
           "geqrf_c128_m64_n64_b1000", "geqrf_c64_m8_n8_b10000", "geqrf_c128_m256_n128_b100", "gels_c64_m64_n32_b1000",
           "orgqr_c64_m64_n64_b1000",  "geqp3_f32_m1024_n1024",  "geqp3_f64_m1024_n1024",     "geqp3_f64_m100000_n128",
-          "geqp3_f32_m4096_n4096",    "geqp3_f64_m4096_n4096"};
+          "geqp3_f32_m4096_n4096",    "geqp3_f64_m4096_n4096",  "geqp3_c128_m1024_n1024"};
 }
 
 void check_kind_token(std::string_view token) {
@@ -121,9 +122,8 @@ void check_kind_token(std::string_view token) {
   const std::string name(token);
   if (!call_of(parsed.operation))
     throw invalid_argument_error(name + ": expected geqrf_…, ormqr_…, orgqr_…, gels_… or geqp3_…, got " + parsed.operation);
-  if (parsed.operation == k_pivoted && (what.batch > 1 || what.complex))
-    throw invalid_argument_error(name + ": expected one real matrix for column pivoting on cuda, got " +
-                                 (what.complex ? "complex numbers" : "a batch"));
+  if (parsed.operation == k_pivoted && what.batch > 1)
+    throw invalid_argument_error(name + ": expected one matrix for column pivoting, got a batch");
   if (what.rows < what.columns && (parsed.operation == "gels" || parsed.operation == "orgqr"))
     throw invalid_argument_error(name + ": expected at least as many rows as columns, got fewer");
 }

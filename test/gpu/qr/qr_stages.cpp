@@ -12,6 +12,7 @@
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/choice_kernels.hpp"
 #include "qr/cuda/kernels/kernels.hpp"
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 
@@ -35,7 +36,9 @@ int record(test::recording_device& on, const settings& wanted) {
     (void)on.load(each);
   for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<double>::all(on.about(), inject::active_injector::enabled))
     (void)on.load(each);
-  for (const auto& more : {qr::cuda::recovery_names<float>::all(on.about()), qr::cuda::recovery_names<double>::all(on.about())}) {
+  for (const auto& more : {qr::cuda::recovery_names<float>::all(on.about()), qr::cuda::recovery_names<double>::all(on.about()),
+                           qr::cuda::choice_names<float>::all(on.about(), inject::active_injector::enabled),
+                           qr::cuda::choice_names<double>::all(on.about(), inject::active_injector::enabled)}) {
     for (const ballast::cuda::kernel_request& each : more) (void)on.load(each);
   }
   for (const ballast::cuda::kernel_request& each : qr::cuda::batch_kernels<float>(on.about(), inject::active_injector::enabled))
@@ -73,9 +76,11 @@ std::vector<std::string> strike_set(bool quick) {
 
 // S: as for kernel_names. Number: the same in the kernels for batches.
 template <class S, class Number = S>
-void record_kernels(test::recording_device& on, const qr::problem& what, bool qr_update) {
+void record_kernels(test::recording_device& on, const qr::problem& what, bool qr_update, bool pivoted) {
   if (what.batch == 1)
     for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<S>::all(on.about(), false)) (void)on.load(each);
+  if (pivoted)
+    for (const ballast::cuda::kernel_request& each : qr::cuda::choice_names<S>::all(on.about(), false)) (void)on.load(each);
   if (qr_update)
     for (const ballast::cuda::kernel_request& each : qr::cuda::recovery_names<S>::all(on.about())) (void)on.load(each);
   // The steps of gels are those of the others; its right-hand sides have more rows than columns or fewer.
@@ -96,12 +101,12 @@ void record_kernels(test::recording_device& on, const qr::problem& what, bool qr
 void record_subject(test::recording_device& on, const std::string& name) {
   const strike::subject_name parsed = strike::parse_subject(name);
   const qr::problem what = qr::parse_token(parsed.token);
-  const bool single = what.precision == precision::f32, qr_update = !parsed.scheme.empty();
+  const bool single = what.precision == precision::f32, qr_update = !parsed.scheme.empty(), pivoted = parsed.operation == "geqp3";
   if (what.complex) {
-    single ? record_kernels<std::complex<float>, qr::cuda::complex_number<float>>(on, what, qr_update)
-           : record_kernels<std::complex<double>, qr::cuda::complex_number<double>>(on, what, qr_update);
+    single ? record_kernels<std::complex<float>, qr::cuda::complex_number<float>>(on, what, qr_update, pivoted)
+           : record_kernels<std::complex<double>, qr::cuda::complex_number<double>>(on, what, qr_update, pivoted);
   } else {
-    single ? record_kernels<float>(on, what, qr_update) : record_kernels<double>(on, what, qr_update);
+    single ? record_kernels<float>(on, what, qr_update, pivoted) : record_kernels<double>(on, what, qr_update, pivoted);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "core/memory.hpp"
 #include "cuda/memory/device_staging.hpp"
 #include "qr/cuda/engine/applier.hpp"
+#include "qr/cuda/engine/choice.hpp"
 #include "qr/cuda/engine/factorizer.hpp"
 #include "qr/cuda/engine/hybrid.hpp"
 #include "qr/host/columns.hpp"
@@ -50,25 +51,26 @@ class device_engine final : public engine<S> {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { copy_scaled(from, to, nullptr, nullptr); }
 
   void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    copy_then(from, to, rows, columns, false, [](const copy_arguments<S>&) {});
+    copy_then(from, to, rows, columns, {}, [](const copy_arguments<S>&) {});
   }
 
   index copy_checked(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns,
                      bool checked) override {
-    return copy_compared(from, to, rows, columns, false, checked);
+    return copy_compared(from, to, rows, columns, {}, checked);
   }
-  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool checked) override {
-    return copy_compared(from, to, nullptr, nullptr, is_complex<S>, checked);
+  index conjugate_checked(const matrix_view<const S>& from, const matrix_view<S>& to, bool upper, bool checked) override {
+    return copy_compared(from, to, nullptr, nullptr, {is_complex<S>, upper}, checked);
   }
-  index copy_compared(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, bool conjugated,
+  struct copy_form {
+    bool conjugated = false;
+    bool triangle = false;
+  };
+  index copy_compared(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, copy_form how,
                       bool checked) {
     constexpr long long none = std::numeric_limits<long long>::max();
     long long first = none;
-    copy_then(from, to, rows, columns, conjugated, [&](const copy_arguments<S>& made) {
-      for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
-        for (index i = 0; i < made.rows; ++i)
-          on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
-      }
+    copy_then(from, to, rows, columns, how, [&](const copy_arguments<S>& made) {
+      strike_stored(made);
       if (!checked) return;
       const ballast::cuda::device_buffer differs = on_.upload(&first, 1);
       on_.launch(work::compare, tiles(made.rows, made.columns), compare_arguments<S>{made, static_cast<long long*>(differs.data())});
@@ -136,6 +138,43 @@ class device_engine final : public engine<S> {
     return weigh_columns(A, panel, weights, c, nullptr);
   }
 
+  // With too little memory, and where the textbook's choice is asked for, the host chooses.
+  void choose_pivots(const matrix_view<const S>& A, std::span<index> order, bool plainly) override {
+    if (plainly || !chooses<S>(on_, A.rows, A.columns)) {
+      core::aligned_buffer<S> memory(core::checked_product(A.rows, A.columns));
+      const matrix_view<S> there = column_major(memory.data(), A.rows, A.columns, std::max<index>(A.rows, 1));
+      copy(A, there);
+      on_.wait();
+      return host::choose_pivots<S>(on_.run(), there, order, plainly);
+    }
+    if (works_on(A)) return cuda::choose_pivots<S>(on_, A, order);
+    const std::shared_ptr<S> memory = allocate(core::checked_product(A.rows, A.columns));
+    const matrix_view<S> by_columns = column_major(memory.get(), A.rows, A.columns, std::max<index>(A.rows, 1));
+    copy(A, by_columns);
+    cuda::choose_pivots<S>(on_, by_columns, order);
+  }
+
+  void permute_columns(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<S>& P) override {
+    const ballast::cuda::device_buffer by = on_.upload(order.data(), static_cast<index>(order.size()));
+    const copy_arguments<S> made = in_order(A, by, P);
+    on_.launch(work::copy, tiles(P.rows, P.columns), made);
+    strike_stored(made);
+  }
+
+  index first_moved(const matrix_view<const S>& A, std::span<const index> order, const matrix_view<const S>& P) override {
+    constexpr long long none = std::numeric_limits<long long>::max();
+    long long first = none;
+    const ballast::cuda::device_buffer by = on_.upload(order.data(), static_cast<index>(order.size())), differs = on_.upload(&first, 1);
+    const matrix_view<S> made{const_cast<S*>(P.data), P.rows, P.columns, P.row_stride, P.column_stride};  // only read
+    on_.launch(work::compare, tiles(P.rows, P.columns),
+               compare_arguments<S>{in_order(A, by, made), static_cast<long long*>(differs.data())});
+    on_.template fetch<long long>(differs.data(), 1, [&first](const long long* seen) { first = *seen; });
+    on_.wait();
+    return first == none ? -1 : static_cast<index>(first);
+  }
+
+  pivot_sums measure_pivots(const matrix_view<const S>& R, index m) override { return cuda::measure_pivots<S>(on_, R, m); }
+
   index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
     // With very many rows, only the passes over them count. A single panel needs no update, and no check of one.
@@ -202,9 +241,23 @@ class device_engine final : public engine<S> {
   index zero_on_diagonal(const matrix_view<const S>& R) override { return look_at_diagonal(R, 0)[0]; }
 
  private:
+  void strike_stored(const copy_arguments<S>& made) {
+    for (index j = 0; j < made.columns && on_.armed(site::store); ++j) {
+      for (index i = 0; i < made.rows; ++i)
+        on_.strike(site::store, {i + j * made.rows, made.rows * made.columns, 0, 1}, made.to + i * made.to_row + j * made.to_column, 1);
+    }
+  }
+
+  static copy_arguments<S> in_order(const matrix_view<const S>& A, const ballast::cuda::device_buffer& order, const matrix_view<S>& P) {
+    copy_arguments<S> made{A.data, A.row_stride, A.column_stride, P.data, P.row_stride, P.column_stride, P.rows, P.columns, P.rows,
+                           0,      nullptr,      nullptr,         1,      false};
+    made.order = static_cast<const index*>(order.data());
+    return made;
+  }
+
   // Copies, and calls then(copy) before a copy for the host returns there.
   template <class Then>
-  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, bool conjugated,
+  void copy_then(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns, copy_form how,
                  Then&& then) {
     if (to.rows == 0 || to.columns == 0) return;
     // Either side may lie on the host.
@@ -228,7 +281,9 @@ class device_engine final : public engine<S> {
                                  static_cast<const int*>(column_shifts.data()),
                                  1,
                                  false,
-                                 conjugated};
+                                 how.conjugated,
+                                 nullptr,
+                                 how.triangle};
     on_.launch(work::copy, tiles(to.rows, to.columns), made);
     then(made);
     sides.commit();

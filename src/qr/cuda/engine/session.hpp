@@ -223,6 +223,8 @@ class session {
   void strike(inject::site where, const inject::position& here, T* data, std::int64_t count) const {
     strike(where, here, data, count, main());
   }
+  // The faults of the call, for kernels that are instrumented themselves.
+  const ballast::cuda::fault_list& faults() const { return faults_; }
   bool armed(inject::site where) const {
     if constexpr (inject::active_injector::enabled) return run_.injector.armed(where);
     return false;

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/choice_kernels.hpp"
 #include "qr/cuda/kernels/recovery_kernels.hpp"
 
 namespace ballast::qr::cuda {
@@ -240,6 +241,10 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   add(kernel_names<double>::all(on, false));
   add(kernel_names<std::complex<float>>::all(on, false));
   add(kernel_names<std::complex<double>>::all(on, false));
+  add(choice_names<float>::all(on, false));
+  add(choice_names<double>::all(on, false));
+  add(choice_names<std::complex<float>>::all(on, false));
+  add(choice_names<std::complex<double>>::all(on, false));
   add(recovery_names<float>::all(on));
   add(recovery_names<double>::all(on));
   add(recovery_names<std::complex<float>>::all(on));

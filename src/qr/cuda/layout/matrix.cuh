@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(k_threads) copy_kernel(const __grid_constant__
     S x = S(0);
     if (a.from == nullptr) {
       x = i == a.first + j ? S(1) : S(0);
-    } else if (i < a.there) {
-      x = a.from[i * a.from_row + j * a.from_column];
+    } else if (i < a.there && !(a.triangle && i > j)) {
+      x = a.from[i * a.from_row + (a.order != nullptr ? a.order[j] : j) * a.from_column];
       const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
       if (shift != 0) x = shifted_number(x, shift);
       x = conjugated_if(a.conjugated, x);
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(k_threads) compare_kernel(const __grid_constan
   for (int e = static_cast<int>(threadIdx.x); e < k_tile * k_tile; e += k_threads) {
     const std::int64_t i = top + (by_rows ? e / k_tile : e % k_tile), j = left + (by_rows ? e % k_tile : e / k_tile);
     if (i >= a.rows || j >= a.columns) continue;
-    S expected = a.from[i * a.from_row + j * a.from_column];
+    S expected = a.from[i * a.from_row + (a.order != nullptr ? a.order[j] : j) * a.from_column];
     const int shift = a.sign * ((a.row_shifts != nullptr ? a.row_shifts[i] : 0) + (a.column_shifts != nullptr ? a.column_shifts[j] : 0));
     if (shift != 0) expected = shifted_number(expected, shift);
-    expected = conjugated_if(a.conjugated, expected);
+    expected = a.triangle && i > j ? S(0) : conjugated_if(a.conjugated, expected);
     const S seen = a.to[i * a.to_row + j * a.to_column];
     if (!same_bits_of(expected, seen)) atomicMin(reinterpret_cast<unsigned long long*>(given.differs), static_cast<unsigned long long>(j));
   }

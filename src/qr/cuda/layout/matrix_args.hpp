@@ -27,6 +27,8 @@ struct copy_arguments {
   int sign;    // +1 or −1: the sign with which shifts are applied
   bool upper;  // true: only elements on and above the diagonal
   bool conjugated = false;
+  const std::int64_t* order = nullptr;  // column j of `to` is column order[j] of `from`; null: j
+  bool triangle = false;                // true: elements below the diagonal count as zero
 };
 
 // Compares a copy with its source; no identity.
