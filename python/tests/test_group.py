@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pathlib
 import queue
 import shutil
 import socket
@@ -179,3 +180,13 @@ def test_torch_gloo(tmp_path):
     texts = [one.communicate(timeout=180) for one in started]
     assert all(one.returncode == 0 for one in started) and not any("Error" in text for _, text in texts), texts
     expect_results(tmp_path, 3)
+
+
+def test_example_of_torchrun():
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("needs PyTorch")
+    example = pathlib.Path(__file__).parents[2] / "examples" / "kmeans_torchrun.py"
+    made = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(example), "3001"],
+                          capture_output=True, text=True, timeout=240)
+    assert made.returncode == 0 and "centroids at [0, 20, 40, 60, 80]" in made.stdout, (made.stdout, made.stderr)
+    assert "rank 1 of 2: " in made.stdout
