@@ -32,7 +32,7 @@ std::int64_t rows_of(const factors<T>& of) {
 }
 template <class T>
 std::int64_t rows_of(const row_factors<T>& of) {
-  std::int64_t rows = of.own.storage.rows();  // of a rank; then there are no devices
+  std::int64_t rows = of.own.storage.rows();  // those of a rank, which has no devices
   for (const ballast::qr::device_factors<T>& each : of.devices) rows += each.storage.rows;
   return rows;
 }

@@ -1,5 +1,5 @@
 // Groups of ranks in C: an engine that is a table of functions, with faults, and NCCL.
-// The ranks are threads. What a group computes is tested in test/group; here, that the calls reach it.
+// The ranks are threads. test/group tests what a group computes. These tests ask whether the calls reach it.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -29,7 +29,7 @@ class post_office {
     int rank = 0;
     std::atomic<int> sent = 0, destroyed = 0;
     int damaged = -1;                                 // the number of a message, of which one bit is flipped
-    std::int32_t answer_of_send = 0, says_lost = -1;  // what the functions return
+    std::int32_t answer_of_send = 0, says_lost = -1;  // the values that the functions return
   };
   static std::int32_t send(void* user, std::int32_t to, const void* bytes, std::size_t count) {
     auto& own = *static_cast<desk*>(user);

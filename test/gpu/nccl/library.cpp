@@ -73,8 +73,8 @@ bool meets(bool sum, std::size_t bytes) {
   return true;
 }
 
-// Flips a bit of device memory. With odd seeds it is among the first 256 bytes, where a short message is. The rows of a sum have words that
-// nothing reads, behind the features; but the first 16 words of a fit with 16 features or more are read.
+// Flips a bit of device memory. With odd seeds it is among the first 256 bytes, where a short message is. Each row of a sum has words
+// after its features that nothing reads. The first 16 words of a fit with 16 features or more are read.
 constexpr std::size_t k_read_of_sum = 128;  // bytes
 void flip(cuda::device& on, char* memory, std::size_t bytes, cuda::stream order) {
   const std::uint64_t seed = state.armed->seed, random = core::random_bits(seed, 1, state.struck);
