@@ -88,6 +88,7 @@ typedef struct {
 #define BALLAST_UNCORRECTABLE 6     // a detected fault could not be repaired: the output is not to be used. The report is filled
 #define BALLAST_CANCELLED 7         // the progress callback asked to stop
 #define BALLAST_INTERNAL_ERROR 8    // none of these: an error in Ballast, or an exception that left a callback
+#define BALLAST_RANK_LOST 9         // a rank of the group has ended or does not answer; the message names it
 
 // The name of a status, "invalid_argument" say; "unknown" for other numbers. Never null.
 BALLAST_C_API const char* ballast_status_name(int32_t status);
@@ -593,5 +594,7 @@ BALLAST_C_API int32_t ballast_factors_solve(const ballast_factors* factors, cons
 #ifdef __cplusplus
 }
 #endif
+
+#include <ballast/ballast_group.h>
 
 #endif

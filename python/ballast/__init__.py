@@ -15,7 +15,8 @@ import importlib
 
 from ._load import core as _core  # first: it loads the library
 from ._errors import (DeviceError, Error, FaultError, FaultWarning, InvalidArgumentError, OutOfMemoryError, RankDeficientError,
-                      UnsupportedError, UnsupportedTypeError)
+                      RankLostError, UnsupportedError, UnsupportedTypeError)
+from ._group import group
 from ._protection import last_report, protection, synchronize
 from ._report import Event, Report
 from ._forward import FallbackWarning, forwarded
@@ -27,7 +28,7 @@ __version__ = _core.version
 _LAZY = ("jax", "scipy_fft", "sklearn", "torch")  # they import other libraries
 
 __all__ = ["DeviceError", "Error", "Event", "FallbackWarning", "FaultError", "FaultWarning", "InvalidArgumentError", "OutOfMemoryError",
-           "RankDeficientError", "Report", "UnsupportedError", "UnsupportedTypeError", "__version__", "fft", "forwarded", "info", "install",
+           "RankDeficientError", "RankLostError", "Report", "UnsupportedError", "UnsupportedTypeError", "__version__", "fft", "forwarded", "group", "info", "install",
            "last_report", "linalg", "protection", "synchronize", "uninstall"]
 
 

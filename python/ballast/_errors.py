@@ -5,7 +5,7 @@ import numpy as np
 from ._report import Report
 
 __all__ = ["DeviceError", "Error", "FaultError", "FaultWarning", "InvalidArgumentError", "OutOfMemoryError", "RankDeficientError",
-           "UnsupportedError"]
+           "RankLostError", "UnsupportedError"]
 
 
 class Error(Exception):
@@ -37,6 +37,14 @@ class UnsupportedTypeError(UnsupportedError, TypeError):
 
 class DeviceError(Error):
     """A device or its driver failed. The message holds the driver's words."""
+
+
+class RankLostError(Error):
+    """A rank of a group has ended or does not answer. ranks: the numbers of those that are lost."""
+
+    def __init__(self, message, ranks=()):
+        super().__init__(message)
+        self.ranks = list(ranks)
 
 
 class OutOfMemoryError(Error, MemoryError):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from . import _core
 from ._device import DeviceArray
 from ._errors import Error, FaultError, FaultWarning, InvalidArgumentError, UnsupportedError
+from ._group import joined
 from ._report import Report
 
 __all__ = ["last_report", "protection", "synchronize"]
@@ -31,6 +32,7 @@ class Settings(NamedTuple):
     threads: int = 0
     on_fault: str = "ignore"
     sampled: int = 1
+    group: object = None
 
 
 @functools.lru_cache(maxsize=256)
@@ -43,9 +45,9 @@ _current = contextvars.ContextVar("ballast.protection", default=_same(Settings()
 
 
 @functools.lru_cache(maxsize=256)
-def _execution(protection, backend, device, threads, sampled):
+def _execution(protection, backend, device, threads, sampled, group):
     devices = device if isinstance(device, tuple) else ()
-    return _core.Execution(backend, -1 if devices else device, threads, protection, "", list(devices), sampled)
+    return _core.Execution(backend, -1 if devices else device, threads, protection, "", list(devices), sampled, group)
 
 
 def current():
@@ -63,7 +65,7 @@ def execution(settings, threads=None, device=None):
     else:
         backend = "cuda"
     return _execution(settings.protection, backend, device,
-                      settings.threads if threads is None else threads, settings.sampled)
+                      settings.threads if threads is None else threads, settings.sampled, settings.group)
 
 
 class protection(contextlib.ContextDecorator):
@@ -75,13 +77,15 @@ class protection(contextlib.ContextDecorator):
     backend: "auto", "cpu", "cuda" or "reference". device: the CUDA device's number, -1 for the current one. A list of numbers divides the
     points of K-Means, and an array that is transformed along all axes (up to three), among these devices; other calls refuse it.
     threads: the most threads of the host, 0 for every core.
+    group: a group of processes (ballast.group), or a communicator that it takes: K-Means inside is one fit of the rows of all; other calls
+    refuse it.
     on_fault: after a repaired fault: "ignore" (the default), "warn" (FaultWarning) or "raise" (FaultError). A fault that was not repaired
     always raises FaultError. Every fault is logged by the logger "ballast" too.
 
     The settings belong to the context (contextvars): other threads and other asyncio tasks do not see them.
     """
 
-    def __init__(self, level=None, *, backend=None, device=None, threads=None, on_fault=None, sampled=None):
+    def __init__(self, level=None, *, backend=None, device=None, threads=None, on_fault=None, sampled=None, group=None):
         if on_fault not in (None, "ignore", "warn", "raise"):
             raise InvalidArgumentError(f'on_fault: expected "ignore", "warn" or "raise", got {on_fault!r}')
         if isinstance(device, (list, tuple)):
@@ -89,7 +93,7 @@ class protection(contextlib.ContextDecorator):
                 raise InvalidArgumentError("device: expected a number, or a list of one or more, got none")
             device = tuple(device)
         given = {"protection": level, "backend": backend, "device": device, "threads": threads, "on_fault": on_fault,
-                 "sampled": sampled}
+                 "sampled": sampled, "group": None if group is None else joined(group)}
         self._given = {name: value for name, value in given.items() if value is not None}
         execution(Settings(**self._given))  # the library refuses what has no meaning
         self._tokens = []

@@ -246,6 +246,8 @@ class KMeans(_Clustering):
         if foreign(X) and on_device(X):
             return self._fit_on_device(X, sample_weight)
         X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, dtype=_FLOATS, order="C"))
+        if current().group is not None:
+            return self._fit_in_group(X, sample_weight)
         self._check_size(X)
         return self._fit_on_host(X, _check_sample_weight(sample_weight, X, dtype=X.dtype), sample_weight is not None)
 
@@ -277,9 +279,34 @@ class KMeans(_Clustering):
             warnings.warn(f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
                           "Possibly due to duplicate points in X.", ConvergenceWarning, stacklevel=stacklevel)
 
+    def _seed_of_group(self):
+        if not isinstance(self.random_state, Integral):
+            raise InvalidArgumentError(f"random_state: expected an integer, the same on all ranks of the group, got {self.random_state!r}")
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _fit_in_group(self, X, sample_weight):
+        """Fits the rows of all ranks, of which X has some. The library draws the first centroids."""
+        if self._functions != "kmeans":
+            raise UnsupportedError(f"{type(self).__name__}: expected no group of ranks, got one")
+        if callable(self.init):
+            raise UnsupportedError("init: expected a name or an array on a group of ranks, got a function")
+        given = isinstance(self.init, str)
+        first = np.empty((self.n_clusters, X.shape[1]), X.dtype) if given else self._first_centroids(X, None, None)
+        weights = np.empty(0, X.dtype) if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
+        centroids, labels = np.empty_like(first), np.empty(X.shape[0], np.int32)
+        report, self.inertia_, self.n_iter_, _ = compute(
+            self._function("fit", X.dtype), _operand(X), weights, np.ascontiguousarray(first), centroids, labels,
+            self.init if given else "given", int(self._runs()), self._seed_of_group(), int(self.max_iter), float(self.tol),
+            execution(current()), 0)
+        record(report)
+        self.report_ = last_report()
+        self.cluster_centers_, self.labels_ = centroids, labels
+        return self
+
     def _fit_on_device(self, given, sample_weight):
         X = _points_on_device(given)
-        self._check_size(X)
+        if current().group is None:
+            self._check_size(X)
         dtype = _type_of_results(X)
         first = np.empty((self.n_clusters, X.shape[1]), dtype, like=X)
         init = self.init
@@ -291,7 +318,7 @@ class KMeans(_Clustering):
                                            f"{self.n_clusters} and of features {X.shape[1]}.")
             first[...] = chosen
             init = "given"
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        seed = self._seed_of_group() if current().group is not None else int(check_random_state(self.random_state).randint(2**31))
         centroids, labels = np.empty_like(first), np.empty(len(X), np.int32, like=X)
         report, self.inertia_, self.n_iter_, _ = compute(
             self._function("fit", dtype), X, _weights_on_device(sample_weight, X), first, centroids, labels, init, int(self._runs()), seed,
@@ -478,6 +505,8 @@ class MiniBatchKMeans(_Clustering):
         return self
 
     def _host_points(self, X, reset=True):
+        if current().group is not None:
+            raise UnsupportedError("MiniBatchKMeans: expected no group of ranks, got one; KMeans takes one")
         if foreign(X) and on_device(X):
             raise UnsupportedError("MiniBatchKMeans: expected points in host memory; KMeans takes points in the memory of a device")
         return validate_data(self, X, dtype=_FLOATS, order="C", reset=reset)

@@ -26,6 +26,7 @@ void add_errors(nb::module_& m);
 void add_device(nb::module_& m);
 void add_reports(nb::module_& m);
 void add_information(nb::module_& m);
+void add_groups(nb::module_& m);
 void add_fft(nb::module_& m);
 void add_numpy_calls(nb::module_& m);
 void add_numpy_linalg(nb::module_& m);

@@ -23,6 +23,10 @@ void translate(const std::exception_ptr& thrown, void*) {
     raise("RankDeficientError", seen);
   } catch (const ballast::unsupported_error& seen) {
     raise("UnsupportedError", seen);
+  } catch (const ballast::rank_lost_error& seen) {
+    const nb::object kind = nb::module_::import_("ballast._errors").attr("RankLostError");
+    const nb::object made = kind(seen.what(), nb::cast(seen.ranks()));
+    PyErr_SetObject(kind.ptr(), made.ptr());
   } catch (const ballast::device_error& seen) {
     raise("DeviceError", seen);
   } catch (const ballast::out_of_memory_error& seen) {

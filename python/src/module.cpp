@@ -5,6 +5,7 @@ namespace ballast_python {
 
 void add_everything(nb::module_& m) {
   add_errors(m);
+  add_groups(m);
   add_reports(m);
   add_information(m);
   add_device(m);

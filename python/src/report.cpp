@@ -64,8 +64,10 @@ void add_reports(nb::module_& m) {
       .def(
           "__init__",
           [](ballast::execution* made, const std::string& backend, int device, int threads, const std::string& protection,
-             const std::string& scheme, std::vector<int> devices, int sampled) {
+             const std::string& scheme, std::vector<int> devices, int sampled, const ballast::group* group) {
             if (threads < 0) throw ballast::invalid_argument_error("threads: expected 0 or more, got " + std::to_string(threads));
+            if (group != nullptr && !devices.empty())
+              throw ballast::invalid_argument_error("device: expected a number beside a group of ranks, got a list");
             if (sampled < 1) throw ballast::invalid_argument_error("sampled: expected 1 or more, got " + std::to_string(sampled));
             new (made) ballast::execution{
                 .backend = parsed(ballast::parse_backend, backend, "backend", "auto, reference, cpu or cuda"),
@@ -73,11 +75,13 @@ void add_reports(nb::module_& m) {
                 .threads = threads,
                 .protection = parsed(ballast::parse_protection, protection, "protection", "off, detect, correct or final_only"),
                 .scheme = scheme,
-                .group = devices.empty() ? ballast::group() : ballast::group::devices(std::move(devices)),
+                .group = group != nullptr  ? *group
+                         : devices.empty() ? ballast::group()
+                                           : ballast::group::devices(std::move(devices)),
                 .sampled = sampled};
           },
           nb::arg("backend"), nb::arg("device"), nb::arg("threads"), nb::arg("protection"), nb::arg("scheme"),
-          nb::arg("devices") = std::vector<int>(), nb::arg("sampled") = 1);
+          nb::arg("devices") = std::vector<int>(), nb::arg("sampled") = 1, nb::arg("group").none() = nb::none());
 }
 
 }  // namespace ballast_python

@@ -44,6 +44,8 @@ std::int32_t failed(ballast_error* error, const frame& where) noexcept {
     return store(error, where, BALLAST_UNSUPPORTED, wrong.what(), {});
   } catch (const device_error& wrong) {
     return store(error, where, BALLAST_DEVICE_ERROR, wrong.what(), {});
+  } catch (const rank_lost_error& wrong) {
+    return store(error, where, BALLAST_RANK_LOST, wrong.what(), {});
   } catch (const out_of_memory_error& wrong) {
     return store(error, where, BALLAST_OUT_OF_MEMORY, wrong.what(), {});
   } catch (const std::bad_alloc&) {
@@ -108,6 +110,7 @@ const char* ballast_status_name(int32_t status) {
     case BALLAST_UNCORRECTABLE: return "uncorrectable";
     case BALLAST_CANCELLED: return "cancelled";
     case BALLAST_INTERNAL_ERROR: return "internal_error";
+    case BALLAST_RANK_LOST: return "rank_lost";
     default: return "unknown";
   }
 }

@@ -32,7 +32,7 @@ std::int64_t rows_of(const factors<T>& of) {
 }
 template <class T>
 std::int64_t rows_of(const row_factors<T>& of) {
-  std::int64_t rows = 0;
+  std::int64_t rows = of.own.storage.rows();  // those of a rank, which has no devices
   for (const ballast::qr::device_factors<T>& each : of.devices) rows += each.storage.rows;
   return rows;
 }
@@ -74,7 +74,7 @@ const factors<T>& one_piece(const row_factors<T>&, const std::string& token) {
 struct ballast_factors : ballast::c::handle<ballast::c::kind::factors> {
   using any_factors = std::variant<ballast::qr::factors<float>, ballast::qr::factors<double>, ballast::qr::factors<std::complex<float>>,
                                    ballast::qr::factors<std::complex<double>>, ballast::qr::row_factors<float>,
-                                   ballast::qr::row_factors<double>>;  // the last two: of a group of devices
+                                   ballast::qr::row_factors<double>>;  // the last two: of a group
   ballast_factors(any_factors made, const ballast::execution& at) : value(std::move(made)), where(at) {
     token = std::visit(
         [](const auto& each) {

@@ -15,7 +15,18 @@
 namespace ballast::c {
 
 // A number at the begin of each object, so that an address of another object is refused.
-enum class kind : std::uint64_t { error = 0xba11a57000000001, options, report, call, pending, fft_plan, kmeans_plan, qr_plan, factors };
+enum class kind : std::uint64_t {
+  error = 0xba11a57000000001,
+  options,
+  report,
+  call,
+  pending,
+  fft_plan,
+  kmeans_plan,
+  qr_plan,
+  factors,
+  group
+};
 
 template <kind Kind>
 struct handle {
@@ -48,6 +59,11 @@ struct ballast_options : ballast::c::handle<ballast::c::kind::options> {
   ballast::kmeans::options kmeans_wanted;
   ballast::qr::problem qr;
   ballast::qr::options qr_wanted;
+};
+
+struct ballast_group : ballast::c::handle<ballast::c::kind::group> {
+  explicit ballast_group(ballast::group made) : value(std::move(made)) {}
+  ballast::group value;
 };
 
 struct ballast_report : ballast::c::handle<ballast::c::kind::report> {

@@ -28,6 +28,7 @@ const ballast_options& options_for(const ballast_options* given, algorithm which
 execution where_of(const ballast_options& with) {
   execution made = with.where;
   if (with.devices.empty()) return made;
+  if (made.group) throw invalid_argument_error("devices: expected none beside a group of ranks, got a list");
   std::vector<int> numbers;
   for (const std::int64_t each : with.devices) {
     if (each < 0 || each > std::numeric_limits<int>::max())

@@ -1,4 +1,4 @@
-"""Writes a C source that defines each function of ballast.h, empty: compiled with debug information it has the types of the interface.
+"""Writes a C source that defines each function of ballast.h and of the headers that it includes, empty: compiled with debug information it has the types of the interface.
 
 Usage: types_of_header.py HEADER SOURCE
 """
@@ -10,7 +10,10 @@ import sys
 
 def main():
     header, source = map(pathlib.Path, sys.argv[1:])
-    text = re.sub(r"//.*", "", header.read_text())
+    text = header.read_text()
+    for included in re.findall(r"^#include <ballast/(\w+\.h)>", text, re.MULTILINE):
+        text += (header.parent / included).read_text()
+    text = re.sub(r"//.*", "", text)
     found = re.findall(r"^BALLAST_C_API ([^;]+);", text, re.MULTILINE)
     if len(found) != text.count("BALLAST_C_API") - 2:  # its two definitions
         sys.exit("types_of_header: expected every BALLAST_C_API at the begin of a declaration")

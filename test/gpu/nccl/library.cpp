@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -72,7 +73,9 @@ bool meets(bool sum, std::size_t bytes) {
   return true;
 }
 
-// Flips a bit of device memory. With odd seeds it is among the first 256 bytes, where a short message is.
+// Flips a bit of device memory. With odd seeds it is among the first 256 bytes, where a short message is. Each row of a sum has words
+// after its features that nothing reads. The first 16 words of a fit with 16 features or more are read.
+constexpr std::size_t k_read_of_sum = 128;  // bytes
 void flip(cuda::device& on, char* memory, std::size_t bytes, cuda::stream order) {
   const std::uint64_t seed = state.armed->seed, random = core::random_bits(seed, 1, state.struck);
   const std::size_t within = seed % 2 == 1 ? std::min<std::size_t>(bytes, 256) : bytes;
@@ -228,7 +231,8 @@ int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int o
     int now = ballast::nccl::k_in_progress;
     while (now == ballast::nccl::k_in_progress && loaded::real.ncclCommGetAsyncError(communicator, &now) == ballast::nccl::k_success) {
     }
-    if (now == ballast::nccl::k_success) loaded::flip(*ballast::cuda::current_device(), static_cast<char*>(to), 8 * count, stream);
+    if (now == ballast::nccl::k_success)
+      loaded::flip(*ballast::cuda::current_device(), static_cast<char*>(to), std::min(8 * count, loaded::k_read_of_sum), stream);
   }
   return status;
 }
