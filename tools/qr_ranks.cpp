@@ -85,7 +85,7 @@ int run_qr_on_ranks(const common_options& wanted, const ranks_options& how, arra
     return work.finish(results, lines);
   }
   const qr::column_factors<T> factors = qr::factor_columns(A.values.view(), how.block, work.where(), work.now());
-  report seen = A.report;  // of the whole problem
+  report seen = A.report;  // The report names the whole problem.
   seen.scheme = factors.report.scheme;
   seen.merge(factors.report);
   if (!work.add(seen)) return work.finish(results, lines);
