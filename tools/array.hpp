@@ -2,6 +2,7 @@
 // Layer: tools.
 #pragma once
 
+#include <algorithm>
 #include <complex>
 #include <cstdint>
 #include <filesystem>
@@ -33,11 +34,19 @@ struct input_facts {
   std::int64_t not_finite = 0;  // values that are NaN or Inf; counted by array::as
 };
 
-// One part of the rows of an array, the first axis, that is divided into `parts` as evenly as can be.
+// One part of the rows of an array, the first axis, that is divided into `parts` as evenly as can be. `blocks`: all parts but the last ones
+// have as many rows as the largest of an even division, as in ScaLAPACK's layout.
 struct row_part {
   std::int64_t part = 0, parts = 1;
-  std::int64_t first(std::int64_t rows) const { return static_cast<std::int64_t>(static_cast<__int128>(rows) * part / parts); }
-  std::int64_t end(std::int64_t rows) const { return static_cast<std::int64_t>(static_cast<__int128>(rows) * (part + 1) / parts); }
+  bool blocks = false;
+  std::int64_t first(std::int64_t rows) const { return begin(rows, part); }
+  std::int64_t end(std::int64_t rows) const { return begin(rows, part + 1); }
+
+ private:
+  std::int64_t begin(std::int64_t rows, std::int64_t of) const {
+    const auto wide = static_cast<__int128>(rows);
+    return static_cast<std::int64_t>(blocks ? std::min(wide, (wide + parts - 1) / parts * of) : wide * of / parts);
+  }
 };
 
 struct array {

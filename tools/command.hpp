@@ -102,7 +102,7 @@ class invocation {
 void add_fft(command_line& program);
 void add_convolve(command_line& program);
 void add_kmeans(command_line& program, const ranks& together = {});
-void add_qr(command_line& program);
+void add_qr(command_line& program, const ranks& together = {});
 void add_lstsq(command_line& program);
 void add_bench(command_line& program);
 void add_tune(command_line& program);

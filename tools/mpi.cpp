@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   program.version([] { return information().version; });
   program.footer("Started by mpirun or srun. Exit status as that of ballast.");
   tools::add_kmeans(program, {.group = all, .gather = gather});
+  tools::add_qr(program, {.group = all});
   if (const std::optional<int> ended = program.parse(argc, argv)) return *ended;
   if (program.given("--inject")) throw unsupported_error("--inject: expected the command ballast, got the one for MPI");
   return program.run();

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "command.hpp"
+#include "matrices.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct qr_options : common_options {
   std::string input, q, r, devices;
   bool pivot = false;
+  std::int64_t block = 0;  // on ranks; 0: not given
 };
 
 struct lstsq_options : common_options {
@@ -31,95 +33,12 @@ qr::plan<T> plan_for(const common_options& wanted, const invocation& work, std::
                      {.tf32x3 = !wanted.no_tf32x3, .full_rank = !wanted.any_rank});
 }
 
-template <class T>
-constexpr bool is_complex = false;
-template <class T>
-constexpr bool is_complex<std::complex<T>> = true;
-
-// The numbers that errors are computed in.
-template <class T>
-using wide = std::conditional_t<is_complex<T>, std::complex<long double>, long double>;
-
 // Calls work(T{}) for the type of the numbers: complex, or of double precision.
 template <class Work>
 int with_type(const common_options& wanted, bool complex, bool is_double, Work&& work) {
   const bool single = wanted.precision_for(is_double) == precision::f32;
   if (complex) return single ? work(std::complex<float>()) : work(std::complex<double>());
   return single ? work(float()) : work(double());
-}
-
-// Returns the array as a column-major matrix; with one axis there is one column.
-template <class T>
-matrix<T> matrix_of(array read, const std::string& file) {
-  if (read.shape.empty() || read.shape.size() > 2)
-    throw invalid_argument_error(fmt::format("{}: expected a matrix (1 or 2 axes), got shape {}", printable(file), to_string(read.shape)));
-  const std::int64_t rows = read.shape[0], columns = read.shape.size() == 2 ? read.shape[1] : 1;
-  if (rows == 0 || columns == 0)
-    throw invalid_argument_error(fmt::format("{}: expected a matrix with elements, got shape {}", printable(file), to_string(read.shape)));
-  const auto strides = read.strides();
-  const std::vector<T> values = std::move(read).as<T>();
-  const matrix_view<const T> view{values.data(), rows, columns, strides[0], columns == 1 ? rows : strides[1]};
-  matrix<T> made(rows, columns, order::column_major);
-  for (std::int64_t j = 0; j < columns; ++j)
-    for (std::int64_t i = 0; i < rows; ++i) made(i, j) = view(i, j);
-  return made;
-}
-
-template <class T>
-array array_of(const matrix<T>& value) {
-  return {{value.rows(), value.columns()}, value.order() == order::column_major, std::vector<T>(value.data(), value.data() + value.size())};
-}
-
-// Computes y = A x in long double.
-template <class T>
-std::vector<wide<T>> times(matrix_view<const T> A, const std::vector<wide<T>>& x) {
-  std::vector<wide<T>> y(static_cast<std::size_t>(A.rows));
-  for (std::int64_t j = 0; j < A.columns; ++j)
-    for (std::int64_t i = 0; i < A.rows; ++i)
-      y[static_cast<std::size_t>(i)] += static_cast<wide<T>>(A(i, j)) * x[static_cast<std::size_t>(j)];
-  return y;
-}
-
-// Computes y = Aᵀ x, for complex numbers with the conjugate transpose.
-template <class T>
-std::vector<wide<T>> transposed_times(matrix_view<const T> A, const std::vector<wide<T>>& x) {
-  std::vector<wide<T>> y(static_cast<std::size_t>(A.columns));
-  for (std::int64_t j = 0; j < A.columns; ++j) {
-    for (std::int64_t i = 0; i < A.rows; ++i) {
-      wide<T> each = static_cast<wide<T>>(A(i, j));
-      if constexpr (is_complex<T>) each = std::conj(each);
-      y[static_cast<std::size_t>(j)] += each * x[static_cast<std::size_t>(i)];
-    }
-  }
-  return y;
-}
-
-template <class W>
-long double norm(const std::vector<W>& x) {
-  long double squares = 0;
-  for (const auto& each : x) squares += std::norm(each);
-  return std::sqrt(squares);
-}
-
-template <class T>
-long double frobenius(matrix_view<const T> A) {
-  long double squares = 0;
-  for (std::int64_t j = 0; j < A.columns; ++j)
-    for (std::int64_t i = 0; i < A.rows; ++i) squares += std::norm(static_cast<wide<T>>(A(i, j)));
-  return std::sqrt(squares);
-}
-
-constexpr int k_probes = 8;
-
-template <class T>
-std::vector<wide<T>> random_vector(std::mt19937_64& random, std::int64_t size) {
-  std::normal_distribution<double> normal;
-  std::vector<wide<T>> made(static_cast<std::size_t>(size));
-  for (auto& each : made) {
-    each = normal(random);
-    if constexpr (is_complex<T>) each.imag(normal(random));
-  }
-  return made;
 }
 
 // A number in JSON: a complex one as [real, imaginary]; and in a line.
@@ -137,37 +56,6 @@ std::string number_text(const T& x) {
   else
     return fmt::format("{:.12g}", static_cast<double>(x));
 }
-
-struct errors {
-  long double residual = 0, orthogonality = 0;
-
-  // Estimates the errors with random vectors w and z: the maxima, over `probes` vectors, of ‖A w − Q (R w)‖ / (‖A‖_F ‖w‖) and
-  // ‖Qᵀ(Q z) − z‖ / ‖z‖.
-  template <class T>
-  void add(const matrix_view<const T>& a, const matrix_view<const T>& q, const matrix_view<const T>& r, std::mt19937_64& random,
-           int probes) {
-    const long double size = frobenius(a);
-    for (int probe = 0; probe < probes; ++probe) {
-      const auto w = random_vector<T>(random, a.columns);
-      auto difference = times(a, w);
-      const auto product = times(q, times(r, w));
-      for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= product[i];
-      const long double own = size > 0 ? norm(difference) / (size * norm(w)) : norm(difference);
-      const auto z = random_vector<T>(random, q.columns);
-      auto back = transposed_times(q, times(q, z));
-      for (std::size_t i = 0; i < back.size(); ++i) back[i] -= z[i];
-      const long double off = norm(back) / norm(z);
-      if (!(own <= residual)) residual = own;  // keeps a NaN
-      if (!(off <= orthogonality)) orthogonality = off;
-    }
-  }
-  nlohmann::ordered_json json() const {
-    return {{"residual", json_number(static_cast<double>(residual))}, {"orthogonality", json_number(static_cast<double>(orthogonality))}};
-  }
-  std::string line() const {
-    return fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality));
-  }
-};
 
 // The columns of A in this order.
 template <class T>
@@ -294,6 +182,8 @@ matrices<T> matrices_of(array read, const std::string& file) {
       for (std::int64_t i = 0; i < made.rows; ++i) to[b](i, j) = from[b](i, j);
   return made;
 }
+
+using tools::array_of;  // beside the one for a batch
 
 template <class T>
 array array_of(const matrices<T>& value) {
@@ -480,7 +370,7 @@ constexpr const char* k_no_tf32x3 = "on a Hopper GPU, multiply large f32 matrice
 
 }  // namespace
 
-void add_qr(command_line& program) {
+void add_qr(command_line& program, const ranks& together) {
   auto wanted = std::make_shared<qr_options>();
   command_line& command = program.subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
   command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real or complex; - is standard input");
@@ -491,11 +381,32 @@ void add_qr(command_line& program) {
       "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the\n"
       "backend chooses the order, the host where a device's memory does not suffice");
   command.text("--devices", wanted->devices, "numbers of CUDA devices that share the rows of one tall matrix, such as 0,1");
+  if (together.several())
+    command.integer("--block", wanted->block, "columns of a block, 1 to 96, of which the ranks have one after the other; default 64",
+                    std::int64_t{1});
   wanted->files->add_to(command);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
-  command.action([wanted] {
+  command.action([wanted, together] {
+    if (together.several()) {
+      wanted->together = together;
+      wanted->files->read_part({together.group.rank(), together.group.size(), true});
+      if (together.group.rank() != 0) {
+        wanted->q.clear();
+        wanted->r.clear();
+        wanted->events.clear();
+        wanted->quiet = true;
+      }
+      if (wanted->pivot || !wanted->devices.empty())
+        throw invalid_argument_error(
+            fmt::format("{}: expected a call without ranks, got one on ranks", wanted->pivot ? "--pivot" : "--devices"));
+      array read = wanted->files->operand(wanted->input);
+      const std::int64_t block = wanted->block == 0 ? 64 : wanted->block;
+      return with_type(*wanted, read.is_complex(), read.is_double(), [&]<class T>(T) {
+        return run_qr_on_ranks<T>(*wanted, {.input = wanted->input, .q = wanted->q, .r = wanted->r, .block = block}, std::move(read));
+      });
+    }
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3 && wanted->pivot)
       throw invalid_argument_error(fmt::format("{}: expected one matrix for --pivot, got a batch", printable(wanted->input)));

@@ -1,4 +1,4 @@
-"""The command on the ranks of MPI: the same bits as on one rank, one report, errors that are told once.
+"""The command on the ranks of MPI, kmeans and qr: the same bits as on one rank, one report, errors that are told once.
 
 Usage: mpi_command_test.py RANKS[,RANKS…] COMMAND PROGRAM MPIRUN [OPTION…]; COMMAND is the one without MPI.
 """
@@ -12,6 +12,51 @@ import tempfile
 import numpy as np
 
 POINTS, FEATURES, CLUSTERS = 1003, 5, 6
+
+
+def factor_matrices(ranks, run, alone, folder, random):
+    """`qr` by block columns: A = Q R and QᵀQ = I, the bits of one rank, and the R of the command without MPI to rounding."""
+    np.save(folder / "batch.npy", np.ones((2, 3, 3)))
+    (folder / "short.npy").write_bytes((folder / "batch.npy").read_bytes()[:-1])
+    cases = [("square.npy", random.normal(size=(150, 150)), 16), ("tall.npy", random.normal(size=(203, 40)).astype(np.float32), 7), ("wide.npy", random.normal(size=(30, 77)), 64),
+             ("few.npy", random.normal(size=(2, 5)), 2), ("complex.npy", random.normal(size=(90, 60)) + 1j * random.normal(size=(90, 60)), 13),
+             ("turned.npy", np.asfortranarray(random.normal(size=(64, 48))), 10), ("vector.npy", random.normal(size=19), 1)]
+    for file, A, block in cases:
+        np.save(folder / file, A)
+
+        def factor(count):
+            outputs = folder / "q.npy", folder / "r.npy"
+            for each in outputs:
+                each.unlink(missing_ok=True)
+            done = run(count, "qr", folder / file, "--block", block, "--q", outputs[0], "--r", outputs[1], "--json")
+            assert done.returncode == 0, done
+            report = json.loads(done.stdout)  # fails unless there is one
+            assert report["verdict"] == "clean" and report["ranks"] == count and report["report"]["checks"] > 0, report
+            assert report["inputs"][0]["shape"] == list(A.shape), report
+            columns = A.shape[1] if A.ndim == 2 else 1
+            assert report["problem"].endswith(f"_m{len(A)}_n{columns}") and report["scheme"] == "block_checksum", report
+            return report, np.load(outputs[0]), np.load(outputs[1])
+
+        matrix = A.reshape(len(A), -1)
+        steps, unit = min(matrix.shape), np.finfo(A.dtype).eps / 2
+        report, Q, R = factor(1)
+        assert Q.dtype == R.dtype == A.dtype and Q.shape == (len(A), steps) and R.shape == (steps, matrix.shape[1]), (file, Q.shape, R.shape)
+        # As in the tests of QR on groups, over the norm of A, and over that of the identity.
+        limit, wide = 8 * steps * unit, np.result_type(A.dtype, np.float64)
+        assert np.linalg.norm(matrix - Q.astype(wide) @ R.astype(wide)) <= limit * np.linalg.norm(matrix), file
+        assert np.linalg.norm(Q.conj().T.astype(wide) @ Q.astype(wide) - np.eye(steps)) <= limit * np.sqrt(steps), file
+        assert np.array_equal(R, np.triu(R)) and report["residual"] <= limit and report["orthogonality"] <= limit, (file, report)
+        for count in ranks:
+            _, other_q, other_r = factor(count)
+            assert other_q.shape == Q.shape and other_q.tobytes() == Q.tobytes(), (file, count)
+            assert other_r.shape == R.shape and other_r.tobytes() == R.tobytes(), (file, count)
+        done = subprocess.run([alone, "qr", folder / file, "--r", folder / "alone.npy"], capture_output=True, text=True)
+        assert done.returncode == 0, done
+        # Rows of R have one sign in both, and move by the condition of A, which is moderate: a random matrix of this size.
+        other = np.load(folder / "alone.npy").reshape(R.shape)
+        assert np.allclose(other, R, rtol=0, atol=1e5 * unit * np.linalg.norm(matrix)), file
+    text = run(ranks[-1], "qr", folder / "square.npy")
+    assert text.returncode == 0 and text.stdout.count("verdict clean") == 1, text
 
 
 def main():
@@ -52,6 +97,8 @@ def main():
             done = subprocess.run([alone, "kmeans", folder / file, "-k", str(CLUSTERS), "--seed", "3", "--json", *map(str, more)], capture_output=True, text=True)
             assert abs(json.loads(done.stdout)["inertia"] - expected[0]) < 1e-4 * expected[0], (file, done)
 
+        factor_matrices(ranks, run, alone, folder, random)
+
         text = run(ranks[-1], "kmeans", folder / "f32.npy", "-k", 3)
         assert text.stdout.count("verdict clean") == 1, text
         for arguments, status, words in [
@@ -61,10 +108,18 @@ def main():
             (("kmeans", folder / "f32.npy", "-k", 3, "--weights", folder / "f32.npy"), 2, "weights"),
             (("kmeans", folder / "f32.npy", "-k", 3, "--labels", folder / "missing" / "labels.npy"), 2, "missing"),
             (("kmeans", folder / "f32.npy", "-k", 3, "--inject", "site=kmeans.sum"), 2, "--inject"),
+            (("qr", folder / "none.npy"), 2, "does not exist"),
+            (("qr", folder / "short.npy"), 2, "truncated"),
+            (("qr", folder / "f64.npy", "--block", 0), 2, "at least 1"),
+            (("qr", folder / "f64.npy", "--block", 97), 2, "1 to 96"),
+            (("qr", folder / "f64.npy", "--pivot"), 2, "--pivot"),
+            (("qr", folder / "f64.npy", "--devices", "0,1"), 2, "--devices"),
+            (("qr", folder / "batch.npy"), 2, "expected a matrix"),
+            (("qr", folder / "f64.npy", "--r", folder / "missing" / "r.npy"), 2, "missing"),
         ]:
             done = run(ranks[-1], *arguments)
             assert done.returncode == status, (status, done)
-            assert words in done.stderr and done.stderr.count("ballast: ") + done.stderr.count("ballast kmeans: ") <= 1, done
+            assert words in done.stderr and done.stderr.count("ballast: ") + done.stderr.count("ballast kmeans: ") + done.stderr.count("ballast qr: ") <= 1, done
     print(f"ranks {sys.argv[1]}: the same bits as on one rank, one report")
 
 
