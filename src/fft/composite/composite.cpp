@@ -210,11 +210,10 @@ class composite_transform final : public transform {
     const signal_check<T>& check = *check_[index(how.direction)];
     std::uint64_t parity = 0;
     const auto once = [&](int number) {
-      std::optional<std::uint64_t> source = gather(one, mine);
+      gather(one, mine);
       encoded input = check.encode(mine.x.data(), lanes_, used);
       how.injector.strike(site::checksum, one.here(), input.sums.high.data(), static_cast<std::int64_t>(input.sums.high.size()));
-      if (!source) source = one.from.parity();
-      const bool same = *source == input.sums.parity;
+      const bool same = one.from.parity() == input.sums.parity;
       done = compute(one, mine);
       abft::finding now = check.verify(input, done, lanes_, used, first, one.here(), how, parity);
       if (!same) {
@@ -230,9 +229,8 @@ class composite_transform final : public transform {
     if (run::attempt(how.seen, how.protection, "fft.end_to_end", slot, once) == abft::outcome::uncorrectable) return;
     // The stored signals must have the parity of the verified ones, or they are stored again.
     const auto store = [&](int) {
-      std::optional<std::uint64_t> stored = scatter(one, done);
-      if (!stored) stored = one.to.parity();
-      return abft::finding{.word = *stored == parity ? abft::k_pass : abft::k_fail, .residual = 1, .index = first};
+      scatter(one, done);
+      return abft::finding{.word = one.to.parity() == parity ? abft::k_pass : abft::k_fail, .residual = 1, .index = first};
     };
     (void)run::attempt(how.seen, how.protection, "fft.output", slot, store);
   }
@@ -250,8 +248,8 @@ class composite_transform final : public transform {
     return cpu::chunk_copy<T>{.distance = distance, .count = view.lengths.back(), .lanes = lanes_};
   }
 
-  // Fills mine.x. Lanes without a signal are 0. May return the parity of a second reading.
-  std::optional<std::uint64_t> gather(const item& one, memory& mine) const {
+  // Lanes without a signal are 0.
+  void gather(const item& one, memory& mine) const {
     if (auto copy = copy_of(one.from)) {
       copy->from = one.from.part[0] + one.from.offsets[0];
       copy->to = mine.x.data();
@@ -259,18 +257,15 @@ class composite_transform final : public transform {
     }
     if (one.used < lanes_) std::fill(mine.x.begin(), mine.x.end(), T(0));
     one.from.for_each([&](const T& value, std::int64_t to) { mine.x[at(to)] = value; });
-    return std::nullopt;
   }
 
-  // May return the parity of what it stored.
-  std::optional<std::uint64_t> scatter(const item& one, const T* done) const {
+  void scatter(const item& one, const T* done) const {
     if (auto copy = copy_of(one.to)) {
       copy->from = done;
       copy->to = one.to.part[0] + one.to.offsets[0];
       return kernels_->scatter(*copy);
     }
     one.to.for_each([&](T& value, std::int64_t from) { value = done[from]; });
-    return std::nullopt;
   }
 
   std::uint64_t hash(const item& one, const T* done) const {

@@ -256,27 +256,19 @@ void map_chunk(const chunk_map<T>& of) {
 
 // ---- Copies ----
 
-std::uint64_t gather_chunk(const chunk_copy<T>& of) {
-  word_vector parity = hn::Zero(words());
-  std::uint64_t rest = 0;
+void gather_chunk(const chunk_copy<T>& of) {
   for (std::int64_t l = 0; l < of.lanes; l += W) {
     const T* const from = of.from + l * of.distance;
     std::int64_t j = 0;
-    for (; j + W <= of.count; j += W) transpose_in(from + j, of.distance, W, of.to + j * of.lanes + l, of.lanes, &parity);
-    if (j == of.count) continue;
-    for (int i = 0; i < W; ++i) {
-      for (std::int64_t k = j; k < of.count; ++k) of.to[k * of.lanes + l + i] = from[i * of.distance + k];
+    for (; j + W <= of.count; j += W) transpose_in(from + j, of.distance, W, of.to + j * of.lanes + l, of.lanes);
+    for (; j < of.count; ++j) {
+      for (int i = 0; i < W; ++i) of.to[j * of.lanes + l + i] = from[i * of.distance + j];
     }
-    read_again();
-    for (int i = 0; i < W; ++i) rest ^= joined_scalars(from + i * of.distance + j, of.count - j);
   }
-  return joined(parity) ^ rest;
 }
 
-std::uint64_t scatter_chunk(const chunk_copy<T>& of) {
+void scatter_chunk(const chunk_copy<T>& of) {
   const D d;
-  word_vector parity = hn::Zero(words());
-  std::uint64_t rest = 0;
   for (std::int64_t l = 0; l < of.lanes; l += W) {
     T* const to = of.to + l * of.distance;
     std::int64_t j = 0;
@@ -285,16 +277,13 @@ std::uint64_t scatter_chunk(const chunk_copy<T>& of) {
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) v[i] = hn::LoadU(d, of.from + (j + i) * of.lanes + l);
       transpose(v);
-      store_lanes<false>(v, W, to + j, of.distance, parity);
+#pragma GCC unroll 16
+      for (int i = 0; i < W; ++i) hn::StoreU(v[i], d, to + i * of.distance + j);
     }
-    if (j == of.count) continue;
-    for (int i = 0; i < W; ++i) {
-      for (std::int64_t k = j; k < of.count; ++k) to[i * of.distance + k] = of.from[k * of.lanes + l + i];
+    for (; j < of.count; ++j) {
+      for (int i = 0; i < W; ++i) to[i * of.distance + j] = of.from[j * of.lanes + l + i];
     }
-    read_again();
-    for (int i = 0; i < W; ++i) rest ^= joined_scalars(to + i * of.distance + j, of.count - j);
   }
-  return joined(parity) ^ rest;
 }
 
 const chunk_kernels<T>* chunk_table_for_target() {

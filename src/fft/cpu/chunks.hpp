@@ -52,10 +52,9 @@ struct chunk_kernels {
   // Returns the exclusive or of all words that it summed, from the same registers.
   std::uint64_t (*sum)(const chunk_sum<T>& of);
   void (*map)(const chunk_map<T>& of);
-  // gather: from signals to the dense array. Returns the parity of a second reading of the signals. scatter: from the dense array to
-  // signals. Returns their parity, computed from the registers after their store.
-  std::uint64_t (*gather)(const chunk_copy<T>& of);
-  std::uint64_t (*scatter)(const chunk_copy<T>& of);
+  // gather: from signals to the dense array. scatter: from the dense array to signals.
+  void (*gather)(const chunk_copy<T>& of);
+  void (*scatter)(const chunk_copy<T>& of);
 };
 
 template <class T>
