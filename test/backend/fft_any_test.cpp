@@ -65,7 +65,8 @@ TEST(fft_real_to_real, every_kind_and_length_against_its_definition) {
     for (const real_kind what : k_kinds) {
       for (const std::int64_t n : lengths) {
         if (what == real_kind::dct1 && n < 2) continue;
-        const std::int64_t batch = ++number % 3 == 0 ? 1 : 19;
+        constexpr std::int64_t k_batches[] = {1, 19, 48};
+        const std::int64_t batch = k_batches[++number % 3];
         check_problem<T>({.kind = kind::r2r, .shape = {n}, .batch = batch, .real_kinds = {what}},
                          number % 2 == 0 ? direction::forward : direction::inverse);
       }
@@ -331,6 +332,12 @@ TEST(fft_any, every_site) {
     strike_every_site<float>({.kind = kind::r2r, .shape = {24}, .batch = 5, .real_kinds = {dct2}}, direction::forward, where);
     strike_every_site<double>({.kind = kind::r2r, .shape = {6, 9}, .batch = 2, .real_kinds = {dst1, dct4}}, direction::forward, where);
     strike_every_site<float>({.shape = {3, 4, 2, 5}, .batch = 2}, direction::forward, where);
+    if (where == backend::cpu) {
+      // Whole vectors of signals, some of them in a chunk that is not full, and arrays one by one.
+      strike_every_site<float>({.kind = kind::r2r, .shape = {24}, .batch = 32, .real_kinds = {dct2}}, direction::forward, where);
+      strike_every_site<double>({.kind = kind::r2r, .shape = {17}, .batch = 20, .real_kinds = {dct1}}, direction::forward, where);
+      strike_every_site<float>({.kind = kind::r2r, .shape = {20, 37}, .batch = 1, .real_kinds = {dct4, dct3}}, direction::forward, where);
+    }
     strike_every_site<double>({.kind = kind::c2r, .shape = {2, 3, 4, 6}}, direction::inverse, where);
     strike_every_site<float>({.kind = kind::r2c, .shape = {12}, .batch = 5, .split = true}, direction::forward, where);
     if (test::sampled()) continue;

@@ -37,8 +37,8 @@ struct axes_step {
 template <class T>
 class composite_transform final : public transform {
  public:
-  composite_transform(const array_problem& shape, bool protect, transform_maker make, bool by_definition)
-      : shape_(shape), lanes_(lanes_of(shape)), chunks_((shape.signals() + lanes_ - 1) / lanes_) {
+  composite_transform(const array_problem& shape, bool protect, transform_maker make, const cpu::chunk_kernels<T>* kernels)
+      : kernels_(kernels), shape_(shape), lanes_(lanes_of(shape)), chunks_((shape.signals() + lanes_ - 1) / lanes_) {
     for (const axis& each : shape.axes) {
       in_lengths_.push_back(each.in_length);
       in_strides_.push_back(each.in_stride);
@@ -51,8 +51,8 @@ class composite_transform final : public transform {
     out_scalars_ *= lanes_ * (shape.output.real ? 1 : 2);
     for (const direction way : {direction::forward, direction::inverse}) {
       if (shape.kind != kind::c2c && shape.kind != kind::r2r && way != natural_direction(shape.kind)) continue;
-      if (protect) check_[index(way)].emplace(shape, way);
-      if (shape.kind == kind::r2r) add_lines(way, make, by_definition);
+      if (protect) check_[index(way)].emplace(shape, way, kernels);
+      if (shape.kind == kind::r2r) add_lines(way, make);
     }
     if (shape.kind != kind::r2r) add_axes(make);
   }
@@ -96,18 +96,22 @@ class composite_transform final : public transform {
     const std::int64_t points = std::max<std::int64_t>(shape.points(), 64);
     const std::int64_t fitting = std::max(k_wanted / points, std::min(k_vector, k_most / points));
     const std::int64_t whole = fitting >= k_vector ? fitting / k_vector * k_vector : std::max<std::int64_t>(fitting, 1);
-    return std::min(whole, shape.signals());
+    const std::int64_t signals = shape.signals();
+    if (whole < k_vector || signals < k_vector) return std::min(whole, signals);
+    // As many chunks, of equal size.
+    const std::int64_t chunks = (signals + whole - 1) / whole, each = (signals + chunks - 1) / chunks;
+    return (each + k_vector - 1) / k_vector * k_vector;
   }
 
-  void add_lines(direction way, transform_maker make, bool by_definition) {
+  void add_lines(direction way, transform_maker make) {
     std::int64_t outer = 1;
     for (const axis& each : shape_.axes) {
       const real_kind what = way == direction::forward ? each.what : inverse_of(each.what);
       const line_places where{outer, shape_.points() / outer / each.n * lanes_};
-      if (by_definition)
+      if (kernels_ == nullptr)
         definitions_[index(way)].emplace_back(what, each.n, where);
       else
-        lines_[index(way)].emplace_back(what, each.n, where, make);
+        lines_[index(way)].emplace_back(what, each.n, where, make, *kernels_);
       outer *= each.n;
     }
   }
@@ -209,10 +213,9 @@ class composite_transform final : public transform {
       gather(one, mine);
       encoded input = check.encode(mine.x.data(), lanes_, used);
       how.injector.strike(site::checksum, one.here(), input.sums.high.data(), static_cast<std::int64_t>(input.sums.high.size()));
-      const bool same = one.from.parity() == parity_of(mine.x.data(), in_scalars_, one.from.parts, used);
+      const bool same = one.from.parity() == input.sums.parity;
       done = compute(one, mine);
-      abft::finding now = check.verify(input, done, lanes_, used, first, one.here(), how);
-      parity = parity_of(done, out_scalars_, one.to.parts, used);
+      abft::finding now = check.verify(input, done, lanes_, used, first, one.here(), how, parity);
       if (!same) {
         now.word = abft::k_fail;
         now.judged = true;
@@ -232,22 +235,37 @@ class composite_transform final : public transform {
     (void)run::attempt(how.seen, how.protection, "fft.output", slot, store);
   }
 
+  // Returns a copy between the signals of a chunk and its dense array if the vector layer makes it: of whole vectors of contiguous reals.
+  template <class U>
+  std::optional<cpu::chunk_copy<T>> copy_of(const chunk_view<U>& view) const {
+    if (kernels_ == nullptr || view.parts != 1 || view.lengths.size() != 1 || view.strides.back() != 1 || view.used != lanes_ ||
+        lanes_ % kernels_->lanes != 0)
+      return std::nullopt;
+    const std::int64_t distance = lanes_ > 1 ? view.offsets[1] - view.offsets[0] : 0;
+    for (std::size_t l = 1; l < view.offsets.size(); ++l) {
+      if (view.offsets[l] - view.offsets[l - 1] != distance) return std::nullopt;
+    }
+    return cpu::chunk_copy<T>{.distance = distance, .count = view.lengths.back(), .lanes = lanes_};
+  }
+
   // Lanes without a signal are 0.
   void gather(const item& one, memory& mine) const {
+    if (auto copy = copy_of(one.from)) {
+      copy->from = one.from.part[0] + one.from.offsets[0];
+      copy->to = mine.x.data();
+      return kernels_->gather(*copy);
+    }
     if (one.used < lanes_) std::fill(mine.x.begin(), mine.x.end(), T(0));
     one.from.for_each([&](const T& value, std::int64_t to) { mine.x[at(to)] = value; });
   }
 
   void scatter(const item& one, const T* done) const {
+    if (auto copy = copy_of(one.to)) {
+      copy->from = done;
+      copy->to = one.to.part[0] + one.to.offsets[0];
+      return kernels_->scatter(*copy);
+    }
     one.to.for_each([&](T& value, std::int64_t from) { value = done[from]; });
-  }
-
-  // The exclusive or of the words of the lanes that have a signal.
-  std::uint64_t parity_of(const T* data, std::int64_t scalars, int parts, std::int64_t used) const {
-    if (used == lanes_) return parity_of_run(data, scalars);
-    std::uint64_t made = 0;
-    for (std::int64_t row = 0; row < scalars; row += lanes_ * parts) made ^= parity_of_run(data + row, used * parts);
-    return made;
   }
 
   std::uint64_t hash(const item& one, const T* done) const {
@@ -350,6 +368,7 @@ class composite_transform final : public transform {
     }
   }
 
+  const cpu::chunk_kernels<T>* kernels_;  // null: of the reference backend
   array_problem shape_;
   std::int64_t lanes_, chunks_;
   std::vector<std::int64_t> in_lengths_, in_strides_, out_lengths_, out_strides_;
@@ -364,8 +383,17 @@ class composite_transform final : public transform {
 
 std::unique_ptr<transform> make_composite(const array_problem& shape, precision type, bool protect, transform_maker make,
                                           bool by_definition) {
-  if (type == precision::f32) return std::make_unique<composite_transform<float>>(shape, protect, make, by_definition);
-  return std::make_unique<composite_transform<double>>(shape, protect, make, by_definition);
+  const auto made = [&]<class T>(const cpu::chunk_kernels<T>* kernels) -> std::unique_ptr<transform> {
+    return std::make_unique<composite_transform<T>>(shape, protect, make, kernels);
+  };
+  const auto chosen = [&]<class T>(T) {
+#if defined(BALLAST_HAS_CPU)
+    if (!by_definition) return made(&cpu::chunks<T>());
+#endif
+    static_cast<void>(by_definition);
+    return made(static_cast<const cpu::chunk_kernels<T>*>(nullptr));
+  };
+  return type == precision::f32 ? chosen(0.0F) : chosen(0.0);
 }
 
 }  // namespace ballast::fft::composite

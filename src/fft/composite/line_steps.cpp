@@ -14,20 +14,28 @@ using core::at;
 
 namespace {
 
-row_place place_of(const memory_layout& in, std::int64_t i, bool paired) {
+cpu::row_place place_of(const memory_layout& in, std::int64_t i, bool paired) {
   if (in.side_by_side && paired) return {(i - i % 2) * in.lines + i % 2, 2};
   return {i * in.lines, 1};
 }
 
 }  // namespace
 
-index_map::index_map(const line_map& map, const memory_layout& from, const memory_layout& to_memory)
+index_map::index_map(const line_map& map, const memory_layout& from, const memory_layout& to_memory, bool within)
     : begin(map.begin), from_outer(from.outer), to_outer(to_memory.outer), to(map.to) {
   for (const auto& each : map.terms) {
     index.push_back(each.index);
     source.push_back(place_of(from, each.index, each.paired));
   }
   for (std::int64_t i = 0; i < rows(); ++i) target.push_back(place_of(to_memory, map.to + i, map.paired));
+  // The other part of a complex number is computed with the first one if it needs no result of that.
+  for (std::int64_t i = 0; i < rows(); ++i) {
+    const bool first = map.paired && (map.to + i) % 2 == 0 && target[at(i)].stride == 2 && i + 1 < rows();
+    const auto apart = [&](std::int64_t t) { return !within || source[at(t)].offset != target[at(i)].offset; };
+    bool both = first;
+    for (std::int64_t t = begin[at(i)]; both && t < begin[at(i + 2)]; ++t) both = apart(t);
+    paired.push_back(both ? 1 : 0);
+  }
   const auto terms = [&](std::int64_t row) {
     return std::span(index).subspan(at(begin[at(row)]), at(begin[at(row + 1)] - begin[at(row)]));
   };
@@ -51,70 +59,6 @@ index_map::index_map(const line_map& map, const memory_layout& from, const memor
 }
 
 namespace {
-
-// d = f s or d += f s for `count` numbers.
-template <int To, int From, bool First, class T>
-void add_scaled(T* d, const T* s, T f, std::int64_t count) {
-  for (std::int64_t l = 0; l < count; ++l) {
-    if constexpr (First)
-      d[l * To] = f * s[l * From];
-    else
-      d[l * To] += f * s[l * From];
-  }
-}
-
-template <bool First, class T>
-void add_term(T* d, std::int64_t to, const T* s, std::int64_t from, T f, std::int64_t count) {
-  if (to == 1)
-    from == 1 ? add_scaled<1, 1, First>(d, s, f, count) : add_scaled<1, 2, First>(d, s, f, count);
-  else
-    from == 1 ? add_scaled<2, 1, First>(d, s, f, count) : add_scaled<2, 2, First>(d, s, f, count);
-}
-
-// d = f₀ s₀ + f₁ s₁ for `count` numbers; the numbers of both lie `From` apart.
-template <int To, int From, class T>
-void add_two(T* d, const T* s0, const T* s1, T f0, T f1, std::int64_t count) {
-  for (std::int64_t l = 0; l < count; ++l) d[l * To] = f0 * s0[l * From] + f1 * s1[l * From];
-}
-
-// Lines side by side. A row of results may be one of its sources, and overlaps no other.
-template <class T>
-void apply_to_rows(const index_map& map, const T* factors, const line_places& where, const T* from, T* to) {
-  const std::int64_t count = where.inner;
-  for (std::int64_t o = 0; o < where.outer; ++o) {
-    const auto source = [&](std::int64_t term) {
-      const row_place& s = map.source[at(term)];
-      return from + s.offset + s.stride * o * map.from_outer;
-    };
-    for (std::int64_t i = 0; i < map.rows(); ++i) {
-      const row_place& d = map.target[at(i)];
-      T* const out = to + d.offset + d.stride * o * map.to_outer;
-      std::int64_t t = map.begin[at(i)];
-      const std::int64_t end = map.begin[at(i + 1)];
-      if (t == end) {
-        for (std::int64_t l = 0; l < count; ++l) out[l * d.stride] = 0;
-        continue;
-      }
-      const std::int64_t stride = map.source[at(t)].stride;
-      if (end - t == 2 && map.source[at(t + 1)].stride == stride) {
-        const T f0 = factors[t], f1 = factors[t + 1];
-        if (d.stride == 1)
-          stride == 1 ? add_two<1, 1>(out, source(t), source(t + 1), f0, f1, count)
-                      : add_two<1, 2>(out, source(t), source(t + 1), f0, f1, count);
-        else
-          stride == 1 ? add_two<2, 1>(out, source(t), source(t + 1), f0, f1, count)
-                      : add_two<2, 2>(out, source(t), source(t + 1), f0, f1, count);
-        continue;
-      }
-      for (bool first = true; t < end; ++t, first = false) {
-        if (first)
-          add_term<true>(out, d.stride, source(t), map.source[at(t)].stride, factors[t], count);
-        else
-          add_term<false>(out, d.stride, source(t), map.source[at(t)].stride, factors[t], count);
-      }
-    }
-  }
-}
 
 // Lines one after the other: run by run.
 template <class T>
@@ -143,11 +87,6 @@ void apply_to_lines(const index_map& map, const T* factors, const line_places& w
       }
     }
   }
-}
-
-template <class T>
-void apply(const index_map& map, const T* factors, const line_places& where, const T* from, T* to) {
-  where.inner == 1 ? apply_to_lines(map, factors, where, from, to) : apply_to_rows(map, factors, where, from, to);
 }
 
 std::int64_t even(std::int64_t size) { return size + size % 2; }
@@ -179,17 +118,29 @@ memory_layout line_steps<T>::memory_of(std::int64_t size) const {
 }
 
 template <class T>
-line_steps<T>::line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make) : n_(n), where_(where) {
+void line_steps<T>::apply(const index_map& map, const T* factors, const T* from, T* to) const {
+  if (!side_by_side()) return apply_to_lines(map, factors, where_, from, to);
+  kernels_.map({map.begin.data(), map.source.data(), map.target.data(), map.paired.data(), map.rows(), where_.inner, where_.outer,
+                map.from_outer, map.to_outer, factors, from, to});
+}
+
+template <class T>
+line_steps<T>::line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make,
+                          const cpu::chunk_kernels<T>& kernels)
+    : kernels_(kernels), n_(n), where_(where) {
   const line_program program = real_line_program(what, n);
   u_size_ = even(program.u_size);
   v_size_ = even(program.v_size);
   const memory_layout dense{where.inner, n * where.inner, false}, u = memory_of(u_size_), v = memory_of(v_size_);
-  const auto add = [&](const line_map& map, const memory_layout& from, const memory_layout& to) {
-    maps_.emplace_back(map, from, to);
+  const auto add = [&](const line_map& map, const memory_layout& from, const memory_layout& to, bool within) {
+    maps_.emplace_back(map, from, to, within);
     for (const auto& each : map.terms) factors_.push_back(static_cast<T>(each.factor));
   };
-  add(program.before, dense, u);
-  for (std::size_t i = 0; i < program.after.size(); ++i) add(program.after[i], v, i + 1 == program.after.size() ? dense : v);
+  add(program.before, dense, u, false);
+  for (std::size_t i = 0; i < program.after.size(); ++i) {
+    const bool last = i + 1 == program.after.size();
+    add(program.after[i], v, last ? dense : v, !last);
+  }
   pairs_ = program.before.paired;
   for (const line_part& each : program.parts)
     parts_.push_back({each, make(lines_of(each, where.lines(), side_by_side(), u_size_, v_size_),
@@ -198,7 +149,7 @@ line_steps<T>::line_steps(real_kind what, std::int64_t n, const line_places& whe
 
 template <class T>
 void line_steps<T>::before(const T* x, T* u, const T* factors) const {
-  apply(maps_.front(), factors, where_, x, u);
+  apply(maps_.front(), factors, x, u);
 }
 
 template <class T>
@@ -218,7 +169,7 @@ template <class T>
 void line_steps<T>::after(T* v, T* y, const T* factors) const {
   for (std::size_t i = 1; i < maps_.size(); ++i) {
     factors += maps_[i - 1].index.size();
-    apply(maps_[i], factors, where_, v, i + 1 == maps_.size() ? y : v);
+    apply(maps_[i], factors, v, i + 1 == maps_.size() ? y : v);
   }
 }
 

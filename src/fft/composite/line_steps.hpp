@@ -9,6 +9,7 @@
 
 #include "core/memory.hpp"
 #include "fft/contract.hpp"
+#include "fft/cpu/chunks.hpp"
 #include "fft/tables/real_to_real.hpp"
 
 namespace ballast::fft::composite {
@@ -37,21 +38,18 @@ struct memory_layout {
   bool side_by_side;  // both parts of a complex number follow each other
 };
 
-// The place of a scalar of lines (0, 0), (0, 1), …; those of block o are stride · o · memory_layout::outer further. stride: 2 for the parts
-// of complex numbers of lines side by side.
-struct row_place {
-  std::int64_t offset, stride;
-};
-
 // A line_map between two memories whose factors are in another array.
 struct index_map {
   std::vector<std::int64_t> begin, index;
-  std::vector<index_run> runs;            // all rows in their order
-  std::vector<row_place> source, target;  // the places of each term, and of each row
-  std::int64_t from_outer, to_outer;      // memory_layout::outer
-  std::int64_t to;                        // index of the first result
+  std::vector<index_run> runs;  // all rows in their order
+  // The places of each term and of each row in lines (0, 0), (0, 1), …
+  std::vector<cpu::row_place> source, target;
+  std::vector<std::uint8_t> paired;   // as in cpu::chunk_map
+  std::int64_t from_outer, to_outer;  // memory_layout::outer
+  std::int64_t to;                    // index of the first result
 
-  index_map(const line_map& map, const memory_layout& from, const memory_layout& to);
+  // within: both memories are one.
+  index_map(const line_map& map, const memory_layout& from, const memory_layout& to, bool within);
   std::int64_t rows() const { return static_cast<std::int64_t>(begin.size()) - 1; }
 };
 
@@ -59,7 +57,7 @@ struct index_map {
 template <class T>
 class line_steps {
  public:
-  line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make);
+  line_steps(real_kind what, std::int64_t n, const line_places& where, transform_maker make, const cpu::chunk_kernels<T>& kernels);
 
   std::int64_t u_scalars() const { return u_size_ * where_.lines(); }
   std::int64_t v_scalars() const { return v_size_ * where_.lines(); }
@@ -80,7 +78,9 @@ class line_steps {
   };
   bool side_by_side() const { return where_.inner > 1; }
   memory_layout memory_of(std::int64_t size) const;
+  void apply(const index_map& map, const T* factors, const T* from, T* to) const;
 
+  const cpu::chunk_kernels<T>& kernels_;
   std::int64_t n_;
   line_places where_;
   std::int64_t u_size_, v_size_;  // scalars of one line

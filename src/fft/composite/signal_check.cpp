@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/at.hpp"
+#include "fft/composite/strided_array.hpp"
 #include "fft/sites.hpp"
 #include "fft/tables/real_to_real.hpp"
 #include "fft/thresholds.hpp"
@@ -21,10 +22,12 @@ using number = std::complex<double>;
 namespace {
 
 template <class W>
-std::vector<number> rounded(const std::vector<std::complex<W>>& weights, std::int64_t count) {
-  std::vector<number> made;
-  for (std::int64_t k = 0; k < count; ++k)
-    made.emplace_back(static_cast<double>(weights[at(k)].real()), static_cast<double>(weights[at(k)].imag()));
+weight_row rounded(const std::vector<std::complex<W>>& weights, std::int64_t count) {
+  weight_row made;
+  for (std::int64_t k = 0; k < count; ++k) {
+    made.re.push_back(static_cast<double>(weights[at(k)].real()));
+    made.im.push_back(static_cast<double>(weights[at(k)].imag()));
+  }
   return made;
 }
 
@@ -87,8 +90,40 @@ class row_sums {
  public:
   explicit row_sums(std::int64_t lanes) : lanes_(lanes), block_(at(4 * lanes)), high_(at(4 * lanes)), low_(at(4 * lanes)) {}
 
+  // The same in the vector layer, of reals, which also adds the squares, unless they are null, and returns the parity. halves: the second
+  // weights are those of an output.
   template <class T>
-  void sum(const T* row, std::int64_t count, int parts, const std::vector<number> (&weights)[k_vectors]) {
+  std::uint64_t sum(const cpu::chunk_kernels<T>& by, const T* row, std::int64_t count, const weight_row (&weights)[k_vectors], bool halves,
+                    double* squares) {
+    std::fill(high_.begin(), high_.end(), 0.0);
+    std::fill(low_.begin(), low_.end(), 0.0);
+    const auto part = [&](std::int64_t first, std::int64_t last, bool both, int sum) {
+      cpu::chunk_sum<T> of{.from = row + first * lanes_, .rows = last - first, .lanes = lanes_, .squares = squares};
+      for (int v = 0; v < (both ? k_vectors : 1); ++v) {
+        of.re[v] = weights[v].re.data() + first;
+        of.im[v] = weights[v].im.data() + first;
+      }
+      of.high = high_.data() + 2 * sum * lanes_;
+      of.low = low_.data() + 2 * sum * lanes_;
+      return by.sum(of);
+    };
+    if (!halves) return part(0, count, true, 0);
+    const std::int64_t middle = second_half(count);
+    const std::uint64_t parity = part(0, middle, false, 0) ^ part(middle, count, false, 1);
+    for (std::int64_t i = 0; i < 2 * lanes_; ++i) {
+      const std::size_t own = at(i), other = at(i + 2 * lanes_);
+      const double x = high_[own], y = high_[other], low = low_[own], other_low = low_[other];
+      low_[own] = low + other_low;
+      low_[other] = low - other_low;
+      high_[other] = x;
+      add_exactly(high_[own], low_[own], y);
+      add_exactly(high_[other], low_[other], -y);
+    }
+    return parity;
+  }
+
+  template <class T>
+  void sum(const T* row, std::int64_t count, int parts, const weight_row (&weights)[k_vectors]) {
     std::fill(high_.begin(), high_.end(), 0.0);
     std::fill(low_.begin(), low_.end(), 0.0);
     for (std::int64_t first = 0; first < count; first += k_block) {
@@ -126,13 +161,13 @@ class row_sums {
   static constexpr std::int64_t k_block = 16;
 
   template <class T>
-  void add_block(const T* row, std::int64_t first, std::int64_t last, int parts, const std::vector<number> (&weights)[k_vectors]) {
+  void add_block(const T* row, std::int64_t first, std::int64_t last, int parts, const weight_row (&weights)[k_vectors]) {
     for (std::int64_t j = first; j < last; ++j) {
       const T* const x = row + j * lanes_ * parts;
       for (int v = 0; v < k_vectors; ++v) {
         double* const re = block_.data() + 2 * v * lanes_;
         double* const im = re + lanes_;
-        const double a = weights[v][at(j)].real(), b = weights[v][at(j)].imag();
+        const double a = weights[v].re[at(j)], b = weights[v].im[at(j)];
         if (parts == 1) {
           for (std::int64_t l = 0; l < lanes_; ++l) {
             const double value = x[l];
@@ -152,20 +187,20 @@ class row_sums {
 
   // A single lane: four partial sums of each number, so that an addition does not wait for the one before it.
   template <class T>
-  void add_block_of_one(const T* row, std::int64_t first, std::int64_t last, int parts, const std::vector<number> (&weights)[k_vectors]) {
+  void add_block_of_one(const T* row, std::int64_t first, std::int64_t last, int parts, const weight_row (&weights)[k_vectors]) {
     constexpr int k_partial = 4;
     for (int v = 0; v < k_vectors; ++v) {
-      const number* const w = weights[v].data();
+      const double *const wr = weights[v].re.data(), *const wi = weights[v].im.data();
       double re[k_partial] = {}, im[k_partial] = {};
       const auto add = [&](std::int64_t j, int p) {
         if (parts == 1) {
           const double value = row[j];
-          re[p] += w[j].real() * value;
-          im[p] += w[j].imag() * value;
+          re[p] += wr[j] * value;
+          im[p] += wi[j] * value;
         } else {
           const double real = row[2 * j], imaginary = row[2 * j + 1];
-          re[p] += w[j].real() * real - w[j].imag() * imaginary;
-          im[p] += w[j].real() * imaginary + w[j].imag() * real;
+          re[p] += wr[j] * real - wi[j] * imaginary;
+          im[p] += wr[j] * imaginary + wi[j] * real;
         }
       };
       std::int64_t j = first;
@@ -182,22 +217,52 @@ class row_sums {
   core::vector<double> block_, high_, low_;
 };
 
-// Adds Σ w z over a dense array, w the product of the weights that `of` gives for each axis.
-template <class T, class Weights>
-void add_sums(const T* z, const std::vector<std::int64_t>& lengths, int parts, std::int64_t lanes, const Weights& of, lane_values& total) {
+// Calls visit(first element, lead) for each row of a dense array, lead being the products of the weights that `of` gives for the axes
+// before the last.
+template <class Weights, class Visit>
+void each_row(const std::vector<std::int64_t>& lengths, const Weights& of, const Visit& visit) {
   const std::size_t rank = lengths.size();
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < rank; ++i) rows *= lengths[i];
-  row_sums sums(lanes);
   for (std::int64_t row = 0; row < rows; ++row) {
     number lead[k_vectors] = {1, 1};
     std::int64_t rest = row;
     for (std::size_t i = rank - 1; i-- > 0; rest /= lengths[i]) {
-      for (int v = 0; v < k_vectors; ++v) lead[v] = multiply(lead[v], of(i)[v][at(rest % lengths[i])]);
+      for (int v = 0; v < k_vectors; ++v) lead[v] = multiply(lead[v], of(i)[v][rest % lengths[i]]);
     }
-    sums.sum(z + row * lengths.back() * lanes * parts, lengths.back(), parts, of(rank - 1));
-    sums.add_to(total, lead);
+    visit(row * lengths.back(), lead);
   }
+}
+
+// Adds Σ w z over a dense array, w the product of the weights that `of` gives for each axis.
+template <class T, class Weights>
+void add_sums(const T* z, const std::vector<std::int64_t>& lengths, int parts, std::int64_t lanes, const Weights& of, lane_values& total) {
+  row_sums sums(lanes);
+  each_row(lengths, of, [&](std::int64_t first, const auto& lead) {
+    sums.sum(z + first * lanes * parts, lengths.back(), parts, of(lengths.size() - 1));
+    sums.add_to(total, lead);
+  });
+}
+
+// The same in the vector layer, of reals, with the parity. The squares are computed if there is room for them.
+template <class T, class Weights>
+void add_sums(const cpu::chunk_kernels<T>& by, const T* z, const std::vector<std::int64_t>& lengths, std::int64_t lanes, const Weights& of,
+              bool output, lane_values& total) {
+  row_sums sums(lanes);
+  each_row(lengths, of, [&](std::int64_t first, const auto& lead) {
+    total.parity ^= sums.sum(by, z + first * lanes, lengths.back(), of(lengths.size() - 1), output,
+                             total.squares.empty() ? nullptr : total.squares.data());
+    sums.add_to(total, lead);
+  });
+}
+
+// Returns the exclusive or of the words of the lanes that have a signal.
+template <class T>
+std::uint64_t parity_of(const T* z, std::int64_t elements, int parts, std::int64_t lanes, std::int64_t used) {
+  if (used == lanes) return parity_of_run(z, elements * lanes * parts);
+  std::uint64_t made = 0;
+  for (std::int64_t j = 0; j < elements; ++j) made ^= parity_of_run(z + j * lanes * parts, used * parts);
+  return made;
 }
 
 // Returns Σ |z|² of each lane.
@@ -261,8 +326,9 @@ std::int64_t product(const std::vector<std::int64_t>& lengths) {
 }  // namespace
 
 template <class T>
-signal_check<T>::signal_check(const array_problem& value, direction way)
-    : in_real_(value.input.real),
+signal_check<T>::signal_check(const array_problem& value, direction way, const cpu::chunk_kernels<T>* kernels)
+    : kernels_(kernels),
+      in_real_(value.input.real),
       out_real_(value.output.real),
       half_input_(value.kind == kind::c2r),
       points_(1),
@@ -277,17 +343,24 @@ signal_check<T>::signal_check(const array_problem& value, direction way)
 }
 
 template <class T>
-lane_values signal_check<T>::sum(const T* z, std::int64_t lanes, bool output) const {
+lane_values signal_check<T>::sum(const T* z, std::int64_t lanes, std::int64_t used, bool output) const {
   lane_values made;
   made.high.assign(at(4 * lanes), 0.0);
   made.low.assign(at(4 * lanes), 0.0);
-  if (output) {
-    add_sums(
-        z, out_lengths_, out_real_ ? 1 : 2, lanes, [&](std::size_t i) -> const auto& { return axes_[i].out; }, made);
+  const std::vector<std::int64_t>& lengths = output ? out_lengths_ : in_lengths_;
+  const bool real = output ? out_real_ : in_real_;
+  const auto weights = [&](std::size_t i) -> const auto& { return output ? axes_[i].out : axes_[i].in; };
+  if (real && kernels_ != nullptr && (lanes == 1 || lanes % kernels_->lanes == 0)) {
+    if (!output) made.squares.assign(at(lanes), 0.0);
+    add_sums(*kernels_, z, lengths, lanes, weights, output, made);
+    if (used != lanes) made.parity = parity_of(z, product(lengths), 1, lanes, used);
     return made;
   }
-  add_sums(
-      z, in_lengths_, in_real_ ? 1 : 2, lanes, [&](std::size_t i) -> const auto& { return axes_[i].in; }, made);
+  const int parts = real ? 1 : 2;
+  add_sums(z, lengths, parts, lanes, weights, made);
+  made.parity = parity_of(z, product(lengths), parts, lanes, used);
+  if (output) return made;
+  made.squares = squares_of(z, product(lengths), parts, lanes);
   if (!half_input_) return made;
   // Σ w conj(z) is the conjugate of Σ conj(w) z.
   lane_values mirrored;
@@ -306,12 +379,11 @@ lane_values signal_check<T>::sum(const T* z, std::int64_t lanes, bool output) co
 template <class T>
 encoded signal_check<T>::encode(const T* x, std::int64_t lanes, std::int64_t used) const {
   encoded made;
-  made.sums = sum(x, lanes, false);
+  made.sums = sum(x, lanes, used, false);
   const int parts = in_real_ ? 1 : 2;
   const std::int64_t elements = product(in_lengths_);
-  const core::vector<double> squares = squares_of(x, elements, parts, lanes);
   for (std::int64_t l = 0; l < used; ++l) {
-    const double sum_of_squares = squares[at(l)];
+    const double sum_of_squares = made.sums.squares[at(l)];
     const bool in_range = sum_of_squares > 1e-280 && sum_of_squares < 1e280;
     made.norms.push_back(in_range ? std::sqrt(sum_of_squares) : careful_norm(x, elements, parts, lanes, l));
     made.finite.push_back(in_range || is_finite(x, elements, parts, lanes, l));
@@ -321,8 +393,9 @@ encoded signal_check<T>::encode(const T* x, std::int64_t lanes, std::int64_t use
 
 template <class T>
 abft::finding signal_check<T>::verify(const encoded& input, const T* y, std::int64_t lanes, std::int64_t used, std::int64_t first,
-                                      const inject::position& here, const transform_args& how) const {
-  const lane_values output = sum(y, lanes, true);
+                                      const inject::position& here, const transform_args& how, std::uint64_t& parity) const {
+  const lane_values output = sum(y, lanes, used, true);
+  parity = output.parity;
   const double scale = std::max(static_cast<double>(static_cast<T>(how.check_scale)), 0.0);
   core::vector<double> tau, twin;
   for (std::int64_t l = 0; l < used; ++l)

@@ -10,20 +10,29 @@
 #include "abft/attempt.hpp"
 #include "core/memory.hpp"
 #include "fft/contract.hpp"
+#include "fft/cpu/chunks.hpp"
 #include "fft/tables/checks.hpp"
 
 namespace ballast::fft::composite {
 
-// The weights of one axis.
+// Complex weights of the elements of an axis.
+struct weight_row {
+  std::vector<double> re, im;
+  std::complex<double> operator[](std::int64_t k) const { return {re[static_cast<std::size_t>(k)], im[static_cast<std::size_t>(k)]}; }
+};
+
+// The weights of one axis. The second ones of the output are the first ones, with the other sign in the second half.
 struct axis_check {
-  std::vector<std::complex<double>> in[k_vectors], out[k_vectors];
+  weight_row in[k_vectors], out[k_vectors];
   // c2r: the weights of the conjugates of the half spectrum, conjugated.
-  std::vector<std::complex<double>> in_mirrored[k_vectors];
+  weight_row in_mirrored[k_vectors];
 };
 
 // Two sums of each lane, complex, with the digits that a double does not hold: [(2 · vector + part) · lanes + lane].
 struct lane_values {
   core::vector<double> high, low;
+  core::vector<double> squares;  // Σ x² of each lane, if it was asked for
+  std::uint64_t parity = 0;      // the exclusive or of the words of all lanes that have a signal
   std::vector<double>::size_type size() const { return high.size(); }
 };
 
@@ -37,18 +46,19 @@ struct encoded {
 template <class T>
 class signal_check {
  public:
-  // Weights for transforms of `value` in one direction.
-  signal_check(const array_problem& value, direction way);
+  // Weights for transforms of `value` in one direction. Unless `kernels` is null, it sums reals.
+  signal_check(const array_problem& value, direction way, const cpu::chunk_kernels<T>* kernels);
 
   // Sums a dense array of `lanes` signals (strided_array.hpp), of which `used` exist.
   encoded encode(const T* x, std::int64_t lanes, std::int64_t used) const;
-  // Verifies the transform. first: number of lane 0, for events.
+  // Verifies the transform. first: number of lane 0, for events. parity: becomes that of the verified numbers.
   abft::finding verify(const encoded& input, const T* y, std::int64_t lanes, std::int64_t used, std::int64_t first,
-                       const inject::position& here, const transform_args& how) const;
+                       const inject::position& here, const transform_args& how, std::uint64_t& parity) const;
 
  private:
-  lane_values sum(const T* z, std::int64_t lanes, bool output) const;
+  lane_values sum(const T* z, std::int64_t lanes, std::int64_t used, bool output) const;
 
+  const cpu::chunk_kernels<T>* kernels_;
   std::vector<std::int64_t> in_lengths_, out_lengths_;
   bool in_real_, out_real_, half_input_;
   double points_;  // ‖L‖², for the threshold

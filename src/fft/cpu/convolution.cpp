@@ -23,16 +23,27 @@ using core::at;
 
 namespace {
 
-// Returns the smallest 2^k or 3·2^k that holds a convolution of n points.
+// Returns a length that holds a convolution of n points: the smallest 2^k or 3·2^k, or a multiple of 256 without prime factors above 7 if
+// that is a tenth shorter. A multiple of 256 has two factors that are multiples of a vector.
 std::int64_t length_of(std::int64_t n) {
   // Longer convolutions, of n above 2^27, would need tables of more than 20 GB that take many minutes to compute.
-  constexpr std::int64_t k_longest = std::int64_t{1} << 28;
-  if (2 * n - 1 > k_longest)
+  constexpr std::int64_t k_longest = std::int64_t{1} << 28, k_unit = 256;
+  const std::int64_t least = 2 * n - 1;
+  if (least > k_longest)
     throw unsupported_error(
         fmt::format("fft: expected a length with two factors that lines hold, or of at most {} points, got {}", (k_longest + 1) / 2, n));
   std::int64_t made = 1;
-  while (made < 2 * n - 1) made = core::checked_product(made, 2);
-  return made / 4 * 3 >= 2 * n - 1 ? made / 4 * 3 : made;
+  while (made < least) made = core::checked_product(made, 2);
+  if (made / 4 * 3 >= least) made = made / 4 * 3;
+  const auto is_smooth = [](std::int64_t m) {
+    for (const std::int64_t p : {2, 3, 5, 7}) {
+      while (m % p == 0) m /= p;
+    }
+    return m == 1;
+  };
+  std::int64_t units = (least + k_unit - 1) / k_unit;
+  while (!is_smooth(units)) ++units;
+  return 10 * units * k_unit <= 9 * made ? units * k_unit : made;
 }
 
 template <class T>

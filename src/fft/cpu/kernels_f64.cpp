@@ -7,14 +7,21 @@
 
 #define BALLAST_FFT_SCALAR double
 #define BALLAST_FFT_BITS 64
+#include "fft/cpu/chunks-inl.hpp"
 #include "fft/cpu/kernels-inl.hpp"
 
 #if HWY_ONCE
 namespace ballast::fft::cpu {
 HWY_EXPORT(table_for_target);
+HWY_EXPORT(chunk_table_for_target);
 template <>
 const kernel_table<double>& kernels() {
   static const kernel_table<double>& best = *HWY_DYNAMIC_DISPATCH(table_for_target)();
+  return best;
+}
+template <>
+const chunk_kernels<double>& chunks() {
+  static const chunk_kernels<double>& best = *HWY_DYNAMIC_DISPATCH(chunk_table_for_target)();
   return best;
 }
 }  // namespace ballast::fft::cpu
