@@ -115,10 +115,12 @@ HWY_INLINE void butterfly(complex_vector* x) {
   }
 }
 
-template <int R, bool Twiddle>
+// Swapped is known at compile time, so that NEON loads and stores the two halves of a row by one instruction.
+template <int R, bool Twiddle, bool Swapped>
 HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
-                           std::int64_t re, std::int64_t im, read_ahead& ahead) {
+                           read_ahead& ahead) {
   const D d;
+  constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
   const std::int64_t m = n / (s * R);
   const std::int64_t from_step = s * m * k_row;
   const std::int64_t to_step = s * k_row;
@@ -142,6 +144,13 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
       }
     }
   }
+}
+
+template <int R>
+void even_stage_of(const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, bool swapped, read_ahead& ahead) {
+  if (twiddles != nullptr)
+    return swapped ? even_stage<R, true, true>(x, y, n, s, twiddles, ahead) : even_stage<R, true, false>(x, y, n, s, twiddles, ahead);
+  return swapped ? even_stage<R, false, true>(x, y, n, s, twiddles, ahead) : even_stage<R, false, false>(x, y, n, s, twiddles, ahead);
 }
 
 // Number of terms in a partial sum. Adding h terms one by one has a rounding error of √(h/2); with partial sums it is
@@ -240,15 +249,9 @@ void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T*
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
   switch (radix) {
-    case 2:
-      return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im, ahead)
-                                 : even_stage<2, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 4:
-      return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im, ahead)
-                                 : even_stage<4, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 8:
-      return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im, ahead)
-                                 : even_stage<8, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 2: return even_stage_of<2>(x, y, n, s, twiddles, swapped, ahead);
+    case 4: return even_stage_of<4>(x, y, n, s, twiddles, swapped, ahead);
+    case 8: return even_stage_of<8>(x, y, n, s, twiddles, swapped, ahead);
     case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
