@@ -31,13 +31,14 @@ test-mpi:
 	cmake --build --preset release --target tests_mpi
 	ctest --test-dir build/release --output-on-failure -L mpi
 
-# The tests of all algorithms on the processor, cross-compiled for 64-bit Arm with NEON and run under QEMU.
+# The tests of all algorithms on the processor, cross-compiled for 64-bit Arm with NEON and run under QEMU, which takes ten times as long:
+# so with the effort smoke, unless EFFORT says otherwise.
 space := $() $()
 arm64_tests := unit_foundation unit_cpu_fft backend_fft backend_kmeans backend_qr
 test-arm64:
 	scripts/install-dependencies arm64
 	scripts/arm64-root
-	cmake --preset arm64 $(call efforts,$(or $(EFFORT),sample)) $(launcher)
+	cmake --preset arm64 $(call efforts,$(or $(EFFORT),smoke)) $(launcher)
 	cmake --build --preset arm64 --target $(arm64_tests)
 	ctest --test-dir build/arm64 --output-on-failure -j 2 -R '^($(subst $(space),|,$(arm64_tests)))$$'
 
