@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test test-full test-python test-mpi quick strike campaign bench format lint build clean
+.PHONY: demo test test-full test-python test-mpi test-arm64 quick strike campaign bench format lint build clean
 
 # The demonstration needs the command, without and with injection. It needs no tests, no rivals and no kernels for a GPU.
 demo:
@@ -30,6 +30,17 @@ test-mpi:
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small $(call efforts,sample) $(launcher)
 	cmake --build --preset release --target tests_mpi
 	ctest --test-dir build/release --output-on-failure -L mpi
+
+# The tests of all algorithms on the processor, cross-compiled for 64-bit Arm with NEON and run under QEMU, which takes ten times as long:
+# so with the effort smoke, unless EFFORT says otherwise.
+space := $() $()
+arm64_tests := unit_foundation unit_cpu_fft backend_fft backend_kmeans backend_qr
+test-arm64:
+	scripts/install-dependencies arm64
+	scripts/arm64-root
+	cmake --preset arm64 $(call efforts,$(or $(EFFORT),smoke)) $(launcher)
+	cmake --build --preset arm64 --target $(arm64_tests)
+	ctest --test-dir build/arm64 --output-on-failure -j 2 -R '^($(subst $(space),|,$(arm64_tests)))$$'
 
 # Every case of every list, in both builds, and the whole bundle of kernels: for a release, and before a change of the foundation is merged.
 efforts = $(foreach algorithm,FFT FFT_CUDA KMEANS KMEANS_CUDA QR QR_CUDA,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))

@@ -1,6 +1,7 @@
 // K-Means of points in compressed rows, on every backend: beside the same points in a matrix and beside distances in higher
 // precision; under faults; on clean data; and what is refused.
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -174,12 +175,18 @@ TYPED_TEST(kmeans_sparse, empty_rows_equal_points_and_empty_clusters) {
   EXPECT_EQ(origin.inertia, 0);
 }
 
+#if LDBL_MANT_DIG == 113
+using quadruple = long double;
+#else
+using quadruple = __float128;
+#endif
+
 // ‖x − c‖² with about 113 bits.
 template <class T>
-__float128 precise_distance(const data_set<T>& points, std::int64_t i, const T* c) {
-  __float128 sum = 0;
+quadruple precise_distance(const data_set<T>& points, std::int64_t i, const T* c) {
+  quadruple sum = 0;
   for (std::int64_t f = 0; f < points.n; ++f) {
-    const __float128 d = static_cast<__float128>(points.values[static_cast<std::size_t>(i * points.n + f)]) - c[f];
+    const quadruple d = static_cast<quadruple>(points.values[static_cast<std::size_t>(i * points.n + f)]) - c[f];
     sum += d * d;
   }
   return sum;
@@ -204,12 +211,12 @@ TYPED_TEST(kmeans_sparse, labels_and_distances_are_those_of_exact_arithmetic) {
     std::int64_t longest = 0;
     for (std::size_t i = 0; i + 1 < points.offsets.size(); ++i)
       longest = std::max<std::int64_t>(longest, points.offsets[i + 1] - points.offsets[i]);
-    __float128 inertia = 0;
+    quadruple inertia = 0;
     for (std::int64_t i = 0; i < m; ++i) {
       std::int64_t best = 0;
-      __float128 least = precise_distance(points.dense, i, centroids.data());
+      quadruple least = precise_distance(points.dense, i, centroids.data());
       for (std::int64_t j = 0; j < k; ++j) {
-        const __float128 distance = precise_distance(points.dense, i, centroids.data() + j * n);
+        const quadruple distance = precise_distance(points.dense, i, centroids.data() + j * n);
         const double root = std::sqrt(static_cast<double>(distance));
         // include/ballast/kmeans.hpp: of floats as of points in a matrix; of doubles by the stored elements.
         const double limit = sizeof(T) == 4 ? 0.5 * static_cast<double>(n) + 4 : 8 * static_cast<double>(longest + 4);
@@ -218,7 +225,7 @@ TYPED_TEST(kmeans_sparse, labels_and_distances_are_those_of_exact_arithmetic) {
       }
       inertia += least;
       const std::int32_t own = found.labels[static_cast<std::size_t>(i)];
-      const __float128 mine = precise_distance(points.dense, i, centroids.data() + own * n);
+      const quadruple mine = precise_distance(points.dense, i, centroids.data() + own * n);
       // For floats differences in double decide, and leave open what is below their rounding.
       if (mine != least) {
         ASSERT_LE(static_cast<double>((mine - least) / least), static_cast<double>(n + 4) * 0x1p-52) << i;

@@ -268,10 +268,11 @@ struct kernel_table {
   void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);
   void (*extend_seals)(const T* tile, std::int64_t rows, const T* from, T* to);
 
-  // One stage of the transform of length n = radix · s · m, where s is the product of the completed radices. twiddles: m rows of radix − 1
-  // complex numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix, j, k = 1 … (radix − 1)/2.
-  void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
-                read_ahead& ahead);
+  // One stage of the transform of length n = radix · s · m, where s is the product of the completed radices, of `tiles` tiles of n rows,
+  // one after the other. twiddles: m rows of radix − 1 complex numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix,
+  // j, k = 1 … (radix − 1)/2.
+  void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, const T* roots,
+                bool swapped, read_ahead& ahead);
 
   // Row j of y becomes row j of x times w[j / same] (or its conjugate), where w is a table of complex numbers; `rows` is a multiple of
   // `same`. Rows `rows` … `padded` − 1 become zero.

@@ -182,9 +182,7 @@ T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swappe
   for (const stage& now : stages) {
     const T* twiddles = now.twiddles < 0 ? nullptr : twiddles_.data() + now.twiddles;
     const auto run_stage = [&](const T* factors, const T* roots) {
-      const std::int64_t scalars = now.rows * 2 * kernel.lanes;
-      for (std::int64_t t = 0; t < at.tiles; ++t)
-        kernel.stage(now.radix, x + t * scalars, y + t * scalars, now.rows, now.s, factors, roots, swapped, ahead);
+      kernel.stage(now.radix, x, y, now.rows, now.s, at.tiles, factors, roots, swapped, ahead);
     };
     if constexpr (inject::active_injector::enabled) {
       const std::int64_t scalars = at.tiles * now.rows * 2 * kernel.lanes;

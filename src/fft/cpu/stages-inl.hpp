@@ -115,33 +115,48 @@ HWY_INLINE void butterfly(complex_vector* x) {
   }
 }
 
-template <int R, bool Twiddle>
-HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
-                           std::int64_t re, std::int64_t im, read_ahead& ahead) {
+// Swapped is known at compile time, so that NEON loads and stores the two halves of a row by one instruction.
+template <int R, bool Twiddle, bool Swapped>
+HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, std::int64_t tiles,
+                           const T* HWY_RESTRICT twiddles, read_ahead& ahead) {
   const D d;
+  constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
   const std::int64_t m = n / (s * R);
   const std::int64_t from_step = s * m * k_row;
   const std::int64_t to_step = s * k_row;
   for (std::int64_t i = 0; i < m; ++i) {
     const T* HWY_RESTRICT w = twiddles + 2 * (R - 1) * i;
-    for (std::int64_t q = 0; q < s; ++q) {
-      const T* from = x + (q + s * i) * k_row;
-      T* to = y + (q + s * R * i) * k_row;
-      ahead.step();
-      complex_vector v[R];
+    // A short line has a butterfly or a few of them for each i, so what begins an i is done for all tiles.
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const T* from = x + (t * n + s * i) * k_row;
+      T* to = y + (t * n + s * R * i) * k_row;
+      for (std::int64_t q = 0; q < s; ++q, from += k_row, to += k_row) {
+        ahead.step();
+        complex_vector v[R];
 #pragma GCC unroll 8
-      for (int j = 0; j < R; ++j) v[j] = {hn::Load(d, from + j * from_step + re), hn::Load(d, from + j * from_step + im)};
-      butterfly<R>(v);
+        for (int j = 0; j < R; ++j) v[j] = {hn::Load(d, from + j * from_step + re), hn::Load(d, from + j * from_step + im)};
+        butterfly<R>(v);
 #pragma GCC unroll 8
-      for (int k = 0; k < R; ++k) {
-        if constexpr (Twiddle) {
-          if (k > 0) v[k] = times(v[k], hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
+        for (int k = 0; k < R; ++k) {
+          if constexpr (Twiddle) {
+            if (k > 0) v[k] = times(v[k], hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
+          }
+          hn::Store(v[k].re, d, to + k * to_step + re);
+          hn::Store(v[k].im, d, to + k * to_step + im);
         }
-        hn::Store(v[k].re, d, to + k * to_step + re);
-        hn::Store(v[k].im, d, to + k * to_step + im);
       }
     }
   }
+}
+
+template <int R>
+void even_stage_of(const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, bool swapped,
+                   read_ahead& ahead) {
+  if (twiddles != nullptr)
+    return swapped ? even_stage<R, true, true>(x, y, n, s, tiles, twiddles, ahead)
+                   : even_stage<R, true, false>(x, y, n, s, tiles, twiddles, ahead);
+  return swapped ? even_stage<R, false, true>(x, y, n, s, tiles, twiddles, ahead)
+                 : even_stage<R, false, false>(x, y, n, s, tiles, twiddles, ahead);
 }
 
 // Number of terms in a partial sum. Adding h terms one by one has a rounding error of √(h/2); with partial sums it is
@@ -235,26 +250,25 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
   }
 }
 
-void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
+void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, const T* roots, bool swapped,
            read_ahead& ahead) {
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
   switch (radix) {
-    case 2:
-      return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im, ahead)
-                                 : even_stage<2, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 4:
-      return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im, ahead)
-                                 : even_stage<4, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 8:
-      return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im, ahead)
-                                 : even_stage<8, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
-    case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
-    case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
-    case 11: return odd_stage<11>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
-    case 13: return odd_stage<13>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
-    default: return odd_stage<0>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 2: return even_stage_of<2>(x, y, n, s, tiles, twiddles, swapped, ahead);
+    case 4: return even_stage_of<4>(x, y, n, s, tiles, twiddles, swapped, ahead);
+    case 8: return even_stage_of<8>(x, y, n, s, tiles, twiddles, swapped, ahead);
+    default: break;
+  }
+  for (std::int64_t t = 0; t < tiles; ++t, x += n * k_row, y += n * k_row) {
+    switch (radix) {
+      case 3: odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
+      case 5: odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
+      case 7: odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
+      case 11: odd_stage<11>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
+      case 13: odd_stage<13>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
+      default: odd_stage<0>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
+    }
   }
 }
 

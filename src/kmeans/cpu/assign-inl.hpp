@@ -25,7 +25,7 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
 // 8 × 2 accumulators need 32 vector registers; 4 × 2 fit into 16.
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if HWY_ARCH_ARM_A64 || HWY_TARGET <= HWY_AVX3
 constexpr int k_rows = 8;
 #else
 constexpr int k_rows = 4;
@@ -108,7 +108,6 @@ HWY_INLINE index_vector<T> names_at(const packed_centroids<T>& centroids, std::i
 // Adds the result of section g to the state. Points with equal minima are undecided, so either may win.
 template <class T, search_kind What>
 HWY_INLINE void join(const packed_centroids<T>& centroids, std::int64_t g, const search<T>& s, search_state<T>& all) {
-  const lanes_of<T> d;
   const integers_of<T> di;
   for (int v = 0; v < 2; ++v) {
     const auto index = names_at(centroids, g, 0, s.minimum[v]);
