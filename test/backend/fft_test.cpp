@@ -166,6 +166,18 @@ TEST_P(fft_special_test, infinity_and_nan_are_data) {
       ASSERT_EQ(seen.verdict, verdict::clean) << value << " " << to_json(seen);
       for (std::int64_t b = 0; b < given.signals(); ++b) {
         if (b == 1) continue;
+        // The cpu backend computes two real signals of odd length together: signal 0 is rounded otherwise without signal 1.
+        if (b == 0 && run().on->where() == backend::cpu && usual.shape.kind != kind::c2c && usual.shape.n[2] % 2 == 1) {
+          const auto y = given.got(out, b), want = given.got(clean, b);
+          double error = 0, size = 0;
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            error += std::pow(static_cast<double>(y[i]) - static_cast<double>(want[i]), 2);
+            size += std::pow(static_cast<double>(want[i]), 2);
+          }
+          // Twice the bound of fft_property.cpp for any length: both are wrong by as much.
+          ASSERT_LE(std::sqrt(error), 2 * 1.28 * std::sqrt(1.5 * size * std::log2(usual.shape.points())) * abft::unit_roundoff<T>);
+          continue;
+        }
         ASSERT_EQ(given.got(out, b), given.got(clean, b)) << "Inf and NaN must stay in their signal, " << b << " is another";
       }
       const auto y = given.got(out, 1);
