@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/at.hpp"
+#include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "fft/sites.hpp"
 #include "inject/injector.hpp"
@@ -76,7 +77,10 @@ struct signal_pairs<T>::group {
 
 template <class T>
 bool signal_pairs<T>::takes(const geometry& shape) {
-  return shape.kind != kind::c2c && shape.n[0] == 1 && shape.n[1] == 1 && shape.n[2] % 2 == 1 && shape.n[2] > 1 && shape.batch > 1;
+  // Signals that interleave are read row by row in tiles: one at a time, each would read the memory of all.
+  const auto apart = [](const side& of) { return of.stride[2] <= of.distance; };
+  return shape.kind != kind::c2c && shape.n[0] == 1 && shape.n[1] == 1 && shape.n[2] % 2 == 1 && shape.n[2] > 1 && shape.batch > 1 &&
+         apart(shape.input) && apart(shape.output);
 }
 
 template <class T>
@@ -227,6 +231,27 @@ line_call<T> signal_pairs<T>::call_of(const group& now, std::int64_t line, bool 
   return made;
 }
 
+// Computes the step after the transform from the first copy of the scales, with strikes at what it uses and makes.
+template <class T>
+void signal_pairs<T>::make_results(const group& now, std::int64_t tile) const {
+  core::vector<T> scales;
+  if (now.how.injector.armed(site::twiddle)) {
+    for (std::int64_t l = 0; l < now.lines(); ++l) {
+      const line_call<T> call = call_of(now, l, false, 0);
+      scales.insert(scales.end(), call.scale, call.scale + (call.to[1] != nullptr ? 2 : 1));
+    }
+    now.strike(site::twiddle, tile, scales.data(), std::ssize(scales));
+  }
+  std::size_t next = 0;
+  for (std::int64_t l = 0; l < now.lines(); ++l) {
+    line_call<T> call = call_of(now, l, false, 0);
+    for (int i = 0; i < 2 && !scales.empty() && call.to[i] != nullptr; ++i) call.scale[i] = scales[next++];
+    kernels<T>().make_lines(call);
+  }
+  for (const inject::site where : {site::stage, site::output})
+    now.strike(where, tile, now.mine.results.data(), now.signals() * scalars_out_);
+}
+
 // Computes the step before or after the transform for all lines of a group. Returns false if it could not be repaired. seal: of z, from
 // before it was compared. expected: the parity of the results.
 template <class T>
@@ -234,14 +259,11 @@ bool signal_pairs<T>::step(const group& now, bool before, std::uint64_t& expecte
   const transform_args& how = now.how;
   const auto& kernel = kernels<T>();
   place& mine = now.mine;
-  const std::int64_t tile = now.number * tiles_of_group() + tiles_of_group() - (before ? 2 : 1);
+  const std::int64_t tile = now.number * tiles_of_group() + tiles_of_group() - 1;
   const auto make = [&] {
-    for (std::int64_t l = 0; l < now.lines(); ++l) kernel.make_lines(call_of(now, l, before, 0));
-    if (before) {
-      now.strike(site::input, tile, mine.z.data(), now.lines() * 2 * n_);
-      return;
-    }
-    for (const inject::site where : {site::stage, site::output}) now.strike(where, tile, mine.results.data(), now.signals() * scalars_out_);
+    if (!before) return make_results(now, tile);
+    for (std::int64_t l = 0; l < now.lines(); ++l) kernel.make_lines(call_of(now, l, true, 0));
+    now.strike(site::input, tile, mine.z.data(), now.lines() * 2 * n_);
   };
   if (how.protection == protection::off) {
     make();

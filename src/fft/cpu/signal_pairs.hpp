@@ -27,7 +27,7 @@ namespace ballast::fft::cpu {
 template <class T>
 class signal_pairs final : public transform {
  public:
-  // Returns whether it takes a problem: real signals of one axis of odd length, at least two.
+  // Returns whether it takes a problem: real signals of one axis of odd length, at least two, that do not interleave.
   static bool takes(const geometry& shape);
   // `split`: that of a line of n points; without it, lines are transformed in tiles.
   signal_pairs(const geometry& shape, std::optional<line_split> split, bool protect, sharing share = sharing::by_size);
@@ -61,12 +61,13 @@ class signal_pairs final : public transform {
   bool run_lines(const group& now) const;
   bool compute(const group& now, std::uint64_t& expected, bool& damaged) const;
   bool step(const group& now, bool before, std::uint64_t& expected, std::uint64_t& seal) const;
+  void make_results(const group& now, std::int64_t tile) const;
   line_call<T> call_of(const group& now, std::int64_t line, bool before, int copy) const;
   bool transform_lines(const group& now, std::uint64_t& seal) const;
   std::uint64_t seal_of(const group& now, const core::aligned_buffer<T>& lines) const;
   std::uint64_t store(const group& now) const;
 
-  std::int64_t tiles_of_group() const { return (matrix_ ? matrix_->tiles_of_signal() : 1) + 2; }
+  std::int64_t tiles_of_group() const { return (matrix_ ? matrix_->tiles_of_signal() : 1) + 1; }
   std::int64_t waiting_of_group() const { return (matrix_ ? matrix_->waiting_of_signal() : 0) + 1; }
 
   geometry shape_;
