@@ -11,8 +11,9 @@
 namespace ballast::fft::cpu {
 
 // tile: whole lines in tiles, one pass over memory. matrix: a long line of n₁ n₂ points in two passes. half_matrix: a long line of reals
-// as a matrix of n₁ n₂ = n/2 pairs. volume: two or three axes. convolution: a long line of awkward length.
-enum class method : std::uint8_t { tile, matrix, half_matrix, volume, convolution };
+// as a matrix of n₁ n₂ = n/2 pairs. volume: two or three axes. convolution: a long line of awkward length. signal_pairs: lines of reals of
+// odd length, two as a complex line, in tiles or (n₁, n₂ not zero) as a matrix.
+enum class method : std::uint8_t { tile, matrix, half_matrix, volume, convolution, signal_pairs };
 
 // The work of a thread: whole signals, or tiles of one signal, which all threads share. by_size: signals if they fit into the cache of a
 // core and there are enough. Lines in tiles are always shared by tiles, each with signals of its own.
@@ -20,7 +21,7 @@ enum class sharing : std::uint8_t { by_size, signals, tiles };
 
 struct choice {
   method how = method::tile;
-  std::int64_t n1 = 0, n2 = 0;  // matrix and half_matrix
+  std::int64_t n1 = 0, n2 = 0;  // matrix, half_matrix and signal_pairs
   sharing share = sharing::by_size;
   int threads = 0;  // at most so many; 0: all of the plan's
 

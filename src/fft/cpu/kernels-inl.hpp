@@ -2,6 +2,7 @@
 // Layer: backend "cpu". Thread-to-data mapping: a tile belongs to one thread.
 #include "fft/cpu/along-inl.hpp"
 #include "fft/cpu/kernels.hpp"
+#include "fft/cpu/lines-inl.hpp"
 #include "fft/cpu/memory-inl.hpp"
 #include "fft/cpu/pairs-inl.hpp"
 #include "fft/cpu/products-inl.hpp"
@@ -58,7 +59,10 @@ const kernel_table<T>* table_for_target() {
                                         seal_numbers,
                                         seal_tile,
                                         make_products,
-                                        same_products};
+                                        same_products,
+                                        make_lines,
+                                        same_lines,
+                                        measure};
   return &table;
 }
 

@@ -226,6 +226,27 @@ struct pair_results {
 };
 enum class sides : std::uint8_t { low, both };
 
+// Two real signals of odd length and the complex line z of `points` numbers that has them as its parts. pack and join make z = to[0] of two
+// signals in from[0] and from[1]: reals (pack), or the (points + 1)/2 numbers of half spectra (join). unpack and split make these of z =
+// from[0]. The second signal is null if there is one alone; then split copies numbers. scale: powers of two, by which each of the signals
+// is multiplied. Those of pack and join make nothing smaller.
+enum class line_step : std::uint8_t { pack, unpack, split, join };
+template <class T>
+struct line_call {
+  line_step step = line_step::pack;
+  const T* from[2] = {};
+  T* to[2] = {};
+  std::int64_t points = 0;
+  T scale[2] = {1, 1};
+};
+
+// largest: of the absolute values, undefined unless `finite`. squares: their sum, in working precision.
+template <class T>
+struct signal_size {
+  T largest = 0, squares = 0;
+  bool finite = true;
+};
+
 // Products z_j w_j · scale, j = 0 … count − 1, of contiguous complex numbers.
 template <class T>
 struct product_call {
@@ -325,6 +346,12 @@ struct kernel_table {
   // Products (products-inl.hpp). same_products computes them again and returns whether `made` has the same bits, or both are NaN.
   void (*make_products)(const product_call<T>& call, T* to);
   bool (*same_products)(const product_call<T>& call, const T* made);
+
+  // Steps between real signals and a complex line (lines-inl.hpp). same_lines computes a step again, from a second read, and returns
+  // whether the results in memory have the same bits, or are both NaN; `parity` becomes that of the results.
+  void (*make_lines)(const line_call<T>& call);
+  bool (*same_lines)(const line_call<T>& call, std::uint64_t& parity);
+  signal_size<T> (*measure)(const T* x, std::int64_t scalars);
 };
 
 template <class T>

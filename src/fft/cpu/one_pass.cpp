@@ -69,6 +69,22 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
 }
 
 template <class T>
+typename one_pass<T>::part_outcome one_pass<T>::run_part(const part& one, const transform_args& how, scratch_slots<T>& slots) const {
+  tile_job<T> job = common_job(one.out, how);
+  job.used = one.used;
+  job.from.base = one.in;
+  job.to.base = one.out;
+  job.stream = job.stream_run = false;
+  job.interval = one.tile;
+  job.index = one.index;
+  job.index_lane = one.index_lane;
+  tile_worker<T> worker(how, one.all, slots.at(one.slot), one.slot);
+  if (worker.process(job) != tile_result::done) return {.sound = false};
+  if (how.protection == protection::off) return {};
+  return {.seal = kernels<T>().seal_tile(worker.done(), line_.rows_out(), one.used, 0, 1)};
+}
+
+template <class T>
 bool one_pass<T>::is_repeated(const geometry& shape) {
   return shape.kind == kind::c2c && along_line<T>::is_repeated(shape.n[2]) && goes_along(shape);
 }

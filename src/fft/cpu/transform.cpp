@@ -1,4 +1,4 @@
-// Constructs a transform on the CPU by a choice: one pass, a volume or a convolution.
+// Constructs a transform on the CPU by a choice: one pass, a volume, a convolution or pairs of signals.
 // Layer: backend "cpu".
 #include "fft/cpu/transform.hpp"
 
@@ -11,6 +11,7 @@
 #include "fft/cpu/convolution.hpp"
 #include "fft/cpu/long_real.hpp"
 #include "fft/cpu/one_pass.hpp"
+#include "fft/cpu/signal_pairs.hpp"
 #include "fft/cpu/tuning.hpp"
 #include "fft/cpu/volume.hpp"
 
@@ -26,6 +27,8 @@ std::unique_ptr<transform> make(const geometry& given, bool protect, const choic
     case method::matrix: return std::make_unique<volume<T>>(shape, split, protect, by.share);
     case method::half_matrix: return std::make_unique<long_real<T>>(shape, split, protect, by.share);
     case method::convolution: return std::make_unique<convolution<T>>(shape, protect);
+    case method::signal_pairs:
+      return std::make_unique<signal_pairs<T>>(shape, by.n1 == 0 ? std::nullopt : std::optional(split), protect, by.share);
     case method::tile: break;
   }
   return std::make_unique<one_pass<T>>(shape, protect);

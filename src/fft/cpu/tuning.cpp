@@ -95,12 +95,13 @@ void choice_form::read(std::istream& words, key& at, value& entry) {
   if (at.batch < 1) throw unknown_tuning("at least one signal");
   if (checked != "checked" && checked != "unchecked") throw unknown_tuning("checked or unchecked");
   at.checked = checked == "checked";
-  chosen.how = read_name<method>(how, 5, "tile, matrix, half_matrix, volume or convolution");
+  chosen.how = read_name<method>(how, 6, "tile, matrix, half_matrix, volume, convolution or signal_pairs");
   const auto of = read_lengths(factors, 2, 0, "two factors like 512x128");
   chosen.n1 = of[0];
   chosen.n2 = of[1];
-  const bool matrix = chosen.how == method::matrix || chosen.how == method::half_matrix;
-  const std::int64_t points = !matrix ? 0 : chosen.how == method::matrix ? at.n[2] : at.n[2] / 2;
+  const bool matrix = chosen.how == method::matrix || chosen.how == method::half_matrix ||
+                      (chosen.how == method::signal_pairs && (chosen.n1 != 0 || chosen.n2 != 0));
+  const std::int64_t points = !matrix ? 0 : chosen.how == method::half_matrix ? at.n[2] / 2 : at.n[2];
   if (matrix ? chosen.n1 < 1 || chosen.n2 < 1 || chosen.n1 > points / chosen.n2 || chosen.n1 * chosen.n2 != points
              : chosen.n1 != 0 || chosen.n2 != 0)
     throw unknown_tuning("factors whose product is the length, of pairs for half_matrix, and 0x0 for other methods");
