@@ -26,10 +26,10 @@ constexpr std::int64_t k_one_pass = 2048;
 constexpr std::int64_t k_one_pass_many = k_longest_line;
 constexpr std::int64_t k_many_tiles = 16;
 
-// Shorter signals of odd length are not paired: the steps before and after their line cost more than the line. 105 points in f32 take 0.67
-// ms and in pairs 0.76, 211 points 1.21 and 0.85, 1001 points 0.84 and 0.56 (2^19 points in all, one thread of a Zen 5, without
-// protection).
-constexpr std::int64_t k_shortest_pair = 200;
+// Shorter signals of odd length are not paired: the steps before and after their line, which are computed twice, cost as much as the half
+// of the line that they save. With protection 315 points in f32 take 1.02 ms and in pairs 1.12, 1001 points 1.11 and 1.00, 4095 points 2.70
+// and 1.49 (2^19 points in all, one thread of a Zen 5).
+constexpr std::int64_t k_shortest_pair = 1000;
 
 // The factors of a matrix differ at most by this factor.
 constexpr std::int64_t k_least_square = 64;
