@@ -211,7 +211,8 @@ void session<S>::launch_chain(const chain_arguments<S>& given, const buffer& par
     }
     return;
   }
-  const int which = k_reals<S> * given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
+  if (is_complex<S>) return device_->launch(*tables_.kernels->chains[0], k_vectors, &given, sizeof given, on);
+  const int which = given.rows > choices().team_rows[1] && tables_.kernels->chains[1] != nullptr ? 1 : 0;
   device_->launch(*tables_.kernels->chains[which], k_chain_clusters[which].blocks, &given, sizeof given, on);
 }
 

@@ -93,6 +93,12 @@ std::int64_t panel_shared_bytes(int which, const ballast::cuda::capabilities& on
 
 namespace {
 
+// The kernel for complex numbers has one block for each vector, and no cluster.
+template <class S>
+cluster_shape chain_shape(int which) {
+  return is_complex<S> ? cluster_shape{1, k_complex_chain_threads} : k_chain_clusters[which];
+}
+
 // Static shared memory of the Cholesky QR kernels, at most.
 constexpr std::int64_t k_static_shared = 4 << 10;
 
@@ -176,11 +182,11 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
 
 template <class S>
 auto kernel_names<S>::chain(int which) -> request {
-  const auto [blocks, threads] = k_chain_clusters[which];
+  const auto [blocks, threads] = chain_shape<S>(which);
   return {.header = "qr/cuda/update/apply.cuh",
           .expression = expression("chain_kernel", name_of_number<S>() + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = chain_bytes(threads),
+          .shared = is_complex<S> ? 0 : chain_bytes(threads),
           .cluster = blocks};
 }
 
@@ -203,6 +209,7 @@ bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
 
 template <class S>
 bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& on) {
+  if (is_complex<S>) return which == 0;
   const auto [blocks, threads] = k_chain_clusters[which];
   return blocks == 1 || (on.major >= 9 && chain_bytes(threads) <= on.shared_per_block);
 }

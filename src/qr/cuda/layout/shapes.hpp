@@ -181,6 +181,7 @@ inline constexpr int k_dot_rows = 1024;   // the least rows of a chunk of severa
 inline constexpr int k_chain_sums = 896;  // sums of a group of reflectors
 // Bytes of shared memory of chain_kernel.
 BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
+inline constexpr int k_complex_chain_threads = 512;
 inline constexpr int k_tall_chain_threads = 128;
 BALLAST_HD constexpr std::int64_t tall_chain_bytes() { return 8 * ((1 + k_tall_chain_threads / 32) * k_chain_sums + k_inner * k_vectors); }
 

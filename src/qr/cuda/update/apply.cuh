@@ -452,7 +452,7 @@ __device__ void solve_group(const chain_arguments<S>& a, std::int64_t column, co
 // same rows in every group, so that y needs no barrier; the rows of all warps interleave, so that the last groups, which have few rows,
 // keep all warps busy.
 template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+__device__ __forceinline__ void chain_of_groups(const chain_arguments<S>& a) {
   constexpr int warps = Threads / 32;
   static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
   auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
@@ -489,6 +489,48 @@ __global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant
     step.applied = step.summed;
   }
   sync_cluster<Blocks>();  // no block exits while others may still read from it
+}
+
+// The same for complex numbers beside products with many columns: one reflector after the other, one thread block for each vector. It takes
+// less time than one cluster takes for groups (docs/notebook/qr-cuda.md), and fewer multiprocessors. A thread has the same rows for every
+// reflector, so that y needs no barrier.
+template <class S, int Threads>
+__device__ __forceinline__ void chain_of_reflectors(const chain_arguments<S>& a) {
+  using wide = wide_of<S>;
+  constexpr int warps = Threads / 32;
+  auto& several = arch::shared_object<wide[2][warps], struct chain_of_reflectors_sums>();
+  wide* const y = a.y + std::int64_t{blockIdx.x} * a.rows;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (std::int64_t step = 0; step < a.count; ++step) {
+    const std::int64_t j = a.last_first ? a.count - 1 - step : step;
+    const S* const v = a.V + j * a.ldv;
+    const std::int64_t begin = j / Threads * Threads + thread;
+    wide sum[1] = {};
+#pragma unroll 4
+    for (std::int64_t i = begin; i < a.rows; i += Threads) {
+      if (i >= j) sum[0] = plus_conjugate_product(sum[0], i == j ? wide(1.0) : widened(v[i]), y[i]);
+    }
+    ballast::cuda::add_lanes<Threads, 32, 1>(all_components(sum));
+    wide* const own = several[step % 2];  // the barrier of the next step separates its two uses
+    if (arch::lane() == 0) own[arch::warp()] = sum[0];
+    __syncthreads();  // the sums of the warps are stored
+    wide all = own[0];
+    for (int w = 1; w < warps; ++w) all += own[w];
+    // op(Q)ᴴ = Q applies H_j, and Qᴴ its conjugate transpose.
+    const wide factor = conjugated_if(!a.last_first, widened(a.tau[j])) * all;
+#pragma unroll 4
+    for (std::int64_t i = begin; i < a.rows; i += Threads) {
+      if (i >= j) y[i] = minus_product(y[i], i == j ? wide(1.0) : widened(v[i]), factor);
+    }
+  }
+}
+
+template <class S, int Blocks, int Threads>
+__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+  if constexpr (is_complex<S>)
+    chain_of_reflectors<S, Threads>(a);
+  else
+    chain_of_groups<S, Blocks, Threads>(a);
 }
 
 // The same for tall V: one pass of all multiprocessors for each launch, between which fold_kernel adds the sums of the blocks.
