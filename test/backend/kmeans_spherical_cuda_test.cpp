@@ -15,7 +15,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "backend/kmeans_cases.hpp"
-#include "backend/kmeans_streamed.hpp"
+#include "kmeans/cuda/engine/point_stream.hpp"
 #include "kmeans/sites.hpp"
 #include "support/devices.hpp"
 #include "support/half_precision.hpp"
@@ -23,19 +23,37 @@
 namespace ballast::kmeans {
 namespace {
 
-// Knows the largest copy to the host.
+// Knows the largest copy to the host, and how often the kernel of unit vectors was loaded.
 class watched_device final : public test::forwarding_device {
  public:
   using forwarding_device::forwarding_device;
   std::int64_t available = -1;  // as observed_device::available
   std::int64_t largest = 0;
+  std::int64_t unit_kernels = 0;
 
   std::int64_t available_memory() override { return available < 0 ? forwarding_device::available_memory() : available; }
   void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override {
     forwarding_device::copy(to, from, bytes, on);
     if (accessible(from) && !accessible(to)) largest = std::max(largest, bytes);
   }
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
+    unit_kernels += wanted.expression.find("unit_rows_kernel") != std::string::npos ? 1 : 0;
+    return forwarding_device::load(wanted);
+  }
 };
+
+// Returns the least memory that has room for the points and the normalized ones.
+template <class T>
+std::int64_t memory_without_unit_rows(matrix_view<const T> points, std::int64_t k) {
+  simt::emulated_device any;
+  const cuda::kept_points_problem needs = cuda::needs_of(points, points.rows, false, k, any);
+  std::int64_t low = 0, high = std::int64_t{1} << 40;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (cuda::fits_whole(needs, middle) ? high : low) = middle;
+  }
+  return high;
+}
 
 template <class T>
 struct result {
@@ -136,11 +154,15 @@ TYPED_TEST(spherical_on_device, the_same_bits_from_every_memory) {
     // Where the device has too little room, the host makes the copies, with sums in another order.
     if (n == 10) {
       from.points = points.view();
-      this->device_->available = memory_for<T>(cuda::kept_points::normalized, points.view(), false, each.k);
+      this->device_->available = memory_without_unit_rows(points.view(), each.k);
+      this->device_->unit_kernels = 0;
       const result<T> by_host = this->run(size, from, this->how());
       EXPECT_EQ(by_host.labels, expected.labels);
       EXPECT_NEAR(by_host.inertia, expected.inertia, 64 * k_u<T> * static_cast<double>(m));
+      EXPECT_EQ(this->device_->unit_kernels, 0);
       this->device_->available = -1;
+      (void)this->run(size, from, this->how());
+      EXPECT_GT(this->device_->unit_kernels, 0);
     }
     if constexpr (sizeof(T) == 4) {
       std::vector<float16> halves;
