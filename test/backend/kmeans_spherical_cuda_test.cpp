@@ -60,8 +60,8 @@ struct result {
   std::vector<T> centroids;
   std::vector<std::int32_t> labels, predicted;
   double inertia = 0;
-  verdict worst = verdict::clean;  // of both calls
-  std::uint64_t detected = 0;      // in both
+  verdict worst = verdict::clean;  // the worse of both calls
+  std::uint64_t detected = 0;      // the sum of both
   bool operator==(const result& other) const {
     return std::memcmp(centroids.data(), other.centroids.data(), centroids.size() * sizeof(T)) == 0 && labels == other.labels &&
            predicted == other.predicted && inertia == other.inertia;
@@ -151,7 +151,7 @@ TYPED_TEST(spherical_on_device, the_same_bits_from_every_memory) {
         EXPECT_LT(this->device_->largest, m * n * static_cast<std::int64_t>(sizeof(T)) / 2);
       }
     }
-    // Where the device has too little room, the host makes the copies, with sums in another order.
+    // The host makes the copies where the device has too little room; its sums have another order.
     if (n == 10) {
       from.points = points.view();
       this->device_->available = memory_without_unit_rows(points.view(), each.k);

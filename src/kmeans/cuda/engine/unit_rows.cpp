@@ -13,7 +13,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// Everything behind it reads the copies in place of the given points.
+// Everything after it reads the copies in place of the given points.
 template <class T>
 void cuda_engine<T>::make_unit_rows() {
   if (!what_.unit_rows) return;
