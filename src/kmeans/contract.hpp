@@ -58,6 +58,8 @@ struct engine_args {
   const rank_rows<T>* rows = nullptr;
   sparse_rows<T> sparse = {};  // present: the points; `points` has their shape alone
   half_points half = {};       // likewise; T is float
+  // True: the engine divides the points by their norms before all else, and copies those with NaN or Inf (cuda, if makes_unit_rows()).
+  bool unit_rows = false;
 };
 
 // The normalization x = point · scale − shift of points and centroids, which moves them near the origin. Backends apply it while they read.
@@ -91,6 +93,7 @@ struct ranges {
   refused_value<T> point;          // NaN or Inf: the lowest column, and there the lowest row
   T heaviest = 1;                  // weight
   refused_value<T> weight;         // below 0, NaN or Inf: the lowest row
+  std::int64_t zero_row = -1;      // engine_args::unit_rows: the lowest row of zeros; −1: there is none
 };
 
 // A point that is far from its centroid.
@@ -264,6 +267,10 @@ std::unique_ptr<engine<T>> make_engine(const engine_args<T>& args);
 // For engine_args::sparse.
 template <class T>
 std::unique_ptr<engine<T>> make_sparse_engine(const engine_args<T>& args);
+// Returns whether the engine can divide these points by their norms (engine_args::unit_rows): all of them stay on the current device, with
+// their copies. `half`: the points, if present.
+template <class T>
+bool makes_unit_rows(matrix_view<const T> points, const half_points& half, bool weighted, std::int64_t clusters);
 // The points of devices of a group are divided at multiples of these rows.
 std::int64_t rows_of_segment_of(std::int64_t points);
 inline constexpr std::size_t k_most_devices = 32;  // devices of one process

@@ -42,6 +42,10 @@ void print_all() {
         if (words == 1) print(kernel_names<T>::batch(2, 2, simt::emulated_capabilities(), instrumented, enqueued));
     }
   }
+  // kmeans_spherical_test.cpp
+  for (const bool instrumented : {false, true})
+    for (const bool half : {false, true})
+      if (!half || sizeof(T) == 4) print(kernel_names<T>::unit_rows(half, instrumented));
   for (const shape& each : k_shapes) {
     for (int variant = 0; variant < 16; ++variant) {
       const bool check = variant % 2 == 0, weighted = variant / 2 % 2 != 0, instrumented = variant / 4 % 2 != 0, two = variant / 8 != 0;

@@ -150,16 +150,11 @@ const void* address_of(const data<T>& from) {
 template <class T>
 class unit_copies {
  public:
-  // Makes `points` and `centroids` those of the copies, which fill() fills. `centroids` may be none.
-  unit_copies(const problem& size, points_of_call<T>& points, matrix_view<const T>& centroids)
-      : m_(size.points), n_(size.features), from_(points), given_(centroids) {
-    const bool sparse = points.sparse.present();
-    numbers_ = core::aligned_buffer<T>(sparse ? points.sparse.first(m_) : core::checked_product(m_, n_));
-    if (sparse) {
-      points.sparse = points.sparse.with_values(numbers_.data());
-    } else {
-      points = {row_major<const T>(numbers_.data(), m_, n_)};
-    }
+  // Makes `points` and `centroids` those of the copies, which fill() fills. `centroids` may be none. `of_points`: the engine does not make
+  // those of the points.
+  unit_copies(const problem& size, bool of_points, points_of_call<T>& points, matrix_view<const T>& centroids)
+      : m_(size.points), n_(size.features), of_points_(of_points), from_(points), given_(centroids) {
+    if (of_points) copy_points(points);
     if (centroids.data == nullptr) return;
     centroids_ = core::aligned_buffer<T>(core::checked_product(centroids.rows, n_));
     centroids = row_major<const T>(centroids_.data(), centroids.rows, n_);
@@ -168,7 +163,8 @@ class unit_copies {
     const auto row = [&](std::int64_t i) { return i * n_; };
     const auto all = [&](std::int64_t) { return n_; };
     const sparse_rows<T>& sparse = from_.sparse;
-    if (sparse.present()) {
+    if (!of_points_) {  // the engine's
+    } else if (sparse.present()) {
       make_unit_rows(
           seen, injector, how, token, "points", m_, numbers_.data(), [&](std::int64_t i) { return sparse.first(i); },
           [&](std::int64_t i) { return sparse.first(i + 1) - sparse.first(i); },
@@ -184,24 +180,38 @@ class unit_copies {
   }
 
  private:
+  void copy_points(points_of_call<T>& points) {
+    const bool sparse = points.sparse.present();
+    numbers_ = core::aligned_buffer<T>(sparse ? points.sparse.first(m_) : core::checked_product(m_, n_));
+    if (sparse) {
+      points.sparse = points.sparse.with_values(numbers_.data());
+    } else {
+      points = {row_major<const T>(numbers_.data(), m_, n_)};
+    }
+  }
+
   std::int64_t m_, n_;
+  bool of_points_;
   points_of_call<T> from_;
   matrix_view<const T> given_;
   core::aligned_buffer<T> numbers_, centroids_;
 };
 
-// Runs call(driver, centroids) for the points of a call; for spherical K-Means for copies of unit length. `given`: the operands of the
-// caller, of which `from` has copies for the host.
+// Runs call(driver, centroids) for the points of a call; for spherical K-Means for copies of unit length, which the host makes where the
+// engine cannot. `given`: the operands of the caller, of which `from` has copies for the host.
 template <class T, class Call>
 report run_call(const problem& size, const data<T>& from, const data<T>& given, matrix_view<const T> centroids, driver_args<T> args,
                 Call&& call) {
   run::host_staging staging(args.how.stream);
-  const bool host = args.backend != ballast::backend::cuda || size.spherical;
-  points_of_call<T> points = points_of(size, from, host ? &staging : nullptr);
-  points.shape = args.points;
+  const bool on_device = args.backend == ballast::backend::cuda;
+  args.unit_rows = size.spherical && on_device && size.storage != storage::csr &&
+                   cuda::makes_unit_rows(args.points, points_of(size, from, nullptr).half, !args.weights.empty(), size.clusters);
+  const bool host_copies = size.spherical && !args.unit_rows;
+  points_of_call<T> points = points_of(size, from, !on_device || host_copies ? &staging : nullptr);
+  points.shape = host_copies ? staging.read(args.points) : args.points;
   if (points.sparse.present()) points.sparse = points.sparse.with_given(points_of(size, given, nullptr).sparse);
   std::optional<unit_copies<T>> unit;
-  if (size.spherical) unit.emplace(size, points, centroids);
+  if (size.spherical) unit.emplace(size, host_copies, points, centroids);
   args.points = points.shape;
   args.sparse = points.sparse;
   args.half = points.half;
@@ -437,7 +447,7 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
     const matrix_view<const T> given = plan.options.init == init::given ? staging.read(from.centroids) : matrix_view<const T>{};
     // Weights that are all the same change nothing but the inertia. Without them sums need no multiplication, and are not rounded for it.
     const bool common = which != backend::cuda && has_common_weight(from.weights);
-    const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
+    const matrix_view<const T> shape = shape_of(size, from);
     const std::span<const T> weights = common ? std::span<const T>{} : from.weights;
     const driver_args<T> args = {shape, weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
     report made = run_call(size, here, from, given, args,
@@ -484,7 +494,7 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
     const data<T> here = with_rows_on_host(plan.one_token.view(), size, from, staging);
     plan.count(operation::predict, how);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
+    const matrix_view<const T> shape = shape_of(size, from);
     const driver_args<T> args = {shape, from.weights, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
     return run_call(size, here, from, centroids, args, [&](driver<T>& by, const matrix_view<const T>& all) { return by.predict(all, to); });
   });
@@ -507,7 +517,7 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
     const data<T> here = with_rows_on_host(plan.one_token.view(), size, from, staging);
     plan.count(operation::transform, how);
     const matrix_view<const T> centroids = staging.read(from.centroids);
-    const matrix_view<const T> shape = size.spherical ? staging.read(shape_of(size, from)) : shape_of(size, from);
+    const matrix_view<const T> shape = shape_of(size, from);
     const driver_args<T> args = {shape, {}, size.clusters, how, plan.one_token, which, scheme, plan.state_for(which)};
     return run_call(size, here, from, centroids, args,
                     [&](driver<T>& by, const matrix_view<const T>& all) { return by.transform(all, values); });

@@ -10,15 +10,13 @@
 #include <string_view>
 #include <type_traits>
 
-#include <ballast/error.hpp>
-
 #include "abft/attempt.hpp"
 #include "abft/seal.hpp"
 #include "core/at.hpp"
-#include "core/format.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "inject/active.hpp"
+#include "kmeans/driver/refusals.hpp"
 #include "kmeans/sites.hpp"
 #include "run/attempt.hpp"
 #include "run/recorder.hpp"
@@ -61,8 +59,7 @@ void make_unit_rows(run::recorder& seen, inject::active_injector& injector, cons
     const auto row = [&](std::int64_t i, T* to) {
       if (!make_unit_row(
               count(i), [&](std::int64_t f) { return read(i, f); }, to))
-        throw invalid_argument_error(
-            fmt::format("{}: {}: expected rows other than 0 for spherical K-Means, got zeros in row {}", token, name, i));
+        refuse_zeros(token, name, i);
     };
     const auto make = [&] {
       for (std::int64_t i = begin; i < end; ++i) row(i, copy + first(i));

@@ -52,7 +52,7 @@ template <class T>
 std::unique_ptr<engine<T>> driver<T>::engine_for(const driver_args<T>& what) {
   if (what.prepare) (*what.prepare)(recorder_, injector_);
   return make_engine(engine_args<T>{what.points, what.weights, what.clusters, what.how, recorder_, injector_, strike_seeding_, what.scheme,
-                                    what.kept, what.rows, what.sparse, what.half},
+                                    what.kept, what.rows, what.sparse, what.half, what.unit_rows},
                      backend_);
 }
 

@@ -43,6 +43,7 @@ struct driver_args {
   sparse_rows<T> sparse = {};          // engine_args::sparse
   half_points half = {};               // engine_args::half
   bool spherical = false;              // points and centroids have unit length; new centroids get it
+  bool unit_rows = false;              // engine_args::unit_rows
   // Makes the points, before the backend reads them. Null: they are there.
   std::optional<core::function_ref<void(run::recorder&, inject::active_injector&)>> prepare = {};
 };

@@ -13,6 +13,7 @@
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/driver/driver.hpp"
+#include "kmeans/driver/refusals.hpp"
 #include "kmeans/scale.hpp"
 #include "kmeans/sites.hpp"
 #include "kmeans/thresholds.hpp"
@@ -36,6 +37,7 @@ template <class T>
 ranges<T> driver<T>::column_stats() {
   for (int number = 0;; ++number) {
     ranges<T> seen = engine_->column_stats();
+    if (seen.zero_row >= 0) refuse_zeros(token_.view(), "points", seen.zero_row);
     // No shift: the norm of a centroid is that from the origin.
     if (spherical_) seen.exponent.assign(at(n_), -std::numeric_limits<double>::infinity());
     if (seen.weight.row < 0 && seen.heaviest > 0 && seen.point.row < 0) {

@@ -226,6 +226,7 @@ void record_kinds(test::recording_device& on, const settings& wanted) {
     if (half(what)) {
       for (const cuda::kernel_request& each : kmeans::cuda::kernel_names<float>::all(1, false, true)) (void)on.load(each);
     }
+    if (what.spherical) (void)on.load(kmeans::cuda::kernel_names<float>::unit_rows(half(what), false));
   }
 }
 

@@ -22,6 +22,7 @@ constexpr std::uint64_t k_weight_seed = 0x6b6d65616e73;
 // Asks for the free memory only if the answer matters: the driver takes long to find it.
 template <class T>
 kept_points_choice kept_choice(const engine_args<T>& what, std::int64_t all, ballast::cuda::device& on) {
+  if (what.unit_rows) return {kept_points::all, what.points.rows};
   const kept_points_problem needs = needs_of(what.points, all, !what.weights.empty(), what.clusters, on, what.half);
   return choose_kept_points(needs, needs.given_bytes == 0 ? 0 : on.available_memory());
 }
@@ -65,6 +66,7 @@ cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast:
   points_.given.n = static_cast<int>(n_);
   // A call that failed may have left events.
   if (!call_.fresh()) ballast::cuda::clear_events(*device_, call_.events(), call_.order());
+  make_unit_rows();
   state_.prepare(call_.instrumented(), [&] { (void)device_->load_all(names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented(), half())); });
 }
 

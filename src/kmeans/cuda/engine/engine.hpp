@@ -98,6 +98,7 @@ class cuda_engine final : public engine<T> {
     given_points<T> given;
     normalized_points<T> normalized{};  // its arrays are those below
     bool known = false;                 // true if the row statistics are computed
+    buffer unit_rows;                   // m × n: engine_args::unit_rows, in place of the points as they were given
     buffer shift, shift_again, x, operand, weight, norm, rounding, projection, signature, unit, direction, expected;
   };
   // Sums that the host combines.
@@ -105,6 +106,7 @@ class cuda_engine final : public engine<T> {
     core::vector<double> exponents;       // per feature: ranges::exponent
     core::vector<double> low, high;       // per feature: ranges::low, high
     double heaviest = 1;                  // ranges::heaviest
+    std::int64_t zero_row = -1;           // ranges::zero_row
     core::vector<T> units;                // per column: normalized_points::unit
     core::vector<column_sums> sums;       // per column
     core::vector<block_squares> squares;  // per block of row statistics
@@ -136,7 +138,8 @@ class cuda_engine final : public engine<T> {
   bool checks() const { return protect_ && !bare_; }  // those of passes
   bool stop() const { return repairs() && (ranks_ ? ranks_.failed() : what_.seen.uncorrectable()); }
   bool weighted() const { return !what_.weights.empty(); }
-  bool half() const { return what_.half.present(); }
+  // The points that kernels read have 16 bits.
+  bool half() const { return what_.half.present() && points_.unit_rows.bytes() == 0; }
   std::int64_t columns() const { return n_ + (weighted() ? 1 : 0); }
   // Returns the number of sums over a column: one for each segment of a group's points, so that they can be added in the order of rows.
   std::int64_t segments() const {
@@ -220,6 +223,9 @@ class cuda_engine final : public engine<T> {
   abft::finding make_row_stats();
   void verify_own_row_stats();
   void verify_row_stats();
+
+  // unit_rows.cpp
+  void make_unit_rows();
 
   // serve.cpp
   point_sums measure_as_given();

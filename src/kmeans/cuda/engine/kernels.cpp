@@ -14,6 +14,7 @@
 #include "kmeans/cuda/engine/serving_pass.hpp"
 #include "kmeans/cuda/layout/serve_args.hpp"
 #include "kmeans/cuda/layout/setup_args.hpp"
+#include "kmeans/cuda/layout/unit_rows.hpp"
 #include "kmeans/cuda/policy/tuning.hpp"
 #include "kmeans/cuda/sparse/arguments.hpp"
 
@@ -41,6 +42,13 @@ void allow_lines(std::vector<ballast::cuda::kernel_request>& kernels) {
 const char* literal(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
+
+template <class T>
+auto kernel_names<T>::unit_rows(bool half, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/normalize/unit_rows.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("unit_rows_kernel"), {k_type<T>, literal(half)}, instrumented),
+          .threads = k_unit_threads};
+}
 
 template <class T>
 auto kernel_names<T>::ranges(bool half, bool instrumented) -> request {
@@ -373,6 +381,11 @@ class kernel_set {
   void add_sparse() {
     for (auto list : {kernel_names<float>::sparse(false), kernel_names<double>::sparse(false)}) add_once(std::move(list));
   }
+  // The kernels that divide points by their norms.
+  void add_unit_rows() {
+    add_once({kernel_names<float>::unit_rows(false, false), kernel_names<float>::unit_rows(true, false),
+              kernel_names<double>::unit_rows(false, false)});
+  }
   // The kernels that read points of 16 bits.
   void add_half() {
     for (const int words : {1, 2}) {
@@ -398,6 +411,7 @@ class kernel_set {
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
   kernel_set list(on);
   list.add_half();
+  list.add_unit_rows();
   list.add_sparse();
   for (const bool f64 : {false, true})
     for (int words = f64 ? 2 : 1; words <= 2; ++words) list.add_setup(f64, words);
@@ -420,6 +434,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     }
   }
   list.add_half();
+  list.add_unit_rows();
   list.add_sparse();
   return list.made;
 }

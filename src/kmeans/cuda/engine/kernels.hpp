@@ -18,6 +18,7 @@ template <class T>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
 
+  static request unit_rows(bool half, bool instrumented);  // x / ‖x‖, for spherical K-Means
   static request ranges(bool half, bool instrumented);
   static request fold_ranges();
   static request fold_sums();

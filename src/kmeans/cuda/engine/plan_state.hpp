@@ -28,7 +28,8 @@ enum kernel_number : int {
   k_find_kernel = k_ranges_kernel + 2,
   k_normalize_kernel = k_find_kernel + 2,
   k_row_stats_kernel = k_normalize_kernel + 2,  // 2 · 2: words per sum
-  k_gather_kernel = k_row_stats_kernel + 4,
+  k_unit_rows_kernel = k_row_stats_kernel + 4,
+  k_gather_kernel = k_unit_rows_kernel + 2,
   k_distances_kernel = k_gather_kernel + 2,
   k_given_distances_kernel = k_distances_kernel + 2,
   k_far_kernel = k_given_distances_kernel + 2,

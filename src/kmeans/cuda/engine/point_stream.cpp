@@ -14,10 +14,15 @@
 
 namespace ballast::kmeans::cuda {
 
+bool fits_whole(const kept_points_problem& what, std::int64_t available) {
+  const std::int64_t rows = padded_rows(what.m);
+  return rows * what.resident_row + what.working + what.given_bytes + rows * what.normalized_row <= available;
+}
+
 kept_points_choice choose_kept_points(const kept_points_problem& what, std::int64_t available) {
   if (what.given_bytes == 0) return {kept_points::all, what.m};
   const std::int64_t rows = padded_rows(what.m), kept = rows * what.resident_row + what.working;
-  if (kept + what.given_bytes + rows * what.normalized_row <= available) return {kept_points::all, what.m};
+  if (fits_whole(what, available)) return {kept_points::all, what.m};
   // Pieces of 64 MB hide the latency of starting a copy; larger pieces gain nothing.
   constexpr std::int64_t most = std::int64_t{64} << 20;
   const auto rows_for = [&](std::int64_t bytes, std::int64_t row) {

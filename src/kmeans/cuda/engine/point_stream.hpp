@@ -51,6 +51,8 @@ struct kept_points_problem {
   std::int64_t working = 0;         // other bytes: centroids, sums, results on their way to the host
   std::int64_t unit = 1;
 };
+// Returns whether the given points and the normalized points fit into `available` bytes together.
+bool fits_whole(const kept_points_problem& problem, std::int64_t available);
 kept_points_choice choose_kept_points(const kept_points_problem& problem, std::int64_t available);
 
 // Devices of a group divide the points at multiples of these rows, whole strips and at most k_most_segments of them: so no sum that is

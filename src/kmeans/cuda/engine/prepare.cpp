@@ -75,6 +75,8 @@ template <class T>
 ranges<T> cuda_engine<T>::column_stats() {
   using sums = column_ranges<T>;
   ranges<T> made;
+  made.zero_row = statistics_.zero_row;
+  if (made.zero_row >= 0) return made;
   buffer parts;
   // Finds the lowest row of a column that has an invalid value.
   const auto find = [&](const given_points<T>& values, std::int64_t column, bool weights) {

@@ -18,9 +18,11 @@ using requests = std::vector<ballast::cuda::kernel_request>;
 
 template <class T>
 requests first_kernels(const problem& size, const options& wanted, bool protect, ballast::cuda::device& on) {
-  const bool f64 = sizeof(T) == 8, half = size.storage == storage::f16 || size.storage == storage::bf16;
+  const bool f64 = sizeof(T) == 8, given_half = size.storage == storage::f16 || size.storage == storage::bf16;
+  const bool half = given_half && !size.spherical;  // unit vectors are floats
   const int words = f64 ? 2 : 1;
   requests made = kernel_names<T>::all(words, false, half);
+  if (size.spherical) made.push_back(kernel_names<T>::unit_rows(given_half, false));
   if (wanted.init == init::kmeans_parallel) {
     for (ballast::cuda::kernel_request& each : kernel_names<T>::candidates(false)) made.push_back(std::move(each));
   }
