@@ -64,7 +64,7 @@ TEST(fft_cuda_convolution, agrees_with_the_definition_from_host_and_device_memor
       EXPECT_GT(seen.checks, 2U);
       EXPECT_LE(given.error(out), given.allowed());
       EXPECT_EQ(open.run(given.x, given.h, bare).checks, 0U);
-      EXPECT_EQ(out, bare);
+      EXPECT_LE(given.error(bare), given.allowed());
       const auto x = on_device(given.x), h = on_device(given.h), y = on_device(std::vector<Element>(out.size()));
       const auto n = given.x.size(), m = given.h.size();
       const report there = guarded.run(std::span<const Element>(x.data(), n), std::span<const Element>(h.data(), m),
@@ -86,8 +86,8 @@ TEST(fft_cuda_convolution, every_site) {
       std::vector<Element> clean(given.wanted.size());
       (void)guarded.run(given.x, given.h, clean);
       for (const inject::site_row& row : inject::sites()) {
-        // Not stages and factors: transforms as short as these have none of some.
-        if (row.operation() != "fft" || row.site == site::stage || row.site == site::twiddle) continue;
+        // Transforms as short as these have no twiddle factors in some of their stages.
+        if (row.operation() != "fft" || row.site == site::twiddle) continue;
         int changed = 0, found = 0;
         for (std::uint64_t seed = 0; seed < (test::sampled() ? 12 : 60); ++seed) {
           SCOPED_TRACE(std::string(row.name) + ' ' + std::to_string(seed));
@@ -157,7 +157,7 @@ TEST(fft_cuda_convolution, refuses_misaligned_memory) {
   } catch (const invalid_argument_error& error) {
     text = error.what();
   }
-  EXPECT_NE(text.find("convolve_real_f32_n20_m13_full: signal: expected device memory at a multiple of 4 bytes"), std::string::npos)
+  EXPECT_NE(text.find("convolve_real_f32_n20_m13_full: first: expected device memory at a multiple of 4 bytes"), std::string::npos)
       << text;
 }
 

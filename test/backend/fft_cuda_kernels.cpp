@@ -1,17 +1,14 @@
-// Prints the kernels that the cases of fft_cases.hpp, fft_cuda_any_cases.hpp and fft_cuda_convolve_cases.hpp need: runs their plans on a
-// device that loads every kernel and launches none. Layer: backend tests; what it prints is compiled into backend_fft_cuda.
+// Prints the kernels that the cases of fft_cases.hpp and fft_cuda_any_cases.hpp need: runs their plans on a device that loads every
+// kernel and launches none.
+// Layer: backend tests; what it prints is compiled into backend_fft_cuda.
 #include <algorithm>
 #include <complex>
 #include <memory>
 #include <vector>
 
-#include <ballast/convolve.hpp>
-
 #include "backend/fft_any_example.hpp"
 #include "backend/fft_cuda_any_cases.hpp"
-#include "backend/fft_cuda_convolve_cases.hpp"
 #include "backend/fft_emulator.hpp"
-#include "fft/cuda/convolve/convolve.hpp"
 #include "fft/sites.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
@@ -50,23 +47,6 @@ void record(const fft::any_case& each, protection guard, const inject::plan* fau
   each.problem.precision == precision::f32 ? run(float{}) : run(double{});
 }
 
-// Without launches the checks find that no block was judged.
-void record(const fft::device_convolution_case& each, protection guard, const inject::plan* faults) {
-  const inject::scope struck(faults);
-  const fft::convolution made(each.problem, {.backend = backend::cuda, .protection = guard});
-  const auto run = [&]<class Element>(Element) {
-    const std::vector<Element> x(static_cast<std::size_t>(each.problem.first[0])), h(static_cast<std::size_t>(each.problem.second[0]));
-    std::vector<Element> y(static_cast<std::size_t>(made.output_shape()[0]));
-    (void)made.run(x, h, y, {.throw_on_uncorrectable = false});
-  };
-  const bool single = each.problem.precision == precision::f32;
-  if (each.problem.complex) {
-    single ? run(std::complex<float>{}) : run(std::complex<double>{});
-  } else {
-    single ? run(float{}) : run(double{});
-  }
-}
-
 }  // namespace
 
 int main() {
@@ -93,16 +73,6 @@ int main() {
   for (const fft::any_case& each : fft::any_cases()) {
     const auto device = std::make_shared<test::recording_device>(fft::with_memory(fft::capabilities_of(fft::machine::whole), each.memory));
     const test::current_device_guard current(device);
-    for (const protection guard : {protection::correct, protection::off}) {
-      record(each, guard, nullptr);
-      record(each, guard, &faults);
-    }
-    device->print();
-  }
-  for (const fft::device_convolution_case& each : fft::device_convolution_cases()) {
-    const auto device = std::make_shared<test::recording_device>(fft::capabilities_of(fft::machine::whole));
-    const test::current_device_guard current(device);
-    fft::cuda::override_convolution_group(each.most_elements);
     for (const protection guard : {protection::correct, protection::off}) {
       record(each, guard, nullptr);
       record(each, guard, &faults);

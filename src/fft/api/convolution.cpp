@@ -213,8 +213,13 @@ report execute(const convolution::implementation& plan, std::span<const Element>
     if (count != static_cast<std::size_t>(points_of(shape)))
       refuse(fmt::format("{}: expected {} elements, got {}", name, points_of(shape), count));
     if (data == nullptr) refuse(fmt::format("{}: expected data, got a null pointer", name));
-    if (plan.on_device != nullptr) return;
-    if (const auto where = ballast::cuda::residence_of(data); where != ballast::cuda::residence::host)
+    const auto where = ballast::cuda::residence_of(data);
+    // If a kernel reads an element from an address that is no multiple of its size, the CUDA context of the application is lost.
+    const std::uintptr_t beyond = reinterpret_cast<std::uintptr_t>(data) % sizeof(Element);
+    if (where != ballast::cuda::residence::host && beyond != 0)
+      refuse(fmt::format("{}: expected device memory at a multiple of {} bytes, an element's size, got an address {} bytes behind one",
+                         name, sizeof(Element), beyond));
+    if (plan.on_device == nullptr && where != ballast::cuda::residence::host)
       throw unsupported_error(fmt::format("{}: {}: expected host memory, got {} memory", plan.token.view(), name,
                                           where == ballast::cuda::residence::device ? "device" : "managed"));
   };

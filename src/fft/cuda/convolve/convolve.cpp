@@ -10,8 +10,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <ballast/error.hpp>
-
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
 #include "core/format.hpp"
@@ -120,15 +118,6 @@ class blocks_on_device final : public device_convolution {
       at_.judged = take(group_ * static_cast<std::int64_t>(sizeof(convolve_judgement)));
     }
     workspaces_.emplace(device_, ballast::cuda::k_ring_bytes + all);
-  }
-
-  void check_aligned(const char* name, const void* operand) const {
-    const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(operand) % static_cast<std::uintptr_t>(width_));
-    if (device_->accessible(operand) && beyond != 0)
-      throw invalid_argument_error(
-          fmt::format("{}: expected device memory at a multiple of {} bytes, an element's size, got an address {} "
-                      "bytes behind one",
-                      name, width_, beyond));
   }
 
   block_convolution what_;
@@ -336,9 +325,6 @@ class blocks_on_device<T>::execution_of {
 template <class T>
 void blocks_on_device<T>::run(const void* signal, const void* kernel, void* out, const run::settings& how, run::recorder& seen,
                               inject::active_injector& injector) const {
-  check_aligned("signal", signal);
-  check_aligned("kernel", kernel);
-  check_aligned("out", out);
   ballast::cuda::device_staging staging(device_, how.stream);
   signal = staging.read(signal, what_.signal * width_);
   kernel = staging.read(kernel, what_.kernel * width_);
