@@ -59,7 +59,7 @@ struct convolve_add_arguments {
   const void* y;  // blocks of `length` elements
   void* out;
   std::int64_t length, step, overlap, first, blocks, parts;  // overlap: elements of a block that belong to the next one, too
-  std::int64_t lead;                                         // 1: block 0 of the group was stored with the group before
+  std::int64_t lead;                                         // blocks of the group that were stored with the group before
   std::int64_t out_first, out_count;
   std::int64_t first_tile, tiles;
   const double* powers;

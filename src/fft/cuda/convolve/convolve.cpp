@@ -56,13 +56,8 @@ class blocks_on_device final : public device_convolution {
         parts_(divided(what.length, k_convolve_tile)) {
     constexpr std::int64_t k_group_bytes = std::int64_t{1} << 28;  // of the padded blocks of a group
     const std::int64_t most = overriding_group() != 0 ? overriding_group() : k_group_bytes / width_;
-    group_ = std::max<std::int64_t>(most / what.length, 2);
-    if (group_ >= what.blocks) {
-      group_ = what.blocks;
-    } else {
-      lead_ = 1;  // the last block of the group before is computed again, since its results overlap
-    }
-    groups_ = divided(what.blocks, group_ - lead_);
+    group_ = std::min(std::max<std::int64_t>(most / what.length, 2), what.blocks);
+    groups_ = group_ == what.blocks ? 1 : divided(what.blocks - 1, group_ - 1);
     fft::problem lines{.kind = what.complex ? kind::c2c : kind::r2c, .precision = what.precision, .shape = {what.length}};
     of_kernel_ = make_transform(describe(lines), what.precision, what.protect, what.scheme);
     lines.batch = group_;
@@ -123,7 +118,7 @@ class blocks_on_device final : public device_convolution {
   block_convolution what_;
   std::shared_ptr<ballast::cuda::device> device_;
   std::int64_t width_, spectrum_, parts_;  // bytes of an element, numbers of a spectrum, tiles of a block
-  std::int64_t group_ = 1, groups_ = 1, lead_ = 0;
+  std::int64_t group_ = 1, groups_ = 1;
   std::unique_ptr<transform> of_kernel_, forward_, backward_;
   double scale_ = 1;
   std::vector<const kernel*> kernels_;
@@ -194,7 +189,10 @@ class blocks_on_device<T>::execution_of {
   Part* memory(std::int64_t at) const {
     return reinterpret_cast<Part*>(work_.memory() + at);
   }
-  std::int64_t first_of(std::int64_t group) const { return group * (plan_.group_ - plan_.lead_) - plan_.lead_; }
+  // Groups have one block in common, the last two perhaps more: results of neighbouring blocks overlap.
+  std::int64_t first_of(std::int64_t group) const { return std::min(group * (plan_.group_ - 1), what_.blocks - plan_.group_); }
+  // The blocks of a group that were stored with the group before.
+  std::int64_t lead_of(std::int64_t group) const { return group == 0 ? 0 : first_of(group - 1) + plan_.group_ - first_of(group); }
 
   std::unique_ptr<run::pending> transform_by(const transform& by, std::int64_t from, std::int64_t to, direction way, double scale) const {
     const double check_scale = way == direction::forward ? 1 : 1 / static_cast<double>(what_.length);
@@ -249,7 +247,7 @@ class blocks_on_device<T>::execution_of {
     a.first = first_of(group);
     a.blocks = what_.blocks;
     a.parts = plan_.parts_;
-    a.lead = plan_.lead_;
+    a.lead = lead_of(group);
     a.out_first = what_.out_first;
     a.out_count = what_.out_count;
     a.first_tile = group * plan_.group_ * a.parts;
@@ -291,7 +289,7 @@ class blocks_on_device<T>::execution_of {
     seen_.checked(2 * static_cast<std::uint64_t>(plan_.group_));
     abft::finding now;
     now.bits = read.bits == 0 ? 1 : read.bits;
-    const std::int64_t first = std::max<std::int64_t>(first_of(group), 0);
+    const std::int64_t first = first_of(group);
     const auto all = static_cast<unsigned long long>(plan_.group_);
     if (read.differing != 0 || read.passed + read.failed + read.unjudged != all)
       return {.word = abft::k_fail, .bits = now.bits, .residual = 1, .index = first};
@@ -307,7 +305,7 @@ class blocks_on_device<T>::execution_of {
     if (worst == each.end()) return now;
     now.residual = worst->residual;
     now.threshold = worst->threshold;
-    now.index = std::max<std::int64_t>(first_of(group) + (worst - each.begin()), 0);
+    now.index = first + (worst - each.begin());
     return now;
   }
 
