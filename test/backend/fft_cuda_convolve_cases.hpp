@@ -11,7 +11,7 @@ namespace ballast::fft {
 
 struct device_convolution_case {
   convolution_problem problem;
-  std::int64_t most_elements = 0;  // of a group of blocks; 0: as chosen
+  std::int64_t most_elements = 0;  // the most that a group of blocks has; 0: as chosen
 };
 
 // One block, several, several groups of them, tiles that are not full, either operand the longer one, one element.

@@ -38,7 +38,7 @@ struct convolve_pad_arguments {
   std::int64_t length, step, first, parts;
   std::int64_t first_tile, tiles;  // of the call, for injection
   std::int32_t turn, turns;        // the same
-  // Of the check.
+  // The check reads and writes these.
   const double* powers;  // for both points, the powers of z up to 255 and those with exponents 0, 4096, …: complex numbers
   double stride[4];      // z²⁵⁶ at both points
   double* sums;          // k_convolve_sums for each tile

@@ -54,7 +54,7 @@ class blocks_on_device final : public device_convolution {
         width_((what.complex ? 2 : 1) * static_cast<std::int64_t>(sizeof(T))),
         spectrum_(what.complex ? what.length : what.length / 2 + 1),
         parts_(divided(what.length, k_convolve_tile)) {
-    constexpr std::int64_t k_group_bytes = std::int64_t{1} << 28;  // of the padded blocks of a group
+    constexpr std::int64_t k_group_bytes = std::int64_t{1} << 28;  // the padded blocks of a group take at most these
     const std::int64_t most = overriding_group() != 0 ? overriding_group() : k_group_bytes / width_;
     group_ = std::min(std::max<std::int64_t>(most / what.length, 2), what.blocks);
     groups_ = group_ == what.blocks ? 1 : divided(what.blocks - 1, group_ - 1);

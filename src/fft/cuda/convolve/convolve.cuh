@@ -86,7 +86,7 @@ using convolve_judge_launch = ballast::cuda::kernel_launch<convolve_judge_argume
 
 // Pads blocks. Check: compares them instead, and sums the operand.
 template <class T, bool Complex, bool Check, class Injector>
-__global__ void __launch_bounds__(k_convolve_threads) convolve_pad_kernel(const __grid_constant__ convolve_pad_launch<Injector> given) {
+__global__ void __launch_bounds__(k_convolve_threads, 4) convolve_pad_kernel(const __grid_constant__ convolve_pad_launch<Injector> given) {
   using element = convolve_element<T, Complex>;
   const convolve_pad_arguments& a = given.arguments;
   const std::int64_t block = blockIdx.x / a.parts, part = blockIdx.x - block * a.parts;
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(k_convolve_threads) convolve_pad_kernel(const 
 
 // Multiplies spectra. Check: compares the products instead.
 template <class T, bool Check, class Injector>
-__global__ void __launch_bounds__(k_convolve_threads)
+__global__ void __launch_bounds__(k_convolve_threads, 4)
     convolve_product_kernel(const __grid_constant__ convolve_product_launch<Injector> given) {
   using number = ballast::cuda::complex<T>;
   const convolve_product_arguments& a = given.arguments;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(k_convolve_threads)
 
 // Adds overlapping results and stores them. Check: compares them instead, and sums the results of each block.
 template <class T, bool Complex, bool Check, class Injector>
-__global__ void __launch_bounds__(k_convolve_threads) convolve_add_kernel(const __grid_constant__ convolve_add_launch<Injector> given) {
+__global__ void __launch_bounds__(k_convolve_threads, 4) convolve_add_kernel(const __grid_constant__ convolve_add_launch<Injector> given) {
   using element = convolve_element<T, Complex>;
   const convolve_add_arguments& a = given.arguments;
   const std::int64_t block = blockIdx.x / a.parts, part = blockIdx.x - block * a.parts;
@@ -230,7 +230,8 @@ __global__ void __launch_bounds__(k_convolve_threads) convolve_add_kernel(const 
 
 // Compares Σ y zᵏ with Σ x zʲ · Σ h zˡ. A warp takes a block of the signal.
 template <class Injector>
-__global__ void __launch_bounds__(k_convolve_threads) convolve_judge_kernel(const __grid_constant__ convolve_judge_launch<Injector> given) {
+__global__ void __launch_bounds__(k_convolve_threads, 4)
+    convolve_judge_kernel(const __grid_constant__ convolve_judge_launch<Injector> given) {
   using number = ballast::cuda::complex<double>;
   const convolve_judge_arguments& a = given.arguments;
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * (k_convolve_threads / 32) + threadIdx.x / 32;

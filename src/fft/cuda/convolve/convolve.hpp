@@ -25,7 +25,7 @@ struct block_convolution {
   std::int64_t length = 1, step = 1, blocks = 1;
   std::int64_t out_first = 0, out_count = 1;  // the results that are stored
   bool protect = true;
-  std::string scheme;  // of the transforms
+  std::string scheme;  // that the transforms take
 };
 
 class device_convolution {
