@@ -36,7 +36,7 @@ struct convolve_pad_arguments {
   convolve_operand from;
   void* to;  // blocks of `length` elements
   std::int64_t length, step, first, parts;
-  std::int64_t first_tile, tiles;  // of the call, for injection
+  std::int64_t first_tile, tiles;  // those of the call, for injection
   std::int32_t turn, turns;        // the same
   // The check reads and writes these.
   const double* powers;  // for both points, the powers of z up to 255 and those with exponents 0, 4096, …: complex numbers
