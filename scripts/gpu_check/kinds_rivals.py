@@ -175,7 +175,9 @@ def time_convolution(token, torch, device, clock):
 
     clock.time(token, "operands on the host", "PyTorch", lambda: convolve(x.to(device), h.to(device)).cpu())
     x, h = x.to(device), h.to(device)
-    clock.time(token, "operands on the host", "PyTorch, operands on the device", lambda: convolve(x, h).contiguous())
+    # Ballast takes operands of the device in one dimension.
+    call = "operands on the device" if len(first) == 1 else "operands on the host"
+    clock.time(token, call, "PyTorch, operands on the device", lambda: convolve(x, h).contiguous())
 
 
 def time_kmeans(token, torch, flash, device, clock):

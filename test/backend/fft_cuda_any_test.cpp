@@ -12,7 +12,6 @@
 
 #include <gtest/gtest.h>
 
-#include <ballast/convolve.hpp>
 #include <ballast/error.hpp>
 #include <ballast/fft.hpp>
 
@@ -180,41 +179,6 @@ TEST(fft_cuda_any_events, have_numbers_of_signals_of_every_loop) {
   }
   // Signals of every loop are among them.
   EXPECT_GE(numbers.size(), 20U);
-}
-
-// Its transforms run on the device: a fault there is repaired there, one on the host by the check from end to end.
-TEST(fft_cuda_convolution, is_right_and_repairs_faults_on_both_sides) {
-  const emulator device(machine::whole);
-  const convolution_problem what{.first = {20}, .second = {13}};
-  const convolution host(what, {.backend = backend::cpu}), guarded(what, on_cuda()), open(what, on_cuda(protection::off));
-  const std::vector<float> x = test::noise<float>(20, 1), h = test::noise<float>(13, 2);
-  std::vector<float> wanted(32), clean(32), bare(32);
-  (void)host.run(x, h, wanted);
-  const report seen = guarded.run(x, h, clean);
-  EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
-  EXPECT_EQ(seen.backend, backend::cuda);
-  (void)open.run(x, h, bare);
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(clean[i], wanted[i], 1e-5);
-  for (const inject::site where : {site::input, site::stage, site::intermediate, site::output}) {
-    int changed = 0, found = 0;
-    for (std::uint64_t seed = 0; seed < 24; ++seed) {
-      inject::request wanted_fault;
-      wanted_fault.site = where;
-      wanted_fault.seed = seed;
-      wanted_fault.bit = 30;
-      wanted_fault.visit = static_cast<std::int64_t>(seed % 4);
-      const inject::plan faults({wanted_fault});
-      const inject::scope struck(&faults);
-      std::vector<float> out(32);
-      (void)open.run(x, h, out);
-      changed += out == bare ? 0 : 1;
-      const report repaired = guarded.run(x, h, out);
-      found += repaired.verdict == verdict::clean ? 0 : 1;
-      for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], clean[i], 1e-3) << to_json(repaired);
-    }
-    EXPECT_GT(changed, 0) << static_cast<std::uint32_t>(where);
-    EXPECT_GT(found, 0) << static_cast<std::uint32_t>(where);
-  }
 }
 
 TEST(fft_cuda_any_refusals, say_what_was_expected) {

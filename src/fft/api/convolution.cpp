@@ -126,6 +126,24 @@ std::shared_ptr<convolution::implementation> prepare_convolution(convolution_pro
       made->backend == ballast::backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
   made->scheme = run::choose_scheme(how, known.front(), known, token);
   const bool protect = how.protection != protection::off;
+  if (made->backend == ballast::backend::cuda && rank == 1) {
+    made->on_device = cuda::make_device_convolution({.precision = problem.precision,
+                                                     .complex = problem.complex,
+                                                     .signal_reversed = problem.correlate && made->swapped,
+                                                     .kernel_reversed = problem.correlate && !made->swapped,
+                                                     .signal = made->signal[0],
+                                                     .kernel = made->kernel[0],
+                                                     .length = made->points(),
+                                                     .step = made->step,
+                                                     .blocks = made->blocks,
+                                                     .out_first = made->out_first[0],
+                                                     .out_count = made->out_shape[0],
+                                                     .protect = protect,
+                                                     .scheme = std::string(made->scheme.view())});
+    made->problem = std::move(problem);
+    made->where = where;
+    return made;
+  }
   fft::problem lines{.kind = problem.complex ? kind::c2c : kind::r2c, .precision = problem.precision, .shape = made->padded};
   made->of_kernel = make_work(made->backend, describe(lines), lines.precision, protect, 0, made->scheme.view());
   lines.batch = made->group;
@@ -195,7 +213,13 @@ report execute(const convolution::implementation& plan, std::span<const Element>
     if (count != static_cast<std::size_t>(points_of(shape)))
       refuse(fmt::format("{}: expected {} elements, got {}", name, points_of(shape), count));
     if (data == nullptr) refuse(fmt::format("{}: expected data, got a null pointer", name));
-    if (const auto where = ballast::cuda::residence_of(data); where != ballast::cuda::residence::host)
+    const auto where = ballast::cuda::residence_of(data);
+    // If a kernel reads an element from an address that is no multiple of its size, the CUDA context of the application is lost.
+    const std::uintptr_t beyond = reinterpret_cast<std::uintptr_t>(data) % sizeof(Element);
+    if (where != ballast::cuda::residence::host && beyond != 0)
+      refuse(fmt::format("{}: expected device memory at a multiple of {} bytes, an element's size, got an address {} bytes behind one",
+                         name, sizeof(Element), beyond));
+    if (plan.on_device == nullptr && where != ballast::cuda::residence::host)
       throw unsupported_error(fmt::format("{}: {}: expected host memory, got {} memory", plan.token.view(), name,
                                           where == ballast::cuda::residence::device ? "device" : "managed"));
   };
@@ -215,8 +239,13 @@ report execute(const convolution::implementation& plan, std::span<const Element>
     }
     inject::active_injector injector(how.faults, site::table());
     run::recorder seen(of.token, of.backend, of.scheme, how, injector);
-    run_convolution<T>({of, reinterpret_cast<const T*>(first.data()), reinterpret_cast<const T*>(second.data()),
-                        reinterpret_cast<T*>(out.data()), how, seen, injector});
+    if (of.on_device != nullptr) {
+      of.on_device->run(of.swapped ? second.data() : first.data(), of.swapped ? first.data() : second.data(), out.data(), how, seen,
+                        injector);
+    } else {
+      run_convolution<T>({of, reinterpret_cast<const T*>(first.data()), reinterpret_cast<const T*>(second.data()),
+                          reinterpret_cast<T*>(out.data()), how, seen, injector});
+    }
     return seen.finish();
   });
 }

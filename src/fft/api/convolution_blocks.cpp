@@ -17,6 +17,7 @@
 #include "fft/api/convolution.hpp"
 #include "fft/sites.hpp"
 #include "fft/tables/checks.hpp"
+#include "fft/tables/circle.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
 #include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
@@ -31,15 +32,11 @@ using core::at;
 
 template <class W>
 circle_powers<W> make_circle_powers(const std::vector<std::int64_t>& lengths) {
-  // Multiples of 2π/2^40, which are exact, so that z^j z^k is z^{j+k} to the last digits.
-  constexpr std::int64_t k_circle = std::int64_t{1} << 40;
   circle_powers<W> made;
   for (std::size_t v = 0; v < made.size(); ++v) {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
-      const auto turn = static_cast<std::int64_t>(core::mix64(k_weight_seed + 2 * i + v) % k_circle) | 1;
       std::vector<std::complex<W>>& powers = made[v].emplace_back();
-      std::int64_t now = 0;
-      for (std::int64_t k = 0; k < lengths[i]; ++k, now = (now + turn) % k_circle) powers.push_back(root_of_unity<W>(now, k_circle));
+      for (std::int64_t k = 0; k < lengths[i]; ++k) powers.push_back(circle_power<W>(i, v, k));
     }
   }
   return made;

@@ -79,7 +79,21 @@ void time_placed(const std::string& token, double seconds, tally& seen) {
   }
 }
 
-// Operands in host memory, as the interface takes them.
+// The words of x, h and y.
+template <class T>
+struct convolution_operands {
+  std::span<const T> x, h;
+  std::span<T> y;
+};
+
+template <class T>
+report convolve(const fft::convolution& plan, const convolution_operands<T>& on) {
+  if (!plan.problem().complex) return plan.run(on.x, on.h, on.y, on_stream());
+  const auto points = [](std::span<const T> of) { return std::span(reinterpret_cast<const std::complex<T>*>(of.data()), of.size() / 2); };
+  return plan.run(points(on.x), points(on.h), std::span(reinterpret_cast<std::complex<T>*>(on.y.data()), on.y.size() / 2), on_stream());
+}
+
+// Operands in host memory; of one dimension and with the backend cuda in device memory, too.
 template <class T>
 void time_convolution(const std::string& token, double seconds, tally& seen) {
   const fft::convolution_problem what = test::parse_convolution(token);
@@ -92,26 +106,37 @@ void time_convolution(const std::string& token, double seconds, tally& seen) {
   const fft::convolution off(what, on_gpu(protection::off)), correct(what, on_gpu(protection::correct));
   const std::vector<T> x = noise<T>(words * points_of(what.first), 1), h = noise<T>(words * points_of(what.second), 2);
   std::vector<T> y(static_cast<std::size_t>(words * points_of(off.output_shape())));
-  const auto run = [&](const fft::convolution& plan) -> report {
-    const call now = on_stream();
-    if (words == 1) return plan.run(std::span<const T>(x), std::span<const T>(h), std::span<T>(y), now);
-    const auto points = [](const std::vector<T>& of) {
-      return std::span(reinterpret_cast<const std::complex<T>*>(of.data()), of.size() / 2);
-    };
-    return plan.run(points(x), points(h), std::span(reinterpret_cast<std::complex<T>*>(y.data()), y.size() / 2), now);
+  const auto measure = [&](const char* where, const convolution_operands<T>& on, const auto& clear, const auto& read) {
+    std::vector<call_variant> variants;
+    for (const fft::convolution* plan : {&off, &correct})
+      variants.push_back({plan == &off ? "off" : "correct", {}, [&, plan] { (void)convolve(*plan, on); }});
+    (void)time_call({token, where, k_kind_row}, variants, 0.35 * seconds);
+    for (const fft::convolution* plan : {&off, &correct}) {
+      check_kind(seen, token, plan == &off ? "off" : "correct", [&]() -> measured_error {
+        clear();
+        const report found = convolve(*plan, on);
+        if (found.detected > 0) throw error("a false alarm: " + std::string(to_string(found.verdict)));
+        read();
+        return error_of_convolution<T>(what, plan->output_shape(), x, h, y);
+      });
+    }
   };
-  std::vector<call_variant> variants;
-  for (const fft::convolution* plan : {&off, &correct})
-    variants.push_back({plan == &off ? "off" : "correct", {}, [&, plan] { (void)run(*plan); }});
-  (void)time_call({token, "operands on the host", k_kind_row}, variants, 0.7 * seconds);
-  for (const fft::convolution* plan : {&off, &correct}) {
-    check_kind(seen, token, plan == &off ? "off" : "correct", [&]() -> measured_error {
-      std::ranges::fill(y, std::numeric_limits<T>::quiet_NaN());
-      const report found = run(*plan);
-      if (found.detected > 0) throw error("a false alarm: " + std::string(to_string(found.verdict)));
-      return error_of_convolution<T>(what, plan->output_shape(), x, h, y);
-    });
-  }
+  measure(
+      "operands on the host", {x, h, y}, [&] { std::ranges::fill(y, std::numeric_limits<T>::quiet_NaN()); }, [] {});
+  if (what.first.size() > 1 || tested != backend::cuda) return;
+  const auto bytes = [](const std::vector<T>& of) { return static_cast<std::int64_t>(of.size() * sizeof(T)); };
+  const gpu::buffer dx(bytes(x)), dh(bytes(h)), dy(bytes(y));
+  gpu::copy(dx.data(), x.data(), bytes(x));
+  gpu::copy(dh.data(), h.data(), bytes(h));
+  gpu::synchronize();
+  measure(
+      "operands on the device",
+      {{static_cast<const T*>(dx.data()), x.size()}, {static_cast<const T*>(dh.data()), h.size()}, {static_cast<T*>(dy.data()), y.size()}},
+      [&] { gpu::fill(dy.data(), 0xff, dy.bytes()); },  // an element that is not written is NaN
+      [&] {
+        gpu::copy(y.data(), dy.data(), bytes(y));
+        gpu::synchronize();
+      });
 }
 
 template <class T>

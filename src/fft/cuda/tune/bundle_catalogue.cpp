@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fft/cuda/convolve/convolve.hpp"
 #include "fft/cuda/group/boxes.hpp"
 #include "fft/cuda/group/product.hpp"
 #include "fft/cuda/plan/fallback.hpp"
@@ -62,6 +63,14 @@ void add_common(collection& to) {
   for (const check_form check : k_checks) to.add(c2c("f32", 1000, 1 << 24), check);
 }
 
+void add_convolution(collection& to) {
+  for (const precision type : {precision::f32, precision::f64}) {
+    for (const bool complex : {false, true}) {
+      for (ballast::cuda::kernel_request& each : convolve_kernels(type, complex, false)) to.add(std::move(each));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> tuned_problems() {
@@ -91,6 +100,7 @@ std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::c
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
+  add_convolution(made);
   add_common(made);
   return made.take();
 }
@@ -99,6 +109,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
+  add_convolution(made);
   for (const int bytes : {4, 8, 16}) {
     for (const bool turned : {false, true}) made.add(box_copy_request(bytes, turned));
     made.add(box_sum_request(bytes));

@@ -1,0 +1,361 @@
+// Groups of blocks: all steps of a group are enqueued, then the host reads what their checks found, and computes the group again if one
+// failed.
+#include "fft/cuda/convolve/convolve.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <complex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "core/format.hpp"
+#include "core/memory.hpp"
+#include "cuda/call/device_call.hpp"
+#include "cuda/jit/expression.hpp"
+#include "cuda/memory/device_staging.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "cuda/memory/workspace.hpp"
+#include "fft/contract.hpp"
+#include "fft/cuda/convolve/arguments.hpp"
+#include "fft/problem.hpp"
+#include "fft/tables/checks.hpp"
+#include "fft/tables/circle.hpp"
+#include "fft/thresholds.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::fft::cuda {
+
+namespace {
+
+using ballast::cuda::aligned_bytes;
+using ballast::cuda::device_call;
+using ballast::cuda::kernel;
+
+std::int64_t& overriding_group() {
+  static std::int64_t most = 0;
+  return most;
+}
+
+std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
+
+// The places of kernels in convolve_kernels.
+enum which_kernel : std::size_t { k_pad, k_pad_check, k_product, k_product_check, k_add, k_add_check, k_judge };
+
+template <class T>
+class blocks_on_device final : public device_convolution {
+ public:
+  explicit blocks_on_device(const block_convolution& what)
+      : what_(what),
+        device_(ballast::cuda::current_device()),
+        width_((what.complex ? 2 : 1) * static_cast<std::int64_t>(sizeof(T))),
+        spectrum_(what.complex ? what.length : what.length / 2 + 1),
+        parts_(divided(what.length, k_convolve_tile)) {
+    constexpr std::int64_t k_group_bytes = std::int64_t{1} << 28;  // the padded blocks of a group take at most these
+    const std::int64_t most = overriding_group() != 0 ? overriding_group() : k_group_bytes / width_;
+    group_ = std::min(std::max<std::int64_t>(most / what.length, 2), what.blocks);
+    groups_ = group_ == what.blocks ? 1 : divided(what.blocks - 1, group_ - 1);
+    fft::problem lines{.kind = what.complex ? kind::c2c : kind::r2c, .precision = what.precision, .shape = {what.length}};
+    of_kernel_ = make_transform(describe(lines), what.precision, what.protect, what.scheme);
+    lines.batch = group_;
+    forward_ = make_transform(describe(lines), what.precision, what.protect, what.scheme);
+    if (!what.complex) lines.kind = kind::c2r;
+    const array_problem back = describe(lines);
+    backward_ = make_transform(back, what.precision, what.protect, what.scheme);
+    scale_ = norm_factor(back, norm::backward, direction::inverse);
+    kernels_ = device_->load_all(convolve_kernels(what.precision, what.complex, false));
+    if (what.protect) make_powers();
+    divide_memory();
+  }
+
+  void run(const void* signal, const void* kernel, void* out, const run::settings& how, run::recorder& seen,
+           inject::active_injector& injector) const override;
+
+ private:
+  class execution_of;
+
+  void make_powers() {
+    powers_ = ballast::cuda::share_table(device_, fmt::format("fft convolve powers {}", parts_), 0, [&] {
+      std::vector<std::complex<double>> made;
+      const auto add = [&](std::size_t point, std::int64_t exponent) { made.emplace_back(circle_power<long double>(0, point, exponent)); };
+      for (std::size_t point = 0; point < 2; ++point) {
+        for (std::int64_t i = 0; i < k_convolve_threads; ++i) add(point, i);
+        for (std::int64_t i = 0; i < parts_; ++i) add(point, i * k_convolve_tile);
+      }
+      return made;
+    });
+    for (std::size_t point = 0; point < 2; ++point) {
+      const std::complex<double> z(circle_power<long double>(0, point, k_convolve_threads));
+      stride_[2 * point] = z.real();
+      stride_[2 * point + 1] = z.imag();
+    }
+  }
+
+  void divide_memory() {
+    std::int64_t all = 0;
+    const auto take = [&](std::int64_t bytes) { return std::exchange(all, all + aligned_bytes(bytes)); };
+    const std::int64_t number = 2 * static_cast<std::int64_t>(sizeof(T)),
+                       sums = k_convolve_sums * static_cast<std::int64_t>(sizeof(double));
+    at_.verdict = take(sizeof(convolve_verdict));
+    at_.blocks = take(group_ * what_.length * width_);
+    at_.spectra = take(group_ * spectrum_ * number);
+    // The check of the products needs both factors.
+    at_.products = what_.protect ? take(group_ * spectrum_ * number) : at_.spectra;
+    at_.kernel = take(what_.length * width_);
+    at_.spectrum_of_kernel = take(spectrum_ * number);
+    if (what_.protect) {
+      at_.in = take(group_ * parts_ * sums);
+      at_.out = take(group_ * parts_ * sums);
+      at_.sums_of_kernel = take(parts_ * sums);
+      at_.judged = take(group_ * static_cast<std::int64_t>(sizeof(convolve_judgement)));
+    }
+    workspaces_.emplace(device_, ballast::cuda::k_ring_bytes + all);
+  }
+
+  block_convolution what_;
+  std::shared_ptr<ballast::cuda::device> device_;
+  std::int64_t width_, spectrum_, parts_;  // bytes of an element, numbers of a spectrum, tiles of a block
+  std::int64_t group_ = 1, groups_ = 1;
+  std::unique_ptr<transform> of_kernel_, forward_, backward_;
+  double scale_ = 1;
+  std::vector<const kernel*> kernels_;
+  std::shared_ptr<const ballast::cuda::device_table> powers_;
+  std::array<double, 4> stride_{};
+  struct {
+    std::int64_t verdict = 0, blocks = 0, spectra = 0, products = 0, kernel = 0, spectrum_of_kernel = 0;
+    std::int64_t in = 0, out = 0, sums_of_kernel = 0, judged = 0;
+  } at_;  // bytes from the begin of the workspace
+  std::optional<ballast::cuda::workspace_pool> workspaces_;
+};
+
+// One call.
+template <class T>
+class blocks_on_device<T>::execution_of {
+ public:
+  execution_of(const blocks_on_device& plan, const void* signal, const void* kernel, void* out, const run::settings& how,
+               run::recorder& seen, inject::active_injector& injector)
+      : plan_(plan),
+        what_(plan.what_),
+        signal_{signal, what_.signal, what_.signal_reversed ? 1 : 0},
+        kernel_{kernel, what_.kernel, what_.kernel_reversed ? 1 : 0},
+        out_(out),
+        how_(how),
+        seen_(seen),
+        injector_(injector),
+        work_(plan.device_, plan.workspaces_->take({}, how.stream), injector, how.stream),
+        kernels_(work_.instrumented() ? plan.device_->load_all(convolve_kernels(what_.precision, what_.complex, true)) : plan.kernels_) {}
+
+  void run() {
+    seen_.runs_on(plan_.device_->about().name);
+    for (std::int64_t group = 0; group < plan_.groups_ && !seen_.uncorrectable(); ++group) {
+      if (!what_.protect) {
+        compute(group);
+        continue;
+      }
+      const auto once = [&](int) -> std::optional<abft::finding> {
+        compute(group);
+        if (seen_.uncorrectable()) return std::nullopt;
+        return judge(group);
+      };
+      if (run::attempt(seen_, how_.protection, "fft.convolution", 0, once) == abft::outcome::uncorrectable) return;
+    }
+  }
+
+ private:
+  // Enqueues the steps of a group, and waits for them.
+  void compute(std::int64_t group) {
+    auto* const verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    if (what_.protect) plan_.device_->zero(verdict, sizeof *verdict, how_.stream);
+    std::array<std::unique_ptr<run::pending>, 3> transforms;
+    pad(kernel_, -1, plan_.at_.kernel, plan_.at_.sums_of_kernel);
+    transforms[0] = transform_by(*plan_.of_kernel_, plan_.at_.kernel, plan_.at_.spectrum_of_kernel, direction::forward, 1);
+    pad(signal_, group, plan_.at_.blocks, plan_.at_.in);
+    transforms[1] = transform_by(*plan_.forward_, plan_.at_.blocks, plan_.at_.spectra, direction::forward, 1);
+    multiply(group, k_product);
+    transforms[2] = transform_by(*plan_.backward_, plan_.at_.products, plan_.at_.blocks, direction::inverse, plan_.scale_);
+    if (what_.protect) multiply(group, k_product_check);  // the products waited for the transform
+    add(group, k_add);
+    if (what_.protect) {
+      add(group, k_add_check);
+      compare(group);
+    }
+    for (const auto& each : transforms) each->collect(seen_);
+  }
+
+  template <class Part>
+  Part* memory(std::int64_t at) const {
+    return reinterpret_cast<Part*>(work_.memory() + at);
+  }
+  // Groups have one block in common, the last two perhaps more: results of neighbouring blocks overlap.
+  std::int64_t first_of(std::int64_t group) const { return std::min(group * (plan_.group_ - 1), what_.blocks - plan_.group_); }
+  // The blocks of a group that were stored with the group before.
+  std::int64_t lead_of(std::int64_t group) const { return group == 0 ? 0 : first_of(group - 1) + plan_.group_ - first_of(group); }
+
+  std::unique_ptr<run::pending> transform_by(const transform& by, std::int64_t from, std::int64_t to, direction way, double scale) const {
+    const double check_scale = way == direction::forward ? 1 : 1 / static_cast<double>(what_.length);
+    return by.enqueue(memory<void>(from), memory<void>(to),
+                      {way, scale, check_scale, false, how_.protection, 1, how_.stream, {}, seen_, injector_});
+  }
+
+  // Pads the blocks of a group, or the kernel (−1), and compares them with the operand.
+  void pad(const convolve_operand& from, std::int64_t group, std::int64_t to, std::int64_t sums) const {
+    const bool kernel = group < 0;
+    const std::int64_t blocks = kernel ? 1 : plan_.group_;
+    convolve_pad_arguments a{};
+    a.from = from;
+    a.to = memory<void>(to);
+    a.length = what_.length;
+    a.step = kernel ? what_.length : what_.step;
+    a.first = kernel ? 0 : first_of(group);
+    a.parts = plan_.parts_;
+    a.tiles = blocks * a.parts * (kernel ? 1 : plan_.groups_);
+    a.first_tile = kernel ? 0 : group * blocks * a.parts;
+    a.turn = kernel ? 0 : 1;
+    a.turns = 2;
+    work_.launch(*kernels_[k_pad], blocks * a.parts, a);
+    if (!what_.protect) return;
+    a.powers = static_cast<const double*>(plan_.powers_->data());
+    std::ranges::copy(plan_.stride_, a.stride);
+    a.sums = memory<double>(sums);
+    a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    work_.launch(*kernels_[k_pad_check], blocks * a.parts, a);
+  }
+
+  void multiply(std::int64_t group, which_kernel by) const {
+    convolve_product_arguments a{};
+    a.from = memory<void>(plan_.at_.spectra);
+    a.kernel = memory<void>(plan_.at_.spectrum_of_kernel);
+    a.to = memory<void>(plan_.at_.products);
+    a.points = plan_.spectrum_;
+    a.parts = divided(plan_.spectrum_, k_convolve_tile);
+    a.first_tile = group * plan_.group_ * a.parts;
+    a.tiles = plan_.groups_ * plan_.group_ * a.parts;
+    a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    work_.launch(*kernels_[by], plan_.group_ * a.parts, a);
+  }
+
+  void add(std::int64_t group, which_kernel by) const {
+    convolve_add_arguments a{};
+    a.y = memory<void>(plan_.at_.blocks);
+    a.out = out_;
+    a.length = what_.length;
+    a.step = what_.step;
+    a.overlap = what_.kernel - 1;
+    a.first = first_of(group);
+    a.blocks = what_.blocks;
+    a.parts = plan_.parts_;
+    a.lead = lead_of(group);
+    a.out_first = what_.out_first;
+    a.out_count = what_.out_count;
+    a.first_tile = group * plan_.group_ * a.parts;
+    a.tiles = plan_.groups_ * plan_.group_ * a.parts;
+    a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    if (by == k_add_check) {
+      a.powers = static_cast<const double*>(plan_.powers_->data());
+      std::ranges::copy(plan_.stride_, a.stride);
+      a.sums = memory<double>(plan_.at_.out);
+    }
+    work_.launch(*kernels_[by], plan_.group_ * a.parts, a);
+  }
+
+  // Compares the sums of each block. The threshold is that of the host (api/convolution_blocks.cpp).
+  void compare(std::int64_t group) const {
+    const auto points = static_cast<double>(what_.length);
+    convolve_judge_arguments a{};
+    a.in = memory<double>(plan_.at_.in);
+    a.kernel = memory<double>(plan_.at_.sums_of_kernel);
+    a.out = memory<double>(plan_.at_.out);
+    a.blocks = plan_.group_;
+    a.parts = plan_.parts_;
+    a.first_block = group * plan_.group_;
+    a.all_blocks = plan_.groups_ * plan_.group_;
+    a.relative = k_kappa * abft::unit_roundoff<T> * std::sqrt(std::log2(points) + 7);
+    a.smallest = thresholds::output_underflow<T>(points) * 4;
+    a.largest = abft::overflow_norm<T>(16 * points);
+    a.root = std::sqrt(points);
+    a.low = sizeof(T) == 4 ? 0 : abft::k_squares<double>.low;
+    a.judged = memory<convolve_judgement>(plan_.at_.judged);
+    a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    work_.launch(*kernels_[k_judge], divided(plan_.group_, k_convolve_threads / 32), a);
+  }
+
+  abft::finding judge(std::int64_t group) const {
+    convolve_verdict read{};
+    plan_.device_->copy(&read, memory<void>(plan_.at_.verdict), sizeof read, how_.stream);
+    plan_.device_->synchronize(how_.stream);
+    seen_.checked(2 * static_cast<std::uint64_t>(plan_.group_));
+    abft::finding now;
+    now.bits = read.bits == 0 ? 1 : read.bits;
+    const std::int64_t first = first_of(group);
+    const auto all = static_cast<unsigned long long>(plan_.group_);
+    if (read.differing != 0 || read.passed + read.failed + read.unjudged != all)
+      return {.word = abft::k_fail, .bits = now.bits, .residual = 1, .index = first};
+    if (read.passed == all) return now;
+    core::vector<convolve_judgement> each(static_cast<std::size_t>(plan_.group_));
+    plan_.device_->copy(each.data(), memory<void>(plan_.at_.judged), static_cast<std::int64_t>(each.size() * sizeof(convolve_judgement)),
+                        how_.stream);
+    plan_.device_->synchronize(how_.stream);
+    const auto worst = std::ranges::find_if(
+        each, [&](const convolve_judgement& one) { return read.failed != 0 ? one.word != abft::k_pass : one.open != 0; });
+    now.judged = read.failed != 0;
+    if (now.judged) now.word = abft::k_fail;
+    if (worst == each.end()) return now;
+    now.residual = worst->residual;
+    now.threshold = worst->threshold;
+    now.index = first + (worst - each.begin());
+    return now;
+  }
+
+  const blocks_on_device& plan_;
+  const block_convolution& what_;
+  convolve_operand signal_, kernel_;
+  void* out_;
+  const run::settings& how_;
+  run::recorder& seen_;
+  inject::active_injector& injector_;
+  device_call work_;
+  std::vector<const kernel*> kernels_;
+};
+
+template <class T>
+void blocks_on_device<T>::run(const void* signal, const void* kernel, void* out, const run::settings& how, run::recorder& seen,
+                              inject::active_injector& injector) const {
+  ballast::cuda::device_staging staging(device_, how.stream);
+  signal = staging.read(signal, what_.signal * width_);
+  kernel = staging.read(kernel, what_.kernel * width_);
+  out = staging.write(out, what_.out_count * width_);
+  execution_of(*this, signal, kernel, out, how, seen, injector).run();
+  if (!seen.uncorrectable()) staging.commit();
+}
+
+}  // namespace
+
+std::vector<ballast::cuda::kernel_request> convolve_kernels(ballast::precision type, bool complex, bool instrumented) {
+  const std::string number = type == precision::f32 ? "float" : "double", is_complex = complex ? "true" : "false";
+  std::vector<ballast::cuda::kernel_request> made;
+  const auto add = [&](const char* name, std::initializer_list<std::string> parameters, bool sums) {
+    ballast::cuda::kernel_request one;
+    one.header = "fft/cuda/convolve/convolve.cuh";
+    one.expression = ballast::cuda::kernel_expression(std::string("ballast::fft::cuda::") + name, parameters, instrumented);
+    one.threads = k_convolve_threads;
+    if (sums) one.shared = k_convolve_threads / 32 * (k_convolve_sums + 1) * static_cast<std::int64_t>(sizeof(double));
+    made.push_back(std::move(one));
+  };
+  for (const bool check : {false, true}) add("convolve_pad_kernel", {number, is_complex, check ? "true" : "false"}, check);
+  for (const bool check : {false, true}) add("convolve_product_kernel", {number, check ? "true" : "false"}, false);
+  for (const bool check : {false, true}) add("convolve_add_kernel", {number, is_complex, check ? "true" : "false"}, check);
+  add("convolve_judge_kernel", {}, false);
+  return made;
+}
+
+void override_convolution_group(std::int64_t most_elements) { overriding_group() = most_elements; }
+
+std::unique_ptr<device_convolution> make_device_convolution(const block_convolution& what) {
+  if (what.precision == precision::f32) return std::make_unique<blocks_on_device<float>>(what);
+  return std::make_unique<blocks_on_device<double>>(what);
+}
+
+}  // namespace ballast::fft::cuda
