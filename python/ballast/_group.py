@@ -213,6 +213,9 @@ def _over_nccl(dist, over, settings):
     communicator = ctypes.c_void_p()
     check(library.ncclCommInitRank(ctypes.byref(communicator), size, one, rank), "ncclCommInitRank")
     try:
-        return _core.Group.nccl(communicator.value, *settings)
-    finally:
-        check(library.ncclCommDestroy(communicator), "ncclCommDestroy")
+        made = _core.Group.nccl(communicator.value, *settings)
+    except BaseException:
+        library.ncclCommDestroy(communicator)  # the error is that of the group
+        raise
+    check(library.ncclCommDestroy(communicator), "ncclCommDestroy")
+    return made

@@ -1,5 +1,6 @@
 // Groups of ranks: an engine that is a table of functions, and NCCL.
 // Layer: interface.
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -29,12 +30,23 @@ class table_transport final : public transport {
       throw device_error(fmt::format("group: transport: send to rank {}: expected 0, got {}", to, status));
   }
   int receive(std::vector<std::byte>& bytes, double seconds) override {
+    // No exception may pass the functions of C between: it is kept until they have returned.
+    struct message {
+      std::vector<std::byte>& bytes;
+      std::exception_ptr failed;
+    } taken{bytes, nullptr};
     const auto take = [](void* to, const void* from, std::size_t count) {
+      auto& own = *static_cast<message*>(to);
       const auto* const first = static_cast<const std::byte*>(from);
-      static_cast<std::vector<std::byte>*>(to)->assign(first, first + count);
+      try {
+        own.bytes.assign(first, first + count);
+      } catch (...) {
+        own.failed = std::current_exception();
+      }
     };
     bytes.clear();
-    const std::int32_t from = table_.receive(table_.user, seconds, take, &bytes);
+    const std::int32_t from = table_.receive(table_.user, seconds, take, &taken);
+    if (taken.failed) std::rethrow_exception(taken.failed);
     if (from < -1 || from >= table_.ranks)
       throw device_error(fmt::format("group: transport: receive: expected a rank below {} or -1, got {}", table_.ranks, from));
     return from;

@@ -152,7 +152,8 @@ void signal_pairs<T>::run_group(std::int64_t number, int threads, int slot, cons
   }
 }
 
-// Pairs the signals of a group, and chooses their scales.
+// Pairs the signals of a group, and chooses their scales: each copy of a scale from its own measurement of the signals. Signals whose two
+// measurements differ stay alone, where none is needed.
 template <class T>
 void signal_pairs<T>::choose_lines(const group& now) const {
   place& mine = now.mine;
@@ -163,16 +164,10 @@ void signal_pairs<T>::choose_lines(const group& now) const {
     pair made;
     made.signal[0] = s;
     if (s + 1 < last) {
-      const signal_size<T> sizes[2] = {size_of(now, s), size_of(now, s + 1)};
-      // Rounding errors of a signal would come into one of zeros.
-      const bool zero = sizes[0].largest == 0;
-      if (is_pairable(sizes[0]) && is_pairable(sizes[1]) && zero == (sizes[1].largest == 0)) {
+      const std::optional<int> levels[2] = {levels_of(now, s), levels_of(now, s)};
+      if (levels[0].has_value() && levels[0] == levels[1]) {
         made.signal[1] = s + 1;
-        if (!zero) {
-          const double ratio = std::log2(static_cast<double>(sizes[0].squares)) - std::log2(static_cast<double>(sizes[1].squares));
-          const auto levels = static_cast<int>(std::lround(ratio / 2));
-          for (auto& copy : made.up) copy[levels > 0 ? 1 : 0] = std::ldexp(T(1), std::abs(levels));
-        }
+        for (int copy = 0; copy < 2; ++copy) made.up[copy][*levels[copy] > 0 ? 1 : 0] = std::ldexp(T(1), std::abs(*levels[copy]));
       } else {
         pair other;
         other.signal[0] = s + 1;
@@ -181,6 +176,18 @@ void signal_pairs<T>::choose_lines(const group& now) const {
     }
     mine.lines.push_back(made);
   }
+}
+
+// Measures signals s and s + 1. Returns how many powers of two the second is smaller than the first; nothing if they cannot be a pair.
+template <class T>
+std::optional<int> signal_pairs<T>::levels_of(const group& now, std::int64_t s) const {
+  const signal_size<T> sizes[2] = {size_of(now, s), size_of(now, s + 1)};
+  // Rounding errors of a signal would come into one of zeros.
+  const bool zero = sizes[0].largest == 0;
+  if (!is_pairable(sizes[0]) || !is_pairable(sizes[1]) || zero != (sizes[1].largest == 0)) return std::nullopt;
+  if (zero) return 0;
+  const double ratio = std::log2(static_cast<double>(sizes[0].squares)) - std::log2(static_cast<double>(sizes[1].squares));
+  return static_cast<int>(std::lround(ratio / 2));
 }
 
 // Returns the contiguous scalars of a signal: in the caller's memory or, copied now, in the workspace.

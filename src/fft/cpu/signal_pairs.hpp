@@ -56,6 +56,7 @@ class signal_pairs final : public transform {
   void prepare(workspace& memory, const transform_args& how, int groups) const;
   void run_group(std::int64_t number, int threads, int slot, const void* in, void* out, const transform_args& how, workspace& memory) const;
   void choose_lines(const group& now) const;
+  std::optional<int> levels_of(const group& now, std::int64_t s) const;
   signal_size<T> size_of(const group& now, std::int64_t signal) const;
   const T* source_of(const group& now, std::int64_t signal, int which) const;
   bool run_lines(const group& now) const;

@@ -170,19 +170,28 @@ class blocks_on_device<T>::execution_of {
     auto* const verdict = memory<convolve_verdict>(plan_.at_.verdict);
     if (what_.protect) plan_.device_->zero(verdict, sizeof *verdict, how_.stream);
     std::array<std::unique_ptr<run::pending>, 3> transforms;
+    // The scheme offline repairs when it is collected, so before its results are used.
+    const auto made = [this](std::unique_ptr<run::pending>& each) {
+      if (what_.scheme == "offline") std::exchange(each, nullptr)->collect(seen_);
+    };
     pad(kernel_, -1, plan_.at_.kernel, plan_.at_.sums_of_kernel);
     transforms[0] = transform_by(*plan_.of_kernel_, plan_.at_.kernel, plan_.at_.spectrum_of_kernel, direction::forward, 1);
+    made(transforms[0]);
     pad(signal_, group, plan_.at_.blocks, plan_.at_.in);
     transforms[1] = transform_by(*plan_.forward_, plan_.at_.blocks, plan_.at_.spectra, direction::forward, 1);
+    made(transforms[1]);
     multiply(group, k_product);
     transforms[2] = transform_by(*plan_.backward_, plan_.at_.products, plan_.at_.blocks, direction::inverse, plan_.scale_);
+    made(transforms[2]);
     if (what_.protect) multiply(group, k_product_check);  // the products waited for the transform
     add(group, k_add);
     if (what_.protect) {
       add(group, k_add_check);
       compare(group);
     }
-    for (const auto& each : transforms) each->collect(seen_);
+    for (const auto& each : transforms) {
+      if (each) each->collect(seen_);
+    }
   }
 
   template <class Part>

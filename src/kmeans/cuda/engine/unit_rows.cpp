@@ -34,10 +34,11 @@ void cuda_engine<T>::make_unit_rows() {
     download(seen, flags(), sizeof seen);
   };
   const auto same = [](const row_flags& a, const row_flags& b) { return a.failures == b.failures && a.first_inverse == b.first_inverse; };
+  auto outcome = abft::outcome::clean;
   if (!protect_) {
     once();
   } else {
-    run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int) {
+    outcome = run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int) {
       once();
       what_.seen.checked(at(m_));
       abft::finding found = finding_of(seen[k_unlike_row]);
@@ -48,8 +49,7 @@ void cuda_engine<T>::make_unit_rows() {
       return found;
     });
   }
-  if (seen[k_zero_row].failures > 0 && (!protect_ || same(seen[k_zero_row], seen[k_zero_row_again])))
-    statistics_.zero_row = finding_of(seen[k_zero_row]).index;
+  if (seen[k_zero_row].failures > 0 && outcome != abft::outcome::uncorrectable) statistics_.zero_row = finding_of(seen[k_zero_row]).index;
   points_.unit_rows = std::move(made);
   points_.given.points = points_.unit_rows.data();
   points_.given.row_stride = n_;
@@ -60,9 +60,9 @@ template <class T>
 bool makes_unit_rows(matrix_view<const T> points, const half_points& half, bool weighted, std::int64_t clusters) {
   ballast::cuda::device& on = *ballast::cuda::current_device();
   kept_points_problem needs = needs_of(points, points.rows, weighted, clusters, on, half);
-  if (needs.given_bytes == 0) return true;
   const void* const data = half.present() ? static_cast<const void*>(half.bits(points.rows, points.columns).data) : points.data;
-  if (points.rows > k_most_rows || ballast::cuda::residence_of(data) == ballast::cuda::residence::device) return false;
+  if (needs.given_bytes != 0 && (points.rows > k_most_rows || ballast::cuda::residence_of(data) == ballast::cuda::residence::device))
+    return false;
   needs.working += points.rows * points.columns * static_cast<std::int64_t>(sizeof(T));
   return fits_whole(needs, on.available_memory());
 }
