@@ -142,7 +142,14 @@ TEST_P(fft_data_test, raise_no_false_alarm) {
 
 INSTANTIATE_TEST_SUITE_P(fft, fft_data_test, testing::ValuesIn(clean_runs()), test_name);
 
-class fft_special_test : public fft_test {};
+class fft_special_test : public fft_test {
+ protected:
+  // Returns whether neighbouring signals of a problem of the current run are computed together.
+  static bool is_paired(const geometry& shape) {
+    return run().on->where() == backend::cpu && shape.kind != kind::c2c && shape.n[0] == 1 && shape.n[1] == 1 && shape.n[2] % 2 == 1 &&
+           shape.n[2] >= 1000 && shape.input.stride[2] <= shape.input.distance && shape.output.stride[2] <= shape.output.distance;
+  }
+};
 
 TEST_P(fft_special_test, infinity_and_nan_are_data) {
   with_data([&]<class T>(const subject<T>& usual) {
@@ -166,6 +173,18 @@ TEST_P(fft_special_test, infinity_and_nan_are_data) {
       ASSERT_EQ(seen.verdict, verdict::clean) << value << " " << to_json(seen);
       for (std::int64_t b = 0; b < given.signals(); ++b) {
         if (b == 1) continue;
+        // The cpu backend computes two real signals of odd length together: signal 0 is rounded otherwise without signal 1.
+        if (b == 0 && is_paired(usual.shape)) {
+          const auto y = given.got(out, b), want = given.got(clean, b);
+          double error = 0, size = 0;
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            error += std::pow(static_cast<double>(y[i]) - static_cast<double>(want[i]), 2);
+            size += std::pow(static_cast<double>(want[i]), 2);
+          }
+          // Twice the bound of fft_property.cpp for any length: both are wrong by as much.
+          ASSERT_LE(std::sqrt(error), 2 * 1.28 * std::sqrt(1.5 * size * std::log2(usual.shape.points())) * abft::unit_roundoff<T>);
+          continue;
+        }
         ASSERT_EQ(given.got(out, b), given.got(clean, b)) << "Inf and NaN must stay in their signal, " << b << " is another";
       }
       const auto y = given.got(out, 1);
