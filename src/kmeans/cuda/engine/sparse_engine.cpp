@@ -140,18 +140,19 @@ void sparse_engine<T>::normalize(const normalization<T>& chosen) {
 template <class T>
 void sparse_engine<T>::choose_words() {
   word_bits_ = std::min(k_most_word_bits, 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(this->m_))));
-  const int shift = std::ilogb(this->source_.scale) + std::ilogb(this->source_.weight_scale);
+  // In 64 bits: a wrong scale may be 0 or NaN, whose ilogb is the least or the largest int.
+  const std::int64_t shift = std::int64_t{std::ilogb(this->source_.scale)} + std::ilogb(this->source_.weight_scale);
   const int last = this->weighted() || sizeof(T) == 8 ? 53 : 24;  // bits of a product
   core::vector<double> unit(core::at(this->n_), 1.0);
   words_ = 1;
   for (std::size_t f = 0; f < unit.size(); ++f) {
-    const int largest = magnitudes_.largest[f], smallest = magnitudes_.smallest[f];
+    const std::int64_t largest = magnitudes_.largest[f], smallest = magnitudes_.smallest[f];
     if (largest < smallest) continue;  // no element, or no weight
     // A product of two numbers below 2^(e + 1) and 2^(g + 1) is below 2^(e + g + 2).
-    unit[f] = std::ldexp(1.0, std::min(word_bits_ - (largest + shift + 2), 1000));
-    words_ = std::max(words_, (largest - smallest + 2 + last + word_bits_ - 1) / word_bits_);
+    unit[f] = std::ldexp(1.0, static_cast<int>(std::clamp<std::int64_t>(word_bits_ - (largest + shift + 2), -2000, 1000)));
+    const std::int64_t wanted = (largest - smallest + 2 + last + word_bits_ - 1) / word_bits_;
+    words_ = static_cast<int>(std::clamp<std::int64_t>(wanted, words_, k_most_words));
   }
-  words_ = std::min(words_, k_most_words);
   upload(memory_.unit, unit.data(), this->n_);
 }
 
