@@ -376,10 +376,9 @@ void add_qr(command_line& program, const ranks& together) {
   command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real or complex; - is standard input");
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
-  command.flag(
-      "--pivot", wanted->pivot,
-      "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the\n"
-      "backend chooses the order, the host where a device's memory does not suffice");
+  command.flag("--pivot", wanted->pivot,
+               "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the\n"
+               "backend chooses the order, the host where a device's memory does not suffice");
   command.text("--devices", wanted->devices, "numbers of CUDA devices that share the rows of one tall matrix, such as 0,1");
   if (together.several())
     command.integer("--block", wanted->block, "columns of a block, 1 to 96, of which the ranks have one after the other; default 64",

@@ -120,8 +120,8 @@ class plan {
   // The same order as LAPACK's where no two norms come within a part in 10⁶ of each other. m n² + n³/3 flops for each round of the
   // choice (m ≥ n; most matrices take one; four times as many for complex numbers) and those of geqrf; memory for three copies of A in
   // double (six if n = 4m) and one of A. On cuda the device chooses, if its memory holds that, the columns in their order and
-  // the n × n products of the columns, else the host. Covered: as geqrf; and the choice, which is verified on the finished R (a wrong norm or choice: all is
-  // done again); and the permutation. pivots lies in host memory.
+  // the n × n products of the columns, else the host. Covered: as geqrf; and the choice, which is verified on the finished R (a wrong norm
+  // or choice: all is done again); and the permutation. pivots lies in host memory.
   BALLAST_API report geqp3(matrix_view<T> A, std::span<std::int64_t> pivots, std::span<T> tau, const call& now = {}) const;
 
   // Solves min ‖B − A X‖₂ by columns for A (m × n) of any rank; of all solutions the X of least norm, by a complete orthogonal

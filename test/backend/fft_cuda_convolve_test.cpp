@@ -157,8 +157,7 @@ TEST(fft_cuda_convolution, refuses_misaligned_memory) {
   } catch (const invalid_argument_error& error) {
     text = error.what();
   }
-  EXPECT_NE(text.find("convolve_real_f32_n20_m13_full: first: expected device memory at a multiple of 4 bytes"), std::string::npos)
-      << text;
+  EXPECT_NE(text.find("convolve_real_f32_n20_m13_full: first: expected device memory at a multiple of 4 bytes"), std::string::npos) << text;
 }
 
 }  // namespace
