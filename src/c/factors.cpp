@@ -44,6 +44,15 @@ template <class T>
 std::int64_t columns_of(const row_factors<T>& of) {
   return of.joined.storage.columns();
 }
+// min(m, n) of the whole matrix, which has at least as many rows as columns if ranks have its rows; one of them may have fewer.
+template <class T>
+std::int64_t smaller_of(const factors<T>& of) {
+  return std::min(rows_of(of), columns_of(of));
+}
+template <class T>
+std::int64_t smaller_of(const row_factors<T>& of) {
+  return columns_of(of);
+}
 template <class T>
 auto q_of(const factors<T>& of, const execution& where, const call& now) {
   return of.q(where, now);
@@ -167,7 +176,7 @@ int32_t ballast_factors_r(const ballast_factors* factors, const DLTensor* R, bal
     const ballast_factors& of = needed(factors, "factors");
     here.problem = of.token;
     with_factors(of, [&]<class T>(const auto& from, T) {
-      const std::int64_t rows = std::min(rows_of(from), columns_of(from));
+      const std::int64_t rows = smaller_of(from);
       const auto to = target_of<T>(tensor(R, {of.token, "R"}), rows, columns_of(from));
       const ballast::matrix<T> made = from.r();
       copy<T>(made.view(), to);
@@ -199,7 +208,7 @@ int32_t ballast_factors_q(const ballast_factors* factors, const DLTensor* Q, con
     const ballast::call& now = call_of(call);
     begin(here, report, now);
     with_factors(of, [&]<class T>(const auto& from, T) {
-      const std::int64_t columns = std::min(rows_of(from), columns_of(from));
+      const std::int64_t columns = smaller_of(from);
       const auto to = target_of<T>(tensor(Q, {of.token, "Q"}), rows_of(from), columns);
       ballast::qr::computed<T> made = q_of(from, of.where, now);
       copy<T>(std::as_const(made.values).view(), to);

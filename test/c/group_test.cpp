@@ -180,10 +180,10 @@ TEST_F(c_groups, a_damaged_message_is_sent_again) {
 }
 
 TEST_F(c_groups, factors_of_rows_solve_least_squares) {
-  // b = A x for a known x: so is the solution.
-  constexpr std::int64_t m = 40, n = 3;
+  // b = A x for a known x: so is the solution. The first rank has fewer rows than A has columns.
+  constexpr std::int64_t n = 3, begins[] = {0, 2, 21, 40};
   on_ranks(3, [&](int r, ballast_group* group) {
-    const std::int64_t first = m * r / 3, count = m * (r + 1) / 3 - first;
+    const std::int64_t first = begins[r], count = begins[r + 1] - first;
     std::vector<double> a(static_cast<std::size_t>(count * n)), b(static_cast<std::size_t>(count)), x(n), q(a.size()), triangle(n * n);
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t j = 0; j < n; ++j) {

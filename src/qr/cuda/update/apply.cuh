@@ -1,5 +1,4 @@
-// The work of applying Q other than products: VᵀV and T of wide blocks of reflectors, all blocks at once; op(Q)ᵀa and the two sums of its
-// check.
+// The work of applying Q other than products: VᵀV and T of wide blocks of reflectors, all at once; op(Q)ᵀa and the sums of its check.
 // Layer: backend "cuda" of QR, device code. applier.cpp has the order of the launches.
 // T is computed by halves: first T of k_inner columns, column by column, then T12 = −T1 (V1ᵀV2 T2) for 32, 64, … columns of T1. The check
 // uses neither: it has its own Gram matrices, of k_inner columns. All sums are in double and in an order that depends on the shape alone.
@@ -101,8 +100,7 @@ __device__ __forceinline__ void real_wide_gram(const wide_arguments<S>& a) {
   });
 }
 
-// The same tiles for complex numbers, by multiplications and additions: thread (r, c) of 16 × 16 has rows r, r + 16, … and columns c, c +
-// 16, … of the tile.
+// The same tiles for complex numbers, by multiplications and additions: thread (r, c) of 16 × 16 has rows r + 16 i, columns c + 16 l.
 template <class S>
 __device__ __forceinline__ void complex_wide_gram(const wide_arguments<S>& a) {
   using wide = wide_of<S>;
@@ -310,8 +308,7 @@ inline constexpr int k_chain_steps = k_inner / 4;
 using chain_factor = double[k_chain_steps];
 using chain_sum = double[k_chain_gram + k_chain_tiles][2];
 
-// Complex reflectors are real ones by twos (real_blocks.cuh), and a vector of m complex numbers is one of 2 m reals. Columns and rows below
-// are those of reals.
+// Complex reflectors are real ones by twos (real_blocks.cuh), a vector of m complex numbers is one of 2 m reals: columns and rows of reals.
 template <class S>
 __device__ __forceinline__ std::int64_t chain_groups(const chain_arguments<S>& a) {
   return (k_reals<S> * a.count + k_inner - 1) / k_inner;
@@ -491,20 +488,18 @@ __device__ __forceinline__ void chain_of_groups(const chain_arguments<S>& a) {
   sync_cluster<Blocks>();  // no block exits while others may still read from it
 }
 
-// The same for complex numbers beside products with many columns: one reflector after the other, one thread block for each vector. It takes
-// less time than one cluster takes for groups (docs/notebook/qr-cuda.md), and fewer multiprocessors. A thread has the same rows for every
-// reflector, so that y needs no barrier.
+// The same for complex numbers beside products with many columns: one reflector after the other, a block for each vector, in less time than
+// a cluster takes for groups (docs/notebook/qr-cuda.md). A thread has the same rows for every reflector, so that y needs no barrier.
 template <class S, int Threads>
 __device__ __forceinline__ void chain_of_reflectors(const chain_arguments<S>& a) {
   using wide = wide_of<S>;
   constexpr int warps = Threads / 32;
   auto& several = arch::shared_object<wide[2][warps], struct chain_of_reflectors_sums>();
   wide* const y = a.y + std::int64_t{blockIdx.x} * a.rows;
-  const int thread = static_cast<int>(threadIdx.x);
   for (std::int64_t step = 0; step < a.count; ++step) {
     const std::int64_t j = a.last_first ? a.count - 1 - step : step;
     const S* const v = a.V + j * a.ldv;
-    const std::int64_t begin = j / Threads * Threads + thread;
+    const std::int64_t begin = j / Threads * Threads + static_cast<int>(threadIdx.x);
     wide sum[1] = {};
 #pragma unroll 4
     for (std::int64_t i = begin; i < a.rows; i += Threads) {
@@ -516,8 +511,7 @@ __device__ __forceinline__ void chain_of_reflectors(const chain_arguments<S>& a)
     __syncthreads();  // the sums of the warps are stored
     wide all = own[0];
     for (int w = 1; w < warps; ++w) all += own[w];
-    // op(Q)ᴴ = Q applies H_j, and Qᴴ its conjugate transpose.
-    const wide factor = conjugated_if(!a.last_first, widened(a.tau[j])) * all;
+    const wide factor = conjugated_if(!a.last_first, widened(a.tau[j])) * all;  // Q applies H_j, and Qᴴ its conjugate transpose
 #pragma unroll 4
     for (std::int64_t i = begin; i < a.rows; i += Threads) {
       if (i >= j) y[i] = minus_product(y[i], i == j ? wide(1.0) : widened(v[i]), factor);
