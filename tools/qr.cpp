@@ -372,7 +372,8 @@ constexpr const char* k_no_tf32x3 = "on a Hopper GPU, multiply large f32 matrice
 
 void add_qr(command_line& program, const ranks& together) {
   auto wanted = std::make_shared<qr_options>();
-  command_line& command = program.subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
+  command_line& command = program.subcommand(
+      "qr", together.several() ? "Factor INPUT (m × n) into Q R on the ranks" : "Factor INPUT (m × n, or a batch × m × n) into Q R");
   command.operand("INPUT", wanted->input, ".npy, .csv or .tsv, real or complex; - is standard input");
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");

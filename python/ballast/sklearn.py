@@ -284,12 +284,15 @@ class KMeans(_Clustering):
             raise InvalidArgumentError(f"random_state: expected an integer, the same on all ranks of the group, got {self.random_state!r}")
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def _fit_in_group(self, X, sample_weight):
-        """Fits the rows of all ranks, of which X has some. The library draws the first centroids."""
+    def _refuse_in_group(self):
         if self._functions != "kmeans":
             raise UnsupportedError(f"{type(self).__name__}: expected no group of ranks, got one")
         if callable(self.init):
             raise UnsupportedError("init: expected a name or an array on a group of ranks, got a function")
+
+    def _fit_in_group(self, X, sample_weight):
+        """Fits the rows of all ranks, of which X has some. The library draws the first centroids."""
+        self._refuse_in_group()
         given = isinstance(self.init, str)
         first = np.empty((self.n_clusters, X.shape[1]), X.dtype) if given else self._first_centroids(X, None, None)
         weights = np.empty(0, X.dtype) if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
@@ -307,6 +310,8 @@ class KMeans(_Clustering):
         X = _points_on_device(given)
         if current().group is None:
             self._check_size(X)
+        else:
+            self._refuse_in_group()
         dtype = _type_of_results(X)
         first = np.empty((self.n_clusters, X.shape[1]), dtype, like=X)
         init = self.init
@@ -329,7 +334,8 @@ class KMeans(_Clustering):
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.cluster_centers_, self.labels_ = given_back((centroids, labels), given)
-        self._warn_of_copies(distinct(labels, self.n_clusters), stacklevel=4)
+        if current().group is None:  # the labels of other ranks are not known here
+            self._warn_of_copies(distinct(labels, self.n_clusters), stacklevel=4)
         return self
 
     def _run(self, X, weights, first):

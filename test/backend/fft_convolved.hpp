@@ -10,10 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <ballast/convolve.hpp>
 
 #include "core/at.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
+#include "inject/active.hpp"
+#include "inject/plan.hpp"
+#include "inject/sites.hpp"
 #include "support/fft_data.hpp"
 #include "support/fft_tolerances.hpp"
 
@@ -110,5 +115,34 @@ struct convolved {
     return 3 * 3 * test::unit_roundoff(what.precision) * std::sqrt(std::log2(points));
   }
 };
+
+// Counts what faults at one site did: results that they changed without protection, and verdicts that are not clean.
+struct struck_convolutions {
+  int changed = 0, found = 0;
+};
+
+// Runs a convolution with a fault, without protection if `row` has data, and with it, which must leave no change above the floor of
+// `clean`.
+template <class Element>
+void strike(const convolved<Element>& given, const convolution& guarded, const convolution& open, const std::vector<Element>& clean,
+            const inject::site_row& row, const inject::request& wanted, struck_convolutions& seen) {
+  const inject::plan faults({wanted});
+  const inject::scope struck(&faults);
+  std::vector<Element> out(clean.size());
+  if (row.role == inject::site_role::data) {
+    (void)open.run(given.x, given.h, out);
+    seen.changed += out == clean ? 0 : 1;
+  }
+  const report said = guarded.run(given.x, given.h, out, test::quiet_call());
+  seen.found += said.verdict != verdict::clean ? 1 : 0;
+  if (wanted.model == inject::model::stuck_at && said.verdict == verdict::uncorrectable) return;
+  ASSERT_NE(said.verdict, verdict::uncorrectable) << to_json(said);
+  double effect = 0;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    effect += static_cast<double>(std::norm(std::complex<double>(out[i]) - std::complex<double>(clean[i])));
+  const double points = 4.0 * static_cast<double>(given.x.size() + given.h.size());
+  ASSERT_LE(std::sqrt(effect), test::k_floor * test::unit_roundoff(given.what.precision) * std::sqrt(std::log2(points) + 1) * given.size)
+      << to_json(said);
+}
 
 }  // namespace ballast::fft

@@ -88,7 +88,7 @@ TEST(fft_cuda_convolution, every_site) {
       for (const inject::site_row& row : inject::sites()) {
         // Transforms as short as these have no twiddle factors in some of their stages.
         if (row.operation() != "fft" || row.site == site::twiddle) continue;
-        int changed = 0, found = 0;
+        struck_convolutions seen;
         for (std::uint64_t seed = 0; seed < (test::sampled() ? 12 : 60); ++seed) {
           SCOPED_TRACE(std::string(row.name) + ' ' + std::to_string(seed));
           inject::request wanted;
@@ -97,27 +97,11 @@ TEST(fft_cuda_convolution, every_site) {
           wanted.seed = seed;
           wanted.bit = given.what.precision == precision::f32 ? 30 : 62;
           wanted.visit = static_cast<std::int64_t>(seed % 3);
-          const inject::plan faults({wanted});
-          const inject::scope struck(&faults);
-          std::vector<Element> out(clean.size());
-          if (row.role == inject::site_role::data) {
-            (void)open.run(given.x, given.h, out);
-            changed += out == clean ? 0 : 1;
-          }
-          const report seen = guarded.run(given.x, given.h, out, test::quiet_call());
-          found += seen.verdict != verdict::clean ? 1 : 0;
-          if (wanted.model == inject::model::stuck_at && seen.verdict == verdict::uncorrectable) continue;
-          ASSERT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
-          double effect = 0;
-          for (std::size_t i = 0; i < out.size(); ++i)
-            effect += static_cast<double>(std::norm(std::complex<double>(out[i]) - std::complex<double>(clean[i])));
-          const double points = 4.0 * static_cast<double>(given.x.size() + given.h.size());
-          ASSERT_LE(std::sqrt(effect),
-                    test::k_floor * test::unit_roundoff(given.what.precision) * std::sqrt(std::log2(points) + 1) * given.size)
-              << to_json(seen);
+          strike(given, guarded, open, clean, row, wanted, seen);
+          if (testing::Test::HasFatalFailure()) return;
         }
-        EXPECT_EQ(changed > 0, row.role == inject::site_role::data) << row.name;
-        EXPECT_GT(found, 0) << row.name;
+        EXPECT_EQ(seen.changed > 0, row.role == inject::site_role::data) << row.name;
+        EXPECT_GT(seen.found, 0) << row.name;
       }
     });
   }

@@ -14,6 +14,7 @@
 #include <ballast/fft.hpp>
 
 #include "backend/fft_target.hpp"
+#include "fft/cpu/choice.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -146,8 +147,8 @@ class fft_special_test : public fft_test {
  protected:
   // Returns whether neighbouring signals of a problem of the current run are computed together.
   static bool is_paired(const geometry& shape) {
-    return run().on->where() == backend::cpu && shape.kind != kind::c2c && shape.n[0] == 1 && shape.n[1] == 1 && shape.n[2] % 2 == 1 &&
-           shape.n[2] >= 1000 && shape.input.stride[2] <= shape.input.distance && shape.output.stride[2] <= shape.output.distance;
+    return run().on->where() == backend::cpu &&
+           cpu::choose_by_rule(shape, run().which.problem().precision).how == cpu::method::signal_pairs;
   }
 };
 

@@ -8,9 +8,9 @@
 // zero: nothing of a signal comes into another one.
 //
 // The step before the transform (pack, join) and the one after it (unpack, split) are computed twice, from two reads of their sources and
-// two copies of the scales, and must give the same bits. Seals cover z from before its comparison until it was transformed, and the
-// transformed line from its verification until it was read for the last time. If a seal is broken, all is computed again from the input.
-// Only then the results are stored.
+// two copies of the scales, each from its own measurement of the signals, and must give the same bits. Seals cover z from before its
+// comparison until it was transformed, and the transformed line from its verification until it was read for the last time. If a seal is
+// broken, all is computed again from the input. Only then the results are stored.
 #pragma once
 
 #include <cstdint>
