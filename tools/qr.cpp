@@ -37,8 +37,10 @@ qr::plan<T> plan_for(const common_options& wanted, const invocation& work, std::
 template <class Work>
 int with_type(const common_options& wanted, bool complex, bool is_double, Work&& work) {
   const bool single = wanted.precision_for(is_double) == precision::f32;
-  if (complex) return single ? work(std::complex<float>()) : work(std::complex<double>());
-  return single ? work(float()) : work(double());
+  if (complex && single) return work(std::complex<float>());
+  if (complex) return work(std::complex<double>());
+  if (single) return work(float());
+  return work(double());
 }
 
 // A number in JSON: a complex one as [real, imaginary]; and in a line.
