@@ -212,7 +212,9 @@ TEST_P(fft_cuda_end_to_end_test, trusts_no_count_that_is_damaged) {
         EXPECT_EQ(seen.report.verdict, wrong ? verdict::recomputed : verdict::clean) << to_json(seen.report);
         EXPECT_EQ(seen.out, clean.out);
         ASSERT_EQ(seen.report.events.size(), wrong ? 1u : 0u);
-        if (wrong) EXPECT_EQ(seen.report.events[0].index, 0);
+        if (wrong) {
+          EXPECT_EQ(seen.report.events[0].index, 0);
+        }
         EXPECT_EQ(run(device, in).report.verdict, verdict::clean);  // the next call counts from 0
       }
     }

@@ -119,8 +119,9 @@ TEST_P(fft_cuda_scheme_test, are_right_and_clean_without_faults) {
       const auto seen = scheme_test::execute<T>(what(), what().protection(), nullptr, in, in_place);
       EXPECT_EQ(seen.report.verdict, verdict::clean) << to_json(seen.report);
       EXPECT_EQ(seen.report.scheme, what().scheme);
-      if (what().scheme == "end_to_end" && !in_place && fft::parse_token(what().token).problem.shape.size() == 1)
+      if (what().scheme == "end_to_end" && !in_place && fft::parse_token(what().token).problem.shape.size() == 1) {
         EXPECT_EQ(seen.report.checks, static_cast<std::uint64_t>(fft::parse_token(what().token).problem.batch)) << "one for each signal";
+      }
       EXPECT_EQ(seen.report.checks > 0, what().protect);
       for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what()));
     }

@@ -164,7 +164,7 @@ TEST_F(c_callbacks, progress_and_cancelling_of_kmeans) {
     ASSERT_EQ(ballast_kmeans_plan_create(with, &clusters, wrong), BALLAST_OK) << message();
     double inertia = -7;
     std::int32_t iterations = -7, stopped = -7;
-    const ballast_kmeans_data data = {sizeof data, points, nullptr, nullptr};
+    const ballast_kmeans_data data = {sizeof data, points, nullptr, nullptr, nullptr, nullptr};
     const ballast_kmeans_results results = {sizeof results, centroid, label, &inertia, &iterations, &stopped};
     progress_until until{.last = 3};
     ASSERT_EQ(ballast_call_set_on_progress(now, go_on_until, &until, wrong), BALLAST_OK);

@@ -96,7 +96,7 @@ TEST_F(c_devices, kmeans_of_points_on_a_device) {
   kmeans_plan plan;
   ASSERT_EQ(ballast_kmeans_plan_create(with, &plan, wrong), BALLAST_OK) << message();
   double inertia = 0;
-  const ballast_kmeans_data data = {sizeof data, points.view, nullptr, nullptr};
+  const ballast_kmeans_data data = {sizeof data, points.view, nullptr, nullptr, nullptr, nullptr};
   const ballast_kmeans_results results = {sizeof results, centroids.view, labels.view, &inertia, nullptr, nullptr};
   ASSERT_EQ(ballast_kmeans_fit(plan, &data, &results, nullptr, seen, wrong), BALLAST_OK) << message();
   EXPECT_NEAR(inertia, 0.04, 1e-6);

@@ -367,7 +367,7 @@ TEST_F(c_results, kmeans) {
   ASSERT_EQ(ballast_kmeans_plan_create(with, &plan, wrong), BALLAST_OK) << message();
   double inertia = -1, predicted = -1;
   std::int32_t iterations = -1, stopped = -1;
-  const ballast_kmeans_data data = {sizeof data, points, weight, nullptr};
+  const ballast_kmeans_data data = {sizeof data, points, weight, nullptr, nullptr, nullptr};
   const ballast_kmeans_results results = {sizeof results, centroid, label, &inertia, &iterations, &stopped};
   ASSERT_EQ(ballast_kmeans_fit(plan, &data, &results, nullptr, seen, wrong), BALLAST_OK) << message();
   EXPECT_STREQ(summary().problem, "kmeans_f32_m200_n2_k4");
@@ -381,7 +381,7 @@ TEST_F(c_results, kmeans) {
   EXPECT_TRUE(std::equal(centroids.begin(), centroids.end(), model.centroids.data()));
   for (int i = 4; i < m; ++i) EXPECT_EQ(labels[static_cast<std::size_t>(i)], labels[static_cast<std::size_t>(i % 4)]);
 
-  const ballast_kmeans_data known = {sizeof known, points, weight, centroid};
+  const ballast_kmeans_data known = {sizeof known, points, weight, centroid, nullptr, nullptr};
   ASSERT_EQ(ballast_kmeans_predict(plan, &known, second, &predicted, nullptr, nullptr, wrong), BALLAST_OK) << message();
   EXPECT_EQ(again, labels);
   EXPECT_NEAR(predicted, inertia, 1e-4 * inertia);
@@ -410,7 +410,7 @@ TEST_F(c_results, kmeans_of_a_batch_from_given_centroids) {
   set(with, "init", "given");
   kmeans_plan plan;
   ASSERT_EQ(ballast_kmeans_plan_create(with, &plan, wrong), BALLAST_OK) << message();
-  const ballast_kmeans_data data = {sizeof data, points, nullptr, first};
+  const ballast_kmeans_data data = {sizeof data, points, nullptr, first, nullptr, nullptr};
   const ballast_kmeans_results results = {sizeof results, centroid, label, inertia.data(), iterations.data(), stopped.data()};
   ASSERT_EQ(ballast_kmeans_fit(plan, &data, &results, nullptr, seen, wrong), BALLAST_OK) << message();
   for (int i = 0; i < 2 * m; ++i) EXPECT_EQ(labels[static_cast<std::size_t>(i)], i % 4) << i;
