@@ -393,7 +393,8 @@ std::unique_ptr<transform> make_composite(const array_problem& shape, precision 
     static_cast<void>(by_definition);
     return made(static_cast<const cpu::chunk_kernels<T>*>(nullptr));
   };
-  return type == precision::f32 ? chosen(0.0F) : chosen(0.0);
+  if (type == precision::f32) return chosen(0.0F);
+  return chosen(0.0);
 }
 
 }  // namespace ballast::fft::composite

@@ -15,7 +15,7 @@
 #include "core/at.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
-#include "inject/active.hpp"
+#include "inject/injector.hpp"
 #include "kmeans/driver/refusals.hpp"
 #include "kmeans/sites.hpp"
 #include "run/attempt.hpp"

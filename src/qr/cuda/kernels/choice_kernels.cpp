@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "cuda/jit/expression.hpp"
 #include "qr/cuda/kernels/batch_kernels.hpp"
 
 namespace ballast::qr::cuda {
