@@ -321,12 +321,12 @@ TEST_P(qr_columns_strikes, right_results) {
   ASSERT_EQ(clean.errors, 0) << clean.message;
   std::uint64_t detected = 0;
   int reached = 0;
-  // Whether a column has a pivot is a question of the highest bits of its exponent alone.
+  // Whether a column has a pivot is a question of the highest bit of its exponent alone: without it numbers from 2 on become tiny.
   const bool of_pivots = std::string(GetParam()) == "pivot";
   for (int seed = 0; seed < (test::sampled() && !of_pivots ? 12 : 60); ++seed) {
     const inject::plan strikes({{.site = inject::site_of((std::string("qr.") + GetParam()).c_str()),
                                  .seed = static_cast<std::uint64_t>(seed),
-                                 .bit = 61 - seed % (of_pivots ? 4 : 12)}});
+                                 .bit = of_pivots ? 62 : 61 - seed % 12}});
     const scene struck{.struck_rank = seed % 3, .strikes = &strikes};
     const auto found = factor_on(struck, A, B);
     ASSERT_EQ(found.errors, 0) << "seed " << seed << ": " << found.message;
