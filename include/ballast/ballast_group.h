@@ -66,7 +66,7 @@ BALLAST_C_API int32_t ballast_options_set_group(ballast_options* options, const 
 // QR of a matrix of any shape (m x n) by block columns, on the group of `options`: rank p of P has the blocks p, p + P, p + 2P ... of
 // `block` columns, one beside the other, as ScaLAPACK on a grid of 1 x P processes. Float, double or complex numbers; backends auto, cpu
 // and reference. With the option `devices` one call passes all columns, of float or double: results are whole then. The object is
-// immutable. All ranks make the same calls in the same order. What a rank passes wrongly ends the call there, and on the others after
+// immutable. All ranks make the same calls in the same order. A wrong tensor ends the call of its rank, and those of the others after
 // `patience` at the latest. Errors: as ballast_qr_factor, and rank_lost. docs/distributed.md.
 typedef struct ballast_column_factors ballast_column_factors;
 

@@ -58,7 +58,7 @@ struct scene {
   std::function<void(int, post_office::desk&)> prepare = {};
 };
 
-// What the calls of one rank need.
+// The objects that the calls of one rank need.
 struct rank_objects {
   rank_objects(const ballast_group* group, const char* protection) {
     EXPECT_EQ(ballast_error_create(&failed), BALLAST_OK);
@@ -287,7 +287,7 @@ TEST(c_group_columns_layout, goes_and_comes_back) {
       with.right(ballast_qr_from_block_columns(column_tensor(columns, m, own), block, tensor(back, {length}), desc, &grid, with.with,
                                                nullptr, with.seen, with.failed));
       EXPECT_EQ(back, local);
-      // What is refused, on all ranks alike.
+      // All ranks refuse these alike.
       const auto refused = [&](std::int32_t status, const std::string& part) {
         EXPECT_EQ(status, BALLAST_INVALID_ARGUMENT);
         EXPECT_NE(std::string(ballast_error_message(with.failed)).find(part), std::string::npos) << ballast_error_message(with.failed);

@@ -321,7 +321,7 @@ TEST_P(qr_columns_strikes, right_results) {
   ASSERT_EQ(clean.errors, 0) << clean.message;
   std::uint64_t detected = 0;
   int reached = 0;
-  // Whether a column has a pivot is a question of the highest bit of its exponent alone: without it numbers from 2 on become tiny.
+  // The highest bit of its exponent decides whether a column has a pivot: without it numbers from 2 on become tiny.
   const bool of_pivots = std::string(GetParam()) == "pivot";
   for (int seed = 0; seed < (test::sampled() && !of_pivots ? 12 : 60); ++seed) {
     const inject::plan strikes({{.site = inject::site_of((std::string("qr.") + GetParam()).c_str()),
