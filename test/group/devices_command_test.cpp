@@ -1,12 +1,13 @@
 // `ballast qr --devices`: the command on devices of the emulator, by rows and by block columns.
 // Layer: backend tests.
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "csv.hpp"
 #include "group/qr_definitions.hpp"
 #include "matrices.hpp"
 #include "npy.hpp"
@@ -49,7 +51,9 @@ class command_on_devices : public testing::Test {
     EXPECT_EQ(ended, 0) << printed;
     return nlohmann::json::parse(printed);
   }
-  matrix<double> made(const char* name) const { return tools::matrix_of<double>(tools::read_array(folder_ / name, {}), name); }
+  matrix<double> made(const char* name) const {
+    return tools::matrix_of<double>(tools::read_array(folder_ / name, tools::table_options{}), name);
+  }
 
   test::several_devices three_{4, 4, 4};
   std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("ballast-command-" + std::to_string(getpid()));
