@@ -17,7 +17,7 @@ namespace {
 struct qr_options : common_options {
   std::string input, q, r, devices;
   bool pivot = false;
-  std::int64_t block = 0;  // on ranks; 0: not given
+  std::int64_t block = 0;  // on ranks and devices; 0: not given
 };
 
 struct lstsq_options : common_options {
@@ -74,16 +74,21 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
   return numbers.size() > 20 ? line + " …" : line;
 }
 
-// The execution on the devices of a list. Rows are divided among them: one tall matrix of real numbers.
+// The execution on the devices of a list, for one matrix of real numbers.
 template <class T>
-execution on_devices(const std::string& list, const invocation& work, std::int64_t rows, std::int64_t columns, bool no_tf32x3) {
+execution on_devices(const std::string& list, const invocation& work, bool no_tf32x3) {
   if (is_complex<T>) throw invalid_argument_error("--devices: expected real values, got complex ones");
-  if (rows < columns)
-    throw invalid_argument_error(fmt::format("--devices: expected at least as many rows as columns, got {} × {}", rows, columns));
   if (no_tf32x3) throw invalid_argument_error("--devices: expected without --no-tf32x3");
   execution where = work.where();
   where.group = group::devices(devices_of(list));
   return where;
+}
+
+// Returns the columns of a block, or 0 for a division by rows: so that every device takes part, unless the user has chosen.
+std::int64_t block_on_devices(std::int64_t rows, std::int64_t columns, std::int64_t devices, std::int64_t wanted) {
+  constexpr std::int64_t k_wide = 512;
+  if (wanted > 0) return wanted;
+  return rows / devices >= columns ? 0 : std::clamp<std::int64_t>((columns + devices - 1) / devices, 1, k_wide);
 }
 
 // Q and R by the devices of a list.
@@ -93,27 +98,33 @@ int run_qr_on_devices(const qr_options& wanted, array read) {
   if (!wanted.q.empty()) work.reserve(wanted.q, 2);
   if (!wanted.r.empty()) work.reserve(wanted.r, 2);
   const matrix<T> A = matrix_of<T>(std::move(read), wanted.input);
-  const execution where = on_devices<T>(wanted.devices, work, A.rows(), A.columns(), wanted.no_tf32x3);
+  const execution where = on_devices<T>(wanted.devices, work, wanted.no_tf32x3);
+  const std::vector<int> numbers = devices_of(wanted.devices);
+  const std::int64_t block = block_on_devices(A.rows(), A.columns(), static_cast<std::int64_t>(numbers.size()), wanted.block);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
+  [[maybe_unused]] const auto use = [&](const auto& factors) {
+    if (!work.add(factors.report)) return;
+    const qr::computed<T> Q = factors.q(work.now());
+    if (!work.add(Q.report)) return;
+    const matrix<T> R = factors.r();
+    work.count<T>({Q.values.data(), Q.values.size()});
+    work.count<T>({R.data(), R.size()});
+    errors found;
+    std::mt19937_64 random(1);
+    found.add(A.view(), Q.values.view(), R.view(), random, k_probes);
+    results = found.json();
+    results["devices"] = numbers;
+    if (block > 0) results["block"] = block;
+    lines.push_back(found.line());
+    if (!wanted.q.empty()) work.write(wanted.q, array_of(Q.values));
+    if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
+  };
   if constexpr (!is_complex<T>) {
-    const qr::row_factors<T> factors = qr::factor_rows(A.view(), where, work.now());
-    if (work.add(factors.report)) {
-      const qr::computed<T> Q = factors.q(work.now());
-      if (work.add(Q.report)) {
-        const matrix<T> R = factors.r();
-        work.count<T>({Q.values.data(), Q.values.size()});
-        work.count<T>({R.data(), R.size()});
-        errors found;
-        std::mt19937_64 random(1);
-        found.add(A.view(), Q.values.view(), R.view(), random, k_probes);
-        results = found.json();
-        results["devices"] = devices_of(wanted.devices);
-        lines.push_back(found.line());
-        if (!wanted.q.empty()) work.write(wanted.q, array_of(Q.values));
-        if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
-      }
-    }
+    if (block == 0)
+      use(qr::factor_rows(A.view(), where, work.now()));
+    else
+      use(qr::factor_columns(A.view(), block, where, work.now()));
   }
   return work.finish(results, lines);
 }
@@ -249,8 +260,10 @@ report solve_alone(const lstsq_options& wanted, const invocation& work, const ma
 // The same on the devices of a list. The report has both steps.
 template <class T>
 report solve_on_devices(const lstsq_options& wanted, const invocation& work, const matrix<T>& A, const matrix<T>& B, matrix<T>& solution) {
-  const execution where = on_devices<T>(wanted.devices, work, A.rows(), A.columns(), wanted.no_tf32x3);
+  if (A.rows() < A.columns())
+    throw invalid_argument_error(fmt::format("--devices: expected at least as many rows as columns, got {} × {}", A.rows(), A.columns()));
   if (wanted.of_any_rank() || wanted.any_rank) throw invalid_argument_error("--devices: expected without --rcond and --any-rank");
+  const execution where = on_devices<T>(wanted.devices, work, wanted.no_tf32x3);
   report seen;
   if constexpr (!is_complex<T>) {
     const qr::row_factors<T> factors = qr::factor_rows(A.view(), where, work.now());
@@ -368,6 +381,11 @@ constexpr const char* k_schemes =
     "its\n"
     "panels on the processor, --backend cuda).";
 
+constexpr const char* k_devices =
+    "numbers of CUDA devices, such as 0,1, that share one matrix of real numbers: the rows of a tall one, the block columns of others";
+constexpr const char* k_block =
+    "with --devices: divide by blocks of so many columns, 1 to 1024; default for matrices that are not tall: up to 512";
+
 constexpr const char* k_no_tf32x3 = "on a Hopper GPU, multiply large f32 matrices in FP32, not as three products of TF32";
 
 }  // namespace
@@ -382,10 +400,12 @@ void add_qr(command_line& program, const ranks& together) {
   command.flag("--pivot", wanted->pivot,
                "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the\n"
                "backend chooses the order, the host where a device's memory does not suffice");
-  command.text("--devices", wanted->devices, "numbers of CUDA devices that share the rows of one tall matrix, such as 0,1");
+  command.text("--devices", wanted->devices, k_devices);
   if (together.several())
     command.integer("--block", wanted->block, "columns of a block, 1 to 96, of which the ranks have one after the other; default 64",
                     std::int64_t{1});
+  else
+    command.integer("--block", wanted->block, k_block, std::int64_t{1});
   wanted->files->add_to(command);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
@@ -409,6 +429,7 @@ void add_qr(command_line& program, const ranks& together) {
         return run_qr_on_ranks<T>(*wanted, {.input = wanted->input, .q = wanted->q, .r = wanted->r, .block = block}, std::move(read));
       });
     }
+    if (wanted->block > 0 && wanted->devices.empty()) throw invalid_argument_error("--block: expected with --devices, got it alone");
     array read = wanted->files->operand(wanted->input);
     if (read.shape.size() == 3 && wanted->pivot)
       throw invalid_argument_error(fmt::format("{}: expected one matrix for --pivot, got a batch", printable(wanted->input)));

@@ -12,8 +12,9 @@ extern "C" {
 // One rank of a group. Options with a group make calls of it: every rank makes the same calls in the same order, from one thread at a time,
 // each with its own rows of the problem. K-Means: `points` are the rows of this rank, 0 or more (dense, backends auto, cpu and reference,
 // or a device over NCCL); centroids, inertia, iterations and report are those of all. ballast_qr_factor: A has this rank's rows of a real
-// matrix whose rows are at least its columns; R and solutions are the same on all ranks, Q has this rank's rows. Other calls refuse a group
-// of ranks with BALLAST_UNSUPPORTED. An uncorrectable fault and a lost rank end a call on all ranks.
+// matrix whose rows are at least its columns; R and solutions are the same on all ranks, Q has this rank's rows.
+// ballast_qr_factor_columns: A has this rank's columns of any matrix. Other calls refuse a group of ranks with BALLAST_UNSUPPORTED. An
+// uncorrectable fault and a lost rank end a call on all ranks.
 typedef struct ballast_group ballast_group;
 
 // A communication engine as a table of functions. It only carries bytes: each message has a seal, and one that is damaged, lost, late,
@@ -61,6 +62,58 @@ BALLAST_C_API int32_t ballast_group_place(const ballast_group* group, int32_t* r
 BALLAST_C_API int32_t ballast_group_barrier(const ballast_group* group, ballast_error* error);
 // The group of calls with these options; null: none. A group and the option `devices` exclude each other: plans refuse both together.
 BALLAST_C_API int32_t ballast_options_set_group(ballast_options* options, const ballast_group* group, ballast_error* error);
+
+// QR of a matrix of any shape (m x n) by block columns, on the group of `options`: rank p of P has the blocks p, p + P, p + 2P ... of
+// `block` columns, one beside the other, as ScaLAPACK on a grid of 1 x P processes. Float, double or complex numbers; backends auto, cpu
+// and reference. With the option `devices` one call passes all columns, of float or double: results are whole then. The object is
+// immutable. All ranks make the same calls in the same order. A wrong tensor ends the call of its rank, and those of the others after
+// `patience` at the latest. Errors: as ballast_qr_factor, and rank_lost. docs/distributed.md.
+typedef struct ballast_column_factors ballast_column_factors;
+
+// *count <- the number of columns that a rank has of `columns` columns. Errors: invalid_argument.
+BALLAST_C_API int32_t ballast_block_columns(int64_t columns, int64_t block, int32_t ranks, int32_t rank, int64_t* count,
+                                            ballast_error* error);
+// A: this rank's columns, m x count; it is copied. n is the sum of all. `block`: 1 to 96, with `devices` 1 to 1024.
+BALLAST_C_API int32_t ballast_qr_factor_columns(const DLTensor* A, int64_t block, const ballast_options* options, const ballast_call* call,
+                                                ballast_column_factors** factors, ballast_report* report, ballast_error* error);
+BALLAST_C_API void ballast_column_factors_destroy(ballast_column_factors* factors);
+// m, n, and the numbers of columns of R and Q that this rank gets; each may be null.
+BALLAST_C_API int32_t ballast_column_factors_shape(const ballast_column_factors* factors, int64_t* rows, int64_t* columns,
+                                                   int64_t* r_columns, int64_t* q_columns, ballast_error* error);
+// Copy to tensors in host memory: this rank's columns of R (min(m, n) x r_columns, upper trapezoidal in the whole matrix); those of
+// geqrf's A (m x count; not with `devices`), and tau (min(m, n), all), either of which may be null.
+BALLAST_C_API int32_t ballast_column_factors_r(const ballast_column_factors* factors, const DLTensor* R, ballast_error* error);
+BALLAST_C_API int32_t ballast_column_factors_storage(const ballast_column_factors* factors, const DLTensor* A, const DLTensor* tau,
+                                                     ballast_error* error);
+// This rank's columns of Q, m x q_columns, to host memory.
+BALLAST_C_API int32_t ballast_column_factors_q(const ballast_column_factors* factors, const DLTensor* Q, const ballast_call* call,
+                                               ballast_report* report, ballast_error* error);
+// product <- Q C (BALLAST_NO_TRANSPOSE), Q^T C or for complex numbers Q^H C (BALLAST_TRANSPOSE), both m x p; C is this rank's own, of any
+// p. X (n x p) <- the least-squares solution for this rank's own B (m x p), m >= n; rank_deficient on all ranks. One axis: one column.
+BALLAST_C_API int32_t ballast_column_factors_apply(const ballast_column_factors* factors, int32_t transpose, const DLTensor* C,
+                                                   const DLTensor* product, const ballast_call* call, ballast_report* report,
+                                                   ballast_error* error);
+BALLAST_C_API int32_t ballast_column_factors_solve(const ballast_column_factors* factors, const DLTensor* B, const DLTensor* X,
+                                                   const ballast_call* call, ballast_report* report, ballast_error* error);
+
+// A grid of processes as BLACS makes it: rank p has row p / columns and column p mod columns ("Row"); with by_columns = 1 row p mod rows
+// and column p / rows ("Col"). rows * columns is the number of ranks.
+typedef struct {
+  size_t size;
+  int32_t rows, columns;
+  int32_t by_columns;
+} ballast_process_grid;
+
+// Between ScaLAPACK's layout and block columns; calls of all ranks. desc: the nine numbers DTYPE_ = 1, CTXT_ (not read), M_, N_, MB_, NB_,
+// RSRC_, CSRC_, LLD_, of which ranks may differ in LLD_. `local`: one axis without gaps, the rank's part column by column, LLD_ apart.
+// `columns`: M_ x count, host memory, as ballast_qr_factor_columns takes it, or as ballast_column_factors_storage gives it. Errors:
+// invalid_argument, rank_lost, uncorrectable.
+BALLAST_C_API int32_t ballast_qr_to_block_columns(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid,
+                                                  int64_t block, const ballast_options* options, const DLTensor* columns,
+                                                  const ballast_call* call, ballast_report* report, ballast_error* error);
+BALLAST_C_API int32_t ballast_qr_from_block_columns(const DLTensor* columns, int64_t block, const DLTensor* local, const int32_t* desc,
+                                                    const ballast_process_grid* grid, const ballast_options* options,
+                                                    const ballast_call* call, ballast_report* report, ballast_error* error);
 
 #ifdef __cplusplus
 }

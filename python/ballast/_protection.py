@@ -75,10 +75,11 @@ class protection(contextlib.ContextDecorator):
     K-Means, whose last iteration and results are then protected, and other calls refuse it.
     sampled: of so many calls of the same problem one has this protection, the others none; last_report().protection says which this was.
     backend: "auto", "cpu", "cuda" or "reference". device: the CUDA device's number, -1 for the current one. A list of numbers divides the
-    points of K-Means, and an array that is transformed along all axes (up to three), among these devices; other calls refuse it.
+    points of K-Means, and an array that is transformed along all axes (up to three), among these devices; ballast.linalg.factor_rows and
+    factor_columns take one, too; other calls refuse it.
     threads: the most threads of the host, 0 for every core.
-    group: a group of processes (ballast.group), or a communicator that it takes: K-Means inside is one fit of the rows of all; other calls
-    refuse it.
+    group: a group of processes (ballast.group), or a communicator that it takes: K-Means inside is one fit of the rows of all, and
+    ballast.linalg.factor_rows and factor_columns factor one matrix; other calls refuse it.
     on_fault: after a repaired fault: "ignore" (the default), "warn" (FaultWarning) or "raise" (FaultError). A fault that was not repaired
     always raises FaultError. Every fault is logged by the logger "ballast" too.
 

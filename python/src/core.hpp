@@ -31,6 +31,7 @@ void add_fft(nb::module_& m);
 void add_numpy_calls(nb::module_& m);
 void add_numpy_linalg(nb::module_& m);
 void add_qr(nb::module_& m);
+void add_qr_groups(nb::module_& m);
 void add_kmeans(nb::module_& m);
 void add_jax(nb::module_& m);  // defined where jaxlib's headers were found (BALLAST_PYTHON_JAX)
 void add_everything(nb::module_& m);

@@ -12,6 +12,7 @@ void add_everything(nb::module_& m) {
   add_fft(m);
   add_numpy_calls(m);
   add_qr(m);
+  add_qr_groups(m);
   add_numpy_linalg(m);
   add_kmeans(m);
 #ifdef BALLAST_PYTHON_JAX

@@ -25,7 +25,8 @@ enum class kind : std::uint64_t {
   kmeans_plan,
   qr_plan,
   factors,
-  group
+  group,
+  column_factors
 };
 
 template <kind Kind>

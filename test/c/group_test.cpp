@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "c/post_office.hpp"
 #include "c/support.hpp"
 #include "core/counter_rng.hpp"
 #include "group/fake_nccl.hpp"
@@ -18,90 +19,12 @@
 namespace ballast::test {
 namespace {
 
-using c_group_handle = owned<ballast_group, ballast_group_destroy>;
-
-// Boxes of messages for ranks that are threads.
-class post_office {
- public:
-  explicit post_office(int ranks) : boxes_(static_cast<std::size_t>(ranks)) {}
-  struct desk {
-    post_office* office = nullptr;
-    int rank = 0;
-    std::atomic<int> sent = 0, destroyed = 0;
-    int damaged = -1;                                 // the number of a message, of which one bit is flipped
-    std::int32_t answer_of_send = 0, says_lost = -1;  // the values that the functions return
-  };
-  static std::int32_t send(void* user, std::int32_t to, const void* bytes, std::size_t count) {
-    auto& own = *static_cast<desk*>(user);
-    if (own.answer_of_send != 0) return own.answer_of_send;
-    const auto* const first = static_cast<const unsigned char*>(bytes);
-    std::vector<unsigned char> message(first, first + count);
-    if (own.sent++ == own.damaged) message[count - 1] ^= 4;
-    {
-      const std::lock_guard lock(own.office->mutex_);
-      own.office->boxes_[static_cast<std::size_t>(to)].emplace_back(own.rank, std::move(message));
-    }
-    own.office->came_.notify_all();
-    return 0;
-  }
-  static std::int32_t receive(void* user, double seconds, void (*take)(void*, const void*, std::size_t), void* to) {
-    auto& own = *static_cast<desk*>(user);
-    std::unique_lock lock(own.office->mutex_);
-    auto& box = own.office->boxes_[static_cast<std::size_t>(own.rank)];
-    if (!own.office->came_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !box.empty(); })) return -1;
-    const auto [from, message] = std::move(box.front());
-    box.pop_front();
-    take(to, message.data(), message.size());
-    return from;
-  }
-  static std::int32_t lost(void* user, std::int32_t rank) { return static_cast<desk*>(user)->says_lost == rank ? 1 : 0; }
-  static void destroy(void* user) { ++static_cast<desk*>(user)->destroyed; }
-  ballast_transport table(desk& of, int rank) {
-    of.office = this;
-    of.rank = rank;
-    return {sizeof(ballast_transport), &of, rank, static_cast<std::int32_t>(boxes_.size()), send, receive, lost, destroy};
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<std::deque<std::pair<int, std::vector<unsigned char>>>> boxes_;
-};
-
 class c_groups : public c_interface {
  protected:
   static constexpr std::int64_t k_rows = 900, k_features = 3, k_clusters = 4;
   c_groups() {
     for (std::uint64_t i = 0; i < k_rows * k_features; ++i)
       points_.push_back(static_cast<float>(10 * (i / k_features % 4) + core::random_uniform(5, 0, i)));
-  }
-  // Runs work(rank, group) on a thread for each rank.
-  void on_ranks(int ranks, const std::function<void(int, ballast_group*)>& work,
-                const std::function<void(int, post_office::desk&)>& prepare = {}) {
-    post_office office(ranks);
-    std::vector<post_office::desk> desks(static_cast<std::size_t>(ranks));
-    std::vector<std::thread> all;
-    for (int r = 0; r < ranks; ++r)
-      all.emplace_back([&, r] {
-        post_office::desk& own = desks[static_cast<std::size_t>(r)];
-        if (prepare) prepare(r, own);
-        const ballast_transport table = office.table(own, r);
-        const ballast_group_settings quick = {sizeof quick, 0, 0.01, 5};
-        error failed;
-        EXPECT_EQ(ballast_error_create(&failed), BALLAST_OK);
-        {
-          c_group_handle group;
-          ASSERT_EQ(ballast_group_create(&table, &quick, &group, failed), BALLAST_OK) << ballast_error_message(failed);
-          std::int32_t place = -1, size = -1;
-          EXPECT_EQ(ballast_group_place(group, &place, &size, failed), BALLAST_OK);
-          EXPECT_EQ(place, r);
-          EXPECT_EQ(size, ranks);
-          work(r, group);
-          EXPECT_EQ(own.destroyed, 0);
-        }
-        EXPECT_EQ(own.destroyed, 1);
-      });
-    for (std::thread& each : all) each.join();
   }
   static std::int64_t first_row(int rank, int ranks) { return k_rows * rank / ranks; }
 
@@ -114,7 +37,7 @@ class c_groups : public c_interface {
   // One fit on ranks that are threads.
   outcome fit_on(int ranks, const std::function<void(int, post_office::desk&)>& prepare = {}, const char* level = "correct") {
     outcome all;
-    on_ranks(
+    on_threads(
         ranks,
         [&](int r, ballast_group* group) {
           error failed;
@@ -182,7 +105,7 @@ TEST_F(c_groups, a_damaged_message_is_sent_again) {
 TEST_F(c_groups, factors_of_rows_solve_least_squares) {
   // b = A x for a known x: so is the solution. The first rank has fewer rows than A has columns.
   constexpr std::int64_t n = 3, begins[] = {0, 2, 21, 40};
-  on_ranks(3, [&](int r, ballast_group* group) {
+  on_threads(3, [&](int r, ballast_group* group) {
     const std::int64_t first = begins[r], count = begins[r + 1] - first;
     std::vector<double> a(static_cast<std::size_t>(count * n)), b(static_cast<std::size_t>(count)), x(n), q(a.size()), triangle(n * n);
     for (std::int64_t i = 0; i < count; ++i)
@@ -217,7 +140,7 @@ TEST_F(c_groups, factors_of_rows_solve_least_squares) {
 }
 
 TEST_F(c_groups, a_lost_rank_has_a_status) {
-  on_ranks(
+  on_threads(
       2,
       [&](int r, ballast_group* group) {
         if (r == 1) return;  // it makes no call
@@ -231,7 +154,7 @@ TEST_F(c_groups, a_lost_rank_has_a_status) {
 }
 
 TEST_F(c_groups, an_engine_that_fails_ends_the_call) {
-  on_ranks(
+  on_threads(
       2,
       [&](int r, ballast_group* group) {
         if (r == 1) return;

@@ -33,7 +33,11 @@ class Qr(WithFolder):
             self.assertIn("expected real values, got complex ones", refused(complex_one))
             self.assertIn("expected without --no-tf32x3", refused(tall, "--no-tf32x3"))
             self.assertIn("expected backend cuda for devices", refused(tall, "--backend", "cpu"))
-        self.assertIn("expected at least as many rows as columns", run("qr", wide, "--devices", "0,1", status=2).stderr)
+        self.assertIn("expected at least as many rows as columns", run("lstsq", wide, wide, "--devices", "0,1", status=2).stderr)
+        self.assertIn("expected backend cuda for devices", run("qr", wide, "--devices", "0,1", "--backend", "cpu", status=2).stderr)
+        self.assertIn("block: expected 1 to 1024 columns, got 1025",
+                      run("qr", wide, "--devices", "0,1", "--block", "1025", "--backend", "cpu", status=2).stderr)
+        self.assertIn("--block: expected with --devices", run("qr", wide, "--block", "4", status=2).stderr)
         self.assertIn("expected one matrix without --pivot", run("qr", tall, "--pivot", "--devices", "0,1", status=2).stderr)
         self.assertIn("expected without --rcond", run("lstsq", tall, tall, "--rcond", "-1", "--devices", "0,1", status=2).stderr)
 

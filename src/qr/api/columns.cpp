@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "qr/api/packed_rows.hpp"
 #include "qr/arithmetic/random.hpp"
 #include "qr/host/columns.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr {
 
@@ -61,11 +64,13 @@ column_factors<S> factor_columns_of(matrix_view<const S> A, std::int64_t block, 
       n += each[1];
     }
     if (n < 1) throw invalid_argument_error(fmt::format("{}: A: expected at least one column on all ranks, got none", part));
+    const std::string token = to_token(problem_of<S>(A.rows, n));
+    call.poses(token);
     made.own = {n, block, static_cast<int>(call.over().size()), 0};
     for (std::size_t p = 0; p < counts.size(); ++p) {
       made.own.rank = static_cast<int>(p);
       if (made.own.count() != counts[p])
-        throw invalid_argument_error(fmt::format("{}: A: expected {} of {} columns in blocks of {} on rank {} of {}, got {}", part,
+        throw invalid_argument_error(fmt::format("{}: A: expected {} of {} columns in blocks of {} on rank {} of {}, got {}", token,
                                                  made.own.count(), n, block, p, counts.size(), counts[p]));
     }
     made.own.rank = static_cast<int>(call.over().place());
@@ -160,11 +165,13 @@ class back_substitution {
       }
     }
     refused_ = -1;
+    unlike_ = -1;
     send(panels - 1);
     for (index k = panels - 1; k >= 0; --k) {
       const index top = k * block, width = std::min(block, n - top);
       const matrix_message<S> R = here_.take_matrix(static_cast<int>(k % of_.own.ranks), top + width, width);
       if (k > 0) send(k - 1);
+      if (here_.is_protected() && without_pivot(R.view(), top) != R.refused) unlike_ = k;
       if (R.refused >= 0) refused_ = R.refused;  // all messages are taken before the call ends, so that all ranks see it
       if (p == 0 || refused_ >= 0) continue;
       solve_block(R.view(), top, width, y, X);
@@ -185,6 +192,8 @@ class back_substitution {
       }
       if (top > 0) host::subtract_columns<S>(here_.run(), R.view().block(0, 0, top, width), p, x.data(), width, y.data(), n);
     }
+    if (here_.is_protected()) here_.run().seen.checked(at(panels));
+    if (unlike_ >= 0) return {.word = abft::k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .index = unlike_};
     return refused_ >= 0 ? abft::finding{} : judge(sums, sizes);
   }
   // A column that depends on the others, as the last pass has seen; −1: there is none.
@@ -220,20 +229,29 @@ class back_substitution {
     if (k % of_.own.ranks != of_.own.rank) return here_.send_matrix({}, -1);
     const index block = of_.own.block, top = k * block, width = std::min(block, of_.own.columns - top);
     const matrix_view<const S> R = of_.storage.view().block(0, k / of_.own.ranks * block, top + width, width);
+    std::vector<S> pivots(at(width));
+    for (index l = 0; l < width; ++l) pivots[at(l)] = R(top + l, l);
+    here_.strike(site::pivot, {k, panels_of(of_.own.columns, block), 0, 1}, column_major(pivots.data(), width, index{1}));
+    here_.send_matrix(R, without_pivot(R, top, pivots));
+  }
+
+  // Returns the first column of a block column of R without a pivot, −1 if all have one. The owner looks, and every rank that has got the
+  // block compares. `pivots`: those that the owner has read.
+  index without_pivot(const matrix_view<const S>& R, index top, std::span<const S> pivots = {}) const {
     index refused = -1;
-    for (index l = width - 1; l >= 0; --l) {
+    for (index l = R.columns - 1; l >= 0; --l) {
       double most = 0;
       for (index i = 0; i <= top + l; ++i) most = std::max(most, size_of_number(R(i, l)));
-      const double pivot = size_of_number(R(top + l, l));
+      const double pivot = size_of_number(pivots.empty() ? R(top + l, l) : pivots[at(l)]);
       if (pivot <= thresholds::least_pivot<real_of<S>>(of_.own.columns) * most) refused = top + l;
     }
-    here_.send_matrix(R, refused);
+    return refused;
   }
 
   rank_call<S>& here_;
   const column_factors<S>& of_;
   const matrix<S>& Y_;
-  index refused_ = -1;
+  index refused_ = -1, unlike_ = -1;  // unlike_: a block column about whose pivots this rank and its owner have found different things
 };
 
 template <class S>

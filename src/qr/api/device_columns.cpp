@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "group/device_threads.hpp"
 #include "group/state.hpp"
 #include "qr/api/columns_work.hpp"
+#include "qr/sites.hpp"
 #include "qr/thresholds.hpp"
 
 namespace ballast::qr {
@@ -97,6 +101,27 @@ void apply_to_share(rank_call<S>& here, const column_part<S>& part, bool transpo
   apply_panels(here, part, transposed, mine, nullptr);
   here.on().wait();
   if (C.columns > 0 && !here.lost()) copy_columns(matrix_view<const S>(mine), to);
+}
+
+// Returns the first column of R, in the memory of the device, whose diagonal element is rounding beside it, −1 if there is none.
+template <class S>
+index column_without_pivot(rank_call<S>& here, const matrix_view<S>& R) {
+  const index n = R.columns;
+  core::vector<column_size> sizes(at(n));
+  std::vector<S> diagonal(at(n));
+  here.on().column_sizes(R, sizes.data());
+  const std::shared_ptr<S> memory = here.allocate(n, 1);
+  const matrix_view<S> pivots = column_major(memory.get(), n, index{1});
+  here.on().copy(matrix_view<const S>{R.data, n, 1, n + 1, n}, pivots);
+  here.strike(site::pivot, {}, pivots);
+  here.on().copy(pivots, column_major(diagonal.data(), n, index{1}));
+  here.on().wait();
+  index refused = -1;
+  for (index j = n - 1; j >= 0; --j) {
+    const double norm = std::ldexp(sizes[at(j)].norm, sizes[at(j)].exponent);
+    if (size_of_number(diagonal[at(j)]) <= thresholds::least_pivot<real_of<S>>(n) * norm) refused = j;
+  }
+  return refused;
 }
 
 // Stores a device's columns of the identity.
@@ -220,7 +245,7 @@ computed<S> solution_of_devices(const column_factors<S>& of, matrix_view<const S
   call_of_devices<S> call(of.where, now, to_token(size), 1);
   std::vector<int> all;
   for (const device_columns<S>& each : of.devices) all.push_back(each.device);
-  made.report = call.run(size, group_call::solve, n, [&](int, group_operation<S>&, rank_call<S>& here) {
+  made.report = call.run(size, group_call::solve, n, [&](int, group_operation<S>& on, rank_call<S>& here) {
     const resident<S> R = new_matrix<S>(n, n);
     for (const device_columns<S>& each : of.devices) {
       for (index j = 0; j < each.own.count(); j += each.own.block) {
@@ -229,15 +254,16 @@ computed<S> solution_of_devices(const column_factors<S>& of, matrix_view<const S
         here.copy(given.view, R.view.block(0, each.own.global(j), n, width));
       }
     }
-    core::vector<column_size> sizes(at(n));
-    std::vector<S> diagonal(at(n));
-    here.on().column_sizes(R.view, sizes.data());
-    here.on().copy(matrix_view<const S>{R.view.data, n, 1, n + 1, n}, column_major(diagonal.data(), n, index{1}));
-    here.on().wait();
-    for (index j = n - 1; j >= 0; --j) {
-      const double norm = std::ldexp(sizes[at(j)].norm, sizes[at(j)].exponent);
-      if (size_of_number(diagonal[at(j)]) <= thresholds::least_pivot<real_of<S>>(n) * norm) refused = j;
-    }
+    // Looked at twice with protection: what is found decides whether there is a result.
+    on.attempt("qr.substitution", [&](int) {
+      refused = column_without_pivot(here, R.view);
+      abft::finding found;
+      if (!here.is_protected()) return std::optional(found);
+      here.run().seen.checked(1);
+      if (const index again = column_without_pivot(here, R.view); again != refused)
+        found = {.word = abft::k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .index = std::max(again, refused)};
+      return std::optional(found);
+    });
     if (refused >= 0) return;
     const resident<S> right = new_matrix<S>(n, B.columns), X = new_matrix<S>(n, B.columns);
     here.copy(std::as_const(Y.values).view().block(0, 0, n, B.columns), right.view);

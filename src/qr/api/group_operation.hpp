@@ -33,14 +33,18 @@ class group_operation {
       : group_(where.group),
         over_(wire::exchange_of(where.group, token)),
         alone_(where),
-        token_(std::move(token)),
+        token_(token),
+        part_(std::move(token)),
         how_(run::settings_of(where, now)),
         quiet_(nullptr, site::table()),
-        seen_(token_, ballast::backend::automatic, "", how_, quiet_),
+        seen_(part_, ballast::backend::automatic, "", how_, quiet_),
         digest_(abft::chained(abft::chained(static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns)), sizeof(T))) {
     run::check_protection(where, token_, false);
     alone_.group = {};
   }
+
+  // The problem's token from now on: that of the whole matrix, where the ranks learn its size from each other. Reports have it.
+  void poses(std::string token) { token_ = std::move(token); }
 
   wire::exchange& over() { return over_; }
   bool first() const { return over_.place() == 0; }
@@ -103,7 +107,7 @@ class group_operation {
   template <class Work>
   report run(const Work& work) {
     try {
-      return wire::in_group(over_, seen_, token_, [&] {
+      return named(wire::in_group(over_, seen_, part_, [&] {
         over_.expect_alike(digest_);
         work();
         report all = seen_.collect();
@@ -111,7 +115,9 @@ class group_operation {
         all.backend = own_.backend;
         all.scheme = own_.scheme;
         return wire::joined(over_, all);
-      });
+      }));
+    } catch (const uncorrectable_error& fault) {
+      throw uncorrectable_error(named(fault.report()));
     } catch (const wire::ranks_lost&) {
       over_.regroup();
       throw rank_lost_error(wire::lost_message(over_, token_), over_.lost());
@@ -119,10 +125,16 @@ class group_operation {
   }
 
  private:
+  report named(report made) const {
+    made.problem = token_;
+    return made;
+  }
+
   group group_;
   wire::exchange& over_;
   execution alone_;
   std::string token_;
+  const std::string part_;  // the token that the call was begun with
   run::settings how_;
   inject::active_injector quiet_;
   run::recorder seen_;
