@@ -38,7 +38,7 @@ class grid_factors {
  public:
   matrix<T> storage;          // the rank's part, column-major: R on and above the diagonal of the whole matrix, V below it
   std::vector<T> tau;         // min(M_, N_): all of them, on every rank
-  std::array<int, 9> desc{};  // of A, with LLD_ of `storage`
+  std::array<int, 9> desc{};  // the descriptor of A, with LLD_ of `storage`
   process_grid grid;
   int rank = 0;  // this rank's number in the grid
   ballast::report report;

@@ -31,6 +31,9 @@ using wire::switchboard;
 using wire::wire_fault;
 
 template <class T>
+using real_of = decltype(std::real(T()));
+
+template <class T>
 struct outcome {
   matrix<T> q, r, x, projected, back, storage;  // the parts of all ranks together
   std::vector<T> tau;
@@ -90,7 +93,8 @@ outcome<T> factor_on(const example& of, const scene& how, const matrix<T>& A, co
     if (m >= n) gather_part(right, x.values, rank, made.x);
     made.alike = made.alike && (made.tau.empty() || made.tau == factors.tau);
     made.tau = factors.tau;
-    for (const report* each : {&factors.report, &q.report, &projected.report, &back.report, &x.report}) {
+    for (const report* each :
+         std::initializer_list<const report*>{&factors.report, &q.report, &projected.report, &back.report, &x.report}) {
       made.detected += each->detected;
       made.checks += each->checks;
       made.clean = made.clean && each->verdict == verdict::clean;
@@ -198,7 +202,9 @@ TYPED_TEST(qr_grid, definitions_and_signs) {
     const factors<T> alone = factor(A.view(), {.backend = backend::cpu, .threads = 1});
     for (std::int64_t i = 0; i < found.r.rows(); ++i) {
       const double one = std::real(wide(alone.storage(i, i))), other = std::real(wide(found.r(i, i)));
-      if (std::abs(one) > 1e-3) EXPECT_EQ(one > 0, other > 0) << name_of(of) << ", row " << i;
+      if (std::abs(one) > 1e-3) {
+        EXPECT_EQ(one > 0, other > 0) << name_of(of) << ", row " << i;
+      }
       EXPECT_EQ(std::imag(wide(found.r(i, i))), 0);
       for (std::int64_t j = 0; j < i; ++j) EXPECT_EQ(found.r(i, j), T(0));
     }
@@ -273,7 +279,9 @@ TEST(qr_grid_data, extreme_and_not_finite) {
       EXPECT_EQ(made.q().report.verdict, verdict::clean) << special;
       // The columns of earlier panels are right.
       const auto R = made.r();
-      if (R.size() > 0) EXPECT_TRUE(std::isfinite(R(0, 0)));
+      if (R.size() > 0) {
+        EXPECT_TRUE(std::isfinite(R(0, 0)));
+      }
     });
     for (const auto& each : endings) EXPECT_FALSE(each.error);
   }

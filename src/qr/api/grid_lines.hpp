@@ -140,13 +140,13 @@ class grid_lines {
   bool stop_ = false, stopped_ = false;
 };
 
-// A rank's rows of the columns of its process column, divided into pieces; the checksum column of each piece stands behind all columns.
+// A rank's rows of the columns of its process column, divided into pieces; the checksum columns of the pieces follow after all of them.
 template <class S>
 class grid_columns {
  public:
   struct piece {
     index first = 0, width = 0;  // this rank's columns
-    index number = 0;            // of the piece, in events
+    index number = 0;            // the piece in events
     index weights = 0;           // the number of its first weight
   };
 

@@ -54,10 +54,10 @@ struct grid_panel {
   index number, first;
   index top, rows, width;  // its rows of V begin in the rank's row `top`
   int process_row, process_column;
-  bool has_top, mine;  // whether this rank has its first row, and its columns
+  bool has_top, mine;  // this rank has its first row; its columns
   std::shared_ptr<S> memory;
   std::vector<S> tau, T;
-  std::uint64_t seal = 0, seal_of_t = 0;  // of V; of T and tau
+  std::uint64_t seal = 0, seal_of_t = 0;  // V's; that of T and tau
   matrix_view<S> V() const { return column_major(memory.get(), rows, width, std::max<index>(rows, 1)); }
   matrix_view<S> below(const matrix_view<S>& of) const { return of.block(top, 0, rows, of.columns); }
 };
