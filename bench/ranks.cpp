@@ -222,7 +222,7 @@ void qr_grid_row(const group& ranks, int m, int n, int rows) {
   constexpr int block = 64;
   scalapack with(ranks, m, n, block, block, rows);
   const auto factor = [&](protection level) { (void)qr::factor_grid(with.local(), with.desc(), with.grid(), on(ranks, level)); };
-  row(fmt::format("QR f64 {} × {}, grid", m, n),
+  row(fmt::format("QR f64 {} × {}, grid {} × {}", m, n, rows, ranks.size() / rows),
       {{"off", [&] { factor(protection::off); }}, {"correct", [&] { factor(protection::correct); }}, with.rival()});
 }
 
