@@ -154,7 +154,9 @@ class grid_products {
     from.take(of.T.data(), w * w);
     from.take(of.V());
   }
-  void seal(grid_panel<S>& of) { of.seal = here_.on().hash(of.V()); }
+  void seal(grid_panel<S>& of) {
+    if (here_.is_protected()) of.seal = here_.on().hash(of.V());
+  }
   // Returns whether V, tau and T still have the bits of their seals.
   bool is_whole(const grid_panel<S>& of) { return here_.on().hash(of.V()) == of.seal && seal_of_t(of) == of.seal_of_t; }
   void strike(grid_panel<S>& of) {
@@ -238,7 +240,7 @@ class grid_products {
   void note(const grid_panel<S>& of, const std::vector<wide>& seen, const std::vector<wide>& expected, const std::vector<double>& sizes,
             std::optional<abft::finding>& bad) {
     double residual = 0, threshold = 1;
-    for (std::size_t i = 0; i < seen.size(); ++i) {
+    for (std::size_t i = 0; i < seen.size() && !std::isnan(residual); ++i) {
       const double each = size_of_number(seen[i] - expected[i]), limit = thresholds::orthogonality<real_of<S>>(sizes[i], k_reals<S> * m_);
       if (each * threshold <= residual * limit) continue;
       residual = each;
