@@ -1,13 +1,13 @@
-// Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS [WORD]]; WORD: fft, qr or
-// kmeans, only these problems. Each rank has one thread. The variants of a problem take turns, so that a slow period of the machine
+// Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS [WORD]]; WORD: fft, qr, qr-large
+// or kmeans, only these problems. Each rank has one thread. The variants of a problem take turns, so that a slow period of the machine
 // affects all equally; a time is that of the slowest rank, and the table has medians and ratios of medians.
 // Layer: benchmark program; the only one with these rivals.
 #include <algorithm>
+#include <array>
 #include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -136,81 +136,94 @@ void fft_row(const group& ranks, const std::vector<std::int64_t>& shape, const f
   rival::destroy(plan);
 }
 
-void qr_row(const group& ranks, int rows, int columns) {
-  const int mine = rows / ranks.size();
+std::vector<double> random_numbers(const group& ranks, std::int64_t count) {
   std::mt19937 random(static_cast<unsigned>(ranks.rank()));
   std::normal_distribution<double> normal;
-  std::vector<double> A(static_cast<std::size_t>(mine) * static_cast<std::size_t>(columns));
-  for (double& each : A) each = normal(random);
+  std::vector<double> made(static_cast<std::size_t>(count));
+  for (double& each : made) each = normal(random);
+  return made;
+}
+
+// A matrix in ScaLAPACK's layout on a grid of `rows` process rows, in blocks of mb × nb, and pdgeqrf on a copy of it.
+class scalapack {
+ public:
+  scalapack(const group& ranks, int m, int n, int mb, int nb, int rows) : m_(m), n_(n), rows_(rows), columns_(ranks.size() / rows) {
+    const int zero = 0, one = 1;
+    Cblacs_get(0, 0, &context_);
+    Cblacs_gridinit(&context_, "Row", rows_, columns_);
+    const qr::block_columns of_rows{m, mb, rows_, ranks.rank() / columns_}, of_columns{n, nb, columns_, ranks.rank() % columns_};
+    const int leading = std::max(1, static_cast<int>(of_rows.count()));
+    int info = 0;
+    descinit_(desc_.data(), &m, &n, &mb, &nb, &zero, &zero, &context_, &leading, &info);
+    from_ = random_numbers(ranks, leading * of_columns.count());
+    a_ = from_;
+    tau_.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, of_columns.count())));
+    pdgeqrf_(&m, &n, a_.data(), &one, &one, desc_.data(), tau_.data(), work_.data(), &size_, &info);
+    size_ = static_cast<int>(work_[0]);
+    work_.resize(static_cast<std::size_t>(size_));
+  }
+  scalapack(const scalapack&) = delete;
+  scalapack& operator=(const scalapack&) = delete;
+  ~scalapack() { Cblacs_gridexit(context_); }
+
+  void factor() {
+    const int one = 1;
+    int info = 0;
+    a_ = from_;
+    pdgeqrf_(&m_, &n_, a_.data(), &one, &one, desc_.data(), tau_.data(), work_.data(), &size_, &info);
+  }
+  std::span<const double> local() const { return from_; }
+  const std::array<int, 9>& desc() const { return desc_; }
+  qr::process_grid grid() const { return {rows_, columns_, false}; }
+  variant rival() {
+    return {fmt::format("ScaLAPACK {} × {}", rows_, columns_), [this] { factor(); }};
+  }
+
+ private:
+  const int m_, n_, rows_, columns_;
+  int context_ = 0, size_ = -1;
+  std::array<int, 9> desc_{};
+  std::vector<double> from_, a_, tau_, work_ = std::vector<double>(1);
+};
+
+void qr_row(const group& ranks, int rows, int columns) {
+  const int mine = rows / ranks.size(), all = mine * ranks.size();
+  const std::vector<double> A = random_numbers(ranks, std::int64_t{mine} * columns);
   const auto factor = [&](protection level) { (void)qr::factor_rows(row_major<const double>(A.data(), mine, columns), on(ranks, level)); };
-  int context = 0;
-  Cblacs_get(0, 0, &context);
-  Cblacs_gridinit(&context, "Row", ranks.size(), 1);
-  const int all = mine * ranks.size(), zero = 0, one = 1, block = 32;
-  int info = 0, desc[9];
-  descinit_(desc, &all, &columns, &mine, &block, &zero, &zero, &context, &mine, &info);
-  std::vector<double> a(A.size()), tau(static_cast<std::size_t>(columns)), work(1);
-  int size = -1;
-  pdgeqrf_(&all, &columns, a.data(), &one, &one, desc, tau.data(), work.data(), &size, &info);
-  size = static_cast<int>(work[0]);
-  work.resize(static_cast<std::size_t>(size));
-  row(fmt::format("QR f64 {} × {}", all, columns), {{"off", [&] { factor(protection::off); }},
-                                                    {"correct", [&] { factor(protection::correct); }},
-                                                    {"ScaLAPACK", [&] {
-                                                       a = A;
-                                                       pdgeqrf_(&all, &columns, a.data(), &one, &one, desc, tau.data(), work.data(), &size,
-                                                                &info);
-                                                     }}});
-  Cblacs_gridexit(context);
+  scalapack with(ranks, all, columns, mine, 32, ranks.size());
+  row(fmt::format("QR f64 {} × {}", all, columns),
+      {{"off", [&] { factor(protection::off); }}, {"correct", [&] { factor(protection::correct); }}, with.rival()});
+}
+
+// The squarest grid: its process rows, at most as many as its process columns.
+int squarest(int ranks) {
+  int rows = 1;
+  for (int r = 1; r * r <= ranks; ++r) rows = ranks % r == 0 ? r : rows;
+  return rows;
 }
 
 // Square matrices: block columns here, and for ScaLAPACK on the same grid of 1 × P and on the squarest one.
 void qr_columns_row(const group& ranks, int n) {
   constexpr int block = 64;
-  const auto layout = [&](int rank) { return qr::block_columns{n, block, ranks.size(), rank}; };
-  const std::int64_t mine = layout(ranks.rank()).count();
-  std::mt19937 random(static_cast<unsigned>(ranks.rank()));
-  std::normal_distribution<double> normal;
-  std::vector<double> A(static_cast<std::size_t>(n) * static_cast<std::size_t>(mine));
-  for (double& each : A) each = normal(random);
+  const std::int64_t mine = qr::block_columns{n, block, ranks.size(), ranks.rank()}.count();
+  const std::vector<double> A = random_numbers(ranks, n * mine);
   const auto factor = [&](protection level) {
     (void)qr::factor_columns(column_major<const double>(A.data(), n, mine), block, on(ranks, level));
   };
   std::vector<variant> variants = {{"off", [&] { factor(protection::off); }}, {"correct", [&] { factor(protection::correct); }}};
-  int rows = 1;
-  for (int r = 1; r * r <= ranks.size(); ++r) rows = ranks.size() % r == 0 ? r : rows;
-  struct rival {
-    int context = 0, size = -1, desc[9] = {};
-    std::vector<double> a, from, tau, work = std::vector<double>(1);
-  };
-  std::vector<std::unique_ptr<rival>> rivals;
-  for (const int grid_rows : {1, rows}) {
-    if (!rivals.empty() && grid_rows == 1) continue;  // a prime number of ranks
-    rivals.push_back(std::make_unique<rival>());
-    rival& with = *rivals.back();
-    const int zero = 0, one = 1, width = block, columns = ranks.size() / grid_rows;
-    Cblacs_get(0, 0, &with.context);
-    Cblacs_gridinit(&with.context, "Row", grid_rows, columns);
-    const qr::block_columns of_rows{n, block, grid_rows, ranks.rank() / columns}, of_columns{n, block, columns, ranks.rank() % columns};
-    const int leading = std::max(1, static_cast<int>(of_rows.count()));
-    int info = 0;
-    descinit_(with.desc, &n, &n, &width, &width, &zero, &zero, &with.context, &leading, &info);
-    with.from.resize(static_cast<std::size_t>(leading) * static_cast<std::size_t>(of_columns.count()));
-    for (double& each : with.from) each = normal(random);
-    with.a = with.from;
-    with.tau.resize(static_cast<std::size_t>(of_columns.count()));
-    pdgeqrf_(&n, &n, with.a.data(), &one, &one, with.desc, with.tau.data(), with.work.data(), &with.size, &info);
-    with.size = static_cast<int>(with.work[0]);
-    with.work.resize(static_cast<std::size_t>(with.size));
-    variants.push_back({fmt::format("ScaLAPACK {} × {}", grid_rows, columns), [n, &with] {
-                          const int at = 1;
-                          int failed = 0;
-                          with.a = with.from;
-                          pdgeqrf_(&n, &n, with.a.data(), &at, &at, with.desc, with.tau.data(), with.work.data(), &with.size, &failed);
-                        }});
-  }
+  scalapack one_row(ranks, n, n, block, block, 1), square(ranks, n, n, block, block, squarest(ranks.size()));
+  variants.push_back(one_row.rival());
+  if (squarest(ranks.size()) > 1) variants.push_back(square.rival());
   row(fmt::format("QR f64 {} × {}, block columns", n, n), variants);
-  for (const auto& each : rivals) Cblacs_gridexit(each->context);
+}
+
+// Matrices where they lie on a grid of `rows` process rows; ScaLAPACK on the same.
+void qr_grid_row(const group& ranks, int m, int n, int rows) {
+  constexpr int block = 64;
+  scalapack with(ranks, m, n, block, block, rows);
+  const auto factor = [&](protection level) { (void)qr::factor_grid(with.local(), with.desc(), with.grid(), on(ranks, level)); };
+  row(fmt::format("QR f64 {} × {}, grid {} × {}", m, n, rows, ranks.size() / rows),
+      {{"off", [&] { factor(protection::off); }}, {"correct", [&] { factor(protection::correct); }}, with.rival()});
 }
 
 void kmeans_row(const group& ranks, std::int64_t points, std::int64_t features, int clusters) {
@@ -272,6 +285,18 @@ void run() {
     qr_row(ranks, 200000, 64);
     qr_columns_row(ranks, 1024);
     qr_columns_row(ranks, 2048);
+    std::vector<int> grids = {1, squarest(ranks.size()), ranks.size()};
+    grids.erase(std::unique(grids.begin(), grids.end()), grids.end());
+    for (const int rows : grids) {
+      qr_grid_row(ranks, 1024, 1024, rows);
+      qr_grid_row(ranks, 2048, 2048, rows);
+    }
+    qr_grid_row(ranks, 20000, 512, ranks.size());
+  }
+  if (wanted("qr-large")) {
+    qr_columns_row(ranks, 4096);
+    qr_grid_row(ranks, 4096, 4096, squarest(ranks.size()));
+    qr_grid_row(ranks, 4096, 4096, ranks.size());
   }
   if (wanted("kmeans")) kmeans_row(ranks, 200000, 32, 64);
 }

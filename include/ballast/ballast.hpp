@@ -13,6 +13,7 @@
 #include <ballast/qr.hpp>
 #include <ballast/qr_columns.hpp>
 #include <ballast/qr_descriptor.hpp>
+#include <ballast/qr_grid.hpp>
 #include <ballast/qr_rows.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>

@@ -29,6 +29,7 @@
 #include <ballast/kmeans.hpp>
 #include <ballast/qr_columns.hpp>
 #include <ballast/qr_descriptor.hpp>
+#include <ballast/qr_grid.hpp>
 #include <ballast/qr_rows.hpp>
 
 #include "abft/seal.hpp"
@@ -178,6 +179,32 @@ void factor_columns(const group& own, stored& made) {
   made.add(std::span<const T>(mine));
 }
 
+// A matrix where it lies on a grid of 2 × P/2, or of P × 1; numbers of their own on each rank.
+template <class T>
+void factor_grid(const group& own, stored& made) {
+  constexpr int n = 20, block = 4, p = 2;
+  const int ranks = static_cast<int>(own.size());
+  const qr::process_grid grid{ranks % 2 == 0 ? 2 : ranks, ranks % 2 == 0 ? ranks / 2 : 1, false};
+  const std::int64_t rows = qr::block_columns{n, block, grid.rows, own.rank() / grid.columns}.count(),
+                     columns = qr::block_columns{n, block, grid.columns, own.rank() % grid.columns}.count();
+  const int leading = std::max(1, static_cast<int>(rows));
+  const int desc[] = {1, 0, n, n, block, block, 0, 0, leading};
+  const auto stream = 30 + static_cast<std::uint64_t>(own.rank());
+  const std::vector<T> A = numbers<T>(leading * columns, stream), B = numbers<T>(leading * p, stream + 10);
+  const auto factors = qr::factor_grid(std::span<const T>(A), desc, grid, on(own));
+  made.add(factors.storage);
+  made.add(std::span<const T>(factors.tau));
+  made.add(factors.report);
+  const auto b = column_major<const T>(B.data(), rows, p, leading);
+  const auto q = factors.q();
+  const auto x = factors.solve(b);
+  const auto projected = factors.apply_transposed(b);
+  for (const auto* each : {&q, &x, &projected}) {
+    made.add(each->values);
+    made.add(each->report);
+  }
+}
+
 template <class T>
 std::vector<std::complex<T>> complex_numbers(std::int64_t count, std::uint64_t stream) {
   const std::vector<T> real = numbers<T>(2 * count, stream);
@@ -217,6 +244,8 @@ std::vector<scene> scenes() {
           {"qr rows", [](const group& own, stored& made) { factor<double>(own, made); }},
           {"qr columns", [](const group& own, stored& made) { factor_columns<float>(own, made); }},
           {"qr columns", [](const group& own, stored& made) { factor_columns<double>(own, made); }},
+          {"qr grid", [](const group& own, stored& made) { factor_grid<float>(own, made); }},
+          {"qr grid", [](const group& own, stored& made) { factor_grid<double>(own, made); }},
           {"fft 2-D",
            [](const group& own, stored& made) {
              transform<float>(own, {12, 9}, {}, made);

@@ -13,6 +13,7 @@
 
 #include "core/at.hpp"
 #include "core/format.hpp"
+#include "qr/api/grid_layout.hpp"
 #include "qr/api/group_operation.hpp"
 #include "qr/api/plan.hpp"
 #include "qr/arithmetic/scalar.hpp"
@@ -23,32 +24,6 @@ namespace ballast::qr {
 using core::at;
 
 namespace {
-
-// One axis of a block-cyclic layout: blocks of `block` indices, the first on process `source` of `processes`.
-struct cyclic_axis {
-  index size = 0, block = 1;
-  int processes = 1, source = 0;
-  int owner(index i) const { return static_cast<int>((i / block + source) % processes); }
-  // The indices that a process has, ascending.
-  std::vector<index> of(int process) const {
-    std::vector<index> made;
-    const index first = (process - source + processes) % processes;
-    for (index b = first; b * block < size; b += processes)
-      for (index i = b * block; i < std::min(size, (b + 1) * block); ++i) made.push_back(i);
-    return made;
-  }
-};
-
-struct cyclic_layout {
-  cyclic_axis rows, columns;
-  process_grid grid;
-  int rank_of(index i, index j) const {
-    const int r = rows.owner(i), c = columns.owner(j);
-    return grid.by_columns ? c * grid.rows + r : r * grid.columns + c;
-  }
-  std::vector<index> rows_of(int rank) const { return rows.of(grid.by_columns ? rank % grid.rows : rank / grid.columns); }
-  std::vector<index> columns_of(int rank) const { return columns.of(grid.by_columns ? rank / grid.rows : rank % grid.columns); }
-};
 
 // The sum of an element's words, each with its place in the whole matrix.
 template <class S>
@@ -116,37 +91,8 @@ abft::finding redistribute(group_operation<S>& call, const part<matrix_view<cons
   return judged;
 }
 
-cyclic_layout layout_of(std::span<const int> desc, const process_grid& grid, std::size_t ranks) {
-  if (desc.size() != 9) throw invalid_argument_error(fmt::format("qr: desc: expected 9 numbers, got {}", desc.size()));
-  if (desc[0] != 1) throw invalid_argument_error(fmt::format("qr: desc: expected DTYPE_ 1, a dense matrix, got {}", desc[0]));
-  if (grid.rows < 1 || grid.columns < 1 || static_cast<std::size_t>(grid.rows) * static_cast<std::size_t>(grid.columns) != ranks)
-    throw invalid_argument_error(
-        fmt::format("qr: grid: expected rows × columns of the group's {} ranks, got {} × {}", ranks, grid.rows, grid.columns));
-  if (desc[2] < 1 || desc[3] < 1)
-    throw invalid_argument_error(fmt::format("qr: desc: expected M_ and N_ of 1 or more, got {} and {}", desc[2], desc[3]));
-  if (desc[4] < 1 || desc[5] < 1)
-    throw invalid_argument_error(fmt::format("qr: desc: expected MB_ and NB_ of 1 or more, got {} and {}", desc[4], desc[5]));
-  if (desc[6] < 0 || desc[6] >= grid.rows || desc[7] < 0 || desc[7] >= grid.columns)
-    throw invalid_argument_error(
-        fmt::format("qr: desc: expected RSRC_ below {} and CSRC_ below {}, got {} and {}", grid.rows, grid.columns, desc[6], desc[7]));
-  return {{desc[2], desc[4], grid.rows, desc[6]}, {desc[3], desc[5], grid.columns, desc[7]}, grid};
-}
-
 cyclic_layout layout_of(const block_columns& of, index rows) {
   return {{rows, std::max<index>(rows, 1), 1, 0}, {of.columns, of.block, of.ranks, 0}, {1, of.ranks, false}};
-}
-
-template <class S>
-matrix_view<S> local_view(std::span<S> local, std::span<const int> desc, const cyclic_layout& of, int rank) {
-  const index rows = static_cast<index>(of.rows_of(rank).size()), columns = static_cast<index>(of.columns_of(rank).size());
-  const index leading = desc[8];
-  if (leading < std::max<index>(rows, 1))
-    throw invalid_argument_error(fmt::format("qr: desc: expected LLD_ of the rank's {} rows or more, got {}", rows, leading));
-  const index needed = columns == 0 || rows == 0 ? 0 : (columns - 1) * leading + rows;
-  if (static_cast<index>(local.size()) < needed)
-    throw invalid_argument_error(
-        fmt::format("qr: local: expected {} elements or more for {} × {}, got {}", needed, rows, columns, local.size()));
-  return column_major(local.data(), rows, columns, leading);
 }
 
 // One call in either direction: work(call, the layout of desc, block columns, their layout, the rank).
@@ -159,9 +105,7 @@ report redistribution(std::span<const int> desc, const process_grid& grid, std::
   return call.run([&] {
     const cyclic_layout given = layout_of(desc, grid, call.over().size());
     if (block < 1) throw invalid_argument_error(fmt::format("{}: block: expected 1 column or more, got {}", token, block));
-    const std::vector<int> same(desc.begin() + 2, desc.begin() + 8);
-    for (const auto& each : call.over().gather(std::span<const int>(same)))
-      if (each != same) throw invalid_argument_error(fmt::format("{}: desc: expected the same on all ranks, but for LLD_", token));
+    check_alike(call.over(), desc, grid, token);
     const int rank = static_cast<int>(call.over().place());
     const block_columns own{given.columns.size, block, static_cast<int>(call.over().size()), rank};
     report head;

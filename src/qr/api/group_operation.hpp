@@ -23,7 +23,16 @@
 namespace ballast::qr {
 
 // Numbers of the digests.
-enum class group_call : std::uint64_t { factor = 0x51, apply, apply_transposed, solve, factor_columns, q_columns, redistribute };
+enum class group_call : std::uint64_t {
+  factor = 0x51,
+  apply,
+  apply_transposed,
+  solve,
+  factor_columns,
+  q_columns,
+  redistribute,
+  factor_grid
+};
 
 // One call: what every member does around its work.
 template <class T>

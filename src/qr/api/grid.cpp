@@ -1,0 +1,455 @@
+// QR on a grid of the ranks of a group. See include/ballast/qr_grid.hpp.
+// Layer: algorithm, over the drivers of one rank and group/session.hpp. docs/design/distributed.md, "QR on a grid".
+#include <ballast/qr_grid.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ballast/error.hpp>
+
+#include "core/at.hpp"
+#include "core/format.hpp"
+#include "group/device_threads.hpp"
+#include "qr/api/grid_work.hpp"
+#include "qr/api/group_operation.hpp"
+#include "qr/api/packed_rows.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+template <class S>
+problem problem_on_grid(const cyclic_layout& of) {
+  return {precision_of<real_of<S>>, of.rows.size, of.columns.size, 1, is_complex<S>};
+}
+
+void check_group_of_grid(const execution& where, std::string_view token) {
+  if (!where.group) throw invalid_argument_error(fmt::format("{}: group: expected one whose ranks have the matrix, got none", token));
+  if (wire::on_devices(where))
+    throw unsupported_error(fmt::format("{}: group: expected ranks of an engine for a grid, got devices", token));
+}
+
+template <class S>
+grid_factors<S> factor_grid_of(std::span<const S> local, std::span<const int> desc, const process_grid& grid, const execution& where,
+                               const call& now) {
+  grid_factors<S> made;
+  made.where = where;
+  made.grid = grid;
+  const std::string token = desc.size() == 9 ? to_token(problem_of<S>(desc[2], desc[3])) : "qr";
+  check_group_of_grid(where, token);
+  group_operation<S> call(where, now, token, group_call::factor_grid, 0);
+  made.report = call.run([&] {
+    const grid_seat seat{layout_of(desc, grid, call.over().size()), static_cast<int>(call.over().place())};
+    const matrix_view<const S> A = local_view(local, desc, seat.layout, seat.rank);
+    check_alike(call.over(), desc, grid, token);
+    std::copy(desc.begin(), desc.end(), made.desc.begin());
+    made.rank = seat.rank;
+    made.desc[8] = static_cast<int>(std::max<index>(A.rows, 1));
+    made.storage = matrix<S>(A.rows, A.columns, order::column_major);
+    made.tau.assign(at(std::min(seat.layout.rows.size, seat.layout.columns.size)), S(0));
+    rank_call<S> here(call, problem_on_grid<S>(seat.layout));
+    here.work([&] {
+      factorization_on_grid<S> work(here, call.over(), seat, A, made.storage.view(), made.tau);
+      call.attempt("qr.grid", [&](int) { return work.pass(); });
+    });
+  });
+  return made;
+}
+
+// ---------------------------------------------------------------- The factors in a call.
+
+template <class S>
+struct grid_part {
+  grid_seat seat;
+  matrix_view<const S> storage;
+  std::span<const S> tau;
+  index m() const { return seat.layout.rows.size; }
+  index n() const { return seat.layout.columns.size; }
+  index steps() const { return static_cast<index>(tau.size()); }
+};
+
+template <class S>
+std::string token_of(const grid_factors<S>& of) {
+  return to_token(problem_of<S>(of.desc[2], of.desc[3]));
+}
+
+// The factors on the ranks of the call. Throws invalid_argument_error if they are not what factor_grid has returned.
+template <class S>
+grid_part<S> part_of(const grid_factors<S>& of, group_operation<S>& call) {
+  const std::string token = token_of(of);
+  const grid_seat seat{layout_of(of.desc, of.grid, call.over().size()), static_cast<int>(call.over().place())};
+  check_tau(std::span<const S>(of.tau), std::min(seat.layout.rows.size, seat.layout.columns.size), token);
+  if (of.rank != seat.rank)
+    throw invalid_argument_error(fmt::format("{}: group: expected rank {} of the grid, got {}", token, of.rank, seat.rank));
+  if (of.storage.rows() != seat.rows() || of.storage.columns() != seat.columns() || of.storage.order() != order::column_major)
+    throw invalid_argument_error(fmt::format("{}: storage: expected {} × {} in column-major order, got {} × {}", token, seat.rows(),
+                                             seat.columns(), of.storage.rows(), of.storage.columns()));
+  return {seat, of.storage.view(), of.tau};
+}
+
+// Checks an operand of the rank: its rows, and as many columns as the others of the process column.
+template <class S>
+void check_operand(group_operation<S>& call, const grid_part<S>& of, const matrix_view<const S>& C, const char* name,
+                   const std::string& token) {
+  check_view(C, name, token, 0);
+  if (C.rows != of.seat.rows())
+    throw invalid_argument_error(fmt::format("{}: {}: expected {} rows, got {}", token, name, of.seat.rows(), C.rows));
+  const auto counts = call.over().gather(std::span<const std::int64_t>(&C.columns, 1));
+  for (int r = 0; r < of.seat.layout.grid.rows; ++r) {
+    const std::int64_t other = counts[at(of.seat.layout.rank_at(r, of.seat.column()))].at(0);
+    if (other != C.columns)
+      throw invalid_argument_error(
+          fmt::format("{}: {}: expected as many columns on all ranks of a process column, got {} and {}", token, name, C.columns, other));
+  }
+}
+
+// ---------------------------------------------------------------- Products with Q.
+
+// result ← op(Q) C for this rank's part of C.
+template <class S>
+class product_on_grid {
+ public:
+  // `identity`: C has the rank's columns of the identity.
+  product_on_grid(rank_call<S>& here, wire::exchange& over, const grid_part<S>& of, const matrix_view<const S>& C,
+                  const matrix_view<S>& result, bool transposed, bool identity)
+      : here_(here),
+        of_(of),
+        C_(C),
+        result_(result),
+        transposed_(transposed),
+        identity_(identity),
+        lines_(over, of.seat),
+        panels_(pieces_of(of.seat.layout, of.steps())),
+        columns_(here, lines_, of.m(), of.steps(), C.columns, pieces(C.columns)),
+        products_(here, lines_, of.m()) {
+    std::erase_if(panels_, [&](const grid_piece& each) { return each.first >= of.steps(); });
+  }
+
+  abft::finding pass() {
+    bad_ = {};
+    lines_.begin();
+    bool odd = false;
+    for (index j = 0; j < of_.storage.columns; ++j)
+      for (index i = 0; i < of_.storage.rows; ++i) odd = odd || !is_finite(of_.storage(i, j));
+    columns_.load(C_, odd);
+    const index count = static_cast<index>(panels_.size());
+    for (index s = 0; s < count; ++s) {
+      if (lines_.stopped() && here_.repairs()) break;
+      grid_panel<S> now = stored_panel(transposed_ ? s : count - 1 - s);
+      // A column e_j of the identity is not changed by the panels below its row.
+      const index first = identity_ ? of_.seat.columns_below(now.first) : 0;
+      const matrix_view<S> all = now.below(columns_.all());
+      const matrix_view<S> X[] = {all.block(0, std::min(first, C_.columns), now.rows, columns_.count() - std::min(first, C_.columns)),
+                                  all.block(0, columns_.count(), now.rows, here_.is_protected() ? columns_.pieces() : 0)};
+      const std::vector<S> W = products_.joined(now, X, true, true, bad_, columns_.is_finite());
+      products_.strike(now);
+      products_.subtract(now, transposed_, W, X);
+      if (here_.is_protected()) note(columns_.alike(products_.is_whole(now), now.number));
+    }
+    for (index i = 0; i < columns_.pieces(); ++i) {
+      if (of_.seat.rows() > 0) here_.strike(site::q, {i, columns_.pieces(), 0, 1}, columns_.block(i));
+      note(columns_.judge(i, of_.seat.rows(), 0));
+      note(columns_.store(i, result_.block(0, columns_[i].first, result_.rows, columns_[i].width)));
+    }
+    abft::finding found = bad_.value_or(abft::finding{});
+    found.bits = columns_.bits();
+    return found;
+  }
+
+ private:
+  static std::vector<typename grid_columns<S>::piece> pieces(index count) {
+    std::vector<typename grid_columns<S>::piece> made;
+    for (index c = 0; c < count; c += k_widest_grid_panel)
+      made.push_back({c, std::min(k_widest_grid_panel, count - c), static_cast<index>(made.size()), c});
+    return made;
+  }
+  void note(const abft::finding& found) {
+    if (!passes(found) && !bad_) bad_ = found;
+    if (bad_) lines_.stop();
+  }
+  // A panel of the factors, as the ranks have it that have its columns.
+  grid_panel<S> stored_panel(index k) {
+    grid_panel<S> now(here_, k, of_.seat, panels_[at(k)]);
+    std::copy_n(of_.tau.begin() + now.first, now.width, now.tau.begin());
+    if (now.mine) {
+      const matrix_view<const S> from = of_.storage.block(now.top, of_.seat.columns_below(now.first), now.rows, now.width);
+      here_.copy(from, now.V());
+      if (now.has_top) unit_lower(now.V());
+      products_.seal(now);
+    }
+    products_.spread(now);
+    return now;
+  }
+
+  rank_call<S>& here_;
+  const grid_part<S>& of_;
+  const matrix_view<const S> C_;
+  const matrix_view<S> result_;
+  const bool transposed_, identity_;
+  grid_lines lines_;
+  std::vector<grid_piece> panels_;
+  grid_columns<S> columns_;
+  grid_products<S> products_;
+  std::optional<abft::finding> bad_;
+};
+
+template <class S>
+matrix<S> product_of(group_operation<S>& call, rank_call<S>& here, const grid_part<S>& of, bool transposed, const matrix_view<const S>& C,
+                     bool identity) {
+  matrix<S> made(C.rows, C.columns, order::column_major);
+  product_on_grid<S> work(here, call.over(), of, C, made.view(), transposed, identity);
+  call.attempt("qr.grid", [&](int) { return std::optional(work.pass()); });
+  return made;
+}
+
+template <class S>
+computed<S> product_on(const grid_factors<S>& of, bool transposed, matrix_view<const S> C, const call& now) {
+  const std::string token = token_of(of);
+  check_group_of_grid(of.where, token);
+  group_operation<S> call(of.where, now, token, transposed ? group_call::apply_transposed : group_call::apply, of.desc[3]);
+  computed<S> made;
+  made.report = call.run([&] {
+    const grid_part<S> part = part_of(of, call);
+    check_operand(call, part, C, "C", token);
+    const matrix<S> packed = packed_rows(C, -1);
+    rank_call<S> here(call, problem_on_grid<S>(part.seat.layout));
+    here.work([&] { made.values = product_of(call, here, part, transposed, packed.view(), false); });
+  });
+  return made;
+}
+
+template <class S>
+computed<S> q_on_grid(const grid_factors<S>& of, const call& now) {
+  const std::string token = token_of(of);
+  check_group_of_grid(of.where, token);
+  group_operation<S> call(of.where, now, token, group_call::q_columns, of.desc[3]);
+  computed<S> made;
+  made.report = call.run([&] {
+    const grid_part<S> part = part_of(of, call);
+    const grid_seat& seat = part.seat;
+    matrix<S> identity(seat.rows(), seat.columns_below(part.steps()), order::column_major);
+    for (index j = 0; j < part.steps(); ++j)
+      if (seat.layout.rank_of(j, j) == seat.rank) identity(seat.rows_below(j), seat.columns_below(j)) = S(1);
+    rank_call<S> here(call, problem_on_grid<S>(seat.layout));
+    here.work([&] { made.values = product_of(call, here, part, false, std::as_const(identity).view(), true); });
+  });
+  return made;
+}
+
+// ---------------------------------------------------------------- Least squares.
+
+// X ← R⁻¹ Y, panel by panel from the last. The rank with a triangle of R sends it, and the columns of R above it, along its process row;
+// the ranks of the triangle's process row solve for their columns, and send the solution along their process column. Computed in double,
+// except for the solves with the triangles. `check`: Σ_i a_i Y_i = Σ_j (aᴴR)_j X_j for a random a, which covers all steps.
+template <class S>
+class substitution_on_grid {
+ public:
+  using wide = wide_of<S>;
+  substitution_on_grid(rank_call<S>& here, wire::exchange& over, const grid_part<S>& of, const matrix<S>& Y)
+      : here_(here), of_(of), Y_(Y), lines_(over, of.seat), panels_(pieces_of(of.seat.layout, of.steps())) {}
+
+  // The first column that depends on the others; −1: there is none. The same on all ranks.
+  index refused() {
+    const index n = of_.n();
+    std::vector<double> pivots(at(of_.storage.columns), 0.0), most(at(of_.storage.columns), 0.0);
+    std::vector<index> numbers = of_.seat.layout.columns_of(of_.seat.rank);
+    for (index j = 0; j < of_.storage.columns; ++j) {
+      const index number = numbers[at(j)], rows = of_.seat.rows_below(number + 1);
+      for (index i = 0; i < rows; ++i) most[at(j)] = std::max(most[at(j)], size_of_number(of_.storage(i, j)));
+      if (of_.seat.layout.rows.owner(number) == of_.seat.row()) pivots[at(j)] = size_of_number(of_.storage(rows - 1, j));
+    }
+    std::vector<grid_message> block(1);
+    block[0].put(most.data(), static_cast<index>(most.size()));
+    std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
+    for (int p = 0; p < lines_.size(grid_line::column); ++p) {
+      if (p == lines_.place(grid_line::column)) continue;
+      std::vector<double> other(most.size());
+      came[at(p)].take(other.data(), static_cast<index>(other.size()));
+      for (std::size_t j = 0; j < most.size(); ++j) most[j] = std::max(most[j], other[j]);
+    }
+    index made = n;
+    for (index j = 0; j < of_.storage.columns; ++j)
+      if (of_.seat.layout.rows.owner(numbers[at(j)]) == of_.seat.row() &&
+          pivots[at(j)] <= thresholds::least_pivot<real_of<S>>(n) * most[at(j)])
+        made = std::min(made, numbers[at(j)]);
+    for (const std::int64_t each : here_.gather(made)) made = std::min<index>(made, each);
+    return made < n ? made : -1;
+  }
+
+  abft::finding pass(matrix<S>& X) {
+    const index rows = of_.seat.rows(), p = Y_.columns();
+    std::vector<wide> y(at(rows * p)), sums(at(p), wide(0));
+    std::vector<double> sizes(at(p), 0.0), a;
+    for (const index i : of_.seat.layout.rows_of(of_.seat.rank))
+      if (i < of_.n()) a.push_back(random_signed(k_rank_stream, static_cast<std::uint64_t>(i)));
+    for (index j = 0; j < p; ++j) {
+      for (index i = 0; i < rows; ++i) y[at(i + j * rows)] = static_cast<wide>(Y_(i, j));
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const wide& each = y[i + at(j * rows)];
+        sums[at(j)] -= each * a[i];
+        sizes[at(j)] += std::abs(a[i]) * size_of_number(each);
+      }
+    }
+    for (std::size_t k = panels_.size(); k-- > 0;) step(panels_[k], X, y, a, sums, sizes);
+    lines_.sum(grid_line::column, sums, sizes);
+    return judge(sums, sizes);
+  }
+
+ private:
+  void step(const grid_piece& now, matrix<S>& X, std::vector<wide>& y, const std::vector<double>& a, std::vector<wide>& sums,
+            std::vector<double>& sizes) {
+    const grid_seat& seat = of_.seat;
+    const index w = now.width, p = Y_.columns(), rows = seat.rows(), end = seat.rows_below(now.first + w), top = seat.rows_below(now.first);
+    const int owner = seat.layout.columns.owner(now.first), solver = seat.layout.rows.owner(now.first);
+    matrix<S> R(end, w, order::column_major);
+    std::vector<grid_message> block(1);
+    if (seat.column() == owner) {
+      copy_alike<S>(of_.storage.block(0, seat.columns_below(now.first), end, w), R.view());
+      for (index j = 0; j < w; ++j)
+        for (index i = top + j + 1; i < end; ++i) R(i, j) = S(0);  // V lies below the diagonal
+      block[0].put(std::as_const(R).view());
+    }
+    std::vector<grid_reader> came = lines_.exchange(grid_line::row, std::move(block));
+    if (seat.column() != owner) came[at(owner)].take(R.view());
+
+    matrix<S> x(w, p, order::column_major);
+    std::vector<grid_message> solved(1);
+    if (seat.row() == solver && p > 0) {
+      matrix<S> right(w, p, order::column_major);
+      for (index j = 0; j < p; ++j)
+        for (index i = 0; i < w; ++i) right(i, j) = static_cast<S>(y[at(top + i + j * rows)]);
+      solve_triangle<S>(here_.run(), here_.on(), false, std::as_const(R).view().block(top, 0, w, w), std::as_const(right).view(), x.view());
+      for (index j = 0; j < p; ++j)
+        for (index i = 0; i < w; ++i) X(top + i, j) = x(i, j);
+      solved[0].put(std::as_const(x).view());
+    }
+    came = lines_.exchange(grid_line::column, std::move(solved));
+    if (p == 0) return;
+    if (seat.row() != solver) came[at(solver)].take(x.view());
+    std::vector<wide> wide_x(at(w * p));
+    for (index j = 0; j < p; ++j)
+      for (index i = 0; i < w; ++i) wide_x[at(i + j * w)] = static_cast<wide>(x(i, j));
+    for (index l = 0; l < w; ++l) {
+      wide sum = 0;
+      double size = 0;
+      for (index i = 0; i < end; ++i) {
+        sum += static_cast<wide>(R(i, l)) * a[at(i)];
+        size += std::abs(a[at(i)]) * size_of_number(R(i, l));
+      }
+      for (index j = 0; j < p; ++j) {
+        sums[at(j)] += times(sum, wide_x[at(l + j * w)]);
+        sizes[at(j)] += size * size_of_number(wide_x[at(l + j * w)]);
+      }
+    }
+    if (top > 0) host::subtract_columns<S>(here_.run(), std::as_const(R).view().block(0, 0, top, w), p, wide_x.data(), w, y.data(), rows);
+  }
+
+  // Every solve of a triangle, and every rounding of y to S, errs like a substitution of n columns in S.
+  abft::finding judge(const std::vector<wide>& sums, const std::vector<double>& sizes) {
+    abft::finding worst;
+    if (!here_.is_protected()) return worst;
+    for (std::size_t j = 0; j < sums.size(); ++j) {
+      if (!std::isfinite(sizes[j])) continue;  // the sums have left the range of numbers
+      const index number = static_cast<index>(j);
+      const abft::finding found = compare(here_.run(), {number, static_cast<index>(sums.size()), 0, 1}, size_of_number(sums[j]),
+                                          thresholds::solve<real_of<S>>(sizes[j], of_.n()), "qr.substitution", number);
+      if (!passes(found) && passes(worst)) worst = found;
+    }
+    return worst;
+  }
+
+  rank_call<S>& here_;
+  const grid_part<S>& of_;
+  const matrix<S>& Y_;
+  grid_lines lines_;
+  const std::vector<grid_piece> panels_;
+};
+
+template <class S>
+computed<S> solution_on_grid(const grid_factors<S>& of, matrix_view<const S> B, const call& now) {
+  const std::string token = token_of(of);
+  check_group_of_grid(of.where, token);
+  group_operation<S> call(of.where, now, token, group_call::solve, of.desc[3]);
+  computed<S> made;
+  index refused = -1;
+  made.report = call.run([&] {
+    const grid_part<S> part = part_of(of, call);
+    if (part.m() < part.n())
+      throw invalid_argument_error(fmt::format("{}: A: expected at least as many rows as columns for least squares", token));
+    check_operand(call, part, B, "B", token);
+    rank_call<S> here(call, problem_on_grid<S>(part.seat.layout));
+    here.work([&] {
+      const matrix<S> packed = packed_rows(B, -1);
+      const matrix<S> Y = product_of(call, here, part, true, packed.view(), false);
+      made.values = matrix<S>(part.seat.rows_below(part.n()), B.columns, order::column_major);
+      substitution_on_grid<S> work(here, call.over(), part, Y);
+      refused = work.refused();
+      if (refused < 0) call.attempt("qr.substitution", [&](int) { return std::optional(work.pass(made.values)); });
+    });
+  });
+  if (refused >= 0)
+    throw rank_deficient_error(
+        fmt::format("{}: expected columns of full rank for least squares, got column {} of R without a pivot", token, refused));
+  return made;
+}
+
+}  // namespace
+
+inline namespace abi_1 {
+
+#define BALLAST_DEFINE(S)                                                                                                            \
+  grid_factors<S> factor_grid(std::span<const S> local, std::span<const int> desc, const process_grid& grid, const execution& where, \
+                              const call& now) {                                                                                     \
+    return factor_grid_of<S>(local, desc, grid, where, now);                                                                         \
+  }
+BALLAST_DEFINE(float)
+BALLAST_DEFINE(double)
+BALLAST_DEFINE(std::complex<float>)
+BALLAST_DEFINE(std::complex<double>)
+#undef BALLAST_DEFINE
+
+template <class T>
+matrix<T> grid_factors<T>::r() const {
+  const grid_seat seat{layout_of(desc, grid, static_cast<std::size_t>(grid.rows) * static_cast<std::size_t>(grid.columns)), rank};
+  const std::vector<index> numbers = seat.layout.columns_of(seat.rank);
+  matrix<T> made(seat.rows_below(static_cast<index>(tau.size())), storage.columns(), order::column_major);
+  for (index j = 0; j < made.columns(); ++j) {
+    const index end = std::min(made.rows(), seat.rows_below(numbers[at(j)] + 1));
+    for (index i = 0; i < end; ++i) made(i, j) = storage(i, j);
+  }
+  return made;
+}
+
+template <class T>
+computed<T> grid_factors<T>::q(const call& now) const {
+  return q_on_grid(*this, now);
+}
+
+template <class T>
+computed<T> grid_factors<T>::apply(matrix_view<const T> C, const call& now) const {
+  return product_on(*this, false, C, now);
+}
+
+template <class T>
+computed<T> grid_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
+  return product_on(*this, true, B, now);
+}
+
+template <class T>
+computed<T> grid_factors<T>::solve(matrix_view<const T> B, const call& now) const {
+  return solution_on_grid(*this, B, now);
+}
+
+template class grid_factors<float>;
+template class grid_factors<double>;
+template class grid_factors<std::complex<float>>;
+template class grid_factors<std::complex<double>>;
+
+}  // namespace abi_1
+}  // namespace ballast::qr

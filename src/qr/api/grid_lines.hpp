@@ -1,0 +1,299 @@
+// Messages along the rows and columns of a grid of ranks, and a rank's columns with their checksums.
+// Layer: algorithm, over columns.hpp and group/exchange.hpp. docs/design/distributed.md, "QR on a grid".
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <ballast/error.hpp>
+
+#include "core/at.hpp"
+#include "qr/api/columns.hpp"
+#include "qr/api/grid_layout.hpp"
+#include "qr/host/columns.hpp"
+#include "qr/host/factorizer.hpp"
+#include "qr/host/kernels.hpp"
+
+namespace ballast::qr {
+
+using core::at;
+
+// A message of a grid: a word that says whether its sender has found a fault, then numbers.
+class grid_message {
+ public:
+  template <class Number>
+  void put(const Number* from, index count) {
+    if (count == 0) return;
+    const auto* const bytes = reinterpret_cast<const std::byte*>(from);
+    bytes_.insert(bytes_.end(), bytes, bytes + at(count) * sizeof(Number));
+  }
+  template <class S>
+  void put(const matrix_view<const S>& of) {
+    bytes_.reserve(bytes_.size() + at(of.rows * of.columns) * sizeof(S));
+    for (index j = 0; j < of.columns && of.rows > 0; ++j) put(&of(0, j), of.rows);
+  }
+  std::span<const std::byte> finish(bool stop) {
+    bytes_[0] = static_cast<std::byte>(stop ? 1 : 0);
+    return bytes_;
+  }
+
+ private:
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(sizeof(std::uint64_t));
+};
+
+// A message that came.
+class grid_reader {
+ public:
+  grid_reader() = default;
+  explicit grid_reader(wire::bytes of) : bytes_(std::move(of)), next_(sizeof(std::uint64_t)) {
+    if (bytes_.size() < next_) throw error("qr: a message on the grid has no head");
+  }
+  bool stopped() const { return bytes_[0] != std::byte{0}; }
+  bool is_empty() const { return bytes_.size() == next_; }
+  template <class Number>
+  void take(Number* to, index count) {
+    const std::size_t size = at(count) * sizeof(Number);
+    if (bytes_.size() - next_ < size) throw error("qr: a message on the grid has another size than expected");
+    if (size > 0) std::memcpy(to, bytes_.data() + next_, size);
+    next_ += size;
+  }
+  template <class S>
+  void take(const matrix_view<S>& to) {
+    for (index j = 0; j < to.columns && to.rows > 0; ++j) take(&to(0, j), to.rows);
+  }
+
+ private:
+  wire::bytes bytes_;
+  std::size_t next_ = 0;
+};
+
+enum class grid_line : std::uint8_t { column, row };  // the ranks of a process column, or row
+
+// The exchanges of a grid. All ranks take part in each; those of other lines send only whether they have found a fault. So all ranks know
+// of one after the same exchange.
+class grid_lines {
+ public:
+  grid_lines(wire::exchange& over, const grid_seat& seat) : over_(over), seat_(seat) {}
+
+  const grid_seat& seat() const { return seat_; }
+  int size(grid_line of) const { return of == grid_line::column ? seat_.layout.grid.rows : seat_.layout.grid.columns; }
+  int place(grid_line of) const { return of == grid_line::column ? seat_.row() : seat_.column(); }
+  int rank_of(grid_line of, int place) const {
+    return of == grid_line::column ? seat_.layout.rank_at(place, seat_.column()) : seat_.layout.rank_at(seat_.row(), place);
+  }
+
+  // Sends block p to the rank in place p of its line, or the only one to all, and returns those that came; the own one is empty. A line of
+  // one rank exchanges nothing.
+  std::vector<grid_reader> exchange(grid_line along, std::vector<grid_message> blocks) {
+    std::vector<grid_reader> made(at(size(along)));
+    if (made.size() == 1) return made;
+    grid_message nothing;
+    const std::span<const std::byte> none = nothing.finish(stop_);
+    std::vector<std::span<const std::byte>> all(over_.size(), none), lines;
+    for (grid_message& each : blocks) lines.push_back(each.finish(stop_));
+    for (int p = 0; p < size(along); ++p)
+      if (p != place(along)) all[at(rank_of(along, p))] = lines.size() == 1 ? lines[0] : lines[at(p)];
+    std::vector<wire::bytes> came = over_.all_to_all(all);
+    for (const wire::bytes& each : came) stopped_ = stopped_ || grid_reader(each).stopped();
+    for (int p = 0; p < size(along); ++p)
+      if (p != place(along)) made[at(p)] = grid_reader(std::move(came[at(rank_of(along, p))]));
+    return made;
+  }
+  // Sums arrays of all ranks of the line in the order of their places, each into itself.
+  template <class... Number>
+  void sum(grid_line along, std::vector<Number>&... of) {
+    if (size(along) == 1) return;
+    std::vector<grid_message> block(1);
+    (block[0].put(of.data(), static_cast<index>(of.size())), ...);
+    std::vector<grid_reader> came = exchange(along, std::move(block));
+    const auto add = [](auto& to, const auto& from) {
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+    };
+    const std::tuple<std::vector<Number>...> own(of...);
+    for (int p = 0; p < size(along); ++p) {
+      std::tuple<std::vector<Number>...> part = own;
+      if (p != place(along))
+        std::apply([&](auto&... each) { (came[at(p)].take(each.data(), static_cast<index>(each.size())), ...); }, part);
+      if (p == 0)
+        std::tie(of...) = std::move(part);
+      else
+        std::apply([&](const auto&... each) { (add(of, each), ...); }, part);
+    }
+  }
+
+  // This rank has found a fault for which all begin again: its next messages say so.
+  void stop() { stop_ = true; }
+  // Returns whether any rank had said so before its last exchange: the same on all ranks.
+  bool stopped() const { return stopped_; }
+  void begin() { stop_ = stopped_ = false; }
+
+ private:
+  wire::exchange& over_;
+  const grid_seat seat_;
+  bool stop_ = false, stopped_ = false;
+};
+
+// A rank's rows of the columns of its process column, divided into pieces; the checksum columns of the pieces follow after all of them.
+template <class S>
+class grid_columns {
+ public:
+  struct piece {
+    index first = 0, width = 0;  // this rank's columns
+    index number = 0;            // the piece in events
+    index weights = 0;           // the number of its first weight
+  };
+
+  // m: the rows of all ranks; steps: the reflectors that are applied.
+  grid_columns(rank_call<S>& here, grid_lines& lines, index m, index steps, index count, std::vector<piece> pieces)
+      : here_(here),
+        lines_(lines),
+        pieces_(std::move(pieces)),
+        m_(m),
+        steps_(steps),
+        rows_(lines.seat().rows()),
+        count_(count),
+        memory_(here.allocate(rows_, count + this->pieces())),
+        weights_(at(count)),
+        norms_(pieces_.size()),
+        seals_(pieces_.size()) {}
+
+  index pieces() const { return static_cast<index>(pieces_.size()); }
+  const piece& operator[](index i) const { return pieces_[at(i)]; }
+  index count() const { return count_; }
+  // All columns, then all checksums.
+  matrix_view<S> all() const { return column_major(memory_.get(), rows_, count_ + pieces(), std::max<index>(rows_, 1)); }
+  matrix_view<S> block(index i) const { return all().block(0, pieces_[at(i)].first, rows_, pieces_[at(i)].width); }
+  matrix_view<S> checksum(index i) const { return all().block(0, count_ + i, rows_, 1); }
+
+  // Copies the input and makes its checksums from it. `odd`: other data of the call hold Inf or NaN. One exchange of all ranks, and two
+  // along columns.
+  void load(const matrix_view<const S>& from, bool odd) {
+    here_.copy(from, all().block(0, 0, rows_, count_));
+    finite_ = true;
+    if (!here_.is_protected()) return;
+    weigh(from);
+    std::vector<double> squares(at(pieces()), 0.0);
+    for (index i = 0; i < pieces(); ++i) {
+      const piece& own = pieces_[at(i)];
+      const matrix_view<S> c = checksum(i);
+      std::vector<wide_of<S>> sum(at(rows_), wide_of<S>(0));
+      if (rows_ > 0 && std::isfinite(norms_[at(i)]))
+        host::kernels_of<S>(here_.run())
+            .subtract_weighted(rows_, own.width, &from(0, own.first), from.column_stride, 1, weights_.data() + own.first, own.width,
+                               sum.data(), rows_);
+      for (index r = 0; r < rows_; ++r) {
+        c(r, 0) = static_cast<S>(-sum[at(r)]);
+        squares[at(i)] += square_of(sum[at(r)]);
+      }
+      odd = odd || std::isinf(norms_[at(i)]);
+    }
+    lines_.sum(grid_line::column, squares);
+    for (index i = 0; i < pieces(); ++i) norms_[at(i)] = std::sqrt(norms_[at(i)]) + std::sqrt(squares[at(i)]);
+    for (const std::int64_t each : here_.gather(odd ? 1 : 0)) finite_ = finite_ && each == 0;
+  }
+  // No rank has Inf or NaN in the input.
+  bool is_finite() const { return finite_; }
+  bool is_checked(index i) const { return here_.is_protected() && finite_ && std::isfinite(norms_[at(i)]); }
+
+  // Compares a piece with its checksum, and seals it. Its first `whole` rows count, then `triangle` rows on and above a diagonal; those
+  // below are zero in A.
+  abft::finding judge(index i, index whole, index triangle) {
+    abft::finding found;
+    const matrix_view<S> A = block(i), c = checksum(i);
+    const piece& own = pieces_[at(i)];
+    if (is_checked(i)) {
+      double residual = 0;
+      const index end = whole + triangle;
+      if (end > 0)
+        residual =
+            here_.on().residual_of_columns(A.block(0, 0, end, A.columns), triangle > 0 ? whole : -1, weights_.data() + own.first, c.data);
+      double squares = residual * residual;
+      for (index r = end; r < rows_; ++r) squares += square_of(static_cast<wide_of<S>>(c(r, 0)));
+      const abft::tiers limits = thresholds::residual<real_of<S>>(norms_[at(i)], k_reals<S> * m_, own.width, k_reals<S> * steps_);
+      found = compare(here_.run(), {i, pieces(), 0, 1}, std::sqrt(squares), limits.wrong, "qr.grid", own.number);
+    }
+    seals_[at(i)] = here_.on().hash(A);
+    if (whole + triangle > 0) here_.strike(site::r, {i, pieces(), 0, 1}, A.block(0, 0, whole + triangle, 1));
+    return found;
+  }
+  // Copies a judged piece and compares its seal with the copy.
+  abft::finding store(index i, const matrix_view<S>& to) {
+    here_.copy(block(i), to);
+    return here_.is_protected() ? alike(here_.on().hash(to) == seals_[at(i)], pieces_[at(i)].number) : abft::finding{};
+  }
+  // The finding of a comparison of seals.
+  abft::finding alike(bool same, index number) {
+    here_.run().seen.checked(1);
+    abft::finding found;
+    if (same) return found;
+    found.word = abft::k_fail;
+    found.residual = std::numeric_limits<double>::quiet_NaN();
+    found.index = number;
+    found.check = "qr.grid";
+    return found;
+  }
+  // A hash of all seals.
+  std::uint64_t bits() const {
+    std::uint64_t made = abft::k_seal_of_nothing;
+    for (const std::uint64_t each : seals_) made = abft::chained(made, each) | 1;
+    return made;
+  }
+
+ private:
+  // Draws the weights from the sizes of the whole columns; norms_: ‖A diag(d)‖² of the whole columns of each piece.
+  void weigh(const matrix_view<const S>& from) {
+    const int places = lines_.size(grid_line::column);
+    std::vector<double> own(at(3 * count_));
+    for (index j = 0; j < count_; ++j) {
+      const column_size size = rows_ > 0 ? host::size_of(host::kernels_of<S>(here_.run()), rows_, &from(0, j)) : column_size{};
+      own[at(3 * j)] = size.norm;
+      own[at(3 * j + 1)] = size.exponent;
+      own[at(3 * j + 2)] = size.finite ? 1 : 0;
+    }
+    std::vector<std::vector<double>> parts(at(places), own);
+    std::vector<grid_message> block(1);
+    block[0].put(own.data(), 3 * count_);
+    std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
+    for (int p = 0; p < places; ++p)
+      if (p != lines_.place(grid_line::column)) came[at(p)].take(parts[at(p)].data(), 3 * count_);
+    std::vector<column_size> sizes(at(count_));
+    for (index j = 0; j < count_; ++j) {
+      column_size& size = sizes[at(j)];
+      bool first = true;
+      for (const auto& part : parts) {
+        if (part[at(3 * j + 2)] == 0) size.finite = false;
+        if (part[at(3 * j)] == 0) continue;
+        const int exponent = static_cast<int>(part[at(3 * j + 1)]);
+        size.exponent = first ? exponent : std::max(size.exponent, exponent);
+        first = false;
+      }
+      double squares = 0;
+      for (const auto& part : parts)
+        if (size.finite) squares += square_of(std::ldexp(part[at(3 * j)], static_cast<int>(part[at(3 * j + 1)]) - size.exponent));
+      size.norm = std::sqrt(squares);
+    }
+    for (index i = 0; i < pieces(); ++i) {
+      const piece& of = pieces_[at(i)];
+      norms_[at(i)] = host::weights_of_columns<S>(std::span<const column_size>(sizes).subspan(at(of.first), at(of.width)), of.weights,
+                                                  weights_.data() + of.first);
+    }
+  }
+
+  rank_call<S>& here_;
+  grid_lines& lines_;
+  const std::vector<piece> pieces_;
+  const index m_, steps_, rows_, count_;
+  const std::shared_ptr<S> memory_;
+  std::vector<double> weights_, norms_;
+  std::vector<std::uint64_t> seals_;
+  bool finite_ = true;
+};
+
+}  // namespace ballast::qr
