@@ -126,6 +126,32 @@ TEST(fft_convolve, every_site) {
   strike_every_site<double>({.first = {2000}, .second = {17}, .mode = convolution_mode::valid}, backend::cpu);
 }
 
+// One mask over neighbouring words of the padded kernel, the first place of the site: even the lowest bit of each is seen, although sixteen
+// equal changes have no parity of their own.
+TEST(fft_convolve, a_mask_over_padded_operands_has_no_floor) {
+  const convolved<float> given({.first = {40}, .second = {25}});
+  for (const backend where : k_hosts) {
+    const convolution guarded(given.what, {.backend = where}), open(given.what, {.backend = where, .protection = protection::off});
+    std::vector<float> clean(given.wanted.size()), out(clean.size());
+    (void)guarded.run(given.x, given.h, clean);
+    int changed = 0;
+    for (std::uint64_t seed = 0; seed < 24; ++seed) {
+      inject::request wanted;
+      wanted.site = site::input;
+      wanted.model = inject::model::vector_mask;
+      wanted.seed = seed;
+      wanted.bit = static_cast<int>(seed % 4);
+      const inject::plan faults({wanted});
+      const inject::scope struck(&faults);
+      (void)open.run(given.x, given.h, out);
+      changed += out == clean ? 0 : 1;
+      const report seen = guarded.run(given.x, given.h, out, test::quiet_call());
+      ASSERT_EQ(out, clean) << to_string(where) << ' ' << seed << ' ' << to_json(seen);
+    }
+    EXPECT_GT(changed, 0) << to_string(where);
+  }
+}
+
 // Constant and alternating data, an impulse, values of every size: no false alarm, although rounding errors may lie at one frequency.
 TEST(fft_convolve, no_false_alarm) {
   const std::int64_t rounds = test::sampled() ? 20 : 200;

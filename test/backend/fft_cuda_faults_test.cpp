@@ -2,8 +2,10 @@
 // stored, faults while a result is confirmed. fft_faults_test.cpp has what every backend survives.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <set>
 #include <span>
@@ -18,8 +20,10 @@
 
 #include "backend/fft_cuda_target.hpp"
 #include "backend/fft_emulator.hpp"
+#include "core/counter_rng.hpp"
 #include "fft/cuda/plan/kernels.hpp"
 #include "fft/sites.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 #include "inject/sites.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -266,6 +270,74 @@ std::vector<confirmed_case> confirmed_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_confirmation_test, testing::ValuesIn(confirmed_cases()),
                          [](const auto& info) { return name_of(info.param); });
+
+// ---- One mask in the registers of neighbouring threads ----
+
+// Sets the input such that all parts of the results have the size 1.5 and random signs. Then one bit that is flipped in several threads
+// changes their results by the same amount, up to signs.
+template <class T>
+void set_results_of_one_size(subject<T>& given) {
+  using number = std::complex<wide<T>>;
+  const std::int64_t n = given.points();
+  const fft::kind kind = given.shape.kind;
+  std::vector<T> packed;
+  const auto push = [&](const number& z) {
+    packed.push_back(static_cast<T>(z.real()));
+    if (kind != fft::kind::r2c) packed.push_back(static_cast<T>(z.imag()));
+  };
+  std::uint64_t drawn = 0;
+  const auto part = [&]() -> wide<T> { return core::random_bits(17, 1, drawn++) % 2 == 0 ? 1.5 : -1.5; };
+  for (std::int64_t b = 0; b < given.signals(); ++b) {
+    std::vector<number> y(static_cast<std::size_t>(n));
+    for (std::int64_t o = 0; o < n; ++o) {
+      number& z = y[static_cast<std::size_t>(o)];
+      z = {part(), kind == fft::kind::c2r || (kind == fft::kind::r2c && (o == 0 || 2 * o == n)) ? 0 : part()};
+      if (kind == fft::kind::r2c && 2 * o > n) z = std::conj(y[static_cast<std::size_t>(n - o)]);
+    }
+    const bool forward = given.way == direction::forward;
+    if (forward) std::ranges::transform(y, y.begin(), [](const number& z) { return std::conj(z); });
+    std::vector<number> x = dft(std::move(y));
+    x.resize(static_cast<std::size_t>(kind == fft::kind::c2r ? n / 2 + 1 : n));
+    for (const number& z : x) push((forward ? std::conj(z) : z) / static_cast<wide<T>>(static_cast<double>(n) * given.scale()));
+  }
+  given.set(std::move(packed));
+}
+
+class fft_cuda_mask_test : public testing::TestWithParam<std::pair<const char*, machine>> {};
+
+// No pattern of signs may hide the change from both checksums.
+TEST_P(fft_cuda_mask_test, of_neighbouring_threads_is_seen) {
+  const fft_case& each = case_of(GetParam().first, GetParam().second);
+  const emulator device(each.where);
+  with_data_of(each, [&]<class T>(subject<T> given) {
+    set_results_of_one_size(given);
+    struck_case<T> under(emulated(), each, 1, given);
+    int changed = 0;
+    for (std::uint64_t seed = 0; seed < (test::sampled() ? 60 : 600); ++seed) {
+      SCOPED_TRACE(seed);
+      inject::request wanted;
+      wanted.site = fft::site::output;
+      wanted.model = inject::model::vector_mask;
+      wanted.seed = seed;
+      wanted.bit = std::numeric_limits<T>::digits - 4 + static_cast<int>(seed % 3);
+      under.faults = inject::plan({wanted});
+      std::vector<T> out = given.fresh();
+      (void)under.run(under.bare, out);
+      changed += under.effect(out) > k_floor ? 1 : 0;
+      const report seen = under.run(under.guarded, out);
+      ASSERT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
+      ASSERT_LE(under.effect(out), k_floor) << to_json(seen);
+    }
+    EXPECT_GT(changed, 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    fft, fft_cuda_mask_test,
+    testing::Values(std::pair{"fft_c2c_f32_n64_b43_fwd", machine::whole}, std::pair{"fft_c2c_f64_n100_b9_fwd", machine::whole},
+                    std::pair{"fft_c2c_f32_n256_b77_fwd", machine::single}, std::pair{"fft_r2c_f32_n64_b19_fwd", machine::whole},
+                    std::pair{"fft_c2r_f32_n90_b7_inv", machine::whole}, std::pair{"fft_c2r_f64_n512_b5_inv", machine::whole}),
+    [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace
 }  // namespace ballast::fft

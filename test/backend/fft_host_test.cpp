@@ -229,8 +229,8 @@ TEST_P(fft_clean_volumes_test, raise_no_alarm) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(fft, fft_clean_volumes_test, testing::ValuesIn(in_both({{4096}, {9216}, {3865}, {7971}, {40, 36}, {12, 18, 20}})),
-                         host_name);
+INSTANTIATE_TEST_SUITE_P(fft, fft_clean_volumes_test,
+                         testing::ValuesIn(in_both({{4096}, {9216}, {3865}, {7971}, {10007}, {40, 36}, {12, 18, 20}})), host_name);
 
 }  // namespace
 }  // namespace ballast::fft

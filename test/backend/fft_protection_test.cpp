@@ -1,5 +1,6 @@
 // The protection of the FFT on the CPU from outside of its sites: every single number of a line changed, the sums inside of its last
 // butterflies, sealed tiles, tables and factors that are wrong from the start.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
@@ -22,7 +23,9 @@
 #include "fft/sites.hpp"
 #include "fft/tables/weights.hpp"
 #include "fft/thresholds.hpp"
+#include "inject/active.hpp"
 #include "inject/injector.hpp"
+#include "inject/plan.hpp"
 #include "run/recorder.hpp"
 #include "support/effort.hpp"
 #include "support/fft_subject.hpp"
@@ -506,6 +509,46 @@ TYPED_TEST(fft_protection, a_wrong_norm_factor_is_seen_by_every_backend) {
         EXPECT_EQ(seen.finish().verdict, factor == 1 ? verdict::clean : verdict::uncorrectable) << shape << " " << to_string(where);
       }
     }
+  }
+}
+
+// The check of a line with a large prime factor sums in working precision, or in more where squares would vanish or overflow. Both see
+// numbers that are twice or half as large as they should be.
+TYPED_TEST(fft_protection, long_lines_are_verified_at_every_size) {
+  using T = TypeParam;
+  const auto token = parse_token(fmt::format("fft_c2c_{}_n8209_b1_fwd", sizeof(T) == 4 ? "f32" : "f64"));
+  test::subject<T> given(token.problem, direction::forward, 4);
+  const std::vector<T> data = given.in;
+  const plan guarded(token.problem, {.backend = backend::cpu, .threads = 1});
+  const plan bare(token.problem, {.backend = backend::cpu, .threads = 1, .protection = protection::off});
+  for (const double size : {1.0, sizeof(T) == 4 ? 1e-17 : 1e-145, sizeof(T) == 4 ? 1e17 : 1e149}) {
+    std::ranges::transform(data, given.in.begin(), [&](T x) { return x * static_cast<T>(size); });
+    std::vector<T> clean = given.fresh();
+    ASSERT_EQ(given.run(guarded, clean).verdict, verdict::clean) << size;
+    const auto change = [&](const std::vector<T>& out) {
+      std::vector<T> difference;
+      for (std::size_t i = 0; i < out.size(); ++i) difference.push_back((out[i] - clean[i]) / static_cast<T>(size));
+      return test::norm_of(difference);
+    };
+    std::vector<T> scaled;
+    for (const T x : clean) scaled.push_back(x / static_cast<T>(size));
+    const double floor = test::k_floor * test::effect_unit(token.problem) * test::norm_of(scaled);
+    int changed = 0;
+    for (std::uint64_t seed = 0; seed < 24; ++seed) {
+      inject::request wanted;
+      wanted.site = fft::site::output;
+      wanted.seed = seed;
+      wanted.bit = sizeof(T) == 4 ? 23 : 52;
+      const inject::plan faults({wanted});
+      const inject::scope struck(&faults);
+      std::vector<T> out = given.fresh();
+      (void)given.run(bare, out);
+      changed += change(out) > floor ? 1 : 0;
+      const report seen = given.run(guarded, out);
+      ASSERT_NE(seen.verdict, verdict::uncorrectable) << size << ' ' << to_json(seen);
+      ASSERT_LE(change(out), floor) << size << ' ' << seed << ' ' << to_json(seen);
+    }
+    EXPECT_GT(changed, 0) << size;
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/counter_rng.hpp"
 #include "fft/cuda/plan/schedule.hpp"
 #include "fft/cuda/plan/tables.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
@@ -404,6 +405,39 @@ TYPED_TEST(cuda_fft_tables, every_element_of_the_spectrum_of_reals_is_seen_by_th
     }
   }
   this->RecordProperty("least_response", std::to_string(least));
+}
+
+// The weights of the results that neighbouring threads hold: one mask changes them by equal amounts of any signs, or by different powers of
+// two. No such sum is nearly zero in both vectors. With powers of i alone many are exactly zero.
+TYPED_TEST(cuda_fft_tables, equal_changes_of_neighbours_do_not_cancel) {
+  using T = TypeParam;
+  constexpr int neighbours = 16, draws = 4096;
+  for (const bool mirrored : {false, true}) {
+    for (const int length : {9, 12, 16, 20, 25, 36, 49, 60, 64, 100, 128, 256, 320, 512, 1000, 1024, 1331, 4096}) {
+      SCOPED_TRACE(std::to_string(length) + (mirrored ? " mirrored" : ""));
+      const line_policy p = this->policy(length, mirrored);
+      if (p.stages == 1) continue;
+      const auto weights = table_source<T>::checksum_weights(p);
+      const int stride = length / p.radix[p.stages - 1];
+      for (int first = 0; first < stride; first += neighbours) {
+        const int count = std::min(neighbours, stride - first);
+        for (int sizes = 0; sizes < 2; ++sizes) {
+          for (std::uint64_t draw = 0; draw < draws; ++draw) {
+            std::complex<double> sum[2] = {};
+            double square = 0;
+            for (int j = 0; j < count; ++j) {
+              const std::uint64_t bits = core::random_bits(draw, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(j));
+              const double change = std::ldexp((bits & 1) != 0 ? 1 : -1, sizes == 0 ? 0 : static_cast<int>(bits >> 1 & 3));
+              square += change * change;
+              const auto a = weights_of(p, weights.verify, first + j);
+              for (const std::size_t v : {0u, 1u}) sum[v] += std::complex<double>(a[v]) * change;
+            }
+            ASSERT_GE(std::max(std::abs(sum[0]), std::abs(sum[1])) / std::sqrt(square), 1e-3) << first << ' ' << sizes << ' ' << draw;
+          }
+        }
+      }
+    }
+  }
 }
 
 // ---- Weights within a butterfly ----

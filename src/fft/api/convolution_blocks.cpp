@@ -1,6 +1,7 @@
 // Convolution of blocks: they are padded, transformed, multiplied, transformed back, verified from end to end, and added to the result.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -152,6 +153,12 @@ class execution_of {
     });
   }
 
+  // The word of scalar `at` of a padded block, as it joins a parity: turned by its place. So equal changes of neighbours, by one mask over
+  // a vector register, do not cancel, and zeros have no bits.
+  static std::uint64_t placed_word(T x, std::int64_t at) {
+    return std::rotl(static_cast<std::uint64_t>(abft::word_of(x)), static_cast<int>(at % 64));
+  }
+
   // Σ x z^index at both points, ‖x‖², and the exclusive or of the words.
   struct sums {
     number at[k_vectors] = {};
@@ -166,7 +173,7 @@ class execution_of {
       number row[k_vectors] = {};
       for (std::int64_t j = 0; j < lengths.back(); ++j) {
         const T parts[2] = {get(from, place, j, 0), parts_ == 2 ? get(from, place, j, 1) : T(0)};
-        made.parity ^= abft::word_of(parts[0]) ^ abft::word_of(parts[1]);
+        made.parity ^= placed_word(parts[0], (place + j) * parts_) ^ placed_word(parts[1], (place + j) * parts_ + 1);
         const W re = parts[0], im = parts[1];
         made.square += re * re + im * im;
         for (int v = 0; v < k_vectors; ++v) {
@@ -211,7 +218,7 @@ class execution_of {
   // The exclusive or of the words of a padded block: that of its elements, since zeros have no bits.
   std::uint64_t parity_of(const T* block) const {
     std::uint64_t made = 0;
-    for (std::int64_t i = 0; i < of_.points() * parts_; ++i) made ^= abft::word_of(block[i]);
+    for (std::int64_t i = 0; i < of_.points() * parts_; ++i) made ^= placed_word(block[i], i);
     return made;
   }
 
@@ -381,7 +388,7 @@ class execution_of {
     std::uint64_t made = 0;
     const std::vector<std::int64_t> lengths = result_lengths(number);
     for_each_row(lengths, [&](std::int64_t, std::int64_t place, const auto&) {
-      for (std::int64_t i = 0; i < lengths.back() * parts_; ++i) made ^= abft::word_of(y[place * parts_ + i]);
+      for (std::int64_t i = 0; i < lengths.back() * parts_; ++i) made ^= placed_word(y[place * parts_ + i], place * parts_ + i);
     });
     return made;
   }

@@ -74,6 +74,13 @@ std::int64_t first_step_of(std::int64_t points) {
 }  // namespace
 
 template <class T>
+core::aligned_buffer<T> weights_along(const std::vector<T>& rows, int sums, std::int64_t middle) {
+  return along_the_signal(rows_of_weights<T>{rows, sums, false}, middle);
+}
+template core::aligned_buffer<float> weights_along(const std::vector<float>&, int, std::int64_t);
+template core::aligned_buffer<double> weights_along(const std::vector<double>&, int, std::int64_t);
+
+template <class T>
 bool along_line<T>::exists(std::int64_t points) {
   return kernels<T>().shape_of_short(points).first != 0 || first_step_of<T>(points) != 0;
 }

@@ -87,6 +87,14 @@ class along_line {
   std::int64_t stages_ = 2, twiddle_steps_ = 1;
 };
 
+// Returns along_weights::vectors of complex-linear weights for kernel_table::encode_signals (`sums` = 2) and ::sum_signals (1): `rows` has
+// `sums` complex numbers for each number of a signal. The signal has a second part from scalar `middle` on: the end, or for ::sum_signals
+// that of the first half.
+template <class T>
+core::aligned_buffer<T> weights_along(const std::vector<T>& rows, int sums, std::int64_t middle);
+
+extern template core::aligned_buffer<float> weights_along(const std::vector<float>&, int, std::int64_t);
+extern template core::aligned_buffer<double> weights_along(const std::vector<double>&, int, std::int64_t);
 extern template class along_line<float>;
 extern template class along_line<double>;
 

@@ -8,9 +8,11 @@
 
 #include <ballast/error.hpp>
 
+#include "abft/attempt.hpp"
 #include "core/at.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "fft/cpu/along.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/sites.hpp"
 #include "fft/thresholds.hpp"
@@ -56,7 +58,23 @@ bool is_finite(const core::vector<std::complex<T>>& z) {
   return std::all_of(z.begin(), z.end(), [](auto v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); });
 }
 
-// Σ z_j w_j for both weight vectors and Σ |z_j|². Four partial sums each, so that an addition does not wait for the one before it.
+// Returns a signal for kernel_table::encode_signals and ::sum_signals. They sum in working precision in short parts, as for tiles, which is
+// in the threshold (thresholds::residual).
+template <class T>
+signals_of<T> one_signal(const core::vector<std::complex<T>>& z) {
+  return {reinterpret_cast<const T*>(z.data()), 0, 1, static_cast<std::int64_t>(z.size())};
+}
+checksum sums_of_lane(const lane_sums& sums) {
+  checksum made;
+  for (int i = 0; i < 2 * k_vectors; ++i) {
+    made.high[i] = sums.high[i][0];
+    made.low[i] = sums.low[i][0];
+  }
+  return made;
+}
+
+// For numbers so large or small that sums in working precision would leave its range: Σ z_j w_j for both weight vectors and Σ |z_j|². Four
+// partial sums each, so that an addition does not wait for the one before it.
 template <class W>
 struct signal_sums {
   std::complex<W> weighted[k_vectors];
@@ -115,7 +133,21 @@ convolution<T>::convolution(const geometry& shape, bool protect) : shape_(shape)
     for (const auto& z : filter) made.filter.emplace_back(z / static_cast<W>(length_));
     if (!protect) break;
   }
-  if (protect) weights_ = make_axis_weights<T>(n_, draw_weights(form::complex, n_, 2), n_);
+  if (!protect) return;
+  weights_ = make_axis_weights<T>(n_, draw_weights(form::complex, n_, 2), n_);
+  if (kernels<T>().lanes == 1) return;
+  std::vector<T> rows;
+  const auto push = [&](const std::complex<W>& w) {
+    rows.push_back(static_cast<T>(w.real()));
+    rows.push_back(static_cast<T>(w.imag()));
+  };
+  for (std::int64_t j = 0; j < n_; ++j) {
+    for (const auto& each : weights_.b) push(each[at(j)]);
+  }
+  input_weights_ = weights_along(rows, k_vectors, 2 * n_);
+  rows.clear();
+  for (const auto& each : weights_.a[0]) push(each);
+  output_weights_ = weights_along(rows, 1, 2 * second_half(n_));
 }
 
 // Returns the arguments of a long transform.
@@ -218,10 +250,19 @@ template <class T>
 typename convolution<T>::encoded convolution<T>::encode(const item& one, signal& x) const {
   gather(one, x);
   encoded made;
-  made.finite = is_finite(x);
-  const signal_sums<W> sums = sum_signal(x, weights_.b);
-  made.norm = static_cast<double>(std::sqrt(sums.squares));
-  for (int v = 0; v < k_vectors; ++v) made.sums.set(v, sums.weighted[v]);
+  if (input_weights_.size() > 0) {
+    lane_sums sums = {};  // f32 has no low parts
+    kernels<T>().encode_signals(one_signal(x), {input_weights_.data(), true}, sums, {});
+    made.moderate = sums.squares[0] > abft::k_squares<T>.low && sums.squares[0] < abft::k_squares<T>.high;
+    made.norm = std::sqrt(sums.squares[0]);
+    made.sums = sums_of_lane(sums);
+  }
+  if (!made.moderate) {
+    made.finite = is_finite(x);
+    const signal_sums<W> sums = sum_signal(x, weights_.b);
+    made.norm = static_cast<double>(std::sqrt(sums.squares));
+    for (int v = 0; v < k_vectors; ++v) made.sums.set(v, sums.weighted[v]);
+  }
   one.how.injector.strike(site::checksum, one.here, made.sums.high, 2 * k_vectors);
   return made;
 }
@@ -278,7 +319,7 @@ abft::finding convolution<T>::verify(const item& one, const encoded& input, cons
   const transform_args& how = one.how;
   abft::finding now;
   now.index = one.number;
-  if (!is_finite(y) && (!input.finite || input.norm > abft::overflow_norm<T>(16 * static_cast<double>(length_)))) {
+  if ((!input.finite || input.norm > abft::overflow_norm<T>(16 * static_cast<double>(length_))) && !is_finite(y)) {
     now.judged = false;
     now.residual = std::numeric_limits<double>::quiet_NaN();
     return now;
@@ -291,9 +332,17 @@ abft::finding convolution<T>::verify(const item& one, const encoded& input, cons
   now.threshold = tau.value;
   std::uint32_t words[k_vectors];
   bool small = true;
-  const signal_sums<W> sums = sum_signal(y, weights_.a);
+  checksum sums;
+  if (input.moderate) {
+    lane_sums lane = {};
+    kernels<T>().sum_signals(one_signal(y), {output_weights_.data(), true}, lane);
+    sums = sums_of_lane(lane);
+  } else {
+    const signal_sums<W> wide = sum_signal(y, weights_.a);
+    for (int v = 0; v < k_vectors; ++v) sums.set(v, wide.weighted[v]);
+  }
   for (int v = 0; v < k_vectors; ++v) {
-    const auto rho = sums.weighted[v] - input.sums.template get<W>(v) * static_cast<W>(scale);
+    const auto rho = sums.template get<W>(v) - input.sums.template get<W>(v) * static_cast<W>(scale);
     const double size = std::hypot(static_cast<double>(rho.real()), static_cast<double>(rho.imag()));
     words[v] = abft::verify(size, tau);
     if (!(size <= now.residual)) now.residual = size;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/memory.hpp"
 #include "fft/cpu/volume.hpp"
 #include "fft/tables/checks.hpp"
@@ -50,6 +51,7 @@ class convolution final : public transform {
     checksum sums;
     double norm = 0;
     bool finite = true;
+    bool moderate = false;  // the squares are in a range in which sums in working precision neither overflow nor underflow
   };
 
   void run_signal(const item& one, T* out, workspace& memory) const;
@@ -79,6 +81,7 @@ class convolution final : public transform {
   };
   factor_tables factors_[2];
   axis_weights<T> weights_;
+  core::aligned_buffer<T> input_weights_, output_weights_;  // the same for the vector kernels; empty: one lane alone has none
   mutable workspace_pool<workspace> memory_;
 };
 

@@ -19,6 +19,20 @@ std::complex<double> quarter_turn(int quarters) {
   return all[quarters];
 }
 
+template <class W>
+std::complex<W> series_turn(int radix, int power) {
+  return fft::root_of_unity<W>(std::int64_t{k_series_turns[radix - 1]} * power, k_series_circle);
+}
+template std::complex<double> series_turn(int, int);
+template std::complex<long double> series_turn(int, int);
+
+template <class W>
+std::complex<W> first_weight(int radix, int k) {
+  return series_turn<W>(radix, k) * std::complex<W>(quarter_turn(weight_quarters(radix, k)));
+}
+template std::complex<double> first_weight(int, int);
+template std::complex<long double> first_weight(int, int);
+
 std::complex<double> last_weight(const line_policy& p, int k, int v) {
   const int radix = p.radix[p.stages - 1];
   const auto weight = quarter_turn(weight_quarters(radix, k, p.mirrors()));
@@ -120,7 +134,7 @@ vector_phases line_weights(const line_policy& p, const vector_phases& phases) {
     for (std::int64_t o = 0; o < p.length; ++o) {
       const std::int64_t j = o % stride;
       of.push_back(phases[static_cast<std::size_t>(v)][static_cast<std::size_t>(j / first)] *
-                   quarter_turn(weight_quarters(first, static_cast<int>(j % first))) * last_weight(p, static_cast<int>(o / stride), v));
+                   first_weight<double>(first, static_cast<int>(j % first)) * last_weight(p, static_cast<int>(o / stride), v));
     }
   }
   return weights;
@@ -226,7 +240,7 @@ vector_phases first_pass_weights(const line_policy& p, const vector_phases& phas
   vector_phases made;
   for (const std::size_t v : {0u, 1u}) {
     for (int o = 0; o < p.length; ++o)
-      made[v].push_back(phases[v][static_cast<std::size_t>(o / first)] * quarter_turn(weight_quarters(first, o % first)));
+      made[v].push_back(phases[v][static_cast<std::size_t>(o / first)] * first_weight<double>(first, o % first));
   }
   return made;
 }

@@ -16,6 +16,12 @@ using vector_phases = std::array<numbers, 2>;
 
 // Returns i^quarters, quarters < 4.
 std::complex<double> quarter_turn(int quarters);
+// Returns ω^power for the first radix of a line (policy/weights.hpp).
+template <class W>
+std::complex<W> series_turn(int radix, int power);
+// Returns s_k ω^k, the weight of result k of the first butterflies relative to that of result 0.
+template <class W>
+std::complex<W> first_weight(int radix, int k);
 // Returns ±i^e(k), the weights of the results of the last butterflies of a line, for vector v.
 std::complex<double> last_weight(const line_policy& p, int k, int v);
 
@@ -26,7 +32,7 @@ vector_phases chosen_phases(const line_policy& p);
 // so input c + jN/n₁ has the weight A₁(c + jN/n₁) B(c), where A₁ is the polynomial with the coefficients α₁ at powers of w_N, and B the
 // transform of α₂ (α₃). A₁ and, in three passes, α₂ are evaluated between the points of their transforms, so their polynomials must be flat
 // around the whole unit circle.
-//   first:  α₁(o) = s_{o mod r} phase_{⌊o/r⌋}, r the first radix: the larger of both vectors is flat
+//   first:  α₁(o) = s_{o mod r} ω^{o mod r} phase_{⌊o/r⌋}, r the first radix: the larger of both vectors is flat
 //   middle: α₂(o) = phase_o: each vector is flat
 //   last:   α(o) = ±i^e phase_j for result k of last butterfly j: each vector has a flat transform
 vector_phases first_pass_phases(const line_policy& p);

@@ -156,8 +156,7 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
     for (std::int64_t j = 0; j < stride; ++j) {
       const auto& phase = phases[static_cast<std::size_t>(v)][static_cast<std::size_t>(j / first)];
       const std::complex<wide<T>> rounded(static_cast<T>(phase.real()), static_cast<T>(phase.imag()));
-      const auto turn = quarter_turn(weight_quarters(first, static_cast<int>(j % first)));
-      own[v].push_back(rounded * std::complex<wide<T>>(turn));
+      own[v].push_back(multiply(rounded, first_weight<wide<T>>(first, static_cast<int>(j % first))));
     }
   }
   for (std::size_t j = 0; j < own[0].size(); ++j) {
@@ -178,10 +177,12 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
   }
   const std::int64_t butterflies = p.length / first;
   for (std::int64_t j = 0; j < butterflies; ++j) {
-    const auto middle = factors_by<wide<T>>.root(j * weight_centre(first), p.length);
+    const auto middle =
+        multiply(factors_by<wide<T>>.root(j * weight_centre(first), p.length), series_turn<wide<T>>(first, weight_centre(first)));
     for (const auto& each : a) push(made.encode, middle * each[static_cast<std::size_t>(j)]);
   }
-  for (std::int64_t j = 0; j < butterflies; ++j) push(made.encode, factors_by<wide<T>>.root(j, p.length));
+  for (std::int64_t j = 0; j < butterflies; ++j)
+    push(made.encode, multiply(factors_by<wide<T>>.root(j, p.length), series_turn<wide<T>>(first, 1)));
   return made;
 }
 
@@ -230,10 +231,12 @@ std::vector<T> table_source<T>::end_to_end_encode(const std::vector<line_policy>
   std::vector<T> made;
   made.reserve(static_cast<std::size_t>(6 * butterflies));
   for (std::int64_t p = 0; p < butterflies; ++p) {
-    const number power = factors_by<wide<T>>.root(p * weight_centre(first.radix[0]), n);
+    const int centre = weight_centre(first.radix[0]);
+    const number power = multiply(factors_by<wide<T>>.root(p * centre, n), series_turn<wide<T>>(first.radix[0], centre));
     for (const std::size_t v : {0u, 1u}) push(made, power * a[v][static_cast<std::size_t>(p)] * b[v][static_cast<std::size_t>(p % rest)]);
   }
-  for (std::int64_t p = 0; p < butterflies; ++p) push(made, factors_by<wide<T>>.root(p, n));
+  for (std::int64_t p = 0; p < butterflies; ++p)
+    push(made, multiply(factors_by<wide<T>>.root(p, n), series_turn<wide<T>>(first.radix[0], 1)));
   return made;
 }
 

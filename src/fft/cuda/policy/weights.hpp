@@ -3,24 +3,27 @@
 //
 // A line of N points has the first radix r and the last radix R. First butterfly j < N/r has the inputs x_{j + mN/r}, m < r, and the
 // results z_k(j), k < r. Last butterfly j < N/R has the outputs y_{j + kN/R}, k < R.
-// Outputs: the weight of output k of last butterfly j is a(o) = α_j i^e(k), with α_j = s_{j mod r} β_{⌊j/r⌋}. s and i^e are powers of i,
-// known when a kernel is compiled. The β are random phases; plan/tables.cpp chooses them such that A below is flat. The second vector has
-// β′ instead of β, and the opposite sign in the upper half of the k. So aᵀy needs additions and one product per butterfly.
-// Results of the first butterflies: R and r are the outermost digits of the index of an output, at its two ends. So a is a function of o
-// mod r times a function of ⌊o/r⌋, and the weight that the rest of the transform gives to result k of first butterfly j is
-//   Σ_{o ≡ k mod r} a(o) w_N^{jo} = s_k w_N^{jk} A(j),  A = the transform of a(0), a(r), a(2r), … over N/r points.
-// This is one power series in w_N^j for both vectors, then a product with A(j) and one with A′(j). No table has the length of the line.
+// Outputs: the weight of output k of last butterfly j is a(o) = α_j i^e(k), with α_j = s_{j mod r} ω^{j mod r} β_{⌊j/r⌋}. s and i^e are
+// powers of i, known when a kernel is compiled. ω is a phase that belongs to r (k_series_turns). The β are random phases; plan/tables.cpp
+// chooses them such that A below is flat. The second vector has β′ instead of β, and the opposite sign in the upper half of the k. So aᵀy
+// needs additions and one product per butterfly. Results of the first butterflies: R and r are the outermost digits of the index of an
+// output, at its two ends. So a is a function of o mod r times a function of ⌊o/r⌋, and the weight that the rest of the transform gives to
+// result k of first butterfly j is
+//   Σ_{o ≡ k mod r} a(o) w_N^{jo} = s_k (ω w_N^j)^k A(j),  A = the transform of a(0), a(r), a(2r), … over N/r points.
+// This is one power series in ω w_N^j for both vectors, then a product with A(j) and one with A′(j). No table has the length of the line.
 // First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, where ŝ is the transform of s′; all of these are constants. The residual of
 // this equation is added to the line's checksum with the factor A(j), so one comparison covers both. A line of one stage has bᵀx with
 // constant weights.
-// Blind spots: weights that are only powers of i have some (docs/protection.md). Here only a fault within one butterfly meets such weights
-// alone. Such a fault changes either every d-th result by powers of a root of unity, where d divides their number, or the results that
-// depend on one number in the butterfly's computation: a sum, a difference, a cosine or sine term of a prime, in a prime or a composite
-// radix. A unit test derives all these changes from the splits of butterfly.cuh. A search chose e and s′ for them. At the outputs the
-// larger response of the two vectors is at least 0.35 of the average of independent phases, and at least 0.47 for radices up to 16. For s′
-// alone it is at least 0.37 for the radices of lines (2 to 16, 32, primes). Both vectors see the results of a first butterfly through s′
-// only, so the sizes of s′ all differ: equal or opposite changes of two results have a response of at least 0.09 up to 16 results, and of
-// 0.02 beyond.
+// Blind spots: weights that are only powers of i have some (docs/protection.md). Neighbouring threads have neighbouring j. If one mask
+// changes the same bit in all of them, the changes are equal up to signs, or are powers of two of each other, and without ω the sum of
+// these times powers of i is often exactly zero: four zeros of a line of 16 points became 2, −2, 2 and 2. Now only a fault within one
+// butterfly meets powers of i alone. Such a fault changes either every d-th result by powers of a root of unity, where d divides their
+// number, or the results that depend on one number in the butterfly's computation: a sum, a difference, a cosine or sine term of a prime,
+// in a prime or a composite radix. A unit test derives all these changes from the splits of butterfly.cuh. A search chose e and s′ for
+// them. At the outputs the larger response of the two vectors is at least 0.35 of the average of independent phases, and at least 0.47 for
+// radices up to 16. For s′ alone it is at least 0.37 for the radices of lines (2 to 16, 32, primes). Both vectors see the results of a
+// first butterfly through s′ only, so the sizes of s′ all differ: equal or opposite changes of two results have a response of at least 0.09
+// up to 16 results, and of 0.02 beyond.
 #pragma once
 
 #include <cstdint>
@@ -81,6 +84,13 @@ inline constexpr std::uint8_t k_butterfly_pattern[k_weight_patterns][k_weight_pa
     {121, 96, 201, 81, 150, 77, 61, 49, 72, 208, 67, 142, 88, 55, 86, 223, 58, 185, 100, 109, 119, 213, 136, 166, 155, 204, 171, 70, 157, 115, 93},
     {102, 81, 116, 153, 207, 148, 54, 70, 76, 167, 254, 87, 104, 128, 64, 188, 180, 185, 49, 58, 72, 95, 177, 135, 161, 142, 121, 211, 91, 203, 113, 171},
 };
+// ω = e^{−2πi turn / k_series_circle} for a first radix of 1, 2, … 32. A sum of numbers ±2ⁿ times s_k ω^k, k < 512, is never zero, since ω
+// is a root of unity of such an order; the entry of 2 is 0 because 1 and i need no ω. A search chose the turns such that the sums over the
+// first 16 k (and over the second 16) with all signs are at least 0.024 of the root of the number of terms.
+inline constexpr int k_series_circle = 4096;
+inline constexpr int k_series_turns[k_weight_patterns] = {0,    0,    761,  943,  497,  487,  1733, 2191, 3497, 3029, 2481,
+                                                          2555, 3437, 2389, 1433, 1193, 3657, 2733, 1701, 4081, 1593, 3413,
+                                                          3753, 2733, 3589, 1377, 685,  2457, 3417, 4073, 3585, 4077};
 // clang-format on
 
 // Returns the first result with the opposite sign in the second vector.
