@@ -396,6 +396,7 @@ std::vector<bytes> exchange::end_all_to_all() {
 }
 
 std::vector<bytes> exchange::some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited) {
+  if (!by_relays()) return all_to_all(blocks);
   std::vector<std::size_t> from;
   for (std::size_t step = 1; step < members_.size(); ++step) {
     const std::size_t p = (place_ + step) % members_.size();

@@ -80,9 +80,14 @@ class exchange {
   // The two halves of it: a rank may compute between them, while the blocks are on their way. No other exchange may begin meanwhile.
   void begin_all_to_all(const std::vector<std::span<const std::byte>>& blocks);
   std::vector<bytes> end_all_to_all();
+  // Compares what expect_alike() was told, before ranks that made different calls wait for blocks which the others do not send. A few ranks
+  // compare it in every exchange.
+  void check_alike() {
+    if (by_relays()) barrier();
+  }
   // The same between ranks that have something for each other: no message goes for an empty block, and none is awaited from a member p
-  // whose awaited[p] is false. awaited[p] must be whether this rank's block of member p is not empty. Other ranks may still be in it
-  // afterwards.
+  // whose awaited[p] is false. awaited[p] must be whether member p's block for this rank is not empty. A few ranks send empty blocks, too,
+  // so as to be sure.
   std::vector<bytes> some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited);
   // Sends one block to all and returns those of all members in their order.
   std::vector<bytes> gather(std::span<const std::byte> block);
