@@ -150,7 +150,7 @@ void exchange::add_by_relays(std::span<std::int64_t> words) {
     throw_if_unlike();
   };
   const auto add_what_came = [&](std::size_t from, std::size_t until, std::uint64_t expected) {
-    sums->keep(from, until, std::move(came));
+    sums->keep(from, until, std::exchange(came, {}));
     check_sum(*sums, from, until, expected);
   };
 
