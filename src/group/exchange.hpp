@@ -45,7 +45,7 @@ class call_ended : public std::exception {
   int rank;
   bool damaged;
 };
-
+// It has so many members because each message may change the call, the step that runs, what is kept for others, and who is lost.
 class exchange {
  public:
   // Groups of more ranks gather and add by relays. An exchange with all of a few takes less time in one step.
