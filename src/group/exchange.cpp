@@ -116,7 +116,7 @@ void exchange::take_wanted(const head& value) {
   const moment when = {value.call, value.epoch};
   const auto kept = unconfirmed_.find({from, when});
   if (kept == unconfirmed_.end()) {
-    // What was sent and is not kept any more has been confirmed; then the other rank does not heed the answer.
+    // A block that was sent and is not kept any more has been confirmed; then the other rank does not heed the answer.
     if (now() < when) return send(from, kind::waiting, when);
     return send(from, kind::left, when, left_.call == when.call && left_.spoiled ? 1 : 0);
   }
@@ -129,15 +129,15 @@ void exchange::take_wanted(const head& value) {
   send_again(from, block);
 }
 
-// Another rank has left a call. Of several, the one that did first counts.
+// Another rank has left a call. The first of several counts.
 void exchange::take_end(const end& found) {
   if (found.call < call_) return;
   const auto order = [](const end& each) { return moment{each.call, each.epoch}; };
   if (ended_.from < 0 || ended_.call < call_ || order(found) < order(ended_)) ended_ = found;
 }
 
-// Returns whether the step that runs cannot end, since a rank has left the call. What that rank sent before may still be on its way through
-// others, so a step up to its last one goes on, unless its own block is missing.
+// Returns whether the step that runs cannot end, since a rank has left the call. Blocks that it sent before may still be on their way
+// through others, so a step up to its last one goes on, unless its own block is missing.
 bool exchange::must_leave() {
   return ended_.from >= 0 && ended_.call == call_ && (epoch_ > ended_.epoch || awaited(ended_.from) != nullptr);
 }

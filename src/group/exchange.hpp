@@ -1,11 +1,11 @@
 // Exchanges of blocks between the ranks of a group, each block protected by a seal and sent again until it has come whole; sums of
 // integers; and the agreement on lost ranks.
 // Layer: group.
-// Source: docs/design/distributed.md. Exchanges are made of steps. In a step, which has an epoch of its own, a rank sends one block to each
-// of some members and takes one of each of some others; both sides know of each other. A rank leaves a step when all its blocks have come
-// whole. It keeps what it sent until the other rank has confirmed it, and sends it again when asked; so it answers requests of steps that
-// it has left. A few ranks exchange directly, each with every other, in one step. More ranks gather and add in about log₂ P steps with one
-// block each: relays.cpp.
+// Source: docs/design/distributed.md. An exchange consists of steps. In a step, which has an epoch of its own, a rank sends one block to
+// each of some members and takes one of each of some others; both sides know of each other. A rank leaves a step when all its blocks have
+// come whole. It keeps what it sent until the other rank has confirmed it, and sends it again when asked; so it answers requests of steps
+// that it has left. A few ranks exchange directly, each with every other, in one step. More ranks gather and add in about log₂ P steps with
+// one block each: relays.cpp.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,8 @@ class call_ended : public std::exception {
   int rank;
   bool damaged;
 };
-// It has so many members because each message may change the call, the step that runs, what is kept for others, and who is lost.
+
+// It has many members because each message may change the call, the step that runs, the blocks that are kept for others, and who is lost.
 class exchange {
  public:
   // Groups of more ranks gather and add by relays. An exchange with all of a few takes less time in one step.
@@ -111,7 +112,7 @@ class exchange {
   struct sent {
     bytes message;
     std::uint64_t copies = 1;
-    std::function<bytes()> make;  // makes the block again from what it was made of; null: it is the rank's own
+    std::function<bytes()> make;  // computes the block again from its sources; null: it is the rank's own
   };
   // A peer whose block is awaited in the step that runs.
   struct wait {
@@ -135,7 +136,7 @@ class exchange {
     int from = -1;
     bool spoiled = false;
   };
-  // What a reader finds in a block that came whole from its sender. damaged: what it carries of other ranks is not. unlike: another call.
+  // A reader's judgement of a block that came whole from its sender. damaged: blocks of other ranks in it are not. unlike: another call.
   enum class content { whole, damaged, unlike };
   // The blocks of a gather by relays: each is a message of its origin to all, with the origin's seal.
   struct gathering {
@@ -209,7 +210,7 @@ class exchange {
   end ended_, left_;      // the earliest end of this call by another rank; the end of the last call that this one left
   bool running_ = false;  // within a step
   bool regrouping_ = false;
-  std::vector<wait> waits_;           // of the step that runs
+  std::vector<wait> waits_;           // the blocks of the step that runs
   std::vector<std::size_t> wait_of_;  // by place: the number in waits_, or k_none
   std::size_t missing_ = 0;           // blocks that have not come
   std::uint64_t expected_ = 0;        // the digest of the step that runs

@@ -15,7 +15,7 @@ namespace ballast::wire {
 namespace {
 
 constexpr std::size_t k_small = 32 * 1024;      // bytes that add() does not divide among the ranks
-constexpr std::size_t k_fewest_words = 16;      // of a segment
+constexpr std::size_t k_fewest_words = 16;      // fewest words of a segment
 constexpr std::uint64_t k_gather = 0x67617468;  // digests of steps: the pattern; those of the ranks travel with their blocks
 constexpr std::uint64_t k_add = 0x616464;
 
@@ -77,7 +77,7 @@ exchange::content exchange::read_messages(gathering& all, std::span<const std::b
   for (std::size_t i = 0; i < all.count && bundle.size() >= sizeof(head); ++i) {
     head value;
     std::memcpy(&value, bundle.data(), sizeof value);
-    if (value.seal != seal_of_head(value) || value.length > bundle.size() - sizeof value) break;  // where the next one begins is not known
+    if (value.seal != seal_of_head(value) || value.length > bundle.size() - sizeof value) break;  // so the place of the next one is unknown
     const std::size_t size = sizeof value + value.length;
     (void)store_message(all, (all.from + i) % all.messages.size(), bundle.first(size));
     bundle = bundle.subspan(size);

@@ -48,7 +48,7 @@ class reader {
   bool at_end() const { return at_ == from_.size(); }
 
  private:
-  // What was read is no report: without protection a bit of a length may have changed.
+  // The bytes are no report: without protection a bit of a length may have changed.
   void end() { at_ = from_.size(); }
   const bytes& from_;
   std::size_t at_ = 0;
