@@ -63,6 +63,13 @@ def joined(over):
     return known[1]
 
 
+def forget(lost):
+    """Drops a group of which a rank is lost: its communicator gets a new one at the next use."""
+    for key, (_, made) in list(_made.items()):
+        if made is lost:
+            del _made[key]
+
+
 class _Mpi:
     """Messages by Isend and matched receives of any source. A message has less than 2³¹ bytes."""
 
@@ -205,10 +212,16 @@ def _over_nccl(dist, over, settings):
     rank, size, one = dist.get_rank(over), dist.get_world_size(over), _UniqueId()
     if torch.cuda.is_available():
         torch.cuda.synchronize()  # the device is this thread's
+    refused = None
     if rank == 0:
-        check(library.ncclGetUniqueId(ctypes.byref(one)), "ncclGetUniqueId")
-    known = [ctypes.string_at(ctypes.byref(one), 128)]
+        try:
+            check(library.ncclGetUniqueId(ctypes.byref(one)), "ncclGetUniqueId")
+        except DeviceError as wrong:
+            refused = str(wrong)
+    known = [ctypes.string_at(ctypes.byref(one), 128), refused]  # the others wait for it in any case
     dist.broadcast_object_list(known, src=dist.get_process_group_ranks(over)[0], group=over)
+    if known[1] is not None:
+        raise DeviceError(f"{known[1]} on rank 0")
     ctypes.memmove(ctypes.byref(one), known[0], 128)
     communicator = ctypes.c_void_p()
     check(library.ncclCommInitRank(ctypes.byref(communicator), size, one, rank), "ncclCommInitRank")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from . import _core
 from ._device import DeviceArray
-from ._errors import Error, FaultError, FaultWarning, InvalidArgumentError, UnsupportedError
-from ._group import joined
+from ._errors import Error, FaultError, FaultWarning, InvalidArgumentError, RankLostError, UnsupportedError
+from ._group import forget, joined
 from ._report import Report
 
 __all__ = ["last_report", "protection", "synchronize"]
@@ -140,6 +140,9 @@ def call(function, *arguments):
     except FaultError as fault:
         _of_thread.report = fault.report
         _write_log(fault.report)
+        raise
+    except RankLostError:
+        forget(_current.get().group)
         raise
 
 

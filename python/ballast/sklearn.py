@@ -150,7 +150,8 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             centroids = np.empty((self.n_clusters, X.shape[1]), _type_of_results(X), like=X)
             centroids[...] = as_array(taken(self.cluster_centers_))
             return X, centroids
-        X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, reset=False, dtype=_FLOATS, order="C"))
+        X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, reset=False, dtype=_FLOATS, order="C",
+                                   ensure_min_samples=self._least_rows()))
         dtype = np.result_type(X.dtype, self.cluster_centers_)
         return X.astype(dtype, copy=False), np.ascontiguousarray(self.cluster_centers_, dtype)
 
@@ -245,7 +246,7 @@ class KMeans(_Clustering):
         self._check_parameters()
         if foreign(X) and on_device(X):
             return self._fit_on_device(X, sample_weight)
-        X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, dtype=_FLOATS, order="C"))
+        X = _ordered(validate_data(self, X, accept_sparse=self._takes_sparse, dtype=_FLOATS, order="C", ensure_min_samples=self._least_rows()))
         if current().group is not None:
             return self._fit_in_group(X, sample_weight)
         self._check_size(X)
@@ -283,6 +284,9 @@ class KMeans(_Clustering):
         if not isinstance(self.random_state, Integral):
             raise InvalidArgumentError(f"random_state: expected an integer, the same on all ranks of the group, got {self.random_state!r}")
         return int(check_random_state(self.random_state).randint(2**31))
+
+    def _least_rows(self):
+        return 1 if current().group is None else 0  # of a rank; the library refuses none on all
 
     def _refuse_in_group(self):
         if self._functions != "kmeans":

@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
 
 import ballast
+from ballast import _group
 from ballast.sklearn import KMeans, MiniBatchKMeans, SphericalKMeans
 
 POINTS = np.random.default_rng(4).standard_normal((900, 3)) + 8 * (np.arange(900) % 4)[:, None]
@@ -96,6 +98,19 @@ def test_the_same_bits_for_any_number_of_ranks():
     assert fit(2, init=POINTS[:4])[0] == fit(1, init=POINTS[:4])[0]
 
 
+def test_a_rank_without_rows():
+    def work(rank, engine):
+        own = POINTS if rank == 1 else POINTS[:0]
+        with ballast.protection(group=ballast.group(engine, resend_after=0.01, patience=20), threads=1):
+            model = KMeans(n_clusters=4, random_state=1).fit(own)
+            assert (model.predict(own) == model.labels_).all() and model.transform(own).shape == (len(own), 4)
+        return model
+
+    first, second = on_threads(2, work)
+    assert first.labels_.shape == (0,) and first.cluster_centers_.tobytes() == second.cluster_centers_.tobytes() == fit(1)[0]
+    assert second.labels_.tobytes() == fit(1)[1]
+
+
 def test_a_damaged_message_is_sent_again():
     clean, seen = fit(2), []
     for number in (0, 3, 6, 9):
@@ -111,6 +126,58 @@ def test_a_lost_rank_is_named():
     with pytest.raises(ballast.RankLostError, match="lost 1") as lost:
         ballast.group(engine, resend_after=0.01).barrier()
     assert lost.value.ranks == [1]
+
+
+def test_a_communicator_with_a_lost_rank_gets_a_new_group():
+    engine = Engine([queue.SimpleQueue(), queue.SimpleQueue()], 0)
+    first = _group.joined(engine)
+    assert _group.joined(engine) is first
+    engine.gone = {1}
+    with ballast.protection(group=engine, threads=1), pytest.raises(ballast.RankLostError):
+        KMeans(n_clusters=2, random_state=0).fit(POINTS)
+    second = _group.joined(engine)
+    assert second is not first and second.size == 2
+    _group.forget(second)
+
+
+class FailingNccl:
+    """A library of NCCL whose rank 0 makes no id."""
+
+    def __init__(self):
+        for name in ("ncclGetErrorString", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommDestroy"):
+            setattr(self, name, lambda *given, name=name: b"no interface" if name == "ncclGetErrorString" else 2)
+
+
+def test_all_ranks_hear_that_nccl_makes_no_id(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False)))
+    monkeypatch.setattr(_group.ctypes, "CDLL", lambda file: FailingNccl())
+    sent = queue.SimpleQueue()
+
+    class Dist:
+        def __init__(self, rank):
+            self.rank = rank
+
+        def get_rank(self, over):
+            return self.rank
+
+        def get_world_size(self, over):
+            return 2
+
+        def get_process_group_ranks(self, over):
+            return [0, 1]
+
+        def broadcast_object_list(self, known, src, group):
+            if self.rank == 0:
+                sent.put(list(known))
+            else:
+                known[:] = sent.get(timeout=20)
+
+    def work(rank, engine):
+        with pytest.raises(ballast.DeviceError, match="ncclGetUniqueId: expected success, got no interface on rank 0"):
+            _group._over_nccl(Dist(rank), None, (5, 0.02, 20.0))
+        return True
+
+    assert on_threads(2, work) == [True, True]
 
 
 def test_an_error_of_the_engine_is_that_of_the_call():
