@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -113,7 +114,7 @@ class rank_call {
   // Returns a copy of tau that the engine reaches.
   std::shared_ptr<S> reachable(const std::vector<S>& tau) {
     const index count = static_cast<index>(tau.size());
-    const std::shared_ptr<S> made = allocate(count, 1);
+    std::shared_ptr<S> made = allocate(count, 1);
     on().copy(column_major(tau.data(), count, index{1}, std::max<index>(count, 1)),
               column_major(made.get(), count, index{1}, std::max<index>(count, 1)));
     return made;
@@ -211,7 +212,7 @@ class rank_call {
   };
   // Copies V from the device of its owner, which keeps it there until the call ends on all.
   void take_v(int owner, const panel_head& head, panel_message<S>& made) {
-    const matrix_view<const S> there{reinterpret_cast<const S*>(head.address), made.rows, static_cast<index>(made.tau.size()), 1,
+    const matrix_view<const S> there{std::bit_cast<const S*>(head.address), made.rows, static_cast<index>(made.tau.size()), 1,
                                      head.column_stride};
     on().wait();  // the memory of `made` is ordered on the engine's streams
     fetch_columns<S>(owner, there, made.V());
