@@ -139,6 +139,9 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
                                        f"{self.n_clusters} and of features {X.shape[1]}.")
         return first
 
+    def _least_rows(self):
+        return 1 if current().group is None else 0  # of a rank; the library refuses none on all
+
     def _points(self, X):
         """X and the centroids, both of the wider of their types."""
         check_is_fitted(self)
@@ -284,9 +287,6 @@ class KMeans(_Clustering):
         if not isinstance(self.random_state, Integral):
             raise InvalidArgumentError(f"random_state: expected an integer, the same on all ranks of the group, got {self.random_state!r}")
         return int(check_random_state(self.random_state).randint(2**31))
-
-    def _least_rows(self):
-        return 1 if current().group is None else 0  # of a rank; the library refuses none on all
 
     def _refuse_in_group(self):
         if self._functions != "kmeans":
