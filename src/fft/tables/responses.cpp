@@ -181,10 +181,43 @@ struct conjugation {
   std::int64_t first, last;
 };
 
+// ---- Real lines of odd length (fft/cpu/kernels.hpp, real_stage) ----
+
+// What follows in the line are real numbers; they are followed as complex ones, whose change is linear. Forwards, their number is real.
+struct become_real {};
+
+// The last step of a real butterfly of radix p: A_k and B_k, real, become (A_k − iB_k) w_k, for k = 0 only A_0. Number k of butterfly i
+// becomes number i of transform k.
+struct real_results : prime_butterfly {
+  numbers factors;  // [i · p + k]
+
+  // Calls body(first, second, complex, w) for the places of A_k, B_k (−1: none) and the complex number.
+  template <class Body>
+  void each_number(Body&& body) const {
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t k = 0; k <= half(); ++k)
+        body(at(position(i, 0, k)), k == 0 ? -1 : position(i, 0, p - k), at(i * (half() + 1) + k), factors[at(i * p + k)]);
+    }
+  }
+};
+
+// The first step of the inverse: number k of butterfly i, times conj(w_k), becomes 2 Re and −2 Im, real, for k = 0 only Re.
+struct real_parts : real_results {};
+
+// n real numbers become pairs, the last of which has one alone.
+struct paired {
+  std::int64_t n;
+};
+
+// Output k is number order[k] of the input, or the conjugate of number −1 − order[k]. It may be shorter or longer than the input.
+struct mirrored {
+  std::vector<std::int64_t> order;
+};
+
 struct step {
   std::int64_t from, to;  // sizes of the arrays
   std::variant<pairs, prime_differences, prime_sums, prime_results, product, cyclic_product, permutation, mirror_sums, mirror_results,
-               conjugation>
+               conjugation, become_real, real_results, real_parts, paired, mirrored>
       what;
   std::int64_t kept = 0;  // trailing numbers that the step copies unchanged
 };
@@ -194,14 +227,14 @@ namespace {
 // Builds the steps of a line whose complex transform has m points.
 class step_list {
  public:
-  step_list(form what, std::int64_t m) : m_(m) {
+  step_list(form what, std::int64_t n) : m_(what == form::complex ? n : n / 2) {
+    if (what != form::complex && n % 2 == 1) {
+      odd_real(what, n);
+      return;
+    }
     if (what == form::real_inverse) join();
-    const std::int64_t convolved = convolved_part(m_);
     transform({m_}, m_, 1, false);
-    if (is_cyclic(convolved))
-      convolution_of_prime(convolved);
-    else if (convolved > 1)
-      convolution(convolved);
+    convolve(convolved_part(m_));
     if (what == form::real_forward) split();
     if (what == form::real_inverse) add(m_, m_, conjugation{0, m_});
   }
@@ -241,6 +274,51 @@ class step_list {
         s *= p;
       }
     }
+  }
+
+  // Appends the steps of a real line of odd length: those of real_stage, and complex transforms of n/p points side by side.
+  void odd_real(form what, std::int64_t n) {
+    const bool inverse = what == form::real_inverse;
+    const std::int64_t p = real_radix(n), m = n / p, transforms = p / 2 + 1, spectrum = n / 2 + 1;
+    const prime_butterfly common{p, 1, m};
+    numbers factors;
+    std::vector<std::int64_t> order;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t k = 0; k < p; ++k) factors.push_back(root_of_unity<double>(i * k, n));
+      for (std::int64_t k = 0; k < transforms && inverse; ++k) order.push_back(i * p + k < spectrum ? i * p + k : ~(n - i * p - k));
+    }
+    for (std::int64_t f = 0; f < spectrum && !inverse; ++f) {
+      const std::int64_t g = f % p < transforms ? f : n - f, place = g / p * transforms + g % p;
+      order.push_back(g == f ? place : ~place);
+    }
+    m_ = m * transforms;
+    if (inverse) {
+      add(spectrum, m_, mirrored{std::move(order)});
+      add(m_, m_, conjugation{0, m_});
+    } else {
+      add(n, n, prime_differences{common});
+      add(n, n, prime_sums{common});
+      add(n, n, become_real{});
+      add(n, m_, real_results{common, std::move(factors)});
+    }
+    transform({m}, m_, transforms, false);
+    convolve(convolved_part(m));
+    if (!inverse) {
+      add(m_, spectrum, mirrored{std::move(order)});
+      return;
+    }
+    add(m_, m_, conjugation{0, m_});
+    add(m_, n, real_parts{{common, std::move(factors)}});
+    add(n, n, prime_sums{common});
+    add(n, n, prime_differences{common});
+    add(n, spectrum, paired{n});
+  }
+
+  void convolve(std::int64_t p) {
+    if (is_cyclic(p))
+      convolution_of_prime(p);
+    else if (p > 1)
+      convolution(p);
   }
 
   // Appends Bluestein's convolution of p points, the last factor.
@@ -358,16 +436,146 @@ void keep(const step& now, const array& from, std::int64_t from_size, array& to,
   }
 }
 
+// ---- The same for steps with real numbers ----
+
+// A number as the two parts of a change: that of z, and that of conj(z).
+struct both {
+  number direct, mirrored;
+};
+both read(const array& from, int v, std::size_t k) { return {from.direct[v][k], std::conj(from.turned[v][k])}; }
+void add(array& to, int v, std::size_t k, both more) {
+  to.direct[v][k] += more.direct;
+  to.turned[v][k] += std::conj(more.mirrored);
+}
+
+void back(const become_real& /*what*/, const array& out, array& in) {
+  in.effect = out.effect;
+  for (int v = 0; v < 2; ++v) {
+    for (std::size_t k = 0; k < out.effect.size(); ++k) in.direct[v][k] = out.direct[v][k] + std::conj(out.turned[v][k]);
+  }
+}
+void on(const become_real& /*what*/, const array& in, array& out) {
+  for (int v = 0; v < 2; ++v) {
+    for (std::size_t k = 0; k < in.effect.size(); ++k) add(out, v, k, {in.direct[v][k], in.direct[v][k]});
+  }
+}
+
+void back(const real_results& what, const array& out, array& in) {
+  what.each_number([&](std::size_t first, std::int64_t second, std::size_t z, number w) {
+    const number turn = -k_i * w;
+    for (int v = 0; v < 2; ++v) {
+      const both of = read(out, v, z);
+      add(in, v, first, {of.direct * w, of.mirrored * std::conj(w)});
+      if (second >= 0) add(in, v, at(second), {of.direct * turn, of.mirrored * std::conj(turn)});
+    }
+    in.effect[first] = out.effect[z];
+    if (second >= 0) in.effect[at(second)] = out.effect[z];
+  });
+  for (std::int64_t k = 0; k < in.size(); ++k) in.real_parts.push_back(k);
+}
+void on(const real_results& what, const array& in, array& out) {
+  what.each_number([&](std::size_t first, std::int64_t second, std::size_t z, number w) {
+    const number turn = -k_i * w;
+    for (int v = 0; v < 2; ++v) {
+      const both a = read(in, v, first);
+      add(out, v, z, {a.direct * w, a.mirrored * std::conj(w)});
+      if (second < 0) continue;
+      const both b = read(in, v, at(second));
+      add(out, v, z, {b.direct * turn, b.mirrored * std::conj(turn)});
+    }
+  });
+}
+
+void back(const real_parts& what, const array& out, array& in) {
+  what.each_number([&](std::size_t first, std::int64_t second, std::size_t z, number w) {
+    for (int v = 0; v < 2; ++v) {
+      const number a = out.direct[v][first];
+      if (second < 0) {
+        add(in, v, z, {0.5 * a, 0.5 * a});
+        continue;
+      }
+      const number b = k_i * out.direct[v][at(second)];
+      add(in, v, z, {(a + b) * std::conj(w), (a - b) * w});
+    }
+    in.effect[z] = second < 0 ? out.effect[first] : 2 * (out.effect[first] + out.effect[at(second)]);
+    if (second < 0) in.real_parts.push_back(static_cast<std::int64_t>(z));
+  });
+}
+void on(const real_parts& what, const array& in, array& out) {
+  what.each_number([&](std::size_t first, std::int64_t second, std::size_t z, number w) {
+    for (int v = 0; v < 2; ++v) {
+      const both of = read(in, v, z);
+      if (second < 0) {
+        out.direct[v][first] = 0.5 * (of.direct + of.mirrored);
+        continue;
+      }
+      const number low = of.direct * std::conj(w), high = of.mirrored * w;
+      out.direct[v][first] = low + high;
+      out.direct[v][at(second)] = k_i * (low - high);
+    }
+  });
+}
+
+void back(const paired& what, const array& out, array& in) {
+  for (std::int64_t k = 0; k < what.n; ++k) {
+    for (int v = 0; v < 2; ++v) {
+      const both of = read(out, v, at(k / 2));
+      in.direct[v][at(k)] = k % 2 == 0 ? of.direct + of.mirrored : k_i * (of.direct - of.mirrored);
+    }
+    in.effect[at(k)] = out.effect[at(k / 2)];
+  }
+}
+void on(const paired& what, const array& in, array& out) {
+  for (std::int64_t k = 0; k < what.n; ++k) {
+    for (int v = 0; v < 2; ++v) {
+      const number x = in.direct[v][at(k)];
+      add(out, v, at(k / 2), k % 2 == 0 ? both{x, x} : both{k_i * x, -k_i * x});
+    }
+  }
+}
+
+// The first number of a spectrum is real.
+void back(const mirrored& what, const array& out, array& in) {
+  for (std::size_t k = 0; k < what.order.size(); ++k) {
+    const bool turned = what.order[k] < 0;
+    const auto from = at(turned ? ~what.order[k] : what.order[k]);
+    for (int v = 0; v < 2; ++v) {
+      const both of = read(out, v, k);
+      const number real = 0.5 * (of.direct + of.mirrored);
+      add(in, v, from, k == 0 ? both{real, real} : turned ? both{of.mirrored, of.direct} : of);
+    }
+    in.effect[from] += out.effect[k];
+  }
+  in.real_parts = {0};
+}
+void on(const mirrored& what, const array& in, array& out) {
+  for (std::size_t k = 0; k < what.order.size(); ++k) {
+    const bool turned = what.order[k] < 0;
+    const auto from = at(turned ? ~what.order[k] : what.order[k]);
+    for (int v = 0; v < 2; ++v) {
+      const both of = read(in, v, from);
+      const number real = 0.5 * (of.direct + of.mirrored);
+      add(out, v, k, k == 0 ? both{real, real} : turned ? both{of.mirrored, of.direct} : of);
+    }
+  }
+}
+
+template <class What>
+constexpr bool has_groups =
+    !std::is_same_v<What, conjugation> && !std::is_same_v<What, become_real> && !std::is_same_v<What, real_results> &&
+    !std::is_same_v<What, real_parts> && !std::is_same_v<What, paired> && !std::is_same_v<What, mirrored>;
+
 array follow_back(const step& now, const array& out) {
   if (const auto* turn = std::get_if<conjugation>(&now.what)) {
     array in = out;
+    in.real_parts.clear();
     for (std::int64_t k = turn->first; k < turn->last; ++k) in.conjugate(k);
     return in;
   }
   array in(now.from, out.real());
   std::visit(
       [&]<class What>(const What& what) {
-        if constexpr (!std::is_same_v<What, conjugation>) {
+        if constexpr (has_groups<What>) {
           what.each([&](const auto& g) {
             for (int v = 0; v < 2; ++v) {
               backward(g, out.direct[v], in.direct[v]);
@@ -380,6 +588,8 @@ array follow_back(const step& now, const array& out) {
               in.effect[at(g.in[static_cast<std::size_t>(j)])] = sum;
             }
           });
+        } else if constexpr (!std::is_same_v<What, conjugation>) {
+          back(what, out, in);
         }
         if constexpr (std::is_same_v<What, mirror_sums>) backward_ends(what, out, in);
       },
@@ -396,13 +606,15 @@ array follow_on(const step& now, array in) {
   array out(now.to, in.real());
   std::visit(
       [&]<class What>(const What& what) {
-        if constexpr (!std::is_same_v<What, conjugation>) {
+        if constexpr (has_groups<What>) {
           what.each([&](const auto& g) {
             for (int v = 0; v < 2; ++v) {
               forward(g, in.direct[v], out.direct[v]);
               if (in.real()) forward(g, in.turned[v], out.turned[v]);
             }
           });
+        } else if constexpr (!std::is_same_v<What, conjugation>) {
+          on(what, in, out);
         }
         if constexpr (std::is_same_v<What, mirror_sums>) forward_ends(what, in, out);
       },
@@ -413,7 +625,13 @@ array follow_on(const step& now, array in) {
 
 }  // namespace
 
-line_steps::line_steps(form what, std::int64_t n) : form_(what), m_(what == form::complex ? n : n / 2), all_(step_list(what, m_).take()) {}
+line_steps::line_steps(form what, std::int64_t n) : form_(what), all_(step_list(what, n).take()) {
+  inputs_ = outputs_ = what == form::complex ? n : n / 2;
+  const bool odd = what != form::complex && n % 2 == 1;
+  if (what == form::real_inverse || odd) inputs_ = odd && what == form::real_forward ? n : n / 2 + 1;
+  if (what == form::real_forward || odd) outputs_ = n / 2 + 1;
+  if (what != form::complex && !odd) real_ends_ = n / 2 + 1;
+}
 line_steps::~line_steps() = default;
 
 std::size_t line_steps::count() const { return all_.size(); }

@@ -25,7 +25,8 @@ inline constexpr number k_i(0, 1);
 // NOLINTNEXTLINE(bugprone-reserved-identifier): of the implicit copy.
 struct array {
   numbers direct[2], turned[2];
-  std::vector<double> effect;  // ‖e‖² for δ = 1
+  std::vector<double> effect;            // ‖e‖² for δ = 1
+  std::vector<std::int64_t> real_parts;  // numbers that have a real part alone
 
   array(std::int64_t size, bool real) : effect(at(size), 0.0) {
     for (int v = 0; v < 2; ++v) {
@@ -57,9 +58,10 @@ class line_steps {
 
   std::size_t count() const;
   bool real() const { return form_ != form::complex; }
-  std::int64_t points() const { return m_; }
-  std::int64_t inputs() const { return m_ + (form_ == form::real_inverse ? 1 : 0); }
-  std::int64_t outputs() const { return m_ + (form_ == form::real_forward ? 1 : 0); }
+  std::int64_t inputs() const { return inputs_; }  // for real_forward of odd length n, each real is a number
+  std::int64_t outputs() const { return outputs_; }
+  // The size of an array whose first and last number are real: a half spectrum of even length. 0: there is none.
+  std::int64_t real_ends() const { return real_ends_; }
 
   // Follows step i backwards: returns the responses to its inputs. `out`: those to its outputs.
   array follow_back(std::size_t i, const array& out) const;
@@ -68,7 +70,7 @@ class line_steps {
 
  private:
   form form_;
-  std::int64_t m_;  // points of the complex transform
+  std::int64_t inputs_ = 0, outputs_ = 0, real_ends_ = 0;
   std::vector<step> all_;
 };
 
