@@ -203,7 +203,9 @@ class struck_line {
   }
   double effect(const std::vector<T>& result, std::int64_t l) const {
     double squares = 0;
-    for (std::int64_t j = 0; j < 2 * by_.rows_out(); ++j) {
+    // What is beside the last of an odd number of reals is not stored.
+    const std::int64_t stored = 2 * by_.rows_out() - (by_.has_odd_reals() && by_.is_real_inverse() ? 1 : 0);
+    for (std::int64_t j = 0; j < stored; ++j) {
       const auto at = static_cast<std::size_t>(j * lanes_ + l);
       squares += std::pow(static_cast<double>(result[at]) - static_cast<double>(clean_[at]), 2);
     }
@@ -283,8 +285,8 @@ std::vector<line_case> struck_lines() {
     }
   };
   add(form::complex, {64, 816, 2048, 45, 122, 375, 134, 163, 211, 263, 633});
-  add(form::real_forward, {256, 180, 422, 45, 81, 339, 375, 489, 633});
-  add(form::real_inverse, {256, 90, 45, 81, 339, 375, 489, 633});
+  add(form::real_forward, {256, 180, 422, 45, 81, 339, 375});
+  add(form::real_inverse, {256, 90, 45, 81, 339, 375});
   return made;
 }
 INSTANTIATE_TEST_SUITE_P(fft, fft_stage_test, testing::ValuesIn(struck_lines()), typed_line_name);

@@ -61,7 +61,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   length_ = what == form::complex ? n : n / 2;
   rows_in_ = what == form::real_inverse ? length_ + 1 : length_;
   rows_out_ = what == form::real_forward ? length_ + 1 : length_;
-  std::int64_t points = length_;  // of a complex transform
+  std::int64_t points = length_;  // points of each complex transform
   if (what != form::complex && n % 2 == 1) {
     make_real_stage(n);
     points = n / real_.radix;

@@ -28,7 +28,7 @@ std::vector<std::int64_t> prime_factors(std::int64_t n);
 std::int64_t convolved_part(std::int64_t n);
 
 // Returns the odd radix of the stage between n real numbers and transforms of n/radix points (see fft/cpu/kernels.hpp, real_stage), or 1 if
-// real lines of n points have no such stage: n is even or has no prime factor up to k_largest_direct_prime.
+// real lines of n points have no such stage: n is even or has a prime factor above k_largest_direct_prime.
 std::int64_t real_radix(std::int64_t n);
 
 // Returns the smallest m ≥ least without a prime factor above 5.

@@ -183,7 +183,7 @@ struct conjugation {
 
 // ---- Real lines of odd length (fft/cpu/kernels.hpp, real_stage) ----
 
-// What follows in the line are real numbers; they are followed as complex ones, whose change is linear. Forwards, their number is real.
+// The numbers are real. Before this step they are followed as complex ones, to whose changes the line is linear.
 struct become_real {};
 
 // The last step of a real butterfly of radix p: A_k and B_k, real, become (A_k − iB_k) w_k, for k = 0 only A_0. Number k of butterfly i
@@ -433,6 +433,7 @@ void keep(const step& now, const array& from, std::int64_t from_size, array& to,
       if (to.real()) to.turned[v][target] = from.turned[v][source];
     }
     to.effect[target] = from.effect[source];
+    to.skew[target] = from.skew[source];
   }
 }
 
@@ -449,9 +450,9 @@ void add(array& to, int v, std::size_t k, both more) {
 }
 
 void back(const become_real& /*what*/, const array& out, array& in) {
-  in.effect = out.effect;
-  for (int v = 0; v < 2; ++v) {
-    for (std::size_t k = 0; k < out.effect.size(); ++k) in.direct[v][k] = out.direct[v][k] + std::conj(out.turned[v][k]);
+  for (std::size_t k = 0; k < out.effect.size(); ++k) {
+    for (int v = 0; v < 2; ++v) in.direct[v][k] = out.direct[v][k] + std::conj(out.turned[v][k]);
+    in.effect[k] = out.effect_of_part(k, false);
   }
 }
 void on(const become_real& /*what*/, const array& in, array& out) {
@@ -468,10 +469,10 @@ void back(const real_results& what, const array& out, array& in) {
       add(in, v, first, {of.direct * w, of.mirrored * std::conj(w)});
       if (second >= 0) add(in, v, at(second), {of.direct * turn, of.mirrored * std::conj(turn)});
     }
-    in.effect[first] = out.effect[z];
-    if (second >= 0) in.effect[at(second)] = out.effect[z];
+    const double skew = (w * w * out.skew[z]).real();
+    in.set_real(first, out.effect[z] + skew);
+    if (second >= 0) in.set_real(at(second), out.effect[z] - skew);
   });
-  for (std::int64_t k = 0; k < in.size(); ++k) in.real_parts.push_back(k);
 }
 void on(const real_results& what, const array& in, array& out) {
   what.each_number([&](std::size_t first, std::int64_t second, std::size_t z, number w) {
@@ -497,8 +498,13 @@ void back(const real_parts& what, const array& out, array& in) {
       const number b = k_i * out.direct[v][at(second)];
       add(in, v, z, {(a + b) * std::conj(w), (a - b) * w});
     }
-    in.effect[z] = second < 0 ? out.effect[first] : 2 * (out.effect[first] + out.effect[at(second)]);
-    if (second < 0) in.real_parts.push_back(static_cast<std::int64_t>(z));
+    const double a = out.effect[first], b = second < 0 ? 0 : out.effect[at(second)];
+    if (second < 0) {
+      in.set_real(z, a);
+      return;
+    }
+    in.effect[z] = 2 * (a + b);
+    in.skew[z] = 2 * (a - b) * std::conj(w * w);
   });
 }
 void on(const real_parts& what, const array& in, array& out) {
@@ -522,7 +528,7 @@ void back(const paired& what, const array& out, array& in) {
       const both of = read(out, v, at(k / 2));
       in.direct[v][at(k)] = k % 2 == 0 ? of.direct + of.mirrored : k_i * (of.direct - of.mirrored);
     }
-    in.effect[at(k)] = out.effect[at(k / 2)];
+    in.effect[at(k)] = out.effect_of_part(at(k / 2), k % 2 == 1);
   }
 }
 void on(const paired& what, const array& in, array& out) {
@@ -544,9 +550,14 @@ void back(const mirrored& what, const array& out, array& in) {
       const number real = 0.5 * (of.direct + of.mirrored);
       add(in, v, from, k == 0 ? both{real, real} : turned ? both{of.mirrored, of.direct} : of);
     }
-    in.effect[from] += out.effect[k];
+    if (k == 0) {
+      in.effect[from] += 0.5 * out.effect_of_part(k, false);
+      in.skew[from] += 0.5 * out.effect_of_part(k, false);
+    } else {
+      in.effect[from] += out.effect[k];
+      in.skew[from] += turned ? std::conj(out.skew[k]) : out.skew[k];
+    }
   }
-  in.real_parts = {0};
 }
 void on(const mirrored& what, const array& in, array& out) {
   for (std::size_t k = 0; k < what.order.size(); ++k) {
@@ -568,7 +579,6 @@ constexpr bool has_groups =
 array follow_back(const step& now, const array& out) {
   if (const auto* turn = std::get_if<conjugation>(&now.what)) {
     array in = out;
-    in.real_parts.clear();
     for (std::int64_t k = turn->first; k < turn->last; ++k) in.conjugate(k);
     return in;
   }
@@ -583,9 +593,15 @@ array follow_back(const step& now, const array& out) {
             }
             for (int j = 0; j < g.count; ++j) {
               double sum = 0;
-              for (int o = 0; o < g.count; ++o)
-                sum += std::norm(g.matrix[at(std::int64_t{o} * g.count + j)]) * out.effect[at(g.out[static_cast<std::size_t>(o)])];
+              number skew = 0;
+              for (int o = 0; o < g.count; ++o) {
+                const number w = g.matrix[at(std::int64_t{o} * g.count + j)];
+                const auto k = at(g.out[static_cast<std::size_t>(o)]);
+                sum += std::norm(w) * out.effect[k];
+                skew += multiply(multiply(w, w), out.skew[k]);
+              }
               in.effect[at(g.in[static_cast<std::size_t>(j)])] = sum;
+              in.skew[at(g.in[static_cast<std::size_t>(j)])] = skew;
             }
           });
         } else if constexpr (!std::is_same_v<What, conjugation>) {

@@ -25,10 +25,10 @@ inline constexpr number k_i(0, 1);
 // NOLINTNEXTLINE(bugprone-reserved-identifier): of the implicit copy.
 struct array {
   numbers direct[2], turned[2];
-  std::vector<double> effect;            // ‖e‖² for δ = 1
-  std::vector<std::int64_t> real_parts;  // numbers that have a real part alone
+  std::vector<double> effect;  // ‖e‖² is effect · |δ|² + Re(skew · δ²)
+  numbers skew;                // nonzero: the real and the imaginary part have different effects, as before real numbers
 
-  array(std::int64_t size, bool real) : effect(at(size), 0.0) {
+  array(std::int64_t size, bool real) : effect(at(size), 0.0), skew(at(size), 0.0) {
     for (int v = 0; v < 2; ++v) {
       direct[v].assign(at(size), 0);
       if (real) turned[v].assign(at(size), 0);
@@ -36,8 +36,16 @@ struct array {
   }
   bool real() const { return !turned[0].empty(); }
   std::int64_t size() const { return static_cast<std::int64_t>(effect.size()); }
+  // Returns ‖e‖² for a change of the real or of the imaginary part by 1.
+  double effect_of_part(std::size_t k, bool imaginary) const { return effect[k] + (imaginary ? -skew[k].real() : skew[k].real()); }
+  // Sets that only the real part has an effect.
+  void set_real(std::size_t k, double of) {
+    effect[k] = 0.5 * of;
+    skew[k] = 0.5 * of;
+  }
   // Replaces the responses to z by those to its conjugate.
   void conjugate(std::int64_t k) {
+    skew[at(k)] = std::conj(skew[at(k)]);
     for (int v = 0; v < 2 && real(); ++v) {
       const number before = direct[v][at(k)];
       direct[v][at(k)] = std::conj(turned[v][at(k)]);

@@ -99,7 +99,7 @@ class search {
       }
     }
     // The first number of a spectrum is real, and the last of an odd number of reals is alone.
-    if (line_.real() && n_ % 2 == 1) made.real_parts = {form_ == form::real_forward ? 0 : line_.outputs() - 1};
+    if (line_.real() && n_ % 2 == 1) made.set_real(form_ == form::real_forward ? 0 : at(line_.outputs() - 1), 1);
     return made;
   }
 
@@ -109,11 +109,11 @@ class search {
       // Padding, and outputs of a convolution that the line does not use.
       if (now.effect[i] <= 0) continue;
       const auto see = [&](bool imaginary, number first, number second) {
-        const double squares = std::norm(first) + std::norm(second);
-        least_ = std::min(least_, squares / now.effect[i]);
-        if (squares < least * least * now.effect[i])
-          weak.push_back(
-              {number_of_array, k, imaginary, {first, second}, least * std::sqrt(now.effect[i]), std::sqrt(squares), now.effect[i]});
+        const double squares = std::norm(first) + std::norm(second), effect = now.effect_of_part(i, imaginary);
+        if (effect <= 1e-9 * now.effect[i]) return;  // a part that the line does not use
+        least_ = std::min(least_, squares / effect);
+        if (squares < least * least * effect)
+          weak.push_back({number_of_array, k, imaginary, {first, second}, least * std::sqrt(effect), std::sqrt(squares), effect});
       };
       if (!line_.real()) {
         see(false, now.direct[0][i], now.direct[1][i]);
@@ -121,8 +121,7 @@ class search {
       }
       const number turned[2] = {std::conj(now.turned[0][i]), std::conj(now.turned[1][i])};
       // The first and the last number of a half spectrum are real.
-      const bool end =
-          (now.size() == line_.real_ends() && (k == 0 || k + 1 == now.size())) || std::ranges::binary_search(now.real_parts, k);
+      const bool end = now.size() == line_.real_ends() && (k == 0 || k + 1 == now.size());
       if (!end) see(true, k_i * (now.direct[0][i] - turned[0]), k_i * (now.direct[1][i] - turned[1]));
       see(false, now.direct[0][i] + turned[0], now.direct[1][i] + turned[1]);
     }
