@@ -203,7 +203,7 @@ class struck_line {
   }
   double effect(const std::vector<T>& result, std::int64_t l) const {
     double squares = 0;
-    // What is beside the last of an odd number of reals is not stored.
+    // The scalars beside the last of an odd number of reals are not stored.
     const std::int64_t stored = 2 * by_.rows_out() - (by_.has_odd_reals() && by_.is_real_inverse() ? 1 : 0);
     for (std::int64_t j = 0; j < stored; ++j) {
       const auto at = static_cast<std::size_t>(j * lanes_ + l);
