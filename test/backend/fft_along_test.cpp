@@ -136,7 +136,7 @@ TYPED_TEST(fft_along, the_sums_are_those_of_a_tile) {
           }
         };
         kernel.encode_signals(given.call(used, swapped).from, given.by.along()->input_weights(swapped), along, {});
-        kernel.load_rows(given.in.data(), given.stride, used, n, tile.data(), given.by.input_weights(swapped, &tiled));
+        kernel.load_rows(given.in.data(), given.stride, used, 2 * n, tile.data(), given.by.input_weights(swapped, &tiled));
         compare("input ");
         for (int l = 0; l < used; ++l) EXPECT_NEAR(along.squares[l] / tiled.squares[l], 1, 1e-5) << n;
         kernel.sum_signals(given.call(used, swapped).from, given.by.along()->output_weights(swapped), along);
@@ -408,7 +408,7 @@ TYPED_TEST(fft_along, sums_of_longer_lines_and_reals_are_those_of_a_tile) {
         }
       };
       const auto rows = [&](const cpu::signals_of<T>& of) {
-        kernel.load_rows(of.base, of.stride, used, of.points, tile.data(), {.parity = false});
+        kernel.load_rows(of.base, of.stride, used, 2 * of.points, tile.data(), {.parity = false});
       };
       given.encode(used, swapped, along);
       rows(given.given(used));

@@ -60,8 +60,15 @@ std::string typed_line_name(const testing::TestParamInfo<line_case>& info) {
 
 // ---- Weights ----
 
-std::int64_t rows_of(form what, std::int64_t n) { return what == form::complex ? n : what == form::real_forward ? n / 2 + 1 : n / 2; }
-std::int64_t inputs_of(form what, std::int64_t n) { return what == form::complex ? n : what == form::real_forward ? n / 2 : n / 2 + 1; }
+std::int64_t rows_of(form what, std::int64_t n) {
+  return what == form::complex ? n : what == form::real_forward || n % 2 == 1 ? n / 2 + 1 : n / 2;
+}
+// Pairs of reals, or single ones if their number is odd.
+std::int64_t inputs_of(form what, std::int64_t n) {
+  return what == form::complex || (what == form::real_forward && n % 2 == 1) ? n : what == form::real_forward ? n / 2 : n / 2 + 1;
+}
+// Returns whether there is such a line.
+bool exists(form what, std::int64_t n) { return what == form::complex || n % 2 == 0 || real_radix(n) > 1; }
 
 // The responses of the inputs are those of a transform in more precision of the weights: the steps of the search are the line's.
 class fft_weights_of_line_test : public testing::TestWithParam<line_case> {};
@@ -82,8 +89,9 @@ TEST_P(fft_weights_of_line_test, are_followed_through_the_line_as_it_is) {
     for (std::size_t j = 0; j < seen.size(); ++j) {
       const std::size_t last = static_cast<std::size_t>(n) - 1, mirrored = j == 0 ? 0 : last + 1 - j;
       const bool alone = j == 0 || j == mirrored;
-      const number to_real = what == form::complex ? b[j] : what == form::real_forward ? b[2 * j] : alone ? b[j] : b[j] + b[mirrored];
-      const number to_imaginary = what == form::complex        ? number(0, 1) * b[j]
+      const bool itself = what == form::complex || (what == form::real_forward && n % 2 == 1);
+      const number to_real = itself ? b[j] : what == form::real_forward ? b[2 * j] : alone ? b[j] : b[j] + b[mirrored];
+      const number to_imaginary = itself                       ? number(0, 1) * b[j]
                                   : what == form::real_forward ? b[2 * j + 1]
                                                                : number(0, 1) * (b[mirrored] - b[j]);
       EXPECT_LE(std::abs(seen[j].real[v] - to_real), 1e-11) << n << " " << j;
@@ -95,8 +103,9 @@ TEST_P(fft_weights_of_line_test, are_followed_through_the_line_as_it_is) {
 std::vector<line_case> followed_lines() {
   std::vector<line_case> made;
   for (const form what : {form::complex, form::real_forward, form::real_inverse}) {
-    for (const std::int64_t n : {2, 4, 6, 8, 10, 14, 30, 64, 90, 134, 163, 211, 250, 263, 432, 526, 844, 1001, 1024}) {
-      if (what == form::complex || n % 2 == 0) made.push_back({what, n});
+    for (const std::int64_t n :
+         {2, 3, 4, 6, 8, 9, 10, 14, 15, 30, 45, 64, 81, 90, 113, 134, 163, 211, 250, 263, 375, 432, 489, 526, 633, 844, 1001, 1024}) {
+      if (exists(what, n)) made.push_back({what, n});
     }
   }
   return made;
@@ -142,7 +151,7 @@ TEST(fft_weights, are_found_for_every_length) {
   const std::int64_t step = test::sampled() ? 53 : 7;
   for (const form what : {form::complex, form::real_forward, form::real_inverse}) {
     for (std::int64_t n = 1; n <= 2048; n += n < 150 ? 1 : step) {
-      if (what != form::complex && n % 2 == 1) continue;
+      if (!exists(what, n)) continue;
       EXPECT_GE(choose_weights(what, n, 2).least_response, k_least_response) << n;
     }
   }
@@ -160,10 +169,10 @@ class struck_line {
     for (std::int64_t j = 0; j < 2 * by_.rows_in(); ++j) {
       for (std::int64_t l = 0; l < lanes_; ++l) data_[j * lanes_ + l] = noise[static_cast<std::size_t>(j)];
     }
-    // The imaginary parts that a half spectrum must not have.
-    if (what == form::real_inverse) {
-      for (std::int64_t l = 0; l < lanes_; ++l) data_[lanes_ + l] = data_[(2 * by_.rows_in() - 1) * lanes_ + l] = 0;
-    }
+    // The imaginary parts that a half spectrum must not have, and what is beside the last of an odd number of reals.
+    const auto clear = [&](std::int64_t scalar) { std::fill_n(data_.data() + scalar * lanes_, lanes_, T(0)); };
+    if (what == form::real_inverse) clear(1);
+    if (what != form::complex && (what == form::real_inverse) != (n % 2 == 1)) clear(2 * by_.rows_in() - 1);
     kernels<T>().sum_tile(data_.data(), by_.rows_in(), by_.input_weights(false, &input_));
     clean_ = run([](inject::site, std::int64_t, T*, std::int64_t) {}, [](T*) {});
     double squares = 0;
@@ -197,7 +206,9 @@ class struck_line {
   }
   double effect(const std::vector<T>& result, std::int64_t l) const {
     double squares = 0;
-    for (std::int64_t j = 0; j < 2 * by_.rows_out(); ++j) {
+    // The scalars beside the last of an odd number of reals are not stored.
+    const std::int64_t stored = 2 * by_.rows_out() - (by_.has_odd_reals() && by_.is_real_inverse() ? 1 : 0);
+    for (std::int64_t j = 0; j < stored; ++j) {
       const auto at = static_cast<std::size_t>(j * lanes_ + l);
       squares += std::pow(static_cast<double>(result[at]) - static_cast<double>(clean_[at]), 2);
     }
@@ -277,8 +288,8 @@ std::vector<line_case> struck_lines() {
     }
   };
   add(form::complex, {64, 816, 2048, 45, 122, 375, 134, 163, 211, 263, 633});
-  add(form::real_forward, {256, 180, 422});
-  add(form::real_inverse, {256, 90});
+  add(form::real_forward, {256, 180, 422, 45, 81, 339, 375});
+  add(form::real_inverse, {256, 90, 45, 81, 339, 375});
   return made;
 }
 INSTANTIATE_TEST_SUITE_P(fft, fft_stage_test, testing::ValuesIn(struck_lines()), typed_line_name);
@@ -380,7 +391,7 @@ TYPED_TEST(fft_protection, what_is_stored_is_what_was_verified) {
     const std::vector<T> in_weights(static_cast<std::size_t>(4 * rows), T(1));
     for (const int used : {1, kernel.lanes}) {
       const cpu::encoder<T> encode{in_weights.data(), false, &sums};
-      const std::uint64_t of_rows = kernel.load_rows(noise.data(), 2 * rows, used, rows, tile.data(), encode);
+      const std::uint64_t of_rows = kernel.load_rows(noise.data(), 2 * rows, used, 2 * rows, tile.data(), encode);
       EXPECT_EQ(of_rows, cpu::parity_of<T>(sums)) << rows << " " << used;
       const std::uint64_t of_columns = kernel.load_columns(noise.data(), row, used, rows, tile.data(), encode);
       EXPECT_EQ(of_columns, cpu::parity_of<T>(sums)) << rows << " " << used;

@@ -128,12 +128,14 @@ TYPED_TEST(fft_signal_pairs, are_what_the_rule_chooses_and_the_estimate_prefers)
     const auto chosen = [&](std::int64_t n, std::int64_t batch) {
       return cpu::choose_by_rule(resolve({.kind = what, .shape = {n}, .batch = batch}), k_type<TypeParam>).how;
     };
-    EXPECT_EQ(chosen(1001, 2), method::signal_pairs);
+    EXPECT_EQ(chosen(1013, 2), method::signal_pairs);
+    EXPECT_EQ(chosen(1001, 2), method::signal_pairs);  // a matrix
+    EXPECT_EQ(chosen(1001, 64), method::tile);         // lines for reals
     EXPECT_EQ(chosen(15015, 2), method::signal_pairs);
     EXPECT_EQ(chosen(1001, 1), method::tile);
-    EXPECT_EQ(chosen(999, 64), method::tile);  // too short
+    EXPECT_EQ(chosen(997, 64), method::tile);  // too short
     EXPECT_EQ(chosen(1000, 64), method::tile);
-    const geometry many = resolve({.kind = what, .shape = {1001}, .batch = 4096});
+    const geometry many = resolve({.kind = what, .shape = {1013}, .batch = 4096});
     const auto seconds = [&](method how) { return cpu::estimated_seconds(many, k_type<TypeParam>, {.how = how}, 2, true); };
     EXPECT_LT(seconds(method::signal_pairs), seconds(method::tile));
   }
@@ -141,13 +143,15 @@ TYPED_TEST(fft_signal_pairs, are_what_the_rule_chooses_and_the_estimate_prefers)
 
 TYPED_TEST(fft_signal_pairs, a_signal_that_is_not_finite_stays_alone) {
   using T = TypeParam;
-  for (const T value : {std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max()}) {
-    real_signals<T> given(1155, {1, 1, 1, 1, 1}, 1);
-    given.x[1155 + 7] = value;
-    std::vector<std::complex<T>> y(static_cast<std::size_t>(given.half * given.batch));
-    plan forward(given.of(kind::r2c), given.where);
-    ASSERT_EQ(forward.forward(std::span<const T>(given.x), std::span(y)).verdict, verdict::clean);
-    for (const std::int64_t b : {0, 2, 3, 4}) EXPECT_LE(given.spectrum_error(y, b), bound<T>(1155)) << b;
+  for (const std::int64_t n : {1013, 1155}) {
+    for (const T value : {std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max()}) {
+      real_signals<T> given(n, {1, 1, 1, 1, 1}, 1);
+      given.x[static_cast<std::size_t>(n + 7)] = value;
+      std::vector<std::complex<T>> y(static_cast<std::size_t>(given.half * given.batch));
+      plan forward(given.of(kind::r2c), given.where);
+      ASSERT_EQ(forward.forward(std::span<const T>(given.x), std::span(y)).verdict, verdict::clean);
+      for (const std::int64_t b : {0, 2, 3, 4}) EXPECT_LE(given.spectrum_error(y, b), bound<T>(n)) << b;
+    }
   }
 }
 

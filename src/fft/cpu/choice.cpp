@@ -26,9 +26,9 @@ constexpr std::int64_t k_one_pass = 2048;
 constexpr std::int64_t k_one_pass_many = k_longest_line;
 constexpr std::int64_t k_many_tiles = 16;
 
-// Shorter signals of odd length are not paired: the steps before and after their line, which are computed twice, cost as much as the half
-// of the line that they save. With protection 315 points in f32 take 1.02 ms and in pairs 1.12, 1001 points 1.11 and 1.00, 4095 points 2.70
-// and 1.49 (2^19 points in all, one thread of a Zen 5).
+// Signals of odd length are paired if their line is a matrix or has no stage for reals, and they are not shorter: the steps before and
+// after their line, which are computed twice, cost as much as the half of the line that they save. With protection 315 points in f32 take
+// 1.02 ms and in pairs 1.12, 1001 points 1.11 and 1.00, 4095 points 2.70 and 1.49 (2^19 points in all, one thread of a Zen 5).
 constexpr std::int64_t k_shortest_pair = 1000;
 
 // The factors of a matrix differ at most by this factor.
@@ -50,7 +50,8 @@ choice by_rule(const geometry& given) {
     geometry pairs = pairs_of(shape);
     pairs.batch = shape.batch;  // tiles or a matrix as for so many lines
     const choice of_pairs = by_rule<T>(pairs);
-    if (of_pairs.how == method::tile || of_pairs.how == method::matrix) return {method::signal_pairs, of_pairs.n1, of_pairs.n2};
+    const bool alone = of_pairs.how == method::tile && real_radix(n) > 1;  // in a tile each signal has a line for reals
+    if (!alone && (of_pairs.how == method::tile || of_pairs.how == method::matrix)) return {method::signal_pairs, of_pairs.n1, of_pairs.n2};
   }
   if (shape.n[0] != 1 || shape.n[1] != 1) return {.how = method::volume};
   const int lanes = kernels<T>().lanes;
@@ -191,7 +192,8 @@ double estimated_seconds(const geometry& shape, precision type, const choice& by
     const double bytes = 4 * scalar * static_cast<double>(pairs.batch * pairs.points());
     return estimated_seconds(pairs, type, of_pairs, threads, protect) + 2 * bytes / (bandwidth(bytes, here, hands) * hands);
   }
-  const auto points = static_cast<double>(shape.points()) * (shape.kind != kind::c2c && shape.n[2] % 2 == 0 ? 0.5 : 1);
+  const bool of_reals = shape.n[2] % 2 == 0 || (real_radix(shape.n[2]) > 1 && by.how != method::matrix);
+  const auto points = static_cast<double>(shape.points()) * (shape.kind != kind::c2c && of_reals ? 0.5 : 1);
   const auto batch = static_cast<double>(shape.batch);
   const double signal_bytes = 2 * scalar * points;
   // The lengths of the passes.

@@ -6,6 +6,7 @@
 #include "fft/cpu/memory-inl.hpp"
 #include "fft/cpu/pairs-inl.hpp"
 #include "fft/cpu/products-inl.hpp"
+#include "fft/cpu/real-inl.hpp"
 #include "fft/cpu/stages-inl.hpp"
 #include "fft/cpu/sums-inl.hpp"
 
@@ -45,6 +46,8 @@ const kernel_table<T>* table_for_target() {
                                         mix_rows,
                                         split_real,
                                         join_real,
+                                        real_stage,
+                                        mirror_rows,
                                         shape_of_short,
                                         short_lines,
                                         turn_rows,

@@ -261,10 +261,11 @@ template <class T>
 struct kernel_table {
   int lanes;
 
-  // Loads: `used` lanes (the other lanes become zero), `rows` rows, and their sums. Strides are in scalars. load_rows: lane l is 2·rows
-  // contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers. Both return the parity of the
-  // source. It equals the parity of the encoded numbers (parity_of), unless one of the two was struck.
-  std::uint64_t (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  // Loads: `used` lanes (the other lanes become zero), `rows` rows, and their sums. Strides are in scalars. load_rows: lane l is `scalars`
+  // contiguous scalars at base + l·lane_stride; if their number is odd, the last imaginary part is zero. load_columns: row j is `used`
+  // contiguous complex numbers. Both return the parity of the source. It equals the parity of the encoded numbers (parity_of), unless one
+  // of the two was struck.
+  std::uint64_t (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t scalars, T* tile, const encoder<T>& encode);
   std::uint64_t (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   // load_blocks: loads by rows from blocks of the workspace (access::blocks): block t holds elements tW … tW + W − 1 of each lane, lane l
   // in its row l. Returns the number of blocks whose seal (at seals + t·seal_stride) does not match the numbers that are now in the tile.
@@ -310,6 +311,13 @@ struct kernel_table {
   // Convert between the complex transform of length m and the half spectrum (m + 1 rows) of a real one of length 2m. w_k = e^{−2πi k/2m}.
   void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);
   void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
+  // The stage between n = radix · m real numbers and h + 1 = (radix + 1)/2 complex transforms of m points; radix odd, at most
+  // k_largest_direct_prime. Forward: y_k of butterfly i, k = 0 … h, of the reals i + m j, times w_{ik} = e^{−2πi ik/n}. Inverse: the reals,
+  // times m · radix. twiddles: m rows of h numbers, from k = 1 on. roots: as for `stage`. The reals are rows of one scalar for each lane,
+  // whose last pair has one row alone: the inverse makes the other one zero.
+  void (*real_stage)(int radix, const T* x, T* y, std::int64_t m, const T* twiddles, const T* roots, bool inverse, read_ahead& ahead);
+  // Row k of y becomes row order[k] of x, or if that is negative the conjugate of row −1 − order[k]. The first row becomes real.
+  void (*mirror_rows)(const T* x, T* y, std::int64_t rows, const std::int64_t* order);
 
   // Lines with vectors along the signal (along-inl.hpp). shape_of_short: zeros if there is no kernel for n points.
   short_shape (*shape_of_short)(std::int64_t n);

@@ -33,6 +33,24 @@ std::vector<int> radices(std::int64_t n) {
   return found;
 }
 
+// The order of the n/2 + 1 numbers of a spectrum among those of the transforms after a real stage (mirror_rows).
+std::vector<std::int64_t> spectrum_order(std::int64_t n, std::int64_t radix) {
+  const std::int64_t transforms = radix / 2 + 1;
+  const auto row = [&](std::int64_t f) { return f / radix * transforms + f % radix; };
+  std::vector<std::int64_t> made;
+  for (std::int64_t f = 0; f <= n / 2; ++f) made.push_back(f % radix < transforms ? row(f) : ~row(n - f));
+  return made;
+}
+
+// The order of the numbers of the transforms among those of the spectrum.
+std::vector<std::int64_t> transforms_order(std::int64_t n, std::int64_t radix) {
+  std::vector<std::int64_t> made;
+  for (std::int64_t t = 0; t < n / radix; ++t) {
+    for (std::int64_t f = t * radix; f <= t * radix + radix / 2; ++f) made.push_back(f <= n / 2 ? f : ~(n - f));
+  }
+  return made;
+}
+
 }  // namespace
 
 bool is_direct(std::int64_t n) { return convolved_part(n) == 1; }
@@ -43,11 +61,17 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   length_ = what == form::complex ? n : n / 2;
   rows_in_ = what == form::real_inverse ? length_ + 1 : length_;
   rows_out_ = what == form::real_forward ? length_ + 1 : length_;
-  if (what != form::complex) {
+  std::int64_t points = length_;  // points of each complex transform
+  if (what != form::complex && n % 2 == 1) {
+    make_real_stage(n);
+    points = n / real_.radix;
+    length_ = points * real_.transforms;
+    rows_in_ = rows_out_ = n / 2 + 1;
+  } else if (what != form::complex) {
     for (std::int64_t k = 0; k <= length_; ++k) append(split_, root_of_unity<wide<T>>(k, n));
   }
-  const std::int64_t convolved = convolved_part(length_);
-  make_stages({length_}, length_, 1, plan_);
+  const std::int64_t convolved = convolved_part(points);
+  make_stages({points}, length_, real_.transforms, plan_);
   if (is_cyclic(convolved))
     make_convolution_of_prime(convolved);
   else if (convolved > 1)
@@ -59,9 +83,22 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
       twiddled_ += each.twiddles >= 0 || each.radix % 2 == 1 ? 1 : 0;
     }
   }
-  rows_scratch_ = std::max({rows_in_, rows_out_, convolution_.padded});
+  if (real_.radix > 1) {
+    ++stages_;
+    ++twiddled_;
+    butterflies_ += points;
+  }
+  rows_scratch_ = std::max({rows_in_, rows_out_, length_, convolution_.padded});
   if (protect) make_weights(n, stream);
-  if (!half_spectrum && along_line<T>::exists(length_)) along_.emplace(what, n, input_weights_, output_weights_);
+  if (!half_spectrum && real_.radix == 1 && along_line<T>::exists(length_)) along_.emplace(what, n, input_weights_, output_weights_);
+}
+
+// Appends the cosines and sines of an odd butterfly.
+template <class T>
+void line<T>::append_roots(std::int64_t radix) {
+  for (std::int64_t k = 1; k <= radix / 2; ++k) {
+    for (std::int64_t j = 1; j <= radix / 2; ++j) append(roots_, std::conj(root_of_unity<wide<T>>(j * k, radix)));
+  }
 }
 
 // Appends the stages of a transform over each coprime factor of rows/s in turn, without the part that is a convolution. s is the product of
@@ -74,9 +111,7 @@ void line<T>::make_stages(const std::vector<std::int64_t>& coprime, std::int64_t
     for (const int radix : radices(left / convolved_part(left))) {
       stage made{radix, rows, s, -1, static_cast<std::int64_t>(roots_.size()), 0, 0};
       if (radix % 2 == 1) {
-        for (std::int64_t k = 1; k <= radix / 2; ++k) {
-          for (std::int64_t j = 1; j <= radix / 2; ++j) append(roots_, std::conj(root_of_unity<wide<T>>(j * k, radix)));
-        }
+        append_roots(radix);
       }
       if (left > radix) {
         made.twiddles = static_cast<std::int64_t>(twiddles_.size());
@@ -91,6 +126,30 @@ void line<T>::make_stages(const std::vector<std::int64_t>& coprime, std::int64_t
       s *= radix;
     }
   }
+}
+
+// Builds the stage between n real numbers and half of the transforms that complex numbers would have. Number f of the spectrum is number
+// f / radix of transform f % radix; those of the other half are conjugates.
+template <class T>
+void line<T>::make_real_stage(std::int64_t n) {
+  const std::int64_t radix = real_radix(n), m = n / radix, transforms = radix / 2 + 1;
+  real_.radix = radix;
+  real_.transforms = transforms;
+  real_.of = {static_cast<int>(radix),
+              m * transforms,
+              1,
+              static_cast<std::int64_t>(twiddles_.size()),
+              static_cast<std::int64_t>(roots_.size()),
+              0,
+              0};
+  append_roots(radix);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t k = 1; k < transforms; ++k) append(twiddles_, root_of_unity<wide<T>>(i * k, n));
+  }
+  // The factors of the first butterfly are 1. If there is no other, those of the butterfly are struck.
+  real_.of.count = m > 1 ? static_cast<std::int64_t>(twiddles_.size()) - real_.of.twiddles : 0;
+  real_.of.trivial = 2 * (transforms - 1);
+  real_.order = form_ == form::real_forward ? spectrum_order(n, radix) : transforms_order(n, radix);
 }
 
 // Builds the tables of Bluestein's convolution for the last factor of the line.
@@ -134,7 +193,7 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
         const auto& b = made.b[v];
         if (form_ == form::real_forward) {
           append(in, b[at(2 * j)]);
-          append(in, b[at(2 * j + 1)]);
+          append(in, 2 * j + 1 < n ? b[at(2 * j + 1)] : 0);
         } else if (half) {
           // z_j stands for itself and for its mirror image conj(z_j); the weights of an inverse transform are b in reverse order.
           const auto mirror = b[at((n - j) % n)];
@@ -152,7 +211,7 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
       const auto& a = made.a[0];
       if (form_ == form::real_inverse) {
         append(out, a[at(2 * k)]);
-        append(out, a[at(2 * k + 1)]);
+        append(out, 2 * k + 1 < n ? a[at(2 * k + 1)] : 0);
       } else {
         append(out, turned(a[at(k)]));
       }
@@ -175,36 +234,41 @@ encoder<T> line<T>::input_weights(bool swapped, lane_sums* sums) const {
   return {input_weights_[swapped].data(), form_ != form::complex || half_spectrum_, sums};
 }
 
+// Runs a stage by run(factors, roots), and shows its numbers and factors to `strike`.
+template <class T>
+template <class Run>
+void line<T>::run_stage(const stage& now, T* x, std::int64_t rows_in, T* y, std::int64_t rows_out, steps& at, const striker<T>& strike,
+                        const Run& run) const {
+  const T* twiddles = now.twiddles < 0 ? nullptr : twiddles_.data() + now.twiddles;
+  const T* roots = roots_.data() + now.roots;
+  if constexpr (inject::active_injector::enabled) {
+    const std::int64_t row = 2 * kernels<T>().lanes;
+    if (at.stage == stages_ - 1) strike(site::intermediate, 0, x, at.tiles * rows_in * row);
+    core::vector<T> struck;
+    if (at.strikes_factors) {
+      // If there are no twiddle factors, the factors of an odd butterfly are struck instead.
+      const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
+      const bool strikes_roots = now.count == 0;
+      const T* const factors = strikes_roots ? roots : twiddles;
+      struck.assign(factors, factors + (strikes_roots ? 2 * half * half : now.count));
+      const std::int64_t trivial = strikes_roots ? 0 : now.trivial;
+      if (!struck.empty()) strike(site::twiddle, at.twiddle++, struck.data() + trivial, static_cast<std::int64_t>(struck.size()) - trivial);
+      (strikes_roots ? roots : twiddles) = struck.data();
+    }
+    run(twiddles, roots);
+    strike(site::stage, at.stage++, y, at.tiles * rows_out * row);
+  } else {
+    run(twiddles, roots);
+  }
+}
+
 template <class T>
 T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swapped, steps& at, read_ahead& ahead,
                        const striker<T>& strike) const {
-  const auto& kernel = kernels<T>();
   for (const stage& now : stages) {
-    const T* twiddles = now.twiddles < 0 ? nullptr : twiddles_.data() + now.twiddles;
-    const auto run_stage = [&](const T* factors, const T* roots) {
-      kernel.stage(now.radix, x, y, now.rows, now.s, at.tiles, factors, roots, swapped, ahead);
-    };
-    if constexpr (inject::active_injector::enabled) {
-      const std::int64_t scalars = at.tiles * now.rows * 2 * kernel.lanes;
-      if (at.stage == stages_ - 1) strike(site::intermediate, 0, x, scalars);
-      const T* roots = roots_.data() + now.roots;
-      core::vector<T> struck;
-      if (at.strikes_factors) {
-        // If there are no twiddle factors, the factors of an odd butterfly are struck instead.
-        const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
-        const bool strikes_roots = now.count == 0;
-        const T* const factors = strikes_roots ? roots : twiddles;
-        struck.assign(factors, factors + (strikes_roots ? 2 * half * half : now.count));
-        const std::int64_t trivial = strikes_roots ? 0 : now.trivial;
-        if (!struck.empty())
-          strike(site::twiddle, at.twiddle++, struck.data() + trivial, static_cast<std::int64_t>(struck.size()) - trivial);
-        (strikes_roots ? roots : twiddles) = struck.data();
-      }
-      run_stage(twiddles, roots);
-      strike(site::stage, at.stage++, y, scalars);
-    } else {
-      run_stage(twiddles, roots_.data() + now.roots);
-    }
+    run_stage(now, x, now.rows, y, now.rows, at, strike, [&](const T* factors, const T* roots) {
+      kernels<T>().stage(now.radix, x, y, now.rows, now.s, at.tiles, factors, roots, swapped, ahead);
+    });
     std::swap(x, y);
   }
   return x;
@@ -247,15 +311,29 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
   ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines() / butterflies_ + 1 : ahead.lines();
   const auto& kernel = kernels<T>();
   if (form_ == form::real_forward) swapped = false;
-  if (form_ == form::real_inverse) {
-    kernel.join_real(x, y, length_, split_.data());
-    std::swap(x, y);
-    swapped = true;
-  }
-  const auto other = [&](const T* p) { return p == x ? y : x; };
   steps at;
   at.strikes_factors = strikes_factors;
   at.tiles = tiles;
+  const bool odd = has_odd_reals();
+  const auto real_stage = [&](T* from, T* to) {
+    const bool inverse = form_ == form::real_inverse;
+    run_stage(real_.of, from, inverse ? length_ : rows_in_, to, inverse ? rows_out_ : length_, at, strike,
+              [&](const T* factors, const T* roots) {
+                kernel.real_stage(real_.of.radix, from, to, length_ / real_.transforms, factors, roots, inverse, ahead);
+              });
+  };
+  if (form_ == form::real_inverse) {
+    if (odd)
+      kernel.mirror_rows(x, y, length_, real_.order.data());
+    else
+      kernel.join_real(x, y, length_, split_.data());
+    std::swap(x, y);
+    swapped = true;
+  } else if (odd) {
+    real_stage(x, y);
+    std::swap(x, y);
+  }
+  const auto other = [&](const T* p) { return p == x ? y : x; };
   T* done = run_stages(plan_, x, y, swapped, at, ahead, strike);
   if (convolution_.padded > 0)
     done = convolution_.order_in.empty() ? convolve(done, other(done), swapped, at, ahead, strike)
@@ -266,11 +344,17 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
       strike(site::stage, 0, done, length_ * 2 * kernel.lanes);
     }
   }
-  if (form_ == form::real_forward) {
-    T* to = other(done);
+  if (form_ == form::complex) return done;
+  T* const to = other(done);
+  if (form_ == form::real_forward && odd)
+    kernel.mirror_rows(done, to, rows_out_, real_.order.data());
+  else if (form_ == form::real_forward)
     kernel.split_real(done, to, length_, split_.data());
-    done = to;
-  }
+  else if (odd)
+    real_stage(done, to);
+  else
+    return done;
+  done = to;
   return done;
 }
 

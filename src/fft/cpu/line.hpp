@@ -48,6 +48,8 @@ class line {
   std::int64_t stages() const { return stages_; }           // steps of site::stage
   std::int64_t twiddle_steps() const { return twiddled_; }  // steps of site::twiddle
   bool is_real_inverse() const { return form_ == form::real_inverse; }
+  // Returns whether its reals are pairs of which the last one has one number alone: real forms of odd length.
+  bool has_odd_reals() const { return real_.radix > 1; }
   // The same line with vectors along the signal, for signals whose elements are contiguous on both sides; null if there is no such code.
   const along_line<T>* along() const { return along_ ? &*along_ : nullptr; }
   double points() const { return points_; }
@@ -74,15 +76,25 @@ class line {
     std::int64_t tiles = 1;
   };
   void make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to);
+  void append_roots(std::int64_t radix);
+  void make_real_stage(std::int64_t n);
   void make_convolution(std::int64_t p);
   void make_convolution_of_prime(std::int64_t p);
   void make_weights(std::int64_t n, std::uint64_t stream);
+  template <class Run>
+  void run_stage(const stage& now, T* x, std::int64_t rows_in, T* y, std::int64_t rows_out, steps& at, const striker<T>& strike,
+                 const Run& run) const;
   T* run_stages(const std::vector<stage>& stages, T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
   T* convolve(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
   T* convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
 
   form form_;
-  std::int64_t length_ = 1;  // points of the complex transform
+  std::int64_t length_ = 1;  // points of the complex transforms
+  struct {
+    std::int64_t radix = 1, transforms = 1;  // transforms: the complex ones of n/radix points, side by side
+    stage of{};
+    std::vector<std::int64_t> order;  // mirror_rows: from the transforms to the spectrum, or back
+  } real_;                            // real forms of odd length
   struct {
     std::int64_t together = 1;                      // number of simultaneous convolutions
     std::int64_t padded = 0;                        // rows of all their inner transforms; 0 without convolutions

@@ -65,8 +65,8 @@ HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, 
   for (int l = 0; l < W; ++l) hn::Store(v[l], d, to + l * to_stride);
 }
 
-std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
-  const std::int64_t scalars = 2 * rows;
+std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t scalars, T* tile, const encoder<T>& encode) {
+  const std::int64_t rows = (scalars + 1) / 2;
   word_vector parity = hn::Zero(words());
   std::uint64_t rest = 0;
   begin(encode);
@@ -90,6 +90,7 @@ std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::
       read_again();
       for (int l = 0; l < used; ++l) rest ^= joined_scalars(base + l * lane_stride + f, end - f);
     }
+    if (end == scalars && scalars % 2 != 0) hn::Store(hn::Zero(D()), D(), tile + scalars * W);
     encode_block(tile, j, HWY_MIN(static_cast<std::int64_t>(k_block), rows - j), encode);
   }
   return joined(parity) ^ rest;

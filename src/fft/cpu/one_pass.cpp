@@ -13,9 +13,9 @@ namespace {
 // 1.4, 64 signals of 4096, 8 MiB, 1.2 and 1.5 (one thread of a Zen 4, without protection).
 constexpr std::int64_t k_along_bytes = std::int64_t{8} << 20;
 
-// Real data of even length n are transformed as complex lines of length n/2.
+// Real data of even length n are transformed as complex lines of length n/2, of odd length by a stage for reals, if there is one.
 form form_of(const geometry& shape) {
-  if (shape.kind == kind::c2c || shape.n[2] % 2 == 1) return form::complex;
+  if (shape.kind == kind::c2c || (shape.n[2] % 2 == 1 && real_radix(shape.n[2]) == 1)) return form::complex;
   return shape.kind == kind::r2c ? form::real_forward : form::real_inverse;
 }
 
@@ -35,7 +35,7 @@ template <class T>
 one_pass<T>::one_pass(const geometry& shape, bool protect)
     : shape_(shape),
       together_(signals_of_tile<T>(shape)),
-      line_(form_of(shape), shape.n[2], 2, protect && !is_repeated(shape), shape.kind == kind::c2r && shape.n[2] % 2 == 1),
+      line_(form_of(shape), shape.n[2], 2, protect && !is_repeated(shape), shape.kind == kind::c2r && form_of(shape) == form::complex),
       tiles_(ceil_div(shape.batch, together_)),
       scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * together_)) {}
 
@@ -106,7 +106,7 @@ template <class T>
 tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) const {
   const side& from = shape_.input;
   const side& to = shape_.output;
-  const bool even = shape_.n[2] % 2 == 0;
+  const bool pairs = form_of(shape_) != form::complex, odd = line_.has_odd_reals();
   const bool one_lane = shape_.batch == 1;
   tile_job<T> job;
   job.transform = &line_;
@@ -117,18 +117,20 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
   job.from.element = from.stride[2] * (from.real ? 1 : 2);
   job.to.lane = to.distance * (to.real ? 1 : 2);
   job.to.element = to.stride[2] * (to.real ? 1 : 2);
-  job.rows_stored = from.real && !even ? to.length[2] : line_.rows_out();
-  job.expand = to.real && !even;
+  job.rows_stored = from.real && !pairs ? to.length[2] : line_.rows_out();
+  job.expand = to.real && !pairs;
   if (from.real)
-    job.from.how = !even ? access::real : from.stride[2] == 1 ? access::rows : access::scalars;
+    job.from.how = !pairs ? access::real : from.stride[2] == 1 ? access::rows : access::scalars;
   else if (from.distance == 1 && !one_lane && (from.stride[2] == 1 || shape_.n[2] != 1))
     job.from.how = access::columns;
   else
     job.from.how = from.stride[2] == 1 || shape_.n[2] == 1 ? access::rows : access::complex;
   if (to.real)
-    job.to.how = !even ? access::real : to.stride[2] == 1 ? access::rows : access::scalars;
+    job.to.how = !pairs ? access::real : to.stride[2] == 1 ? access::rows : access::scalars;
   else
     job.to.how = to.distance == 1 && !one_lane ? access::columns : to.stride[2] == 1 ? access::rows : access::complex;
+  job.from.odd = odd && from.real;
+  job.to.odd = odd && to.real;
   if (job.from.how == access::rows && job.to.how == access::rows && goes_along(shape_)) job.along = line_.along();
   job.repeated = is_repeated(shape_);
   job.stream = (job.to.how == access::rows && may_stream(to, out, how, job.to.lane)) ||

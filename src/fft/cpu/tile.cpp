@@ -483,7 +483,7 @@ void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) 
   load_tile(job, again, nullptr);
   const T* judged = done;
   if (job.along != nullptr) {
-    kernel_.load_rows(done, scalars_out(job), job.used, job.transform->rows_out(), mine_.x.data(), encoder<T>{.parity = false});
+    kernel_.load_rows(done, scalars_out(job), job.used, scalars_out(job), mine_.x.data(), encoder<T>{.parity = false});
     judged = mine_.x.data();
   }
   if (job.check.coarse != nullptr) {

@@ -10,13 +10,13 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Returns element j of lane l from the source.
+// Returns element j of lane l from the source. alone: it is one real of a pair.
 template <access How, class T>
-std::complex<T> element_of(const tile_view<const T>& from, const T* lane, int l, std::int64_t j) {
+std::complex<T> element_of(const tile_view<const T>& from, const T* lane, int l, std::int64_t j, bool alone) {
   if constexpr (How == access::complex) {
     return {lane[j * from.element], lane[j * from.element + 1]};
   } else if constexpr (How == access::scalars) {
-    return {lane[2 * j * from.element], lane[(2 * j + 1) * from.element]};
+    return {lane[2 * j * from.element], alone ? T(0) : lane[(2 * j + 1) * from.element]};
   } else if constexpr (How == access::real) {
     return {lane[j * from.element], T(0)};
   } else {
@@ -28,20 +28,21 @@ std::complex<T> element_of(const tile_view<const T>& from, const T* lane, int l,
   }
 }
 
-// Calls visit(i, l, element) for rows first … last − 1 of `used` lanes: row by row if the lanes are neighbours in memory, else lane by
-// lane.
+// Calls visit(i, l, element) for rows first … last − 1 of `used` lanes, of `rows` rows in all: row by row if the lanes are neighbours in
+// memory, else lane by lane.
 template <access How, class T, class Visit>
-void each_element(const tile_view<const T>& from, int used, std::int64_t first, std::int64_t last, const Visit& visit) {
+void each_element(const tile_view<const T>& from, int used, std::int64_t first, std::int64_t last, std::int64_t rows, const Visit& visit) {
+  const std::int64_t alone = from.odd ? rows - 1 : -1;
   constexpr std::int64_t k_neighbour = How == access::complex || How == access::hermitian ? 2 : 1;
   if (from.lane == k_neighbour && (How != access::hermitian || from.index_lane == 0)) {
     for (std::int64_t i = first; i < last; ++i) {
-      for (int l = 0; l < used; ++l) visit(i, l, element_of<How>(from, from.base + l * k_neighbour, 0, i));
+      for (int l = 0; l < used; ++l) visit(i, l, element_of<How>(from, from.base + l * k_neighbour, 0, i, i == alone));
     }
     return;
   }
   for (int l = 0; l < used; ++l) {
     const T* const lane = from.base + l * from.lane;
-    for (std::int64_t i = first; i < last; ++i) visit(i, l, element_of<How>(from, lane, l, i));
+    for (std::int64_t i = first; i < last; ++i) visit(i, l, element_of<How>(from, lane, l, i, i == alone));
   }
 }
 
@@ -54,7 +55,7 @@ std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x, bool encod
   word_of<T> parity = 0;
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t end = std::min<std::int64_t>(rows, j + k_block);
-    each_element<How>(from, job.used, j, end, [&](std::int64_t i, int l, const std::complex<T>& z) {
+    each_element<How>(from, job.used, j, end, rows, [&](std::int64_t i, int l, const std::complex<T>& z) {
       x[i * row + l] = z.real();
       x[i * row + lanes + l] = z.imag();
     });
@@ -66,7 +67,7 @@ std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x, bool encod
     }
     if (!encoded) continue;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    each_element<How>(from, job.used, j, end, [&](std::int64_t, int, const std::complex<T>& z) {
+    each_element<How>(from, job.used, j, end, rows, [&](std::int64_t, int, const std::complex<T>& z) {
       parity ^= std::bit_cast<word_of<T>>(z.real()) ^ std::bit_cast<word_of<T>>(z.imag());
     });
   }
@@ -81,6 +82,7 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
   const std::int64_t row = 2 * lanes;
   const std::int64_t second = How == access::scalars ? to.element : 1;
   const std::int64_t element = How == access::scalars ? 2 * to.element : to.element;
+  const auto has_second = [&](std::int64_t i) { return How != access::real && !(to.odd && i + 1 == job.rows_stored); };
   std::uint64_t parity = 0;
   for (std::int64_t j = 0; j < job.rows_stored; j += k_block) {
     const std::int64_t end = std::min<std::int64_t>(job.rows_stored, j + k_block);
@@ -96,15 +98,15 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
       for (std::int64_t i = j; i < end; ++i) {
         T* const z = to.base + i * element;
         std::copy_n(done + i * row, job.used, z);
-        if (How != access::real) std::copy_n(done + i * row + lanes, job.used, z + second);
+        if (has_second(i)) std::copy_n(done + i * row + lanes, job.used, z + second);
       }
       std::atomic_signal_fence(std::memory_order_seq_cst);
       for (std::int64_t i = j; i < end; ++i) {
         const T* const z = to.base + i * element;
         const T* const kept = done + i * row;
         parity ^= joined_scalars(z, job.used) ^ joined_scalars(kept + job.used, lanes - job.used);
-        parity ^= How != access::real ? joined_scalars(z + second, job.used) ^ joined_scalars(kept + lanes + job.used, lanes - job.used)
-                                      : joined_scalars(kept + lanes, lanes);
+        parity ^= has_second(i) ? joined_scalars(z + second, job.used) ^ joined_scalars(kept + lanes + job.used, lanes - job.used)
+                                : joined_scalars(kept + lanes, lanes);
       }
       continue;
     }
@@ -113,7 +115,7 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
       for (std::int64_t i = j; i < last; ++i) {
         T* z = to.base + l * to.lane + i * element;
         z[0] = done[i * row + l];
-        if (How != access::real) z[second] = done[i * row + lanes + l];
+        if (has_second(i)) z[second] = done[i * row + lanes + l];
       }
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -123,7 +125,7 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
         const bool stored = i < last;
         const T* z = to.base + l * to.lane + i * element;
         parity ^= std::bit_cast<word_of<T>>(stored ? z[0] : done[i * row + l]);
-        parity ^= std::bit_cast<word_of<T>>(stored && How != access::real ? z[second] : done[i * row + lanes + l]);
+        parity ^= std::bit_cast<word_of<T>>(stored && has_second(i) ? z[second] : done[i * row + lanes + l]);
       }
     }
   }
@@ -199,7 +201,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   std::int64_t damaged = 0;
   std::optional<std::uint64_t> source;  // empty for the workspace, which has seals
   switch (from.how) {
-    case access::rows: source = kernel.load_rows(from.base, from.lane, job.used, rows, x, early); break;
+    case access::rows: source = kernel.load_rows(from.base, from.lane, job.used, 2 * rows - (from.odd ? 1 : 0), x, early); break;
     case access::columns: source = kernel.load_columns(from.base, from.element, job.used, rows, x, early); break;
     case access::blocks:
       damaged = kernel.load_blocks(from.base, from.element, job.used, rows, x, from.seals, from.seal_stride, early);
@@ -220,7 +222,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
       std::fill_n(im, kernel.lanes, T(0));
     };
     drop_imaginary(x + kernel.lanes);
-    if (!job.expand) drop_imaginary(x + (rows - 1) * row + kernel.lanes);
+    if (!job.expand && !transform.has_odd_reals()) drop_imaginary(x + (rows - 1) * row + kernel.lanes);
     if (encode.weights != nullptr) kernel.sum_tile(x, rows, encode);
   }
   if (encode.weights != nullptr && source && *source != parity_of<T>(*sums)) {
@@ -255,7 +257,12 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
   const std::int64_t row = 2 * kernel.lanes;
   std::optional<std::uint64_t> parity;
   switch (to.how) {
-    case access::rows: parity = kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
+    case access::rows: {
+      const std::int64_t scalars = 2 * job.rows_stored - (to.odd ? 1 : 0);
+      parity = kernel.store_rows(done, scalars, job.used, to.base, to.lane, job.stream);
+      if (to.odd) *parity ^= joined_scalars(done + scalars * kernel.lanes, kernel.lanes);
+      break;
+    }
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
     case access::blocks:
     case access::other_rows:

@@ -12,7 +12,7 @@ namespace ballast::fft::cpu {
 
 // The layout of the elements of a tile in memory. Strides are in scalars unless stated otherwise.
 enum class access : std::uint8_t {
-  rows,        // complex; each lane contiguous
+  rows,        // complex or real pairs; each lane contiguous
   columns,     // complex; each row contiguous
   complex,     // complex; any strides
   scalars,     // a lane's scalars one `element` apart: real pairs
@@ -28,6 +28,7 @@ template <class T>
 struct tile_view {
   access how = access::rows;
   T* base = nullptr;
+  bool odd = false;  // rows, scalars: the last pair has one real alone, and a zero in the tile
   std::int64_t lane = 0;
   std::int64_t element = 0;
   // hermitian: the index of an element within its line. Stores with length > 0 drop the elements from `length` on.

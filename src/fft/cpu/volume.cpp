@@ -89,11 +89,11 @@ template <class T>
 void volume<T>::make_lines(bool protect) {
   if (layout_.n[0] > 1) axis_[0] = std::make_unique<line<T>>(form::complex, layout_.n[0], 0, protect);
   axis_[1] = std::make_unique<line<T>>(form::complex, layout_.n[1], 1, protect);
-  const bool even = layout_.n[2] % 2 == 0;
+  const bool pairs = layout_.n[2] % 2 == 0 || real_radix(layout_.n[2]) > 1;
   const bool half = shape_.kind == kind::c2r && !layout_.long_line;
   const bool spectrum = shape_.kind == kind::r2c && !layout_.long_line;
-  const form last = spectrum && even ? form::real_forward : half && even ? form::real_inverse : form::complex;
-  axis_[2] = std::make_unique<line<T>>(last, layout_.n[2], 2, protect, half && !even);
+  const form last = spectrum && pairs ? form::real_forward : half && pairs ? form::real_inverse : form::complex;
+  axis_[2] = std::make_unique<line<T>>(last, layout_.n[2], 2, protect, half && !pairs);
   for (const auto& each : axis_) {
     if (each) scratch_scalars_ = std::max(scratch_scalars_, core::checked_product(each->rows_scratch(), 2 * lanes_));
   }

@@ -162,7 +162,8 @@ tile_view<const T> volume_run<T>::source_of_lines(std::int64_t i0, std::int64_t 
   made.base = in_ + (i0 * at_.in[0] + column * v_.lanes_ * at_.in[1]) * in_unit_;
   made.lane = at_.in[1] * in_unit_;
   made.element = at_.in[2] * in_unit_;
-  if (from_.real && at_.n[2] % 2 == 1)
+  made.odd = v_.axis_[2]->has_odd_reals();
+  if (from_.real && at_.n[2] % 2 == 1 && !made.odd)
     made.how = access::real;
   else
     made.how = at_.in[2] == 1 ? access::rows : from_.real ? access::scalars : access::complex;
@@ -200,6 +201,7 @@ void volume_run<T>::to_result(tile_job<T>& job, std::size_t lanes, std::size_t e
   if (to_.real) {
     job.to.how = real_inverse ? (stride_[elements] == 1 ? access::rows : access::scalars) : access::real;
     job.expand = !at_.long_line && !real_inverse;
+    job.to.odd = job.transform->has_odd_reals();
   } else if (from_.real && at_.long_line) {
     job.to.how = access::complex;
     job.to.index_lane = 1;

@@ -38,12 +38,12 @@ struct axis_weights {  // NOLINT(bugprone-reserved-identifier): clang-tidy 14 me
 template <class T>
 axis_weights<T> make_axis_weights(std::int64_t n, const output_weights& chosen, std::int64_t rows) {
   axis_weights<T> made;
-  const auto kept = static_cast<std::int64_t>(chosen.a.size());
+  const auto kept = static_cast<std::int64_t>(chosen.a.size()), of_row = (kept + rows - 1) / rows;
   for (auto& each : made.a) each.resize(static_cast<std::size_t>(n));
   for (std::int64_t k = 0; k < kept; ++k) {
     const auto at = static_cast<std::size_t>(k);
     made.a[0][at] = {static_cast<T>(chosen.a[at].real()), static_cast<T>(chosen.a[at].imag())};
-    made.a[1][at] = k / (kept / rows) < second_half(rows) ? made.a[0][at] : -made.a[0][at];
+    made.a[1][at] = k / of_row < second_half(rows) ? made.a[0][at] : -made.a[0][at];
   }
   for (int v = 0; v < k_vectors; ++v) made.b[v] = dft(made.a[v]);
   return made;

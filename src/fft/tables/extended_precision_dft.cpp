@@ -40,6 +40,14 @@ std::int64_t convolved_part(std::int64_t n) {
   return made;
 }
 
+std::int64_t real_radix(std::int64_t n) {
+  if (n % 2 == 0 || convolved_part(n) > 1) return 1;
+  // (r + 1)/2r of the work of a complex line is left after a radix of r.
+  std::int64_t largest = 1;
+  each_prime_factor(n, [&](std::int64_t p) { largest = std::max(largest, p); });
+  return largest == 3 && n % 9 == 0 ? 9 : largest;
+}
+
 std::int64_t smooth_length(std::int64_t least) {
   for (std::int64_t m = least;; ++m) {
     std::int64_t rest = m;

@@ -27,6 +27,10 @@ std::vector<std::int64_t> prime_factors(std::int64_t n);
 // the transform has no such part.
 std::int64_t convolved_part(std::int64_t n);
 
+// Returns the odd radix of the stage between n real numbers and transforms of n/radix points (see fft/cpu/kernels.hpp, real_stage), or 1 if
+// real lines of n points have no such stage: n is even or has a prime factor above k_largest_direct_prime.
+std::int64_t real_radix(std::int64_t n);
+
 // Returns the smallest m ≥ least without a prime factor above 5.
 std::int64_t smooth_length(std::int64_t least);
 

@@ -8,6 +8,7 @@
 
 #include "fft/tables/cyclic.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
+#include "fft/tables/real_steps.hpp"
 
 namespace ballast::fft::responses {
 
@@ -43,11 +44,6 @@ struct pairs {
 };
 
 // A butterfly of an odd prime p in three steps: x_j ± x_{p−j}; the cosine sums A_k and the sine sums B_k of these; A_k ∓ iB_k.
-struct prime_butterfly {
-  std::int64_t p, s, m;
-  std::int64_t half() const { return p / 2; }
-  std::int64_t position(std::int64_t i, std::int64_t q, std::int64_t j) const { return q + s * (i + m * j); }
-};
 struct prime_differences : prime_butterfly {
   template <class Body>
   void each(Body&& body) const {
@@ -184,7 +180,7 @@ struct conjugation {
 struct step {
   std::int64_t from, to;  // sizes of the arrays
   std::variant<pairs, prime_differences, prime_sums, prime_results, product, cyclic_product, permutation, mirror_sums, mirror_results,
-               conjugation>
+               conjugation, become_real, real_results, real_parts, paired, mirrored>
       what;
   std::int64_t kept = 0;  // trailing numbers that the step copies unchanged
 };
@@ -194,14 +190,14 @@ namespace {
 // Builds the steps of a line whose complex transform has m points.
 class step_list {
  public:
-  step_list(form what, std::int64_t m) : m_(m) {
+  step_list(form what, std::int64_t n) : m_(what == form::complex ? n : n / 2) {
+    if (what != form::complex && n % 2 == 1) {
+      odd_real(what, n);
+      return;
+    }
     if (what == form::real_inverse) join();
-    const std::int64_t convolved = convolved_part(m_);
     transform({m_}, m_, 1, false);
-    if (is_cyclic(convolved))
-      convolution_of_prime(convolved);
-    else if (convolved > 1)
-      convolution(convolved);
+    convolve(convolved_part(m_));
     if (what == form::real_forward) split();
     if (what == form::real_inverse) add(m_, m_, conjugation{0, m_});
   }
@@ -241,6 +237,51 @@ class step_list {
         s *= p;
       }
     }
+  }
+
+  // Appends the steps of a real line of odd length: those of real_stage, and complex transforms of n/p points side by side.
+  void odd_real(form what, std::int64_t n) {
+    const bool inverse = what == form::real_inverse;
+    const std::int64_t p = real_radix(n), m = n / p, transforms = p / 2 + 1, spectrum = n / 2 + 1;
+    const prime_butterfly common{p, 1, m};
+    numbers factors;
+    std::vector<std::int64_t> order;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t k = 0; k < p; ++k) factors.push_back(root_of_unity<double>(i * k, n));
+      for (std::int64_t k = 0; k < transforms && inverse; ++k) order.push_back(i * p + k < spectrum ? i * p + k : ~(n - i * p - k));
+    }
+    for (std::int64_t f = 0; f < spectrum && !inverse; ++f) {
+      const std::int64_t g = f % p < transforms ? f : n - f, place = g / p * transforms + g % p;
+      order.push_back(g == f ? place : ~place);
+    }
+    m_ = m * transforms;
+    if (inverse) {
+      add(spectrum, m_, mirrored{std::move(order)});
+      add(m_, m_, conjugation{0, m_});
+    } else {
+      add(n, n, prime_differences{common});
+      add(n, n, prime_sums{common});
+      add(n, n, become_real{});
+      add(n, m_, real_results{common, std::move(factors)});
+    }
+    transform({m}, m_, transforms, false);
+    convolve(convolved_part(m));
+    if (!inverse) {
+      add(m_, spectrum, mirrored{std::move(order)});
+      return;
+    }
+    add(m_, m_, conjugation{0, m_});
+    add(m_, n, real_parts{{common, std::move(factors)}});
+    add(n, n, prime_sums{common});
+    add(n, n, prime_differences{common});
+    add(n, spectrum, paired{n});
+  }
+
+  void convolve(std::int64_t p) {
+    if (is_cyclic(p))
+      convolution_of_prime(p);
+    else if (p > 1)
+      convolution(p);
   }
 
   // Appends Bluestein's convolution of p points, the last factor.
@@ -355,8 +396,14 @@ void keep(const step& now, const array& from, std::int64_t from_size, array& to,
       if (to.real()) to.turned[v][target] = from.turned[v][source];
     }
     to.effect[target] = from.effect[source];
+    to.skew[target] = from.skew[source];
   }
 }
+
+template <class What>
+constexpr bool has_groups =
+    !std::is_same_v<What, conjugation> && !std::is_same_v<What, become_real> && !std::is_same_v<What, real_results> &&
+    !std::is_same_v<What, real_parts> && !std::is_same_v<What, paired> && !std::is_same_v<What, mirrored>;
 
 array follow_back(const step& now, const array& out) {
   if (const auto* turn = std::get_if<conjugation>(&now.what)) {
@@ -367,7 +414,7 @@ array follow_back(const step& now, const array& out) {
   array in(now.from, out.real());
   std::visit(
       [&]<class What>(const What& what) {
-        if constexpr (!std::is_same_v<What, conjugation>) {
+        if constexpr (has_groups<What>) {
           what.each([&](const auto& g) {
             for (int v = 0; v < 2; ++v) {
               backward(g, out.direct[v], in.direct[v]);
@@ -375,11 +422,19 @@ array follow_back(const step& now, const array& out) {
             }
             for (int j = 0; j < g.count; ++j) {
               double sum = 0;
-              for (int o = 0; o < g.count; ++o)
-                sum += std::norm(g.matrix[at(std::int64_t{o} * g.count + j)]) * out.effect[at(g.out[static_cast<std::size_t>(o)])];
+              number skew = 0;
+              for (int o = 0; o < g.count; ++o) {
+                const number w = g.matrix[at(std::int64_t{o} * g.count + j)];
+                const auto k = at(g.out[static_cast<std::size_t>(o)]);
+                sum += std::norm(w) * out.effect[k];
+                skew += multiply(multiply(w, w), out.skew[k]);
+              }
               in.effect[at(g.in[static_cast<std::size_t>(j)])] = sum;
+              in.skew[at(g.in[static_cast<std::size_t>(j)])] = skew;
             }
           });
+        } else if constexpr (!std::is_same_v<What, conjugation>) {
+          back(what, out, in);
         }
         if constexpr (std::is_same_v<What, mirror_sums>) backward_ends(what, out, in);
       },
@@ -396,13 +451,15 @@ array follow_on(const step& now, array in) {
   array out(now.to, in.real());
   std::visit(
       [&]<class What>(const What& what) {
-        if constexpr (!std::is_same_v<What, conjugation>) {
+        if constexpr (has_groups<What>) {
           what.each([&](const auto& g) {
             for (int v = 0; v < 2; ++v) {
               forward(g, in.direct[v], out.direct[v]);
               if (in.real()) forward(g, in.turned[v], out.turned[v]);
             }
           });
+        } else if constexpr (!std::is_same_v<What, conjugation>) {
+          on(what, in, out);
         }
         if constexpr (std::is_same_v<What, mirror_sums>) forward_ends(what, in, out);
       },
@@ -413,7 +470,13 @@ array follow_on(const step& now, array in) {
 
 }  // namespace
 
-line_steps::line_steps(form what, std::int64_t n) : form_(what), m_(what == form::complex ? n : n / 2), all_(step_list(what, m_).take()) {}
+line_steps::line_steps(form what, std::int64_t n) : form_(what), all_(step_list(what, n).take()) {
+  inputs_ = outputs_ = what == form::complex ? n : n / 2;
+  const bool odd = what != form::complex && n % 2 == 1;
+  if (what == form::real_inverse || odd) inputs_ = odd && what == form::real_forward ? n : n / 2 + 1;
+  if (what == form::real_forward || odd) outputs_ = n / 2 + 1;
+  if (what != form::complex && !odd) real_ends_ = n / 2 + 1;
+}
 line_steps::~line_steps() = default;
 
 std::size_t line_steps::count() const { return all_.size(); }

@@ -25,9 +25,10 @@ inline constexpr number k_i(0, 1);
 // NOLINTNEXTLINE(bugprone-reserved-identifier): of the implicit copy.
 struct array {
   numbers direct[2], turned[2];
-  std::vector<double> effect;  // ‖e‖² for δ = 1
+  std::vector<double> effect;  // ‖e‖² is effect · |δ|² + Re(skew · δ²)
+  numbers skew;                // nonzero: the real and the imaginary part have different effects, as before real numbers
 
-  array(std::int64_t size, bool real) : effect(at(size), 0.0) {
+  array(std::int64_t size, bool real) : effect(at(size), 0.0), skew(at(size), 0.0) {
     for (int v = 0; v < 2; ++v) {
       direct[v].assign(at(size), 0);
       if (real) turned[v].assign(at(size), 0);
@@ -35,8 +36,16 @@ struct array {
   }
   bool real() const { return !turned[0].empty(); }
   std::int64_t size() const { return static_cast<std::int64_t>(effect.size()); }
+  // Returns ‖e‖² for a change of the real or of the imaginary part by 1.
+  double effect_of_part(std::size_t k, bool imaginary) const { return effect[k] + (imaginary ? -skew[k].real() : skew[k].real()); }
+  // Sets that only the real part has an effect.
+  void set_real(std::size_t k, double of) {
+    effect[k] = 0.5 * of;
+    skew[k] = 0.5 * of;
+  }
   // Replaces the responses to z by those to its conjugate.
   void conjugate(std::int64_t k) {
+    skew[at(k)] = std::conj(skew[at(k)]);
     for (int v = 0; v < 2 && real(); ++v) {
       const number before = direct[v][at(k)];
       direct[v][at(k)] = std::conj(turned[v][at(k)]);
@@ -57,9 +66,10 @@ class line_steps {
 
   std::size_t count() const;
   bool real() const { return form_ != form::complex; }
-  std::int64_t points() const { return m_; }
-  std::int64_t inputs() const { return m_ + (form_ == form::real_inverse ? 1 : 0); }
-  std::int64_t outputs() const { return m_ + (form_ == form::real_forward ? 1 : 0); }
+  std::int64_t inputs() const { return inputs_; }  // for real_forward of odd length n, each real is a number
+  std::int64_t outputs() const { return outputs_; }
+  // The size of an array whose first and last number are real: a half spectrum of even length. 0: there is none.
+  std::int64_t real_ends() const { return real_ends_; }
 
   // Follows step i backwards: returns the responses to its inputs. `out`: those to its outputs.
   array follow_back(std::size_t i, const array& out) const;
@@ -68,7 +78,7 @@ class line_steps {
 
  private:
   form form_;
-  std::int64_t m_;  // points of the complex transform
+  std::int64_t inputs_ = 0, outputs_ = 0, real_ends_ = 0;
   std::vector<step> all_;
 };
 

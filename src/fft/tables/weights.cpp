@@ -37,7 +37,7 @@ struct weak_spot {
 
 class search {
  public:
-  search(form what, std::int64_t n) : form_(what), line_(what, n) {}
+  search(form what, std::int64_t n) : form_(what), n_(n), line_(what, n) {}
 
   // Returns the responses of the inputs to the weights a. Appends to `weak` the numbers whose response, the root of the summed squares of
   // both halves, is below `least`.
@@ -76,7 +76,7 @@ class search {
       if (form_ == form::real_inverse) {
         const number turned = std::conj(now.turned[v][at(k)]);
         a[at(2 * k)] += std::conj(0.5 * (direct + turned));
-        a[at(2 * k + 1)] += std::conj(-0.5 * k_i * (direct - turned));
+        if (2 * k + 1 < n_) a[at(2 * k + 1)] += std::conj(-0.5 * k_i * (direct - turned));
       } else {
         a[at(k)] += std::conj(direct);
       }
@@ -91,12 +91,15 @@ class search {
       const int v = k < second_half(line_.outputs()) ? 0 : 1;
       made.effect[at(k)] = 1;
       if (form_ == form::real_inverse) {
-        made.direct[v][at(k)] = 0.5 * (a[at(2 * k)] - k_i * a[at(2 * k + 1)]);
-        made.turned[v][at(k)] = std::conj(0.5 * (a[at(2 * k)] + k_i * a[at(2 * k + 1)]));
+        const number second = 2 * k + 1 < n_ ? k_i * a[at(2 * k + 1)] : 0;
+        made.direct[v][at(k)] = 0.5 * (a[at(2 * k)] - second);
+        made.turned[v][at(k)] = std::conj(0.5 * (a[at(2 * k)] + second));
       } else {
         made.direct[v][at(k)] = a[at(k)];
       }
     }
+    // The first number of a spectrum is real, and the last of an odd number of reals is alone.
+    if (line_.real() && n_ % 2 == 1) made.set_real(form_ == form::real_forward ? 0 : at(line_.outputs() - 1), 1);
     return made;
   }
 
@@ -106,11 +109,11 @@ class search {
       // Padding, and outputs of a convolution that the line does not use.
       if (now.effect[i] <= 0) continue;
       const auto see = [&](bool imaginary, number first, number second) {
-        const double squares = std::norm(first) + std::norm(second);
-        least_ = std::min(least_, squares / now.effect[i]);
-        if (squares < least * least * now.effect[i])
-          weak.push_back(
-              {number_of_array, k, imaginary, {first, second}, least * std::sqrt(now.effect[i]), std::sqrt(squares), now.effect[i]});
+        const double squares = std::norm(first) + std::norm(second), effect = now.effect_of_part(i, imaginary);
+        if (effect <= 1e-9 * now.effect[i]) return;  // a part that the line does not use
+        least_ = std::min(least_, squares / effect);
+        if (squares < least * least * effect)
+          weak.push_back({number_of_array, k, imaginary, {first, second}, least * std::sqrt(effect), std::sqrt(squares), effect});
       };
       if (!line_.real()) {
         see(false, now.direct[0][i], now.direct[1][i]);
@@ -118,13 +121,14 @@ class search {
       }
       const number turned[2] = {std::conj(now.turned[0][i]), std::conj(now.turned[1][i])};
       // The first and the last number of a half spectrum are real.
-      const bool end = now.size() > line_.points() && (k == 0 || k + 1 == now.size());
+      const bool end = now.size() == line_.real_ends() && (k == 0 || k + 1 == now.size());
       if (!end) see(true, k_i * (now.direct[0][i] - turned[0]), k_i * (now.direct[1][i] - turned[1]));
       see(false, now.direct[0][i] + turned[0], now.direct[1][i] + turned[1]);
     }
   }
 
   form form_;
+  std::int64_t n_;
   line_steps line_;
   double least_ = 0;
 };
@@ -157,8 +161,9 @@ numbers drawn(std::int64_t count, std::uint64_t stream, std::uint64_t round) {
 }
 
 output_weights drawn_for(form what, std::int64_t n, std::uint64_t stream, std::uint64_t round) {
-  output_weights made{drawn(what == form::real_forward ? n / 2 : n, stream, round), 0};
-  if (what == form::real_forward) made.a.push_back(drawn(1, stream, ~round).front());
+  const bool odd = n % 2 == 1;
+  output_weights made{drawn(what == form::real_forward ? n / 2 + (odd ? 1 : 0) : n, stream, round), 0};
+  if (what == form::real_forward && !odd) made.a.push_back(drawn(1, stream, ~round).front());
   return made;
 }
 

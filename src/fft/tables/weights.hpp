@@ -10,9 +10,9 @@
 
 namespace ballast::fft {
 
-// The input and output of a line. complex: n → n. real_forward: n/2 pairs of reals → n/2 + 1, n even. real_inverse: n/2 + 1 → n/2 pairs of
-// reals, n even. The prime factors above k_largest_direct_prime, multiplied to one p, form a convolution: of p − 1 points if is_cyclic(p),
-// otherwise of smooth_length(2p − 1).
+// The input and output of a line. complex: n → n. real_forward: pairs of n reals → n/2 + 1. real_inverse: n/2 + 1 → pairs of n reals. n is
+// even, or it is odd, real_radix(n) > 1 and the last pair has one real alone. The prime factors above k_largest_direct_prime, multiplied to
+// one p, form a convolution: of p − 1 points if is_cyclic(p), otherwise of smooth_length(2p − 1).
 enum class form : std::uint8_t { complex, real_forward, real_inverse };
 
 // Both weight vectors in one: a₀ = a; a₁ = a for the outputs of the first half, −a for those of the second. |a_k| = 1. The halves share no
