@@ -71,9 +71,13 @@ bool round(exchange& over) {
   }
   for (const std::size_t count : {std::size_t{3}, std::size_t{5000}}) {
     std::vector<std::int64_t> sum(count), expected(count, 0);
+    // Modulo 2^64, as the sum is.
+    const auto part = [&](int from, std::size_t i) { return static_cast<std::uint64_t>(word(from, 1, i)) * 0x123456789; };
     for (std::size_t i = 0; i < count; ++i) {
-      sum[i] = word(over.rank(), 1, i) * 0x123456789;
-      for (const int from : members) expected[i] += word(from, 1, i) * 0x123456789;
+      sum[i] = static_cast<std::int64_t>(part(over.rank(), i));
+      std::uint64_t all = 0;
+      for (const int from : members) all += part(from, i);
+      expected[i] = static_cast<std::int64_t>(all);
     }
     over.add(sum);
     right = right && sum == expected;
