@@ -184,9 +184,7 @@ class exchange_of_boxes {
       for (std::size_t p = 0; p < ranks; ++p) blocks.push_back(pack(from, p, injector));
       views.reserve(ranks);
       for (const wire::bytes& each : blocks) views.emplace_back(each);
-      std::vector<bool> awaited;
-      for (std::size_t p = 0; p < ranks; ++p) awaited.push_back(common(was_.of(p), next_).size() > 0);
-      const std::vector<wire::bytes> came = over_.some_to_some(views, awaited);
+      const std::vector<wire::bytes> came = over_.all_to_all(views);
       bool right = true;
       for (std::size_t p = 0; p < ranks; ++p) right = unpack(came[p], p, to, wanted != protection::off, injector) && right;
       abft::finding found;
