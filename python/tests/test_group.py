@@ -1,11 +1,8 @@
 """Groups of processes: an engine of Python between threads, mpi4py and torch.distributed (where they are installed), and what is refused."""
 
 import importlib.util
-import os
 import pathlib
 import queue
-import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +14,7 @@ import pytest
 import ballast
 from ballast import _group
 from ballast.sklearn import KMeans, MiniBatchKMeans, SphericalKMeans
+from processes import on_gloo, on_mpi4py
 
 POINTS = np.random.default_rng(4).standard_normal((900, 3)) + 8 * (np.arange(900) % 4)[:, None]
 
@@ -220,32 +218,12 @@ def expect_results(folder, ranks):
 
 
 def test_mpi4py(tmp_path):
-    run = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
-    if importlib.util.find_spec("mpi4py") is None or run is None:
-        pytest.skip("needs mpi4py and mpirun")
-    program = tmp_path / "rank.py"
-    program.write_text("from mpi4py import MPI\nover = MPI.COMM_WORLD\nrank, size = over.Get_rank(), over.Get_size()\n" + PROGRAM)
-    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OPENBLAS_NUM_THREADS": "1"}
-    made = subprocess.run([run, "--oversubscribe", "--bind-to", "none", "-n", "3", sys.executable, "-B", str(program), str(tmp_path)],
-                          capture_output=True, text=True, timeout=120, env=os.environ | allowed)
-    assert made.returncode == 0, made.stderr
+    on_mpi4py(PROGRAM, 3, tmp_path)
     expect_results(tmp_path, 3)
 
 
 def test_torch_gloo(tmp_path):
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("needs PyTorch")
-    program = tmp_path / "rank.py"
-    program.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nover = dist.group.WORLD\n"
-                       "rank, size = dist.get_rank(), dist.get_world_size()\n" + PROGRAM + "dist.destroy_process_group()\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    each = [os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "3", "RANK": str(rank)} for rank in range(3)]
-    started = [subprocess.Popen([sys.executable, "-B", str(program), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-               for env in each]
-    texts = [one.communicate(timeout=180) for one in started]
-    assert all(one.returncode == 0 for one in started) and not any("Error" in text for _, text in texts), texts
+    on_gloo(PROGRAM, 3, tmp_path)
     expect_results(tmp_path, 3)
 
 

@@ -1,17 +1,11 @@
 """QR on groups of processes: by rows and by block columns, on an engine of Python between threads, mpi4py and torch.distributed."""
 
-import importlib.util
-import os
-import shutil
-import socket
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import ballast
 from ballast import linalg
+from processes import on_gloo, on_mpi4py
 from test_group import Engine, on_threads
 
 TYPES = ["float32", "float64", "complex64", "complex128"]
@@ -228,31 +222,11 @@ def expect_results(folder, ranks):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_mpi4py(tmp_path, ranks):
-    run = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
-    if importlib.util.find_spec("mpi4py") is None or run is None:
-        pytest.skip("needs mpi4py and mpirun")
-    program = tmp_path / "rank.py"
-    program.write_text("from mpi4py import MPI\nover = MPI.COMM_WORLD\nrank, size = over.Get_rank(), over.Get_size()\n" + PROGRAM)
-    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OPENBLAS_NUM_THREADS": "1"}
-    made = subprocess.run([run, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable, "-B", str(program), str(tmp_path)],
-                          capture_output=True, text=True, timeout=120, env=os.environ | allowed)
-    assert made.returncode == 0, made.stderr
+    on_mpi4py(PROGRAM, ranks, tmp_path)
     expect_results(tmp_path, ranks)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_torch_gloo(tmp_path, ranks):
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("needs PyTorch")
-    program = tmp_path / "rank.py"
-    program.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nover = dist.group.WORLD\n"
-                       "rank, size = dist.get_rank(), dist.get_world_size()\n" + PROGRAM + "dist.destroy_process_group()\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    each = [os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "RANK": str(rank)} for rank in range(ranks)]
-    started = [subprocess.Popen([sys.executable, "-B", str(program), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-               for env in each]
-    texts = [one.communicate(timeout=180) for one in started]
-    assert all(one.returncode == 0 for one in started), texts
+    on_gloo(PROGRAM, ranks, tmp_path)
     expect_results(tmp_path, ranks)

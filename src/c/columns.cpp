@@ -179,12 +179,7 @@ int32_t ballast_column_factors_storage(const ballast_column_factors* factors, co
     with_factors(of, [&]<class T>(const column_factors<T>& from, T) {
       if (A != nullptr && !from.devices.empty())
         throw ballast::unsupported_error(of.token + ": A: expected factors of ranks for their storage, got those of devices");
-      const auto count = static_cast<std::int64_t>(from.tau.size());
-      ballast::matrix_view<T> matrix, scalars;
-      if (A != nullptr) matrix = target_of<T>(tensor(A, {of.token, "A"}), from.storage.rows(), from.storage.columns());
-      if (tau != nullptr) scalars = target_of<T>(tensor(tau, {of.token, "tau"}), count, 1, true);
-      copy<T>(from.storage.view(), matrix);
-      copy<T>(ballast::column_major(from.tau.data(), count, 1), scalars);
+      copy_storage(from, of.token, A, tau);
     });
   });
 }

@@ -165,15 +165,7 @@ int32_t ballast_factors_storage(const ballast_factors* factors, const DLTensor* 
   return guarded(error, [&](frame& here) {
     const ballast_factors& of = needed(factors, "factors");
     here.problem = of.token;
-    with_factors(of, [&]<class T>(const auto& given, T) {
-      const ballast::qr::factors<T>& from = one_piece(given, of.token);
-      const auto count = static_cast<std::int64_t>(from.tau.size());
-      ballast::matrix_view<T> matrix, scalars;
-      if (A != nullptr) matrix = target_of<T>(tensor(A, {of.token, "A"}), from.storage.rows(), from.storage.columns());
-      if (tau != nullptr) scalars = target_of<T>(tensor(tau, {of.token, "tau"}), count, 1, true);
-      copy<T>(from.storage.view(), matrix);
-      copy<T>(ballast::column_major(from.tau.data(), count, 1), scalars);
-    });
+    with_factors(of, [&]<class T>(const auto& given, T) { copy_storage(one_piece(given, of.token), of.token, A, tau); });
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <ballast/error.hpp>
 
@@ -34,6 +35,18 @@ void copy(matrix_view<const T> from, matrix_view<T> to) {
   for (std::int64_t j = 0; j < to.columns; ++j) {
     for (std::int64_t i = 0; i < to.rows; ++i) to(i, j) = from(i, j);
   }
+}
+
+// Copies geqrf's matrix and its tau, of QR's factors; either tensor may be null.
+template <class Factors>
+void copy_storage(const Factors& from, const std::string& token, const DLTensor* A, const DLTensor* tau) {
+  using T = std::remove_cvref_t<decltype(from.tau.front())>;
+  const auto count = static_cast<std::int64_t>(from.tau.size());
+  matrix_view<T> matrix, scalars;
+  if (A != nullptr) matrix = target_of<T>(tensor(A, {token, "A"}), from.storage.rows(), from.storage.columns());
+  if (tau != nullptr) scalars = target_of<T>(tensor(tau, {token, "tau"}), count, 1, true);
+  copy<T>(from.storage.view(), matrix);
+  copy<T>(column_major(from.tau.data(), count, 1), scalars);
 }
 
 }  // namespace ballast::c

@@ -23,7 +23,7 @@ constexpr inject::site_row k_rows[] = {
     {r, site_role::data, "qr.r", "the finished rows of R, before the final check"},
     {q, site_role::data, "qr.q", "a block of C while Q is applied to it (ormqr, orgqr, gels)"},
     {store, site_role::data, "qr.store",
-     "a copied operand or result: of ormqr, orgqr and gels, and of geqrf for views that it cannot work on"},
+     "a copied operand or result: of ormqr, orgqr and gels, of geqrf for views that it cannot work on, and of R and X in a solve on ranks"},
     {column_norm, site_role::data, "qr.column_norm", "the norms of the remaining columns that decide on the next pivot (geqp3, gelsy)"},
     {pivot, site_role::data, "qr.pivot",
      "the number of the chosen column (geqp3, gelsy); R's diagonal as its owner looks for a missing pivot (solve of block columns)"},

@@ -23,6 +23,7 @@
 #include "core/counter_rng.hpp"
 #include "fft/sites.hpp"
 #include "group/fft_scenes.hpp"
+#include "group/wire_faults.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
@@ -190,33 +191,13 @@ TEST_P(fft_group_faults, wire) {
     const auto x = random_numbers<double>(what);
     const auto clean = transform_on(3, what, x);
     ASSERT_EQ(clean.errors, 0) << clean.message;
-    std::uint64_t detected = 0;
-    for (int rank = 0; rank < 3; ++rank) {
-      const std::uint64_t all = clean.messages[static_cast<std::size_t>(rank)];
-      for (std::uint64_t number = static_cast<std::uint64_t>(rank); number < all; number += all / (test::sampled() ? 6 : 30) + 1) {
-        const auto found = transform_on(3, what, x, {{GetParam(), rank, number, 1, number}});
-        detected += found.detected;
-        if (GetParam() == fault::lost_rank && found.lost == 0) {
-          // Messages that are sent again make their number vary: in this run the rank has sent fewer.
-          EXPECT_LE(found.messages[static_cast<std::size_t>(rank)], number);
-          EXPECT_EQ(found.ended, 3);
-        } else if (GetParam() == fault::lost_rank) {
-          EXPECT_EQ(found.lost, 1);
-          EXPECT_EQ(found.ended + found.errors, 2);
-          // The message ends with the lost ranks; one that has finished all calls may be among them.
-          const std::size_t names = found.message.find("lost ");
-          EXPECT_TRUE(found.errors == 0 ||
-                      (names != std::string::npos && found.message.find(std::to_string(rank), names) != std::string::npos))
-              << found.message;
-          continue;
-        }
-        ASSERT_EQ(found.errors, 0) << found.message << "; " << what;
-        EXPECT_EQ(found.spectrum, clean.spectrum) << what;
-        EXPECT_EQ(found.back, clean.back) << what;
-      }
-    }
-    const bool seen = GetParam() == fault::repeated || GetParam() == fault::late || GetParam() == fault::lost_rank || detected > 0;
-    EXPECT_TRUE(seen) << what;
+    test::strike_messages(
+        GetParam(), clean.messages, test::sampled() ? 6 : 30,
+        [&](const std::vector<wire_fault>& faults) { return transform_on(3, what, x, faults); },
+        [&](const auto& found, const std::string& at) {
+          EXPECT_EQ(found.spectrum, clean.spectrum) << what << ", " << at;
+          EXPECT_EQ(found.back, clean.back) << what << ", " << at;
+        });
   }
 }
 

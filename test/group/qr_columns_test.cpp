@@ -16,6 +16,7 @@
 #include <ballast/qr_columns.hpp>
 
 #include "group/qr_definitions.hpp"
+#include "group/wire_faults.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "support/effort.hpp"
@@ -25,6 +26,7 @@ namespace ballast::qr {
 namespace {
 
 using namespace on_groups;
+using on_groups::same;
 using test::quick;
 using wire::fault;
 using wire::switchboard;
@@ -108,11 +110,6 @@ outcome<T> factor_on(const scene& how, const matrix<T>& A, const matrix<T>& B) {
   test::add_endings(endings, made);
   for (int r = 0; r < how.ranks; ++r) made.messages.push_back(board->messages(r));
   return made;
-}
-
-template <class T>
-bool same(const matrix<T>& a, const matrix<T>& b) {
-  return a.size() == b.size() && std::equal(a.data(), a.data() + a.size(), b.data());
 }
 
 template <class T>
@@ -265,33 +262,10 @@ TEST_P(qr_columns_faults, wire) {
   const matrix<double> A = random_matrix<double>(40, 40, 1), B = random_matrix<double>(40, 3, 2);
   const auto clean = factor_on(scene{}, A, B);
   ASSERT_EQ(clean.errors, 0) << clean.message;
-  std::uint64_t detected = 0, tried = 0;
-  for (int rank = 0; rank < 3; ++rank) {
-    const std::uint64_t all = clean.messages[static_cast<std::size_t>(rank)];
-    const std::uint64_t step = test::sampled() ? all / 12 + 1 : 1;
-    for (std::uint64_t number = static_cast<std::uint64_t>(rank) % step; number < all; number += step) {
-      const auto found = factor_on(scene{.faults = {{GetParam(), rank, number, 1, number}}}, A, B);
-      detected += found.detected;
-      ++tried;
-      if (GetParam() == fault::lost_rank && found.lost == 0) {
-        EXPECT_LE(found.messages[static_cast<std::size_t>(rank)], number);
-        EXPECT_EQ(found.ended, 3);
-      } else if (GetParam() == fault::lost_rank) {
-        EXPECT_EQ(found.lost, 1);
-        EXPECT_EQ(found.ended + found.errors, 2);
-        const std::size_t names = found.message.find("lost ");
-        EXPECT_TRUE(found.errors == 0 ||
-                    (names != std::string::npos && found.message.find(std::to_string(rank), names) != std::string::npos))
-            << found.message;
-        continue;
-      }
-      ASSERT_EQ(found.errors, 0) << found.message;
-      EXPECT_TRUE(same(found, clean)) << "message " << number << " of rank " << rank;
-    }
-  }
-  const bool seen = GetParam() == fault::repeated || GetParam() == fault::late || GetParam() == fault::lost_rank || detected > 0;
-  EXPECT_TRUE(seen);
-  RecordProperty("struck", static_cast<int>(tried));
+  test::strike_messages(
+      GetParam(), clean.messages, test::sampled() ? 12 : ~std::uint64_t{0},
+      [&](const std::vector<wire_fault>& faults) { return factor_on(scene{.faults = faults}, A, B); },
+      [&](const auto& found, const std::string& what) { EXPECT_TRUE(same(found, clean)) << what; });
 }
 
 INSTANTIATE_TEST_SUITE_P(all, qr_columns_faults, testing::ValuesIn(wire::k_faults));
@@ -300,19 +274,16 @@ TEST(qr_columns_protection, off_lets_a_bit_pass) {
   const matrix<double> A = random_matrix<double>(40, 40, 1), B = random_matrix<double>(40, 3, 2);
   const auto clean = factor_on(scene{.level = protection::off}, A, B);
   ASSERT_EQ(clean.errors, 0) << clean.message;
-  int different = 0;
-  for (std::uint64_t number = 0; number < clean.messages[1] && different == 0; ++number) {
-    for (std::uint64_t seed = 0; seed < 4 && different == 0; ++seed) {
-      const auto found =
-          factor_on(scene{.level = protection::off, .faults = {{fault::bit, 1, number, 1, 37 * number + seed}}, .patience = 1}, A, B);
-      different += found.errors > 0 || !same(found, clean) ? 1 : 0;
-    }
-  }
-  EXPECT_GT(different, 0);
+  test::expect_a_bit_to_pass(
+      clean.messages,
+      [&](const std::vector<wire_fault>& faults) {
+        return factor_on(scene{.level = protection::off, .faults = faults, .patience = 1}, A, B);
+      },
+      [&](const auto& found) { return !same(found, clean); });
 }
 
 // Strikes of the computation on one rank: at every site of QR, and at the blocks that wait between two updates (qr.trailing), V on the
-// other ranks (qr.reflector) and finished blocks (qr.r).
+// other ranks (qr.reflector), finished blocks (qr.r), and blocks of R that came for the substitution (qr.store).
 class qr_columns_strikes : public testing::TestWithParam<const char*> {};
 
 TEST_P(qr_columns_strikes, right_results) {
@@ -342,7 +313,7 @@ TEST_P(qr_columns_strikes, right_results) {
 }
 
 INSTANTIATE_TEST_SUITE_P(all, qr_columns_strikes,
-                         testing::Values("panel", "reflector", "tau", "t", "product", "trailing", "r", "q", "pivot"),
+                         testing::Values("panel", "reflector", "tau", "t", "product", "trailing", "r", "q", "pivot", "store"),
                          [](const auto& seen) { return std::string(seen.param); });
 
 TEST(qr_columns_errors, shapes) {

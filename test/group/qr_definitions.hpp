@@ -2,6 +2,7 @@
 // Layer: backend tests.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -29,6 +30,11 @@ double norm(const matrix<T>& a) {
   double sum = 0;
   for (std::size_t e = 0; e < a.size(); ++e) sum += static_cast<double>(a.data()[e]) * static_cast<double>(a.data()[e]);
   return std::sqrt(sum);
+}
+
+template <class T>
+bool same(const matrix<T>& a, const matrix<T>& b) {
+  return a.size() == b.size() && std::equal(a.data(), a.data() + a.size(), b.data());
 }
 
 // A = Q R, QᵀQ = I, X and QᵀB by their definitions, summed in double. `found` has q, r, x and projected. A Householder factorization and an

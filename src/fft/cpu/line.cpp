@@ -354,8 +354,7 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
     real_stage(done, to);
   else
     return done;
-  done = to;
-  return done;
+  return to;
 }
 
 template class line<float>;

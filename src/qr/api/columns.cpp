@@ -6,6 +6,7 @@
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,7 +23,7 @@
 #include "qr/api/device_columns.hpp"
 #include "qr/api/group_operation.hpp"
 #include "qr/api/packed_rows.hpp"
-#include "qr/arithmetic/random.hpp"
+#include "qr/api/substitution_check.hpp"
 #include "qr/host/columns.hpp"
 #include "qr/sites.hpp"
 
@@ -144,57 +145,43 @@ computed<S> columns_of_q(const column_factors<S>& of, const call& now) {
 // ---------------------------------------------------------------- Least squares.
 
 // X ← R⁻¹ Y on this rank's columns, with R's block columns from their owners, the last first. Computed in double, except for the solves
-// with the diagonal blocks. `check`: Σ_i a_i Y_i = Σ_j (aᴴR)_j X_j for a random a, which covers all steps; a finding.
+// with the diagonal blocks.
 template <class S>
 class back_substitution {
  public:
   using wide = wide_of<S>;
-  back_substitution(rank_call<S>& here, const column_factors<S>& of, const matrix<S>& Y) : here_(here), of_(of), Y_(Y) {}
+  back_substitution(rank_call<S>& here, wire::exchange& over, const column_factors<S>& of, const matrix<S>& Y)
+      : here_(here), over_(over), of_(of), Y_(Y), rows_(at(of.own.columns)) {
+    std::iota(rows_.begin(), rows_.end(), index{0});
+  }
 
   abft::finding pass(matrix<S>& X) {
     const index n = of_.own.columns, p = Y_.columns(), block = of_.own.block, panels = panels_of(n, block);
-    std::vector<wide> y(at(n * p)), sums(at(p), wide(0)), g(at(block));
-    std::vector<double> sizes(at(p), 0.0), of_row(at(n));
-    std::vector<double> a(at(n));
-    for (index i = 0; i < n; ++i) a[at(i)] = random_signed(k_rank_stream, static_cast<std::uint64_t>(i));
-    for (index j = 0; j < p; ++j) {
-      for (index i = 0; i < n; ++i) {
-        y[at(i + j * n)] = static_cast<wide>(Y_(i, j));
-        sums[at(j)] -= y[at(i + j * n)] * a[at(i)];
-        sizes[at(j)] += std::abs(a[at(i)]) * size_of_number(y[at(i + j * n)]);
-      }
-    }
+    std::vector<wide> y(at(n * p));
+    for (index j = 0; j < p; ++j)
+      for (index i = 0; i < n; ++i) y[at(i + j * n)] = static_cast<wide>(Y_(i, j));
     refused_ = -1;
     unlike_ = -1;
     send(panels - 1);
     for (index k = panels - 1; k >= 0; --k) {
       const index top = k * block, width = std::min(block, n - top);
-      const matrix_message<S> R = here_.take_matrix(static_cast<int>(k % of_.own.ranks), top + width, width);
+      matrix_message<S> R = here_.take_matrix(static_cast<int>(k % of_.own.ranks), top + width, width);
       if (k > 0) send(k - 1);
       if (here_.is_protected() && without_pivot(R.view(), top) != R.refused) unlike_ = k;
       if (R.refused >= 0) refused_ = R.refused;  // all messages are taken before the call ends, so that all ranks see it
+      here_.strike(site::store, {k, panels, 0, 1}, column_major(R.values.data(), R.rows, R.columns));
       if (p == 0 || refused_ >= 0) continue;
       solve_block(R.view(), top, width, y, X);
       std::vector<wide> x(at(width * p));
       for (index j = 0; j < p; ++j)
         for (index i = 0; i < width; ++i) x[at(i + j * width)] = static_cast<wide>(X(top + i, j));
-      for (index l = 0; l < width; ++l) {
-        wide sum = 0;
-        double size = 0;
-        for (index i = 0; i <= top + l; ++i) {
-          sum += static_cast<wide>(R.view()(i, l)) * a[at(i)];
-          size += std::abs(a[at(i)]) * size_of_number(R.view()(i, l));
-        }
-        for (index j = 0; j < p; ++j) {
-          sums[at(j)] += times(sum, x[at(l + j * width)]);
-          sizes[at(j)] += size * size_of_number(x[at(l + j * width)]);
-        }
-      }
       if (top > 0) host::subtract_columns<S>(here_.run(), R.view().block(0, 0, top, width), p, x.data(), width, y.data(), n);
     }
-    if (here_.is_protected()) here_.run().seen.checked(at(panels));
+    if (!here_.is_protected()) return {};
+    here_.run().seen.checked(at(panels));
+    const abft::finding found = refused_ >= 0 ? abft::finding{} : check(X);
     if (unlike_ >= 0) return {.word = abft::k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .index = unlike_};
-    return refused_ >= 0 ? abft::finding{} : judge(sums, sizes);
+    return found;
   }
   // A column that depends on the others, as the last pass has seen; −1: there is none.
   index refused() const { return refused_; }
@@ -210,19 +197,23 @@ class back_substitution {
       for (index i = 0; i < width; ++i) X(top + i, j) = found(i, j);
   }
 
-  // Every solve of a diagonal block, and every rounding of y to S, errs like a substitution of n columns in S.
-  abft::finding judge(const std::vector<wide>& sums, const std::vector<double>& sizes) {
-    abft::finding worst;
-    if (!here_.is_protected()) return worst;
-    for (std::size_t j = 0; j < sums.size(); ++j) {
-      // Sums that leave the range of numbers are not compared.
-      if (!std::isfinite(sizes[j])) continue;
-      const index number = static_cast<index>(j);
-      const abft::finding found = compare(here_.run(), {number, static_cast<index>(sums.size()), 0, 1}, size_of_number(sums[j]),
-                                          thresholds::solve<real_of<S>>(sizes[j], of_.own.columns), "qr.substitution", number);
-      if (!passes(found) && passes(worst)) worst = found;
+  // Every rank sums its columns of R; all get the sums of all.
+  abft::finding check(const matrix<S>& X) {
+    const substitution_check<S> by(of_.own.columns, rows_);
+    std::vector<index> columns(at(of_.own.count()));
+    for (index j = 0; j < of_.own.count(); ++j) columns[at(j)] = of_.own.global(j);
+    const auto own = by.of_r(of_.storage.view().block(0, 0, of_.own.columns, of_.own.count()), columns);
+    auto all = by.none(of_.own.columns);
+    const auto values = over_.gather(std::span<const wide>(own.values));
+    const auto sizes = over_.gather(std::span<const double>(own.sizes));
+    for (int rank = 0; rank < of_.own.ranks; ++rank) {
+      const block_columns part{of_.own.columns, of_.own.block, of_.own.ranks, rank};
+      for (index j = 0; j < part.count(); ++j) {
+        all.values[at(part.global(j))] = values[at(rank)].at(at(j));
+        all.sizes[at(part.global(j))] = sizes[at(rank)].at(at(j));
+      }
     }
-    return worst;
+    return by.judge(here_, by.of_solution(all, X.view(), Y_.view().block(0, 0, of_.own.columns, Y_.columns())));
   }
 
   void send(index k) {
@@ -249,8 +240,10 @@ class back_substitution {
   }
 
   rank_call<S>& here_;
+  wire::exchange& over_;
   const column_factors<S>& of_;
   const matrix<S>& Y_;
+  std::vector<index> rows_;
   index refused_ = -1, unlike_ = -1;  // unlike_: a block column about whose pivots this rank and its owner have found different things
 };
 
@@ -273,7 +266,7 @@ computed<S> solution_of(const column_factors<S>& of, matrix_view<const S> B, con
       matrix<S> Y = packed_rows(B, -1);
       apply_panels(here, part_of(of), true, Y.view(), nullptr);
       made.values = matrix<S>(n, B.columns, order::column_major);
-      back_substitution<S> work(here, of, Y);
+      back_substitution<S> work(here, call.over(), of, Y);
       call.attempt("qr.substitution", [&](int) { return std::optional(work.pass(made.values)); });
       refused = work.refused();
     });

@@ -19,6 +19,8 @@
 #include "qr/api/grid_work.hpp"
 #include "qr/api/group_operation.hpp"
 #include "qr/api/packed_rows.hpp"
+#include "qr/api/substitution_check.hpp"
+#include "qr/sites.hpp"
 
 namespace ballast::qr {
 
@@ -246,7 +248,7 @@ computed<S> q_on_grid(const grid_factors<S>& of, const call& now) {
 
 // X ← R⁻¹ Y, panel by panel from the last. The rank with a triangle of R sends it, and the columns of R above it, along its process row;
 // the ranks of the triangle's process row solve for their columns, and send the solution along their process column. Computed in double,
-// except for the solves with the triangles. `check`: Σ_i a_i Y_i = Σ_j (aᴴR)_j X_j for a random a, which covers all steps.
+// except for the solves with the triangles.
 template <class S>
 class substitution_on_grid {
  public:
@@ -254,16 +256,28 @@ class substitution_on_grid {
   substitution_on_grid(rank_call<S>& here, wire::exchange& over, const grid_part<S>& of, const matrix<S>& Y)
       : here_(here), of_(of), Y_(Y), lines_(over, of.seat), panels_(pieces_of(of.seat.layout, of.steps())) {}
 
-  // The first column that depends on the others; −1: there is none. The same on all ranks.
-  index refused() {
+  // Finds the first column that depends on the others; −1: there is none. The same on all ranks. With protection it looks twice, since what
+  // it finds decides whether there is a result.
+  abft::finding find_refused(index& refused) {
+    refused = column_without_pivot();
+    if (!here_.is_protected()) return {};
+    here_.run().seen.checked(1);
+    const index again = column_without_pivot();
+    if (again == refused) return {};
+    return {.word = abft::k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .index = std::max(again, refused)};
+  }
+
+  index column_without_pivot() {
     const index n = of_.n();
-    std::vector<double> pivots(at(of_.storage.columns), 0.0), most(at(of_.storage.columns), 0.0);
+    std::vector<S> pivots(at(of_.storage.columns), S(0));
+    std::vector<double> most(at(of_.storage.columns), 0.0);
     std::vector<index> numbers = of_.seat.layout.columns_of(of_.seat.rank);
     for (index j = 0; j < of_.storage.columns; ++j) {
       const index number = numbers[at(j)], rows = of_.seat.rows_below(number + 1);
       for (index i = 0; i < rows; ++i) most[at(j)] = std::max(most[at(j)], size_of_number(of_.storage(i, j)));
-      if (of_.seat.layout.rows.owner(number) == of_.seat.row()) pivots[at(j)] = size_of_number(of_.storage(rows - 1, j));
+      if (of_.seat.layout.rows.owner(number) == of_.seat.row()) pivots[at(j)] = of_.storage(rows - 1, j);
     }
+    if (!pivots.empty()) here_.strike(site::pivot, {}, column_major(pivots.data(), of_.storage.columns, index{1}));
     std::vector<grid_message> block(1);
     block[0].put(most.data(), static_cast<index>(most.size()));
     std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
@@ -276,7 +290,7 @@ class substitution_on_grid {
     index made = n;
     for (index j = 0; j < of_.storage.columns; ++j)
       if (of_.seat.layout.rows.owner(numbers[at(j)]) == of_.seat.row() &&
-          pivots[at(j)] <= thresholds::least_pivot<real_of<S>>(n) * most[at(j)])
+          size_of_number(pivots[at(j)]) <= thresholds::least_pivot<real_of<S>>(n) * most[at(j)])
         made = std::min(made, numbers[at(j)]);
     for (const std::int64_t each : here_.gather(made)) made = std::min<index>(made, each);
     return made < n ? made : -1;
@@ -284,26 +298,15 @@ class substitution_on_grid {
 
   abft::finding pass(matrix<S>& X) {
     const index rows = of_.seat.rows(), p = Y_.columns();
-    std::vector<wide> y(at(rows * p)), sums(at(p), wide(0));
-    std::vector<double> sizes(at(p), 0.0), a;
-    for (const index i : of_.seat.layout.rows_of(of_.seat.rank))
-      if (i < of_.n()) a.push_back(random_signed(k_rank_stream, static_cast<std::uint64_t>(i)));
-    for (index j = 0; j < p; ++j) {
+    std::vector<wide> y(at(rows * p));
+    for (index j = 0; j < p; ++j)
       for (index i = 0; i < rows; ++i) y[at(i + j * rows)] = static_cast<wide>(Y_(i, j));
-      for (std::size_t i = 0; i < a.size(); ++i) {
-        const wide& each = y[i + at(j * rows)];
-        sums[at(j)] -= each * a[i];
-        sizes[at(j)] += std::abs(a[i]) * size_of_number(each);
-      }
-    }
-    for (std::size_t k = panels_.size(); k-- > 0;) step(panels_[k], X, y, a, sums, sizes);
-    lines_.sum(grid_line::column, sums, sizes);
-    return judge(sums, sizes);
+    for (std::size_t k = panels_.size(); k-- > 0;) step(panels_[k], X, y);
+    return here_.is_protected() ? check(X) : abft::finding{};
   }
 
  private:
-  void step(const grid_piece& now, matrix<S>& X, std::vector<wide>& y, const std::vector<double>& a, std::vector<wide>& sums,
-            std::vector<double>& sizes) {
+  void step(const grid_piece& now, matrix<S>& X, std::vector<wide>& y) {
     const grid_seat& seat = of_.seat;
     const index w = now.width, p = Y_.columns(), rows = seat.rows(), end = seat.rows_below(now.first + w), top = seat.rows_below(now.first);
     const int owner = seat.layout.columns.owner(now.first), solver = seat.layout.rows.owner(now.first);
@@ -317,6 +320,7 @@ class substitution_on_grid {
     }
     std::vector<grid_reader> came = lines_.exchange(grid_line::row, std::move(block));
     if (seat.column() != owner) came[at(owner)].take(R.view());
+    if (end > 0) here_.strike(site::store, {now.first, of_.n(), 0, 1}, R.view());
 
     matrix<S> x(w, p, order::column_major);
     std::vector<grid_message> solved(1);
@@ -332,36 +336,39 @@ class substitution_on_grid {
     came = lines_.exchange(grid_line::column, std::move(solved));
     if (p == 0) return;
     if (seat.row() != solver) came[at(solver)].take(x.view());
+    here_.strike(site::store, {now.first, of_.n(), 0, 1}, x.view());
     std::vector<wide> wide_x(at(w * p));
     for (index j = 0; j < p; ++j)
       for (index i = 0; i < w; ++i) wide_x[at(i + j * w)] = static_cast<wide>(x(i, j));
-    for (index l = 0; l < w; ++l) {
-      wide sum = 0;
-      double size = 0;
-      for (index i = 0; i < end; ++i) {
-        sum += static_cast<wide>(R(i, l)) * a[at(i)];
-        size += std::abs(a[at(i)]) * size_of_number(R(i, l));
-      }
-      for (index j = 0; j < p; ++j) {
-        sums[at(j)] += times(sum, wide_x[at(l + j * w)]);
-        sizes[at(j)] += size * size_of_number(wide_x[at(l + j * w)]);
-      }
-    }
     if (top > 0) host::subtract_columns<S>(here_.run(), std::as_const(R).view().block(0, 0, top, w), p, wide_x.data(), w, y.data(), rows);
   }
 
-  // Every solve of a triangle, and every rounding of y to S, errs like a substitution of n columns in S.
-  abft::finding judge(const std::vector<wide>& sums, const std::vector<double>& sizes) {
-    abft::finding worst;
-    if (!here_.is_protected()) return worst;
-    for (std::size_t j = 0; j < sums.size(); ++j) {
-      if (!std::isfinite(sizes[j])) continue;  // the sums have left the range of numbers
-      const index number = static_cast<index>(j);
-      const abft::finding found = compare(here_.run(), {number, static_cast<index>(sums.size()), 0, 1}, size_of_number(sums[j]),
-                                          thresholds::solve<real_of<S>>(sizes[j], of_.n()), "qr.substitution", number);
-      if (!passes(found) && passes(worst)) worst = found;
+  // Every process column sums its columns of R over its ranks, and sends the sums along the process rows.
+  abft::finding check(const matrix<S>& X) {
+    const grid_seat& seat = of_.seat;
+    const substitution_check<S> by(of_.n(), seat.layout.rows_of(seat.rank));
+    auto own = by.of_r(of_.storage, seat.layout.columns_of(seat.rank));
+    lines_.sum(grid_line::column, own.values, own.sizes);
+    std::vector<grid_message> block(1);
+    block[0].put(own.values.data(), static_cast<index>(own.values.size()));
+    block[0].put(own.sizes.data(), static_cast<index>(own.sizes.size()));
+    std::vector<grid_reader> came = lines_.exchange(grid_line::row, std::move(block));
+    auto all = by.none(of_.n());
+    for (int c = 0; c < seat.layout.grid.columns; ++c) {
+      const std::vector<index> numbers = seat.layout.columns.of(c);
+      auto part = c == seat.column() ? own : by.none(static_cast<index>(numbers.size()));
+      if (c != seat.column()) {
+        came[at(c)].take(part.values.data(), static_cast<index>(numbers.size()));
+        came[at(c)].take(part.sizes.data(), static_cast<index>(numbers.size()));
+      }
+      for (std::size_t j = 0; j < numbers.size(); ++j) {
+        all.values[at(numbers[j])] = part.values[j];
+        all.sizes[at(numbers[j])] = part.sizes[j];
+      }
     }
-    return worst;
+    auto sums = by.of_solution(all, X.view(), Y_.view());
+    lines_.sum(grid_line::column, sums.values, sums.sizes);
+    return by.judge(here_, sums);
   }
 
   rank_call<S>& here_;
@@ -389,7 +396,7 @@ computed<S> solution_on_grid(const grid_factors<S>& of, matrix_view<const S> B, 
       const matrix<S> Y = product_of(call, here, part, true, packed.view(), false);
       made.values = matrix<S>(part.seat.rows_below(part.n()), B.columns, order::column_major);
       substitution_on_grid<S> work(here, call.over(), part, Y);
-      refused = work.refused();
+      call.attempt("qr.substitution", [&](int) { return std::optional(work.find_refused(refused)); });
       if (refused < 0) call.attempt("qr.substitution", [&](int) { return std::optional(work.pass(made.values)); });
     });
   });

@@ -115,21 +115,23 @@ class grid_products {
     return own;
   }
 
-  // X ← X − V op(T) W for the products W of joined(): Hᴴ X if transposed, else H X.
+  // X ← X − V op(T) W for the products W of joined(): Hᴴ X if transposed, else H X. Each X has an op(T) of its own: a wrong one that served
+  // columns and their checksums would agree with itself.
   void subtract(const grid_panel<S>& of, bool transposed, const std::vector<S>& W, std::span<const matrix_view<S>> X) {
     const kernels<S>& by = host::kernels_of<S>(here_.run());
-    const index w = of.width, columns = static_cast<index>(W.size()) / w;
-    if (of.rows == 0 || columns == 0) return;
-    std::vector<S> left = of.T;
-    if (!transposed)
-      for (index i = 0; i < w; ++i)
-        for (index j = 0; j < w; ++j) left[at(i + j * w)] = conjugate(of.T[at(j + i * w)]);
-    std::vector<S> M(W.size());
-    by.cross_product(w, w, columns, left.data(), w, W.data(), w, M.data(), w);
-    const S* from = M.data();
+    const index w = of.width;
+    if (of.rows == 0 || W.empty()) return;
+    std::vector<S> left(at(w * w)), M;
+    const S* from = W.data();
     for (const auto& each : X) {
-      if (each.columns > 0)
-        by.subtract_product(of.rows, each.columns, w, of.memory.get(), std::max<index>(of.rows, 1), from, w, each.data, each.column_stride);
+      if (each.columns == 0) continue;
+      for (index j = 0; j < w; ++j)
+        for (index i = 0; i < w; ++i) left[at(i + j * w)] = transposed ? of.T[at(i + j * w)] : conjugate(of.T[at(j + i * w)]);
+      here_.strike(site::t, {of.number, m_, 0, 1}, column_major(left.data(), w, w, w));
+      M.resize(at(w * each.columns));
+      by.cross_product(w, w, each.columns, left.data(), w, from, w, M.data(), w);
+      by.subtract_product(of.rows, each.columns, w, of.memory.get(), std::max<index>(of.rows, 1), M.data(), w, each.data,
+                          each.column_stride);
       from += w * each.columns;
     }
   }
