@@ -7,6 +7,7 @@
 #include "core/memory.hpp"
 #include "fft/sites.hpp"
 #include "fft/tables/cyclic.hpp"
+#include "fft/tables/real_order.hpp"
 #include "inject/injector.hpp"
 
 namespace ballast::fft::cpu {
@@ -31,24 +32,6 @@ std::vector<int> radices(std::int64_t n) {
   }
   for (const std::int64_t p : prime_factors(n)) found.push_back(static_cast<int>(p));
   return found;
-}
-
-// The order of the n/2 + 1 numbers of a spectrum among those of the transforms after a real stage (mirror_rows).
-std::vector<std::int64_t> spectrum_order(std::int64_t n, std::int64_t radix) {
-  const std::int64_t transforms = radix / 2 + 1;
-  const auto row = [&](std::int64_t f) { return f / radix * transforms + f % radix; };
-  std::vector<std::int64_t> made;
-  for (std::int64_t f = 0; f <= n / 2; ++f) made.push_back(f % radix < transforms ? row(f) : ~row(n - f));
-  return made;
-}
-
-// The order of the numbers of the transforms among those of the spectrum.
-std::vector<std::int64_t> transforms_order(std::int64_t n, std::int64_t radix) {
-  std::vector<std::int64_t> made;
-  for (std::int64_t t = 0; t < n / radix; ++t) {
-    for (std::int64_t f = t * radix; f <= t * radix + radix / 2; ++f) made.push_back(f <= n / 2 ? f : ~(n - f));
-  }
-  return made;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "fft/tables/cyclic.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
+#include "fft/tables/real_order.hpp"
 #include "fft/tables/real_steps.hpp"
 
 namespace ballast::fft::responses {
@@ -244,34 +245,27 @@ class step_list {
     const bool inverse = what == form::real_inverse;
     const std::int64_t p = real_radix(n), m = n / p, transforms = p / 2 + 1, spectrum = n / 2 + 1;
     const prime_butterfly common{p, 1, m};
-    numbers factors;
-    std::vector<std::int64_t> order;
-    for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t k = 0; k < p; ++k) factors.push_back(root_of_unity<double>(i * k, n));
-      for (std::int64_t k = 0; k < transforms && inverse; ++k) order.push_back(i * p + k < spectrum ? i * p + k : ~(n - i * p - k));
-    }
-    for (std::int64_t f = 0; f < spectrum && !inverse; ++f) {
-      const std::int64_t g = f % p < transforms ? f : n - f, place = g / p * transforms + g % p;
-      order.push_back(g == f ? place : ~place);
-    }
+    real_results results{common, {}};
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t k = 0; k < p; ++k) results.factors.push_back(root_of_unity<double>(i * k, n));
     m_ = m * transforms;
     if (inverse) {
-      add(spectrum, m_, mirrored{std::move(order)});
+      add(spectrum, m_, mirrored{transforms_order(n, p)});
       add(m_, m_, conjugation{0, m_});
     } else {
       add(n, n, prime_differences{common});
       add(n, n, prime_sums{common});
       add(n, n, become_real{});
-      add(n, m_, real_results{common, std::move(factors)});
+      add(n, m_, results);
     }
     transform({m}, m_, transforms, false);
     convolve(convolved_part(m));
     if (!inverse) {
-      add(m_, spectrum, mirrored{std::move(order)});
+      add(m_, spectrum, mirrored{spectrum_order(n, p)});
       return;
     }
     add(m_, m_, conjugation{0, m_});
-    add(m_, n, real_parts{{common, std::move(factors)}});
+    add(m_, n, real_parts{results});
     add(n, n, prime_sums{common});
     add(n, n, prime_differences{common});
     add(n, spectrum, paired{n});
