@@ -29,8 +29,6 @@
 namespace ballast::qr {
 namespace {
 
-using on_groups::random_matrix;
-
 template <class T>
 struct column_results {
   matrix<T> q, r, x, projected, back;
@@ -92,7 +90,7 @@ TYPED_TEST_SUITE(qr_columns_devices, precisions_of_columns, column_names);
 TYPED_TEST(qr_columns_devices, definitions) {
   using T = TypeParam;
   for (const auto& [m, n, block] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{49, 49, 16}, {70, 40, 24}, {40, 11, 8}}) {
-    const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 3, 2);
+    const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 3, 2);
     for (const std::vector<int>& list : {std::vector<int>{0}, {0, 1}, {2, 0, 1}, {1, 1}}) {
       const std::string what = std::to_string(m) + " × " + std::to_string(n) + " on " + std::to_string(list.size()) + " devices";
       const column_results<T> found = factor_columns_of<T>(A.view(), B.view(), block, columns_on(list));
@@ -116,7 +114,7 @@ TYPED_TEST(qr_columns_devices, definitions) {
 TYPED_TEST(qr_columns_devices, wide) {
   using T = TypeParam;
   const std::int64_t m = 37, n = 90;
-  const matrix<T> A = random_matrix<T>(m, n, 5), B = random_matrix<T>(m, 2, 6);
+  const matrix<T> A = on_groups::random_matrix<T>(m, n, 5), B = on_groups::random_matrix<T>(m, 2, 6);
   const double u = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
   for (const std::vector<int>& list : {std::vector<int>{0}, {0, 1}}) {
     const column_results<T> found = factor_columns_of<T>(A.view(), B.view(), 10, columns_on(list));
@@ -137,7 +135,7 @@ TYPED_TEST(qr_columns_devices, wide) {
 TYPED_TEST(qr_columns_devices, operands_and_factors_on_devices) {
   using T = TypeParam;
   const std::int64_t m = 60, n = 40;
-  const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 2, 2);
   const column_results<T> expected = factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}));
   for (const order as : {order::row_major, order::column_major}) {
     std::vector<ballast::cuda::device_buffer> memory;
@@ -165,9 +163,9 @@ TYPED_TEST(qr_columns_devices, operands_and_factors_on_devices) {
 
 TYPED_TEST(qr_columns_devices, refuse_dependent_columns) {
   using T = TypeParam;
-  matrix<T> A = random_matrix<T>(60, 20, 3);
+  matrix<T> A = on_groups::random_matrix<T>(60, 20, 3);
   for (std::int64_t i = 0; i < 60; ++i) A(i, 14) = A(i, 1);
-  const matrix<T> B = random_matrix<T>(60, 1, 4);
+  const matrix<T> B = on_groups::random_matrix<T>(60, 1, 4);
   const column_factors<T> made = factor_columns(std::as_const(A).view(), 4, columns_on({0, 1}));
   try {
     (void)made.solve(B.view());
@@ -179,7 +177,7 @@ TYPED_TEST(qr_columns_devices, refuse_dependent_columns) {
 
 TYPED_TEST(qr_columns_devices, survive_faults_of_messages) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(40, 24, 1), B = random_matrix<T>(40, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(40, 24, 1), B = on_groups::random_matrix<T>(40, 2, 2);
   const column_results<T> clean = factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}));
   std::uint64_t detected = 0;
   for (const wire::fault each : wire::k_faults) {
@@ -197,7 +195,7 @@ TYPED_TEST(qr_columns_devices, survive_faults_of_messages) {
 
 TYPED_TEST(qr_columns_devices, name_a_lost_thread) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(60, 30, 1);
+  const matrix<T> A = on_groups::random_matrix<T>(60, 30, 1);
   for (const std::uint64_t message : {2U, 6U}) {
     const auto start = std::chrono::steady_clock::now();
     try {
@@ -218,7 +216,7 @@ TYPED_TEST(qr_columns_devices, name_a_lost_thread) {
 TYPED_TEST(qr_columns_devices, repair_faults_of_one_device) {
   using T = TypeParam;
   const std::int64_t m = 32, n = 24;
-  const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 2, 2);
   const column_results<T> bare = factor_columns_of<T>(A.view(), B.view(), 8, columns_on({0, 1}, protection::off));
   for (const inject::site each :
        {site::panel, site::reflector, site::t, site::product, site::trailing, site::r, site::q, site::store, site::pivot}) {
@@ -246,7 +244,7 @@ TYPED_TEST(qr_columns_devices, repair_faults_of_one_device) {
 
 TYPED_TEST(qr_columns_devices, refuse_what_they_cannot) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(30, 20, 1), wide = random_matrix<T>(5, 6, 1);
+  const matrix<T> A = on_groups::random_matrix<T>(30, 20, 1), wide = on_groups::random_matrix<T>(5, 6, 1);
   EXPECT_THROW((void)factor_columns(A.view(), 8, columns_on({0, 3})), invalid_argument_error);  // there are three devices
   EXPECT_THROW((void)factor_columns(A.view(), 0, columns_on({0, 1})), invalid_argument_error);
   EXPECT_THROW((void)factor_columns(A.view(), 1025, columns_on({0, 1})), invalid_argument_error);

@@ -27,9 +27,6 @@
 namespace ballast::qr {
 namespace {
 
-using on_groups::norm;
-using on_groups::random_matrix;
-
 template <class T>
 struct results {
   matrix<T> q, r, x, projected;
@@ -85,7 +82,7 @@ TYPED_TEST_SUITE(qr_devices, reals, names);
 TYPED_TEST(qr_devices, definitions) {
   using T = TypeParam;
   for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{601, 9}, {50, 20}}) {
-    const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 3, 2);
+    const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 3, 2);
     for (const std::vector<int>& list : {std::vector<int>{0}, {0, 1}, {2, 0, 1}, {1, 1}}) {
       const results<T> found = factor_on_devices<T>(A.view(), B.view(), on(list));
       EXPECT_EQ(found.parts, std::min<std::size_t>(list.size(), static_cast<std::size_t>(m / n)));
@@ -124,7 +121,7 @@ struct resident_matrix {
 TYPED_TEST(qr_devices, read_operands_on_a_device) {
   using T = TypeParam;
   const std::int64_t m = 60, n = 5;
-  const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 2, 2);
   const results<T> expected = factor_on_devices<T>(A.view(), B.view(), on({0, 1}));
   for (const order as : {order::row_major, order::column_major}) {
     const resident_matrix<T> a(this->three_[1], A.view(), as), b(this->three_[1], B.view(), as);
@@ -142,7 +139,7 @@ TYPED_TEST(qr_devices, read_operands_on_a_device) {
 
 TYPED_TEST(qr_devices, read_operands_of_a_device_without_roads) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(60, 5, 1), B = random_matrix<T>(60, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(60, 5, 1), B = on_groups::random_matrix<T>(60, 2, 2);
   const results<T> expected = factor_on_devices<T>(A.view(), B.view(), on({0, 1}));
   const test::several_devices apart({4, 4}, false);
   const resident_matrix<T> a(apart[1], A.view(), order::column_major), b(apart[1], B.view(), order::column_major);
@@ -153,7 +150,7 @@ TYPED_TEST(qr_devices, read_operands_of_a_device_without_roads) {
 TYPED_TEST(qr_devices, take_rows_in_parts) {
   using T = TypeParam;
   const std::int64_t m = 61, n = 5, half = m / 2;
-  const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 2, 2);
   const results<T> expected = factor_on_devices<T>(A.view(), B.view(), on({0, 1}));
   const matrix_view<const T> upper = A.view().block(0, 0, half, n), lower = A.view().block(half, 0, m - half, n);
   const resident_matrix<T> a(this->three_[0], upper, order::column_major), b(this->three_[1], lower, order::column_major);
@@ -189,7 +186,7 @@ TYPED_TEST(qr_devices, take_rows_in_parts) {
 // Rows that change on their way from one device to another: the seal sees every bit; without protection they reach the results.
 TYPED_TEST(qr_devices, repair_rows_struck_on_their_way) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(60, 5, 1), B = random_matrix<T>(60, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(60, 5, 1), B = on_groups::random_matrix<T>(60, 2, 2);
   // The same bits are asked for; kernels that faults can strike round differently, so these have a request that never strikes.
   const inject::plan never({{.site = site::permutation}});
   results<T> clean, bare;
@@ -215,9 +212,9 @@ TYPED_TEST(qr_devices, repair_rows_struck_on_their_way) {
 
 TYPED_TEST(qr_devices, refuse_dependent_columns) {
   using T = TypeParam;
-  matrix<T> A = random_matrix<T>(90, 6, 3);
+  matrix<T> A = on_groups::random_matrix<T>(90, 6, 3);
   for (std::int64_t i = 0; i < 90; ++i) A(i, 4) = A(i, 1);
-  const matrix<T> B = random_matrix<T>(90, 1, 4);
+  const matrix<T> B = on_groups::random_matrix<T>(90, 1, 4);
   const row_factors<T> made = factor_rows(std::as_const(A).view(), on({0, 1}));
   EXPECT_THROW((void)made.solve(B.view()), rank_deficient_error);
 }
@@ -225,7 +222,7 @@ TYPED_TEST(qr_devices, refuse_dependent_columns) {
 // Faults of messages between the threads, all over the calls.
 TYPED_TEST(qr_devices, survive_faults_of_messages) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(60, 5, 1), B = random_matrix<T>(60, 2, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(60, 5, 1), B = on_groups::random_matrix<T>(60, 2, 2);
   const results<T> clean = factor_on_devices<T>(A.view(), B.view(), on({0, 1}));
   std::uint64_t detected = 0;
   for (const wire::fault each : wire::k_faults) {
@@ -243,7 +240,7 @@ TYPED_TEST(qr_devices, survive_faults_of_messages) {
 
 TYPED_TEST(qr_devices, name_a_lost_thread) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(60, 5, 1);
+  const matrix<T> A = on_groups::random_matrix<T>(60, 5, 1);
   try {
     (void)factor_rows(A.view(), on({0, 1, 2}, protection::correct, {{wire::fault::lost_rank, 1, 2}}));
     ADD_FAILURE() << "a call ended without a rank";
@@ -257,7 +254,7 @@ TYPED_TEST(qr_devices, name_a_lost_thread) {
 TYPED_TEST(qr_devices, repair_faults_of_one_device) {
   using T = TypeParam;
   const std::int64_t m = 601, n = 9;
-  const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 1, 2);
+  const matrix<T> A = on_groups::random_matrix<T>(m, n, 1), B = on_groups::random_matrix<T>(m, 1, 2);
   const results<T> bare = factor_on_devices<T>(A.view(), B.view(), on({0, 1}, protection::off));
   int detected = 0, reached = 0;
   for (const inject::site each : {site::panel, site::reflector, site::tau, site::r, site::store}) {
@@ -277,7 +274,7 @@ TYPED_TEST(qr_devices, repair_faults_of_one_device) {
 
 TYPED_TEST(qr_devices, refuse_what_they_cannot) {
   using T = TypeParam;
-  const matrix<T> A = random_matrix<T>(60, 5, 1), wide = random_matrix<T>(5, 6, 1);
+  const matrix<T> A = on_groups::random_matrix<T>(60, 5, 1), wide = on_groups::random_matrix<T>(5, 6, 1);
   EXPECT_THROW((void)factor_rows(A.view(), on({0, 3})), invalid_argument_error);  // there are three devices
   EXPECT_THROW((void)factor_rows(wide.view(), on({0, 1})), invalid_argument_error);
   execution on_host = on({0, 1});

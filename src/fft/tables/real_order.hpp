@@ -1,6 +1,7 @@
 // The order of the numbers of a real line of odd length n, whose stage for reals has an odd radix r (fft/cpu/kernels.hpp, real_stage):
-// number f of the spectrum is number f / r of transform f mod r, or the conjugate of number n − f. Of the r transforms those up to r/2 are
-// computed, side by side. An entry below 0 is ~place: the conjugate of the number there. Layer: algorithm, backend-free.
+// number f of the spectrum is number f / r of transform f mod r, or the conjugate of number n − f. The line computes transforms 0 … r/2,
+// side by side. An entry below 0 is ~place: the conjugate of the number there.
+// Layer: algorithm, backend-free.
 #pragma once
 
 #include <cstdint>

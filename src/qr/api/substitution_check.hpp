@@ -14,9 +14,9 @@
 
 namespace ballast::qr {
 
-// Of X = R⁻¹ Y: Σ_i a_i Y_i = Σ_j (aᵀR)_j X_j for random real a, for each column. R, Y and X are read where they lie when the substitution
-// has ended. So it covers what the substitution reads only as copies: blocks of R and parts of X that other ranks sent, and Y as it
-// changes. Sums are in double.
+// Checks X = R⁻¹ Y by Σ_i a_i Y_i = Σ_j (aᵀR)_j X_j for random real a, for each column. R, Y and X are read where they lie when the
+// substitution has ended. So it covers what the substitution reads only as copies: blocks of R and parts of X that other ranks sent, and Y
+// as it changes. Sums are in double.
 template <class S>
 class substitution_check {
  public:
