@@ -127,11 +127,9 @@ class product_on_grid {
         transposed_(transposed),
         identity_(identity),
         lines_(over, of.seat),
-        panels_(pieces_of(of.seat.layout, of.steps())),
+        panels_(panels_of_grid(of.seat.layout, of.steps())),
         columns_(here, lines_, of.m(), of.steps(), C.columns, pieces(C.columns)),
-        products_(here, lines_, of.m()) {
-    std::erase_if(panels_, [&](const grid_piece& each) { return each.first >= of.steps(); });
-  }
+        products_(here, lines_, of.m(), panels_.size()) {}
 
   abft::finding pass() {
     bad_ = {};
@@ -195,7 +193,7 @@ class product_on_grid {
   const matrix_view<S> result_;
   const bool transposed_, identity_;
   grid_lines lines_;
-  std::vector<grid_piece> panels_;
+  const std::vector<grid_piece> panels_;
   grid_columns<S> columns_;
   grid_products<S> products_;
   std::optional<abft::finding> bad_;
@@ -301,12 +299,14 @@ class substitution_on_grid {
     std::vector<wide> y(at(rows * p));
     for (index j = 0; j < p; ++j)
       for (index i = 0; i < rows; ++i) y[at(i + j * rows)] = static_cast<wide>(Y_(i, j));
-    for (std::size_t k = panels_.size(); k-- > 0;) step(panels_[k], X, y);
+    for (std::size_t k = panels_.size(); k-- > 0;) step(static_cast<index>(k), X, y);
     return here_.is_protected() ? check(X) : abft::finding{};
   }
 
  private:
-  void step(const grid_piece& now, matrix<S>& X, std::vector<wide>& y) {
+  void step(index k, matrix<S>& X, std::vector<wide>& y) {
+    const grid_piece& now = panels_[at(k)];
+    const auto panels = static_cast<index>(panels_.size());
     const grid_seat& seat = of_.seat;
     const index w = now.width, p = Y_.columns(), rows = seat.rows(), end = seat.rows_below(now.first + w), top = seat.rows_below(now.first);
     const int owner = seat.layout.columns.owner(now.first), solver = seat.layout.rows.owner(now.first);
@@ -320,7 +320,7 @@ class substitution_on_grid {
     }
     std::vector<grid_reader> came = lines_.exchange(grid_line::row, std::move(block));
     if (seat.column() != owner) came[at(owner)].take(R.view());
-    if (end > 0) here_.strike(site::store, {now.first, of_.n(), 0, 1}, R.view());
+    if (end > 0) here_.strike(site::store, {k, panels, 0, 2}, R.view());
 
     matrix<S> x(w, p, order::column_major);
     std::vector<grid_message> solved(1);
@@ -336,7 +336,7 @@ class substitution_on_grid {
     came = lines_.exchange(grid_line::column, std::move(solved));
     if (p == 0) return;
     if (seat.row() != solver) came[at(solver)].take(x.view());
-    here_.strike(site::store, {now.first, of_.n(), 0, 1}, x.view());
+    here_.strike(site::store, {k, panels, 1, 2}, x.view());
     std::vector<wide> wide_x(at(w * p));
     for (index j = 0; j < p; ++j)
       for (index i = 0; i < w; ++i) wide_x[at(i + j * w)] = static_cast<wide>(x(i, j));

@@ -35,6 +35,13 @@ inline std::vector<grid_piece> pieces_of(const cyclic_layout& of, index steps) {
   return made;
 }
 
+// The pieces whose columns become reflectors, without those right of a wide matrix's square.
+inline std::vector<grid_piece> panels_of_grid(const cyclic_layout& of, index steps) {
+  std::vector<grid_piece> made = pieces_of(of, steps);
+  std::erase_if(made, [&](const grid_piece& each) { return each.first >= steps; });
+  return made;
+}
+
 // A rank's rows of a panel: H_1 … H_w = I − V T Vᴴ.
 template <class S>
 struct grid_panel {
@@ -75,7 +82,8 @@ void unit_lower(const matrix_view<S>& V) {
 template <class S>
 class grid_products {
  public:
-  grid_products(rank_call<S>& here, grid_lines& lines, index m) : here_(here), lines_(lines), m_(m) {}
+  grid_products(rank_call<S>& here, grid_lines& lines, index m, std::size_t panels)
+      : here_(here), lines_(lines), m_(m), panels_(static_cast<index>(panels)) {}
 
   // Returns Vᴴ X over all ranks of the process column; X: the rank's rows of V. `form`: computes T, too, from VᴴV and the tau of the rank
   // with the first row, and compares both; a finding in `bad`. Ranks that do not take part only exchange.
@@ -99,7 +107,7 @@ class grid_products {
       if (rows > 0 && each.columns > 0) by.cross_product(rows, w, each.columns, V, ldv, each.data, each.column_stride, to, w);
       to += w * each.columns;
     }
-    if (columns > 0) here_.strike(site::product, {of.number, m_, 0, 1}, column_major(own.data() + squares, w, index{1}, w));
+    if (columns > 0) here_.strike(site::product, {of.number, panels_, 0, 1}, column_major(own.data() + squares, w, index{1}, w));
     std::vector<double> x(at(w));
     for (index j = 0; j < w; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(of.first + j));
     std::vector<wide> z;
@@ -127,7 +135,7 @@ class grid_products {
       if (each.columns == 0) continue;
       for (index j = 0; j < w; ++j)
         for (index i = 0; i < w; ++i) left[at(i + j * w)] = transposed ? of.T[at(i + j * w)] : conjugate(of.T[at(j + i * w)]);
-      here_.strike(site::t, {of.number, m_, 0, 1}, column_major(left.data(), w, w, w));
+      here_.strike(site::t, {of.number, panels_, 0, 1}, column_major(left.data(), w, w, w));
       M.resize(at(w * each.columns));
       by.cross_product(w, w, each.columns, left.data(), w, from, w, M.data(), w);
       by.subtract_product(of.rows, each.columns, w, of.memory.get(), std::max<index>(of.rows, 1), M.data(), w, each.data,
@@ -162,8 +170,8 @@ class grid_products {
   // Returns whether V, tau and T still have the bits of their seals.
   bool is_whole(const grid_panel<S>& of) { return here_.on().hash(of.V()) == of.seal && seal_of_t(of) == of.seal_of_t; }
   void strike(grid_panel<S>& of) {
-    if (of.rows > 0) here_.strike(site::reflector, {of.number, m_, 0, 1}, of.V());
-    here_.strike(site::t, {of.number, m_, 0, 1}, column_major(of.T.data(), of.width, of.width, of.width));
+    if (of.rows > 0) here_.strike(site::reflector, {of.number, panels_, 0, 1}, of.V());
+    here_.strike(site::t, {of.number, panels_, 0, 1}, column_major(of.T.data(), of.width, of.width, of.width));
   }
 
  private:
@@ -248,13 +256,13 @@ class grid_products {
       residual = each;
       threshold = limit;
     }
-    const abft::finding found = compare(here_.run(), {of.number, m_, 0, 1}, residual, threshold, "qr.grid", of.number);
+    const abft::finding found = compare(here_.run(), {of.number, panels_, 0, 1}, residual, threshold, "qr.grid", of.number);
     if (!passes(found) && !bad) bad = found;
   }
 
   rank_call<S>& here_;
   grid_lines& lines_;
-  const index m_;
+  const index m_, panels_;
 };
 
 // One factorization on one rank, from A to `storage`, both this rank's parts.
@@ -272,7 +280,7 @@ class factorization_on_grid {
         lines_(over, seat),
         panels_(pieces_of(seat.layout, steps_)),
         columns_(here, lines_, seat.layout.rows.size, steps_, seat.columns(), own_pieces()),
-        products_(here, lines_, seat.layout.rows.size) {}
+        products_(here, lines_, seat.layout.rows.size, panels_of_grid(seat.layout, steps_).size()) {}
 
   // One attempt from the input; its finding on this rank.
   std::optional<abft::finding> pass() {
