@@ -59,8 +59,13 @@ void exchange::send(int to, kind what, const moment& when, std::uint64_t copy) {
 void exchange::send_end(bool spoiled) {
   running_ = false;
   left_ = {call_, epoch_, rank_, spoiled};
+  if (leaves_) leaves_();
   for (const int to : members_)
     if (to != rank_) send(to, kind::given_up, now(), spoiled ? 1 : 0);
+  try {
+    answer();      // an engine of rounds begins one with what was sent
+  } catch (...) {  // the error that ends the call is the one to tell
+  }
 }
 
 void exchange::send_again(int to, sent& kept) {
@@ -138,14 +143,13 @@ void exchange::take_end(const end& found) {
 
 // Returns whether the step that runs cannot end, since a rank has left the call. Blocks that it sent before may still be on their way
 // through others, so a step up to its last one goes on, unless its own block is missing.
-bool exchange::must_leave() {
-  return ended_.from >= 0 && ended_.call == call_ && (epoch_ > ended_.epoch || awaited(ended_.from) != nullptr);
-}
+bool exchange::must_leave() { return has_call_ended() && (epoch_ > ended_.epoch || awaited(ended_.from) != nullptr); }
 
 void exchange::leave() {
   running_ = false;
   const end found = std::exchange(ended_, {});
   left_ = {call_, epoch_, found.from, found.spoiled};
+  if (leaves_) leaves_();
   if (found.spoiled && seen_ != nullptr)
     seen_->detected("group.wire", found.from, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
   throw call_ended(found.from, found.spoiled);
@@ -166,7 +170,11 @@ void exchange::take_data(const head& value, bytes&& message) {
   if (at == nullptr && early_.contains({when, from})) return;
   if (at == nullptr && (when < now() || when == now())) {
     // A repeated block, or one of a rank that makes another call.
-    if (running_ && when == now() && wait_of_[place_of(from)] == k_none) unlike_ = true;
+    if (running_ && when == now()) {
+      const bool other = wait_of_[place_of(from)] == k_none;
+      unlike_ = unlike_ || other;
+      if (!other && missing_ > 0) return;  // arrived() will confirm it
+    }
     return send(from, kind::received, when);
   }
   if (wanted_ != protection::off && !body_is_whole(message, value)) return at != nullptr ? damaged(*at) : send(from, kind::wanted, when);
@@ -202,10 +210,12 @@ void exchange::repaired(const char* site, int from) {
                     wanted_ == protection::correct ? action::recomputed : action::uncorrectable, 0);
 }
 
+// Confirms the blocks of a step together, when the last has come. So a rank whose blocks are confirmed knows that the ranks which it sent
+// them to need nothing more of this step, from no rank. Over NCCL none could ask a third rank once this one makes no rounds any more.
 void exchange::arrived(wait& at) {
   at.here = true;
-  --missing_;
-  send(members_[at.place], kind::received, now());
+  if (--missing_ > 0) return;
+  for (const wait& each : waits_) send(members_[each.place], kind::received, now());
 }
 
 void exchange::ask(wait& at) {
@@ -283,6 +293,10 @@ void exchange::leave_call() {
 void exchange::answer() {
   while (poll(0)) {
   }
+}
+
+void exchange::leave_if_ended() {
+  if (has_call_ended()) leave();
 }
 
 // ---------------------------------------------------------------- Steps.

@@ -68,10 +68,12 @@ class exchange {
   // to confirm the last blocks. A rank that has not will ask in the next call.
   void begin_call(run::recorder* seen, protection wanted);
   void end_call();
-  // Tells all ranks that this one leaves the call by an exception.
+  // Tells all ranks that this one leaves the call by an exception. Over NCCL it waits for the round before the one with that message.
   void leave_call();
   // Ends a call that another rank has ended.
   void forget_call();
+  // `leaves` is called when this rank leaves a call by an error, its own or another rank's.
+  void when_left(std::function<void()> leaves) { leaves_ = std::move(leaves); }
   // A number that all ranks must have alike in the exchanges that follow, such as a seal of replicated data. An exchange throws
   // invalid_argument_error if another rank's is different: the ranks made different calls, or hold different data.
   void expect_alike(std::uint64_t digest) { digest_ = digest; }
@@ -100,6 +102,9 @@ class exchange {
   void barrier();
   // Answers the messages that have come, without waiting. A rank that waits for something else than an exchange calls it.
   void answer();
+  // Returns whether another rank has ended this call. leave_if_ended() throws call_ended then.
+  bool has_call_ended() const { return ended_.from >= 0 && ended_.call == call_; }
+  void leave_if_ended();
 
   // Agrees with all ranks that are left on which are lost, and begins a new generation with them. Throws rank_lost_error if they have given
   // this rank up.
@@ -203,6 +208,7 @@ class exchange {
   int rank_;
   std::vector<int> members_, lost_;
   std::size_t place_ = 0;
+  std::function<void()> leaves_;
   run::recorder* seen_ = nullptr;
   protection wanted_ = protection::correct;
   std::size_t direct_ = k_direct_ranks;

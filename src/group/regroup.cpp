@@ -48,7 +48,7 @@ void exchange::look_for_losses() {
   // Messages that they sent before they ended count.
   while (poll(0)) {
   }
-  if (running_ && ended_.from >= 0 && ended_.call == call_) leave();
+  if (running_) leave_if_ended();
   found = missed();
   if (found.empty()) return;
   lost_.insert(lost_.end(), found.begin(), found.end());
